@@ -1,0 +1,20 @@
+//! Keys, values and the replicated types, without anything of a protocol.
+//!
+//! A client issues an [`Op`] on one key. Where it executes, [`execute`] reads a [`View`] of the key
+//! and yields an [`Outcome`] and, for an update, an [`Effect`]: what is replicated. Every replica
+//! folds effects into its [`State`] in some order consistent with causality; all arrive at the same
+//! state, whatever that order was. [`State::settle`] drops what causally stable effects no longer need.
+
+mod blob;
+mod effect;
+mod execute;
+mod op;
+mod state;
+mod view;
+
+pub use blob::{Key, Value};
+pub use effect::{CellChange, Context, Dot, Effect, HashChange, SetChange};
+pub use execute::execute;
+pub use op::{Op, OpError, Outcome, Type};
+pub use state::State;
+pub use view::View;

@@ -1,0 +1,131 @@
+use std::fmt;
+
+use crate::Value;
+
+/// What a client does to one key. Named after the Redis command of the same meaning.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// GET → [`Outcome::Bulk`] or [`Outcome::Nil`].
+    Get,
+    /// SET: replaces whatever the key held, of any type → [`Outcome::Ok`].
+    Set(Value),
+    /// DEL: removes what is observed → [`Outcome::Int`], 1 if the key existed.
+    Delete,
+    /// EXISTS → [`Outcome::Int`], 0 or 1.
+    Exists,
+    /// TYPE → [`Outcome::Type`].
+    Type,
+    /// INCRBY → [`Outcome::Int`], the new number.
+    IncrBy(i64),
+    /// SADD → [`Outcome::Int`], how many elements were new.
+    SetAdd(Vec<Value>),
+    /// SREM → [`Outcome::Int`], how many elements were there.
+    SetRemove(Vec<Value>),
+    /// SMEMBERS → [`Outcome::Members`], sorted.
+    SetMembers,
+    /// SISMEMBER → [`Outcome::Int`], 0 or 1.
+    SetContains(Value),
+    /// SCARD → [`Outcome::Int`].
+    SetLen,
+    /// HSET field value … → [`Outcome::Int`], how many fields were new.
+    HashSet(Vec<(Value, Value)>),
+    /// HGET → [`Outcome::Bulk`] or [`Outcome::Nil`].
+    HashGet(Value),
+    /// HMGET → [`Outcome::Values`], one per field asked.
+    HashGetMany(Vec<Value>),
+    /// HGETALL → [`Outcome::Pairs`], sorted by field.
+    HashGetAll,
+    /// HDEL → [`Outcome::Int`], how many fields were there.
+    HashDelete(Vec<Value>),
+    /// HINCRBY → [`Outcome::Int`], the new number.
+    HashIncrBy(Value, i64),
+}
+
+impl Op {
+    /// Whether the operation can change the key.
+    pub fn is_update(&self) -> bool {
+        matches!(
+            self,
+            Op::Set(_)
+                | Op::Delete
+                | Op::IncrBy(_)
+                | Op::SetAdd(_)
+                | Op::SetRemove(_)
+                | Op::HashSet(_)
+                | Op::HashDelete(_)
+                | Op::HashIncrBy(..)
+        )
+    }
+}
+
+/// What an operation answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Done.
+    Ok,
+    /// Nothing there.
+    Nil,
+    /// A number.
+    Int(i64),
+    /// A value.
+    Bulk(Value),
+    /// The visible type of a key.
+    Type(Option<Type>),
+    /// One value or nothing for each that was asked.
+    Values(Vec<Option<Value>>),
+    /// The elements of a set, sorted.
+    Members(Vec<Value>),
+    /// The fields and values of a hash, sorted by field.
+    Pairs(Vec<(Value, Value)>),
+}
+
+/// The visible type of a key, as TYPE answers it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Type {
+    /// A register or a counter.
+    String,
+    /// An add-wins set.
+    Set,
+    /// A hash of registers and counters.
+    Hash,
+}
+
+impl Type {
+    /// Redis' name of the type.
+    pub fn name(self) -> &'static str {
+        match self {
+            Type::String => "string",
+            Type::Set => "set",
+            Type::Hash => "hash",
+        }
+    }
+}
+
+/// Why an operation could not be done. It then had no effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpError {
+    /// The key holds a value of another type.
+    WrongType,
+    /// The value is not a 64-bit integer.
+    NotAnInteger,
+    /// The hash field is not a 64-bit integer.
+    FieldNotAnInteger,
+    /// The number would leave the 64-bit range.
+    Overflow,
+}
+
+impl fmt::Display for OpError {
+    /// Redis' wording, without the error code.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            OpError::WrongType => {
+                "Operation against a key holding the wrong kind of value"
+            }
+            OpError::NotAnInteger => "value is not an integer or out of range",
+            OpError::FieldNotAnInteger => "hash value is not an integer",
+            OpError::Overflow => "increment or decrement would overflow",
+        })
+    }
+}
+
+impl std::error::Error for OpError {}

@@ -1,0 +1,148 @@
+//! The lattice of consistency levels, which the server, the language and the types share.
+//!
+//! `a ⊑ b` reads "a is at least as strong as b": a value of level `a` may be used where `b` is asked.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// A consistency level built into Solera.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Level {
+    /// Strict serializability.
+    Linearizable,
+    /// Causal, and declared conflicting operations observe one another (UniStore §3).
+    Por,
+    /// Causal reads at any site, no lost updates (Occult §6).
+    PcPsi,
+    /// Transactional causal consistency with merges by type; the default.
+    Causal,
+    /// Immediate results that may be revised, stable results that are not (Creek §2).
+    Speculative,
+    /// Convergence, and no more.
+    Eventual,
+}
+
+impl Level {
+    /// All levels, strongest first, in an order compatible with [`at_least`](Self::at_least).
+    pub const ALL: [Level; 6] = [
+        Level::Linearizable,
+        Level::Por,
+        Level::PcPsi,
+        Level::Causal,
+        Level::Speculative,
+        Level::Eventual,
+    ];
+
+    /// `self ⊑ other`: whether a value of this level may stand where `other` is asked.
+    pub fn at_least(self, other: Level) -> bool {
+        self == other || self.directly_below().iter().any(|next| next.at_least(other))
+    }
+
+    /// The strongest level that both are at least as strong as: the label of a value made from both.
+    pub fn join(self, other: Level) -> Level {
+        Self::ALL
+            .into_iter()
+            .find(|level| self.at_least(*level) && other.at_least(*level))
+            .expect("every level is at least eventual")
+    }
+
+    /// The weakest level that is at least as strong as both.
+    pub fn meet(self, other: Level) -> Level {
+        Self::ALL
+            .into_iter()
+            .rev()
+            .find(|level| level.at_least(self) && level.at_least(other))
+            .expect("linearizable is at least as strong as every level")
+    }
+
+    /// The name used in configuration and replies.
+    pub fn name(self) -> &'static str {
+        match self {
+            Level::Linearizable => "linearizable",
+            Level::Por => "por",
+            Level::PcPsi => "pcpsi",
+            Level::Causal => "causal",
+            Level::Speculative => "speculative",
+            Level::Eventual => "eventual",
+        }
+    }
+
+    fn directly_below(self) -> &'static [Level] {
+        match self {
+            Level::Linearizable => &[Level::Por, Level::PcPsi, Level::Speculative],
+            Level::Por | Level::PcPsi => &[Level::Causal],
+            Level::Causal | Level::Speculative => &[Level::Eventual],
+            Level::Eventual => &[],
+        }
+    }
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A name that is no level.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownLevel(pub String);
+
+impl fmt::Display for UnknownLevel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = Level::ALL.iter().map(|level| level.name()).collect();
+        write!(f, "unknown level '{}'; the levels are {}", self.0, names.join(", "))
+    }
+}
+
+impl std::error::Error for UnknownLevel {}
+
+impl FromStr for Level {
+    type Err = UnknownLevel;
+    fn from_str(name: &str) -> Result<Self, UnknownLevel> {
+        Level::ALL
+            .into_iter()
+            .find(|level| level.name() == name)
+            .ok_or_else(|| UnknownLevel(name.to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strength_is_a_partial_order() {
+        for a in Level::ALL {
+            assert!(a.at_least(a));
+            for b in Level::ALL {
+                assert!(a == b || !(a.at_least(b) && b.at_least(a)), "{a} and {b}");
+                for c in Level::ALL {
+                    assert!(!(a.at_least(b) && b.at_least(c)) || a.at_least(c), "{a} {b} {c}");
+                }
+            }
+        }
+        assert!(!Level::Por.at_least(Level::PcPsi) && !Level::PcPsi.at_least(Level::Por));
+        assert!(!Level::Causal.at_least(Level::Speculative));
+    }
+
+    #[test]
+    fn join_is_the_least_upper_and_meet_the_greatest_lower_bound() {
+        for a in Level::ALL {
+            for b in Level::ALL {
+                let (join, meet) = (a.join(b), a.meet(b));
+                for c in Level::ALL {
+                    assert_eq!(a.at_least(c) && b.at_least(c), join.at_least(c), "{a} ⊔ {b}, {c}");
+                    assert_eq!(c.at_least(a) && c.at_least(b), c.at_least(meet), "{a} ⊓ {b}, {c}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn names_are_read_back() {
+        for level in Level::ALL {
+            assert_eq!(level.name().parse(), Ok(level));
+        }
+        assert!("strong".parse::<Level>().unwrap_err().to_string().contains("linearizable"));
+    }
+}

@@ -1,0 +1,148 @@
+use std::fmt;
+use std::ops::{Index, IndexMut};
+
+use crate::{MAX_SITES, SiteId, Timestamp};
+
+/// A vector with one timestamp per site and one for strong transactions.
+///
+/// UniStore uses vectors of this shape for causal pasts, snapshots, commit vectors and for what is
+/// replicated where (§5.1, §6.1). As a snapshot, `V` holds every transaction whose commit vector is
+/// covered by `V`. All vectors of a cluster have the same number of sites.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Vector {
+    entries: [Timestamp; MAX_SITES],
+    sites: u8,
+    /// The entry for strong transactions (UniStore §6.1); zero until one was seen.
+    pub strong: Timestamp,
+}
+
+impl Vector {
+    /// A vector of `sites` entries at [`Timestamp::ZERO`]: nothing at all.
+    ///
+    /// # Panics
+    /// If `sites` exceeds [`MAX_SITES`]; configurations are checked before.
+    pub fn zero(sites: usize) -> Self {
+        Self::filled(sites, Timestamp::ZERO)
+    }
+
+    /// A vector above every other: the neutral element of [`meet`](Self::meet).
+    pub fn top(sites: usize) -> Self {
+        Vector { strong: Timestamp::MAX, ..Self::filled(sites, Timestamp::MAX) }
+    }
+
+    fn filled(sites: usize, value: Timestamp) -> Self {
+        assert!(sites <= MAX_SITES, "a cluster has at most {MAX_SITES} sites");
+        let mut entries = [Timestamp::ZERO; MAX_SITES];
+        entries[..sites].fill(value);
+        Vector { entries, sites: sites as u8, strong: Timestamp::ZERO }
+    }
+
+    /// How many sites the vector has entries for.
+    pub fn sites(&self) -> usize {
+        self.sites as usize
+    }
+
+    /// The sites' entries in order, without the strong one.
+    pub fn entries(&self) -> &[Timestamp] {
+        &self.entries[..self.sites()]
+    }
+
+    /// Whether every entry of `other` is at most the same entry here: `other ≤ self`.
+    pub fn covers(&self, other: &Vector) -> bool {
+        self.strong >= other.strong
+            && self.entries().iter().zip(other.entries()).all(|(mine, theirs)| mine >= theirs)
+    }
+
+    /// Raises each entry to that of `other`: the least vector that covers both.
+    pub fn join(&mut self, other: &Vector) {
+        for i in 0..self.sites() {
+            self.entries[i] = self.entries[i].max(other.entries[i]);
+        }
+        self.strong = self.strong.max(other.strong);
+    }
+
+    /// Lowers each entry to that of `other`: the greatest vector that both cover.
+    pub fn meet(&mut self, other: &Vector) {
+        for i in 0..self.sites() {
+            self.entries[i] = self.entries[i].min(other.entries[i]);
+        }
+        self.strong = self.strong.min(other.strong);
+    }
+
+    /// Raises the entry of `site` to `ts` if it is lower.
+    pub fn raise(&mut self, site: SiteId, ts: Timestamp) {
+        let entry = &mut self.entries[site.index()];
+        *entry = (*entry).max(ts);
+    }
+
+    /// This vector with the entry of `site` replaced by `ts`.
+    pub fn with(mut self, site: SiteId, ts: Timestamp) -> Self {
+        self[site] = ts;
+        self
+    }
+
+    /// The greatest of all entries, the strong one included.
+    pub fn max_entry(&self) -> Timestamp {
+        self.entries().iter().copied().fold(self.strong, Timestamp::max)
+    }
+}
+
+impl Index<SiteId> for Vector {
+    type Output = Timestamp;
+    fn index(&self, site: SiteId) -> &Timestamp {
+        &self.entries[..self.sites as usize][site.index()]
+    }
+}
+
+impl IndexMut<SiteId> for Vector {
+    fn index_mut(&mut self, site: SiteId) -> &mut Timestamp {
+        &mut self.entries[..self.sites as usize][site.index()]
+    }
+}
+
+impl fmt::Debug for Vector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.entries()).finish()?;
+        if self.strong > Timestamp::ZERO { write!(f, "+strong:{}", self.strong) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn v(entries: &[u64]) -> Vector {
+        let mut vector = Vector::zero(entries.len());
+        for (i, e) in entries.iter().enumerate() {
+            vector[SiteId(i as u8)] = Timestamp(*e);
+        }
+        vector
+    }
+
+    #[test]
+    fn concurrent_vectors_do_not_cover_each_other() {
+        assert!(!v(&[1, 2]).covers(&v(&[2, 1])));
+        assert!(!v(&[2, 1]).covers(&v(&[1, 2])));
+        assert!(v(&[2, 2]).covers(&v(&[1, 2])));
+    }
+
+    #[test]
+    fn join_and_meet_are_the_bounds() {
+        let (a, b) = (v(&[1, 5, 3]), v(&[2, 4, 3]));
+        let (mut join, mut meet) = (a, a);
+        join.join(&b);
+        meet.meet(&b);
+        assert_eq!(join, v(&[2, 5, 3]));
+        assert_eq!(meet, v(&[1, 4, 3]));
+        assert!(join.covers(&a) && join.covers(&b) && a.covers(&meet) && b.covers(&meet));
+    }
+
+    #[test]
+    fn the_strong_entry_counts() {
+        let mut strong = v(&[1]);
+        strong.strong = Timestamp(9);
+        assert!(!v(&[1]).covers(&strong));
+        assert!(strong.covers(&v(&[1])));
+        assert!(Vector::top(1).covers(&strong));
+    }
+}

@@ -1,0 +1,153 @@
+//! What clients ask of a replica, and what it answers.
+
+use std::fmt;
+use std::time::Duration;
+
+use solera_data::{Key, Op, OpError, Outcome};
+use solera_levels::Level;
+use solera_time::{SiteId, Vector};
+
+/// Names a request, so that its reply can be told from others. Chosen by the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestId(pub u64);
+
+/// Names an interactive transaction within its site.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TxId {
+    /// The worker that coordinates it.
+    pub coordinator: u8,
+    /// Counts the coordinator's transactions.
+    pub sequence: u64,
+}
+
+/// A client's request. `past` is always the client's causal past (`pastVec`, §5.1).
+#[derive(Clone, Debug)]
+pub enum Command {
+    /// A transaction of one operation.
+    Execute {
+        /// The client's causal past.
+        past: Vector,
+        /// The level of the key's space: causal or eventual.
+        level: Level,
+        /// The key.
+        key: Key,
+        /// The operation.
+        op: Op,
+    },
+    /// START_TX: opens an interactive transaction (Alg. 1 l. 1).
+    Begin {
+        /// The client's causal past.
+        past: Vector,
+    },
+    /// DO_OP (Alg. 1 l. 9). Several may be outstanding, on different keys.
+    Operate {
+        /// The transaction.
+        tx: TxId,
+        /// The level of the key's space.
+        level: Level,
+        /// The key.
+        key: Key,
+        /// The operation.
+        op: Op,
+    },
+    /// COMMIT_CAUSAL (Alg. 1 l. 26).
+    Commit {
+        /// The transaction.
+        tx: TxId,
+    },
+    /// Drops a transaction; it has no effect. Needs no reply, and gets none.
+    Abort {
+        /// The transaction.
+        tx: TxId,
+    },
+    /// UNIFORM_BARRIER (Alg. 1 l. 49): returns when all of `past` is durable.
+    Barrier {
+        /// The client's causal past.
+        past: Vector,
+        /// How long to wait; `None` for ever.
+        timeout: Option<Duration>,
+    },
+    /// ATTACH (Alg. 1 l. 51): returns when this site holds all of `past`, taken at another site.
+    Attach {
+        /// The client's causal past.
+        past: Vector,
+        /// How long to wait; `None` for ever.
+        timeout: Option<Duration>,
+    },
+}
+
+/// The answer to a command.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Response {
+    /// To [`Command::Execute`]: the answer, and the client's causal past from now on.
+    Executed {
+        /// What the operation answered; an [`OpError`] had no effect.
+        outcome: Result<Outcome, OpError>,
+        /// Includes the operation and what it read.
+        past: Vector,
+    },
+    /// To [`Command::Begin`].
+    Begun(TxId),
+    /// To [`Command::Operate`]; after an [`OpError`] the transaction stays open.
+    Operated(Result<Outcome, OpError>),
+    /// To [`Command::Commit`]: the client's causal past from now on.
+    Committed {
+        /// Includes the transaction and what it read.
+        past: Vector,
+    },
+    /// To [`Command::Barrier`]: what the client observed survives the loss of `f` sites.
+    Uniform,
+    /// To [`Command::Attach`]: the client may go on here.
+    Attached,
+    /// The command could not be carried out.
+    Failed(CommandError),
+}
+
+/// Why a command could not be carried out.
+#[derive(Clone, Debug, PartialEq)]
+pub enum CommandError {
+    /// The transaction is not open here: it ended, or was idle for too long.
+    NoSuchTransaction,
+    /// COMMIT came while operations of the transaction were still outstanding.
+    OperationsOutstanding,
+    /// A partition of this site did not prepare in time. The transaction had no effect; retry it.
+    PartitionSlow,
+    /// The wait of a barrier or an attach ended without success; what it waits for may still come.
+    TimedOut {
+        /// The site whose transactions are missing.
+        site: SiteId,
+        /// How far this site is behind the asked past, by that site's clock.
+        behind: Duration,
+    },
+    /// The past contains transactions of a failed site that no reachable site holds.
+    Lost {
+        /// The failed site.
+        site: SiteId,
+        /// How much of its most recent history is missing, by that site's clock.
+        missing: Duration,
+    },
+}
+
+impl fmt::Display for CommandError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CommandError::NoSuchTransaction => {
+                write!(f, "the transaction is no longer open; it ended or was idle for too long")
+            }
+            CommandError::OperationsOutstanding => {
+                write!(f, "operations of the transaction are still outstanding")
+            }
+            CommandError::PartitionSlow => {
+                write!(f, "a partition of this site answered too slowly; nothing was changed, retry")
+            }
+            CommandError::TimedOut { site, behind } => {
+                write!(f, "still {} ms behind site {site}", behind.as_millis())
+            }
+            CommandError::Lost { site, missing } => {
+                write!(f, "site {site} failed with its last {} ms", missing.as_millis())
+            }
+        }
+    }
+}
+
+impl std::error::Error for CommandError {}

@@ -1,0 +1,146 @@
+//! Who takes part, and how often things happen.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use solera_time::SiteId;
+
+use crate::partitioning::PartitionId;
+
+/// Where a replica runs: one worker of one site.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Address {
+    /// The site.
+    pub site: SiteId,
+    /// The worker's number within its site, from 0.
+    pub worker: u8,
+}
+
+/// The shape of a cluster: how many partitions, and how many workers share them at each site.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Topology {
+    /// Logical partitions of the key space, the same at every site (the paper's `N`).
+    pub partitions: u16,
+    /// For each site, its number of workers.
+    pub workers: Vec<u8>,
+}
+
+impl Topology {
+    /// How many sites there are (the paper's `D`).
+    pub fn sites(&self) -> usize {
+        self.workers.len()
+    }
+
+    /// Every site but `me`.
+    pub fn siblings_of(&self, me: SiteId) -> impl Iterator<Item = SiteId> + use<> {
+        SiteId::all(self.sites()).filter(move |site| *site != me)
+    }
+
+    /// The worker that holds the replica of `partition` at `site`.
+    pub fn owner(&self, site: SiteId, partition: PartitionId) -> Address {
+        let workers = u16::from(self.workers[site.index()]);
+        Address { site, worker: (partition.0 % workers) as u8 }
+    }
+
+    /// The partitions whose replicas a worker holds, in order.
+    pub fn owned_by(&self, address: Address) -> impl Iterator<Item = PartitionId> + '_ {
+        (0..self.partitions)
+            .map(PartitionId)
+            .filter(move |partition| self.owner(address.site, *partition) == address)
+    }
+}
+
+/// How often a replica does what it does periodically, and how long it waits before it gives up.
+#[derive(Clone, Debug)]
+pub struct Timing {
+    /// PROPAGATE_LOCAL_TXS and BROADCAST_VECS while there is something to tell.
+    pub tick: Duration,
+    /// The same while nothing happens; bounds how stale an idle cluster's snapshots are.
+    pub idle_tick: Duration,
+    /// KNOWNVEC_GLOBAL, which only forwarding needs.
+    pub known_vec_interval: Duration,
+    /// A site that was silent for this long is suspected to have failed.
+    pub suspect_after: Duration,
+    /// A suspected site's transactions that no reachable site holds count as lost after this long.
+    pub lost_after: Duration,
+    /// A coordinator aborts a transaction whose participants did not all prepare in this time.
+    pub prepare_timeout: Duration,
+    /// An open transaction is aborted when its client does nothing for this long.
+    pub idle_transaction_timeout: Duration,
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        Timing {
+            tick: Duration::from_millis(1),
+            idle_tick: Duration::from_millis(5),
+            known_vec_interval: Duration::from_millis(20),
+            suspect_after: Duration::from_millis(1000),
+            lost_after: Duration::from_millis(2000),
+            prepare_timeout: Duration::from_millis(1000),
+            idle_transaction_timeout: Duration::from_secs(60),
+        }
+    }
+}
+
+/// A rule of the protocol that a test can take out, to prove that the checks notice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// Forwarding of a failed site's transactions (§5.5, Figure 1).
+    Forwarding,
+    /// The wait of a read until `known_vec` covers its snapshot (Alg. 1 l. 21).
+    WaitOnKnownVec,
+    /// `known_vec[d]` stays just below the smallest prepare time (Alg. 2 l. 3).
+    KnownVecBelowPrepared,
+    /// Remote transactions are invisible before they are uniform (Alg. 1 l. 5).
+    UniformBeforeVisible,
+}
+
+impl Rule {
+    /// Every rule, with the name that commands use.
+    pub const ALL: [(Rule, &'static str); 4] = [
+        (Rule::Forwarding, "forwarding"),
+        (Rule::WaitOnKnownVec, "wait-on-known-vec"),
+        (Rule::KnownVecBelowPrepared, "known-vec-below-prepared"),
+        (Rule::UniformBeforeVisible, "uniform-before-visible"),
+    ];
+}
+
+/// What a replica is told when it is created.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The worker this replica runs on.
+    pub address: Address,
+    /// The cluster's shape; the same everywhere.
+    pub topology: Arc<Topology>,
+    /// How many sites may fail (the paper's `f`); at most `sites − 1`.
+    pub f: usize,
+    /// Children per node of the dissemination tree among a site's workers (§5.4).
+    pub fan_out: u8,
+    /// Intervals and time-outs.
+    pub timing: Timing,
+    /// Whether to emit [`Output::Trace`](crate::Output::Trace), for simulation.
+    pub trace: bool,
+    /// A rule to leave out; `None` except in tests of the checks themselves.
+    pub without: Option<Rule>,
+}
+
+impl Config {
+    /// The usual configuration of the replica at `address`: `f` is the largest minority of sites.
+    pub fn new(address: Address, topology: Arc<Topology>) -> Self {
+        let f = (topology.sites() - 1) / 2;
+        Config {
+            address,
+            topology,
+            f,
+            fan_out: 4,
+            timing: Timing::default(),
+            trace: false,
+            without: None,
+        }
+    }
+
+    pub(crate) fn keeps(&self, rule: Rule) -> bool {
+        self.without != Some(rule)
+    }
+}

@@ -1,0 +1,42 @@
+//! UniStore (Bravo, Gotsman, de Régil, Wei; USENIX ATC 2021): transactional causal consistency that
+//! survives the loss of sites, as state machines without I/O.
+//!
+//! One [`Replica`] is what one worker of a site runs: the replicas `p_d^m` of the partitions it owns,
+//! the coordinator of its clients' transactions, and its part in spreading vectors. Where the code
+//! departs from the paper it says so; `docs/spec/unistore.md` lists every departure.
+//!
+//! | module | subject |
+//! |---|---|
+//! | `replica` | the machine: dispatch, direct calls, time |
+//! | `coordinator` | interactive transactions and two-phase commit (Alg. 1) |
+//! | `participant` | prepared transactions (Alg. 1 l. 36–48) |
+//! | `partition`, `op_log` | one partition's store: versions, folding |
+//! | `replication` | PROPAGATE, REPLICATE, forwarding (Alg. 2 l. 1–22) |
+//! | `dissemination` | BROADCAST_VECS by a tree, floors, causal stability |
+//! | `uniformity` | `uniformVec` from `stableMatrix` (Alg. 2 l. 31–36) |
+//! | `barriers` | UNIFORM_BARRIER and ATTACH |
+//! | `failure_detector` | who is suspected |
+
+mod barriers;
+mod command;
+mod committed;
+mod config;
+mod coordinator;
+mod dissemination;
+mod failure_detector;
+mod message;
+mod op_log;
+mod participant;
+mod partition;
+mod partitioning;
+mod replica;
+mod replication;
+mod uniformity;
+
+pub use command::{Command, CommandError, RequestId, Response, TxId};
+pub use config::{Address, Config, Rule, Timing, Topology};
+pub use message::{
+    Cause, Event, Executed, Input, Message, Output, SiteView, Stretch, Subtree, Update, Write,
+};
+pub use partitioning::PartitionId;
+pub use replica::{Replica, Status};

@@ -1,0 +1,319 @@
+//! What replicas tell one another, and the machine's inputs and outputs.
+
+use std::sync::Arc;
+
+use solera_data::{Context, Dot, Effect, Key, Op, OpError, Outcome};
+use solera_levels::Level;
+use solera_time::{SiteId, Timestamp, Vector};
+
+use crate::command::{Command, RequestId, Response, TxId};
+use crate::config::Address;
+use crate::partitioning::PartitionId;
+
+/// One key's change by a transaction.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Write {
+    /// The key.
+    pub key: Key,
+    /// What happens to it.
+    pub effect: Effect,
+}
+
+/// What a committed transaction did to one partition: an element of `committedCausal` and, key by
+/// key, of `opLog`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Update {
+    /// Where and when it committed; the time is `commitVec[d]`, the paper's local timestamp.
+    pub dot: Dot,
+    /// The snapshot it executed on (`snapVec`).
+    pub snap_vec: Vector,
+    /// Its writes to this partition.
+    pub writes: Vec<Write>,
+}
+
+impl Update {
+    /// The transaction's commit vector (§5.1).
+    pub fn commit_vec(&self) -> Vector {
+        self.snap_vec.with(self.dot.site, self.dot.ts)
+    }
+
+    /// Whether the snapshot `vec` contains the transaction: `commitVec ≤ vec`.
+    pub fn within(&self, vec: &Vector) -> bool {
+        vec[self.dot.site] >= self.dot.ts
+            && vec.strong >= self.snap_vec.strong
+            && SiteId::all(vec.sites())
+                .all(|site| site == self.dot.site || vec[site] >= self.snap_vec[site])
+    }
+
+    pub(crate) fn context(&self) -> Context<'_> {
+        Context { dot: self.dot, observed: &self.snap_vec }
+    }
+}
+
+/// A piece of one partition's history of one origin: all updates with local timestamps in
+/// `(prev, known]`. Without updates it is the paper's HEARTBEAT.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stretch {
+    /// The partition.
+    pub partition: PartitionId,
+    /// Where the updates committed.
+    pub origin: SiteId,
+    /// Where the stretch begins; the receiver must know everything up to here.
+    pub prev: Timestamp,
+    /// Where it ends.
+    pub known: Timestamp,
+    /// The updates, by local timestamp.
+    pub updates: Vec<Arc<Update>>,
+}
+
+/// The answer of a partition to one operation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Executed {
+    /// What the client is told, and what the transaction will do to the key.
+    pub result: Result<(Outcome, Option<Effect>), OpError>,
+    /// The greatest local timestamp among the transactions that the answer depends on.
+    pub local_dependency: Timestamp,
+    /// For an eventual space: the snapshot that was read.
+    pub observed: Option<Vector>,
+}
+
+/// A message between replicas. The first group stays within a site, the second crosses sites.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Message {
+    /// A single-operation transaction, sent to the worker that owns the key.
+    Execute {
+        /// The sender's request.
+        request: RequestId,
+        /// The client's causal past.
+        past: Vector,
+        /// The level of the key's space.
+        level: Level,
+        /// The key.
+        key: Key,
+        /// The operation.
+        op: Op,
+    },
+    /// The answer to [`Message::Execute`].
+    ExecuteReply {
+        /// The request answered.
+        request: RequestId,
+        /// The answer.
+        response: Response,
+    },
+    /// GET_VERSION (Alg. 1 l. 11): executes the operation where the key is, on the snapshot and the
+    /// transaction's own earlier effect.
+    GetVersion {
+        /// The transaction.
+        tx: TxId,
+        /// The client's request.
+        request: RequestId,
+        /// `snapVec[tid]`.
+        snap_vec: Vector,
+        /// The level of the key's space.
+        level: Level,
+        /// The key.
+        key: Key,
+        /// The operation.
+        op: Op,
+        /// The transaction's own earlier effect on the key (`wbuff`).
+        own: Option<Effect>,
+    },
+    /// VERSION (Alg. 1 l. 25).
+    Version {
+        /// The transaction.
+        tx: TxId,
+        /// The client's request.
+        request: RequestId,
+        /// The key.
+        key: Key,
+        /// The answer.
+        executed: Executed,
+    },
+    /// PREPARE (Alg. 1 l. 29).
+    Prepare {
+        /// The transaction.
+        tx: TxId,
+        /// `snapVec[tid]`.
+        snap_vec: Vector,
+        /// The receiver's share of `wbuff[tid]`.
+        writes: Vec<Write>,
+    },
+    /// PREPARE_ACK (Alg. 1 l. 41).
+    PrepareAck {
+        /// The transaction.
+        tx: TxId,
+        /// The prepare time.
+        ts: Timestamp,
+    },
+    /// COMMIT (Alg. 1 l. 34); only `commitVec[d]` differs from the snapshot that PREPARE brought.
+    Commit {
+        /// The transaction.
+        tx: TxId,
+        /// `commitVec[d]`.
+        ts: Timestamp,
+    },
+    /// The coordinator gave the transaction up.
+    Abort {
+        /// The transaction.
+        tx: TxId,
+    },
+    /// A participant has applied or dropped the transaction; the coordinator may forget it.
+    Resolved {
+        /// The transaction.
+        tx: TxId,
+    },
+    /// A participant that waits too long asks for the decision again.
+    Undecided {
+        /// The transaction.
+        tx: TxId,
+    },
+    /// Writes to eventual spaces by a transaction that commits; each commits on its own.
+    ApplyEventual {
+        /// The snapshot that was read where the effect was made.
+        observed: Vector,
+        /// The write.
+        write: Write,
+    },
+    /// KNOWNVEC_LOCAL (Alg. 2 l. 24), up the dissemination tree, for the sender's whole subtree.
+    Up(Subtree),
+    /// Results of KNOWNVEC_LOCAL and STABLEVEC, down the dissemination tree.
+    Down(SiteView),
+
+    /// REPLICATE and HEARTBEAT (Alg. 2 l. 6, 8, 21, 22).
+    Replicate(Vec<Stretch>),
+    /// The receiver of a stretch lacks what precedes it and wants it again from here.
+    Gap {
+        /// The partition.
+        partition: PartitionId,
+        /// Whose updates.
+        origin: SiteId,
+        /// Everything up to here is known.
+        known: Timestamp,
+    },
+    /// KNOWNVEC_GLOBAL (Alg. 2 l. 26), for all partitions of the sender that the receiver shares.
+    KnownVecGlobal {
+        /// `knownVec` per partition.
+        known_vecs: Vec<(PartitionId, Vector)>,
+        /// The sites that the sender suspects to have failed.
+        suspects: Vec<SiteId>,
+    },
+    /// STABLEVEC (Alg. 2 l. 25), between the roots of the sites' dissemination trees.
+    StableVec {
+        /// `stableVec` of the sending site.
+        stable_vec: Vector,
+        /// Every transaction that the sending site commits after `floor_ts` observes this snapshot.
+        floor: Vector,
+        /// See `floor`.
+        floor_ts: Timestamp,
+    },
+}
+
+/// What a subtree of a site's dissemination tree knows.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Subtree {
+    /// The meet of the `knownVec`s of its partitions.
+    pub known_vec: Vector,
+    /// The meet of the snapshots of its live and future transactions.
+    pub floor: Vector,
+    /// The greatest clock among its workers when they stated their floors.
+    pub clock: Timestamp,
+}
+
+/// What the root of a site's dissemination tree found out for all of its workers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SiteView {
+    /// `stableVec` (Property 2).
+    pub stable_vec: Vector,
+    /// `uniformVec` (Property 3).
+    pub uniform_vec: Vector,
+    /// The most that any site is known to store, entry by entry; no site can recover more.
+    pub reachable_vec: Vector,
+    /// No live or future transaction of this site executes on a snapshot below this one.
+    pub floor: Vector,
+    /// Causal stability: every transaction that arrives from now on, from any site, observes this.
+    pub settled_vec: Vector,
+}
+
+/// An input of a [`Replica`](crate::Replica).
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// A message from another replica. Links are FIFO; messages may be lost between sites, not
+    /// within one.
+    Message {
+        /// The sender.
+        from: Address,
+        /// The message.
+        message: Message,
+    },
+    /// A client's command.
+    Client {
+        /// For the reply.
+        request: RequestId,
+        /// The command.
+        command: Command,
+    },
+}
+
+/// An output of a [`Replica`](crate::Replica).
+#[derive(Clone, Debug, PartialEq)]
+pub enum Output {
+    /// A message to another replica.
+    Send {
+        /// The receiver.
+        to: Address,
+        /// The message.
+        message: Message,
+    },
+    /// The reply to a client's command.
+    Reply {
+        /// The command's request.
+        request: RequestId,
+        /// The answer.
+        response: Response,
+    },
+    /// What happened, for the simulator's ledger; only with [`Config::trace`](crate::Config::trace).
+    Trace(Event),
+}
+
+/// Who asked for what a trace event tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Cause {
+    /// A single-operation transaction: the worker that received the request, and the request.
+    Request(Address, RequestId),
+    /// An interactive transaction.
+    Transaction(SiteId, TxId),
+}
+
+/// A step of the protocol that judges want to know about.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// A transaction reads from this snapshot.
+    Snapshot {
+        /// The transaction.
+        cause: Cause,
+        /// `snapVec`.
+        snap_vec: Vector,
+        /// Whether the snapshot is of an eventual space, and promises nothing.
+        eventual: bool,
+    },
+    /// A transaction committed, at its coordinator.
+    Committed {
+        /// The transaction.
+        cause: Cause,
+        /// Its dot.
+        dot: Dot,
+        /// Its snapshot.
+        snap_vec: Vector,
+        /// The partitions it wrote.
+        partitions: Vec<PartitionId>,
+        /// Whether these are writes to an eventual space.
+        eventual: bool,
+    },
+    /// A replica stored a transaction's updates to a partition.
+    Stored {
+        /// The partition.
+        partition: PartitionId,
+        /// The transaction.
+        dot: Dot,
+    },
+}
