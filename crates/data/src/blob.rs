@@ -34,6 +34,12 @@ macro_rules! blob {
             }
         }
 
+        impl From<&$name> for $name {
+            fn from(shared: &$name) -> Self {
+                shared.clone()
+            }
+        }
+
         impl From<&str> for $name {
             fn from(text: &str) -> Self {
                 $name(text.as_bytes().into())

@@ -15,9 +15,27 @@ pub struct Dot {
 }
 
 impl Dot {
-    /// Whether a transaction that observed the snapshot `observed` observed this effect.
-    pub fn seen_by(self, observed: &Vector) -> bool {
-        self.ts <= observed[self.site]
+    /// Of the reading transaction's own writes, which come after everything it sees.
+    pub(crate) fn own() -> Dot {
+        Dot { ts: Timestamp::MAX, site: SiteId(u8::MAX) }
+    }
+
+}
+
+/// What a transaction observed of one key: the effects within its snapshot.
+///
+/// A snapshot holds the transactions whose whole commit vector it covers. A dot alone tells less: a
+/// transaction may be old enough and still depend on something outside. Those few on the key are
+/// listed apart.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seen<'a> {
+    observed: &'a Vector,
+    unseen: &'a [Dot],
+}
+
+impl Seen<'_> {
+    pub(crate) fn contains(self, dot: Dot) -> bool {
+        dot.ts <= self.observed[dot.site] && !self.unseen.contains(&dot)
     }
 }
 
@@ -37,6 +55,9 @@ pub struct Context<'a> {
 /// [`Effect::then`] drops those when the removal is added.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Effect {
+    /// Effects on the key that are as old as the snapshot but not within it; see
+    /// [`View::with_pending`](crate::View::with_pending). Nearly always empty.
+    pub unseen: Vec<Dot>,
     /// Removes everything the transaction observed at this key (DEL, and SET before it writes).
     pub clear: bool,
     /// Changes the key's string: a register, with a counter on top.
@@ -72,4 +93,84 @@ pub struct SetChange {
 pub struct HashChange {
     /// `(field, remove what was observed, then change the cell)`.
     pub fields: Vec<(Value, bool, CellChange)>,
+}
+
+impl Effect {
+    /// This effect followed by `later`, of the same transaction. A later removal drops what the
+    /// transaction itself wrote before, and keeps what it removed.
+    pub fn then(mut self, later: Effect) -> Effect {
+        for dot in &later.unseen {
+            if !self.unseen.contains(dot) {
+                self.unseen.push(*dot);
+            }
+        }
+        if later.clear {
+            return Effect { unseen: self.unseen, ..later };
+        }
+        self.cell = self.cell.then(later.cell);
+        if let Some(later) = later.set {
+            let set = self.set.get_or_insert_default();
+            set.append(*later);
+        }
+        if let Some(later) = later.hash {
+            let hash = self.hash.get_or_insert_default();
+            hash.append(*later);
+        }
+        self
+    }
+
+    pub(crate) fn seen<'a>(&'a self, context: Context<'a>) -> Seen<'a> {
+        Seen { observed: context.observed, unseen: &self.unseen }
+    }
+}
+
+impl CellChange {
+    /// Whether the change changes nothing.
+    pub fn is_noop(&self) -> bool {
+        self.assign.is_none() && self.add.is_none()
+    }
+
+    fn then(self, later: CellChange) -> CellChange {
+        if later.assign.is_some() {
+            return later;
+        }
+        match (self.add, later.add) {
+            (earlier, Some(more)) => {
+                let add = Some(earlier.unwrap_or(0).saturating_add(more));
+                CellChange { assign: self.assign, add }
+            }
+            (earlier, None) => CellChange { assign: self.assign, add: earlier },
+        }
+    }
+}
+
+impl SetChange {
+    fn append(&mut self, later: SetChange) {
+        self.added.retain(|element| !later.removed.contains(element));
+        for element in later.removed {
+            if !self.removed.contains(&element) {
+                self.removed.push(element);
+            }
+        }
+        for element in later.added {
+            if !self.added.contains(&element) {
+                self.added.push(element);
+            }
+        }
+    }
+}
+
+impl HashChange {
+    fn append(&mut self, later: HashChange) {
+        for (field, removes, change) in later.fields {
+            match self.fields.iter_mut().find(|(other, ..)| *other == field) {
+                Some((_, removed, earlier)) if removes => {
+                    *removed = true;
+                    *earlier = change;
+                }
+                Some((_, _, earlier)) => *earlier = std::mem::take(earlier).then(change),
+                None => self.fields.push((field, removes, change)),
+            }
+        }
+    }
 }

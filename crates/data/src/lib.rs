@@ -3,7 +3,7 @@
 //! A client issues an [`Op`] on one key. Where it executes, [`execute`] reads a [`View`] of the key
 //! and yields an [`Outcome`] and, for an update, an [`Effect`]: what is replicated. Every replica
 //! folds effects into its [`State`] in some order consistent with causality; all arrive at the same
-//! state, whatever that order was. [`State::settle`] drops what causally stable effects no longer need.
+//! state, whatever that order was. [`State::settle`] merges what is causally stable.
 
 mod blob;
 mod effect;

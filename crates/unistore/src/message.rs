@@ -73,8 +73,6 @@ pub struct Executed {
     pub result: Result<(Outcome, Option<Effect>), OpError>,
     /// The greatest local timestamp among the transactions that the answer depends on.
     pub local_dependency: Timestamp,
-    /// For an eventual space: the snapshot that was read.
-    pub observed: Option<Vector>,
 }
 
 /// A message between replicas. The first group stays within a site, the second crosses sites.
@@ -124,6 +122,8 @@ pub enum Message {
         tx: TxId,
         /// The client's request.
         request: RequestId,
+        /// The level of the key's space.
+        level: Level,
         /// The key.
         key: Key,
         /// The answer.
@@ -167,12 +167,12 @@ pub enum Message {
         /// The transaction.
         tx: TxId,
     },
-    /// Writes to eventual spaces by a transaction that commits; each commits on its own.
+    /// An operation on an eventual space by a transaction that committed.
     ApplyEventual {
-        /// The snapshot that was read where the effect was made.
-        observed: Vector,
-        /// The write.
-        write: Write,
+        /// The key.
+        key: Key,
+        /// The operation.
+        op: Op,
     },
     /// KNOWNVEC_LOCAL (Alg. 2 l. 24), up the dissemination tree, for the sender's whole subtree.
     Up(Subtree),
@@ -201,10 +201,10 @@ pub enum Message {
     StableVec {
         /// `stableVec` of the sending site.
         stable_vec: Vector,
-        /// Every transaction that the sending site commits after `floor_ts` observes this snapshot.
+        /// Every transaction of the sending site that is not within `ceiling` observes this snapshot.
         floor: Vector,
         /// See `floor`.
-        floor_ts: Timestamp,
+        ceiling: Vector,
     },
 }
 
@@ -215,8 +215,9 @@ pub struct Subtree {
     pub known_vec: Vector,
     /// The meet of the snapshots of its live and future transactions.
     pub floor: Vector,
-    /// The greatest clock among its workers when they stated their floors.
-    pub clock: Timestamp,
+    /// The join of all that its workers knew when they stated their floors, their clocks included:
+    /// every transaction that they had finished by then is within it.
+    pub ceiling: Vector,
 }
 
 /// What the root of a site's dissemination tree found out for all of its workers.
@@ -230,12 +231,16 @@ pub struct SiteView {
     pub reachable_vec: Vector,
     /// No live or future transaction of this site executes on a snapshot below this one.
     pub floor: Vector,
+    /// The greatest clock among the site's workers; the others follow, so that skew within a site
+    /// does not hold `stableVec` back.
+    pub clock: Timestamp,
     /// Causal stability: every transaction that arrives from now on, from any site, observes this.
     pub settled_vec: Vector,
 }
 
 /// An input of a [`Replica`](crate::Replica).
 #[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "moved once, never stored in bulk")]
 pub enum Input {
     /// A message from another replica. Links are FIFO; messages may be lost between sites, not
     /// within one.
@@ -256,6 +261,7 @@ pub enum Input {
 
 /// An output of a [`Replica`](crate::Replica).
 #[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "moved once, never stored in bulk")]
 pub enum Output {
     /// A message to another replica.
     Send {
@@ -298,8 +304,8 @@ pub enum Event {
     },
     /// A transaction committed, at its coordinator.
     Committed {
-        /// The transaction.
-        cause: Cause,
+        /// The transaction; `None` for an operation on an eventual space that nobody waits for.
+        cause: Option<Cause>,
         /// Its dot.
         dot: Dot,
         /// Its snapshot.

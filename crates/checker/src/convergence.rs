@@ -1,0 +1,70 @@
+//! After healing: all sites answer alike, and what must survive has survived.
+
+use std::collections::BTreeMap;
+
+use crate::history::{FinalRead, History, Violation};
+use crate::witness::final_answers;
+
+/// Checks that surviving sites answer alike, that only transactions of destroyed sites are lost, and
+/// that the answers are what all the others make.
+pub fn check(history: &History) -> Vec<Violation> {
+    let mut by_key: BTreeMap<&str, Vec<&FinalRead>> = BTreeMap::new();
+    for read in &history.finals {
+        by_key.entry(&read.key).or_default().push(read);
+    }
+    let lost = lost(history);
+    let mut violations = wrongly_lost(history, &lost);
+    let keys: Vec<&str> = by_key.keys().copied().collect();
+    let made = final_answers(history, |t| !lost[t], &keys);
+    for ((key, reads), expected) in by_key.iter().zip(made) {
+        let first = reads[0];
+        for other in reads[1..].iter().filter(|other| other.answers != first.answers) {
+            violations.push(Violation::Divergence {
+                key: (*key).to_owned(),
+                one: (first.site, first.answers.clone()),
+                other: (other.site, other.answers.clone()),
+            });
+        }
+        if expected != first.answers && !is_eventual(history, key) {
+            violations.push(Violation::WrongFinalState {
+                key: (*key).to_owned(),
+                expected,
+                got: first.answers.clone(),
+            });
+        }
+    }
+    violations
+}
+
+/// What is lost: what was reported lost, and what depends on that.
+fn lost(history: &History) -> Vec<bool> {
+    let transactions = &history.transactions;
+    let reported: Vec<_> = transactions.iter().filter(|t| t.lost).collect();
+    transactions
+        .iter()
+        .map(|t| {
+            let observes = |other: &&&crate::Transaction| match (&t.witness, &other.witness) {
+                (Some(mine), Some(theirs)) => mine.observes(theirs),
+                _ => false,
+            };
+            t.lost || reported.iter().any(|other| observes(&other))
+        })
+        .collect()
+}
+
+/// Eventual Visibility (UniStore §3): what commits at a surviving site becomes visible.
+fn wrongly_lost(history: &History, lost: &[bool]) -> Vec<Violation> {
+    let transactions = history.transactions.iter().enumerate();
+    transactions
+        .filter(|(t, transaction)| {
+            let origin = transaction.dot().map(|(_, site)| site);
+            lost[*t] && origin.is_some_and(|site| !history.destroyed.contains(&site))
+        })
+        .map(|(transaction, _)| Violation::Lost { transaction })
+        .collect()
+}
+
+fn is_eventual(history: &History, key: &str) -> bool {
+    let operations = history.transactions.iter().flat_map(|t| &t.operations);
+    operations.into_iter().any(|operation| operation.key == key && operation.eventual)
+}

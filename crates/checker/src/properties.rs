@@ -1,0 +1,212 @@
+//! UniStore's Properties 1–4 as running assertions on plain data.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+/// The vectors of all replicas at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct Vectors {
+    /// `known_vec[site][partition]`.
+    pub known_vec: Vec<Vec<Vec<u64>>>,
+    /// `stable_vec[site]`, one per worker.
+    pub stable_vec: Vec<Vec<Vec<u64>>>,
+    /// `uniform_vec[site]`, one per worker.
+    pub uniform_vec: Vec<Vec<Vec<u64>>>,
+}
+
+/// A broken property.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Broken {
+    /// Property 1: a replica claims to know a prefix of which it misses a transaction.
+    Known {
+        /// The replica's site and partition.
+        replica: (usize, usize),
+        /// The missing transaction's site and time.
+        origin: usize,
+        /// See `origin`.
+        time: u64,
+    },
+    /// Property 2: a site claims to store what one of its replicas does not.
+    Stable {
+        /// The site.
+        site: usize,
+        /// The replica's partition.
+        partition: usize,
+        /// The origin of the entry.
+        origin: usize,
+    },
+    /// Property 3: an entry of `uniform_vec` is not backed by `f + 1` sites.
+    Uniform {
+        /// The site.
+        site: usize,
+        /// The origin of the entry.
+        origin: usize,
+    },
+    /// Property 4: a transaction within `uniform_vec` is not stored at `f + 1` sites.
+    NotUniform {
+        /// The site whose vector it is.
+        site: usize,
+        /// The transaction's site and time.
+        origin: usize,
+        /// See `origin`.
+        time: u64,
+    },
+}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Broken::Known { replica: (site, partition), origin, time } => write!(
+                f,
+                "Property 1: partition {partition} at site {site} claims to know site {origin} past \
+                 {time} but misses the transaction of that time"
+            ),
+            Broken::Stable { site, partition, origin } => write!(
+                f,
+                "Property 2: stable_vec[{origin}] of site {site} is ahead of known_vec of its \
+                 partition {partition}"
+            ),
+            Broken::Uniform { site, origin } => write!(
+                f,
+                "Property 3: uniform_vec[{origin}] at site {site} is not backed by f + 1 sites"
+            ),
+            Broken::NotUniform { site, origin, time } => write!(
+                f,
+                "Property 4: the transaction of site {origin} at {time} is within uniform_vec of \
+                 site {site} but not stored at f + 1 sites"
+            ),
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Committed {
+    vector: Vec<u64>,
+    /// Replicas `(site, partition)` that do not store it yet.
+    missing: BTreeSet<(usize, usize)>,
+}
+
+/// Who committed what, and who stores it.
+#[derive(Clone, Debug)]
+pub struct Ledger {
+    sites: usize,
+    f: usize,
+    /// Committed transactions that some replica misses, by `(origin, time)`.
+    committed: BTreeMap<(usize, u64), Committed>,
+    /// Times that a replica misses, per `(site, partition, origin)`.
+    missing: BTreeMap<(usize, usize, usize), BTreeSet<u64>>,
+    /// Stored before the commit was reported.
+    early: BTreeSet<(usize, usize, usize, u64)>,
+}
+
+impl Ledger {
+    /// An empty ledger for a cluster of `sites` sites of which `f` may fail.
+    pub fn new(sites: usize, f: usize) -> Self {
+        Ledger {
+            sites,
+            f,
+            committed: BTreeMap::new(),
+            missing: BTreeMap::new(),
+            early: BTreeSet::new(),
+        }
+    }
+
+    /// A transaction of `origin` committed at `time` with this commit vector, and writes partitions.
+    pub fn committed(&mut self, origin: usize, time: u64, vector: Vec<u64>, partitions: &[usize]) {
+        let mut missing = BTreeSet::new();
+        for site in 0..self.sites {
+            for partition in partitions {
+                if !self.early.remove(&(site, *partition, origin, time)) {
+                    missing.insert((site, *partition));
+                    self.missing.entry((site, *partition, origin)).or_default().insert(time);
+                }
+            }
+        }
+        self.committed.insert((origin, time), Committed { vector, missing });
+    }
+
+    /// A replica stored a transaction's writes to its partition.
+    pub fn stored(&mut self, site: usize, partition: usize, origin: usize, time: u64) {
+        let Some(committed) = self.committed.get_mut(&(origin, time)) else {
+            self.early.insert((site, partition, origin, time));
+            return;
+        };
+        committed.missing.remove(&(site, partition));
+        if committed.missing.is_empty() {
+            self.committed.remove(&(origin, time));
+        }
+        if let Some(times) = self.missing.get_mut(&(site, partition, origin)) {
+            times.remove(&time);
+        }
+    }
+
+    /// Checks Properties 1–4 at one moment.
+    ///
+    /// # Errors
+    /// The first property that does not hold.
+    pub fn check(&self, vectors: &Vectors) -> Result<(), Broken> {
+        self.check_known(vectors)?;
+        self.check_stable(vectors)?;
+        self.check_uniform(vectors)?;
+        self.check_uniform_transactions(vectors)
+    }
+
+    fn check_known(&self, vectors: &Vectors) -> Result<(), Broken> {
+        for ((site, partition, origin), times) in &self.missing {
+            if let Some(time) = times.first()
+                && vectors.known_vec[*site][*partition][*origin] >= *time
+            {
+                let replica = (*site, *partition);
+                return Err(Broken::Known { replica, origin: *origin, time: *time });
+            }
+        }
+        Ok(())
+    }
+
+    fn check_stable(&self, vectors: &Vectors) -> Result<(), Broken> {
+        for (site, workers) in vectors.stable_vec.iter().enumerate() {
+            for (partition, known) in vectors.known_vec[site].iter().enumerate() {
+                for stable in workers {
+                    if let Some(origin) = (0..self.sites).find(|i| known[*i] < stable[*i]) {
+                        return Err(Broken::Stable { site, partition, origin });
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn check_uniform(&self, vectors: &Vectors) -> Result<(), Broken> {
+        for (site, workers) in vectors.uniform_vec.iter().enumerate() {
+            for origin in 0..self.sites {
+                let highest = workers.iter().map(|uniform| uniform[origin]).max().unwrap_or(0);
+                let backs = |other: &usize| {
+                    vectors.known_vec[*other].iter().all(|known| known[origin] >= highest)
+                };
+                if !backs(&site) || (0..self.sites).filter(backs).count() < self.f + 1 {
+                    return Err(Broken::Uniform { site, origin });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn check_uniform_transactions(&self, vectors: &Vectors) -> Result<(), Broken> {
+        for ((origin, time), committed) in &self.committed {
+            let lacking: BTreeSet<usize> =
+                committed.missing.iter().map(|(site, _)| *site).collect();
+            if self.sites - lacking.len() > self.f {
+                continue;
+            }
+            for (site, workers) in vectors.uniform_vec.iter().enumerate() {
+                let covers = |uniform: &Vec<u64>| {
+                    uniform.iter().zip(&committed.vector).all(|(have, need)| have >= need)
+                };
+                if workers.iter().any(covers) {
+                    return Err(Broken::NotUniform { site, origin: *origin, time: *time });
+                }
+            }
+        }
+        Ok(())
+    }
+}

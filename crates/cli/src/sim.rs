@@ -1,0 +1,178 @@
+//! `solera sim`: seeds.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use solera_sim::{Report, Scenario, Trace, Violation, run};
+use solera_unistore::Rule;
+
+const EXAMPLES: &str = "\
+Examples:
+  solera sim --seeds 300               judge seeds 0 to 299
+  solera sim --seeds 20000 --from 300  a long run, with progress
+  solera sim --seed 42                 one seed, with details
+  solera sim --seed 42 --trace out.txt and everything that happened
+  solera sim --seeds 300 --without forwarding
+                                       take a rule out, to see that the checks notice";
+
+/// Run whole clusters in virtual time, with faults, and judge what their clients saw
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct SimArgs {
+    /// Run this one seed, and tell more
+    #[arg(long, conflicts_with_all = ["seeds", "from"])]
+    seed: Option<u64>,
+    /// How many seeds to run
+    #[arg(long, default_value_t = 100)]
+    seeds: u64,
+    /// The first seed
+    #[arg(long, default_value_t = 0)]
+    from: u64,
+    /// Write everything that happens to this file (with --seed)
+    #[arg(long, requires = "seed")]
+    trace: Option<PathBuf>,
+    /// Take a rule of the protocol out
+    #[arg(long, value_parser = rule)]
+    without: Option<Rule>,
+    /// Threads to use; 0 means one per core
+    #[arg(long, default_value_t = 0)]
+    threads: usize,
+}
+
+fn rule(name: &str) -> Result<Rule, String> {
+    let names: Vec<_> = Rule::ALL.iter().map(|(_, name)| *name).collect();
+    Rule::ALL
+        .iter()
+        .find(|(_, other)| *other == name)
+        .map(|(rule, _)| *rule)
+        .ok_or_else(|| format!("the rules are {}", names.join(", ")))
+}
+
+/// Runs the command; fails if any seed does.
+pub(crate) fn main(args: &SimArgs) -> ExitCode {
+    match args.seed {
+        Some(seed) => one(args, seed),
+        None => many(args),
+    }
+}
+
+fn scenario(args: &SimArgs, seed: u64) -> Scenario {
+    Scenario::from_seed(seed).without(args.without)
+}
+
+fn one(args: &SimArgs, seed: u64) -> ExitCode {
+    let trace = if args.trace.is_some() { Trace::on() } else { Trace::off() };
+    let report = run(&scenario(args, seed), trace);
+    println!(
+        "seed {seed}: {} transactions, {} steps, {:.1} s of virtual time",
+        report.transactions,
+        report.steps,
+        report.virtual_ms as f64 / 1000.0
+    );
+    if let Some(file) = &args.trace {
+        if let Err(error) = fs::write(file, report.trace.bytes()) {
+            eprintln!("cannot write the trace to {}: {error}", file.display());
+            return ExitCode::from(2);
+        }
+        println!("the trace is in {}", file.display());
+    }
+    if report.violations.is_empty() {
+        println!("no violation");
+        return ExitCode::SUCCESS;
+    }
+    tell(&report, 5);
+    ExitCode::FAILURE
+}
+
+fn tell(report: &Report, limit: usize) {
+    for violation in report.violations.iter().take(limit) {
+        println!("  {violation}");
+        if let Violation::Anomaly(anomaly) = violation {
+            for t in anomaly.transactions() {
+                println!("  transaction {t}: {}", report.history.transactions[t]);
+            }
+            if let Some(key) = anomaly.key() {
+                println!("  writers of '{key}': {}", writers(report, key));
+            }
+        }
+    }
+    if report.violations.len() > limit {
+        println!("  and {} more", report.violations.len() - limit);
+    }
+}
+
+/// The transactions that changed a key, in the order of their commit times.
+fn writers(report: &Report, key: &str) -> String {
+    let transactions = &report.history.transactions;
+    let mut writers: Vec<usize> = (0..transactions.len())
+        .filter(|t| transactions[*t].took_effect() && transactions[*t].changes(key))
+        .collect();
+    writers.sort_by_key(|t| transactions[*t].dot());
+    let lines = writers.iter().map(|t| format!("\n  transaction {t}: {}", transactions[*t]));
+    lines.collect()
+}
+
+fn many(args: &SimArgs) -> ExitCode {
+    let threads = match args.threads {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        threads => threads,
+    };
+    let bar = ProgressBar::new(args.seeds).with_style(
+        ProgressStyle::with_template("{bar:40} {pos}/{len} seeds, {eta} left, {msg}")
+            .expect("the template is well-formed"),
+    );
+    let next = AtomicU64::new(args.from);
+    let end = args.from.saturating_add(args.seeds);
+    let failed: Arc<Mutex<Vec<u64>>> = Arc::default();
+    let (transactions, steps) = (AtomicU64::new(0), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= end {
+                        return;
+                    }
+                    let report = run(&scenario(args, seed), Trace::off());
+                    transactions.fetch_add(report.transactions as u64, Ordering::Relaxed);
+                    steps.fetch_add(report.steps, Ordering::Relaxed);
+                    if !report.violations.is_empty() {
+                        let mut failed = failed.lock().expect("no thread panics with the lock");
+                        failed.push(seed);
+                        bar.suspend(|| {
+                            println!("seed {seed} failed; replay: {}", replay(args, seed));
+                            println!("  {}", report.violations[0]);
+                        });
+                        bar.set_message(format!("{} failed", failed.len()));
+                    }
+                    bar.inc(1);
+                }
+            });
+        }
+    });
+    bar.finish_and_clear();
+    let mut failed = failed.lock().expect("no thread panics with the lock").clone();
+    failed.sort_unstable();
+    println!(
+        "{} seeds from {}: {} transactions, {} steps; {} failed",
+        args.seeds,
+        args.from,
+        transactions.into_inner(),
+        steps.into_inner(),
+        failed.len()
+    );
+    if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn replay(args: &SimArgs, seed: u64) -> String {
+    let without = args
+        .without
+        .and_then(|rule| Rule::ALL.iter().find(|(other, _)| *other == rule))
+        .map_or(String::new(), |(_, name)| format!(" --without {name}"));
+    format!("solera sim --seed {seed}{without}")
+}

@@ -1,0 +1,172 @@
+//! What each operation answers and does, given what its transaction sees.
+
+use crate::state::Shown;
+use crate::view::View;
+use crate::{CellChange, Effect, HashChange, Op, OpError, Outcome, SetChange, Type, Value};
+
+/// An answer, and the effect of an update that changes something.
+type Executed = Result<(Outcome, Option<Effect>), OpError>;
+
+/// Executes `op` on the version `view`.
+///
+/// # Errors
+/// As Redis: the key holds another type, or a number is none or leaves the 64-bit range. There is no
+/// effect then.
+pub fn execute(op: &Op, view: &View<'_>) -> Executed {
+    let mut executed = dispatch(op, view);
+    if let Ok((_, Some(effect))) = &mut executed
+        && !view.unseen().is_empty()
+    {
+        effect.unseen = view.unseen().to_vec();
+    }
+    executed
+}
+
+fn dispatch(op: &Op, view: &View<'_>) -> Executed {
+    match op {
+        Op::Get => {
+            string_only(view)?;
+            Ok((view.text().into_value().map_or(Outcome::Nil, Outcome::Bulk), None))
+        }
+        Op::Set(value) => {
+            let cell = CellChange { assign: Some(value.clone()), add: None };
+            Ok((Outcome::Ok, Some(Effect { clear: true, cell, ..Effect::default() })))
+        }
+        Op::IncrBy(by) => incr_by(view, *by),
+        Op::Delete => {
+            let existed = view.kind().is_some();
+            let effect = existed.then(|| Effect { clear: true, ..Effect::default() });
+            Ok((Outcome::Int(i64::from(existed)), effect))
+        }
+        Op::Exists => read(Outcome::Int(i64::from(view.kind().is_some()))),
+        Op::Type => read(Outcome::Type(view.kind())),
+        Op::SetAdd(elements) => set_add(view, elements),
+        Op::SetRemove(elements) => set_remove(view, elements),
+        Op::SetMembers => {
+            only(view, Type::Set)?;
+            read(Outcome::Members(view.members()))
+        }
+        Op::SetContains(element) => {
+            only(view, Type::Set)?;
+            read(Outcome::Int(i64::from(view.contains(element))))
+        }
+        Op::SetLen => {
+            only(view, Type::Set)?;
+            read(count(view.set_len()))
+        }
+        Op::HashSet(pairs) => hash_set(view, pairs),
+        Op::HashGet(field) => {
+            only(view, Type::Hash)?;
+            read(view.field(field).into_value().map_or(Outcome::Nil, Outcome::Bulk))
+        }
+        Op::HashGetMany(fields) => {
+            only(view, Type::Hash)?;
+            let values = fields.iter().map(|field| view.field(field).into_value());
+            read(Outcome::Values(values.collect()))
+        }
+        Op::HashGetAll => {
+            only(view, Type::Hash)?;
+            read(Outcome::Pairs(view.pairs()))
+        }
+        Op::HashDelete(fields) => hash_delete(view, fields),
+        Op::HashIncrBy(field, by) => hash_incr_by(view, field, *by),
+    }
+}
+
+fn read(outcome: Outcome) -> Executed {
+    Ok((outcome, None))
+}
+
+fn count(n: usize) -> Outcome {
+    Outcome::Int(n as i64)
+}
+
+fn string_only(view: &View<'_>) -> Result<(), OpError> {
+    if view.has_collection() { Err(OpError::WrongType) } else { Ok(()) }
+}
+
+/// Collections may be read and changed when the key holds nothing or their own type.
+fn only(view: &View<'_>, wanted: Type) -> Result<(), OpError> {
+    match view.kind() {
+        Some(kind) if kind != wanted => Err(OpError::WrongType),
+        _ => Ok(()),
+    }
+}
+
+fn incr_by(view: &View<'_>, by: i64) -> Executed {
+    string_only(view)?;
+    let number = view.text().number().ok_or(OpError::NotAnInteger)?;
+    let sum = number.checked_add(by).ok_or(OpError::Overflow)?;
+    let cell = CellChange { assign: None, add: Some(by) };
+    Ok((Outcome::Int(sum), Some(Effect { cell, ..Effect::default() })))
+}
+
+/// Every element is added anew, also one that is there: an add that is as recent as this one wins
+/// over a concurrent removal.
+fn set_add(view: &View<'_>, elements: &[Value]) -> Executed {
+    only(view, Type::Set)?;
+    let added = distinct(elements);
+    let new = added.iter().filter(|element| !view.contains(element)).count();
+    let set = Some(Box::new(SetChange { removed: Vec::new(), added }));
+    Ok((count(new), Some(Effect { set, ..Effect::default() })))
+}
+
+fn set_remove(view: &View<'_>, elements: &[Value]) -> Executed {
+    only(view, Type::Set)?;
+    let mut removed = distinct(elements);
+    removed.retain(|element| view.contains(element));
+    if removed.is_empty() {
+        return read(Outcome::Int(0));
+    }
+    let outcome = count(removed.len());
+    let set = Some(Box::new(SetChange { removed, added: Vec::new() }));
+    Ok((outcome, Some(Effect { set, ..Effect::default() })))
+}
+
+fn hash_set(view: &View<'_>, pairs: &[(Value, Value)]) -> Executed {
+    only(view, Type::Hash)?;
+    let mut fields: Vec<(Value, bool, CellChange)> = Vec::with_capacity(pairs.len());
+    for (field, value) in pairs {
+        let change = CellChange { assign: Some(value.clone()), add: None };
+        match fields.iter_mut().find(|(other, ..)| other == field) {
+            Some(earlier) => earlier.2 = change,
+            None => fields.push((field.clone(), true, change)),
+        }
+    }
+    let new = fields.iter().filter(|(field, ..)| !view.field(field).exists()).count();
+    Ok((count(new), Some(of_hash(fields))))
+}
+
+fn hash_delete(view: &View<'_>, fields: &[Value]) -> Executed {
+    only(view, Type::Hash)?;
+    let mut fields = distinct(fields);
+    fields.retain(|field| view.field(field).exists());
+    if fields.is_empty() {
+        return read(Outcome::Int(0));
+    }
+    let outcome = count(fields.len());
+    let removed = fields.into_iter().map(|field| (field, true, CellChange::default()));
+    Ok((outcome, Some(of_hash(removed.collect()))))
+}
+
+fn hash_incr_by(view: &View<'_>, field: &Value, by: i64) -> Executed {
+    only(view, Type::Hash)?;
+    let shown: Shown = view.field(field);
+    let number = shown.number().ok_or(OpError::FieldNotAnInteger)?;
+    let sum = number.checked_add(by).ok_or(OpError::Overflow)?;
+    let change = CellChange { assign: None, add: Some(by) };
+    Ok((Outcome::Int(sum), Some(of_hash(vec![(field.clone(), false, change)]))))
+}
+
+fn of_hash(fields: Vec<(Value, bool, CellChange)>) -> Effect {
+    Effect { hash: Some(Box::new(HashChange { fields })), ..Effect::default() }
+}
+
+fn distinct(values: &[Value]) -> Vec<Value> {
+    let mut distinct = values.to_vec();
+    if distinct.len() > 1 {
+        distinct.sort_unstable();
+        distinct.dedup();
+    }
+    distinct
+}

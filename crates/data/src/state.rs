@@ -1,0 +1,82 @@
+//! The folded state of one key.
+
+mod cell;
+mod counter;
+mod hash;
+mod set;
+
+pub(crate) use cell::{Cell, Shown};
+pub(crate) use hash::Hash;
+pub(crate) use set::{AddWinsSet, Dots};
+
+use crate::{Context, Dot, Effect};
+
+/// What a key holds: a string, a set and a hash, of which concurrent writers may leave several; then
+/// the set is visible rather than the hash, and the hash rather than the string, so that no element
+/// is lost to view.
+#[derive(Clone, Debug, Default)]
+pub struct State {
+    pub(crate) cell: Cell,
+    pub(crate) set: Option<Box<AddWinsSet>>,
+    pub(crate) hash: Option<Box<Hash>>,
+}
+
+impl State {
+    /// A key that holds nothing.
+    pub fn new() -> Self {
+        State::default()
+    }
+
+    /// Applies an effect. Effects must come in an order that is consistent with causality; beyond
+    /// that, any order leads to the same state.
+    pub fn apply(&mut self, effect: &Effect, context: Context<'_>) {
+        let (dot, seen) = (context.dot, effect.seen(context));
+        if effect.clear {
+            self.cell.remove_seen(seen);
+            if let Some(set) = &mut self.set {
+                set.remove_all_seen(seen);
+            }
+            if let Some(hash) = &mut self.hash {
+                hash.remove_all_seen(seen);
+            }
+        }
+        if !effect.cell.is_noop() {
+            self.cell.apply(&effect.cell, dot, seen);
+        }
+        if let Some(change) = &effect.set {
+            self.set.get_or_insert_default().apply(change, dot, seen);
+        }
+        if let Some(change) = &effect.hash {
+            self.hash.get_or_insert_default().apply(change, dot, seen);
+        }
+        if self.set.as_ref().is_some_and(|set| set.is_empty()) {
+            self.set = None;
+        }
+        if self.hash.as_ref().is_some_and(|hash| hash.is_empty()) {
+            self.hash = None;
+        }
+    }
+
+    /// Merges what had to be kept apart only until an applied effect was causally stable. From now on
+    /// every effect that is applied must have observed this one.
+    pub fn settle(&mut self, effect: &Effect, dot: Dot) {
+        if effect.cell.add.is_some() {
+            self.cell.settle(dot);
+        }
+        if let (Some(hash), Some(change)) = (&mut self.hash, &effect.hash) {
+            hash.settle(change, dot);
+        }
+    }
+
+    /// Whether nothing is left: the key may be forgotten.
+    pub fn is_empty(&self) -> bool {
+        self.cell.is_empty() && self.set.is_none() && self.hash.is_none()
+    }
+
+    /// Approximate heap bytes.
+    pub fn size(&self) -> usize {
+        let set = self.set.as_ref().map_or(0, |set| set.size());
+        let hash = self.hash.as_ref().map_or(0, |hash| hash.size());
+        self.cell.size() + set + hash
+    }
+}

@@ -1,0 +1,60 @@
+use std::collections::VecDeque;
+
+use crate::Dot;
+use crate::effect::Seen;
+
+/// A sum of increments, each of which lives until a removal that observed it.
+///
+/// Increments that are causally stable are merged: every later removal has observed them all.
+/// The others are kept apart, because a removal may have observed only some.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Counter {
+    /// The sum of the settled increments, if there are any.
+    settled: Option<i128>,
+    /// The sum of `unsettled`.
+    rest: i128,
+    unsettled: VecDeque<(Dot, i64)>,
+}
+
+impl Counter {
+    /// The sum, if any increment lives.
+    pub(crate) fn sum(&self) -> Option<i128> {
+        (!self.is_empty()).then(|| self.settled.unwrap_or(0) + self.rest)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.settled.is_none() && self.unsettled.is_empty()
+    }
+
+    pub(crate) fn add(&mut self, dot: Dot, by: i64) {
+        self.unsettled.push_back((dot, by));
+        self.rest += i128::from(by);
+    }
+
+    pub(crate) fn remove_seen(&mut self, seen: Seen<'_>) {
+        self.settled = None;
+        let rest = &mut self.rest;
+        self.unsettled.retain(|(dot, by)| {
+            let removed = seen.contains(*dot);
+            *rest -= if removed { i128::from(*by) } else { 0 };
+            !removed
+        });
+    }
+
+    /// Merges the increments of a causally stable transaction.
+    pub(crate) fn settle(&mut self, dot: Dot) {
+        let (rest, settled) = (&mut self.rest, &mut self.settled);
+        self.unsettled.retain(|(other, by)| {
+            let stable = *other == dot;
+            if stable {
+                *rest -= i128::from(*by);
+                *settled = Some(settled.unwrap_or(0) + i128::from(*by));
+            }
+            !stable
+        });
+    }
+
+    pub(crate) fn size(&self) -> usize {
+        self.unsettled.capacity() * size_of::<(Dot, i64)>()
+    }
+}

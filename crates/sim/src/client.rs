@@ -1,0 +1,493 @@
+//! Clients: sessions that run random transactions, migrate, and vanish.
+
+use std::time::Duration;
+
+use solera_data::{Key, Op, OpError, Outcome, Value};
+use solera_levels::Level;
+use solera_time::{SiteId, Vector};
+use solera_unistore::{Address, Cause, Command, CommandError, RequestId, Response, TxId};
+
+use crate::random::Random;
+use crate::scenario::{MS, Scenario};
+use crate::world::{SiteState, World};
+
+/// How a recorded transaction ended, as its client knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Status {
+    Committed,
+    Aborted,
+    /// The client never learned.
+    Unknown,
+}
+
+/// An operation and what it answered, if it did.
+#[derive(Clone, Debug)]
+pub(crate) struct Step {
+    pub(crate) key: Key,
+    pub(crate) level: Level,
+    pub(crate) op: Op,
+    pub(crate) answer: Option<Result<Outcome, OpError>>,
+}
+
+/// A transaction as its client saw it.
+#[derive(Clone, Debug)]
+pub(crate) struct Recorded {
+    pub(crate) session: usize,
+    pub(crate) site: usize,
+    pub(crate) steps: Vec<Step>,
+    pub(crate) status: Status,
+    pub(crate) cause: Option<Cause>,
+}
+
+/// What a client means to do with the transaction it runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Commit,
+    Abort,
+    /// The client is gone before it commits.
+    Vanish,
+    /// The client is gone before it learns the outcome.
+    VanishCommitting,
+}
+
+#[derive(Debug)]
+enum Doing {
+    Nothing,
+    Execute(Recorded),
+    Begin(Recorded, Fate),
+    Operate(Recorded, Fate, TxId),
+    Commit(Recorded),
+    Barrier { then: Option<usize> },
+    Attach { attempts: u32 },
+    Done,
+}
+
+/// One client.
+#[derive(Debug)]
+pub(crate) struct Client {
+    index: usize,
+    /// Changes when the client gives its past up and starts anew.
+    session: usize,
+    site: usize,
+    past: Vector,
+    left: usize,
+    doing: Doing,
+    waiting_for: Option<(Address, RequestId)>,
+}
+
+/// All clients of a world.
+#[derive(Debug)]
+pub(crate) struct Clients {
+    clients: Vec<Client>,
+    pub(crate) recorded: Vec<Recorded>,
+    requests: u64,
+    sessions: usize,
+    values: u64,
+    keys_per_kind: usize,
+    random: Random,
+    workers: Vec<u8>,
+    /// Clients that gave up a past that died with a site.
+    pub(crate) lost_pasts: usize,
+}
+
+const ATTACH_TIMEOUT: Duration = Duration::from_millis(2500);
+
+impl Clients {
+    pub(crate) fn new(scenario: &Scenario, world: &mut World) -> Self {
+        let sites = scenario.topology.sites();
+        let mut random = Random::new(scenario.seed.wrapping_mul(101).wrapping_add(3));
+        let clients = (0..scenario.sessions)
+            .map(|index| {
+                world.wake(index, random.within(0, 200 * MS));
+                Client {
+                    index,
+                    session: index,
+                    site: random.below(sites),
+                    past: Vector::zero(sites),
+                    left: scenario.transactions_per_session,
+                    doing: Doing::Nothing,
+                    waiting_for: None,
+                }
+            })
+            .collect();
+        Clients {
+            clients,
+            recorded: Vec::new(),
+            requests: 0,
+            sessions: scenario.sessions,
+            values: 0,
+            keys_per_kind: scenario.keys_per_kind,
+            random,
+            workers: scenario.topology.workers.clone(),
+            lost_pasts: 0,
+        }
+    }
+
+    /// Whether every client has done what it meant to do.
+    pub(crate) fn all_done(&self) -> bool {
+        self.clients.iter().all(|client| matches!(client.doing, Doing::Done))
+    }
+
+    /// What the clients that are not done wait for.
+    pub(crate) fn stuck(&self) -> Vec<String> {
+        self.clients
+            .iter()
+            .filter(|client| !matches!(client.doing, Doing::Done))
+            .map(|client| format!("{:?} waiting for {:?}", client.doing, client.waiting_for))
+            .collect()
+    }
+
+    /// Every key the clients use.
+    pub(crate) fn keys(&self) -> Vec<Key> {
+        ["t", "s", "h", "u", "m", "e"]
+            .iter()
+            .flat_map(|kind| (0..self.keys_per_kind).map(move |i| format!("{kind}{i}")))
+            .map(|key| Key::from(key.as_str()))
+            .collect()
+    }
+
+    /// A client's time has come: it starts its next transaction.
+    pub(crate) fn wake(&mut self, world: &mut World, index: usize) {
+        if !matches!(self.clients[index].doing, Doing::Nothing) {
+            return;
+        }
+        if world.state(self.clients[index].site) != SiteState::Up {
+            self.move_away(world, index);
+            return;
+        }
+        if self.clients[index].left == 0 {
+            self.clients[index].doing = Doing::Done;
+            return;
+        }
+        self.clients[index].left -= 1;
+        match self.random.below(100) {
+            0..45 => self.start_single(world, index),
+            45..92 => self.start_interactive(world, index),
+            92..95 => self.barrier(world, index, None),
+            _ => self.migrate(world, index),
+        }
+    }
+
+    /// A reply has come for someone.
+    pub(crate) fn reply(
+        &mut self,
+        world: &mut World,
+        from: Address,
+        request: RequestId,
+        response: Response,
+    ) {
+        let waiting = Some((from, request));
+        let Some(index) = self.clients.iter().position(|client| client.waiting_for == waiting)
+        else {
+            return;
+        };
+        self.clients[index].waiting_for = None;
+        let doing = std::mem::replace(&mut self.clients[index].doing, Doing::Nothing);
+        match (doing, response) {
+            (Doing::Execute(mut recorded), Response::Executed { outcome, past }) => {
+                self.clients[index].past.join(&past);
+                recorded.steps[0].answer = Some(outcome);
+                self.finish(world, index, recorded, Status::Committed);
+            }
+            (Doing::Begin(mut recorded, fate), Response::Begun(tx)) => {
+                recorded.cause = Some(Cause::Transaction(from.site, tx));
+                self.next_operation(world, index, from, recorded, fate, tx);
+            }
+            (Doing::Operate(mut recorded, fate, tx), Response::Operated(outcome)) => {
+                if let Some(step) = recorded.steps.iter_mut().find(|step| step.answer.is_none()) {
+                    step.answer = Some(outcome);
+                }
+                self.next_operation(world, index, from, recorded, fate, tx);
+            }
+            (Doing::Commit(recorded), Response::Committed { past }) => {
+                self.clients[index].past.join(&past);
+                self.finish(world, index, recorded, Status::Committed);
+            }
+            (Doing::Operate(recorded, ..) | Doing::Commit(recorded), Response::Failed(_)) => {
+                self.finish(world, index, recorded, Status::Aborted);
+            }
+            (Doing::Barrier { then }, _) => match then {
+                Some(site) => self.attach(world, index, site, 0),
+                None => self.rest(world, index),
+            },
+            (Doing::Attach { .. }, Response::Attached) => self.rest(world, index),
+            (Doing::Attach { .. }, Response::Failed(CommandError::Lost { .. })) => {
+                self.lost_pasts += 1;
+                self.start_anew(index);
+                self.rest(world, index);
+            }
+            (Doing::Attach { attempts }, Response::Failed(_)) => {
+                if attempts >= 6 {
+                    self.start_anew(index);
+                    self.rest(world, index);
+                } else {
+                    let site = self.clients[index].site;
+                    self.attach(world, index, site, attempts + 1);
+                }
+            }
+            (doing, response) => panic!("{doing:?} was answered {response:?}"),
+        }
+    }
+
+    /// A site stopped; its clients lose their connections.
+    pub(crate) fn site_down(&mut self, world: &mut World, site: usize) {
+        for index in 0..self.clients.len() {
+            let client = &mut self.clients[index];
+            if client.site != site || matches!(client.doing, Doing::Done) {
+                continue;
+            }
+            client.waiting_for = None;
+            match std::mem::replace(&mut client.doing, Doing::Nothing) {
+                Doing::Execute(recorded) | Doing::Commit(recorded) => {
+                    self.record(recorded, Status::Unknown);
+                }
+                Doing::Begin(recorded, _) | Doing::Operate(recorded, ..) => {
+                    self.record(recorded, Status::Aborted);
+                }
+                _ => {}
+            }
+            let delay = self.random.within(1, 50) * MS;
+            world.wake(index, delay);
+        }
+    }
+
+    fn start_single(&mut self, world: &mut World, index: usize) {
+        let step = self.random_step();
+        let worker = self.some_worker(index);
+        let Step { key, level, op, .. } = step.clone();
+        let past = self.clients[index].past;
+        let request = self.request(index, worker);
+        let recorded = self.record_of(index, vec![step], Some(Cause::Request(worker, request)));
+        self.clients[index].doing = Doing::Execute(recorded);
+        world.command(worker, request, Command::Execute { past, level, key, op });
+    }
+
+    fn start_interactive(&mut self, world: &mut World, index: usize) {
+        let count = self.random.within(1, 6);
+        let steps = (0..count).map(|_| self.random_step()).collect();
+        let fate = self.random.weighted(&[
+            (85, Fate::Commit),
+            (5, Fate::Abort),
+            (5, Fate::Vanish),
+            (5, Fate::VanishCommitting),
+        ]);
+        let recorded = self.record_of(index, steps, None);
+        let worker = self.some_worker(index);
+        let past = self.clients[index].past;
+        let request = self.request(index, worker);
+        self.clients[index].doing = Doing::Begin(recorded, fate);
+        world.command(worker, request, Command::Begin { past });
+    }
+
+    fn next_operation(
+        &mut self,
+        world: &mut World,
+        index: usize,
+        worker: Address,
+        recorded: Recorded,
+        fate: Fate,
+        tx: TxId,
+    ) {
+        if let Some(step) = recorded.steps.iter().find(|step| step.answer.is_none()) {
+            let Step { key, level, op, .. } = step.clone();
+            let request = self.request(index, worker);
+            self.clients[index].doing = Doing::Operate(recorded, fate, tx);
+            world.command(worker, request, Command::Operate { tx, level, key, op });
+            return;
+        }
+        match fate {
+            Fate::Commit => {
+                let request = self.request(index, worker);
+                self.clients[index].doing = Doing::Commit(recorded);
+                world.command(worker, request, Command::Commit { tx });
+            }
+            Fate::Abort => {
+                let request = self.request(index, worker);
+                self.clients[index].waiting_for = None;
+                world.command(worker, request, Command::Abort { tx });
+                self.finish(world, index, recorded, Status::Aborted);
+            }
+            Fate::Vanish => {
+                self.record(recorded, Status::Aborted);
+                self.start_anew(index);
+                self.rest(world, index);
+            }
+            Fate::VanishCommitting => {
+                let request = self.request(index, worker);
+                self.clients[index].waiting_for = None;
+                world.command(worker, request, Command::Commit { tx });
+                self.record(recorded, Status::Unknown);
+                self.start_anew(index);
+                self.rest(world, index);
+            }
+        }
+    }
+
+    fn barrier(&mut self, world: &mut World, index: usize, then: Option<usize>) {
+        let worker = self.some_worker(index);
+        let past = self.clients[index].past;
+        let request = self.request(index, worker);
+        self.clients[index].doing = Doing::Barrier { then };
+        let timeout = Some(Duration::from_millis(self.random.within(1, 3000)));
+        world.command(worker, request, Command::Barrier { past, timeout });
+    }
+
+    /// Moves to another site; half of the time behind a barrier, as the paper asks.
+    fn migrate(&mut self, world: &mut World, index: usize) {
+        let to = self.random.below(self.workers.len());
+        if world.state(to) != SiteState::Up || to == self.clients[index].site {
+            self.rest(world, index);
+        } else if self.random.chance(50) {
+            self.barrier(world, index, Some(to));
+        } else {
+            self.attach(world, index, to, 0);
+        }
+    }
+
+    /// The client's site is down: takes its past to another one.
+    fn move_away(&mut self, world: &mut World, index: usize) {
+        let up: Vec<_> =
+            (0..self.workers.len()).filter(|site| world.state(*site) == SiteState::Up).collect();
+        if up.is_empty() {
+            world.wake(index, 100 * MS);
+            return;
+        }
+        let to = up[self.random.below(up.len())];
+        self.attach(world, index, to, 0);
+    }
+
+    fn attach(&mut self, world: &mut World, index: usize, site: usize, attempts: u32) {
+        if world.state(site) != SiteState::Up {
+            self.clients[index].doing = Doing::Nothing;
+            world.wake(index, 10 * MS);
+            return;
+        }
+        self.clients[index].site = site;
+        let worker = self.some_worker(index);
+        let past = self.clients[index].past;
+        let request = self.request(index, worker);
+        self.clients[index].doing = Doing::Attach { attempts };
+        let timeout = Some(ATTACH_TIMEOUT);
+        world.command(worker, request, Command::Attach { past, timeout });
+    }
+
+    fn start_anew(&mut self, index: usize) {
+        let client = &mut self.clients[index];
+        client.session = self.sessions;
+        client.past = Vector::zero(client.past.sites());
+        self.sessions += 1;
+    }
+
+    fn finish(&mut self, world: &mut World, index: usize, recorded: Recorded, status: Status) {
+        self.record(recorded, status);
+        self.rest(world, index);
+    }
+
+    fn record(&mut self, mut recorded: Recorded, status: Status) {
+        recorded.status = status;
+        self.recorded.push(recorded);
+    }
+
+    fn rest(&mut self, world: &mut World, index: usize) {
+        self.clients[index].doing = Doing::Nothing;
+        let think = self.random.weighted(&[(50, 1), (40, 30), (10, 150)]);
+        let delay = self.random.within(1000, think * MS + 2000);
+        world.wake(index, delay);
+    }
+
+    fn record_of(&self, index: usize, steps: Vec<Step>, cause: Option<Cause>) -> Recorded {
+        let client = &self.clients[index];
+        Recorded {
+            session: client.session,
+            site: client.site,
+            steps,
+            status: Status::Unknown,
+            cause,
+        }
+    }
+
+    fn some_worker(&mut self, index: usize) -> Address {
+        let site = self.clients[index].site;
+        let worker = self.random.below(usize::from(self.workers[site])) as u8;
+        Address { site: SiteId(site as u8), worker }
+    }
+
+    fn request(&mut self, index: usize, worker: Address) -> RequestId {
+        self.requests += 1;
+        let request = RequestId(self.requests);
+        debug_assert_eq!(self.clients[index].index, index);
+        self.clients[index].waiting_for = Some((worker, request));
+        request
+    }
+
+    fn random_step(&mut self) -> Step {
+        let kind = self.random.weighted(&[
+            (25, "t"),
+            (20, "s"),
+            (15, "h"),
+            (20, "u"),
+            (12, "m"),
+            (8, "e"),
+        ]);
+        let key = format!("{kind}{}", self.random.below(self.keys_per_kind));
+        let of = match kind {
+            "m" | "e" => ["t", "s", "h"][self.random.below(3)],
+            kind => kind,
+        };
+        let op = match of {
+            "t" => self.text_op(),
+            "s" => self.set_op(),
+            "h" => self.hash_op(),
+            _ => self.unique_set_op(),
+        };
+        let level = if kind == "e" { Level::Eventual } else { Level::Causal };
+        Step { key: Key::from(key.as_str()), level, op, answer: None }
+    }
+
+    fn text_op(&mut self) -> Op {
+        match self.random.below(100) {
+            0..35 => Op::Get,
+            35..50 => Op::Set(self.fresh("v")),
+            50..60 => Op::Set(Value::from(self.random.below(50).to_string().as_str())),
+            60..85 => Op::IncrBy(self.random.within(0, 20) as i64 - 5),
+            85..95 => Op::Delete,
+            _ => Op::Exists,
+        }
+    }
+
+    fn set_op(&mut self) -> Op {
+        match self.random.below(100) {
+            0..25 => Op::SetMembers,
+            25..35 => Op::SetLen,
+            35..45 => Op::SetContains(self.common("x")),
+            45..75 => Op::SetAdd(vec![self.common("x"), self.common("x")]),
+            75..95 => Op::SetRemove(vec![self.common("x"), self.common("x")]),
+            _ => Op::Delete,
+        }
+    }
+
+    fn hash_op(&mut self) -> Op {
+        match self.random.below(100) {
+            0..20 => Op::HashGetAll,
+            20..30 => Op::HashGet(self.common("f")),
+            30..40 => Op::HashGetMany(vec![self.common("f"), self.common("f")]),
+            40..60 => Op::HashSet(vec![(self.common("f"), self.fresh("w"))]),
+            60..80 => Op::HashIncrBy(self.common("n"), self.random.within(1, 9) as i64),
+            80..94 => Op::HashDelete(vec![self.common("f"), self.common("n")]),
+            _ => Op::Delete,
+        }
+    }
+
+    fn unique_set_op(&mut self) -> Op {
+        if self.random.chance(50) { Op::SetMembers } else { Op::SetAdd(vec![self.fresh("a")]) }
+    }
+
+    fn fresh(&mut self, prefix: &str) -> Value {
+        self.values += 1;
+        Value::from(format!("{prefix}{}", self.values).as_str())
+    }
+
+    fn common(&mut self, prefix: &str) -> Value {
+        Value::from(format!("{prefix}{}", self.random.below(4)).as_str())
+    }
+}

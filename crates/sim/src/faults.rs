@@ -1,0 +1,77 @@
+//! What goes wrong, and when.
+
+use crate::random::Random;
+use crate::scenario::MS;
+
+/// Something that happens to the world.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Fault {
+    /// No message passes between two sites; what is under way is lost.
+    Cut(usize, usize),
+    /// The link works again.
+    Mend(usize, usize),
+    /// What is under way between two sites is lost, as when a connection breaks.
+    Reset(usize, usize),
+    /// A site stops; its clients are cut off; it keeps its state.
+    Pause(usize),
+    /// A paused site goes on.
+    Resume(usize),
+    /// A site is gone for good.
+    Destroy(usize),
+    /// A worker's wall clock jumps by this many microseconds.
+    Jump(usize, usize, i64),
+    /// Messages to and from a worker within its site take this many nanoseconds longer.
+    Slow(usize, usize, u64),
+}
+
+/// Draws a schedule of faults that ends before `end`; at most `f` sites are destroyed.
+pub(crate) fn schedule(
+    random: &mut Random,
+    sites: usize,
+    workers: &[u8],
+    f: usize,
+    end: u64,
+) -> Vec<(u64, Fault)> {
+    let mut faults = Vec::new();
+    let mut destroyed = Vec::new();
+    let count = random.weighted(&[(20, 0), (30, 3), (30, 6), (20, 12)]);
+    for _ in 0..count {
+        let at = random.within(100 * MS, end);
+        let until = (at + random.within(20, 1500) * MS).min(end);
+        let site = random.below(sites);
+        let worker = random.below(usize::from(workers[site]));
+        let other = (site + 1 + random.below(sites - 1)) % sites;
+        match random.below(7) {
+            0 if sites > 1 => {
+                faults.push((at, Fault::Cut(site, other)));
+                faults.push((until, Fault::Mend(site, other)));
+            }
+            1 if sites > 1 => {
+                for other in (0..sites).filter(|other| *other != site) {
+                    faults.push((at, Fault::Cut(site, other)));
+                    faults.push((until, Fault::Mend(site, other)));
+                }
+            }
+            2 if sites > 1 => faults.push((at, Fault::Reset(site, other))),
+            3 => {
+                faults.push((at, Fault::Pause(site)));
+                faults.push((until, Fault::Resume(site)));
+            }
+            4 if destroyed.len() < f && !destroyed.contains(&site) => {
+                destroyed.push(site);
+                faults.push((at, Fault::Destroy(site)));
+            }
+            5 => {
+                let by = random.within(0, 4_000_000) as i64 - 2_000_000;
+                faults.push((at, Fault::Jump(site, worker, by)));
+            }
+            _ => {
+                let by = random.within(1, 600) * MS;
+                faults.push((at, Fault::Slow(site, worker, by)));
+                faults.push((until, Fault::Slow(site, worker, 0)));
+            }
+        }
+    }
+    faults.sort_by_key(|(at, _)| *at);
+    faults
+}

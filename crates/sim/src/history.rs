@@ -1,0 +1,144 @@
+//! From what clients recorded and the protocol traced to a history for the checker.
+
+use std::collections::BTreeMap;
+
+use solera_checker::{Answer, History, Op as Judged, Operation, Transaction, Witness};
+use solera_data::{Op, OpError, Outcome, Value};
+use solera_levels::Level;
+use solera_time::Vector;
+use solera_unistore::{Cause, Event};
+
+use crate::client::{Recorded, Status, Step};
+
+/// The places that the protocol's trace claims for transactions.
+#[derive(Debug, Default)]
+pub(crate) struct Places {
+    places: BTreeMap<Cause, Witness>,
+}
+
+impl Places {
+    pub(crate) fn note(&mut self, event: &Event) {
+        match event {
+            Event::Snapshot { cause, snap_vec, .. } => {
+                let witness = Witness { snapshot: entries(snap_vec), dot: None };
+                self.places.insert(*cause, witness);
+            }
+            Event::Committed { cause: Some(cause), dot, snap_vec, .. } => {
+                let dot = Some((dot.ts.0, dot.site.index()));
+                self.places.insert(*cause, Witness { snapshot: entries(snap_vec), dot });
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The entries of a vector as plain numbers.
+pub(crate) fn entries(vector: &Vector) -> Vec<u64> {
+    vector.entries().iter().map(|ts| ts.0).collect()
+}
+
+/// The history of a run. A transaction that touched eventual keys is split: what it did there is
+/// judged for convergence only. `uniform` are the final uniform vectors of the surviving sites.
+pub(crate) fn history(
+    recorded: &[Recorded],
+    places: &Places,
+    sites: usize,
+    destroyed: Vec<usize>,
+    uniform: &[Vec<u64>],
+) -> History {
+    let transactions = recorded
+        .iter()
+        .flat_map(|recorded| {
+            let (eventual, causal): (Vec<&Step>, Vec<&Step>) =
+                recorded.steps.iter().partition(|step| step.level == Level::Eventual);
+            let witness = recorded.cause.and_then(|cause| places.places.get(&cause)).cloned();
+            let causal = Some(transaction(recorded, &causal, witness));
+            let eventual = eventual.into_iter().map(|step| transaction(recorded, &[step], None));
+            causal.into_iter().filter(|t| !t.operations.is_empty()).chain(eventual)
+        })
+        .map(|mut transaction| {
+            transaction.lost = is_lost(&transaction, &destroyed, uniform);
+            transaction
+        })
+        .collect();
+    History { sites, destroyed, transactions, finals: Vec::new() }
+}
+
+/// A transaction of a destroyed site that is within no surviving site's uniform snapshot.
+fn is_lost(transaction: &Transaction, destroyed: &[usize], uniform: &[Vec<u64>]) -> bool {
+    let Some((time, site)) = transaction.dot() else { return false };
+    destroyed.contains(&site) && uniform.iter().all(|uniform| uniform[site] < time)
+}
+
+fn transaction(recorded: &Recorded, steps: &[&Step], witness: Option<Witness>) -> Transaction {
+    Transaction {
+        session: recorded.session,
+        site: recorded.site,
+        status: match recorded.status {
+            Status::Committed => solera_checker::Status::Committed,
+            Status::Aborted => solera_checker::Status::Aborted,
+            Status::Unknown => solera_checker::Status::Unknown,
+        },
+        operations: steps.iter().flat_map(|step| operations(step)).collect(),
+        witness,
+        lost: false,
+    }
+}
+
+fn operations(step: &Step) -> Vec<Operation> {
+    let operation = |op, answer| Operation {
+        key: step.key.to_string(),
+        op,
+        answer,
+        eventual: step.level == Level::Eventual,
+    };
+    vec![operation(op(&step.op), step.answer.as_ref().map(answer))]
+}
+
+fn op(op: &Op) -> Judged {
+    let texts = |values: &[Value]| values.iter().map(text).collect::<Vec<_>>();
+    match op {
+        Op::Get | Op::Type => Judged::Get,
+        Op::Set(value) => Judged::Set(text(value)),
+        Op::Delete => Judged::Delete,
+        Op::Exists => Judged::Exists,
+        Op::IncrBy(by) => Judged::Add(*by),
+        Op::SetAdd(elements) => Judged::SetAdd(texts(elements)),
+        Op::SetRemove(elements) => Judged::SetRemove(texts(elements)),
+        Op::SetMembers => Judged::Members,
+        Op::SetContains(element) => Judged::Contains(text(element)),
+        Op::SetLen => Judged::Len,
+        Op::HashSet(pairs) => {
+            let (field, value) = pairs.first().expect("clients set one field at a time");
+            Judged::FieldSet(text(field), text(value))
+        }
+        Op::HashGet(field) => Judged::Fields(vec![text(field)]),
+        Op::HashGetMany(fields) => Judged::Fields(texts(fields)),
+        Op::HashGetAll => Judged::Pairs,
+        Op::HashDelete(fields) => Judged::FieldRemove(texts(fields)),
+        Op::HashIncrBy(field, by) => Judged::FieldAdd(text(field), *by),
+    }
+}
+
+/// An answer in the checker's terms.
+pub(crate) fn answer(answer: &Result<Outcome, OpError>) -> Answer {
+    match answer {
+        Err(_) => Answer::Error,
+        Ok(Outcome::Ok) => Answer::Ok,
+        Ok(Outcome::Nil) => Answer::Values(vec![None]),
+        Ok(Outcome::Int(number)) => Answer::Int(*number),
+        Ok(Outcome::Bulk(value)) => Answer::Values(vec![Some(text(value))]),
+        Ok(Outcome::Type(kind)) => Answer::Values(vec![kind.map(|kind| kind.name().to_owned())]),
+        Ok(Outcome::Values(values)) => {
+            Answer::Values(values.iter().map(|value| value.as_ref().map(text)).collect())
+        }
+        Ok(Outcome::Members(members)) => Answer::Members(members.iter().map(text).collect()),
+        Ok(Outcome::Pairs(pairs)) => {
+            Answer::Pairs(pairs.iter().map(|(field, value)| (text(field), text(value))).collect())
+        }
+    }
+}
+
+fn text(value: &Value) -> String {
+    value.to_string()
+}

@@ -1,0 +1,308 @@
+//! One run: load under faults, healing, rest, judgement.
+
+use std::fmt;
+
+use solera_checker::properties::{Broken, Ledger, Vectors};
+use solera_checker::{FinalRead, History, Violation as Anomaly};
+use solera_data::{Key, Op, OpError, Outcome};
+use solera_levels::Level;
+use solera_time::{SiteId, Vector};
+use solera_unistore::{Address, Command, Event, RequestId, Response};
+
+use crate::client::Clients;
+use crate::history::{Places, answer, entries, history};
+use crate::scenario::{MS, Scenario};
+use crate::trace::Trace;
+use crate::world::{Happening, SiteState, World};
+
+/// What a run showed.
+#[derive(Debug)]
+pub struct Report {
+    /// The seed.
+    pub seed: u64,
+    /// Transactions that clients ran.
+    pub transactions: usize,
+    /// Events of the simulated world.
+    pub steps: u64,
+    /// Virtual time, in milliseconds.
+    pub virtual_ms: u64,
+    /// What went wrong; nothing, if all is well.
+    pub violations: Vec<Violation>,
+    /// What the clients saw, with the places that the protocol claims.
+    pub history: History,
+    /// What happened.
+    pub trace: Trace,
+}
+
+/// Something that must not happen.
+#[derive(Debug)]
+pub enum Violation {
+    /// One of UniStore's Properties 1–4 did not hold at some time (in virtual milliseconds).
+    Property(u64, Broken),
+    /// The history is not transactionally causally consistent.
+    Anomaly(Anomaly),
+    /// A client waits for something that does not come.
+    Stuck(String),
+    /// A replica did not come to rest: transactions stay prepared, open or unsettled.
+    Unrest(String),
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Violation::Property(at, broken) => write!(f, "at {at} ms: {broken}"),
+            Violation::Anomaly(anomaly) => anomaly.fmt(f),
+            Violation::Stuck(client) => write!(f, "a client is stuck: {client}"),
+            Violation::Unrest(what) => write!(f, "no rest: {what}"),
+        }
+    }
+}
+
+/// The virtual time that clients get to finish once all faults have ended.
+const PATIENCE: u64 = 60_000 * MS;
+/// How long the world rests before it is judged.
+const REST: u64 = 2_500 * MS;
+/// Steps between two checks of the properties.
+const CHECK_EVERY: u64 = 64;
+
+/// Runs a scenario to its end and judges it.
+pub fn run(scenario: &Scenario, trace: Trace) -> Report {
+    let mut run = Run::new(scenario, trace);
+    run.load(scenario.faults_end);
+    run.world.heal();
+    run.load_until_done();
+    run.rest();
+    run.judge()
+}
+
+struct Run<'a> {
+    scenario: &'a Scenario,
+    world: World,
+    clients: Clients,
+    places: Places,
+    ledger: Ledger,
+    violations: Vec<Violation>,
+    /// Answers to the final reads, by request.
+    finals: Vec<(RequestId, Option<Result<Outcome, OpError>>)>,
+}
+
+impl<'a> Run<'a> {
+    fn new(scenario: &'a Scenario, trace: Trace) -> Self {
+        let mut world = World::new(scenario, trace);
+        let clients = Clients::new(scenario, &mut world);
+        Run {
+            scenario,
+            clients,
+            world,
+            places: Places::default(),
+            ledger: Ledger::new(scenario.topology.sites(), scenario.f),
+            violations: Vec::new(),
+            finals: Vec::new(),
+        }
+    }
+
+    fn load(&mut self, until: u64) {
+        while let Some(happenings) = self.world.step(until) {
+            self.observe(happenings);
+            if self.world.steps.is_multiple_of(CHECK_EVERY) {
+                self.check_properties();
+            }
+        }
+    }
+
+    fn load_until_done(&mut self) {
+        let end = self.world.now + PATIENCE;
+        while !self.clients.all_done() && self.world.now < end {
+            let until = self.world.now + 100 * MS;
+            self.load(until);
+        }
+        for client in self.clients.stuck() {
+            self.violations.push(Violation::Stuck(client));
+        }
+    }
+
+    /// Lets everything settle, and checks that nothing is left over.
+    fn rest(&mut self) {
+        let end = self.world.now + REST;
+        self.load(end);
+        let destroyed = !self.destroyed().is_empty();
+        for (address, replica) in self.world.replicas() {
+            if self.world.state(address.site.index()) != SiteState::Up {
+                continue;
+            }
+            let status = replica.status();
+            let left = [
+                ("open", status.open_transactions()),
+                ("prepared", status.prepared_transactions()),
+                // What a destroyed site may still lack is kept for it.
+                ("unsettled", if destroyed { 0 } else { status.unsettled_updates() }),
+            ];
+            for (what, count) in left.into_iter().filter(|(_, count)| *count > 0) {
+                let text = format!("{count} {what} transactions at {address:?}");
+                self.violations.push(Violation::Unrest(text));
+            }
+        }
+    }
+
+    fn judge(mut self) -> Report {
+        let finals = self.final_reads();
+        let recorded = std::mem::take(&mut self.clients.recorded);
+        let sites = self.scenario.topology.sites();
+        let uniform: Vec<Vec<u64>> = self
+            .world
+            .replicas()
+            .filter(|(address, _)| self.world.state(address.site.index()) == SiteState::Up)
+            .map(|(_, replica)| entries(&replica.status().view().uniform_vec))
+            .collect();
+        let mut history = history(&recorded, &self.places, sites, self.destroyed(), &uniform);
+        history.finals = finals;
+        let anomalies = solera_checker::check(&history).into_iter().map(Violation::Anomaly);
+        self.violations.extend(anomalies);
+        Report {
+            seed: self.scenario.seed,
+            transactions: recorded.len(),
+            steps: self.world.steps,
+            virtual_ms: self.world.now / MS,
+            violations: self.violations,
+            history,
+            trace: self.world.trace,
+        }
+    }
+
+    fn observe(&mut self, happenings: Vec<Happening>) {
+        for happening in happenings {
+            match happening {
+                Happening::Wake(client) => self.clients.wake(&mut self.world, client),
+                Happening::SiteDown(site) => self.clients.site_down(&mut self.world, site),
+                Happening::Event(address, event) => self.note(address, &event),
+                Happening::Reply(from, request, response) => {
+                    if let Some((_, slot)) =
+                        self.finals.iter_mut().find(|(other, _)| *other == request)
+                    {
+                        if let Response::Executed { outcome, .. } = response {
+                            *slot = Some(outcome);
+                        }
+                    } else {
+                        self.clients.reply(&mut self.world, from, request, response);
+                    }
+                }
+            }
+        }
+        let more = self.world.take_happenings();
+        if !more.is_empty() {
+            self.observe(more);
+        }
+    }
+
+    fn note(&mut self, address: Address, event: &Event) {
+        self.places.note(event);
+        match event {
+            Event::Committed { dot, snap_vec, partitions, .. } => {
+                let partitions: Vec<usize> =
+                    partitions.iter().map(|partition| usize::from(partition.0)).collect();
+                let vector = entries(&snap_vec.with(dot.site, dot.ts));
+                self.ledger.committed(dot.site.index(), dot.ts.0, vector, &partitions);
+            }
+            Event::Stored { partition, dot } => {
+                let partition = usize::from(partition.0);
+                let site = address.site.index();
+                self.ledger.stored(site, partition, dot.site.index(), dot.ts.0);
+            }
+            Event::Snapshot { .. } => {}
+        }
+    }
+
+    fn check_properties(&mut self) {
+        let sites = self.scenario.topology.sites();
+        let partitions = usize::from(self.scenario.topology.partitions);
+        let mut vectors = Vectors {
+            known_vec: vec![vec![Vec::new(); partitions]; sites],
+            stable_vec: vec![Vec::new(); sites],
+            uniform_vec: vec![Vec::new(); sites],
+        };
+        for (address, replica) in self.world.replicas() {
+            let site = address.site.index();
+            let status = replica.status();
+            for (partition, known_vec) in status.known_vecs() {
+                vectors.known_vec[site][usize::from(partition.0)] = entries(&known_vec);
+            }
+            vectors.stable_vec[site].push(entries(&status.view().stable_vec));
+            vectors.uniform_vec[site].push(entries(&status.view().uniform_vec));
+        }
+        if let Err(broken) = self.ledger.check(&vectors)
+            && !matches!(self.violations.last(), Some(Violation::Property(_, last)) if *last == broken)
+        {
+            self.violations.push(Violation::Property(self.world.now / MS, broken));
+        }
+    }
+
+    fn destroyed(&self) -> Vec<usize> {
+        (0..self.scenario.topology.sites())
+            .filter(|site| self.world.state(*site) == SiteState::Destroyed)
+            .collect()
+    }
+
+    /// Reads every key in every way at every surviving site.
+    fn final_reads(&mut self) -> Vec<FinalRead> {
+        let sites = self.scenario.topology.sites();
+        let mut asked: Vec<(usize, Key)> = Vec::new();
+        for site in (0..sites).filter(|site| self.world.state(*site) == SiteState::Up) {
+            for key in self.clients.keys() {
+                asked.push((site, key));
+            }
+        }
+        let ops = [Op::Get, Op::SetMembers, Op::HashGetAll];
+        for (number, (site, key)) in asked.iter().enumerate() {
+            for (part, op) in ops.iter().enumerate() {
+                let request = RequestId(u64::MAX - (number * ops.len() + part) as u64);
+                self.finals.push((request, None));
+                let level =
+                    if key.starts_with(b"e") { Level::Eventual } else { Level::Causal };
+                let (key, op, past) = (key.clone(), op.clone(), Vector::zero(sites));
+                let to = Address { site: SiteId(*site as u8), worker: 0 };
+                self.world.command(to, request, Command::Execute { past, level, key, op });
+                let happenings = self.world.take_happenings();
+                self.observe(happenings);
+            }
+        }
+        self.load(self.world.now + 500 * MS);
+        let answers: Vec<_> = self.finals.iter().map(|(_, answer)| answer.clone()).collect();
+        asked
+            .into_iter()
+            .zip(answers.chunks(ops.len()))
+            .filter_map(|((site, key), answers)| {
+                let [get, members, pairs] = answers else { return None };
+                let answers = [
+                    answer(get.as_ref()?),
+                    answer(members.as_ref()?),
+                    answer(pairs.as_ref()?),
+                ];
+                Some(FinalRead { site, key: key.to_string(), answers })
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_seed_gives_the_same_trace() {
+        for seed in [1, 2, 3] {
+            let scenario = Scenario::from_seed(seed);
+            let first = run(&scenario, Trace::on());
+            let second = run(&scenario, Trace::on());
+            assert!(!first.trace.bytes().is_empty());
+            assert!(first.trace.bytes() == second.trace.bytes(), "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn a_few_seeds_are_clean() {
+        for seed in 0..12 {
+            let report = run(&Scenario::from_seed(seed), Trace::off());
+            assert!(report.violations.is_empty(), "seed {seed}: {}", report.violations[0]);
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! What a seed decides before the world starts.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use solera_unistore::{Rule, Timing, Topology};
+
+use crate::faults::{Fault, schedule};
+use crate::random::Random;
+
+/// One millisecond of virtual time, in nanoseconds.
+pub(crate) const MS: u64 = 1_000_000;
+
+/// A cluster, its network, its faults and its load.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    pub(crate) seed: u64,
+    pub(crate) topology: Arc<Topology>,
+    pub(crate) f: usize,
+    pub(crate) fan_out: u8,
+    pub(crate) timing: Timing,
+    pub(crate) without: Option<Rule>,
+    /// One-way delays between sites in nanoseconds, `delays[from][to]`.
+    pub(crate) delays: Vec<Vec<u64>>,
+    /// Random extra delay between sites, up to this many nanoseconds.
+    pub(crate) jitter: u64,
+    /// Initial clock skew per site and worker, in microseconds.
+    pub(crate) skew: Vec<Vec<i64>>,
+    pub(crate) faults: Vec<(u64, Fault)>,
+    /// When faults end and everything heals, in nanoseconds.
+    pub(crate) faults_end: u64,
+    pub(crate) sessions: usize,
+    pub(crate) transactions_per_session: usize,
+    pub(crate) keys_per_kind: usize,
+}
+
+impl Scenario {
+    /// The scenario of a seed.
+    pub fn from_seed(seed: u64) -> Self {
+        let mut random = Random::new(seed);
+        let sites = random.weighted(&[(5, 1), (8, 2), (60, 3), (7, 4), (20, 5)]);
+        let workers: Vec<u8> = (0..sites)
+            .map(|_| random.weighted(&[(45, 1u8), (30, 2), (15, 3), (10, 6)]))
+            .collect();
+        let partitions = random.within(2, 9) as u16;
+        let f = if random.chance(85) { (sites - 1) / 2 } else { random.below(sites) };
+        let delays = (0..sites)
+            .map(|_| (0..sites).map(|_| random.within(MS, 90 * MS)).collect())
+            .collect();
+        let worst_skew = random.weighted(&[(40, 1i64), (40, 20_000), (20, 2_000_000)]);
+        let skew = workers
+            .iter()
+            .map(|workers| {
+                let mut of = || random.within(0, 2 * worst_skew as u64) as i64 - worst_skew;
+                (0..*workers).map(|_| of()).collect()
+            })
+            .collect();
+        let faults_end = random.within(1500, 4000) * MS;
+        let faults = schedule(&mut random, sites, &workers, f, faults_end);
+        Scenario {
+            seed,
+            topology: Arc::new(Topology { partitions, workers }),
+            f,
+            fan_out: random.within(1, 4) as u8,
+            timing: Timing {
+                tick: Duration::from_millis(random.within(2, 6)),
+                idle_tick: Duration::from_millis(random.within(6, 15)),
+                known_vec_interval: Duration::from_millis(random.within(15, 60)),
+                suspect_after: Duration::from_millis(random.within(250, 500)),
+                lost_after: Duration::from_millis(random.within(600, 900)),
+                prepare_timeout: Duration::from_millis(random.within(100, 400)),
+                idle_transaction_timeout: Duration::from_millis(random.within(700, 1500)),
+            },
+            without: None,
+            delays,
+            jitter: random.weighted(&[(30, 1), (50, 5 * MS), (20, 60 * MS)]),
+            skew,
+            faults,
+            faults_end,
+            sessions: random.within(4, 11) as usize,
+            transactions_per_session: random.within(20, 61) as usize,
+            keys_per_kind: random.within(1, 5) as usize,
+        }
+    }
+
+    /// The same scenario with one rule of the protocol taken out.
+    pub fn without(mut self, rule: Option<Rule>) -> Self {
+        self.without = rule;
+        self
+    }
+}

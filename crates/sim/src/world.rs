@@ -1,0 +1,335 @@
+//! Replicas, links, clocks and time.
+
+use std::collections::BTreeMap;
+
+use solera_machine::{Machine, Now};
+use solera_time::{Monotonic, Physical, SiteId};
+use solera_unistore::{
+    Address, Command, Config, Event, Input, Message, Output, Replica, RequestId, Response,
+};
+
+use crate::faults::Fault;
+use crate::random::Random;
+use crate::scenario::{MS, Scenario};
+use crate::trace::Trace;
+
+/// The wall clock at the start of the world, in microseconds since the Unix epoch.
+const EPOCH_MICROS: i64 = 1_800_000_000_000_000;
+
+/// Whether a site runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SiteState {
+    Up,
+    Paused,
+    Destroyed,
+}
+
+/// What is due at some time.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "most of what is due is a message")]
+enum Due {
+    Deliver { from: Address, to: Address, message: Message, epoch: u64 },
+    Deadline(Address),
+    Fault(Fault),
+    Wake(usize),
+}
+
+/// What the world tells its observer while it runs.
+#[derive(Debug)]
+pub(crate) enum Happening {
+    /// A reply for a client of a worker.
+    Reply(Address, RequestId, Response),
+    /// A step of the protocol at a replica.
+    Event(Address, Event),
+    /// A site stopped: for good, or for a while.
+    SiteDown(usize),
+    /// A client's time has come.
+    Wake(usize),
+}
+
+/// A cluster in virtual time.
+pub(crate) struct World {
+    pub(crate) now: u64,
+    pub(crate) random: Random,
+    pub(crate) trace: Trace,
+    pub(crate) steps: u64,
+    replicas: BTreeMap<Address, Replica>,
+    states: Vec<SiteState>,
+    queue: BTreeMap<(u64, u64), Due>,
+    sequence: u64,
+    scheduled: BTreeMap<Address, u64>,
+    /// When the last message on each link arrives; links are FIFO.
+    last_arrival: BTreeMap<(Address, Address), u64>,
+    /// Messages sent between two sites in an earlier epoch are lost.
+    epochs: Vec<Vec<u64>>,
+    cuts: Vec<Vec<u32>>,
+    skew: BTreeMap<Address, i64>,
+    slow: BTreeMap<Address, u64>,
+    /// Messages within a paused site; they arrive when it resumes.
+    deferred: Vec<(Address, Address, Message)>,
+    happenings: Vec<Happening>,
+    delays: Vec<Vec<u64>>,
+    jitter: u64,
+}
+
+impl World {
+    pub(crate) fn new(scenario: &Scenario, trace: Trace) -> Self {
+        let sites = scenario.topology.sites();
+        let mut world = World {
+            now: 0,
+            random: Random::new(scenario.seed.wrapping_mul(31).wrapping_add(7)),
+            trace,
+            steps: 0,
+            replicas: BTreeMap::new(),
+            states: vec![SiteState::Up; sites],
+            queue: BTreeMap::new(),
+            sequence: 0,
+            scheduled: BTreeMap::new(),
+            last_arrival: BTreeMap::new(),
+            epochs: vec![vec![0; sites]; sites],
+            cuts: vec![vec![0; sites]; sites],
+            skew: BTreeMap::new(),
+            slow: BTreeMap::new(),
+            deferred: Vec::new(),
+            happenings: Vec::new(),
+            delays: scenario.delays.clone(),
+            jitter: scenario.jitter,
+        };
+        for site in SiteId::all(sites) {
+            for worker in 0..scenario.topology.workers[site.index()] {
+                let address = Address { site, worker };
+                let mut config = Config::new(address, scenario.topology.clone());
+                config.f = scenario.f;
+                config.fan_out = scenario.fan_out;
+                config.timing = scenario.timing.clone();
+                config.trace = true;
+                config.without = scenario.without;
+                world.skew.insert(address, scenario.skew[site.index()][usize::from(worker)]);
+                world.replicas.insert(address, Replica::new(config, scenario.seed));
+                world.schedule_deadline(address);
+            }
+        }
+        for (at, fault) in &scenario.faults {
+            world.push(*at, Due::Fault(*fault));
+        }
+        world
+    }
+
+    /// Does the next thing that is due and returns what came of it; nothing once `until` is reached.
+    pub(crate) fn step(&mut self, until: u64) -> Option<Vec<Happening>> {
+        let ((at, _), due) = match self.queue.first_key_value() {
+            Some(((at, _), _)) if *at <= until => self.queue.pop_first()?,
+            _ => {
+                self.now = self.now.max(until);
+                return None;
+            }
+        };
+        self.now = at;
+        self.steps += 1;
+        match due {
+            Due::Deliver { from, to, message, epoch } => self.deliver(from, to, message, epoch),
+            Due::Deadline(address) => self.deadline(address),
+            Due::Fault(fault) => self.strike(fault),
+            Due::Wake(client) => self.happenings.push(Happening::Wake(client)),
+        }
+        Some(std::mem::take(&mut self.happenings))
+    }
+
+    /// Gives a client's command to a worker; the replica's answers come with the next happenings.
+    pub(crate) fn command(&mut self, to: Address, request: RequestId, command: Command) {
+        if self.trace.is_on() {
+            self.trace.write(self.now, format_args!("{to:?} {request:?} {command:?}"));
+        }
+        self.handle(to, Input::Client { request, command });
+    }
+
+    /// What the replicas answered to commands given since.
+    pub(crate) fn take_happenings(&mut self) -> Vec<Happening> {
+        std::mem::take(&mut self.happenings)
+    }
+
+    /// Wakes a client after `delay` nanoseconds.
+    pub(crate) fn wake(&mut self, client: usize, delay: u64) {
+        self.push(self.now + delay, Due::Wake(client));
+    }
+
+    pub(crate) fn state(&self, site: usize) -> SiteState {
+        self.states[site]
+    }
+
+    pub(crate) fn replicas(&self) -> impl Iterator<Item = (&Address, &Replica)> {
+        self.replicas.iter()
+    }
+
+    /// Ends all faults but destruction.
+    pub(crate) fn heal(&mut self) {
+        for row in &mut self.cuts {
+            row.fill(0);
+        }
+        self.slow.clear();
+        for site in 0..self.states.len() {
+            self.resume(site);
+        }
+    }
+
+    fn push(&mut self, at: u64, due: Due) {
+        self.sequence += 1;
+        self.queue.insert((at, self.sequence), due);
+    }
+
+    fn now_at(&self, address: Address) -> Now {
+        let micros = EPOCH_MICROS + (self.now / 1000) as i64 + self.skew[&address];
+        Now { monotonic: Monotonic(self.now), physical: Physical(micros as u64) }
+    }
+
+    fn handle(&mut self, address: Address, input: Input) {
+        let now = self.now_at(address);
+        if let Some(replica) = self.replicas.get_mut(&address) {
+            replica.handle(now, input);
+        }
+        self.carry_out(address);
+    }
+
+    fn deadline(&mut self, address: Address) {
+        if self.scheduled.get(&address) != Some(&self.now) {
+            return;
+        }
+        self.scheduled.remove(&address);
+        if self.states[address.site.index()] != SiteState::Up {
+            return;
+        }
+        let now = self.now_at(address);
+        if let Some(replica) = self.replicas.get_mut(&address) {
+            replica.on_deadline(now);
+        }
+        self.carry_out(address);
+    }
+
+    /// Carries out all outputs of a replica.
+    fn carry_out(&mut self, address: Address) {
+        while let Some(output) = self.replicas.get_mut(&address).and_then(Machine::poll_output) {
+            match output {
+                Output::Send { to, message } => self.send(address, to, message),
+                Output::Reply { request, response } => {
+                    if self.trace.is_on() {
+                        let at = self.now;
+                        self.trace.write(at, format_args!("{address:?} {request:?} {response:?}"));
+                    }
+                    self.happenings.push(Happening::Reply(address, request, response));
+                }
+                Output::Trace(event) => self.happenings.push(Happening::Event(address, event)),
+            }
+        }
+        self.schedule_deadline(address);
+    }
+
+    fn schedule_deadline(&mut self, address: Address) {
+        let Some(deadline) = self.replicas[&address].next_deadline() else { return };
+        let at = deadline.0.max(self.now + 1);
+        if self.scheduled.get(&address).is_none_or(|scheduled| at < *scheduled) {
+            self.scheduled.insert(address, at);
+            self.push(at, Due::Deadline(address));
+        }
+    }
+
+    fn send(&mut self, from: Address, to: Address, message: Message) {
+        let (a, b) = (from.site.index(), to.site.index());
+        let delay = if a == b {
+            let slow = self.slow.get(&from).max(self.slow.get(&to)).copied().unwrap_or(0);
+            self.random.within(5_000, 100_000) + slow
+        } else {
+            if self.cuts[a][b] > 0 || self.states[b] != SiteState::Up {
+                return;
+            }
+            self.delays[a][b] + self.random.within(0, self.jitter)
+        };
+        let last = self.last_arrival.entry((from, to)).or_default();
+        let at = (self.now + delay).max(*last + 1);
+        *last = at;
+        let epoch = self.epochs[a][b];
+        self.push(at, Due::Deliver { from, to, message, epoch });
+    }
+
+    fn deliver(&mut self, from: Address, to: Address, message: Message, epoch: u64) {
+        let (a, b) = (from.site.index(), to.site.index());
+        if a == b && self.states[b] == SiteState::Paused {
+            self.deferred.push((from, to, message));
+            return;
+        }
+        if self.epochs[a][b] != epoch || self.states[b] != SiteState::Up {
+            return;
+        }
+        if self.trace.is_on() {
+            self.trace.write(self.now, format_args!("{from:?} → {to:?} {message:?}"));
+        }
+        self.handle(to, Input::Message { from, message });
+    }
+
+    fn strike(&mut self, fault: Fault) {
+        self.trace.write(self.now, format_args!("fault {fault:?}"));
+        match fault {
+            Fault::Cut(a, b) => {
+                self.lose(a, b);
+                self.cuts[a][b] += 1;
+                self.cuts[b][a] += 1;
+            }
+            Fault::Mend(a, b) => {
+                self.cuts[a][b] = self.cuts[a][b].saturating_sub(1);
+                self.cuts[b][a] = self.cuts[b][a].saturating_sub(1);
+            }
+            Fault::Reset(a, b) => self.lose(a, b),
+            Fault::Pause(site) => self.stop(site, SiteState::Paused),
+            Fault::Resume(site) => self.resume(site),
+            Fault::Destroy(site) => self.stop(site, SiteState::Destroyed),
+            Fault::Jump(site, worker, by) => {
+                let address = Address { site: SiteId(site as u8), worker: worker as u8 };
+                *self.skew.entry(address).or_default() += by;
+            }
+            Fault::Slow(site, worker, by) => {
+                let address = Address { site: SiteId(site as u8), worker: worker as u8 };
+                self.slow.insert(address, by);
+            }
+        }
+    }
+
+    /// Loses what is under way between two sites, in both directions.
+    fn lose(&mut self, a: usize, b: usize) {
+        self.epochs[a][b] += 1;
+        self.epochs[b][a] += 1;
+    }
+
+    fn stop(&mut self, site: usize, state: SiteState) {
+        if self.states[site] == SiteState::Destroyed {
+            return;
+        }
+        self.states[site] = state;
+        for other in (0..self.states.len()).filter(|other| *other != site) {
+            self.lose(site, other);
+        }
+        self.happenings.push(Happening::SiteDown(site));
+    }
+
+    fn resume(&mut self, site: usize) {
+        if self.states[site] != SiteState::Paused {
+            return;
+        }
+        self.states[site] = SiteState::Up;
+        let (mine, others): (Vec<_>, Vec<_>) = std::mem::take(&mut self.deferred)
+            .into_iter()
+            .partition(|(_, to, _)| to.site.index() == site);
+        self.deferred = others;
+        for (from, to, message) in mine {
+            let last = self.last_arrival.entry((from, to)).or_default();
+            let at = (self.now + MS / 100).max(*last + 1);
+            *last = at;
+            let epoch = self.epochs[site][site];
+            self.push(at, Due::Deliver { from, to, message, epoch });
+        }
+        let addresses: Vec<_> =
+            self.replicas.keys().filter(|address| address.site.index() == site).copied().collect();
+        for address in addresses {
+            self.scheduled.remove(&address);
+            self.schedule_deadline(address);
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! `committedCausal`: the transactions of one origin that some site may still need (§5.3, §5.5).
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use solera_time::{Timestamp, Vector};
+
+use crate::message::Update;
+
+/// The committed updates of one origin to one partition, by local timestamp, from the first that is
+/// not causally stable. Unlike the paper, updates stay after they were sent: a site that missed some
+/// can have them again, and forwarding needs no second copy.
+#[derive(Debug, Default)]
+pub(crate) struct Committed {
+    updates: VecDeque<Arc<Update>>,
+    /// How many of `updates`, from the front, are folded into their keys' bases.
+    folded: usize,
+}
+
+impl Committed {
+    /// Adds an update. Local timestamps of concurrent local transactions may arrive out of order.
+    pub(crate) fn insert(&mut self, update: Arc<Update>) {
+        let ts = update.dot.ts;
+        let at = if self.updates.back().is_none_or(|last| last.dot.ts < ts) {
+            self.updates.len()
+        } else {
+            self.updates.partition_point(|other| other.dot.ts < ts)
+        };
+        self.updates.insert(at, update);
+        self.folded = self.folded.min(at);
+    }
+
+    /// The updates in `(after, upto]`, at most `limit` of them.
+    pub(crate) fn stretch(
+        &self,
+        after: Timestamp,
+        upto: Timestamp,
+        limit: usize,
+    ) -> Vec<Arc<Update>> {
+        let start = self.updates.partition_point(|update| update.dot.ts <= after);
+        self.updates
+            .range(start..)
+            .take_while(|update| update.dot.ts <= upto)
+            .take(limit)
+            .cloned()
+            .collect()
+    }
+
+    /// The next update that is within `floor` and not yet folded; marks it folded.
+    pub(crate) fn next_to_fold(&mut self, floor: &Vector) -> Option<Arc<Update>> {
+        let next = self.updates.get(self.folded).filter(|update| update.within(floor))?;
+        self.folded += 1;
+        Some(next.clone())
+    }
+
+    /// Removes and returns the first update if it is folded and causally stable, and therefore
+    /// stored at every site.
+    pub(crate) fn next_settled(&mut self, settled: &Vector) -> Option<Arc<Update>> {
+        if self.folded == 0 || !self.updates.front()?.within(settled) {
+            return None;
+        }
+        self.folded -= 1;
+        self.updates.pop_front()
+    }
+
+    /// How many updates are held.
+    pub(crate) fn len(&self) -> usize {
+        self.updates.len()
+    }
+}

@@ -1,0 +1,411 @@
+//! Interactive transactions: START_TX, DO_OP, COMMIT_CAUSAL (Alg. 1 l. 1–35).
+//!
+//! The coordinator is the worker a client is connected to, never the client itself: a client that
+//! vanishes leaves nothing prepared.
+
+use std::collections::BTreeMap;
+
+use solera_data::{Effect, Key, Op};
+use solera_levels::Level;
+use solera_machine::Now;
+use solera_time::{Monotonic, Timestamp, Vector};
+
+use crate::command::{CommandError, RequestId, Response, TxId};
+use crate::config::Address;
+use crate::message::{Cause, Event, Executed, Message, Write};
+use crate::partition::group_by;
+use crate::replica::{Replica, ReplyTo};
+
+/// The transactions that this worker coordinates.
+#[derive(Debug)]
+pub(crate) struct Coordinator {
+    worker: u8,
+    started: u64,
+    open: BTreeMap<TxId, Transaction>,
+    /// Decisions that some participant has not confirmed yet; `None` is an abort.
+    decided: BTreeMap<TxId, Decision>,
+}
+
+#[derive(Debug)]
+struct Decision {
+    ts: Option<Timestamp>,
+    unconfirmed: Vec<Address>,
+}
+
+#[derive(Debug)]
+struct Transaction {
+    /// `snapVec[tid]`.
+    snap_vec: Vector,
+    /// The greatest local timestamp that was read.
+    local_dependency: Timestamp,
+    /// `wbuff[tid]`: one canonical effect per key.
+    writes: Vec<Write>,
+    /// Operations on eventual spaces, which are repeated on the latest state at commit, each on its
+    /// own, and their effects so far, for the transaction's own reads.
+    eventual: Vec<(Key, Op)>,
+    eventual_writes: Vec<Write>,
+    outstanding: usize,
+    last_active: Monotonic,
+    preparing: Option<Preparing>,
+}
+
+/// The first phase of a commit that involves several workers.
+#[derive(Debug)]
+struct Preparing {
+    request: RequestId,
+    since: Monotonic,
+    participants: Vec<Address>,
+    unprepared: Vec<Address>,
+    /// The greatest prepare time so far (Alg. 1 l. 33).
+    ts: Timestamp,
+}
+
+impl Coordinator {
+    pub(crate) fn new(worker: u8) -> Self {
+        Coordinator { worker, started: 0, open: BTreeMap::new(), decided: BTreeMap::new() }
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.open.is_empty()
+    }
+
+    pub(crate) fn open(&self) -> usize {
+        self.open.len()
+    }
+
+    /// The meet of the snapshots of all open transactions with `future`, which every later one
+    /// covers.
+    pub(crate) fn floor(&self, future: Vector) -> Vector {
+        self.open.values().fold(future, |mut floor, transaction| {
+            floor.meet(&transaction.snap_vec);
+            floor
+        })
+    }
+}
+
+impl Transaction {
+    fn effects(&mut self, level: Level) -> &mut Vec<Write> {
+        if level == Level::Eventual { &mut self.eventual_writes } else { &mut self.writes }
+    }
+
+    fn own_effect(&self, level: Level, key: &[u8]) -> Option<&Effect> {
+        let writes = if level == Level::Eventual { &self.eventual_writes } else { &self.writes };
+        writes.iter().find(|write| write.key.as_bytes() == key).map(|write| &write.effect)
+    }
+
+    /// Appends to the write buffer (Alg. 1 l. 16).
+    fn buffer(&mut self, level: Level, key: &Key, effect: Effect) {
+        let writes = self.effects(level);
+        match writes.iter_mut().find(|write| write.key == *key) {
+            Some(write) => write.effect = std::mem::take(&mut write.effect).then(effect),
+            None => writes.push(Write { key: key.clone(), effect }),
+        }
+    }
+}
+
+impl Replica {
+    /// START_TX (UniStore Alg. 1 l. 1–8).
+    pub(crate) fn begin(&mut self, now: Now, past: &Vector) -> TxId {
+        let snap_vec = self.start_snapshot(now, past);
+        self.coordinator.started += 1;
+        let tx =
+            TxId { coordinator: self.coordinator.worker, sequence: self.coordinator.started };
+        self.coordinator.open.insert(
+            tx,
+            Transaction {
+                snap_vec,
+                local_dependency: Timestamp::ZERO,
+                writes: Vec::new(),
+                eventual: Vec::new(),
+                eventual_writes: Vec::new(),
+                outstanding: 0,
+                last_active: now.monotonic,
+                preparing: None,
+            },
+        );
+        let cause = Cause::Transaction(self.me, tx);
+        self.trace(|| Event::Snapshot { cause, snap_vec, eventual: false });
+        tx
+    }
+
+    /// DO_OP (UniStore Alg. 1 l. 9–17). Answers at once for a key of this worker, unless a prepared
+    /// transaction blocks the read. The read set (l. 14) is not kept: only certification needs it.
+    pub(crate) fn operate(
+        &mut self,
+        now: Now,
+        request: RequestId,
+        tx: TxId,
+        level: Level,
+        key: &[u8],
+        op: &Op,
+    ) -> Option<Response> {
+        let owner = self.owner_of(key);
+        let Some(transaction) = self.open_transaction(tx) else {
+            return Some(Response::Failed(CommandError::NoSuchTransaction));
+        };
+        transaction.last_active = now.monotonic;
+        transaction.outstanding += 1;
+        let snap_vec = transaction.snap_vec;
+        let own = transaction.own_effect(level, key).cloned();
+        let key = Key::from(key);
+        if level == Level::Eventual && op.is_update() {
+            transaction.eventual.push((key.clone(), op.clone()));
+        }
+        if owner == self.config.address
+            && let Some(executed) = self.version(now, &snap_vec, level, &key, op, own.as_ref())
+        {
+            return Some(self.record_version(now, tx, level, &key, executed));
+        }
+        let op = op.clone();
+        self.send(owner, Message::GetVersion { tx, request, snap_vec, level, key, op, own });
+        None
+    }
+
+    /// VERSION (UniStore Alg. 1 l. 12–17).
+    pub(crate) fn on_version(
+        &mut self,
+        now: Now,
+        tx: TxId,
+        request: RequestId,
+        level: Level,
+        key: &Key,
+        executed: Executed,
+    ) {
+        let response = self.record_version(now, tx, level, key, executed);
+        self.reply(request, response);
+    }
+
+    fn record_version(
+        &mut self,
+        now: Now,
+        tx: TxId,
+        level: Level,
+        key: &Key,
+        executed: Executed,
+    ) -> Response {
+        let Some(transaction) = self.open_transaction(tx) else {
+            return Response::Failed(CommandError::NoSuchTransaction);
+        };
+        transaction.outstanding = transaction.outstanding.saturating_sub(1);
+        transaction.last_active = now.monotonic;
+        transaction.local_dependency =
+            transaction.local_dependency.max(executed.local_dependency);
+        Response::Operated(executed.result.map(|(outcome, effect)| {
+            if let Some(effect) = effect {
+                transaction.buffer(level, key, effect);
+            }
+            outcome
+        }))
+    }
+
+    /// COMMIT_CAUSAL (UniStore Alg. 1 l. 26–35).
+    pub(crate) fn commit(&mut self, now: Now, request: RequestId, tx: TxId) {
+        let Some(transaction) = self.open_transaction(tx) else {
+            self.reply(request, Response::Failed(CommandError::NoSuchTransaction));
+            return;
+        };
+        if transaction.outstanding > 0 {
+            self.reply(request, Response::Failed(CommandError::OperationsOutstanding));
+            return;
+        }
+        self.be_active(now);
+        let writes = match self.coordinator.open.get_mut(&tx) {
+            Some(transaction) => std::mem::take(&mut transaction.writes),
+            None => return,
+        };
+        let topology = self.config.topology.clone();
+        let by_owner = group_by(writes, |key| {
+            topology.owner(self.me, crate::PartitionId::of(key, topology.partitions))
+        });
+        match by_owner.as_slice() {
+            // UniStore Alg. 1 l. 28
+            [] => self.finish_commit(now, request, tx, None),
+            [(owner, _)] if *owner == self.config.address => {
+                self.commit_here(now, request, tx, by_owner);
+            }
+            _ => self.prepare(now, request, tx, by_owner),
+        }
+    }
+
+    /// Prepares and commits in one step a transaction that wrote to this worker only.
+    fn commit_here(
+        &mut self,
+        now: Now,
+        request: RequestId,
+        tx: TxId,
+        by_owner: Vec<(Address, Vec<Write>)>,
+    ) {
+        let Some(snap_vec) = self.coordinator.open.get(&tx).map(|tx| tx.snap_vec) else { return };
+        let dot = self.new_dot(now, &snap_vec);
+        let writes: Vec<Write> = by_owner.into_iter().flat_map(|(_, writes)| writes).collect();
+        self.trace_transaction(tx, dot.ts, &snap_vec, &writes);
+        self.finish_commit(now, request, tx, Some(dot.ts));
+        self.store_local(dot, snap_vec, writes);
+    }
+
+    /// PREPARE to every involved worker (UniStore Alg. 1 l. 29).
+    fn prepare(
+        &mut self,
+        now: Now,
+        request: RequestId,
+        tx: TxId,
+        by_owner: Vec<(Address, Vec<Write>)>,
+    ) {
+        let Some(transaction) = self.coordinator.open.get_mut(&tx) else { return };
+        let participants: Vec<_> = by_owner.iter().map(|(owner, _)| *owner).collect();
+        let snap_vec = transaction.snap_vec;
+        transaction.preparing = Some(Preparing {
+            request,
+            since: now.monotonic,
+            unprepared: participants.clone(),
+            participants,
+            ts: snap_vec[self.me],
+        });
+        if self.config.trace {
+            // The ledger learns which partitions the commit will reach.
+            transaction.writes = by_owner.iter().flat_map(|(_, writes)| writes).cloned().collect();
+        }
+        for (owner, writes) in by_owner {
+            self.send(owner, Message::Prepare { tx, snap_vec, writes });
+        }
+    }
+
+    /// PREPARE_ACK (UniStore Alg. 1 l. 31–35).
+    pub(crate) fn on_prepare_ack(&mut self, now: Now, from: Address, tx: TxId, ts: Timestamp) {
+        // The floor that this worker states later must not overtake the transaction.
+        self.clock.observe(ts);
+        let Some(transaction) = self.coordinator.open.get_mut(&tx) else { return };
+        let Some(preparing) = &mut transaction.preparing else { return };
+        preparing.unprepared.retain(|participant| *participant != from);
+        preparing.ts = preparing.ts.max(ts);
+        if !preparing.unprepared.is_empty() {
+            return;
+        }
+        let (request, ts) = (preparing.request, preparing.ts);
+        let participants = std::mem::take(&mut preparing.participants);
+        let snap_vec = transaction.snap_vec;
+        let writes = std::mem::take(&mut transaction.writes);
+        self.trace_transaction(tx, ts, &snap_vec, &writes);
+        self.decide(tx, Some(ts), participants);
+        self.finish_commit(now, request, tx, Some(ts));
+    }
+
+    /// Tells the participants; remembers the decision until each has confirmed it.
+    fn decide(&mut self, tx: TxId, ts: Option<Timestamp>, participants: Vec<Address>) {
+        for participant in &participants {
+            let message = match ts {
+                Some(ts) => Message::Commit { tx, ts },
+                None => Message::Abort { tx },
+            };
+            self.send(*participant, message);
+        }
+        self.coordinator.decided.insert(tx, Decision { ts, unconfirmed: participants });
+    }
+
+    /// Closes a committed transaction and tells its client the new causal past.
+    fn finish_commit(
+        &mut self,
+        now: Now,
+        request: RequestId,
+        tx: TxId,
+        committed: Option<Timestamp>,
+    ) {
+        let Some(transaction) = self.coordinator.open.remove(&tx) else { return };
+        let mut past = transaction.snap_vec;
+        past[self.me] = transaction.local_dependency.max(committed.unwrap_or(Timestamp::ZERO));
+        for (key, op) in transaction.eventual {
+            self.commit_eventual(now, key, op);
+        }
+        self.reply(request, Response::Committed { past });
+    }
+
+    /// Repeats an operation on the latest state of an eventual space, as a transaction of its own.
+    fn commit_eventual(&mut self, now: Now, key: Key, op: Op) {
+        let owner = self.owner_of(&key);
+        let past = Vector::zero(self.config.topology.sites());
+        if owner == self.config.address {
+            self.execute_for_peer(now, ReplyTo::Nobody, &mut { past }, Level::Eventual, key, op);
+        } else {
+            self.send(owner, Message::ApplyEventual { key, op });
+        }
+    }
+
+    /// Drops an open transaction. One that is being committed goes on.
+    pub(crate) fn abort(&mut self, tx: TxId) {
+        if self.open_transaction(tx).is_some() {
+            self.coordinator.open.remove(&tx);
+        }
+    }
+
+    /// A participant applied or dropped its share.
+    pub(crate) fn on_resolved(&mut self, from: Address, tx: TxId) {
+        if let Some(decision) = self.coordinator.decided.get_mut(&tx) {
+            decision.unconfirmed.retain(|participant| *participant != from);
+            if decision.unconfirmed.is_empty() {
+                self.coordinator.decided.remove(&tx);
+            }
+        }
+    }
+
+    /// A participant waits for a decision. A transaction that is neither open nor decided here never
+    /// committed, because decisions are kept until every participant has confirmed them.
+    pub(crate) fn on_undecided(&mut self, from: Address, tx: TxId) {
+        if self.coordinator.open.contains_key(&tx) {
+            return;
+        }
+        let message = match self.coordinator.decided.get(&tx) {
+            Some(Decision { ts: Some(ts), .. }) => Message::Commit { tx, ts: *ts },
+            _ => Message::Abort { tx },
+        };
+        self.send(from, message);
+    }
+
+    /// Gives up commits whose participants do not prepare, and transactions whose clients are idle.
+    pub(crate) fn expire_transactions(&mut self, now: Now) {
+        let timing = &self.config.timing;
+        let (prepare_timeout, idle_timeout) =
+            (timing.prepare_timeout, timing.idle_transaction_timeout);
+        let overdue: Vec<TxId> = self
+            .coordinator
+            .open
+            .iter()
+            .filter(|(_, transaction)| match &transaction.preparing {
+                Some(preparing) => now.monotonic.since(preparing.since) >= prepare_timeout,
+                None => now.monotonic.since(transaction.last_active) >= idle_timeout,
+            })
+            .map(|(tx, _)| *tx)
+            .collect();
+        for tx in overdue {
+            let transaction = self.coordinator.open.remove(&tx);
+            if let Some(preparing) = transaction.and_then(|transaction| transaction.preparing) {
+                self.decide(tx, None, preparing.participants);
+                self.reply(preparing.request, Response::Failed(CommandError::PartitionSlow));
+            }
+        }
+    }
+
+    /// A transaction that still takes operations.
+    fn open_transaction(&mut self, tx: TxId) -> Option<&mut Transaction> {
+        self.coordinator.open.get_mut(&tx).filter(|transaction| transaction.preparing.is_none())
+    }
+
+    fn trace_transaction(
+        &mut self,
+        tx: TxId,
+        ts: Timestamp,
+        snap_vec: &Vector,
+        writes: &[Write],
+    ) {
+        if !self.config.trace {
+            return;
+        }
+        let mut partitions: Vec<_> =
+            writes.iter().map(|write| self.partition_of(&write.key)).collect();
+        partitions.sort_unstable();
+        partitions.dedup();
+        let cause = Some(Cause::Transaction(self.me, tx));
+        let dot = solera_data::Dot { ts, site: self.me };
+        let snap_vec = *snap_vec;
+        self.trace(|| Event::Committed { cause, dot, snap_vec, partitions, eventual: false });
+    }
+}

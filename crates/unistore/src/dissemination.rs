@@ -1,0 +1,196 @@
+//! BROADCAST_VECS within a site, by a tree of its workers (§5.4), and what rides on it: the floor of
+//! the site's snapshots and causal stability, which tell what may be folded and forgotten.
+
+use std::collections::VecDeque;
+
+use solera_time::{SiteId, Timestamp, Vector};
+
+use crate::config::{Address, Config, Rule};
+use crate::message::{SiteView, Subtree};
+use crate::uniformity::uniform_vec;
+
+/// This worker's place in the dissemination tree and what it heard of its children.
+///
+/// The paper broadcasts KNOWNVEC_LOCAL to all replicas of the site and lets siblings exchange
+/// STABLEVEC pairwise. Here vectors are met on the way up the tree, the roots exchange STABLEVEC,
+/// and results come down: the facts are the same for the whole site.
+#[derive(Debug)]
+pub(crate) struct Dissemination {
+    me: Address,
+    parent: Option<Address>,
+    children: Vec<Address>,
+    heard: Vec<Option<Subtree>>,
+    root: Option<Root>,
+    /// The latest results, as the root found them.
+    pub(crate) view: SiteView,
+}
+
+/// What only the root of a site's tree keeps.
+#[derive(Debug)]
+struct Root {
+    f: usize,
+    uniform_before_visible: bool,
+    /// `stableMatrix` (Alg. 2 l. 32).
+    stable_matrix: Vec<Vector>,
+    floors: Vec<Floors>,
+    /// What this site's workers knew when they stated the site's floor.
+    ceiling: Vector,
+}
+
+/// The floors that one site has announced, with their ceilings: each of its transactions is within
+/// the ceiling or observes the floor. A floor counts once this site has everything within the ceiling
+/// folded, so that only transactions that observe the floor can still be applied to a key.
+#[derive(Debug)]
+struct Floors {
+    in_force: Vector,
+    announced: VecDeque<(Vector, Vector)>,
+}
+
+/// Announcements held per site; one more replaces the last, which delays pruning and nothing else.
+const ANNOUNCEMENTS: usize = 64;
+
+impl Dissemination {
+    pub(crate) fn new(config: &Config) -> Self {
+        let me = config.address;
+        let sites = config.topology.sites();
+        let fan_out = u16::from(config.fan_out.max(1));
+        let workers = u16::from(config.topology.workers[me.site.index()]);
+        let index = u16::from(me.worker);
+        let at = |worker: u16| Address { site: me.site, worker: worker as u8 };
+        let first = index * fan_out + 1;
+        let children: Vec<_> = (first..(first + fan_out).min(workers)).map(at).collect();
+        let zero = Vector::zero(sites);
+        Dissemination {
+            me,
+            parent: (index > 0).then(|| at((index - 1) / fan_out)),
+            heard: vec![None; children.len()],
+            children,
+            root: (index == 0).then(|| Root {
+                f: config.f,
+                uniform_before_visible: config.keeps(Rule::UniformBeforeVisible),
+                stable_matrix: vec![zero; sites],
+                floors: (0..sites)
+                    .map(|_| Floors { in_force: zero, announced: VecDeque::new() })
+                    .collect(),
+                ceiling: zero,
+            }),
+            view: SiteView {
+                stable_vec: zero,
+                uniform_vec: zero,
+                reachable_vec: zero,
+                floor: zero,
+                clock: Timestamp::ZERO,
+                settled_vec: zero,
+            },
+        }
+    }
+
+    pub(crate) fn parent(&self) -> Option<Address> {
+        self.parent
+    }
+
+    pub(crate) fn children(&self) -> &[Address] {
+        &self.children
+    }
+
+    /// KNOWNVEC_LOCAL of a child's subtree (Alg. 2 l. 27–28).
+    pub(crate) fn on_up(&mut self, from: Address, subtree: Subtree) {
+        if let Some(child) = self.children.iter().position(|child| *child == from) {
+            self.heard[child] = Some(subtree);
+        }
+    }
+
+    /// The results of the root; they only ever grow.
+    pub(crate) fn on_down(&mut self, view: SiteView) {
+        self.view.stable_vec.join(&view.stable_vec);
+        self.view.uniform_vec.join(&view.uniform_vec);
+        self.view.reachable_vec.join(&view.reachable_vec);
+        self.view.floor.join(&view.floor);
+        self.view.clock = self.view.clock.max(view.clock);
+        self.view.settled_vec.join(&view.settled_vec);
+    }
+
+    /// What this worker's subtree knows, given its own share; `None` until every child has spoken.
+    pub(crate) fn subtree(&self, own: Subtree) -> Option<Subtree> {
+        let mut met = own;
+        for child in &self.heard {
+            let child = child.as_ref()?;
+            met.known_vec.meet(&child.known_vec);
+            met.floor.meet(&child.floor);
+            met.ceiling.join(&child.ceiling);
+        }
+        Some(met)
+    }
+
+    /// At the root: takes the whole site's state, and finds `stableVec` (Alg. 2 l. 29),
+    /// `uniformVec` (l. 33–36) and the site's floor.
+    pub(crate) fn on_whole_site(&mut self, site: Subtree) {
+        let Some(root) = &mut self.root else { return };
+        let me = self.me.site;
+        self.view.stable_vec.join(&site.known_vec);
+        self.view.floor.join(&site.floor);
+        root.ceiling.join(&site.ceiling);
+        self.view.clock = self.view.clock.max(site.ceiling[me]);
+        root.stable_matrix[me.index()] = self.view.stable_vec;
+        root.floors[me.index()].announce(root.ceiling, self.view.floor);
+        self.refresh();
+    }
+
+    /// At the root: STABLEVEC of another site (Alg. 2 l. 31–32), with its floor.
+    pub(crate) fn on_stable_vec(
+        &mut self,
+        site: SiteId,
+        stable_vec: &Vector,
+        ceiling: Vector,
+        floor: Vector,
+    ) {
+        let Some(root) = &mut self.root else { return };
+        root.stable_matrix[site.index()].join(stable_vec);
+        root.floors[site.index()].announce(ceiling, floor);
+        self.refresh();
+    }
+
+    /// What the root tells the other sites' roots: `stableVec`, the floor and its ceiling.
+    pub(crate) fn stable_vec(&self) -> Option<(Vector, Vector, Vector)> {
+        let root = self.root.as_ref()?;
+        Some((self.view.stable_vec, self.view.floor, root.ceiling))
+    }
+
+    fn refresh(&mut self) {
+        let Some(root) = &mut self.root else { return };
+        let uniform = if root.uniform_before_visible {
+            uniform_vec(&root.stable_matrix, self.me.site, root.f)
+        } else {
+            self.view.stable_vec
+        };
+        self.view.uniform_vec.join(&uniform);
+        for stable_vec in &root.stable_matrix {
+            self.view.reachable_vec.join(stable_vec);
+        }
+        let mut settled = Vector::top(root.floors.len());
+        // Within both: stored here by every partition, and folded.
+        let mut folded = self.view.floor;
+        folded.meet(&self.view.stable_vec);
+        for floors in &mut root.floors {
+            floors.advance(&folded);
+            settled.meet(&floors.in_force);
+        }
+        self.view.settled_vec.join(&settled);
+    }
+}
+
+impl Floors {
+    fn announce(&mut self, ceiling: Vector, floor: Vector) {
+        if self.announced.len() == ANNOUNCEMENTS {
+            self.announced.pop_back();
+        }
+        self.announced.push_back((ceiling, floor));
+    }
+
+    fn advance(&mut self, folded: &Vector) {
+        while self.announced.front().is_some_and(|(ceiling, _)| folded.covers(ceiling)) {
+            let (_, floor) = self.announced.pop_front().expect("there is a front");
+            self.in_force.join(&floor);
+        }
+    }
+}

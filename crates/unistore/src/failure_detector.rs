@@ -1,0 +1,115 @@
+//! Who is suspected to have failed (§5.5: "provided by a separate module").
+
+use std::time::Duration;
+
+use solera_time::{Monotonic, SiteId};
+
+/// Suspects sites that have been silent for too long. Every replica hears from every site all the
+/// time, because heartbeats never stop; so silence means a failed or unreachable site. A wrong
+/// suspicion costs duplicate messages and nothing else.
+#[derive(Debug)]
+pub(crate) struct FailureDetector {
+    me: SiteId,
+    suspect_after: Duration,
+    /// When each site was last heard; `None` until this replica has a time at all.
+    last_heard: Vec<Option<Monotonic>>,
+    /// Since when each site is suspected here.
+    suspected_since: Vec<Option<Monotonic>>,
+    /// Which sites each site suspects, as it last said.
+    suspects_of: Vec<Vec<SiteId>>,
+}
+
+impl FailureDetector {
+    pub(crate) fn new(me: SiteId, sites: usize, suspect_after: Duration) -> Self {
+        FailureDetector {
+            me,
+            suspect_after,
+            last_heard: vec![None; sites],
+            suspected_since: vec![None; sites],
+            suspects_of: vec![Vec::new(); sites],
+        }
+    }
+
+    /// A message of `site` arrived.
+    pub(crate) fn heard(&mut self, site: SiteId, now: Monotonic) {
+        self.last_heard[site.index()] = Some(now);
+        self.suspected_since[site.index()] = None;
+    }
+
+    /// `site` told whom it suspects.
+    pub(crate) fn heard_suspicions(&mut self, site: SiteId, suspects: Vec<SiteId>) {
+        self.suspects_of[site.index()] = suspects;
+    }
+
+    /// Brings suspicions up to date.
+    pub(crate) fn on_tick(&mut self, now: Monotonic) {
+        for site in SiteId::all(self.last_heard.len()).filter(|site| *site != self.me) {
+            let heard = *self.last_heard[site.index()].get_or_insert(now);
+            if now.since(heard) >= self.suspect_after {
+                self.suspected_since[site.index()].get_or_insert(now);
+            }
+        }
+    }
+
+    /// This replica was itself paused: nobody is suspected for what it could not hear.
+    pub(crate) fn forgive(&mut self, now: Monotonic) {
+        self.last_heard.fill(Some(now));
+        self.suspected_since.fill(None);
+    }
+
+    /// Whether `site` is suspected here.
+    pub(crate) fn suspects(&self, site: SiteId) -> bool {
+        self.suspected_since[site.index()].is_some()
+    }
+
+    /// How long `site` has been suspected here.
+    pub(crate) fn suspected_for(&self, site: SiteId, now: Monotonic) -> Option<Duration> {
+        self.suspected_since[site.index()].map(|since| now.since(since))
+    }
+
+    /// The sites suspected here.
+    pub(crate) fn suspected(&self) -> Vec<SiteId> {
+        SiteId::all(self.last_heard.len()).filter(|site| self.suspects(*site)).collect()
+    }
+
+    /// Whether `dest` may miss transactions of `origin` that it will not get from `origin` itself:
+    /// either is out of `origin`'s reach as far as we know.
+    pub(crate) fn should_forward(&self, dest: SiteId, origin: SiteId) -> bool {
+        !self.suspects(dest)
+            && (self.suspects(origin) || self.suspects_of[dest.index()].contains(&origin))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn silence_raises_suspicion_and_a_word_ends_it() {
+        let mut detector = FailureDetector::new(SiteId(0), 3, Duration::from_millis(100));
+        detector.on_tick(Monotonic(0));
+        detector.heard(SiteId(1), Monotonic(60 * MS));
+        detector.on_tick(Monotonic(120 * MS));
+        assert_eq!(detector.suspected(), [SiteId(2)]);
+        detector.heard(SiteId(2), Monotonic(130 * MS));
+        detector.on_tick(Monotonic(140 * MS));
+        assert_eq!(detector.suspected(), []);
+    }
+
+    #[test]
+    fn forwarding_follows_own_and_reported_suspicions() {
+        let mut detector = FailureDetector::new(SiteId(0), 3, Duration::from_millis(100));
+        detector.heard(SiteId(1), Monotonic(0));
+        detector.heard(SiteId(2), Monotonic(0));
+        assert!(!detector.should_forward(SiteId(1), SiteId(2)));
+        detector.heard_suspicions(SiteId(1), vec![SiteId(2)]);
+        assert!(detector.should_forward(SiteId(1), SiteId(2)));
+        assert!(!detector.should_forward(SiteId(2), SiteId(1)));
+        detector.heard(SiteId(1), Monotonic(99 * MS));
+        detector.on_tick(Monotonic(100 * MS));
+        assert!(detector.should_forward(SiteId(1), SiteId(2)), "now suspected here too");
+        assert!(!detector.should_forward(SiteId(2), SiteId(1)), "not to a suspect");
+    }
+}

@@ -1,0 +1,257 @@
+//! Prepared transactions and the reads that wait for them (Alg. 1 l. 18–25 and 36–48).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use solera_data::{Dot, Effect, Key, Op, execute};
+use solera_levels::Level;
+use solera_machine::Now;
+use solera_time::{Monotonic, Timestamp, Vector};
+
+use crate::command::{RequestId, Response, TxId};
+use crate::config::{Address, Rule};
+use crate::message::{Event, Executed, Message, Update, Write};
+use crate::op_log::Visible;
+use crate::partition::group_by;
+use crate::replica::{Replica, ReplyTo};
+
+/// Transactions prepared at this worker (`preparedCausal`), and reads parked behind them.
+#[derive(Debug, Default)]
+pub(crate) struct Participant {
+    prepared: BTreeMap<TxId, Prepared>,
+    parked: Vec<Parked>,
+}
+
+#[derive(Debug)]
+struct Prepared {
+    coordinator: Address,
+    /// The prepare time (Alg. 1 l. 39).
+    ts: Timestamp,
+    snap_vec: Vector,
+    writes: Vec<Write>,
+    /// When the decision was last asked for, or the transaction prepared.
+    asked: Monotonic,
+}
+
+/// A read whose snapshot may contain a prepared transaction on its key.
+#[derive(Debug)]
+enum Parked {
+    Execute { to: ReplyTo, past: Vector, level: Level, key: Key, op: Op },
+    GetVersion(Box<GetVersion>),
+}
+
+#[derive(Debug)]
+struct GetVersion {
+    from: Address,
+    tx: TxId,
+    request: RequestId,
+    snap_vec: Vector,
+    level: Level,
+    key: Key,
+    op: Op,
+    own: Option<Effect>,
+}
+
+impl Participant {
+    pub(crate) fn park_execute(
+        &mut self,
+        to: ReplyTo,
+        past: Vector,
+        level: Level,
+        key: Key,
+        op: Op,
+    ) {
+        self.parked.push(Parked::Execute { to, past, level, key, op });
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.prepared.is_empty()
+    }
+
+    pub(crate) fn prepared(&self) -> usize {
+        self.prepared.len()
+    }
+
+    /// The smallest prepare time.
+    pub(crate) fn smallest_prepare(&self) -> Option<Timestamp> {
+        self.prepared.values().map(|prepared| prepared.ts).min()
+    }
+}
+
+impl Replica {
+    /// Whether a prepared transaction on `key` may commit within a snapshot with this local entry.
+    ///
+    /// UniStore Alg. 1 l. 21 waits until `knownVec[d]` covers the snapshot: until no prepared
+    /// transaction of the partition can. The clock has already passed the snapshot, so only prepared
+    /// transactions on the key itself can still add something to what the read must see.
+    pub(crate) fn is_blocked(&self, key: &[u8], local_entry: Timestamp) -> bool {
+        !self.participant.prepared.is_empty()
+            && self.config.keeps(Rule::WaitOnKnownVec)
+            && self.participant.prepared.values().any(|prepared| {
+                prepared.ts <= local_entry
+                    && prepared.writes.iter().any(|write| write.key.as_bytes() == key)
+            })
+    }
+
+    /// A single-operation transaction that another worker's client asked for.
+    pub(crate) fn execute_for_peer(
+        &mut self,
+        now: Now,
+        to: ReplyTo,
+        past: &mut Vector,
+        level: Level,
+        key: Key,
+        op: Op,
+    ) {
+        let partition = self.partition_of(&key);
+        if self.index_of(partition).is_none() {
+            return;
+        }
+        match self.try_execute(now, to, past, level, partition, &key, &op) {
+            Some(outcome) => self.answer(to, Response::Executed { outcome, past: *past }),
+            None => self.participant.park_execute(to, *past, level, key, op),
+        }
+    }
+
+    /// GET_VERSION (UniStore Alg. 1 l. 18–25). The operation executes here rather than at the
+    /// coordinator, so that a large value need not travel for a small answer.
+    #[expect(clippy::too_many_arguments, reason = "one per field of the message")]
+    pub(crate) fn on_get_version(
+        &mut self,
+        now: Now,
+        from: Address,
+        tx: TxId,
+        request: RequestId,
+        snap_vec: Vector,
+        level: Level,
+        key: Key,
+        op: Op,
+        own: Option<Effect>,
+    ) {
+        // UniStore Alg. 1 l. 19–20
+        self.learn_uniform(&snap_vec);
+        self.answer_version(
+            now,
+            Box::new(GetVersion { from, tx, request, snap_vec, level, key, op, own }),
+        );
+    }
+
+    fn answer_version(&mut self, now: Now, read: Box<GetVersion>) {
+        let own = read.own.as_ref();
+        match self.version(now, &read.snap_vec, read.level, &read.key, &read.op, own) {
+            Some(executed) => {
+                let GetVersion { from, tx, request, level, key, .. } = *read;
+                self.send(from, Message::Version { tx, request, level, key, executed });
+            }
+            None => self.participant.parked.push(Parked::GetVersion(read)),
+        }
+    }
+
+    /// Executes an operation of a transaction on an owned key, or `None` while a prepared
+    /// transaction blocks the read.
+    pub(crate) fn version(
+        &mut self,
+        now: Now,
+        snap_vec: &Vector,
+        level: Level,
+        key: &[u8],
+        op: &Op,
+        own: Option<&Effect>,
+    ) -> Option<Executed> {
+        // The clock moves past the snapshot instead of the read waiting for it (l. 21).
+        self.clock.observe(snap_vec[self.me]);
+        let _ = self.clock.read(now.physical);
+        let eventual = level == Level::Eventual;
+        if !eventual && self.is_blocked(key, snap_vec[self.me]) {
+            return None;
+        }
+        let index = self.index_of(self.partition_of(key))?;
+        let visible = if eventual { Visible::All } else { Visible::Within(snap_vec) };
+        let (result, dependency) =
+            self.partitions[index].read(key, visible, own, |view| execute(op, view));
+        let local_dependency = if eventual { Timestamp::ZERO } else { dependency };
+        Some(Executed { result, local_dependency })
+    }
+
+    /// PREPARE (UniStore Alg. 1 l. 36–41).
+    pub(crate) fn on_prepare(
+        &mut self,
+        now: Now,
+        coordinator: Address,
+        tx: TxId,
+        snap_vec: Vector,
+        writes: Vec<Write>,
+    ) {
+        // UniStore Alg. 1 l. 37–38
+        self.learn_uniform(&snap_vec);
+        let ts = self.new_dot(now, &snap_vec).ts;
+        let asked = now.monotonic;
+        self.participant
+            .prepared
+            .insert(tx, Prepared { coordinator, ts, snap_vec, writes, asked });
+        self.be_active(now);
+        self.send(coordinator, Message::PrepareAck { tx, ts });
+    }
+
+    /// COMMIT (UniStore Alg. 1 l. 42–48). The clock moves past the commit time; the paper waits for
+    /// it (l. 43).
+    pub(crate) fn on_commit(&mut self, now: Now, coordinator: Address, tx: TxId, ts: Timestamp) {
+        self.clock.observe(ts);
+        if let Some(prepared) = self.participant.prepared.remove(&tx) {
+            let dot = Dot { ts, site: self.me };
+            self.store_local(dot, prepared.snap_vec, prepared.writes);
+            self.be_active(now);
+            self.retry_parked(now);
+        }
+        self.send(coordinator, Message::Resolved { tx });
+    }
+
+    /// The coordinator gave up, or never heard of the transaction.
+    pub(crate) fn on_abort(&mut self, now: Now, coordinator: Address, tx: TxId) {
+        if self.participant.prepared.remove(&tx).is_some() {
+            self.retry_parked(now);
+        }
+        self.send(coordinator, Message::Resolved { tx });
+    }
+
+    /// Stores the writes of a local transaction that commits, partition by partition.
+    pub(crate) fn store_local(&mut self, dot: Dot, snap_vec: Vector, writes: Vec<Write>) {
+        let visible = self.snapshots_are_fresh();
+        let partitions = self.config.topology.partitions;
+        let by_partition =
+            group_by(writes, |key| crate::partitioning::PartitionId::of(key, partitions));
+        for (id, writes) in by_partition {
+            let update = Arc::new(Update { dot, snap_vec, writes });
+            let partition = self.owned(id);
+            if visible { partition.store_visible(update) } else { partition.store(update) }
+            self.trace(|| Event::Stored { partition: id, dot });
+        }
+    }
+
+    /// A decision that does not come is asked for, so that nothing stays prepared for ever even if a
+    /// message of the coordinator was lost with its process.
+    pub(crate) fn ask_for_decisions(&mut self, now: Now) {
+        let patience = self.config.timing.prepare_timeout * 2;
+        let mut overdue = Vec::new();
+        for (tx, prepared) in &mut self.participant.prepared {
+            if now.monotonic.since(prepared.asked) >= patience {
+                prepared.asked = now.monotonic;
+                overdue.push((prepared.coordinator, *tx));
+            }
+        }
+        for (coordinator, tx) in overdue {
+            self.send(coordinator, Message::Undecided { tx });
+        }
+    }
+
+    fn retry_parked(&mut self, now: Now) {
+        for parked in std::mem::take(&mut self.participant.parked) {
+            match parked {
+                Parked::Execute { to, mut past, level, key, op } => {
+                    self.execute_for_peer(now, to, &mut past, level, key, op);
+                }
+                Parked::GetVersion(read) => self.answer_version(now, read),
+            }
+        }
+    }
+}

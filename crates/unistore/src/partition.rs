@@ -1,0 +1,172 @@
+//! The replica `p_d^m` of one partition: its keys, and what it knows of every origin.
+
+use std::sync::Arc;
+
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+use solera_data::{Context, Dot, Effect, Key, View};
+use solera_time::{SiteId, Timestamp, Vector};
+
+use crate::committed::Committed;
+use crate::message::{Update, Write};
+use crate::op_log::{OpLog, Visible};
+use crate::partitioning::PartitionId;
+
+/// The replica of one partition at one site.
+#[derive(Debug)]
+pub(crate) struct Partition {
+    pub(crate) id: PartitionId,
+    local: SiteId,
+    keys: HashMap<Key, OpLog, FixedState>,
+    /// Property 1: all updates to this partition by transactions of site `i` with local timestamps
+    /// up to `known_vec[i]` are stored here. The local entry is kept by the replica.
+    pub(crate) known_vec: Vector,
+    /// `committedCausal`, per origin.
+    pub(crate) committed: Vec<Committed>,
+    /// `globalMatrix`: the siblings' `knownVec`s, by site (Alg. 2 l. 37–38).
+    pub(crate) global_matrix: Vec<Vector>,
+    /// How far the history of an origin was sent to a site: `sent[site][origin]`.
+    pub(crate) sent: Vec<Vector>,
+    nothing: OpLog,
+}
+
+impl Partition {
+    pub(crate) fn new(id: PartitionId, local: SiteId, sites: usize, seed: u64) -> Self {
+        Partition {
+            id,
+            local,
+            keys: HashMap::with_hasher(FixedState::with_seed(seed)),
+            known_vec: Vector::zero(sites),
+            committed: (0..sites).map(|_| Committed::default()).collect(),
+            global_matrix: vec![Vector::zero(sites); sites],
+            sent: vec![Vector::zero(sites); sites],
+            nothing: OpLog::default(),
+        }
+    }
+
+    /// Reads a version of `key` (Alg. 1 l. 22–24); see [`OpLog::read`].
+    pub(crate) fn read<R>(
+        &self,
+        key: &[u8],
+        visible: Visible<'_>,
+        own: Option<&Effect>,
+        read: impl FnOnce(&View<'_>) -> R,
+    ) -> (R, Timestamp) {
+        self.keys.get(key).unwrap_or(&self.nothing).read(visible, own, self.local, read)
+    }
+
+    /// Stores a committed update: each write in its key's log, the update in `committedCausal`
+    /// (Alg. 1 l. 46–48, Alg. 2 l. 12–14).
+    pub(crate) fn store(&mut self, update: Arc<Update>) {
+        for (i, write) in update.writes.iter().enumerate() {
+            self.log_of(&write.key).append(update.clone(), i as u32);
+        }
+        self.committed[update.dot.site.index()].insert(update);
+    }
+
+    /// Stores a local update that every live and future snapshot contains: its effects go straight
+    /// to the keys' bases where nothing waits before them.
+    pub(crate) fn store_visible(&mut self, update: Arc<Update>) {
+        for (i, write) in update.writes.iter().enumerate() {
+            let log = self.log_of(&write.key);
+            if log.is_folded() {
+                log.fold_now(&write.effect, update.context());
+            } else {
+                log.append(update.clone(), i as u32);
+            }
+        }
+        self.committed[update.dot.site.index()].insert(update);
+    }
+
+    /// Stores a transaction's only write; see [`Self::store`] and [`Self::store_visible`].
+    pub(crate) fn store_one(
+        &mut self,
+        key: &[u8],
+        effect: Effect,
+        dot: Dot,
+        snap_vec: Vector,
+        visible: bool,
+    ) {
+        let key = match self.keys.get_key_value(key) {
+            Some((key, _)) => key.clone(),
+            None => Key::from(key),
+        };
+        let update = Arc::new(Update { dot, snap_vec, writes: vec![Write { key, effect }] });
+        if visible { self.store_visible(update) } else { self.store(update) }
+    }
+
+    /// Applies one write for good, where no other site will ever need it: the only site's own.
+    pub(crate) fn apply_alone(&mut self, key: &[u8], effect: &Effect, context: Context<'_>) {
+        let log = self.keys.entry_ref(key).or_default();
+        log.fold_now(effect, context);
+        log.settle(effect, context.dot);
+        if log.is_empty() {
+            self.keys.remove(key);
+        }
+    }
+
+    /// Whether the log of `key` has no update that some snapshot may miss.
+    pub(crate) fn is_folded(&self, key: &[u8]) -> bool {
+        self.keys.get(key).is_none_or(OpLog::is_folded)
+    }
+
+    /// Folds what is within `floor` and forgets what is within `settled`.
+    pub(crate) fn collect(&mut self, floor: &Vector, settled: &Vector) {
+        for origin in 0..self.committed.len() {
+            while let Some(update) = self.committed[origin].next_to_fold(floor) {
+                for write in &update.writes {
+                    self.update_log(&write.key, |log, local| log.fold(floor, local));
+                }
+            }
+        }
+        // Only now: what is settled must not be met by a removal that was not folded before.
+        for origin in 0..self.committed.len() {
+            while let Some(update) = self.committed[origin].next_settled(settled) {
+                for write in &update.writes {
+                    self.update_log(&write.key, |log, _| log.settle(&write.effect, update.dot));
+                }
+            }
+        }
+    }
+
+    /// Keys that currently hold something, at this replica's latest state.
+    pub(crate) fn key_count(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// Keys, versions and approximate bytes held, for status reports.
+    pub(crate) fn size(&self) -> (usize, usize, usize) {
+        self.keys.iter().fold((0, 0, 0), |(keys, versions, bytes), (key, log)| {
+            let (size, count) = log.size();
+            (keys + 1, versions + count, bytes + size + key.len() + size_of::<(Key, OpLog)>())
+        })
+    }
+
+    fn log_of(&mut self, key: &Key) -> &mut OpLog {
+        self.keys.entry_ref(key).or_default()
+    }
+
+    fn update_log(&mut self, key: &Key, change: impl FnOnce(&mut OpLog, SiteId)) {
+        let Some(log) = self.keys.get_mut(key) else { return };
+        change(log, self.local);
+        if log.is_empty() {
+            self.keys.remove(key);
+        }
+    }
+}
+
+/// Groups a transaction's writes by something of their keys, in first-come order.
+pub(crate) fn group_by<G: PartialEq + Copy>(
+    writes: Vec<Write>,
+    group_of: impl Fn(&Key) -> G,
+) -> Vec<(G, Vec<Write>)> {
+    let mut groups: Vec<(G, Vec<Write>)> = Vec::new();
+    for write in writes {
+        let group = group_of(&write.key);
+        match groups.iter_mut().find(|(other, _)| *other == group) {
+            Some((_, writes)) => writes.push(write),
+            None => groups.push((group, vec![write])),
+        }
+    }
+    groups
+}

@@ -1,0 +1,549 @@
+//! The machine: what comes in, what goes out, and when.
+
+use std::collections::VecDeque;
+
+use solera_data::{Effect, Key, Op, OpError, Outcome, execute};
+use solera_levels::Level;
+use solera_machine::{Machine, Now};
+use solera_time::{HybridClock, Lane, Monotonic, SiteId, Timestamp, Vector};
+
+use crate::barriers::Barriers;
+use crate::command::{Command, RequestId, Response};
+use crate::config::{Address, Config};
+use crate::coordinator::Coordinator;
+use crate::dissemination::Dissemination;
+use crate::failure_detector::FailureDetector;
+use crate::message::{Cause, Event, Input, Message, Output, SiteView};
+use crate::op_log::Visible;
+use crate::participant::Participant;
+use crate::partition::Partition;
+use crate::partitioning::PartitionId;
+
+/// What one worker of a site runs of UniStore.
+///
+/// Beside the form of a [`Machine`] it offers [`Replica::execute`], a direct call for the hot path of
+/// single operations; both go through the same code.
+#[derive(Debug)]
+pub struct Replica {
+    pub(crate) config: Config,
+    pub(crate) me: SiteId,
+    pub(crate) clock: HybridClock,
+    pub(crate) partitions: Vec<Partition>,
+    pub(crate) coordinator: Coordinator,
+    pub(crate) participant: Participant,
+    pub(crate) dissemination: Dissemination,
+    pub(crate) detector: FailureDetector,
+    pub(crate) barriers: Barriers,
+    /// When KNOWNVEC_GLOBAL was last sent.
+    pub(crate) known_vec_sent: Monotonic,
+    /// When the receiver of a gap last asked for it, per owned partition and origin.
+    pub(crate) gap_asked: Vec<Vec<Option<Monotonic>>>,
+    outputs: VecDeque<Output>,
+    /// Messages to this very replica.
+    loopback: VecDeque<Message>,
+    last_tick: Option<Monotonic>,
+    next_tick: Monotonic,
+    last_activity: Monotonic,
+}
+
+/// Where the answer to an operation goes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum ReplyTo {
+    /// A client of this worker.
+    Client(RequestId),
+    /// A client of another worker of the site.
+    Peer(Address, RequestId),
+    /// Nobody waits.
+    Nobody,
+}
+
+/// How long a replica keeps its fast tick after something happened.
+const ACTIVE_FOR: std::time::Duration = std::time::Duration::from_millis(50);
+
+impl Replica {
+    /// A replica that stores nothing yet. `seed` only spreads keys over hash tables.
+    pub fn new(config: Config, seed: u64) -> Self {
+        let me = config.address.site;
+        let sites = config.topology.sites();
+        let partitions: Vec<_> = config
+            .topology
+            .owned_by(config.address)
+            .map(|id| Partition::new(id, me, sites, seed))
+            .collect();
+        Replica {
+            me,
+            clock: HybridClock::new(Lane(config.address.worker)),
+            coordinator: Coordinator::new(config.address.worker),
+            participant: Participant::default(),
+            dissemination: Dissemination::new(&config),
+            detector: FailureDetector::new(me, sites, config.timing.suspect_after),
+            barriers: Barriers::default(),
+            known_vec_sent: Monotonic(0),
+            gap_asked: vec![vec![None; sites]; partitions.len()],
+            outputs: VecDeque::new(),
+            loopback: VecDeque::new(),
+            last_tick: None,
+            next_tick: Monotonic(0),
+            last_activity: Monotonic(0),
+            partitions,
+            config,
+        }
+    }
+
+    /// Where this replica runs.
+    pub fn address(&self) -> Address {
+        self.config.address
+    }
+
+    /// A single-operation transaction on a key, for the worker's own clients.
+    ///
+    /// Answers at once if this worker owns the key and nothing blocks the read; `past` is then moved
+    /// on. Otherwise answers `None`, and later yields [`Output::Reply`] for `request`.
+    pub fn execute(
+        &mut self,
+        now: Now,
+        request: RequestId,
+        past: &mut Vector,
+        level: Level,
+        key: &[u8],
+        op: &Op,
+    ) -> Option<Result<Outcome, OpError>> {
+        let partition = self.partition_of(key);
+        let owner = self.config.topology.owner(self.me, partition);
+        if owner != self.config.address {
+            let (key, op, past) = (Key::from(key), op.clone(), *past);
+            self.send(owner, Message::Execute { request, past, level, key, op });
+            return None;
+        }
+        if let Some(result) =
+            self.try_execute(now, ReplyTo::Client(request), past, level, partition, key, op)
+        {
+            return Some(result);
+        }
+        let (key, op) = (Key::from(key), op.clone());
+        self.participant.park_execute(ReplyTo::Client(request), *past, level, key, op);
+        None
+    }
+
+    /// What the replica knows and holds, for status reports and for the simulator's assertions.
+    pub fn status(&self) -> Status<'_> {
+        Status { replica: self }
+    }
+
+    /// Executes a single-operation transaction on an owned key, or returns `None` if a prepared
+    /// transaction blocks the read.
+    #[expect(clippy::too_many_arguments, reason = "the hot path passes everything in registers")]
+    pub(crate) fn try_execute(
+        &mut self,
+        now: Now,
+        reply_to: ReplyTo,
+        past: &mut Vector,
+        level: Level,
+        partition: PartitionId,
+        key: &[u8],
+        op: &Op,
+    ) -> Option<Result<Outcome, OpError>> {
+        let eventual = level == Level::Eventual;
+        let snap_vec = if eventual {
+            self.latest(now, partition)
+        } else {
+            let snap_vec = self.start_snapshot(now, past);
+            if self.is_blocked(key, snap_vec[self.me]) {
+                return None;
+            }
+            snap_vec
+        };
+        let visible = if eventual { Visible::All } else { Visible::Within(&snap_vec) };
+        let (result, dependency) =
+            self.owned(partition).read(key, visible, None, |view| execute(op, view));
+        self.trace_snapshot(reply_to, snap_vec, eventual);
+        let result = match result {
+            Ok((outcome, None)) => Ok(outcome),
+            Ok((outcome, Some(effect))) => {
+                let ts = self.commit_alone(now, partition, key, effect, &snap_vec, eventual);
+                self.trace_commit(reply_to, ts, snap_vec, partition, eventual);
+                if !eventual {
+                    past.raise(self.me, ts);
+                }
+                Ok(outcome)
+            }
+            Err(error) => Err(error),
+        };
+        if !eventual {
+            past.raise(self.me, dependency);
+            self.add_remote_entries(past, &snap_vec);
+        }
+        Some(result)
+    }
+
+    /// START_TX's snapshot (Alg. 1 l. 2–7).
+    ///
+    /// Remote entries are the paper's. The local entry is the site's own latest state rather than
+    /// its uniform part, so that one client of a site sees at once what another has written there,
+    /// also in a partition (`docs/decisions/0003-fresh-local-snapshots.md`). Moving the clock there
+    /// makes sure that no later transaction gets a timestamp within the snapshot.
+    pub(crate) fn start_snapshot(&mut self, now: Now, past: &Vector) -> Vector {
+        self.learn_uniform(past);
+        self.clock.observe(past[self.me]);
+        let mut snap_vec = self.dissemination.view.uniform_vec;
+        snap_vec[self.me] = self.clock.read(now.physical);
+        // UniStore Alg. 1 l. 7; no transaction has a strong entry yet.
+        snap_vec.strong = past.strong;
+        snap_vec
+    }
+
+    /// Remote entries of a snapshot are uniform, so they are worth knowing (Alg. 1 l. 2–3, 19–20,
+    /// 37–38).
+    pub(crate) fn learn_uniform(&mut self, snap_vec: &Vector) {
+        let local = self.dissemination.view.uniform_vec[self.me];
+        self.dissemination.view.uniform_vec.join(snap_vec);
+        self.dissemination.view.uniform_vec[self.me] = local;
+    }
+
+    /// All that has arrived at a partition: what an eventual read sees. A transaction that is still
+    /// prepared is not seen, so the local entry stays below it.
+    fn latest(&mut self, now: Now, partition: PartitionId) -> Vector {
+        let clock = self.clock.read(now.physical);
+        let prepared = self.participant.smallest_prepare();
+        let local = prepared.map_or(clock, |ts| clock.min(ts.just_below()));
+        let me = self.me;
+        self.owned(partition).known_vec.with(me, local)
+    }
+
+    /// Commits a transaction with one write to an owned partition: prepare and commit in one step.
+    fn commit_alone(
+        &mut self,
+        now: Now,
+        partition: PartitionId,
+        key: &[u8],
+        effect: Effect,
+        snap_vec: &Vector,
+        eventual: bool,
+    ) -> Timestamp {
+        let dot = self.new_dot(now, snap_vec);
+        self.last_activity = now.monotonic;
+        let visible = !eventual && self.snapshots_are_fresh();
+        let alone = self.config.topology.sites() == 1;
+        let partition = self.owned(partition);
+        if alone && visible && partition.is_folded(key) {
+            let context = solera_data::Context { dot, observed: snap_vec };
+            partition.apply_alone(key, &effect, context);
+        } else {
+            partition.store_one(key, effect, dot, *snap_vec, visible);
+        }
+        let id = partition.id;
+        self.trace(|| Event::Stored { partition: id, dot });
+        dot.ts
+    }
+
+    /// Whether every live and future snapshot of the site contains all that was committed here: this
+    /// worker is alone at its site and has no open transaction.
+    pub(crate) fn snapshots_are_fresh(&self) -> bool {
+        self.config.topology.workers[self.me.index()] == 1 && self.coordinator.is_idle()
+    }
+
+    /// A new local timestamp, past everything in `snap_vec`, so that dots extend causality.
+    pub(crate) fn new_dot(&mut self, now: Now, snap_vec: &Vector) -> solera_data::Dot {
+        self.clock.observe(snap_vec.max_entry());
+        solera_data::Dot { ts: self.clock.tick(now.physical), site: self.me }
+    }
+
+    /// Raises `past`'s remote entries to those of a snapshot that was read.
+    pub(crate) fn add_remote_entries(&self, past: &mut Vector, snap_vec: &Vector) {
+        let local = past[self.me];
+        past.join(snap_vec);
+        past[self.me] = local;
+    }
+
+    pub(crate) fn partition_of(&self, key: &[u8]) -> PartitionId {
+        PartitionId::of(key, self.config.topology.partitions)
+    }
+
+    pub(crate) fn owner_of(&self, key: &[u8]) -> Address {
+        self.config.topology.owner(self.me, self.partition_of(key))
+    }
+
+    /// The index of a partition among the owned ones, if it is owned.
+    pub(crate) fn index_of(&self, partition: PartitionId) -> Option<usize> {
+        let workers = u16::from(self.config.topology.workers[self.me.index()]);
+        let owned = partition.0 < self.config.topology.partitions
+            && partition.0 % workers == u16::from(self.config.address.worker);
+        owned.then_some(usize::from(partition.0 / workers))
+    }
+
+    pub(crate) fn owned(&mut self, partition: PartitionId) -> &mut Partition {
+        let index = self.index_of(partition).expect("callers route by owner");
+        &mut self.partitions[index]
+    }
+
+    pub(crate) fn send(&mut self, to: Address, message: Message) {
+        if to == self.config.address {
+            self.loopback.push_back(message);
+        } else {
+            self.outputs.push_back(Output::Send { to, message });
+        }
+    }
+
+    pub(crate) fn reply(&mut self, request: RequestId, response: Response) {
+        self.outputs.push_back(Output::Reply { request, response });
+    }
+
+    pub(crate) fn answer(&mut self, to: ReplyTo, response: Response) {
+        match to {
+            ReplyTo::Client(request) => self.reply(request, response),
+            ReplyTo::Peer(peer, request) => {
+                self.send(peer, Message::ExecuteReply { request, response });
+            }
+            ReplyTo::Nobody => {}
+        }
+    }
+
+    pub(crate) fn trace(&mut self, event: impl FnOnce() -> Event) {
+        if self.config.trace {
+            self.outputs.push_back(Output::Trace(event()));
+        }
+    }
+
+    pub(crate) fn cause_of(&self, reply_to: ReplyTo) -> Option<Cause> {
+        match reply_to {
+            ReplyTo::Client(request) => Some(Cause::Request(self.config.address, request)),
+            ReplyTo::Peer(peer, request) => Some(Cause::Request(peer, request)),
+            ReplyTo::Nobody => None,
+        }
+    }
+
+    fn trace_snapshot(&mut self, reply_to: ReplyTo, snap_vec: Vector, eventual: bool) {
+        if !self.config.trace {
+            return;
+        }
+        if let Some(cause) = self.cause_of(reply_to) {
+            self.trace(|| Event::Snapshot { cause, snap_vec, eventual });
+        }
+    }
+
+    fn trace_commit(
+        &mut self,
+        reply_to: ReplyTo,
+        ts: Timestamp,
+        snap_vec: Vector,
+        partition: PartitionId,
+        eventual: bool,
+    ) {
+        if !self.config.trace {
+            return;
+        }
+        let dot = solera_data::Dot { ts, site: self.me };
+        let cause = self.cause_of(reply_to);
+        let partitions = vec![partition];
+        self.trace(|| Event::Committed { cause, dot, snap_vec, partitions, eventual });
+    }
+
+    fn on_command(&mut self, now: Now, request: RequestId, command: Command) {
+        match command {
+            Command::Execute { mut past, level, key, op } => {
+                if let Some(outcome) = self.execute(now, request, &mut past, level, &key, &op) {
+                    self.reply(request, Response::Executed { outcome, past });
+                }
+            }
+            Command::Begin { past } => {
+                let tx = self.begin(now, &past);
+                self.reply(request, Response::Begun(tx));
+            }
+            Command::Operate { tx, level, key, op } => {
+                if let Some(response) = self.operate(now, request, tx, level, &key, &op) {
+                    self.reply(request, response);
+                }
+            }
+            Command::Commit { tx } => self.commit(now, request, tx),
+            Command::Abort { tx } => self.abort(tx),
+            Command::Barrier { past, timeout } => self.barrier(now, request, past, timeout),
+            Command::Attach { past, timeout } => self.attach(now, request, past, timeout),
+        }
+    }
+
+    fn on_message(&mut self, now: Now, from: Address, message: Message) {
+        match message {
+            Message::Execute { request, mut past, level, key, op } => {
+                let to = ReplyTo::Peer(from, request);
+                self.execute_for_peer(now, to, &mut past, level, key, op);
+            }
+            Message::ExecuteReply { request, response } => self.reply(request, response),
+            Message::GetVersion { tx, request, snap_vec, level, key, op, own } => {
+                self.on_get_version(now, from, tx, request, snap_vec, level, key, op, own);
+            }
+            Message::Version { tx, request, level, key, executed } => {
+                self.on_version(now, tx, request, level, &key, executed);
+            }
+            Message::Prepare { tx, snap_vec, writes } => {
+                self.on_prepare(now, from, tx, snap_vec, writes);
+            }
+            Message::PrepareAck { tx, ts } => self.on_prepare_ack(now, from, tx, ts),
+            Message::Commit { tx, ts } => self.on_commit(now, from, tx, ts),
+            Message::Abort { tx } => self.on_abort(now, from, tx),
+            Message::Resolved { tx } => self.on_resolved(from, tx),
+            Message::Undecided { tx } => self.on_undecided(from, tx),
+            Message::ApplyEventual { key, op } => {
+                let mut past = Vector::zero(self.config.topology.sites());
+                let to = ReplyTo::Nobody;
+                self.execute_for_peer(now, to, &mut past, Level::Eventual, key, op);
+            }
+            Message::Up(subtree) => self.dissemination.on_up(from, subtree),
+            Message::Down(view) => self.on_down(view),
+            Message::Replicate(stretches) => self.on_replicate(now, from, stretches),
+            Message::Gap { partition, origin, known } => {
+                self.on_gap(from.site, partition, origin, known);
+            }
+            Message::KnownVecGlobal { known_vecs, suspects } => {
+                self.on_known_vec_global(from.site, known_vecs, suspects);
+            }
+            Message::StableVec { stable_vec, floor, ceiling } => {
+                self.dissemination.on_stable_vec(from.site, &stable_vec, ceiling, floor);
+            }
+        }
+    }
+
+    fn drain_loopback(&mut self, now: Now) {
+        while let Some(message) = self.loopback.pop_front() {
+            self.on_message(now, self.config.address, message);
+        }
+    }
+
+    fn on_down(&mut self, view: SiteView) {
+        self.dissemination.on_down(view);
+        self.send_down();
+    }
+
+    /// Something happened that others should hear of soon.
+    pub(crate) fn be_active(&mut self, now: Now) {
+        self.last_activity = now.monotonic;
+    }
+
+    /// Everything periodic.
+    fn tick(&mut self, now: Now) {
+        self.notice_a_pause(now);
+        self.detector.on_tick(now.monotonic);
+        self.expire_transactions(now);
+        self.ask_for_decisions(now);
+        self.advance_known_vec(now);
+        self.broadcast_vecs(now);
+        self.propagate(now);
+        self.collect();
+        self.check_barriers(now);
+        self.drain_loopback(now);
+    }
+
+    /// A host that was stopped for a while must not suspect everyone for its own silence.
+    fn notice_a_pause(&mut self, now: Now) {
+        let paused = self
+            .last_tick
+            .is_none_or(|last| now.monotonic.since(last) >= self.config.timing.suspect_after / 2);
+        if paused {
+            self.detector.forgive(now.monotonic);
+        }
+        self.last_tick = Some(now.monotonic);
+    }
+
+    fn tick_interval(&self, now: Now) -> std::time::Duration {
+        let recent = now.monotonic.since(self.last_activity) < ACTIVE_FOR;
+        let waiting = !self.barriers.is_empty() || !self.participant.is_idle();
+        let timing = &self.config.timing;
+        if recent || waiting { timing.tick } else { timing.idle_tick }
+    }
+
+    /// Folds what no snapshot needs apart any more, and forgets what is causally stable.
+    fn collect(&mut self) {
+        let view = &self.dissemination.view;
+        for partition in &mut self.partitions {
+            partition.collect(&view.floor, &view.settled_vec);
+        }
+    }
+}
+
+impl Machine for Replica {
+    type Input = Input;
+    type Output = Output;
+
+    fn handle(&mut self, now: Now, input: Input) {
+        match input {
+            Input::Message { from, message } => {
+                if from.site != self.me {
+                    self.detector.heard(from.site, now.monotonic);
+                }
+                self.on_message(now, from, message);
+            }
+            Input::Client { request, command } => self.on_command(now, request, command),
+        }
+        self.drain_loopback(now);
+    }
+
+    fn on_deadline(&mut self, now: Now) {
+        if self.next_deadline().is_some_and(|deadline| now.monotonic >= deadline) {
+            self.tick(now);
+            self.next_tick = now.monotonic.after(self.tick_interval(now));
+        }
+    }
+
+    fn poll_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    fn next_deadline(&self) -> Option<Monotonic> {
+        let soon = self.last_activity.after(self.config.timing.tick);
+        let active = self.last_tick.is_none_or(|last| self.last_activity > last);
+        Some(if active { self.next_tick.min(soon) } else { self.next_tick })
+    }
+}
+
+/// A replica's knowledge and holdings.
+#[derive(Clone, Copy, Debug)]
+pub struct Status<'a> {
+    replica: &'a Replica,
+}
+
+impl Status<'_> {
+    /// The site's vectors as this worker last heard them.
+    pub fn view(&self) -> &SiteView {
+        &self.replica.dissemination.view
+    }
+
+    /// `knownVec` of each owned partition.
+    pub fn known_vecs(&self) -> impl Iterator<Item = (PartitionId, Vector)> + '_ {
+        self.replica.partitions.iter().map(|partition| (partition.id, partition.known_vec))
+    }
+
+    /// The sites that this worker suspects to have failed.
+    pub fn suspects(&self) -> Vec<SiteId> {
+        self.replica.detector.suspected()
+    }
+
+    /// Transactions that are open or being committed by this worker.
+    pub fn open_transactions(&self) -> usize {
+        self.replica.coordinator.open()
+    }
+
+    /// Transactions that are prepared at this worker.
+    pub fn prepared_transactions(&self) -> usize {
+        self.replica.participant.prepared()
+    }
+
+    /// Updates held because some site may still need them.
+    pub fn unsettled_updates(&self) -> usize {
+        let partitions = self.replica.partitions.iter();
+        partitions.flat_map(|partition| &partition.committed).map(|log| log.len()).sum()
+    }
+
+    /// How many keys this worker holds. Cheap.
+    pub fn keys(&self) -> usize {
+        self.replica.partitions.iter().map(Partition::key_count).sum()
+    }
+
+    /// Versions of keys, and approximate bytes. Walks all keys.
+    pub fn versions_and_bytes(&self) -> (usize, usize) {
+        self.replica.partitions.iter().map(Partition::size).fold(
+            (0, 0),
+            |(versions, bytes), (_, more_versions, more_bytes)| {
+                (versions + more_versions, bytes + more_bytes)
+            },
+        )
+    }
+}

@@ -1,0 +1,231 @@
+//! Transactions on their way to other sites (Alg. 2 l. 1–26 and 37–38).
+
+use std::collections::BTreeMap;
+
+use solera_machine::Now;
+use solera_time::{SiteId, Timestamp, Vector};
+
+use crate::config::{Address, Rule};
+use crate::message::{Event, Message, Stretch, Subtree};
+use crate::partitioning::PartitionId;
+use crate::replica::Replica;
+
+/// The most updates in one stretch; more follow with the next tick.
+const STRETCH_LIMIT: usize = 8192;
+
+/// How long a receiver waits before it asks again for what it misses: about the longest round trip.
+const GAP_INTERVAL: std::time::Duration = std::time::Duration::from_millis(250);
+
+impl Replica {
+    /// Moves `knownVec[d]` (UniStore Alg. 2 l. 2–3): to the clock, or just below the smallest
+    /// prepare time. Later transactions get greater timestamps, because the clock has been read.
+    pub(crate) fn advance_known_vec(&mut self, now: Now) {
+        self.clock.observe(self.dissemination.view.clock);
+        let clock = self.clock.read(now.physical);
+        let known = match self.participant.smallest_prepare() {
+            Some(ts) if self.config.keeps(Rule::KnownVecBelowPrepared) => ts.just_below(),
+            _ => clock,
+        };
+        let me = self.me;
+        for partition in &mut self.partitions {
+            partition.known_vec.raise(me, known);
+        }
+    }
+
+    /// PROPAGATE_LOCAL_TXS (UniStore Alg. 2 l. 4–8) to every site, and FORWARD_REMOTE_TXS
+    /// (l. 19–22) where another site may have failed before it reached everyone (§5.5).
+    pub(crate) fn propagate(&mut self, now: Now) {
+        let topology = self.config.topology.clone();
+        for dest in topology.siblings_of(self.me) {
+            let mut by_worker: BTreeMap<Address, Vec<Stretch>> = BTreeMap::new();
+            for index in 0..self.partitions.len() {
+                let owner = topology.owner(dest, self.partitions[index].id);
+                let stretches = by_worker.entry(owner).or_default();
+                for origin in SiteId::all(topology.sites()) {
+                    if self.sends(dest, origin) {
+                        stretches.extend(self.next_stretch(index, dest, origin));
+                    }
+                }
+            }
+            for (owner, stretches) in by_worker {
+                self.send(owner, Message::Replicate(stretches));
+            }
+        }
+        if now.monotonic.since(self.known_vec_sent) >= self.config.timing.known_vec_interval {
+            self.known_vec_sent = now.monotonic;
+            self.send_known_vecs();
+        }
+    }
+
+    /// Whether this replica tells `dest` of the transactions of `origin`.
+    fn sends(&self, dest: SiteId, origin: SiteId) -> bool {
+        origin == self.me
+            || (origin != dest
+                && self.config.keeps(Rule::Forwarding)
+                && self.detector.should_forward(dest, origin))
+    }
+
+    /// What comes next in the history of `origin` for `dest`: REPLICATE if there are updates, else
+    /// HEARTBEAT.
+    fn next_stretch(&mut self, index: usize, dest: SiteId, origin: SiteId) -> Option<Stretch> {
+        let partition = &mut self.partitions[index];
+        let reached = partition.global_matrix[dest.index()][origin];
+        let sent = &mut partition.sent[dest.index()][origin];
+        *sent = (*sent).max(reached);
+        let prev = *sent;
+        let known = partition.known_vec[origin];
+        if known <= prev {
+            return None;
+        }
+        let updates = partition.committed[origin.index()].stretch(prev, known, STRETCH_LIMIT);
+        let known = match updates.last() {
+            Some(last) if updates.len() == STRETCH_LIMIT => last.dot.ts,
+            _ => known,
+        };
+        *sent = known;
+        Some(Stretch { partition: partition.id, origin, prev, known, updates })
+    }
+
+    /// REPLICATE and HEARTBEAT (UniStore Alg. 2 l. 9–18).
+    pub(crate) fn on_replicate(&mut self, now: Now, from: Address, stretches: Vec<Stretch>) {
+        for stretch in stretches {
+            if let Some(index) = self.index_of(stretch.partition)
+                && stretch.origin != self.me
+                && stretch.origin.index() < self.config.topology.sites()
+            {
+                self.on_stretch(now, from, index, stretch);
+            }
+        }
+    }
+
+    fn on_stretch(&mut self, now: Now, from: Address, index: usize, stretch: Stretch) {
+        let Stretch { origin, prev, known, updates, partition: id } = stretch;
+        let already = self.partitions[index].known_vec[origin];
+        if prev > already {
+            self.ask_for_gap(now, from, index, origin, already);
+            return;
+        }
+        if !updates.is_empty() {
+            self.be_active(now);
+        }
+        for update in updates {
+            // UniStore Alg. 2 l. 11: another site may have forwarded it before.
+            if update.dot.ts > already {
+                let dot = update.dot;
+                self.partitions[index].store(update);
+                self.trace(|| Event::Stored { partition: id, dot });
+            }
+        }
+        self.partitions[index].known_vec.raise(origin, known);
+    }
+
+    /// Links lose what was under way when they break. Stretches tell where they begin, so the
+    /// receiver notices, and asks for the missing part instead of taking what follows.
+    fn ask_for_gap(
+        &mut self,
+        now: Now,
+        from: Address,
+        index: usize,
+        origin: SiteId,
+        known: Timestamp,
+    ) {
+        let asked = &mut self.gap_asked[index][origin.index()];
+        if asked.is_none_or(|asked| now.monotonic.since(asked) >= GAP_INTERVAL) {
+            *asked = Some(now.monotonic);
+            let partition = self.partitions[index].id;
+            self.send(from, Message::Gap { partition, origin, known });
+        }
+    }
+
+    /// A sibling lacks what was sent after `known`; the next tick sends it again.
+    pub(crate) fn on_gap(
+        &mut self,
+        site: SiteId,
+        partition: PartitionId,
+        origin: SiteId,
+        known: Timestamp,
+    ) {
+        if let Some(index) = self.index_of(partition)
+            && origin.index() < self.config.topology.sites()
+        {
+            let sent = &mut self.partitions[index].sent[site.index()][origin];
+            *sent = (*sent).min(known);
+        }
+    }
+
+    fn send_known_vecs(&mut self) {
+        let topology = self.config.topology.clone();
+        let suspects = self.detector.suspected();
+        for dest in topology.siblings_of(self.me) {
+            let mut by_worker: BTreeMap<Address, Vec<(PartitionId, Vector)>> = BTreeMap::new();
+            for partition in &self.partitions {
+                let owner = topology.owner(dest, partition.id);
+                by_worker.entry(owner).or_default().push((partition.id, partition.known_vec));
+            }
+            for (owner, known_vecs) in by_worker {
+                let suspects = suspects.clone();
+                self.send(owner, Message::KnownVecGlobal { known_vecs, suspects });
+            }
+        }
+    }
+
+    /// KNOWNVEC_GLOBAL (UniStore Alg. 2 l. 37–38).
+    pub(crate) fn on_known_vec_global(
+        &mut self,
+        site: SiteId,
+        known_vecs: Vec<(PartitionId, Vector)>,
+        suspects: Vec<SiteId>,
+    ) {
+        self.detector.heard_suspicions(site, suspects);
+        for (partition, known_vec) in known_vecs {
+            if let Some(index) = self.index_of(partition) {
+                self.partitions[index].global_matrix[site.index()].join(&known_vec);
+            }
+        }
+    }
+
+    /// BROADCAST_VECS (UniStore Alg. 2 l. 23–30): this worker's part goes up the tree; at the root
+    /// the site's STABLEVEC goes to the other roots and the results down.
+    pub(crate) fn broadcast_vecs(&mut self, now: Now) {
+        let own = self.own_subtree(now);
+        let Some(subtree) = self.dissemination.subtree(own) else { return };
+        if let Some(parent) = self.dissemination.parent() {
+            self.send(parent, Message::Up(subtree));
+            return;
+        }
+        self.dissemination.on_whole_site(subtree);
+        if let Some((stable_vec, floor, ceiling)) = self.dissemination.stable_vec() {
+            let siblings = self.config.topology.siblings_of(self.me);
+            for site in siblings {
+                let root = Address { site, worker: 0 };
+                self.send(root, Message::StableVec { stable_vec, floor, ceiling });
+            }
+        }
+        self.send_down();
+    }
+
+    /// This worker alone: the meet of its partitions' `knownVec`s, and of the snapshots of its open
+    /// and future transactions.
+    fn own_subtree(&mut self, now: Now) -> Subtree {
+        let clock = self.clock.read(now.physical);
+        let mut known_vec = Vector::top(self.config.topology.sites());
+        let future = self.dissemination.view.uniform_vec.with(self.me, clock);
+        let mut ceiling = future;
+        for partition in &self.partitions {
+            known_vec.meet(&partition.known_vec);
+            ceiling.join(&partition.known_vec);
+        }
+        if self.partitions.is_empty() {
+            known_vec[self.me] = clock;
+        }
+        known_vec.strong = Timestamp::ZERO;
+        Subtree { known_vec, floor: self.coordinator.floor(future), ceiling }
+    }
+
+    pub(crate) fn send_down(&mut self) {
+        let view = self.dissemination.view;
+        for child in self.dissemination.children().to_vec() {
+            self.send(child, Message::Down(view));
+        }
+    }
+}
