@@ -70,6 +70,8 @@ pub(crate) struct Client {
     session: usize,
     site: usize,
     past: Vector,
+    /// Whether its site has confirmed to hold its past.
+    attached: bool,
     left: usize,
     doing: Doing,
     waiting_for: Option<(Address, RequestId)>,
@@ -104,6 +106,7 @@ impl Clients {
                     session: index,
                     site: random.below(sites),
                     past: Vector::zero(sites),
+                    attached: true,
                     left: scenario.transactions_per_session,
                     doing: Doing::Nothing,
                     waiting_for: None,
@@ -153,6 +156,11 @@ impl Clients {
         }
         if world.state(self.clients[index].site) != SiteState::Up {
             self.move_away(world, index);
+            return;
+        }
+        if !self.clients[index].attached {
+            let site = self.clients[index].site;
+            self.attach(world, index, site, 0);
             return;
         }
         if self.clients[index].left == 0 {
@@ -210,7 +218,10 @@ impl Clients {
                 Some(site) => self.attach(world, index, site, 0),
                 None => self.rest(world, index),
             },
-            (Doing::Attach { .. }, Response::Attached) => self.rest(world, index),
+            (Doing::Attach { .. }, Response::Attached) => {
+                self.clients[index].attached = true;
+                self.rest(world, index);
+            }
             (Doing::Attach { .. }, Response::Failed(CommandError::Lost { .. })) => {
                 self.lost_pasts += 1;
                 self.start_anew(index);
@@ -363,6 +374,7 @@ impl Clients {
             return;
         }
         self.clients[index].site = site;
+        self.clients[index].attached = false;
         let worker = self.some_worker(index);
         let past = self.clients[index].past;
         let request = self.request(index, worker);
@@ -375,6 +387,7 @@ impl Clients {
         let client = &mut self.clients[index];
         client.session = self.sessions;
         client.past = Vector::zero(client.past.sites());
+        client.attached = true;
         self.sessions += 1;
     }
 

@@ -24,12 +24,12 @@ pub(crate) enum Fault {
     Slow(usize, usize, u64),
 }
 
-/// Draws a schedule of faults that ends before `end`; at most `f` sites are destroyed.
+/// Draws a schedule of faults that ends before `end`; at most `losses` sites are destroyed.
 pub(crate) fn schedule(
     random: &mut Random,
     sites: usize,
     workers: &[u8],
-    f: usize,
+    losses: usize,
     end: u64,
 ) -> Vec<(u64, Fault)> {
     let mut faults = Vec::new();
@@ -57,7 +57,7 @@ pub(crate) fn schedule(
                 faults.push((at, Fault::Pause(site)));
                 faults.push((until, Fault::Resume(site)));
             }
-            4 if destroyed.len() < f && !destroyed.contains(&site) => {
+            4 if destroyed.len() < losses && !destroyed.contains(&site) => {
                 destroyed.push(site);
                 faults.push((at, Fault::Destroy(site)));
             }

@@ -56,7 +56,9 @@ impl Scenario {
             })
             .collect();
         let faults_end = random.within(1500, 4000) * MS;
-        let faults = schedule(&mut random, sites, &workers, f, faults_end);
+        // Uniformity needs f + 1 sites, so no more than the others may be lost.
+        let losses = f.min(sites - 1 - f);
+        let faults = schedule(&mut random, sites, &workers, losses, faults_end);
         Scenario {
             seed,
             topology: Arc::new(Topology { partitions, workers }),

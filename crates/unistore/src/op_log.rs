@@ -73,6 +73,12 @@ impl OpLog {
         self.pending.is_empty() && self.base.is_empty()
     }
 
+    /// A log of nothing takes over what a forgotten key depended on: who finds the key absent may
+    /// have observed its removal.
+    pub(crate) fn inherit(&mut self, forgotten: &OpLog) {
+        self.base_local = self.base_local.max(forgotten.base_local);
+    }
+
     /// Approximate heap bytes, and the number of versions held.
     pub(crate) fn size(&self) -> (usize, usize) {
         (self.base.size() + self.pending.len() * size_of::<(Arc<Update>, u32)>(), 1 + self.pending.len())

@@ -27,7 +27,8 @@ pub(crate) struct Partition {
     pub(crate) global_matrix: Vec<Vector>,
     /// How far the history of an origin was sent to a site: `sent[site][origin]`.
     pub(crate) sent: Vec<Vector>,
-    nothing: OpLog,
+    /// What a key that is not in `keys` reads as.
+    absent: OpLog,
 }
 
 impl Partition {
@@ -40,7 +41,7 @@ impl Partition {
             committed: (0..sites).map(|_| Committed::default()).collect(),
             global_matrix: vec![Vector::zero(sites); sites],
             sent: vec![Vector::zero(sites); sites],
-            nothing: OpLog::default(),
+            absent: OpLog::default(),
         }
     }
 
@@ -52,7 +53,7 @@ impl Partition {
         own: Option<&Effect>,
         read: impl FnOnce(&View<'_>) -> R,
     ) -> (R, Timestamp) {
-        self.keys.get(key).unwrap_or(&self.nothing).read(visible, own, self.local, read)
+        self.keys.get(key).unwrap_or(&self.absent).read(visible, own, self.local, read)
     }
 
     /// Stores a committed update: each write in its key's log, the update in `committedCausal`
@@ -101,8 +102,20 @@ impl Partition {
         log.fold_now(effect, context);
         log.settle(effect, context.dot);
         if log.is_empty() {
-            self.keys.remove(key);
+            self.forget(key);
         }
+    }
+
+    fn forget(&mut self, key: &[u8]) {
+        if let Some(forgotten) = self.keys.remove(key) {
+            self.absent.inherit(&forgotten);
+        }
+    }
+
+    /// Forgets what was forwarded to a site beyond what it is known to have. Nothing follows a lost
+    /// forwarded stretch by which the receiver would notice the gap.
+    pub(crate) fn forward_again(&mut self, dest: SiteId, origin: SiteId) {
+        self.sent[dest.index()][origin] = self.global_matrix[dest.index()][origin];
     }
 
     /// Whether the log of `key` has no update that some snapshot may miss.
@@ -150,7 +163,7 @@ impl Partition {
         let Some(log) = self.keys.get_mut(key) else { return };
         change(log, self.local);
         if log.is_empty() {
-            self.keys.remove(key);
+            self.forget(key);
         }
     }
 }

@@ -36,6 +36,8 @@ pub struct Replica {
     pub(crate) barriers: Barriers,
     /// When KNOWNVEC_GLOBAL was last sent.
     pub(crate) known_vec_sent: Monotonic,
+    /// When what was forwarded without effect was last forwarded again.
+    pub(crate) forwarded_again: Monotonic,
     /// When the receiver of a gap last asked for it, per owned partition and origin.
     pub(crate) gap_asked: Vec<Vec<Option<Monotonic>>>,
     outputs: VecDeque<Output>,
@@ -79,6 +81,7 @@ impl Replica {
             detector: FailureDetector::new(me, sites, config.timing.suspect_after),
             barriers: Barriers::default(),
             known_vec_sent: Monotonic(0),
+            forwarded_again: Monotonic(0),
             gap_asked: vec![vec![None; sites]; partitions.len()],
             outputs: VecDeque::new(),
             loopback: VecDeque::new(),

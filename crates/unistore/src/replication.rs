@@ -36,6 +36,10 @@ impl Replica {
     /// (l. 19–22) where another site may have failed before it reached everyone (§5.5).
     pub(crate) fn propagate(&mut self, now: Now) {
         let topology = self.config.topology.clone();
+        let again = now.monotonic.since(self.forwarded_again) >= GAP_INTERVAL;
+        if again {
+            self.forwarded_again = now.monotonic;
+        }
         for dest in topology.siblings_of(self.me) {
             let mut by_worker: BTreeMap<Address, Vec<Stretch>> = BTreeMap::new();
             for index in 0..self.partitions.len() {
@@ -43,6 +47,9 @@ impl Replica {
                 let stretches = by_worker.entry(owner).or_default();
                 for origin in SiteId::all(topology.sites()) {
                     if self.sends(dest, origin) {
+                        if again && origin != self.me {
+                            self.partitions[index].forward_again(dest, origin);
+                        }
                         stretches.extend(self.next_stretch(index, dest, origin));
                     }
                 }
