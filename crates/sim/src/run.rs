@@ -138,7 +138,8 @@ impl<'a> Run<'a> {
                 ("unsettled", if destroyed { 0 } else { status.unsettled_updates() }),
             ];
             for (what, count) in left.into_iter().filter(|(_, count)| *count > 0) {
-                let text = format!("{count} {what} transactions at {address:?}");
+                let view = status.view();
+                let text = format!("{count} {what} transactions at {address:?}: {view:?}");
                 self.violations.push(Violation::Unrest(text));
             }
         }

@@ -20,15 +20,6 @@ pub(crate) struct OpLog {
     pending: Vec<(Arc<Update>, u32)>,
 }
 
-/// What of a key's log a reader sees.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Visible<'a> {
-    /// The transactions within a snapshot.
-    Within(&'a Vector),
-    /// Everything that has arrived (eventual spaces).
-    All,
-}
-
 impl OpLog {
     /// Appends a write (Alg. 1 l. 47, Alg. 2 l. 13). Updates of different origins arrive in any
     /// order; they are kept in the order of their dots.
@@ -73,6 +64,11 @@ impl OpLog {
         self.pending.is_empty() && self.base.is_empty()
     }
 
+    /// The log of a key that was absent.
+    pub(crate) fn after(absent: &OpLog) -> Self {
+        OpLog { base_local: absent.base_local, ..OpLog::default() }
+    }
+
     /// A log of nothing takes over what a forgotten key depended on: who finds the key absent may
     /// have observed its removal.
     pub(crate) fn inherit(&mut self, forgotten: &OpLog) {
@@ -84,11 +80,11 @@ impl OpLog {
         (self.base.size() + self.pending.len() * size_of::<(Arc<Update>, u32)>(), 1 + self.pending.len())
     }
 
-    /// Runs `read` on the visible version with the transaction's own effect on top. Also returns the
+    /// Runs `read` on the version at a snapshot, with the transaction's own effect on top. Also returns the
     /// greatest local timestamp that the version depends on.
     pub(crate) fn read<R>(
         &self,
-        visible: Visible<'_>,
+        snap_vec: &Vector,
         own: Option<&Effect>,
         local: SiteId,
         read: impl FnOnce(&View<'_>) -> R,
@@ -101,16 +97,11 @@ impl OpLog {
         let mut unseen: SmallVec<[Dot; 4]> = SmallVec::new();
         for (update, write) in &self.pending {
             let dot = update.dot;
-            match visible {
-                Visible::Within(snapshot) if !update.within(snapshot) => {
-                    if dot.ts <= snapshot[dot.site] {
-                        unseen.push(dot);
-                    }
-                }
-                _ => {
-                    dependency = dependency.max(update.commit_vec()[local]);
-                    pending.push((&update.writes[*write as usize].effect, update.context()));
-                }
+            if update.within(snap_vec) {
+                dependency = dependency.max(update.commit_vec()[local]);
+                pending.push((&update.writes[*write as usize].effect, update.context()));
+            } else if dot.ts <= snap_vec[dot.site] {
+                unseen.push(dot);
             }
         }
         (read(&View::with_pending(&self.base, &pending, &unseen).own(own)), dependency)

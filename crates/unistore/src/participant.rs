@@ -11,7 +11,6 @@ use solera_time::{Monotonic, Timestamp, Vector};
 use crate::command::{RequestId, Response, TxId};
 use crate::config::{Address, Rule};
 use crate::message::{Event, Executed, Message, Update, Write};
-use crate::op_log::Visible;
 use crate::partition::group_by;
 use crate::replica::{Replica, ReplyTo};
 
@@ -166,9 +165,15 @@ impl Replica {
             return None;
         }
         let index = self.index_of(self.partition_of(key))?;
-        let visible = if eventual { Visible::All } else { Visible::Within(snap_vec) };
+        let latest;
+        let snap_vec = if eventual {
+            latest = self.latest(now, self.partitions[index].id);
+            &latest
+        } else {
+            snap_vec
+        };
         let (result, dependency) =
-            self.partitions[index].read(key, visible, own, |view| execute(op, view));
+            self.partitions[index].read(key, snap_vec, own, |view| execute(op, view));
         let local_dependency = if eventual { Timestamp::ZERO } else { dependency };
         Some(Executed { result, local_dependency })
     }

@@ -9,7 +9,7 @@ use solera_time::{SiteId, Timestamp, Vector};
 
 use crate::committed::Committed;
 use crate::message::{Update, Write};
-use crate::op_log::{OpLog, Visible};
+use crate::op_log::OpLog;
 use crate::partitioning::PartitionId;
 
 /// The replica of one partition at one site.
@@ -49,11 +49,11 @@ impl Partition {
     pub(crate) fn read<R>(
         &self,
         key: &[u8],
-        visible: Visible<'_>,
+        snap_vec: &Vector,
         own: Option<&Effect>,
         read: impl FnOnce(&View<'_>) -> R,
     ) -> (R, Timestamp) {
-        self.keys.get(key).unwrap_or(&self.absent).read(visible, own, self.local, read)
+        self.keys.get(key).unwrap_or(&self.absent).read(snap_vec, own, self.local, read)
     }
 
     /// Stores a committed update: each write in its key's log, the update in `committedCausal`
@@ -98,7 +98,7 @@ impl Partition {
 
     /// Applies one write for good, where no other site will ever need it: the only site's own.
     pub(crate) fn apply_alone(&mut self, key: &[u8], effect: &Effect, context: Context<'_>) {
-        let log = self.keys.entry_ref(key).or_default();
+        let log = self.keys.entry_ref(key).or_insert_with(|| OpLog::after(&self.absent));
         log.fold_now(effect, context);
         log.settle(effect, context.dot);
         if log.is_empty() {
@@ -156,7 +156,7 @@ impl Partition {
     }
 
     fn log_of(&mut self, key: &Key) -> &mut OpLog {
-        self.keys.entry_ref(key).or_default()
+        self.keys.entry_ref(key).or_insert_with(|| OpLog::after(&self.absent))
     }
 
     fn update_log(&mut self, key: &Key, change: impl FnOnce(&mut OpLog, SiteId)) {

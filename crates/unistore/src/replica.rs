@@ -14,7 +14,6 @@ use crate::coordinator::Coordinator;
 use crate::dissemination::Dissemination;
 use crate::failure_detector::FailureDetector;
 use crate::message::{Cause, Event, Input, Message, Output, SiteView};
-use crate::op_log::Visible;
 use crate::participant::Participant;
 use crate::partition::Partition;
 use crate::partitioning::PartitionId;
@@ -156,9 +155,8 @@ impl Replica {
             }
             snap_vec
         };
-        let visible = if eventual { Visible::All } else { Visible::Within(&snap_vec) };
         let (result, dependency) =
-            self.owned(partition).read(key, visible, None, |view| execute(op, view));
+            self.owned(partition).read(key, &snap_vec, None, |view| execute(op, view));
         self.trace_snapshot(reply_to, snap_vec, eventual);
         let result = match result {
             Ok((outcome, None)) => Ok(outcome),
@@ -203,12 +201,10 @@ impl Replica {
         self.dissemination.view.uniform_vec[self.me] = local;
     }
 
-    /// All that has arrived at a partition: what an eventual read sees. A transaction that is still
-    /// prepared is not seen, so the local entry stays below it.
-    fn latest(&mut self, now: Now, partition: PartitionId) -> Vector {
-        let clock = self.clock.read(now.physical);
-        let prepared = self.participant.smallest_prepare();
-        let local = prepared.map_or(clock, |ts| clock.min(ts.just_below()));
+    /// All that has arrived at a partition, uniform or not: the snapshot of an operation on an
+    /// eventual space. Keys of such spaces are never prepared, so there is nothing to wait for.
+    pub(crate) fn latest(&mut self, now: Now, partition: PartitionId) -> Vector {
+        let local = self.clock.read(now.physical);
         let me = self.me;
         self.owned(partition).known_vec.with(me, local)
     }
