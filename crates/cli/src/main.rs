@@ -1,6 +1,8 @@
 //! The `solera` command.
 
+mod fault;
 mod sim;
+mod up;
 
 use std::process::ExitCode;
 
@@ -16,11 +18,15 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Up(up::UpArgs),
+    Fault(fault::FaultArgs),
     Sim(sim::SimArgs),
 }
 
 fn main() -> ExitCode {
     match Cli::parse().command {
+        Command::Up(args) => up::main(&args),
+        Command::Fault(args) => fault::main(&args),
         Command::Sim(args) => sim::main(&args),
     }
 }

@@ -1,1 +1,26 @@
-//! placeholder
+//! The server: workers, sessions, links, and the clusters they make.
+//!
+//! Each worker is a thread that owns its partitions alone and shares nothing with the others but
+//! mailboxes. A connection lives on one worker; a command on a key of that worker is a direct call of
+//! the protocol's machine, a command on another's is one message there and one back.
+
+mod admin;
+mod cluster;
+mod commands;
+mod config;
+mod connection;
+mod network;
+mod session;
+mod spaces;
+mod status;
+mod token;
+mod wan;
+mod worker;
+
+pub use admin::{AdminError, serve_admin};
+pub use cluster::{Cluster, Fault, FaultError, SiteDown, SiteInfo, StartError};
+pub use config::{ClusterSpec, ConfigError, SiteSpec};
+pub use spaces::{Space, SpaceError, Spaces};
+pub use status::{ClusterStatus, LinkStatus, SiteStatus};
+pub use token::{Token, TokenError};
+pub use wan::{Wan, WanError};

@@ -1,0 +1,130 @@
+//! `solera up`: a geo-cluster in one process.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::Args;
+use solera_node::{Cluster, ClusterSpec, serve_admin};
+use tokio::signal::unix::{SignalKind, signal};
+
+const EXAMPLES: &str = "\
+Examples:
+  solera up                                three sites on ports 7101 to 7103, no delays
+  solera up --wan aws                      with the delays of regions around the world
+  solera up --sites 5 --wan lan --port 8000
+  solera up --config solera.toml           sites, spaces and more from a file
+
+Then, in other terminals:
+  redis-cli -p 7101 set greeting hello
+  redis-cli -p 7102 get greeting
+  solera fault cut 1 2";
+
+/// Run a whole geo-cluster in one process, for development
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct UpArgs {
+    /// How many sites (default 3, or as configured)
+    #[arg(long)]
+    sites: Option<usize>,
+    /// Delays between sites: aws, lan, none, or a file with rtt_ms = [[0, 61], [61, 0]]
+    #[arg(long)]
+    wan: Option<String>,
+    /// HTTP on this port, site i (from 1) speaks RESP on this port + i
+    #[arg(long, default_value_t = 7100)]
+    port: u16,
+    /// Logical partitions of the key space (default 16)
+    #[arg(long)]
+    partitions: Option<u16>,
+    /// Workers (threads) per site (default 1)
+    #[arg(long)]
+    workers: Option<u8>,
+    /// A solera.toml
+    #[arg(long)]
+    config: Option<PathBuf>,
+}
+
+/// Runs until Ctrl-C or SIGTERM.
+pub(crate) fn main(args: &UpArgs) -> ExitCode {
+    match run(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("solera up: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: &UpArgs) -> Result<(), Box<dyn std::error::Error>> {
+    let spec = ClusterSpec::load(
+        args.config.as_deref(),
+        args.sites,
+        args.partitions,
+        args.workers,
+        args.wan.as_deref(),
+    )?
+    .listen_from(args.port)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let (mut interrupt, mut terminate) =
+            (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+        let cluster = Arc::new(Cluster::start(spec)?);
+        let end = async move {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+            println!("\nstopping");
+        };
+        let admin = SocketAddr::from(([127, 0, 0, 1], args.port));
+        introduce(&cluster, args.port);
+        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+        tokio::spawn(async move {
+            end.await;
+            // The server may have ended by itself.
+            let _ = stop.send(());
+        });
+        serve_admin(cluster.clone(), admin, async {
+            let _ = stopped.await;
+        })
+        .await?;
+        Ok(())
+    })
+}
+
+fn introduce(cluster: &Cluster, port: u16) {
+    let spec = cluster.spec();
+    let width = spec.sites.iter().map(|site| site.name.len()).max().unwrap_or(0).max(4);
+    println!(
+        "Solera {}: cluster '{}', {} sites of {} partitions on {} worker(s) each, f = {}\n",
+        env!("CARGO_PKG_VERSION"),
+        spec.name,
+        spec.sites.len(),
+        spec.partitions,
+        spec.workers,
+        spec.f
+    );
+    let heads = spec.sites.iter().map(|site| format!("{:>1$}", site.name, width.max(8)));
+    println!("  {:width$}  {:>5}   round trips in ms: {}", "site", "RESP", heads.collect::<Vec<_>>().join(" "));
+    for (i, site) in spec.sites.iter().enumerate() {
+        let trips = spec.wan.rtt_ms[i].iter().map(|rtt| format!("{rtt:>0$}", width.max(8)));
+        println!(
+            "  {:width$}  {:>5}                      {}",
+            site.name,
+            site.listen.map_or(0, |address| address.port()),
+            trips.collect::<Vec<_>>().join(" ")
+        );
+    }
+    for space in spec.spaces.iter() {
+        println!("\n  space {}: keys beginning with '{}' are {}", space.name, space.prefix, space.level);
+    }
+    println!("\n  HTTP  http://127.0.0.1:{port}/status  /metrics\n");
+    println!("Data is in memory and ends with this process. Try, in other terminals:");
+    println!("  redis-cli -p {} set greeting hello", port + 1);
+    if spec.sites.len() > 1 {
+        println!("  redis-cli -p {} get greeting", port + 2);
+        println!("  solera fault cut 1 2 --port {port}");
+    }
+    println!("Ctrl-C stops it.");
+}

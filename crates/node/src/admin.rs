@@ -1,0 +1,188 @@
+//! The HTTP side: `/status`, `/metrics`, `/faults`.
+
+use std::fmt::{self, Write};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::extract::{Query, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::cluster::{Cluster, Fault};
+use crate::status::{ClusterStatus, SiteStatus};
+
+/// Why the HTTP side does not run.
+#[derive(Debug)]
+pub struct AdminError {
+    /// Where it should listen.
+    pub address: SocketAddr,
+    /// Why it cannot.
+    pub error: std::io::Error,
+}
+
+impl fmt::Display for AdminError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let AdminError { address, error } = self;
+        match error.kind() {
+            std::io::ErrorKind::AddrInUse => write!(
+                f,
+                "HTTP cannot listen on {address}: the port is in use by another program; choose \
+                 another base with --port"
+            ),
+            _ => write!(f, "HTTP cannot listen on {address}: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for AdminError {}
+
+/// Serves a cluster's status, metrics and faults over HTTP, until `end` is done.
+///
+/// # Errors
+/// The address cannot be listened on.
+pub async fn serve_admin(
+    cluster: Arc<Cluster>,
+    address: SocketAddr,
+    end: impl Future<Output = ()> + Send + 'static,
+) -> Result<(), AdminError> {
+    let failed = |error| AdminError { address, error };
+    let listener = tokio::net::TcpListener::bind(address).await.map_err(failed)?;
+    let router = Router::new()
+        .route("/", get(index))
+        .route("/status", get(status))
+        .route("/metrics", get(metrics))
+        .route("/faults", post(faults))
+        .with_state(cluster);
+    axum::serve(listener, router).with_graceful_shutdown(end).await.map_err(failed)
+}
+
+#[derive(Deserialize)]
+struct Detail {
+    #[serde(default)]
+    detailed: bool,
+}
+
+async fn index() -> &'static str {
+    "Solera\n\nGET  /status    what is going on, as JSON (?detailed=true counts versions and bytes)\n\
+     GET  /metrics   the same for Prometheus\n\
+     POST /faults    let something go wrong: {\"fault\": \"cut\", \"a\": \"1\", \"b\": \"2\"},\n\
+     \x20               heal, kill {site}, restart {site}, delay {a, b, ms}\n"
+}
+
+async fn status(
+    State(cluster): State<Arc<Cluster>>,
+    Query(detail): Query<Detail>,
+) -> Json<ClusterStatus> {
+    Json(cluster.status(detail.detailed).await)
+}
+
+async fn faults(State(cluster): State<Arc<Cluster>>, body: String) -> Response {
+    let fault: Fault = match serde_json::from_str(&body) {
+        Ok(fault) => fault,
+        Err(error) => {
+            let answer = Json(json!({ "error": format!("this is no fault: {error}") }));
+            return (StatusCode::BAD_REQUEST, answer).into_response();
+        }
+    };
+    match cluster.inject(fault).await {
+        Ok(()) => Json(json!({ "ok": true })).into_response(),
+        Err(error) => {
+            let answer = Json(json!({ "error": error.to_string() }));
+            (StatusCode::CONFLICT, answer).into_response()
+        }
+    }
+}
+
+async fn metrics(State(cluster): State<Arc<Cluster>>) -> Response {
+    let text = render(&cluster.status(true).await);
+    ([("content-type", "text/plain; version=0.0.4")], text).into_response()
+}
+
+type Gauge = (&'static str, &'static str, fn(&SiteStatus) -> f64);
+
+const GAUGES: [Gauge; 9] = [
+    ("solera_site_alive", "Whether the site runs.", |s| f64::from(u8::from(s.alive))),
+    ("solera_keys", "Keys stored at the site.", |s| s.keys as f64),
+    ("solera_versions", "Versions of keys stored at the site.", |s| {
+        s.versions.unwrap_or(0) as f64
+    }),
+    ("solera_data_bytes", "Approximate bytes of keys and versions.", |s| {
+        s.bytes.unwrap_or(0) as f64
+    }),
+    ("solera_connections", "Client connections.", |s| s.connections as f64),
+    ("solera_uniformity_delay_seconds", "Age of the newest own state that is durable elsewhere.", |s| {
+        s.uniformity_ms / 1000.0
+    }),
+    ("solera_open_transactions", "Open transactions.", |s| s.open_transactions as f64),
+    ("solera_prepared_transactions", "Transactions between prepare and commit.", |s| {
+        s.prepared_transactions as f64
+    }),
+    ("solera_unsettled_updates", "Updates that some site may still need.", |s| {
+        s.unsettled_updates as f64
+    }),
+];
+
+/// Writing to a string cannot fail, so results are dropped.
+fn render(status: &ClusterStatus) -> String {
+    let mut text = String::new();
+    let head = |text: &mut String, name: &str, help: &str, kind: &str| {
+        let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    };
+    for (name, help, value) in GAUGES {
+        head(&mut text, name, help, "gauge");
+        for site in &status.sites {
+            let _ = writeln!(text, "{name}{{site=\"{}\"}} {}", site.name, value(site));
+        }
+    }
+    head(&mut text, "solera_commands_total", "Commands processed.", "counter");
+    for site in &status.sites {
+        for (command, count) in &site.commands {
+            let _ = writeln!(
+                text,
+                "solera_commands_total{{site=\"{}\",command=\"{command}\"}} {count}",
+                site.name
+            );
+        }
+    }
+    head(&mut text, "solera_errors_total", "Error replies.", "counter");
+    for site in &status.sites {
+        let _ = writeln!(text, "solera_errors_total{{site=\"{}\"}} {}", site.name, site.errors);
+    }
+    head(
+        &mut text,
+        "solera_lag_seconds",
+        "How far the site's visible state is behind another site.",
+        "gauge",
+    );
+    for site in &status.sites {
+        for (other, lag) in &site.lag_ms {
+            let _ = writeln!(
+                text,
+                "solera_lag_seconds{{site=\"{}\",behind=\"{other}\"}} {}",
+                site.name,
+                lag / 1000.0
+            );
+        }
+    }
+    head(&mut text, "solera_batch_seconds", "Time to process a batch of commands.", "histogram");
+    for site in &status.sites {
+        let mut sum = 0;
+        for (upper, count) in &site.batch_us {
+            sum += count;
+            let _ = writeln!(
+                text,
+                "solera_batch_seconds_bucket{{site=\"{}\",le=\"{}\"}} {sum}",
+                site.name,
+                *upper as f64 / 1e6
+            );
+        }
+        let name = &site.name;
+        let _ = writeln!(text, "solera_batch_seconds_bucket{{site=\"{name}\",le=\"+Inf\"}} {sum}");
+        let _ = writeln!(text, "solera_batch_seconds_count{{site=\"{name}\"}} {sum}");
+    }
+    text
+}

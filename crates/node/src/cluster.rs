@@ -1,0 +1,435 @@
+//! A whole cluster in one process: its threads, its status, and what can go wrong with it.
+
+use std::collections::BTreeMap;
+use std::collections::hash_map::RandomState;
+use std::fmt;
+use std::hash::BuildHasher;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use serde::Deserialize;
+use solera_resp::command::COMMANDS;
+use solera_time::SiteId;
+use solera_unistore::{Address, Config, Replica, Topology};
+use tokio::io::DuplexStream;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::config::ClusterSpec;
+use crate::network::Network;
+use crate::status::{ClusterStatus, LinkStatus, SiteStatus, WorkerSample};
+use crate::worker::{self, Control};
+
+/// A running cluster. Dropping it stops it.
+pub struct Cluster {
+    spec: Arc<ClusterSpec>,
+    network: Arc<Network>,
+    threads: Vec<JoinHandle<()>>,
+    /// Spreads in-memory connections over workers.
+    connected: AtomicUsize,
+}
+
+/// A site of a running cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SiteInfo {
+    /// Its name.
+    pub name: String,
+    /// Where it speaks RESP.
+    pub listen: Option<SocketAddr>,
+}
+
+/// Why a cluster could not start.
+#[derive(Debug)]
+pub enum StartError {
+    /// A site cannot listen where it should.
+    Listen {
+        /// The site.
+        site: String,
+        /// Where it should listen.
+        address: SocketAddr,
+        /// Why it cannot.
+        error: std::io::Error,
+    },
+    /// A thread could not be started, or could not set up its event loop.
+    Worker(std::io::Error),
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StartError::Listen { site, address, error }
+                if error.kind() == std::io::ErrorKind::AddrInUse =>
+            {
+                write!(
+                    f,
+                    "site {site} cannot listen on {address}: the port is in use by another \
+                     program; choose another base with --port"
+                )
+            }
+            StartError::Listen { site, address, error } => {
+                write!(f, "site {site} cannot listen on {address}: {error}")
+            }
+            StartError::Worker(error) => write!(f, "a worker cannot start: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for StartError {}
+
+/// A site that is not there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SiteDown(pub String);
+
+impl fmt::Display for SiteDown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "site {} is down", self.0)
+    }
+}
+
+impl std::error::Error for SiteDown {}
+
+/// Something to go wrong, or right again. Sites are named, or numbered from 1.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[serde(tag = "fault", rename_all = "lowercase", deny_unknown_fields)]
+pub enum Fault {
+    /// Nothing passes between two sites.
+    Cut {
+        /// One site.
+        a: String,
+        /// The other.
+        b: String,
+    },
+    /// Ends all cuts and added delays.
+    Heal,
+    /// A site dies. It keeps its state for [`Fault::Restart`].
+    Kill {
+        /// The site.
+        site: String,
+    },
+    /// A dead site goes on where it was, as after a long pause.
+    Restart {
+        /// The site.
+        site: String,
+    },
+    /// Messages between two sites take longer, each way.
+    Delay {
+        /// One site.
+        a: String,
+        /// The other.
+        b: String,
+        /// Added milliseconds each way; 0 takes the addition away.
+        ms: u64,
+    },
+}
+
+/// A fault that cannot be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FaultError {
+    /// No site has this name or number.
+    NoSuchSite(String, Vec<String>),
+    /// A site has no link to itself.
+    SameSite(String),
+    /// The site is dead already.
+    AlreadyDead(String),
+    /// The site is alive.
+    Alive(String),
+    /// The site cannot listen again.
+    CannotListen(String, String),
+    /// More than a minute.
+    DelayTooLong(u64),
+}
+
+impl fmt::Display for FaultError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FaultError::NoSuchSite(name, sites) => {
+                write!(f, "there is no site '{name}'; the sites are {}", sites.join(", "))
+            }
+            FaultError::SameSite(name) => write!(f, "site {name} has no link to itself"),
+            FaultError::AlreadyDead(name) => write!(f, "site {name} is dead already"),
+            FaultError::Alive(name) => write!(f, "site {name} is alive; nothing to restart"),
+            FaultError::CannotListen(name, error) => {
+                write!(f, "site {name} runs again but cannot listen: {error}")
+            }
+            FaultError::DelayTooLong(ms) => {
+                write!(f, "{ms} ms is more than a minute; cut the link instead")
+            }
+        }
+    }
+}
+
+impl std::error::Error for FaultError {}
+
+impl Cluster {
+    /// Starts all sites and their workers.
+    ///
+    /// # Errors
+    /// See [`StartError`]; nothing runs then.
+    pub fn start(spec: ClusterSpec) -> Result<Cluster, StartError> {
+        for site in &spec.sites {
+            if let Some(address) = site.listen {
+                // Workers share the address, which would hide another program's listener.
+                TcpListener::bind(address).map_err(|error| StartError::Listen {
+                    site: site.name.clone(),
+                    address,
+                    error,
+                })?;
+            }
+        }
+        let spec = Arc::new(spec);
+        let topology = Arc::new(Topology {
+            partitions: spec.partitions,
+            workers: vec![spec.workers; spec.sites.len()],
+        });
+        let mut mailboxes = vec![Vec::new(); spec.sites.len()];
+        let mut receivers = Vec::new();
+        for site in SiteId::all(spec.sites.len()) {
+            for worker in 0..spec.workers {
+                let (sender, receiver) = mpsc::unbounded_channel();
+                mailboxes[site.index()].push(sender);
+                receivers.push((Address { site, worker }, receiver));
+            }
+        }
+        let network = Arc::new(Network::new(mailboxes, &spec.wan));
+        let mut cluster =
+            Cluster { spec, network, threads: Vec::new(), connected: AtomicUsize::new(0) };
+        for (address, mailbox) in receivers {
+            let mut config = Config::new(address, topology.clone());
+            config.f = cluster.spec.f;
+            config.timing.idle_transaction_timeout = cluster.spec.transaction_timeout;
+            let replica = Replica::new(config, RandomState::new().hash_one(address));
+            cluster.start_worker(replica, mailbox)?;
+        }
+        Ok(cluster)
+    }
+
+    fn start_worker(
+        &mut self,
+        replica: Replica,
+        mailbox: mpsc::UnboundedReceiver<crate::network::Parcel>,
+    ) -> Result<(), StartError> {
+        let (spec, network) = (self.spec.clone(), self.network.clone());
+        let address = replica.address();
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let name = format!("{}-{}", spec.sites[address.site.index()].name, address.worker);
+        let thread = std::thread::Builder::new()
+            .name(name)
+            .spawn(move || worker::run(replica, spec, network, mailbox, &sender))
+            .map_err(StartError::Worker)?;
+        self.threads.push(thread);
+        let site = &self.spec.sites[address.site.index()];
+        match (receiver.recv(), site.listen) {
+            (Ok(Ok(())), _) => Ok(()),
+            (Ok(Err(error)), Some(address)) => {
+                Err(StartError::Listen { site: site.name.clone(), address, error })
+            }
+            (Ok(Err(error)), None) => Err(StartError::Worker(error)),
+            (Err(_), _) => {
+                Err(StartError::Worker(std::io::Error::other("the worker ended at once")))
+            }
+        }
+    }
+
+    /// What the cluster is made of.
+    pub fn spec(&self) -> &ClusterSpec {
+        &self.spec
+    }
+
+    /// The sites, in order.
+    pub fn sites(&self) -> Vec<SiteInfo> {
+        let info = |site: &crate::SiteSpec| SiteInfo {
+            name: site.name.clone(),
+            listen: site.listen,
+        };
+        self.spec.sites.iter().map(info).collect()
+    }
+
+    /// An in-memory connection to a site, which speaks RESP like any other.
+    ///
+    /// # Errors
+    /// The site is dead, or there is none of this number.
+    pub fn connect(&self, site: usize) -> Result<DuplexStream, SiteDown> {
+        if site >= self.spec.sites.len() || !self.network.is_alive(site) {
+            let name = self.spec.sites.get(site).map_or("?", |site| &site.name);
+            return Err(SiteDown(name.to_owned()));
+        }
+        let (client, server) = tokio::io::duplex(64 * 1024);
+        let number = self.connected.fetch_add(1, Ordering::Relaxed);
+        let worker = (number % usize::from(self.spec.workers)) as u8;
+        let address = Address { site: SiteId(site as u8), worker };
+        self.network.control(address, Control::Connect(server));
+        Ok(client)
+    }
+
+    /// Lets something go wrong, or right again.
+    ///
+    /// # Errors
+    /// See [`FaultError`].
+    pub async fn inject(&self, fault: Fault) -> Result<(), FaultError> {
+        match fault {
+            Fault::Cut { a, b } => {
+                let (a, b) = self.pair(&a, &b)?;
+                self.network.set_cut(a, b, true);
+            }
+            Fault::Heal => {
+                for a in 0..self.spec.sites.len() {
+                    for b in 0..a {
+                        self.network.set_cut(a, b, false);
+                        self.network.add_delay(a, b, Duration::ZERO);
+                    }
+                }
+            }
+            Fault::Delay { a, b, ms } => {
+                if ms > 60_000 {
+                    return Err(FaultError::DelayTooLong(ms));
+                }
+                let (a, b) = self.pair(&a, &b)?;
+                self.network.add_delay(a, b, Duration::from_millis(ms));
+            }
+            Fault::Kill { site } => {
+                let index = self.site(&site)?;
+                if !self.network.is_alive(index) {
+                    return Err(FaultError::AlreadyDead(self.spec.sites[index].name.clone()));
+                }
+                self.network.set_alive(index, false);
+                self.ask(index, Control::Kill).await;
+            }
+            Fault::Restart { site } => {
+                let index = self.site(&site)?;
+                if self.network.is_alive(index) {
+                    return Err(FaultError::Alive(self.spec.sites[index].name.clone()));
+                }
+                self.network.set_alive(index, true);
+                for result in self.ask(index, Control::Restart).await {
+                    if let Err(error) = result {
+                        let name = self.spec.sites[index].name.clone();
+                        return Err(FaultError::CannotListen(name, error.to_string()));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What is going on. A detailed status counts versions and bytes, which walks all keys.
+    pub async fn status(&self, detailed: bool) -> ClusterStatus {
+        let mut sites = Vec::new();
+        for index in 0..self.spec.sites.len() {
+            let samples =
+                self.ask(index, |reply| Control::Sample(detailed, reply)).await;
+            sites.push(self.site_status(index, &samples));
+        }
+        let mut links = Vec::new();
+        for b in 0..self.spec.sites.len() {
+            for a in 0..b {
+                let round_trip = self.network.delay(a, b) + self.network.delay(b, a);
+                links.push(LinkStatus {
+                    a: self.spec.sites[a].name.clone(),
+                    b: self.spec.sites[b].name.clone(),
+                    rtt_ms: round_trip.as_secs_f64() * 1000.0,
+                    cut: self.network.is_cut(a, b),
+                });
+            }
+        }
+        ClusterStatus { cluster: self.spec.name.clone(), f: self.spec.f, sites, links }
+    }
+
+    fn site_status(&self, index: usize, samples: &[WorkerSample]) -> SiteStatus {
+        let names: Vec<&String> = self.spec.sites.iter().map(|site| &site.name).collect();
+        let site = &self.spec.sites[index];
+        let mut status = SiteStatus {
+            name: site.name.clone(),
+            resp_port: site.listen.map(|address| address.port()),
+            alive: self.network.is_alive(index),
+            ..SiteStatus::default()
+        };
+        let mut batches: Vec<u64> = Vec::new();
+        for sample in samples {
+            status.keys += sample.keys;
+            if let Some((versions, bytes)) = sample.size {
+                status.versions = Some(status.versions.unwrap_or(0) + versions);
+                status.bytes = Some(status.bytes.unwrap_or(0) + bytes);
+            }
+            status.connections += sample.connections;
+            status.errors += sample.errors;
+            status.open_transactions += sample.open_transactions;
+            status.prepared_transactions += sample.prepared_transactions;
+            status.unsettled_updates += sample.unsettled_updates;
+            for (command, count) in COMMANDS.iter().zip(&sample.commands) {
+                if *count > 0 {
+                    *status.commands.entry(command.name).or_default() += count;
+                }
+            }
+            batches.resize(sample.batches.len(), 0);
+            batches.iter_mut().zip(&sample.batches).for_each(|(sum, count)| *sum += count);
+        }
+        status.batch_us = batches.into_iter().enumerate().map(|(i, n)| (1u64 << i, n)).collect();
+        if let Some(root) = samples.first() {
+            let by_name = |values: &[u64]| -> BTreeMap<String, u64> {
+                names.iter().map(|name| (*name).clone()).zip(values.iter().copied()).collect()
+            };
+            status.stable_vec = by_name(&root.stable_vec);
+            status.uniform_vec = by_name(&root.uniform_vec);
+            for (other, behind) in root.behind_ms.iter().enumerate() {
+                if other == index {
+                    status.uniformity_ms = *behind;
+                } else {
+                    status.lag_ms.insert(names[other].clone(), *behind);
+                }
+            }
+            status.suspects = root.suspects.iter().map(|site| names[*site].clone()).collect();
+        }
+        status
+    }
+
+    /// Asks every worker of a site, and collects the answers.
+    async fn ask<R>(
+        &self,
+        site: usize,
+        question: impl Fn(oneshot::Sender<R>) -> Control,
+    ) -> Vec<R> {
+        let mut answers = Vec::new();
+        for worker in self.network.workers_of(SiteId(site as u8)) {
+            let (sender, receiver) = oneshot::channel();
+            self.network.control(worker, question(sender));
+            answers.extend(receiver.await.ok());
+        }
+        answers
+    }
+
+    fn pair(&self, a: &str, b: &str) -> Result<(usize, usize), FaultError> {
+        let (a, b) = (self.site(a)?, self.site(b)?);
+        if a == b {
+            return Err(FaultError::SameSite(self.spec.sites[a].name.clone()));
+        }
+        Ok((a, b))
+    }
+
+    fn site(&self, name: &str) -> Result<usize, FaultError> {
+        let sites = &self.spec.sites;
+        let numbered = || {
+            let number: usize = name.parse().ok()?;
+            number.checked_sub(1).filter(|index| *index < sites.len())
+        };
+        sites.iter().position(|site| site.name == name).or_else(numbered).ok_or_else(|| {
+            let names = sites.iter().map(|site| site.name.clone()).collect();
+            FaultError::NoSuchSite(name.to_owned(), names)
+        })
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        for site in SiteId::all(self.spec.sites.len()) {
+            for worker in self.network.workers_of(site) {
+                self.network.control(worker, Control::Stop);
+            }
+        }
+        for thread in self.threads.drain(..) {
+            // A worker that panicked has already said so.
+            let _ = thread.join();
+        }
+    }
+}

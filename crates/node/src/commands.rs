@@ -1,0 +1,63 @@
+//! What each command means, by family.
+
+mod connection;
+mod data;
+mod server;
+mod solera;
+
+use solera_resp::{Arguments, CommandId};
+
+pub(crate) use data::{KeyOp, Plan, plan, write_results};
+
+use crate::session::{Next, Session};
+
+/// Whether a command that is not about keys may be queued between MULTI and EXEC.
+pub(crate) fn is_allowed_in_exec(command: CommandId) -> bool {
+    matches!(
+        command,
+        CommandId::Ping
+            | CommandId::Echo
+            | CommandId::Time
+            | CommandId::Info
+            | CommandId::Dbsize
+            | CommandId::SoleraSite
+            | CommandId::SoleraSpaces
+            | CommandId::SoleraLevel
+    )
+}
+
+/// Runs a command that is not about the content of keys.
+pub(crate) async fn run_other(
+    session: &mut Session,
+    command: CommandId,
+    arguments: &Arguments<'_>,
+) -> Next {
+    match command {
+        CommandId::Ping => connection::ping(session, arguments),
+        CommandId::Echo => session.out.bulk(arguments.get(1)),
+        CommandId::Hello => connection::hello(session, arguments),
+        CommandId::Select => connection::select(session, arguments),
+        CommandId::Quit => {
+            session.out.simple("OK");
+            return Next::Close;
+        }
+        CommandId::Reset => {
+            session.reset();
+            session.out.simple("RESET");
+        }
+        CommandId::Client => connection::client(session, arguments),
+        CommandId::Command => server::command(session, arguments),
+        CommandId::Info => server::info(session, arguments).await,
+        CommandId::Time => server::time(session),
+        CommandId::Config => server::config(session, arguments),
+        CommandId::Dbsize => server::dbsize(session).await,
+        CommandId::SoleraToken => solera::token(session),
+        CommandId::SoleraAttach => solera::attach(session, arguments).await,
+        CommandId::SoleraBarrier => solera::barrier(session, arguments).await,
+        CommandId::SoleraSite => solera::site(session),
+        CommandId::SoleraSpaces => solera::spaces(session),
+        CommandId::SoleraLevel => solera::level(session, arguments),
+        _ => session.fail("ERR the command cannot be run here"),
+    }
+    Next::Stay
+}

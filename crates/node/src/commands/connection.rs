@@ -1,0 +1,115 @@
+//! PING, HELLO, SELECT, CLIENT: what clients send about the connection itself.
+
+use solera_resp::{Arguments, Protocol, parse_integer};
+
+use super::server::VERSION;
+use crate::session::Session;
+
+pub(crate) fn ping(session: &mut Session, arguments: &Arguments<'_>) {
+    match arguments.len() {
+        1 => session.out.simple("PONG"),
+        2 => session.out.bulk(arguments.get(1)),
+        _ => session.fail("ERR wrong number of arguments for 'ping' command"),
+    }
+}
+
+pub(crate) fn hello(session: &mut Session, arguments: &Arguments<'_>) {
+    let mut protocol = session.out.protocol;
+    let mut name = None;
+    if arguments.len() > 1 {
+        protocol = match parse_integer(arguments.get(1)) {
+            Some(2) => Protocol::Resp2,
+            Some(3) => Protocol::Resp3,
+            Some(_) => return session.fail("NOPROTO unsupported protocol version"),
+            None => {
+                return session
+                    .fail("ERR Protocol version is not an integer or out of range");
+            }
+        };
+    }
+    let mut at = 2;
+    while at < arguments.len() {
+        let option = arguments.get(at);
+        if option.eq_ignore_ascii_case(b"setname") && at + 1 < arguments.len() {
+            name = Some(arguments.get(at + 1).to_vec());
+            at += 2;
+        } else if option.eq_ignore_ascii_case(b"auth") && at + 2 < arguments.len() {
+            return session.fail(
+                "ERR this server has no passwords; connect without AUTH",
+            );
+        } else {
+            let option = String::from_utf8_lossy(option).into_owned();
+            return session.fail(format!("ERR Syntax error in HELLO option '{option}'"));
+        }
+    }
+    if let Some(name) = name {
+        session.name = name;
+    }
+    session.out.protocol = protocol;
+    let client = session.client;
+    let out = &mut session.out;
+    out.map(8);
+    for (key, value) in [("server", "redis"), ("version", VERSION)] {
+        out.bulk(key.as_bytes());
+        out.bulk(value.as_bytes());
+    }
+    out.bulk(b"proto");
+    out.integer(if protocol == Protocol::Resp3 { 3 } else { 2 });
+    out.bulk(b"id");
+    out.integer(client as i64);
+    for (key, value) in [
+        ("mode", "standalone"),
+        ("role", "master"),
+        ("solera_version", env!("CARGO_PKG_VERSION")),
+    ] {
+        out.bulk(key.as_bytes());
+        out.bulk(value.as_bytes());
+    }
+    out.bulk(b"modules");
+    out.array(0);
+}
+
+pub(crate) fn select(session: &mut Session, arguments: &Arguments<'_>) {
+    match parse_integer(arguments.get(1)) {
+        Some(0) => session.out.simple("OK"),
+        Some(_) => session.fail("ERR DB index is out of range"),
+        None => session.fail("ERR value is not an integer or out of range"),
+    }
+}
+
+pub(crate) fn client(session: &mut Session, arguments: &Arguments<'_>) {
+    let subcommand = arguments.get(1).to_ascii_lowercase();
+    match (subcommand.as_slice(), arguments.len()) {
+        (b"id", 2) => session.out.integer(session.client as i64),
+        (b"getname", 2) if session.name.is_empty() => session.out.null(),
+        (b"getname", 2) => session.out.bulk(&session.name),
+        (b"setname", 3) => {
+            if arguments.get(2).iter().any(|byte| !byte.is_ascii_graphic()) {
+                session.fail(
+                    "ERR Client names cannot contain spaces, newlines or special characters.",
+                );
+            } else {
+                session.name = arguments.get(2).to_vec();
+                session.out.simple("OK");
+            }
+        }
+        (b"setinfo", 4) | (b"no-evict" | b"no-touch", 3) => session.out.simple("OK"),
+        (b"info" | b"list", _) => {
+            let name = String::from_utf8_lossy(&session.name).into_owned();
+            let proto = if session.out.protocol == Protocol::Resp3 { 3 } else { 2 };
+            let line = format!("id={} name={name} db=0 resp={proto}\n", session.client);
+            session.out.bulk(line.as_bytes());
+        }
+        (
+            b"id" | b"getname" | b"setname" | b"setinfo" | b"no-evict" | b"no-touch",
+            _,
+        ) => {
+            let name = String::from_utf8_lossy(&subcommand).into_owned();
+            session.fail(format!("ERR wrong number of arguments for 'client|{name}' command"));
+        }
+        _ => {
+            let name = String::from_utf8_lossy(arguments.get(1)).into_owned();
+            session.fail(format!("ERR unknown subcommand '{name}'. Try CLIENT HELP."));
+        }
+    }
+}

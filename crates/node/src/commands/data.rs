@@ -1,0 +1,163 @@
+//! Commands on keys: from arguments to operations, and from outcomes to replies.
+
+use smallvec::{SmallVec, smallvec};
+use solera_data::{Op, OpError, Outcome, Value};
+use solera_resp::{Arguments, CommandId, Writer, parse_integer};
+
+/// An operation on one key.
+#[derive(Debug)]
+pub(crate) struct KeyOp<'a> {
+    pub(crate) key: &'a [u8],
+    pub(crate) op: Op,
+}
+
+/// What a command does, and how its outcomes become one reply.
+#[derive(Debug)]
+pub(crate) struct Plan<'a> {
+    pub(crate) ops: SmallVec<[KeyOp<'a>; 1]>,
+    shape: Shape,
+}
+
+/// How outcomes become a reply.
+#[derive(Clone, Copy, Debug)]
+enum Shape {
+    /// The only outcome.
+    Single,
+    /// An array of strings, with nothing for what is no string (MGET).
+    Strings,
+    /// The sum of numbers (DEL, EXISTS).
+    Sum,
+    /// Always OK (MSET).
+    Ok,
+}
+
+/// What a command on keys does.
+///
+/// # Errors
+/// The error reply, in Redis' words.
+pub(crate) fn plan<'a>(id: CommandId, arguments: &'a Arguments<'_>) -> Result<Plan<'a>, String> {
+    let argument = |index: usize| Value::from(arguments.get(index));
+    let values = |first: usize| arguments.from(first).map(Value::from).collect::<Vec<_>>();
+    let op = match id {
+        CommandId::Get => Op::Get,
+        CommandId::Set => Op::Set(argument(2)),
+        CommandId::Incr => Op::IncrBy(1),
+        CommandId::Decr => Op::IncrBy(-1),
+        CommandId::Incrby => Op::IncrBy(integer(arguments.get(2))?),
+        CommandId::Decrby => {
+            let by = integer(arguments.get(2))?;
+            Op::IncrBy(by.checked_neg().ok_or("ERR decrement would overflow")?)
+        }
+        CommandId::Type => Op::Type,
+        CommandId::Sadd => Op::SetAdd(values(2)),
+        CommandId::Srem => Op::SetRemove(values(2)),
+        CommandId::Smembers => Op::SetMembers,
+        CommandId::Sismember => Op::SetContains(argument(2)),
+        CommandId::Scard => Op::SetLen,
+        CommandId::Hset => Op::HashSet(pairs(arguments, "hset", 2)?),
+        CommandId::Hget => Op::HashGet(argument(2)),
+        CommandId::Hmget => Op::HashGetMany(values(2)),
+        CommandId::Hgetall => Op::HashGetAll,
+        CommandId::Hdel => Op::HashDelete(values(2)),
+        CommandId::Hincrby => Op::HashIncrBy(argument(2), integer(arguments.get(3))?),
+        CommandId::Mget => return Ok(each(arguments, &Op::Get, Shape::Strings)),
+        CommandId::Del => return Ok(each(arguments, &Op::Delete, Shape::Sum)),
+        CommandId::Exists => return Ok(each(arguments, &Op::Exists, Shape::Sum)),
+        CommandId::Mset => {
+            pairs(arguments, "mset", 1)?;
+            let ops = (1..arguments.len()).step_by(2);
+            let ops = ops.map(|i| KeyOp { key: arguments.get(i), op: Op::Set(argument(i + 1)) });
+            return Ok(Plan { ops: ops.collect(), shape: Shape::Ok });
+        }
+        _ => return Err("ERR the command is not about keys".to_owned()),
+    };
+    Ok(Plan { ops: smallvec![KeyOp { key: arguments.get(1), op }], shape: Shape::Single })
+}
+
+fn each<'a>(arguments: &'a Arguments<'_>, op: &Op, shape: Shape) -> Plan<'a> {
+    let ops = arguments.from(1).map(|key| KeyOp { key, op: op.clone() });
+    Plan { ops: ops.collect(), shape }
+}
+
+fn integer(bytes: &[u8]) -> Result<i64, String> {
+    parse_integer(bytes).ok_or_else(|| "ERR value is not an integer or out of range".to_owned())
+}
+
+fn pairs(
+    arguments: &Arguments<'_>,
+    name: &str,
+    first: usize,
+) -> Result<Vec<(Value, Value)>, String> {
+    if !(arguments.len() - first).is_multiple_of(2) {
+        return Err(format!("ERR wrong number of arguments for '{name}' command"));
+    }
+    let values: Vec<Value> = arguments.from(first).map(Value::from).collect();
+    Ok(values.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect())
+}
+
+/// Appends the reply of a command on keys. Returns whether it is no error.
+pub(crate) fn write_results(
+    out: &mut Writer,
+    plan: &Plan<'_>,
+    results: &[Result<Outcome, OpError>],
+) -> bool {
+    if let Shape::Strings = plan.shape {
+        out.array(results.len());
+        for result in results {
+            match result {
+                Ok(outcome) => write_outcome(out, outcome),
+                Err(_) => out.null(),
+            }
+        }
+        return true;
+    }
+    if let Some(error) = results.iter().find_map(|result| result.as_ref().err()) {
+        let code = if *error == OpError::WrongType { "WRONGTYPE" } else { "ERR" };
+        out.error(&format!("{code} {error}"));
+        return false;
+    }
+    let outcomes = results.iter().filter_map(|result| result.as_ref().ok());
+    match plan.shape {
+        Shape::Ok => out.simple("OK"),
+        Shape::Sum => out.integer(
+            outcomes
+                .map(|outcome| match outcome {
+                    Outcome::Int(number) => *number,
+                    _ => 0,
+                })
+                .sum(),
+        ),
+        Shape::Single | Shape::Strings => outcomes.for_each(|outcome| write_outcome(out, outcome)),
+    }
+    true
+}
+
+fn write_outcome(out: &mut Writer, outcome: &Outcome) {
+    match outcome {
+        Outcome::Ok => out.simple("OK"),
+        Outcome::Nil => out.null(),
+        Outcome::Int(number) => out.integer(*number),
+        Outcome::Bulk(value) => out.bulk(value),
+        Outcome::Type(kind) => out.simple(kind.map_or("none", |kind| kind.name())),
+        Outcome::Values(values) => {
+            out.array(values.len());
+            for value in values {
+                match value {
+                    Some(value) => out.bulk(value),
+                    None => out.null(),
+                }
+            }
+        }
+        Outcome::Members(members) => {
+            out.set(members.len());
+            members.iter().for_each(|member| out.bulk(member));
+        }
+        Outcome::Pairs(pairs) => {
+            out.map(pairs.len());
+            for (field, value) in pairs {
+                out.bulk(field);
+                out.bulk(value);
+            }
+        }
+    }
+}

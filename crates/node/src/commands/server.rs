@@ -1,0 +1,209 @@
+//! COMMAND, INFO, TIME, CONFIG, DBSIZE: what clients ask about the server.
+
+use std::fmt::Write;
+
+use solera_resp::command::COMMANDS;
+use solera_resp::{Arguments, lookup};
+use tokio::sync::oneshot;
+
+use crate::session::Session;
+use crate::worker::Control;
+
+/// The version of Redis whose behaviour clients may expect.
+pub(crate) const VERSION: &str = "7.0.15";
+
+/// Settings that clients ask for when they connect.
+const SETTINGS: [(&str, &str); 8] = [
+    ("appendonly", "no"),
+    ("databases", "1"),
+    ("maxclients", "10000"),
+    ("maxmemory", "0"),
+    ("maxmemory-policy", "noeviction"),
+    ("proto-max-bulk-len", "536870912"),
+    ("save", ""),
+    ("timeout", "0"),
+];
+
+pub(crate) fn command(session: &mut Session, arguments: &Arguments<'_>) {
+    let subcommand = arguments.get(1).to_ascii_lowercase();
+    let named = arguments.from(2).map(lookup);
+    let out = &mut session.out;
+    match (subcommand.as_slice(), arguments.len()) {
+        (b"", _) => {
+            out.array(COMMANDS.len());
+            COMMANDS.iter().for_each(|command| command.describe(out));
+        }
+        (b"count", 2) => out.integer(COMMANDS.len() as i64),
+        (b"list", 2) => {
+            out.array(COMMANDS.len());
+            COMMANDS.iter().for_each(|command| out.bulk(command.name.as_bytes()));
+        }
+        (b"info", 2) => {
+            out.array(COMMANDS.len());
+            COMMANDS.iter().for_each(|command| command.describe(out));
+        }
+        (b"info", _) => {
+            out.array(named.len());
+            for command in named {
+                match command {
+                    Some(command) => command.describe(out),
+                    None => out.null(),
+                }
+            }
+        }
+        (b"docs", count) => {
+            let all = COMMANDS.iter().filter(|_| count == 2);
+            let documented: Vec<_> = all.chain(named.flatten()).collect();
+            out.map(documented.len());
+            documented.into_iter().for_each(|command| command.document(out));
+        }
+        (b"getkeys", count) if count > 2 => {
+            let inner: Vec<&[u8]> = arguments.from(2).collect();
+            match lookup(inner[0]) {
+                None => session.fail("ERR Invalid command specified"),
+                Some(command) if !command.takes(inner.len()) => {
+                    session.fail("ERR Invalid number of arguments specified for command");
+                }
+                Some(command) if !command.is_data() => {
+                    session.fail("ERR The command has no key arguments");
+                }
+                Some(command) => {
+                    let keys = command.keys(&inner);
+                    out.array(keys.len());
+                    keys.into_iter().for_each(|key| out.bulk(key));
+                }
+            }
+        }
+        _ => {
+            let name = String::from_utf8_lossy(arguments.get(1)).into_owned();
+            session.fail(format!("ERR unknown subcommand '{name}'. Try COMMAND HELP."));
+        }
+    }
+}
+
+pub(crate) fn time(session: &mut Session) {
+    let micros = session.worker.now().physical.0;
+    session.out.array(2);
+    for part in [micros / 1_000_000, micros % 1_000_000] {
+        session.out.bulk(part.to_string().as_bytes());
+    }
+}
+
+pub(crate) fn config(session: &mut Session, arguments: &Arguments<'_>) {
+    let subcommand = arguments.get(1);
+    if !subcommand.eq_ignore_ascii_case(b"get") {
+        let name = String::from_utf8_lossy(subcommand).into_owned();
+        session.fail(format!(
+            "ERR CONFIG {name} is not served; settings are in solera.toml, CONFIG GET reads some"
+        ));
+    } else if arguments.len() < 3 {
+        session.fail("ERR wrong number of arguments for 'config|get' command");
+    } else {
+        let wanted: Vec<String> =
+            arguments.from(2).map(|p| String::from_utf8_lossy(p).to_lowercase()).collect();
+        let found: Vec<_> = SETTINGS
+            .iter()
+            .filter(|(name, _)| wanted.iter().any(|pattern| matches(pattern, name)))
+            .collect();
+        session.out.map(found.len());
+        for (name, value) in found {
+            session.out.bulk(name.as_bytes());
+            session.out.bulk(value.as_bytes());
+        }
+    }
+}
+
+/// Whether a name matches a pattern in which `*` stands for anything.
+fn matches(pattern: &str, name: &str) -> bool {
+    match pattern.split_once('*') {
+        None => pattern == name,
+        Some((head, rest)) => name.strip_prefix(head).is_some_and(|name| {
+            (0..=name.len()).any(|at| name.is_char_boundary(at) && matches(rest, &name[at..]))
+        }),
+    }
+}
+
+pub(crate) async fn dbsize(session: &mut Session) {
+    let keys = count_keys(session).await;
+    session.out.integer(keys as i64);
+}
+
+async fn count_keys(session: &Session) -> usize {
+    let worker = &session.worker;
+    let mut keys = 0;
+    for other in worker.network.workers_of(worker.address.site) {
+        if other == worker.address {
+            keys += worker.with(|replica| replica.status().keys());
+            continue;
+        }
+        let (sender, receiver) = oneshot::channel();
+        worker.network.control(other, Control::CountKeys(sender));
+        keys += receiver.await.unwrap_or(0);
+    }
+    keys
+}
+
+pub(crate) async fn info(session: &mut Session, arguments: &Arguments<'_>) {
+    let wanted: Vec<String> =
+        arguments.from(1).map(|name| String::from_utf8_lossy(name).to_lowercase()).collect();
+    let everything = wanted.is_empty()
+        || wanted.iter().any(|name| ["all", "default", "everything"].contains(&name.as_str()));
+    let keys = count_keys(session).await;
+    let spec = session.worker.spec.clone();
+    let site = &spec.sites[session.worker.address.site.index()];
+    let mut connections = 0;
+    let mut commands = 0;
+    session.worker.count(|counters| {
+        connections = counters.connections;
+        commands = counters.commands.iter().sum::<u64>();
+    });
+    let sections = [
+        (
+            "Server",
+            format!(
+                "redis_version:{VERSION}\r\nredis_mode:standalone\r\nsolera_version:{}\r\n\
+                 process_id:{}\r\ntcp_port:{}\r\n",
+                env!("CARGO_PKG_VERSION"),
+                std::process::id(),
+                site.listen.map_or(0, |address| address.port())
+            ),
+        ),
+        ("Clients", format!("connected_clients:{connections}\r\n")),
+        ("Stats", format!("total_commands_processed:{commands}\r\n")),
+        ("Replication", "role:master\r\nconnected_slaves:0\r\n".to_owned()),
+        (
+            "Solera",
+            format!(
+                "cluster:{}\r\nsite:{}\r\nsites:{}\r\nf:{}\r\npartitions:{}\r\nworkers:{}\r\n",
+                spec.name,
+                site.name,
+                spec.sites.len(),
+                spec.f,
+                spec.partitions,
+                spec.workers
+            ),
+        ),
+        ("Keyspace", format!("db0:keys={keys},expires=0,avg_ttl=0\r\n")),
+    ];
+    let mut text = String::new();
+    for (name, lines) in sections {
+        if everything || wanted.contains(&name.to_lowercase()) {
+            let separator = if text.is_empty() { "" } else { "\r\n" };
+            // Writing to a string cannot fail.
+            let _ = write!(text, "{separator}# {name}\r\n{lines}");
+        }
+    }
+    session.out.bulk(text.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::matches;
+
+    #[test]
+    fn patterns_match_as_in_redis() {
+        assert!(matches("*", "save") && matches("max*", "maxmemory") && matches("*ave", "save"));
+        assert!(matches("save", "save") && matches("m*y", "maxmemory"));
+        assert!(!matches("max*", "save") && !matches("sav", "save"));
+    }
+}

@@ -1,0 +1,128 @@
+//! A connection: bytes in, commands, bytes out.
+
+use std::rc::Rc;
+use std::time::Instant;
+
+use solera_resp::RequestParser;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+use crate::session::{Next, Session};
+use crate::worker::Worker;
+
+const READ_SIZE: usize = 64 * 1024;
+/// Output is written when there is more of it, so that a client that does not read stops being read.
+const WRITE_SIZE: usize = 256 * 1024;
+
+/// Serves a connection until it closes, breaks the protocol, or its site dies.
+pub(crate) async fn serve<S>(stream: S, worker: Rc<Worker>)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let mut full = false;
+    let limit = worker.spec.max_connections as u64;
+    worker.count(|counters| {
+        counters.connections += 1;
+        full = counters.connections > limit;
+    });
+    let mut session = Session::new(worker.clone());
+    let mut connection = Connection { stream, session: &mut session };
+    if full {
+        connection.session.out.error("ERR max number of clients reached");
+        // The client may be gone already.
+        let _ = connection.write().await;
+    } else {
+        let death = worker.death();
+        tokio::select! {
+            biased;
+            () = death => {}
+            // A broken connection ends like a closed one.
+            _ = connection.run() => {}
+        }
+    }
+    session.close();
+    worker.count(|counters| counters.connections -= 1);
+}
+
+struct Connection<'a, S> {
+    stream: S,
+    session: &'a mut Session,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
+    async fn run(&mut self) -> std::io::Result<()> {
+        let mut parser = RequestParser::new();
+        let mut input: Vec<u8> = Vec::with_capacity(READ_SIZE);
+        loop {
+            if input.capacity() - input.len() < READ_SIZE / 4 {
+                input.reserve(READ_SIZE.max(input.len()));
+            }
+            if self.stream.read_buf(&mut input).await? == 0 {
+                return Ok(());
+            }
+            let started = Instant::now();
+            let mut used = 0;
+            let mut commands = 0u64;
+            let open = self.batch(&mut parser, &input, &mut used, &mut commands).await?;
+            let worker = self.session.worker.clone();
+            worker.flush();
+            self.write().await?;
+            if commands > 0 {
+                let micros = started.elapsed().as_micros() as u64;
+                let bucket = (64 - micros.leading_zeros()) as usize;
+                worker.count(|counters| counters.batches[bucket.min(23)] += 1);
+            }
+            if !open {
+                return Ok(());
+            }
+            input.drain(..used);
+            if input.is_empty() && input.capacity() > 4 * READ_SIZE {
+                input = Vec::with_capacity(READ_SIZE);
+            }
+        }
+    }
+
+    /// Runs all complete commands in `input`. Returns whether the connection stays open.
+    async fn batch(
+        &mut self,
+        parser: &mut RequestParser,
+        input: &[u8],
+        used: &mut usize,
+        commands: &mut u64,
+    ) -> std::io::Result<bool> {
+        self.session.now = self.session.worker.now();
+        loop {
+            match parser.next(&input[*used..]) {
+                Ok(None) => return Ok(true),
+                Ok(Some((arguments, length))) => {
+                    *used += length;
+                    if arguments.is_empty() {
+                        continue;
+                    }
+                    *commands += 1;
+                    if self.session.run(&arguments).await == Next::Close {
+                        return Ok(false);
+                    }
+                    if self.session.out.bytes.len() > WRITE_SIZE {
+                        self.write().await?;
+                    }
+                }
+                Err(error) => {
+                    self.session.out.error(&format!("ERR {error}"));
+                    return Ok(false);
+                }
+            }
+        }
+    }
+
+    async fn write(&mut self) -> std::io::Result<()> {
+        if self.session.out.bytes.is_empty() {
+            return Ok(());
+        }
+        self.stream.write_all(&self.session.out.bytes).await?;
+        self.session.out.bytes.clear();
+        if self.session.out.bytes.capacity() > 4 * WRITE_SIZE {
+            self.session.out.bytes = Vec::new();
+        }
+        Ok(())
+    }
+}

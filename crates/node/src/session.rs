@@ -1,0 +1,365 @@
+//! A client's session: its causal past, its transaction, and the way of each command.
+
+use std::rc::Rc;
+
+use solera_data::{OpError, Outcome};
+use solera_levels::Level;
+use solera_machine::Now;
+use solera_resp::{Arguments, Command as Described, CommandId, Writer, lookup};
+use solera_time::Vector;
+use solera_unistore::{Command, CommandError, Response, TxId};
+
+use crate::commands::{self, KeyOp, Plan};
+use crate::worker::Worker;
+
+/// What becomes of the connection after a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    Stay,
+    Close,
+}
+
+/// A queue between MULTI and EXEC.
+#[derive(Debug, Default)]
+struct Queue {
+    commands: Vec<Vec<Vec<u8>>>,
+    broken: bool,
+}
+
+/// One connection's state. Its operations see one another, and all that it has seen before.
+pub(crate) struct Session {
+    pub(crate) worker: Rc<Worker>,
+    pub(crate) out: Writer,
+    /// The time of the current batch.
+    pub(crate) now: Now,
+    /// The session's causal past (`pastVec`, UniStore §5.1).
+    pub(crate) past: Vector,
+    pub(crate) client: u64,
+    pub(crate) name: Vec<u8>,
+    queue: Option<Queue>,
+    /// The open interactive transaction.
+    tx: Option<TxId>,
+}
+
+impl Session {
+    pub(crate) fn new(worker: Rc<Worker>) -> Self {
+        Session {
+            out: Writer::default(),
+            now: worker.now(),
+            past: Vector::zero(worker.spec.sites.len()),
+            client: worker.new_client(),
+            name: Vec::new(),
+            queue: None,
+            tx: None,
+            worker,
+        }
+    }
+
+    /// The client is gone: its open transaction has no effect.
+    pub(crate) fn close(&mut self) {
+        if let Some(tx) = self.tx.take() {
+            self.worker.tell(Command::Abort { tx });
+        }
+    }
+
+    /// RESET: as if the client had connected anew, causal past included.
+    pub(crate) fn reset(&mut self) {
+        self.close();
+        self.queue = None;
+        self.name.clear();
+        self.out.protocol = solera_resp::Protocol::Resp2;
+        self.past = Vector::zero(self.past.sites());
+    }
+
+    /// Whether MULTI or SOLERA.BEGIN is open.
+    pub(crate) fn in_transaction(&self) -> bool {
+        self.tx.is_some() || self.queue.is_some()
+    }
+
+    /// Runs one command and appends its reply.
+    pub(crate) async fn run(&mut self, arguments: &Arguments<'_>) -> Next {
+        let Some(command) = lookup(arguments.get(0)) else {
+            let rest = arguments.from(1);
+            self.refuse(&solera_resp::command::unknown_command(arguments.get(0), rest));
+            return Next::Stay;
+        };
+        self.worker.count(|counters| counters.commands[command.id as usize] += 1);
+        if !command.takes(arguments.len()) {
+            self.refuse(&command.wrong_arity());
+            return Next::Stay;
+        }
+        if self.queue.is_some() && !ends_queue(command.id) {
+            self.enqueue(command, arguments);
+            return Next::Stay;
+        }
+        self.dispatch(command, arguments).await
+    }
+
+    async fn dispatch(&mut self, command: &Described, arguments: &Arguments<'_>) -> Next {
+        if command.is_data() && command.id != CommandId::SoleraLevel {
+            match commands::plan(command.id, arguments) {
+                Ok(plan) => self.run_plan(&plan).await,
+                Err(error) => self.fail(error),
+            }
+            return Next::Stay;
+        }
+        match command.id {
+            CommandId::Multi if self.tx.is_some() => {
+                self.fail("ERR MULTI is not allowed between SOLERA.BEGIN and SOLERA.COMMIT");
+            }
+            CommandId::Multi if self.queue.is_some() => {
+                self.fail("ERR MULTI calls can not be nested");
+            }
+            CommandId::Multi => {
+                self.queue = Some(Queue::default());
+                self.out.simple("OK");
+            }
+            CommandId::Exec => self.exec().await,
+            CommandId::Discard => match self.queue.take() {
+                Some(_) => self.out.simple("OK"),
+                None => self.fail("ERR DISCARD without MULTI"),
+            },
+            CommandId::SoleraBegin => self.begin(arguments).await,
+            CommandId::SoleraCommit => match self.tx.take() {
+                Some(tx) => {
+                    if self.commit(tx).await {
+                        self.out.simple("OK");
+                    }
+                }
+                None => self.fail("ERR SOLERA.COMMIT without SOLERA.BEGIN"),
+            },
+            CommandId::SoleraAbort => match self.tx.take() {
+                Some(tx) => {
+                    self.worker.tell(Command::Abort { tx });
+                    self.out.simple("OK");
+                }
+                None => self.fail("ERR SOLERA.ABORT without SOLERA.BEGIN"),
+            },
+            _ => return commands::run_other(self, command.id, arguments).await,
+        }
+        Next::Stay
+    }
+
+    /// Appends an error reply.
+    pub(crate) fn fail(&mut self, error: impl AsRef<str>) {
+        self.worker.count(|counters| counters.errors += 1);
+        self.out.error(error.as_ref());
+    }
+
+    /// An error before execution also spoils a queue.
+    fn refuse(&mut self, error: &str) {
+        if let Some(queue) = &mut self.queue {
+            queue.broken = true;
+        }
+        self.fail(error);
+    }
+
+    fn enqueue(&mut self, command: &Described, arguments: &Arguments<'_>) {
+        let inside = command.is_data() || commands::is_allowed_in_exec(command.id);
+        if !inside {
+            let name = command.name;
+            self.refuse(&format!("ERR Command not allowed inside a transaction: '{name}'"));
+        } else if let Some(queue) = &mut self.queue {
+            queue.commands.push(arguments.from(0).map(<[u8]>::to_vec).collect());
+            self.out.simple("QUEUED");
+        }
+    }
+
+    /// EXEC: all queued commands in one causal transaction.
+    async fn exec(&mut self) {
+        let Some(queue) = self.queue.take() else {
+            self.fail("ERR EXEC without MULTI");
+            return;
+        };
+        if queue.broken {
+            self.fail("EXECABORT Transaction discarded because of previous errors.");
+            return;
+        }
+        let Some(Response::Begun(tx)) =
+            self.worker.call(Command::Begin { past: self.past }).await
+        else {
+            return;
+        };
+        let before = std::mem::take(&mut self.out.bytes);
+        self.out.array(queue.commands.len());
+        self.tx = Some(tx);
+        for command in &queue.commands {
+            let mut bytes = Vec::new();
+            solera_resp::encode_command(&mut bytes, command);
+            let mut parser = solera_resp::RequestParser::new();
+            if let Ok(Some((arguments, _))) = parser.next(&bytes)
+                && let Some(command) = lookup(arguments.get(0))
+            {
+                Box::pin(self.dispatch(command, &arguments)).await;
+            }
+        }
+        self.tx = None;
+        let replies = std::mem::replace(&mut self.out.bytes, before);
+        if self.commit(tx).await {
+            self.out.bytes.extend_from_slice(&replies);
+        }
+    }
+
+    async fn begin(&mut self, arguments: &Arguments<'_>) {
+        if self.in_transaction() {
+            self.fail("ERR a transaction is already open; SOLERA.COMMIT or SOLERA.ABORT it first");
+        } else if arguments.len() > 2 {
+            self.fail("ERR syntax error");
+        } else if arguments.len() == 2 && !arguments.get(1).eq_ignore_ascii_case(b"causal") {
+            let level = String::from_utf8_lossy(arguments.get(1)).to_uppercase();
+            self.fail(format!(
+                "ERR this version does not serve {level} transactions; it serves SOLERA.BEGIN CAUSAL"
+            ));
+        } else if let Some(Response::Begun(tx)) =
+            self.worker.call(Command::Begin { past: self.past }).await
+        {
+            self.tx = Some(tx);
+            self.out.simple("OK");
+        }
+    }
+
+    /// Commits; on failure appends the error.
+    async fn commit(&mut self, tx: TxId) -> bool {
+        match self.worker.call(Command::Commit { tx }).await {
+            Some(Response::Committed { past }) => {
+                self.past.join(&past);
+                true
+            }
+            Some(Response::Failed(error)) => {
+                self.fail_command(&error);
+                false
+            }
+            _ => false,
+        }
+    }
+
+    pub(crate) fn fail_command(&mut self, error: &CommandError) {
+        let text = match error {
+            CommandError::NoSuchTransaction => format!("NOTX {error}"),
+            CommandError::OperationsOutstanding => format!("ERR {error}"),
+            CommandError::PartitionSlow => format!("TRYAGAIN {error}"),
+            CommandError::TimedOut { site, behind } => format!(
+                "TIMEOUT still {} ms behind site {}; it may be cut off, try again",
+                behind.as_millis().max(1),
+                self.worker.site_name(*site)
+            ),
+            CommandError::Lost { site, missing } => format!(
+                "LOST site {} failed before the last {} ms of its writes that the token has seen \
+                 reached another site; go on without the token, or attach again when the site is \
+                 back",
+                self.worker.site_name(*site),
+                missing.as_millis().max(1)
+            ),
+        };
+        self.fail(text);
+    }
+
+    /// Runs a command on keys: in the open transaction, or as one of its own.
+    async fn run_plan(&mut self, plan: &Plan<'_>) {
+        if let Some(tx) = self.tx {
+            self.run_in(tx, plan).await;
+        } else if let [single] = plan.ops.as_slice() {
+            let result = self.execute(single).await;
+            if let Some(result) = result {
+                self.answer(plan, &[result]);
+            }
+        } else {
+            self.run_as_transaction(plan).await;
+        }
+    }
+
+    async fn run_in(&mut self, tx: TxId, plan: &Plan<'_>) {
+        let mut results = Vec::with_capacity(plan.ops.len());
+        for op in &plan.ops {
+            match self.operate(tx, op).await {
+                Ok(Some(result)) => results.push(result),
+                Ok(None) => return,
+                Err(error) => {
+                    self.tx = None;
+                    self.fail_command(&error);
+                    return;
+                }
+            }
+        }
+        self.answer(plan, &results);
+    }
+
+    /// MGET, MSET, and others on several keys: one atomic causal transaction.
+    async fn run_as_transaction(&mut self, plan: &Plan<'_>) {
+        let Some(Response::Begun(tx)) =
+            self.worker.call(Command::Begin { past: self.past }).await
+        else {
+            return;
+        };
+        let mut results = Vec::with_capacity(plan.ops.len());
+        for op in &plan.ops {
+            match self.operate(tx, op).await {
+                Ok(Some(result)) => results.push(result),
+                Ok(None) => return,
+                Err(error) => {
+                    self.fail_command(&error);
+                    return;
+                }
+            }
+        }
+        if self.commit(tx).await {
+            self.answer(plan, &results);
+        }
+    }
+
+    async fn operate(
+        &mut self,
+        tx: TxId,
+        op: &KeyOp<'_>,
+    ) -> Result<Option<Result<Outcome, OpError>>, CommandError> {
+        let command = Command::Operate {
+            tx,
+            level: self.worker.spec.spaces.level_of(op.key),
+            key: op.key.into(),
+            op: op.op.clone(),
+        };
+        match self.worker.call(command).await {
+            Some(Response::Operated(result)) => Ok(Some(result)),
+            Some(Response::Failed(error)) => Err(error),
+            _ => Ok(None),
+        }
+    }
+
+    /// A transaction of one operation: the hot path. A key of this worker costs no more than the call.
+    async fn execute(&mut self, op: &KeyOp<'_>) -> Option<Result<Outcome, OpError>> {
+        let level: Level = self.worker.spec.spaces.level_of(op.key);
+        let request = self.worker.new_request();
+        let (now, past) = (self.now, &mut self.past);
+        let executed = self
+            .worker
+            .with(|replica| replica.execute(now, request, past, level, op.key, &op.op));
+        if executed.is_some() {
+            return executed;
+        }
+        match self.worker.reply_to(request).await {
+            Some(Response::Executed { outcome, past }) => {
+                self.past.join(&past);
+                Some(outcome)
+            }
+            _ => None,
+        }
+    }
+
+    fn answer(&mut self, plan: &Plan<'_>, results: &[Result<Outcome, OpError>]) {
+        if !commands::write_results(&mut self.out, plan, results) {
+            self.worker.count(|counters| counters.errors += 1);
+        }
+    }
+}
+
+/// Commands that are run at once even while commands are queued.
+fn ends_queue(command: CommandId) -> bool {
+    matches!(
+        command,
+        CommandId::Exec
+            | CommandId::Discard
+            | CommandId::Multi
+            | CommandId::Quit
+            | CommandId::Reset
+    )
+}

@@ -1,0 +1,91 @@
+//! What a running cluster tells about itself.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+/// A cluster, as `/status` shows it.
+#[derive(Clone, Debug, Serialize)]
+pub struct ClusterStatus {
+    /// The cluster's name.
+    pub cluster: String,
+    /// How many sites may fail.
+    pub f: usize,
+    /// Its sites, in order.
+    pub sites: Vec<SiteStatus>,
+    /// The links between them.
+    pub links: Vec<LinkStatus>,
+}
+
+/// A site.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct SiteStatus {
+    /// Its name.
+    pub name: String,
+    /// Where it speaks RESP.
+    pub resp_port: Option<u16>,
+    /// Whether it runs.
+    pub alive: bool,
+    /// Keys stored there.
+    pub keys: usize,
+    /// Versions of keys, and approximate bytes; only in a detailed status.
+    pub versions: Option<usize>,
+    /// See `versions`.
+    pub bytes: Option<usize>,
+    /// Client connections.
+    pub connections: u64,
+    /// Commands processed since the start, by name.
+    pub commands: BTreeMap<&'static str, u64>,
+    /// Error replies since the start.
+    pub errors: u64,
+    /// Batches of commands by duration: `(upper bound in microseconds, how many)`.
+    pub batch_us: Vec<(u64, u64)>,
+    /// `stableVec` by site: all that this site stores.
+    pub stable_vec: BTreeMap<String, u64>,
+    /// `uniformVec` by site: what survives the loss of `f` sites.
+    pub uniform_vec: BTreeMap<String, u64>,
+    /// How far this site's visible state is behind each other site, in milliseconds.
+    pub lag_ms: BTreeMap<String, f64>,
+    /// How long ago this site's own transactions last became durable elsewhere, in milliseconds.
+    pub uniformity_ms: f64,
+    /// Sites that are suspected to have failed.
+    pub suspects: Vec<String>,
+    /// Open transactions.
+    pub open_transactions: usize,
+    /// Transactions between prepare and commit.
+    pub prepared_transactions: usize,
+    /// Updates that some site may still need.
+    pub unsettled_updates: usize,
+}
+
+/// The link between two sites.
+#[derive(Clone, Debug, Serialize)]
+pub struct LinkStatus {
+    /// One site.
+    pub a: String,
+    /// The other.
+    pub b: String,
+    /// The round trip in milliseconds, with what was added.
+    pub rtt_ms: f64,
+    /// Whether nothing passes.
+    pub cut: bool,
+}
+
+/// What one worker tells.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct WorkerSample {
+    pub(crate) keys: usize,
+    pub(crate) size: Option<(usize, usize)>,
+    pub(crate) connections: u64,
+    pub(crate) commands: Vec<u64>,
+    pub(crate) errors: u64,
+    pub(crate) batches: Vec<u64>,
+    pub(crate) stable_vec: Vec<u64>,
+    pub(crate) uniform_vec: Vec<u64>,
+    /// Microseconds since the Unix epoch.
+    pub(crate) behind_ms: Vec<f64>,
+    pub(crate) suspects: Vec<usize>,
+    pub(crate) open_transactions: usize,
+    pub(crate) prepared_transactions: usize,
+    pub(crate) unsettled_updates: usize,
+}

@@ -1,0 +1,165 @@
+//! Delays between sites.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+/// The regions of the built-in matrix.
+const REGIONS: [&str; 5] = ["virginia", "california", "frankfurt", "ireland", "brazil"];
+
+/// Round trips between them in milliseconds, as such regions have.
+const AWS_RTT_MS: [[u64; 5]; 5] = [
+    [0, 61, 90, 67, 115],
+    [61, 0, 147, 130, 172],
+    [90, 147, 0, 26, 202],
+    [67, 130, 26, 0, 178],
+    [115, 172, 202, 178, 0],
+];
+
+/// Round-trip times between sites.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wan {
+    /// Names for sites that the configuration does not name.
+    pub names: Vec<String>,
+    /// Round trips in milliseconds.
+    pub rtt_ms: Vec<Vec<u64>>,
+}
+
+/// Delays that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WanError {
+    /// Neither a built-in name nor a readable file.
+    Unreadable(String, String),
+    /// The file is not what it should be.
+    Malformed(String, String),
+    /// Fewer rows or columns than sites.
+    TooFewSites(usize),
+    /// Not symmetric, or not zero on the diagonal.
+    Contradictory(usize, usize),
+    /// More than a minute.
+    TooSlow(usize, usize),
+}
+
+impl fmt::Display for WanError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            WanError::Unreadable(name, reason) => write!(
+                f,
+                "'{name}' is neither 'aws', 'lan' nor 'none', and as a file it cannot be read: \
+                 {reason}"
+            ),
+            WanError::Malformed(name, reason) => write!(
+                f,
+                "{name}: {reason}; the file looks like: rtt_ms = [[0, 61], [61, 0]]"
+            ),
+            WanError::TooFewSites(sites) => {
+                write!(f, "the delays cover fewer than the {sites} sites of the cluster")
+            }
+            WanError::Contradictory(a, b) => write!(
+                f,
+                "the round trip between sites {} and {} must be the same both ways, and 0 from a \
+                 site to itself",
+                a + 1,
+                b + 1
+            ),
+            WanError::TooSlow(a, b) => write!(
+                f,
+                "the round trip between sites {} and {} is more than a minute",
+                a + 1,
+                b + 1
+            ),
+        }
+    }
+}
+
+impl std::error::Error for WanError {}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WanFile {
+    rtt_ms: Vec<Vec<u64>>,
+    #[serde(default)]
+    names: Vec<String>,
+}
+
+impl Wan {
+    /// `aws` (round trips between five regions), `lan` (1 ms), `none`, or a file.
+    ///
+    /// # Errors
+    /// See [`WanError`].
+    pub fn named(name: &str, sites: usize) -> Result<Wan, WanError> {
+        let uniform = |ms| {
+            let row = |a| (0..sites).map(|b| if a == b { 0 } else { ms }).collect();
+            Wan { names: Vec::new(), rtt_ms: (0..sites).map(row).collect() }
+        };
+        match name {
+            "none" => Ok(uniform(0)),
+            "lan" => Ok(uniform(1)),
+            "aws" => Wan {
+                names: REGIONS.map(str::to_owned).to_vec(),
+                rtt_ms: AWS_RTT_MS.map(|row| row.to_vec()).to_vec(),
+            }
+            .checked(sites),
+            file => {
+                let text = std::fs::read_to_string(file)
+                    .map_err(|error| WanError::Unreadable(file.to_owned(), error.to_string()))?;
+                let wan: WanFile = toml::from_str(&text).map_err(|error| {
+                    WanError::Malformed(file.to_owned(), error.to_string().trim().to_owned())
+                })?;
+                Wan { names: wan.names, rtt_ms: wan.rtt_ms }.checked(sites)
+            }
+        }
+    }
+
+    fn checked(mut self, sites: usize) -> Result<Wan, WanError> {
+        let complete = |rows: &Vec<Vec<u64>>| {
+            rows.len() >= sites && rows[..sites].iter().all(|row| row.len() >= sites)
+        };
+        if !complete(&self.rtt_ms) {
+            return Err(WanError::TooFewSites(sites));
+        }
+        self.rtt_ms.truncate(sites);
+        for row in &mut self.rtt_ms {
+            row.truncate(sites);
+        }
+        for a in 0..sites {
+            for b in 0..sites {
+                if self.rtt_ms[a][b] != self.rtt_ms[b][a] || (a == b && self.rtt_ms[a][b] != 0) {
+                    return Err(WanError::Contradictory(a, b));
+                }
+                if self.rtt_ms[a][b] > 60_000 {
+                    return Err(WanError::TooSlow(a, b));
+                }
+            }
+        }
+        Ok(self)
+    }
+
+    /// The delay of a message from one site to another: half the round trip.
+    pub fn one_way(&self, from: usize, to: usize) -> Duration {
+        Duration::from_micros(self.rtt_ms[from][to] * 500)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_built_in_delays_are_those_of_such_regions() {
+        let wan = Wan::named("aws", 5).unwrap();
+        assert_eq!(wan.rtt_ms[0][1], 61);
+        let all = wan.rtt_ms.iter().flatten().copied().filter(|rtt| *rtt > 0);
+        assert_eq!((all.clone().min(), all.max()), (Some(26), Some(202)));
+        assert_eq!(Wan::named("aws", 6), Err(WanError::TooFewSites(6)));
+    }
+
+    #[test]
+    fn contradictory_delays_are_refused() {
+        let wan = |rtt_ms| Wan { names: vec![], rtt_ms }.checked(2);
+        assert_eq!(wan(vec![vec![0, 1], vec![2, 0]]), Err(WanError::Contradictory(0, 1)));
+        assert_eq!(wan(vec![vec![1, 1], vec![1, 0]]), Err(WanError::Contradictory(0, 0)));
+        assert_eq!(wan(vec![vec![0, 1]]), Err(WanError::TooFewSites(2)));
+    }
+}

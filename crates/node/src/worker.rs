@@ -1,0 +1,409 @@
+//! One worker: a thread that owns partitions, runs the protocol's machine, and serves connections.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use socket2::{Domain, Protocol, Socket, Type};
+use solera_machine::{Machine, Now};
+use solera_resp::command::COMMANDS;
+use solera_time::{Monotonic, Physical, SiteId};
+use solera_unistore::{Address, Command, Input, Message, Output, Replica, RequestId, Response};
+use tokio::io::DuplexStream;
+use tokio::net::TcpListener;
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::{Notify, oneshot, watch};
+use tokio::task::spawn_local;
+
+use crate::config::ClusterSpec;
+use crate::connection::serve;
+use crate::network::{Network, Parcel};
+use crate::status::WorkerSample;
+
+/// An order of the host to a worker.
+pub(crate) enum Control {
+    /// Serve an in-memory connection.
+    Connect(DuplexStream),
+    /// Tell about yourself; whether in detail.
+    Sample(bool, oneshot::Sender<WorkerSample>),
+    /// Count keys.
+    CountKeys(oneshot::Sender<usize>),
+    /// Stop serving, as if the site had died; keep the state.
+    Kill(oneshot::Sender<()>),
+    /// Go on.
+    Restart(oneshot::Sender<std::io::Result<()>>),
+    /// End.
+    Stop,
+}
+
+/// What the tasks of a worker's thread share.
+pub(crate) struct Worker {
+    pub(crate) address: Address,
+    pub(crate) spec: Arc<ClusterSpec>,
+    pub(crate) network: Arc<Network>,
+    state: RefCell<State>,
+    /// Wakes the protocol's task when its deadline has moved.
+    wake: Notify,
+    /// Whether the site is alive; connections end when it is not.
+    alive: watch::Sender<bool>,
+    started: Instant,
+}
+
+struct State {
+    replica: Replica,
+    waiting: BTreeMap<RequestId, oneshot::Sender<Response>>,
+    requests: u64,
+    outbox: BTreeMap<Address, Vec<Message>>,
+    armed: Option<Monotonic>,
+    counters: Counters,
+    clients: u64,
+}
+
+/// What a worker counts.
+#[derive(Debug)]
+pub(crate) struct Counters {
+    pub(crate) commands: Vec<u64>,
+    pub(crate) errors: u64,
+    pub(crate) connections: u64,
+    /// Batches of commands by the logarithm of their duration in microseconds.
+    pub(crate) batches: [u64; 24],
+}
+
+impl Worker {
+    /// The time, read once for a batch of commands.
+    pub(crate) fn now(&self) -> Now {
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Now {
+            monotonic: Monotonic(self.started.elapsed().as_nanos() as u64),
+            physical: Physical(since_epoch.as_micros() as u64),
+        }
+    }
+
+    /// Runs `action` on the machine. Must not be called from within another.
+    pub(crate) fn with<R>(&self, action: impl FnOnce(&mut Replica) -> R) -> R {
+        action(&mut self.state.borrow_mut().replica)
+    }
+
+    /// Counts with the worker's counters.
+    pub(crate) fn count(&self, action: impl FnOnce(&mut Counters)) {
+        action(&mut self.state.borrow_mut().counters);
+    }
+
+    /// A number for a new client, unique in the cluster.
+    pub(crate) fn new_client(&self) -> u64 {
+        let mut state = self.state.borrow_mut();
+        state.clients += 1;
+        let place = u64::from(self.address.site.0) << 8 | u64::from(self.address.worker);
+        state.clients << 16 | place
+    }
+
+    /// A request whose reply [`Self::reply_to`] can wait for.
+    pub(crate) fn new_request(&self) -> RequestId {
+        let mut state = self.state.borrow_mut();
+        state.requests += 1;
+        RequestId(state.requests)
+    }
+
+    /// Waits for the reply to a request.
+    pub(crate) async fn reply_to(&self, request: RequestId) -> Option<Response> {
+        let (sender, receiver) = oneshot::channel();
+        self.state.borrow_mut().waiting.insert(request, sender);
+        self.flush();
+        receiver.await.ok()
+    }
+
+    /// Gives the machine a command and waits for its reply. `None` if the worker is stopping.
+    pub(crate) async fn call(&self, command: Command) -> Option<Response> {
+        let request = self.new_request();
+        let now = self.now();
+        self.with(|replica| replica.handle(now, Input::Client { request, command }));
+        self.reply_to(request).await
+    }
+
+    /// Gives the machine a command that needs no reply.
+    pub(crate) fn tell(&self, command: Command) {
+        let (request, now) = (self.new_request(), self.now());
+        self.with(|replica| replica.handle(now, Input::Client { request, command }));
+        self.flush();
+    }
+
+    /// Carries out what the machine asks for, and re-arms its deadline.
+    pub(crate) fn flush(&self) {
+        let mut state = self.state.borrow_mut();
+        let state = &mut *state;
+        while let Some(output) = state.replica.poll_output() {
+            match output {
+                Output::Send { to, message } => state.outbox.entry(to).or_default().push(message),
+                Output::Reply { request, response } => {
+                    if let Some(waiting) = state.waiting.remove(&request) {
+                        // A client that is gone needs no reply.
+                        let _ = waiting.send(response);
+                    }
+                }
+                Output::Trace(_) => {}
+            }
+        }
+        while let Some((to, messages)) = state.outbox.pop_first() {
+            self.network.send(self.address, to, messages);
+        }
+        let deadline = state.replica.next_deadline();
+        if deadline < state.armed || (state.armed.is_none() && deadline.is_some()) {
+            self.wake.notify_one();
+        }
+    }
+
+    /// Ends when the site dies.
+    pub(crate) async fn death(&self) {
+        let mut alive = self.alive.subscribe();
+        // The sender lives as long as the worker.
+        let _ = alive.wait_for(|alive| !alive).await;
+    }
+
+    fn instant(&self, at: Monotonic) -> Instant {
+        self.started + Duration::from_nanos(at.0)
+    }
+
+    fn sample(&self, detailed: bool) -> WorkerSample {
+        let now = self.now();
+        let state = self.state.borrow();
+        let status = state.replica.status();
+        let view = status.view();
+        let entries = |vector: &solera_time::Vector| -> Vec<u64> {
+            vector.entries().iter().map(|ts| ts.0).collect()
+        };
+        let behind = |ts: &solera_time::Timestamp| {
+            now.physical.0.saturating_sub(ts.micros()) as f64 / 1000.0
+        };
+        WorkerSample {
+            keys: status.keys(),
+            size: detailed.then(|| status.versions_and_bytes()),
+            connections: state.counters.connections,
+            commands: state.counters.commands.clone(),
+            errors: state.counters.errors,
+            batches: state.counters.batches.to_vec(),
+            stable_vec: entries(&view.stable_vec),
+            uniform_vec: entries(&view.uniform_vec),
+            behind_ms: view.uniform_vec.entries().iter().map(behind).collect(),
+            suspects: status.suspects().iter().map(|site| site.index()).collect(),
+            open_transactions: status.open_transactions(),
+            prepared_transactions: status.prepared_transactions(),
+            unsettled_updates: status.unsettled_updates(),
+        }
+    }
+}
+
+/// Runs a worker until it is told to stop. `started` tells when it serves, or why it cannot.
+pub(crate) fn run(
+    replica: Replica,
+    spec: Arc<ClusterSpec>,
+    network: Arc<Network>,
+    mailbox: UnboundedReceiver<Parcel>,
+    started: &std::sync::mpsc::Sender<std::io::Result<()>>,
+) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .event_interval(127)
+        .build();
+    let runtime = match runtime {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            let _ = started.send(Err(error));
+            return;
+        }
+    };
+    let address = replica.address();
+    let worker = Rc::new(Worker {
+        address,
+        spec,
+        network,
+        state: RefCell::new(State {
+            replica,
+            waiting: BTreeMap::new(),
+            requests: 0,
+            outbox: BTreeMap::new(),
+            armed: None,
+            counters: Counters {
+                commands: vec![0; COMMANDS.len()],
+                errors: 0,
+                connections: 0,
+                batches: [0; 24],
+            },
+            clients: 0,
+        }),
+        wake: Notify::new(),
+        alive: watch::Sender::new(true),
+        started: Instant::now(),
+    });
+    let local = tokio::task::LocalSet::new();
+    runtime.block_on(local.run_until(async {
+        let listening = listen(&worker);
+        let failed = listening.is_err();
+        let _ = started.send(listening);
+        if !failed {
+            Postman::new(worker, mailbox).run().await;
+        }
+    }));
+}
+
+/// Listens for connections until the site dies. All workers of a site share the address; the kernel
+/// spreads connections over them.
+fn listen(worker: &Rc<Worker>) -> std::io::Result<()> {
+    let site = &worker.spec.sites[worker.address.site.index()];
+    let Some(address) = site.listen else { return Ok(()) };
+    let listener = TcpListener::from_std(bind(address)?)?;
+    let worker = worker.clone();
+    spawn_local(async move {
+        let death = worker.death();
+        tokio::pin!(death);
+        loop {
+            tokio::select! {
+                accepted = listener.accept() => match accepted {
+                    Ok((stream, _)) => {
+                        // Without it replies wait for acknowledgements; not fatal.
+                        let _ = stream.set_nodelay(true);
+                        spawn_local(serve(stream, worker.clone()));
+                    }
+                    // Out of descriptors, most likely: leave room for others to end.
+                    Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+                },
+                () = &mut death => return,
+            }
+        }
+    });
+    Ok(())
+}
+
+fn bind(address: SocketAddr) -> std::io::Result<std::net::TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    socket.set_reuse_port(true)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(1024)?;
+    Ok(socket.into())
+}
+
+/// Empties the worker's mailbox, delivers what is due, and keeps the machine's deadlines.
+struct Postman {
+    worker: Rc<Worker>,
+    mailbox: UnboundedReceiver<Parcel>,
+    /// Messages under way, per sender, in order.
+    under_way: BTreeMap<Address, VecDeque<(Instant, Vec<Message>)>>,
+    stopping: bool,
+}
+
+impl Postman {
+    fn new(worker: Rc<Worker>, mailbox: UnboundedReceiver<Parcel>) -> Self {
+        Postman { worker, mailbox, under_way: BTreeMap::new(), stopping: false }
+    }
+
+    async fn run(mut self) {
+        while !self.stopping {
+            let next = self.arm();
+            tokio::select! {
+                biased;
+                parcel = self.mailbox.recv() => match parcel {
+                    Some(parcel) => self.take(parcel),
+                    None => return,
+                },
+                () = self.worker.wake.notified() => {}
+                () = tokio::time::sleep_until(next.into()) => {}
+            }
+            while let Ok(parcel) = self.mailbox.try_recv() {
+                self.take(parcel);
+            }
+            self.deliver();
+        }
+        self.worker.alive.send_replace(false);
+    }
+
+    fn is_alive(&self) -> bool {
+        *self.worker.alive.borrow()
+    }
+
+    /// When the next message or deadline is due.
+    fn arm(&self) -> Instant {
+        let far = Instant::now() + Duration::from_secs(1);
+        if !self.is_alive() {
+            return far;
+        }
+        let mut state = self.worker.state.borrow_mut();
+        let deadline = state.replica.next_deadline();
+        state.armed = deadline;
+        let deadline = deadline.map_or(far, |deadline| self.worker.instant(deadline));
+        let messages = self.under_way.values().filter_map(|link| Some(link.front()?.0));
+        messages.fold(deadline.min(far), Instant::min)
+    }
+
+    fn take(&mut self, parcel: Parcel) {
+        match parcel {
+            Parcel::Messages { from, due, messages } => {
+                self.under_way.entry(from).or_default().push_back((due, messages));
+            }
+            Parcel::Control(control) => self.obey(control),
+        }
+    }
+
+    fn obey(&mut self, control: Control) {
+        match control {
+            Control::Connect(stream) => {
+                spawn_local(serve(stream, self.worker.clone()));
+            }
+            Control::Sample(detailed, reply) => {
+                let _ = reply.send(self.worker.sample(detailed));
+            }
+            Control::CountKeys(reply) => {
+                let _ = reply.send(self.worker.with(|replica| replica.status().keys()));
+            }
+            Control::Kill(done) => {
+                self.worker.alive.send_replace(false);
+                self.under_way.retain(|from, _| from.site == self.worker.address.site);
+                let _ = done.send(());
+            }
+            Control::Restart(done) => {
+                self.worker.alive.send_replace(true);
+                let _ = done.send(listen(&self.worker));
+            }
+            Control::Stop => self.stopping = true,
+        }
+    }
+
+    fn deliver(&mut self) {
+        if !self.is_alive() {
+            self.under_way.retain(|from, _| from.site == self.worker.address.site);
+            return;
+        }
+        let now = self.worker.now();
+        let instant = Instant::now();
+        let network = &self.worker.network;
+        let here = self.worker.address.site.index();
+        let mut state = self.worker.state.borrow_mut();
+        for (from, link) in &mut self.under_way {
+            while link.front().is_some_and(|(due, _)| *due <= instant) {
+                let Some((_, messages)) = link.pop_front() else { break };
+                let there = from.site.index();
+                // What was under way when the link was cut is lost.
+                if there != here && network.is_cut(there, here) {
+                    continue;
+                }
+                for message in messages {
+                    state.replica.handle(now, Input::Message { from: *from, message });
+                }
+            }
+        }
+        state.replica.on_deadline(now);
+        drop(state);
+        self.worker.flush();
+    }
+}
+
+/// The site of a worker, by name.
+impl Worker {
+    /// The name of a site.
+    pub(crate) fn site_name(&self, site: SiteId) -> &str {
+        self.spec.sites.get(site.index()).map_or("?", |site| &site.name)
+    }
+}
