@@ -128,8 +128,8 @@ fn status(port: u16, as_json: bool) -> Result<String, String> {
             text(&site["name"]),
             site["resp_port"].as_u64().map_or_else(|| "-".to_owned(), |port| port.to_string()),
             if site["alive"].as_bool() == Some(true) { "yes" } else { "no" },
-            site["keys"],
-            site["connections"],
+            site["keys"].to_string(),
+            site["connections"].to_string(),
             site["uniformity_ms"].as_f64().unwrap_or(0.0),
             suspects.join(", ")
         ));

@@ -41,17 +41,14 @@ impl Counter {
         });
     }
 
-    /// Merges the increments of a causally stable transaction.
+    /// Merges the increment of a causally stable transaction: usually one of the oldest, so the search
+    /// is short. A transaction adds to a counter once.
     pub(crate) fn settle(&mut self, dot: Dot) {
-        let (rest, settled) = (&mut self.rest, &mut self.settled);
-        self.unsettled.retain(|(other, by)| {
-            let stable = *other == dot;
-            if stable {
-                *rest -= i128::from(*by);
-                *settled = Some(settled.unwrap_or(0) + i128::from(*by));
-            }
-            !stable
-        });
+        let Some(at) = self.unsettled.iter().position(|(other, _)| *other == dot) else { return };
+        if let Some((_, by)) = self.unsettled.remove(at) {
+            self.rest -= i128::from(by);
+            self.settled = Some(self.settled.unwrap_or(0) + i128::from(by));
+        }
     }
 
     pub(crate) fn size(&self) -> usize {
