@@ -99,7 +99,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
                         continue;
                     }
                     *commands += 1;
-                    if self.session.run(&arguments).await == Next::Close {
+                    if !self.session.run_at_once(&arguments)
+                        && self.session.run(&arguments).await == Next::Close
+                    {
                         return Ok(false);
                     }
                     if self.session.out.bytes.len() > WRITE_SIZE {

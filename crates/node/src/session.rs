@@ -76,6 +76,28 @@ impl Session {
         self.tx.is_some() || self.queue.is_some()
     }
 
+    /// Runs a command on one key of this worker and appends its reply: the hot path, without any
+    /// waiting. Returns whether that was possible; if not, nothing has happened yet.
+    pub(crate) fn run_at_once(&mut self, arguments: &Arguments<'_>) -> bool {
+        if self.in_transaction() {
+            return false;
+        }
+        let Some(command) = lookup(arguments.get(0)) else { return false };
+        if !command.is_single_key() || !command.takes(arguments.len()) {
+            return false;
+        }
+        let Ok(plan) = commands::plan(command.id, arguments) else { return false };
+        let [KeyOp { key, op }] = plan.ops.as_slice() else { return false };
+        let level = self.worker.spec.spaces.level_of(key);
+        let (now, past) = (self.now, &mut self.past);
+        let Some(result) = self.worker.execute_at_once(now, past, level, key, op, command.id)
+        else {
+            return false;
+        };
+        self.answer(&plan, &[result]);
+        true
+    }
+
     /// Runs one command and appends its reply.
     pub(crate) async fn run(&mut self, arguments: &Arguments<'_>) -> Next {
         let Some(command) = lookup(arguments.get(0)) else {

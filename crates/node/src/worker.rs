@@ -9,8 +9,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use socket2::{Domain, Protocol, Socket, Type};
 use solera_machine::{Machine, Now};
+use solera_data::{Op, OpError, Outcome};
+use solera_levels::Level;
+use solera_resp::CommandId;
 use solera_resp::command::COMMANDS;
-use solera_time::{Monotonic, Physical, SiteId};
+use solera_time::{Monotonic, Physical, SiteId, Vector};
 use solera_unistore::{Address, Command, Input, Message, Output, Replica, RequestId, Response};
 use tokio::io::DuplexStream;
 use tokio::net::TcpListener;
@@ -90,6 +93,22 @@ impl Worker {
     /// Counts with the worker's counters.
     pub(crate) fn count(&self, action: impl FnOnce(&mut Counters)) {
         action(&mut self.state.borrow_mut().counters);
+    }
+
+    /// Runs a single operation on a key of this worker, if nothing blocks it.
+    pub(crate) fn execute_at_once(
+        &self,
+        now: Now,
+        past: &mut Vector,
+        level: Level,
+        key: &[u8],
+        op: &Op,
+        command: CommandId,
+    ) -> Option<Result<Outcome, OpError>> {
+        let mut state = self.state.borrow_mut();
+        let result = state.replica.execute_at_once(now, past, level, key, op)?;
+        state.counters.commands[command as usize] += 1;
+        Some(result)
     }
 
     /// A number for a new client, unique in the cluster.

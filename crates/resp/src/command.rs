@@ -127,6 +127,11 @@ impl Command {
         self.first_key > 0
     }
 
+    /// Whether the command reads or changes one key.
+    pub fn is_single_key(&self) -> bool {
+        self.first_key == 1 && self.last_key == 1 && self.group != "solera"
+    }
+
     /// Describes the command as COMMAND does.
     pub fn describe(&self, out: &mut Writer) {
         out.array(10);

@@ -116,13 +116,18 @@ impl RequestParser {
             Some(partial) => partial,
             None => {
                 self.ranges.clear();
-                let Some((line, next)) = line(buffer, 1) else {
-                    return incomplete(buffer, 1, ProtocolError::TooBigInline);
-                };
-                let count = parse_integer(line)
-                    .filter(|count| *count <= MAX_ARGUMENTS)
-                    .ok_or(ProtocolError::InvalidMultibulkLength)?;
-                (count.max(0) as usize, next)
+                match short_length(buffer, 1) {
+                    Some(found) => found,
+                    None => {
+                        let Some((line, next)) = line(buffer, 1) else {
+                            return incomplete(buffer, 1, ProtocolError::TooBigInline);
+                        };
+                        let count = parse_integer(line)
+                            .filter(|count| *count <= MAX_ARGUMENTS)
+                            .ok_or(ProtocolError::InvalidMultibulkLength)?;
+                        (count.max(0) as usize, next)
+                    }
+                }
             }
         };
         while missing > 0 {
@@ -130,13 +135,13 @@ impl RequestParser {
             if *first != b'$' {
                 return Err(ProtocolError::ExpectedDollar(*first));
             }
-            let Some((line, start)) = line(buffer, at + 1) else {
-                incomplete(buffer, at, ProtocolError::TooBigBulkCount)?;
-                break;
+            let (length, start) = match short_length(buffer, at + 1) {
+                Some(found) => found,
+                None => match bulk_length(buffer, at)? {
+                    Some(found) => found,
+                    None => break,
+                },
             };
-            let length = parse_integer(line)
-                .filter(|length| (0..=MAX_BULK).contains(length))
-                .ok_or(ProtocolError::InvalidBulkLength)? as usize;
             if buffer.len() < start + length + 2 {
                 break;
             }
@@ -165,6 +170,36 @@ impl RequestParser {
         let arguments = Arguments { buffer: Cow::Owned(unquoted), ranges: &self.ranges };
         Ok(Some((arguments, newline + 1)))
     }
+}
+
+/// Most lengths have one to three digits: reads such a one and where its bytes begin.
+fn short_length(buffer: &[u8], at: usize) -> Option<(usize, usize)> {
+    let digit = |at: usize| {
+        let digit = buffer.get(at)?.wrapping_sub(b'0');
+        (digit < 10).then_some(usize::from(digit))
+    };
+    let mut length = digit(at)?;
+    for next in at + 1..at + 4 {
+        match digit(next) {
+            Some(digit) if length > 0 => length = length * 10 + digit,
+            _ => {
+                return (buffer.get(next..next + 2)? == b"\r\n").then_some((length, next + 2));
+            }
+        }
+    }
+    None
+}
+
+/// Any length, or `None` if its line is incomplete.
+fn bulk_length(buffer: &[u8], at: usize) -> Result<Option<(usize, usize)>, ProtocolError> {
+    let Some((line, start)) = line(buffer, at + 1) else {
+        incomplete(buffer, at, ProtocolError::TooBigBulkCount)?;
+        return Ok(None);
+    };
+    let length = parse_integer(line)
+        .filter(|length| (0..=MAX_BULK).contains(length))
+        .ok_or(ProtocolError::InvalidBulkLength)?;
+    Ok(Some((length as usize, start)))
 }
 
 /// Fails if a line that has no end yet is already too long.

@@ -5,14 +5,19 @@
 pub struct PartitionId(pub u16);
 
 impl PartitionId {
-    /// The partition of `key`, by CRC-16 as Redis Cluster computes slots: if the key contains a
-    /// non-empty `{tag}`, only the tag counts, so that users can keep keys together.
+    /// The partition of `key`, by its CRC-32C. If the key contains a non-empty `{tag}`, only the tag
+    /// counts, as in Redis Cluster, so that users can keep keys together.
     pub fn of(key: &[u8], partitions: u16) -> PartitionId {
-        PartitionId(crc16(hash_tag(key)) % partitions)
+        let hash = crc32c::crc32c(hash_tag(key));
+        // Maps the hash to the range without dividing.
+        PartitionId((u64::from(hash) * u64::from(partitions) >> 32) as u16)
     }
 }
 
 fn hash_tag(key: &[u8]) -> &[u8] {
+    if !key.contains(&b'{') {
+        return key;
+    }
     let Some(open) = key.iter().position(|byte| *byte == b'{') else { return key };
     match key[open + 1..].iter().position(|byte| *byte == b'}') {
         Some(0) | None => key,
@@ -20,35 +25,23 @@ fn hash_tag(key: &[u8]) -> &[u8] {
     }
 }
 
-/// CRC-16/XMODEM.
-fn crc16(bytes: &[u8]) -> u16 {
-    bytes.iter().fold(0, |crc, byte| (crc << 8) ^ TABLE[usize::from((crc >> 8) as u8 ^ byte)])
-}
-
-const TABLE: [u16; 256] = {
-    let mut table = [0u16; 256];
-    let mut i = 0;
-    while i < 256 {
-        let mut crc = (i as u16) << 8;
-        let mut bit = 0;
-        while bit < 8 {
-            crc = if crc & 0x8000 != 0 { (crc << 1) ^ 0x1021 } else { crc << 1 };
-            bit += 1;
-        }
-        table[i] = crc;
-        i += 1;
-    }
-    table
-};
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn the_checksum_is_that_of_redis_cluster() {
-        assert_eq!(crc16(b"123456789"), 0x31c3);
-        assert_eq!(PartitionId::of(b"foo", 16384), PartitionId(12182));
+    fn keys_stay_where_they_are_across_versions() {
+        assert_eq!(PartitionId::of(b"123456789", 4096), PartitionId(0xe30));
+        assert_eq!(PartitionId::of(b"", 16), PartitionId(0));
+    }
+
+    #[test]
+    fn every_partition_gets_its_share() {
+        let mut counts = [0; 16];
+        for i in 0..16_000 {
+            counts[usize::from(PartitionId::of(format!("key:{i}").as_bytes(), 16).0)] += 1;
+        }
+        assert!(counts.iter().all(|count| (800..1200).contains(count)), "{counts:?}");
     }
 
     #[test]

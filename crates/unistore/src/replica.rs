@@ -127,6 +127,20 @@ impl Replica {
         None
     }
 
+    /// As [`Replica::execute`], but does nothing at all when the answer cannot be had at once.
+    pub fn execute_at_once(
+        &mut self,
+        now: Now,
+        past: &mut Vector,
+        level: Level,
+        key: &[u8],
+        op: &Op,
+    ) -> Option<Result<Outcome, OpError>> {
+        let partition = self.partition_of(key);
+        self.index_of(partition)?;
+        self.try_execute(now, ReplyTo::Nobody, past, level, partition, key, op)
+    }
+
     /// What the replica knows and holds, for status reports and for the simulator's assertions.
     pub fn status(&self) -> Status<'_> {
         Status { replica: self }
