@@ -1,5 +1,6 @@
 //! The `solera` command.
 
+mod demo;
 mod fault;
 mod sim;
 mod up;
@@ -22,6 +23,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Demo(demo::DemoArgs),
     Up(up::UpArgs),
     Fault(fault::FaultArgs),
     Sim(sim::SimArgs),
@@ -29,6 +31,7 @@ enum Command {
 
 fn main() -> ExitCode {
     match Cli::parse().command {
+        Command::Demo(args) => demo::main(&args),
         Command::Up(args) => up::main(&args),
         Command::Fault(args) => fault::main(&args),
         Command::Sim(args) => sim::main(&args),

@@ -375,7 +375,8 @@ impl Postman {
                 let _ = reply.send(self.worker.sample(detailed));
             }
             Control::CountKeys(reply) => {
-                let _ = reply.send(self.worker.with(|replica| replica.status().keys()));
+                let now = self.worker.now();
+                let _ = reply.send(self.worker.with(|replica| replica.count_keys(now)));
             }
             Control::Kill(done) => {
                 self.worker.alive.send_replace(false);

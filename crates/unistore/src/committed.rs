@@ -63,6 +63,11 @@ impl Committed {
         self.updates.pop_front()
     }
 
+    /// The updates that are not folded yet.
+    pub(crate) fn unfolded(&self) -> impl Iterator<Item = &Arc<Update>> {
+        self.updates.range(self.folded..)
+    }
+
     /// How many updates are held.
     pub(crate) fn len(&self) -> usize {
         self.updates.len()

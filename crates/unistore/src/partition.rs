@@ -1,10 +1,11 @@
 //! The replica `p_d^m` of one partition: its keys, and what it knows of every origin.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
-use solera_data::{Context, Dot, Effect, Key, View};
+use solera_data::{Context, Dot, Effect, Key, Op, Outcome, View, execute};
 use solera_time::{SiteId, Timestamp, Vector};
 
 use crate::committed::Committed;
@@ -96,14 +97,24 @@ impl Partition {
         if visible { self.store_visible(update) } else { self.store(update) }
     }
 
-    /// Applies one write for good, where no other site will ever need it: the only site's own.
-    pub(crate) fn apply_alone(&mut self, key: &[u8], effect: &Effect, context: Context<'_>) {
+    /// Applies one write for good, where no other site will ever need it: the only site's own. Gives
+    /// the effect back if something waits before it in the key's log.
+    pub(crate) fn apply_alone(
+        &mut self,
+        key: &[u8],
+        effect: Effect,
+        context: Context<'_>,
+    ) -> Result<(), Effect> {
         let log = self.keys.entry_ref(key).or_insert_with(|| OpLog::after(&self.absent));
-        log.fold_now(effect, context);
-        log.settle(effect, context.dot);
+        if !log.is_folded() {
+            return Err(effect);
+        }
+        log.fold_now(&effect, context);
+        log.settle(&effect, context.dot);
         if log.is_empty() {
             self.forget(key);
         }
+        Ok(())
     }
 
     fn forget(&mut self, key: &[u8]) {
@@ -116,11 +127,6 @@ impl Partition {
     /// forwarded stretch by which the receiver would notice the gap.
     pub(crate) fn forward_again(&mut self, dest: SiteId, origin: SiteId) {
         self.sent[dest.index()][origin] = self.global_matrix[dest.index()][origin];
-    }
-
-    /// Whether the log of `key` has no update that some snapshot may miss.
-    pub(crate) fn is_folded(&self, key: &[u8]) -> bool {
-        self.keys.get(key).is_none_or(OpLog::is_folded)
     }
 
     /// Folds what is within `floor` and forgets what is within `settled`.
@@ -142,9 +148,25 @@ impl Partition {
         }
     }
 
-    /// Keys that currently hold something, at this replica's latest state.
+    /// How many keys have a log here, those included that a snapshot sees as absent.
     pub(crate) fn key_count(&self) -> usize {
         self.keys.len()
+    }
+
+    /// How many keys exist in a snapshot. Looks only at keys that are not folded.
+    pub(crate) fn keys_within(&self, snap_vec: &Vector) -> usize {
+        let unfolded: BTreeSet<&Key> = self
+            .committed
+            .iter()
+            .flat_map(Committed::unfolded)
+            .flat_map(|update| update.writes.iter().map(|write| &write.key))
+            .filter(|key| self.keys.contains_key(*key))
+            .collect();
+        let is_absent = |key: &&&Key| {
+            let (exists, _) = self.read(key, snap_vec, None, |view| execute(&Op::Exists, view));
+            !matches!(exists, Ok((Outcome::Int(1), _)))
+        };
+        self.keys.len() - unfolded.iter().filter(is_absent).count()
     }
 
     /// Keys, versions and approximate bytes held, for status reports.

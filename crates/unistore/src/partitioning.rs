@@ -10,7 +10,7 @@ impl PartitionId {
     pub fn of(key: &[u8], partitions: u16) -> PartitionId {
         let hash = crc32c::crc32c(hash_tag(key));
         // Maps the hash to the range without dividing.
-        PartitionId((u64::from(hash) * u64::from(partitions) >> 32) as u16)
+        PartitionId(((u64::from(hash) * u64::from(partitions)) >> 32) as u16)
     }
 }
 

@@ -141,6 +141,13 @@ impl Replica {
         self.try_execute(now, ReplyTo::Nobody, past, level, partition, key, op)
     }
 
+    /// How many keys of this worker exist for a client without a past.
+    pub fn count_keys(&mut self, now: Now) -> usize {
+        let nothing = Vector::zero(self.config.topology.sites());
+        let snap_vec = self.start_snapshot(now, &nothing);
+        self.partitions.iter().map(|partition| partition.keys_within(&snap_vec)).sum()
+    }
+
     /// What the replica knows and holds, for status reports and for the simulator's assertions.
     pub fn status(&self) -> Status<'_> {
         Status { replica: self }
@@ -238,10 +245,13 @@ impl Replica {
         let visible = !eventual && self.snapshots_are_fresh();
         let alone = self.config.topology.sites() == 1;
         let partition = self.owned(partition);
-        if alone && visible && partition.is_folded(key) {
-            let context = solera_data::Context { dot, observed: snap_vec };
-            partition.apply_alone(key, &effect, context);
+        let context = solera_data::Context { dot, observed: snap_vec };
+        let pending = if alone && visible {
+            partition.apply_alone(key, effect, context).err()
         } else {
+            Some(effect)
+        };
+        if let Some(effect) = pending {
             partition.store_one(key, effect, dot, *snap_vec, visible);
         }
         let id = partition.id;

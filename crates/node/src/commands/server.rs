@@ -133,7 +133,8 @@ async fn count_keys(session: &Session) -> usize {
     let mut keys = 0;
     for other in worker.network.workers_of(worker.address.site) {
         if other == worker.address {
-            keys += worker.with(|replica| replica.status().keys());
+            let now = worker.now();
+            keys += worker.with(|replica| replica.count_keys(now));
             continue;
         }
         let (sender, receiver) = oneshot::channel();

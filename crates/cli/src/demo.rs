@@ -1,0 +1,269 @@
+//! `solera demo`: a short story on an embedded cluster, which checks what it tells.
+
+use std::io::{IsTerminal, Write};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use solera::{Client, ClusterSpec, Embedded, Error, Fault};
+
+const EXAMPLES: &str = "\
+Examples:
+  solera demo          with time to read
+  solera demo --fast   without, for scripts";
+
+/// Watch a geo-cluster keep its promises, in half a minute
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct DemoArgs {
+    /// Do not pause for the reader
+    #[arg(long)]
+    fast: bool,
+}
+
+/// Tells the story; fails if any of it turns out not to be true.
+pub(crate) fn main(args: &DemoArgs) -> ExitCode {
+    let told = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| error.to_string())
+        .and_then(|runtime| runtime.block_on(tell(args)).map_err(|error| error.0));
+    match told {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("\nThe demo did not go as told: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// What did not go as told.
+struct Untrue(String);
+
+impl From<Error> for Untrue {
+    fn from(error: Error) -> Self {
+        Untrue(error.to_string())
+    }
+}
+
+type Told = Result<(), Untrue>;
+
+struct Stage {
+    cluster: Embedded,
+    pause: Duration,
+    colour: bool,
+    chapter: u32,
+}
+
+const VIRGINIA: usize = 0;
+const CALIFORNIA: usize = 1;
+const FRANKFURT: usize = 2;
+
+async fn tell(args: &DemoArgs) -> Told {
+    let spec = ClusterSpec::load(None, Some(3), None, None, Some("aws"))
+        .map_err(|error| Untrue(error.to_string()))?;
+    let terminal = std::io::stdout().is_terminal();
+    let mut stage = Stage {
+        cluster: Embedded::with(spec)?,
+        pause: Duration::from_millis(if args.fast || !terminal { 0 } else { 1300 }),
+        colour: terminal,
+        chapter: 0,
+    };
+    stage.say("Three sites: virginia ─61 ms─ california, virginia ─90 ms─ frankfurt,");
+    stage.say("california ─147 ms─ frankfurt. Any one of them may fail.");
+    causality(&mut stage).await?;
+    merging(&mut stage).await?;
+    partition(&mut stage).await?;
+    death(&mut stage).await?;
+    loss(&mut stage).await?;
+    println!("\n{}", stage.bold("All of it was checked while it was told."));
+    println!("Next: `solera up --wan aws`, then `redis-cli -p 7101`.");
+    Ok(())
+}
+
+async fn causality(stage: &mut Stage) -> Told {
+    stage.title("What you see, you see with all it depends on");
+    let mut alice = stage.cluster.client(VIRGINIA).await?;
+    let mut bob = stage.cluster.client(FRANKFURT).await?;
+    let started = Instant::now();
+    alice.incr_by("account:bob", 100).await?;
+    alice.sadd("inbox:bob", "Alice sent you 100").await?;
+    let local = started.elapsed();
+    stage.say(&format!(
+        "virginia   Alice pays Bob 100, then posts a note: both done in {}",
+        ms(local)
+    ));
+    let waited = wait_until(async || Ok(!bob.smembers("inbox:bob").await?.is_empty())).await?;
+    let balance = bob.get("account:bob").await?;
+    stage.say(&format!(
+        "frankfurt  Bob sees the note {} later, once it is safe at two sites,",
+        ms(waited)
+    ));
+    check(balance.as_deref() == Some("100"), "Bob sees the note but not the money")?;
+    stage.say("           and so he also sees the money: 100. Never one without the other.");
+    Ok(())
+}
+
+async fn merging(stage: &mut Stage) -> Told {
+    stage.title("Concurrent updates merge, by type");
+    let mut here = stage.cluster.client(VIRGINIA).await?;
+    let mut there = stage.cluster.client(CALIFORNIA).await?;
+    here.sadd("cart", "tea").await?;
+    wait_until(async || there.sismember("cart", "tea").await).await?;
+    here.incr_by("likes", 2).await?;
+    there.incr_by("likes", 3).await?;
+    here.srem("cart", "tea").await?;
+    there.sadd("cart", "tea").await?;
+    stage.say("virginia   likes +2, takes the tea out of the cart");
+    stage.say("california likes +3, adds tea again, at the same time");
+    for client in [&mut here, &mut there] {
+        wait_until(async || Ok(client.get("likes").await?.as_deref() == Some("5"))).await?;
+        wait_until(async || client.sismember("cart", "tea").await).await?;
+    }
+    stage.say("both       5 likes, and the tea stays: an add wins over a removal that did not see it");
+    Ok(())
+}
+
+async fn partition(stage: &mut Stage) -> Told {
+    stage.title("A cut cable stops nobody");
+    let mut here = stage.cluster.client(VIRGINIA).await?;
+    let mut there = stage.cluster.client(FRANKFURT).await?;
+    for other in ["virginia", "california"] {
+        stage.fault(Fault::Cut { a: "frankfurt".into(), b: other.into() }).await?;
+    }
+    stage.say("✂          frankfurt is cut off from both others");
+    let started = Instant::now();
+    there.transaction(async |tx| {
+        tx.hset("page", "title", "Grüße").await?;
+        tx.incr_by("edits", 1).await
+    })
+    .await?;
+    let local = started.elapsed();
+    here.hset("page", "author", "Ann").await?;
+    here.incr_by("edits", 1).await?;
+    stage.say(&format!("frankfurt  commits a transaction alone, in {}", ms(local)));
+    stage.say("virginia   edits the same page");
+    check(here.hget("page", "title").await?.is_none(), "the cut leaks")?;
+    stage.fault(Fault::Heal).await?;
+    let healed = Instant::now();
+    for client in [&mut here, &mut there] {
+        wait_until(async || {
+            let page = client.hgetall("page").await?;
+            Ok(page.len() == 2 && client.get("edits").await?.as_deref() == Some("2"))
+        })
+        .await?;
+    }
+    stage.say(&format!(
+        "healed     {} later both sites have title, author and 2 edits",
+        ms(healed.elapsed())
+    ));
+    Ok(())
+}
+
+async fn death(stage: &mut Stage) -> Told {
+    stage.title("A site dies; the session lives");
+    let mut carol = stage.cluster.client(CALIFORNIA).await?;
+    carol.set("order:7", "paid").await?;
+    let started = Instant::now();
+    carol.barrier(Some(Duration::from_secs(10))).await?;
+    let token = carol.token().await?;
+    stage.say(&format!(
+        "california Carol pays; a barrier tells her {} later that it is safe elsewhere",
+        ms(started.elapsed())
+    ));
+    stage.say(&format!("           she keeps a token: {:.34}…", token.to_string()));
+    stage.fault(Fault::Kill { site: "california".into() }).await?;
+    stage.say("✖          california is gone");
+    check(carol.get("order:7").await.is_err(), "a dead site answers")?;
+    let mut carol = stage.cluster.client(FRANKFURT).await?;
+    carol.attach(&token).await?;
+    check(
+        carol.get("order:7").await?.as_deref() == Some("paid"),
+        "what was safe is gone with its site",
+    )?;
+    stage.say("frankfurt  Carol attaches her token and reads her order: paid");
+    stage.fault(Fault::Restart { site: "california".into() }).await?;
+    Ok(())
+}
+
+async fn loss(stage: &mut Stage) -> Told {
+    stage.title("And if something is lost, you are told");
+    let mut dave = stage.cluster.client(FRANKFURT).await?;
+    for other in ["virginia", "california"] {
+        stage.fault(Fault::Cut { a: "frankfurt".into(), b: other.into() }).await?;
+    }
+    dave.set("draft", "unsaved").await?;
+    let token = dave.token().await?;
+    stage.fault(Fault::Kill { site: "frankfurt".into() }).await?;
+    stage.say("frankfurt  Dave writes while cut off, without a barrier; then the site dies ✖");
+    let mut dave: Client = stage.cluster.client(VIRGINIA).await?;
+    let Err(error) = dave.attach(&token).await else {
+        return Err(Untrue("a lost write went unnoticed".to_owned()));
+    };
+    check(error.code() == Some("LOST"), &format!("expected LOST, got {error}"))?;
+    stage.say(&format!("virginia   attach: {error}"));
+    stage.fault(Fault::Heal).await?;
+    stage.fault(Fault::Restart { site: "frankfurt".into() }).await?;
+    wait_until(async || Ok(dave.attach(&token).await.is_ok())).await?;
+    check(dave.get("draft").await?.as_deref() == Some("unsaved"), "the draft did not return")?;
+    stage.say("frankfurt  comes back with what it had; now the token attaches, and the draft is there");
+    Ok(())
+}
+
+impl Stage {
+    fn title(&mut self, text: &str) {
+        std::thread::sleep(self.pause);
+        self.chapter += 1;
+        println!("\n{}", self.bold(&format!("{}. {text}", self.chapter)));
+        std::thread::sleep(self.pause / 2);
+    }
+
+    fn say(&self, text: &str) {
+        let coloured = match text.split_once(' ') {
+            Some((head, rest)) if self.colour && self.chapter > 0 && !head.is_empty() => {
+                let code = match head {
+                    "virginia" => 34,
+                    "california" => 33,
+                    "frankfurt" => 35,
+                    "✂" | "✖" => 31,
+                    _ => 32,
+                };
+                format!("\x1b[{code}m{head}\x1b[0m {rest}")
+            }
+            _ => text.to_owned(),
+        };
+        println!("   {coloured}");
+        // A pipe that is gone will show at the next line.
+        let _ = std::io::stdout().flush();
+        std::thread::sleep(self.pause / 2);
+    }
+
+    fn bold(&self, text: &str) -> String {
+        if self.colour { format!("\x1b[1m{text}\x1b[0m") } else { text.to_owned() }
+    }
+
+    async fn fault(&self, fault: Fault) -> Told {
+        Ok(self.cluster.inject(fault).await?)
+    }
+}
+
+/// Asks again and again until the answer is yes, and tells how long that took.
+async fn wait_until(mut done: impl AsyncFnMut() -> Result<bool, Error>) -> Result<Duration, Untrue> {
+    let started = Instant::now();
+    while !done().await? {
+        if started.elapsed() > Duration::from_secs(15) {
+            return Err(Untrue("something did not arrive within 15 seconds".to_owned()));
+        }
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    Ok(started.elapsed())
+}
+
+fn check(holds: bool, otherwise: &str) -> Told {
+    if holds { Ok(()) } else { Err(Untrue(otherwise.to_owned())) }
+}
+
+fn ms(duration: Duration) -> String {
+    let ms = duration.as_secs_f64() * 1000.0;
+    if ms < 10.0 { format!("{ms:.2} ms") } else { format!("{ms:.0} ms") }
+}

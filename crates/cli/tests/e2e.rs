@@ -1,0 +1,325 @@
+//! The built binary, as a user runs it: `solera up`, clients on its ports, `solera fault`.
+
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::{Duration, Instant};
+
+use solera::{Client, Error, Value};
+
+const SOLERA: &str = env!("CARGO_BIN_EXE_solera");
+
+/// A running `solera up`, stopped at the end of the test.
+struct Up {
+    child: Child,
+    port: u16,
+}
+
+/// Tests run side by side; each takes ports of its own.
+static NEXT_PORT: AtomicU16 = AtomicU16::new(0);
+
+impl Up {
+    fn start(arguments: &[&str]) -> Up {
+        for _ in 0..20 {
+            let offset = NEXT_PORT.fetch_add(10, Ordering::Relaxed);
+            let port = 20_000 + (std::process::id() % 2000) as u16 * 20 + offset % 400;
+            let mut child = Command::new(SOLERA)
+                .args(["up", "--port", &port.to_string()])
+                .args(arguments)
+                .stdout(Stdio::piped())
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap();
+            let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+            let mut ready = lines.map_while(Result::ok).skip_while(|line| !line.contains("Ctrl-C"));
+            if ready.next().is_some() {
+                return Up { child, port };
+            }
+            child.wait().unwrap();
+        }
+        panic!("no free ports");
+    }
+
+    async fn client(&self, site: u16) -> Client {
+        self.try_client(site).await.unwrap()
+    }
+
+    async fn try_client(&self, site: u16) -> Result<Client, Error> {
+        Client::connect(SocketAddr::from(([127, 0, 0, 1], self.port + site))).await
+    }
+
+    fn fault(&self, arguments: &[&str]) -> Output {
+        let port = self.port.to_string();
+        Command::new(SOLERA).arg("fault").args(arguments).args(["--port", &port]).output().unwrap()
+    }
+}
+
+impl Drop for Up {
+    fn drop(&mut self) {
+        let _ = Command::new("kill").arg(self.child.id().to_string()).status();
+        let _ = self.child.wait();
+    }
+}
+
+async fn eventually(mut holds: impl AsyncFnMut() -> bool) {
+    let started = Instant::now();
+    while !holds().await {
+        assert!(started.elapsed() < Duration::from_secs(20), "it did not happen");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+fn ok(output: &Output) {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[tokio::test]
+async fn writes_travel_between_sites_and_survive_a_cut() {
+    let up = Up::start(&["--wan", "lan"]);
+    let (mut one, mut two) = (up.client(1).await, up.client(2).await);
+    one.set("k", "v").await.unwrap();
+    eventually(async || two.get("k").await.unwrap().as_deref() == Some("v")).await;
+
+    ok(&up.fault(&["cut", "virginia", "2"]));
+    ok(&up.fault(&["cut", "2", "frankfurt"]));
+    one.incr_by("n", 1).await.unwrap();
+    two.incr_by("n", 2).await.unwrap();
+    assert_eq!(two.get("n").await.unwrap().as_deref(), Some("2"));
+    ok(&up.fault(&["heal"]));
+    for client in [&mut one, &mut two] {
+        eventually(async || client.get("n").await.unwrap().as_deref() == Some("3")).await;
+    }
+}
+
+#[tokio::test]
+async fn a_token_outlives_its_site() {
+    let up = Up::start(&["--wan", "lan"]);
+    let mut one = up.client(1).await;
+    one.set("order", "paid").await.unwrap();
+    one.barrier(Some(Duration::from_secs(10))).await.unwrap();
+    let token = one.token().await.unwrap();
+    ok(&up.fault(&["kill", "1"]));
+    assert!(one.get("order").await.is_err());
+    assert!(up.try_client(1).await.is_err(), "a killed site accepts connections");
+
+    let mut two = up.client(2).await;
+    two.attach(&token).await.unwrap();
+    assert_eq!(two.get("order").await.unwrap().as_deref(), Some("paid"));
+
+    ok(&up.fault(&["restart", "1"]));
+    let mut one = up.client(1).await;
+    assert_eq!(one.get("order").await.unwrap().as_deref(), Some("paid"));
+}
+
+#[tokio::test]
+async fn what_died_with_its_site_is_reported() {
+    let up = Up::start(&["--wan", "lan"]);
+    let mut one = up.client(1).await;
+    ok(&up.fault(&["cut", "1", "2"]));
+    ok(&up.fault(&["cut", "1", "3"]));
+    one.set("draft", "x").await.unwrap();
+    let token = one.token().await.unwrap();
+    ok(&up.fault(&["kill", "1"]));
+    let mut two = up.client(2).await;
+    let error = two.attach(&token).await.unwrap_err();
+    assert_eq!(error.code(), Some("LOST"), "{error}");
+    assert!(error.to_string().contains("virginia"), "{error}");
+}
+
+#[tokio::test]
+async fn transactions_are_atomic_over_workers() {
+    let up = Up::start(&["--workers", "3", "--sites", "2"]);
+    let mut one = up.client(1).await;
+    let keys: Vec<String> = (0..12).map(|i| format!("k{i}")).collect();
+    one.transaction(async |tx| {
+        for key in &keys {
+            tx.set(key, "x").await?;
+        }
+        Ok(())
+    })
+    .await
+    .unwrap();
+    let mut mget = vec!["MGET".to_owned()];
+    mget.extend(keys.iter().cloned());
+    let reply = one.command(&mget).await.unwrap();
+    assert_eq!(reply, Value::Array(vec![Value::Bulk(b"x".to_vec()); 12]));
+    assert_eq!(one.command(&["DBSIZE"]).await.unwrap(), Value::Integer(12));
+
+    // The other site sees all or nothing, and in the end all.
+    let mut two = up.client(2).await;
+    eventually(async || {
+        let Value::Array(values) = two.command(&mget).await.unwrap() else { panic!("no array") };
+        let there = values.iter().filter(|value| **value != Value::Null).count();
+        assert!(there == 0 || there == 12, "{there} of 12 writes are visible");
+        there == 12
+    })
+    .await;
+
+    let aborted = one
+        .transaction(async |tx| {
+            tx.set("k0", "y").await?;
+            Err::<(), _>(Error::UnexpectedReply("changed my mind".into()))
+        })
+        .await;
+    assert!(aborted.is_err());
+    assert_eq!(one.get("k0").await.unwrap().as_deref(), Some("x"));
+}
+
+#[tokio::test]
+async fn every_command_answers_as_redis_does() {
+    let up = Up::start(&["--sites", "1"]);
+    let mut client = up.client(1).await;
+    let bulk = |text: &str| Value::Bulk(text.as_bytes().to_vec());
+    let simple = |text: &str| Value::Simple(text.to_owned());
+    let int = Value::Integer;
+    let table: Vec<(&str, Value)> = vec![
+        ("PING", simple("PONG")),
+        ("ECHO hi", bulk("hi")),
+        ("SELECT 0", simple("OK")),
+        ("SET a 5", simple("OK")),
+        ("INCR a", int(6)),
+        ("DECR a", int(5)),
+        ("INCRBY a 10", int(15)),
+        ("DECRBY a 5", int(10)),
+        ("GET a", bulk("10")),
+        ("TYPE a", simple("string")),
+        ("TYPE nothing", simple("none")),
+        ("MSET b 1 c 2", simple("OK")),
+        ("MGET b c d", Value::Array(vec![bulk("1"), bulk("2"), Value::Null])),
+        ("EXISTS b b d", int(2)),
+        ("DEL b c d", int(2)),
+        ("SADD s x y", int(2)),
+        ("SADD s y z", int(1)),
+        ("SCARD s", int(3)),
+        ("SISMEMBER s y", int(1)),
+        ("SREM s y q", int(1)),
+        ("SMEMBERS s", Value::Set(vec![bulk("x"), bulk("z")])),
+        ("HSET h f 1 g 2", int(2)),
+        ("HGET h f", bulk("1")),
+        ("HGET h q", Value::Null),
+        ("HMGET h f q", Value::Array(vec![bulk("1"), Value::Null])),
+        ("HINCRBY h f 4", int(5)),
+        ("HDEL h g q", int(1)),
+        ("HGETALL h", Value::Map(vec![(bulk("f"), bulk("5"))])),
+        ("DBSIZE", int(3)),
+        ("SOLERA.LEVEL a", bulk("causal")),
+        ("SOLERA.SITE", bulk("virginia")),
+        ("MULTI", simple("OK")),
+        ("SET m 1", simple("QUEUED")),
+        ("INCR m", simple("QUEUED")),
+        ("SADD m x", simple("QUEUED")),
+        (
+            "EXEC",
+            Value::Array(vec![
+                simple("OK"),
+                int(2),
+                Value::Error(
+                    "WRONGTYPE Operation against a key holding the wrong kind of value".into(),
+                ),
+            ]),
+        ),
+        ("GET m", bulk("2")),
+        ("SOLERA.BEGIN", simple("OK")),
+        ("SET t 1", simple("OK")),
+        ("GET t", bulk("1")),
+        ("SOLERA.ABORT", simple("OK")),
+        ("GET t", Value::Null),
+        ("SOLERA.BARRIER 1000", simple("OK")),
+    ];
+    for (command, expected) in table {
+        let arguments: Vec<&str> = command.split(' ').collect();
+        let got = client.command(&arguments).await.unwrap();
+        assert_eq!(got, expected, "{command}");
+    }
+}
+
+#[tokio::test]
+async fn bad_input_gets_specific_errors() {
+    let up = Up::start(&["--sites", "1"]);
+    let mut client = up.client(1).await;
+    client.sadd("s", "x").await.unwrap();
+    client.set("text", "abc").await.unwrap();
+    client.set("big", i64::MAX.to_string()).await.unwrap();
+    let table = [
+        ("GET", "ERR wrong number of arguments for 'get' command"),
+        ("FOO a b", "ERR unknown command 'FOO', with args beginning with: 'a' 'b' "),
+        ("GET s", "WRONGTYPE Operation against a key holding the wrong kind of value"),
+        ("INCR text", "ERR value is not an integer or out of range"),
+        ("INCR big", "ERR increment or decrement would overflow"),
+        ("INCRBY n x", "ERR value is not an integer or out of range"),
+        ("SET k v EX 10", "ERR wrong number of arguments for 'set' command"),
+        ("HSET h f", "ERR wrong number of arguments for 'hset' command"),
+        ("HSET h f 1 g", "ERR wrong number of arguments for 'hset' command"),
+        ("MSET a", "ERR wrong number of arguments for 'mset' command"),
+        ("SELECT 3", "ERR DB index is out of range"),
+        ("HELLO 9", "NOPROTO unsupported protocol version"),
+        ("EXEC", "ERR EXEC without MULTI"),
+        ("DISCARD", "ERR DISCARD without MULTI"),
+        ("SOLERA.COMMIT", "ERR SOLERA.COMMIT without SOLERA.BEGIN"),
+        ("SOLERA.BEGIN STRONG", "ERR this version does not serve STRONG transactions; it serves SOLERA.BEGIN CAUSAL"),
+        ("SOLERA.ATTACH hello", "BADTOKEN this is not a token; take one with SOLERA.TOKEN, it begins with 'solera-1-'"),
+        ("SOLERA.BARRIER soon", "ERR timeout is not an integer or out of range"),
+    ];
+    for (command, expected) in table {
+        let arguments: Vec<&str> = command.split(' ').collect();
+        let error = client.command(&arguments).await.unwrap_err();
+        assert_eq!(error.to_string(), expected, "{command}");
+    }
+    let other = Up::start(&["--sites", "2"]);
+    let token = other.client(1).await.token().await.unwrap();
+    let error = client.attach(&token).await.unwrap_err();
+    assert_eq!(error.to_string(), "BADTOKEN the token belongs to another cluster");
+}
+
+#[test]
+fn a_port_in_use_is_named() {
+    let up = Up::start(&["--sites", "1"]);
+    let port = up.port.to_string();
+    let output =
+        Command::new(SOLERA).args(["up", "--sites", "1", "--port", &port]).output().unwrap();
+    assert!(!output.status.success());
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    let address = format!("127.0.0.1:{}", up.port + 1);
+    assert!(error.contains(&address) && error.contains("in use"), "{error}");
+}
+
+#[test]
+fn a_contradictory_configuration_is_refused() {
+    let file = std::env::temp_dir().join(format!("solera-{}.toml", std::process::id()));
+    std::fs::write(&file, "sites = 3\ncolour = 'red'\n").unwrap();
+    let output = Command::new(SOLERA).args(["up", "--config"]).arg(&file).output().unwrap();
+    std::fs::remove_file(&file).unwrap();
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success());
+    assert!(error.contains("colour") && error.contains("line 2"), "{error}");
+}
+
+#[test]
+fn faults_need_a_cluster_and_real_sites() {
+    let output = Command::new(SOLERA).args(["fault", "heal", "--port", "1"]).output().unwrap();
+    assert!(String::from_utf8_lossy(&output.stderr).contains("no cluster answers on port 1"));
+    let up = Up::start(&[]);
+    let output = up.fault(&["kill", "atlantis"]);
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(error.contains("no site 'atlantis'") && error.contains("frankfurt"), "{error}");
+    let output = up.fault(&["status"]);
+    assert!(String::from_utf8_lossy(&output.stdout).contains("virginia"));
+}
+
+#[tokio::test]
+async fn eventual_spaces_show_what_has_arrived_though_it_is_not_uniform() {
+    let file = std::env::temp_dir().join(format!("solera-spaces-{}.toml", std::process::id()));
+    std::fs::write(&file, "[[space]]\nname = 'log'\nprefix = 'log:'\nlevel = 'eventual'\n").unwrap();
+    let up = Up::start(&["--config", file.to_str().unwrap()]);
+    std::fs::remove_file(&file).unwrap();
+    let (mut one, mut two) = (up.client(1).await, up.client(2).await);
+    let level = two.command(&["SOLERA.LEVEL", "log:1"]).await.unwrap();
+    assert_eq!(level, Value::Bulk(b"eventual".to_vec()));
+    // With the third site cut off from both and dead, f = 1 still leaves two: all becomes uniform.
+    one.sadd("log:1", "a").await.unwrap();
+    two.sadd("log:1", "b").await.unwrap();
+    for client in [&mut one, &mut two] {
+        eventually(async || client.smembers("log:1").await.unwrap().len() == 2).await;
+    }
+}

@@ -1,0 +1,172 @@
+//! A session with one site.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use solera_node::Cluster;
+use solera_resp::Value;
+use tokio::net::TcpStream;
+
+use crate::connection::Connection;
+use crate::error::Error;
+
+/// A session's causal past, to be attached at any site of the same cluster. Opaque.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Token(pub(crate) Vec<u8>);
+
+impl fmt::Display for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0.escape_ascii())
+    }
+}
+
+impl From<&str> for Token {
+    fn from(text: &str) -> Self {
+        Token(text.as_bytes().to_vec())
+    }
+}
+
+/// Where a client connects to.
+#[derive(Clone)]
+pub(crate) enum Target {
+    Remote(SocketAddr),
+    Embedded(Arc<Cluster>, usize),
+}
+
+/// One session with one site.
+///
+/// When the connection breaks, the failing call reports it; [`Client::reconnect`] goes on with the
+/// causal past that was last known, at the same site or another.
+pub struct Client {
+    target: Target,
+    connection: Connection,
+    /// The last token taken, for reconnecting.
+    last_token: Option<Token>,
+}
+
+impl Client {
+    /// Connects to a site by its address.
+    ///
+    /// # Errors
+    /// Nobody listens there, or it is no Solera.
+    pub async fn connect(address: SocketAddr) -> Result<Client, Error> {
+        Client::open(Target::Remote(address)).await
+    }
+
+    pub(crate) async fn open(target: Target) -> Result<Client, Error> {
+        let connection = dial(&target).await?;
+        Ok(Client { target, connection, last_token: None })
+    }
+
+    /// Sends any command and returns its reply.
+    ///
+    /// # Errors
+    /// The connection broke, or the server refused.
+    pub async fn command<A: AsRef<[u8]>>(&mut self, command: &[A]) -> Result<Value, Error> {
+        let arguments: Vec<&[u8]> = command.iter().map(AsRef::as_ref).collect();
+        self.call(&arguments).await
+    }
+
+    pub(crate) async fn call(&mut self, command: &[&[u8]]) -> Result<Value, Error> {
+        match self.connection.call(command).await? {
+            Value::Error(text) => Err(Error::server(&text)),
+            value => Ok(value),
+        }
+    }
+
+    /// Takes the session's causal past, to attach it at another site.
+    ///
+    /// # Errors
+    /// As [`Client::command`].
+    pub async fn token(&mut self) -> Result<Token, Error> {
+        match self.call(&[b"SOLERA.TOKEN"]).await? {
+            Value::Bulk(bytes) => {
+                self.last_token = Some(Token(bytes.clone()));
+                Ok(Token(bytes))
+            }
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Waits until this site holds all of a token's past, and goes on from there.
+    ///
+    /// # Errors
+    /// `TIMEOUT` if the past is still under way, `LOST` if part of it died with a site.
+    pub async fn attach(&mut self, token: &Token) -> Result<(), Error> {
+        self.call(&[b"SOLERA.ATTACH", &token.0]).await?;
+        self.last_token = Some(token.clone());
+        Ok(())
+    }
+
+    /// Waits until all that this session has seen survives the loss of `f` sites.
+    ///
+    /// # Errors
+    /// `TIMEOUT` after `timeout`; the wait may be repeated.
+    pub async fn barrier(&mut self, timeout: Option<std::time::Duration>) -> Result<(), Error> {
+        let ms = timeout.map_or(0, |timeout| timeout.as_millis()).to_string();
+        self.call(&[b"SOLERA.BARRIER", ms.as_bytes()]).await?;
+        Ok(())
+    }
+
+    /// The name of the site.
+    ///
+    /// # Errors
+    /// As [`Client::command`].
+    pub async fn site(&mut self) -> Result<String, Error> {
+        match self.call(&[b"SOLERA.SITE"]).await? {
+            Value::Bulk(name) => Ok(String::from_utf8_lossy(&name).into_owned()),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Connects again after a failure, and attaches the last token that was taken or attached, so
+    /// that the session goes on. An open transaction is gone.
+    ///
+    /// # Errors
+    /// The site cannot be reached, or the past is not to be had there (see [`Client::attach`]).
+    pub async fn reconnect(&mut self) -> Result<(), Error> {
+        self.connection = dial(&self.target).await?;
+        if let Some(token) = self.last_token.clone() {
+            self.attach(&token).await?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.target {
+            Target::Remote(address) => write!(f, "Client({address})"),
+            Target::Embedded(_, site) => write!(f, "Client(embedded site {site})"),
+        }
+    }
+}
+
+async fn dial(target: &Target) -> Result<Connection, Error> {
+    let mut connection = match target {
+        Target::Remote(address) => {
+            let stream = TcpStream::connect(address).await?;
+            stream.set_nodelay(true)?;
+            Connection::new(stream)
+        }
+        Target::Embedded(cluster, site) => {
+            let stream = cluster.connect(*site).map_err(|down| {
+                Error::Connection(std::io::Error::new(
+                    std::io::ErrorKind::ConnectionRefused,
+                    down.to_string(),
+                ))
+            })?;
+            Connection::new(stream)
+        }
+    };
+    match connection.call(&[b"HELLO", b"3"]).await? {
+        Value::Map(_) => Ok(connection),
+        Value::Error(text) => Err(Error::server(&text)),
+        other => Err(Error::Protocol(format!("HELLO was answered {other:?}"))),
+    }
+}
+
+pub(crate) fn unexpected(value: &Value) -> Error {
+    Error::UnexpectedReply(format!("{value:?}"))
+}

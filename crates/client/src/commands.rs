@@ -1,0 +1,123 @@
+//! Typed commands, for clients and within transactions.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use solera_resp::Value;
+
+use crate::client::{Client, unexpected};
+use crate::error::Error;
+
+/// Bytes as they come back: a string in most cases.
+fn text(value: Value) -> Result<String, Error> {
+    match value {
+        Value::Bulk(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+        Value::Simple(text) => Ok(text),
+        other => Err(unexpected(&other)),
+    }
+}
+
+fn optional(value: Value) -> Result<Option<String>, Error> {
+    match value {
+        Value::Null => Ok(None),
+        other => text(other).map(Some),
+    }
+}
+
+fn number(value: Value) -> Result<i64, Error> {
+    match value {
+        Value::Integer(number) => Ok(number),
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// Every error is as of [`Client::command`].
+#[expect(clippy::missing_errors_doc, reason = "said once, above")]
+impl Client {
+    /// GET, as text; bytes that are no UTF-8 are replaced.
+    pub async fn get(&mut self, key: &str) -> Result<Option<String>, Error> {
+        optional(self.call(&[b"GET", key.as_bytes()]).await?)
+    }
+
+    /// SET.
+    pub async fn set(&mut self, key: &str, value: impl AsRef<[u8]>) -> Result<(), Error> {
+        self.call(&[b"SET", key.as_bytes(), value.as_ref()]).await.map(drop)
+    }
+
+    /// DEL; whether the key existed.
+    pub async fn del(&mut self, key: &str) -> Result<bool, Error> {
+        Ok(number(self.call(&[b"DEL", key.as_bytes()]).await?)? > 0)
+    }
+
+    /// EXISTS.
+    pub async fn exists(&mut self, key: &str) -> Result<bool, Error> {
+        Ok(number(self.call(&[b"EXISTS", key.as_bytes()]).await?)? > 0)
+    }
+
+    /// INCRBY; the new number.
+    pub async fn incr_by(&mut self, key: &str, by: i64) -> Result<i64, Error> {
+        let by = by.to_string();
+        number(self.call(&[b"INCRBY", key.as_bytes(), by.as_bytes()]).await?)
+    }
+
+    /// SADD; whether the element is new.
+    pub async fn sadd(&mut self, key: &str, element: impl AsRef<[u8]>) -> Result<bool, Error> {
+        Ok(number(self.call(&[b"SADD", key.as_bytes(), element.as_ref()]).await?)? > 0)
+    }
+
+    /// SREM; whether the element was there.
+    pub async fn srem(&mut self, key: &str, element: impl AsRef<[u8]>) -> Result<bool, Error> {
+        Ok(number(self.call(&[b"SREM", key.as_bytes(), element.as_ref()]).await?)? > 0)
+    }
+
+    /// SISMEMBER.
+    pub async fn sismember(&mut self, key: &str, element: impl AsRef<[u8]>) -> Result<bool, Error> {
+        Ok(number(self.call(&[b"SISMEMBER", key.as_bytes(), element.as_ref()]).await?)? > 0)
+    }
+
+    /// SMEMBERS.
+    pub async fn smembers(&mut self, key: &str) -> Result<BTreeSet<String>, Error> {
+        match self.call(&[b"SMEMBERS", key.as_bytes()]).await? {
+            Value::Set(items) | Value::Array(items) => items.into_iter().map(text).collect(),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// HSET of one field; whether it is new.
+    pub async fn hset(
+        &mut self,
+        key: &str,
+        field: &str,
+        value: impl AsRef<[u8]>,
+    ) -> Result<bool, Error> {
+        let command = [b"HSET", key.as_bytes(), field.as_bytes(), value.as_ref()];
+        Ok(number(self.call(&command).await?)? > 0)
+    }
+
+    /// HGET.
+    pub async fn hget(&mut self, key: &str, field: &str) -> Result<Option<String>, Error> {
+        optional(self.call(&[b"HGET", key.as_bytes(), field.as_bytes()]).await?)
+    }
+
+    /// HINCRBY; the new number.
+    pub async fn hincr_by(&mut self, key: &str, field: &str, by: i64) -> Result<i64, Error> {
+        let by = by.to_string();
+        let command: [&[u8]; 4] = [b"HINCRBY", key.as_bytes(), field.as_bytes(), by.as_bytes()];
+        number(self.call(&command).await?)
+    }
+
+    /// HDEL of one field; whether it was there.
+    pub async fn hdel(&mut self, key: &str, field: &str) -> Result<bool, Error> {
+        Ok(number(self.call(&[b"HDEL", key.as_bytes(), field.as_bytes()]).await?)? > 0)
+    }
+
+    /// HGETALL.
+    pub async fn hgetall(&mut self, key: &str) -> Result<BTreeMap<String, String>, Error> {
+        match self.call(&[b"HGETALL", key.as_bytes()]).await? {
+            Value::Map(pairs) => pairs
+                .into_iter()
+                .map(|(field, value)| Ok((text(field)?, text(value)?)))
+                .collect(),
+            other => Err(unexpected(&other)),
+        }
+    }
+}

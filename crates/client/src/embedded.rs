@@ -1,0 +1,56 @@
+//! A cluster in the caller's process.
+
+use std::sync::Arc;
+
+use solera_node::{Cluster, ClusterSpec, Fault};
+
+use crate::client::{Client, Target};
+use crate::error::Error;
+
+/// A whole cluster in this process, without ports. Dropping it stops it.
+#[derive(Clone)]
+pub struct Embedded {
+    cluster: Arc<Cluster>,
+}
+
+impl Embedded {
+    /// A cluster of `sites` sites without delays between them.
+    ///
+    /// # Errors
+    /// The number of sites is out of range, or threads cannot be started.
+    pub fn start(sites: usize) -> Result<Embedded, Error> {
+        let spec = ClusterSpec::local(sites).map_err(|error| Error::Start(error.to_string()))?;
+        Embedded::with(spec)
+    }
+
+    /// A cluster as specified.
+    ///
+    /// # Errors
+    /// A port is in use, or threads cannot be started.
+    pub fn with(spec: ClusterSpec) -> Result<Embedded, Error> {
+        let cluster = Cluster::start(spec).map_err(|error| Error::Start(error.to_string()))?;
+        Ok(Embedded { cluster: Arc::new(cluster) })
+    }
+
+    /// A new session at a site, numbered from 0.
+    ///
+    /// # Errors
+    /// The site is dead.
+    pub async fn client(&self, site: usize) -> Result<Client, Error> {
+        Client::open(Target::Embedded(self.cluster.clone(), site)).await
+    }
+
+    /// Lets something go wrong, or right again.
+    ///
+    /// # Errors
+    /// No such site, or nothing to do.
+    pub async fn inject(&self, fault: Fault) -> Result<(), Error> {
+        let result = self.cluster.inject(fault).await;
+        result.map_err(|error| Error::server(&format!("FAULT {error}")))
+    }
+
+    /// The cluster itself, for its status.
+    pub fn cluster(&self) -> &Cluster {
+        &self.cluster
+    }
+}
