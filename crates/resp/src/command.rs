@@ -154,9 +154,7 @@ impl Command {
     pub fn document(&self, out: &mut Writer) {
         out.bulk(self.name.as_bytes());
         out.map(3);
-        for (key, value) in
-            [("summary", self.summary), ("since", "0.1.0"), ("group", self.group)]
-        {
+        for (key, value) in [("summary", self.summary), ("since", "0.1.0"), ("group", self.group)] {
             out.bulk(key.as_bytes());
             out.bulk(value.as_bytes());
         }
@@ -167,26 +165,18 @@ impl Command {
         if self.first_key == 0 {
             return Vec::new();
         }
-        let last = if self.last_key < 0 {
-            arguments.len() as i64 + self.last_key
-        } else {
-            self.last_key
-        };
+        let last =
+            if self.last_key < 0 { arguments.len() as i64 + self.last_key } else { self.last_key };
         let indices = (self.first_key..=last).step_by(self.step.max(1) as usize);
         indices.filter_map(|index| arguments.get(index as usize).copied()).collect()
     }
 }
 
 /// Redis' words for a command that does not exist.
-pub fn unknown_command<'a>(
-    name: &[u8],
-    arguments: impl Iterator<Item = &'a [u8]>,
-) -> String {
-    let shorten = |bytes: &[u8]| {
-        String::from_utf8_lossy(&bytes[..bytes.len().min(128)]).into_owned()
-    };
-    let mut text =
-        format!("ERR unknown command '{}', with args beginning with: ", shorten(name));
+pub fn unknown_command<'a>(name: &[u8], arguments: impl Iterator<Item = &'a [u8]>) -> String {
+    let shorten =
+        |bytes: &[u8]| String::from_utf8_lossy(&bytes[..bytes.len().min(128)]).into_owned();
+    let mut text = format!("ERR unknown command '{}', with args beginning with: ", shorten(name));
     for argument in arguments {
         if text.len() > 256 {
             break;

@@ -2,13 +2,18 @@
 //! round for clients.
 
 pub mod command;
+mod inline;
 mod integer;
+mod protocol_error;
+mod reply_parser;
 mod request;
 mod value;
 mod writer;
 
 pub use command::{Command, CommandId, lookup};
 pub use integer::{parse_integer, write_integer};
-pub use request::{Arguments, ProtocolError, RequestParser, encode_command};
-pub use value::{ReplyError, Value, parse_value};
+pub use protocol_error::ProtocolError;
+pub use reply_parser::{Limits, ReplyParser, parse_value};
+pub use request::{Arguments, RequestParser, encode_command};
+pub use value::{ReplyError, Value};
 pub use writer::{Protocol, Writer};

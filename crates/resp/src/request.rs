@@ -1,56 +1,24 @@
 //! Requests: arrays of bulk strings, and inline commands.
 
-use std::borrow::Cow;
-use std::fmt;
 use std::ops::Range;
 
 use smallvec::SmallVec;
 
+use crate::inline::split_inline;
 use crate::integer::{parse_integer, write_integer};
+use crate::protocol_error::ProtocolError;
 
-const MAX_INLINE: usize = 64 * 1024;
+/// The longest line, in bytes: of an inline command, or with a length.
+const MAX_LINE: usize = 64 * 1024;
 const MAX_ARGUMENTS: i64 = 1024 * 1024;
 const MAX_BULK: i64 = 512 * 1024 * 1024;
-
-/// A request that breaks the protocol. The text is Redis' own; the connection ends with it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ProtocolError {
-    /// An inline command, or a length line, without an end.
-    TooBigInline,
-    /// A number of arguments that is none, or too great.
-    InvalidMultibulkLength,
-    /// A length line of an argument without an end.
-    TooBigBulkCount,
-    /// A length of an argument that is none, or too great.
-    InvalidBulkLength,
-    /// Something else where an argument must begin.
-    ExpectedDollar(u8),
-    /// Quotes in an inline command that do not match.
-    UnbalancedQuotes,
-}
-
-impl fmt::Display for ProtocolError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Protocol error: ")?;
-        match self {
-            ProtocolError::TooBigInline => f.write_str("too big inline request"),
-            ProtocolError::InvalidMultibulkLength => f.write_str("invalid multibulk length"),
-            ProtocolError::TooBigBulkCount => f.write_str("too big bulk count string"),
-            ProtocolError::InvalidBulkLength => f.write_str("invalid bulk length"),
-            ProtocolError::ExpectedDollar(got) => {
-                write!(f, "expected '$', got '{}'", char::from(*got))
-            }
-            ProtocolError::UnbalancedQuotes => f.write_str("unbalanced quotes in request"),
-        }
-    }
-}
-
-impl std::error::Error for ProtocolError {}
+/// A parser that has seen a command of more arguments than this gives their memory back.
+const KEPT_ARGUMENTS: usize = 1024;
 
 /// The arguments of one command, the name first. Borrows from the connection's buffer.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Arguments<'a> {
-    buffer: Cow<'a, [u8]>,
+    buffer: &'a [u8],
     ranges: &'a [Range<usize>],
 }
 
@@ -66,23 +34,30 @@ impl<'a> Arguments<'a> {
     }
 
     /// The argument at `index`; empty if there are not so many.
-    pub fn get(&self, index: usize) -> &[u8] {
+    pub fn get(&self, index: usize) -> &'a [u8] {
         self.ranges.get(index).map_or(&[], |range| &self.buffer[range.clone()])
     }
 
     /// The arguments from `first` on.
-    pub fn from(&self, first: usize) -> impl ExactSizeIterator<Item = &[u8]> + Clone {
-        let ranges = self.ranges.get(first..).unwrap_or_default();
-        ranges.iter().map(|range| &self.buffer[range.clone()])
+    pub fn from(&self, first: usize) -> impl ExactSizeIterator<Item = &'a [u8]> + Clone + use<'a> {
+        let (buffer, ranges) = (self.buffer, self.ranges.get(first..).unwrap_or_default());
+        ranges.iter().map(move |range| &buffer[range.clone()])
     }
 }
 
-/// Cuts a connection's bytes into commands. Remembers how far it got in an incomplete one.
+/// Cuts a connection's bytes into commands. Remembers how far it got in an incomplete one, so that
+/// the bytes of a command are looked at once, however they arrive.
 #[derive(Debug, Default)]
 pub struct RequestParser {
     ranges: SmallVec<[Range<usize>; 8]>,
+    /// The words of an inline command, unquoted.
+    words: Vec<u8>,
     /// Arguments still to come of an incomplete array, and where the next one begins.
     partial: Option<(usize, usize)>,
+    /// No end of the current line lies before this index.
+    scanned: usize,
+    /// See [`RequestParser::needed`].
+    needed: usize,
 }
 
 impl RequestParser {
@@ -101,33 +76,38 @@ impl RequestParser {
         &'a mut self,
         buffer: &'a [u8],
     ) -> Result<Option<(Arguments<'a>, usize)>, ProtocolError> {
-        match buffer.first() {
-            None => Ok(None),
+        if buffer.len() < self.needed {
+            return Ok(None);
+        }
+        let (buffer, end) = match buffer.first() {
+            None => return Ok(None),
             Some(b'*') => {
                 let Some(end) = self.array(buffer)? else { return Ok(None) };
-                Ok(Some((Arguments { buffer: Cow::Borrowed(buffer), ranges: &self.ranges }, end)))
+                (buffer, end)
             }
-            Some(_) => self.inline(buffer),
-        }
+            Some(_) => {
+                let Some(end) = self.inline(buffer)? else { return Ok(None) };
+                (self.words.as_slice(), end)
+            }
+        };
+        (self.scanned, self.needed) = (0, 0);
+        Ok(Some((Arguments { buffer, ranges: &self.ranges }, end)))
+    }
+
+    /// After an incomplete command: how long the buffer must at least become, in bytes, before
+    /// [`RequestParser::next`] can make progress; 0 if that is not known. It is the client's claim,
+    /// up to 512 MiB more than it has sent: let the buffer grow towards it, but in steps.
+    pub fn needed(&self) -> usize {
+        self.needed
     }
 
     fn array(&mut self, buffer: &[u8]) -> Result<Option<usize>, ProtocolError> {
         let (mut missing, mut at) = match self.partial.take() {
             Some(partial) => partial,
             None => {
-                self.ranges.clear();
-                match short_length(buffer, 1) {
-                    Some(found) => found,
-                    None => {
-                        let Some((line, next)) = line(buffer, 1) else {
-                            return incomplete(buffer, 1, ProtocolError::TooBigInline);
-                        };
-                        let count = parse_integer(line)
-                            .filter(|count| *count <= MAX_ARGUMENTS)
-                            .ok_or(ProtocolError::InvalidMultibulkLength)?;
-                        (count.max(0) as usize, next)
-                    }
-                }
+                self.forget_arguments();
+                let Some(found) = self.count(buffer)? else { return Ok(None) };
+                found
             }
         };
         while missing > 0 {
@@ -135,18 +115,14 @@ impl RequestParser {
             if *first != b'$' {
                 return Err(ProtocolError::ExpectedDollar(*first));
             }
-            let (length, start) = match short_length(buffer, at + 1) {
-                Some(found) => found,
-                None => match bulk_length(buffer, at)? {
-                    Some(found) => found,
-                    None => break,
-                },
-            };
-            if buffer.len() < start + length + 2 {
+            let Some((length, start)) = self.bulk_length(buffer, at)? else { break };
+            let next = start + length + 2;
+            if buffer.len() < next {
+                self.needed = next;
                 break;
             }
             self.ranges.push(start..start + length);
-            at = start + length + 2;
+            at = next;
             missing -= 1;
         }
         if missing == 0 {
@@ -156,21 +132,85 @@ impl RequestParser {
         Ok(None)
     }
 
-    fn inline<'a>(
-        &'a mut self,
-        buffer: &'a [u8],
-    ) -> Result<Option<(Arguments<'a>, usize)>, ProtocolError> {
-        let Some(newline) = buffer.iter().take(MAX_INLINE).position(|byte| *byte == b'\n') else {
-            return incomplete(buffer, 0, ProtocolError::TooBigInline).map(|_| None);
-        };
-        let line = buffer[..newline].strip_suffix(b"\r").unwrap_or(&buffer[..newline]);
+    fn forget_arguments(&mut self) {
+        if self.ranges.capacity() > KEPT_ARGUMENTS {
+            self.ranges = SmallVec::new();
+        }
         self.ranges.clear();
-        let mut unquoted = Vec::new();
-        split_inline(line, &mut unquoted, &mut self.ranges)?;
-        let arguments = Arguments { buffer: Cow::Owned(unquoted), ranges: &self.ranges };
-        Ok(Some((arguments, newline + 1)))
+    }
+
+    /// The number of arguments, and where the first begins; `None` if the line is incomplete.
+    fn count(&mut self, buffer: &[u8]) -> Result<Option<(usize, usize)>, ProtocolError> {
+        if let Some(found) = short_length(buffer, 1) {
+            return Ok(Some(found));
+        }
+        let Some(line) = self.length_line(buffer, 0, ProtocolError::TooBigMultibulkCount)? else {
+            return Ok(None);
+        };
+        let count = parse_integer(&buffer[line.clone()])
+            .filter(|count| *count <= MAX_ARGUMENTS)
+            .ok_or(ProtocolError::InvalidMultibulkLength)?;
+        Ok(Some((count.max(0) as usize, line.end + 2)))
+    }
+
+    /// The length of the argument whose `$` is at `at`, and where its bytes begin.
+    fn bulk_length(
+        &mut self,
+        buffer: &[u8],
+        at: usize,
+    ) -> Result<Option<(usize, usize)>, ProtocolError> {
+        if let Some(found) = short_length(buffer, at + 1) {
+            return Ok(Some(found));
+        }
+        let Some(line) = self.length_line(buffer, at, ProtocolError::TooBigBulkCount)? else {
+            return Ok(None);
+        };
+        let length = parse_integer(&buffer[line.clone()])
+            .filter(|length| (0..=MAX_BULK).contains(length))
+            .ok_or(ProtocolError::InvalidBulkLength)?;
+        Ok(Some((length as usize, line.end + 2)))
+    }
+
+    /// Where the number after the byte at `head` lies, once its line is complete. Like Redis, takes
+    /// any byte after the CR for the LF.
+    fn length_line(
+        &mut self,
+        buffer: &[u8],
+        head: usize,
+        error: ProtocolError,
+    ) -> Result<Option<Range<usize>>, ProtocolError> {
+        let end = self.line_end(buffer, head, b'\r').map_err(|TooLong| error)?;
+        Ok(end.filter(|end| buffer.len() > end + 1).map(|end| head + 1..end))
+    }
+
+    fn inline(&mut self, buffer: &[u8]) -> Result<Option<usize>, ProtocolError> {
+        let end = self.line_end(buffer, 0, b'\n').map_err(|TooLong| ProtocolError::TooBigInline)?;
+        let Some(newline) = end else { return Ok(None) };
+        let line = buffer[..newline].strip_suffix(b"\r").unwrap_or(&buffer[..newline]);
+        self.forget_arguments();
+        self.words.clear();
+        split_inline(line, &mut self.words, &mut self.ranges)?;
+        Ok(Some(newline + 1))
+    }
+
+    /// Finds the end of the line that begins at `head`. Whether a line is too long does not depend on
+    /// how its bytes arrive.
+    fn line_end(&mut self, buffer: &[u8], head: usize, end: u8) -> Result<Option<usize>, TooLong> {
+        let limit = head + MAX_LINE + 1;
+        let window = &buffer[..buffer.len().min(limit)];
+        let from = self.scanned.max(head);
+        let found = window.get(from..).and_then(|rest| rest.iter().position(|byte| *byte == end));
+        self.scanned = found.map_or(window.len(), |found| from + found);
+        match found {
+            Some(found) => Ok(Some(from + found)),
+            None if buffer.len() >= limit => Err(TooLong),
+            None => Ok(None),
+        }
     }
 }
+
+/// A line longer than [`MAX_LINE`].
+struct TooLong;
 
 /// Most lengths have one to three digits: reads such a one and where its bytes begin.
 fn short_length(buffer: &[u8], at: usize) -> Option<(usize, usize)> {
@@ -188,119 +228,6 @@ fn short_length(buffer: &[u8], at: usize) -> Option<(usize, usize)> {
         }
     }
     None
-}
-
-/// Any length, or `None` if its line is incomplete.
-fn bulk_length(buffer: &[u8], at: usize) -> Result<Option<(usize, usize)>, ProtocolError> {
-    let Some((line, start)) = line(buffer, at + 1) else {
-        incomplete(buffer, at, ProtocolError::TooBigBulkCount)?;
-        return Ok(None);
-    };
-    let length = parse_integer(line)
-        .filter(|length| (0..=MAX_BULK).contains(length))
-        .ok_or(ProtocolError::InvalidBulkLength)?;
-    Ok(Some((length as usize, start)))
-}
-
-/// Fails if a line that has no end yet is already too long.
-fn incomplete(
-    buffer: &[u8],
-    from: usize,
-    error: ProtocolError,
-) -> Result<Option<usize>, ProtocolError> {
-    if buffer.len() - from >= MAX_INLINE { Err(error) } else { Ok(None) }
-}
-
-/// The bytes from `from` to the next CR LF, and where the next line begins.
-fn line(buffer: &[u8], from: usize) -> Option<(&[u8], usize)> {
-    let rest = buffer.get(from..)?;
-    let end = rest.iter().take(MAX_INLINE).position(|byte| *byte == b'\r')?;
-    (rest.len() > end + 1).then(|| (&rest[..end], from + end + 2))
-}
-
-/// Splits an inline command as Redis does, with its quotes and escapes.
-fn split_inline(
-    line: &[u8],
-    out: &mut Vec<u8>,
-    ranges: &mut SmallVec<[Range<usize>; 8]>,
-) -> Result<(), ProtocolError> {
-    let mut at = 0;
-    loop {
-        while line.get(at).is_some_and(u8::is_ascii_whitespace) {
-            at += 1;
-        }
-        if at >= line.len() {
-            return Ok(());
-        }
-        let start = out.len();
-        while let Some(byte) = line.get(at).filter(|byte| !byte.is_ascii_whitespace()) {
-            at += 1;
-            match byte {
-                b'"' => at = double_quoted(line, at, out)?,
-                b'\'' => at = single_quoted(line, at, out)?,
-                _ => out.push(*byte),
-            }
-        }
-        ranges.push(start..out.len());
-    }
-}
-
-fn double_quoted(line: &[u8], mut at: usize, out: &mut Vec<u8>) -> Result<usize, ProtocolError> {
-    loop {
-        match line.get(at..).unwrap_or_default() {
-            [b'"', rest @ ..] => {
-                return closed(rest, at + 1);
-            }
-            [b'\\', b'x', high, low, ..]
-                if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() =>
-            {
-                let digit = |byte: u8| char::from(byte).to_digit(16).unwrap_or(0) as u8;
-                out.push(digit(*high) * 16 + digit(*low));
-                at += 4;
-            }
-            [b'\\', escaped, ..] => {
-                out.push(match escaped {
-                    b'n' => b'\n',
-                    b'r' => b'\r',
-                    b't' => b'\t',
-                    b'b' => 8,
-                    b'a' => 7,
-                    other => *other,
-                });
-                at += 2;
-            }
-            [byte, ..] => {
-                out.push(*byte);
-                at += 1;
-            }
-            [] => return Err(ProtocolError::UnbalancedQuotes),
-        }
-    }
-}
-
-fn single_quoted(line: &[u8], mut at: usize, out: &mut Vec<u8>) -> Result<usize, ProtocolError> {
-    loop {
-        match line.get(at..).unwrap_or_default() {
-            [b'\'', rest @ ..] => return closed(rest, at + 1),
-            [b'\\', b'\'', ..] => {
-                out.push(b'\'');
-                at += 2;
-            }
-            [byte, ..] => {
-                out.push(*byte);
-                at += 1;
-            }
-            [] => return Err(ProtocolError::UnbalancedQuotes),
-        }
-    }
-}
-
-/// After a closing quote must come a space or the end.
-fn closed(rest: &[u8], at: usize) -> Result<usize, ProtocolError> {
-    match rest.first() {
-        Some(next) if !next.is_ascii_whitespace() => Err(ProtocolError::UnbalancedQuotes),
-        _ => Ok(at),
-    }
 }
 
 /// Appends a command as an array of bulk strings.
@@ -356,16 +283,55 @@ mod tests {
     }
 
     #[test]
-    fn inline_quotes_are_those_of_redis() {
-        let line = br#"SET "a b" 'it\'s' "\x41\n" plain"#;
-        let commands = parse(&[line.as_slice(), b"\r\n"].concat(), &[]).unwrap();
-        let expected: [&[u8]; 5] = [b"SET", b"a b", b"it's", b"A\n", b"plain"];
-        assert_eq!(commands, [expected.map(<[u8]>::to_vec).to_vec()]);
+    fn the_longest_line_is_served_and_one_byte_more_is_not() {
+        let mut line = [b"ECHO ", [b'x'; MAX_LINE - 6].as_slice(), b"\r\n"].concat();
+        assert_eq!(line.len(), MAX_LINE + 1);
+        assert_eq!(parse(&line, &[]).unwrap()[0][1].len(), MAX_LINE - 6);
+        line.insert(5, b'x');
+        for pieces in [[].as_slice(), &[MAX_LINE, 1], &[1, 2, 3]] {
+            assert_eq!(parse(&line, pieces), Err(ProtocolError::TooBigInline));
+        }
+    }
+
+    #[test]
+    fn a_large_argument_in_pieces_is_awaited_without_looking_at_it() {
+        let mut parser = RequestParser::new();
+        let mut bytes = b"*2\r\n$4\r\nECHO\r\n$100000\r\n".to_vec();
+        let total = bytes.len() + 100_002;
+        assert!(parser.next(&bytes).unwrap().is_none());
+        assert_eq!(parser.needed(), total);
+        bytes.resize(total - 1, b'x');
+        assert!(parser.next(&bytes).unwrap().is_none());
+        bytes.push(b'\n');
+        let (arguments, used) = parser.next(&bytes).unwrap().unwrap();
+        assert_eq!((arguments.get(1).len(), used), (100_000, total));
+        assert_eq!(parser.needed(), 0);
+    }
+
+    #[test]
+    fn lines_are_searched_once() {
+        let mut parser = RequestParser::new();
+        let line = vec![b'x'; 1000];
+        for end in [1, 10, 500, 1000] {
+            assert!(parser.next(&line[..end]).unwrap().is_none());
+            assert_eq!(parser.scanned, end);
+        }
+    }
+
+    #[test]
+    fn many_arguments_do_not_keep_their_memory() {
+        let mut parser = RequestParser::new();
+        let mut bytes = Vec::new();
+        encode_command(&mut bytes, &vec![b"a"; 5000]);
+        assert_eq!(parser.next(&bytes).unwrap().unwrap().0.len(), 5000);
+        assert_eq!(parser.next(b"PING\r\n").unwrap().unwrap().0.len(), 1);
+        assert!(parser.ranges.capacity() <= KEPT_ARGUMENTS);
     }
 
     #[test]
     fn broken_requests_are_refused_in_the_words_of_redis() {
-        let long = [b'x'; MAX_INLINE + 1];
+        let long = [b'1'; MAX_LINE + 1];
+        let (count, bulk) = ([b"*", &long[..]].concat(), [b"*1\r\n$", &long[..]].concat());
         for (bytes, error) in [
             (b"*a\r\n".as_slice(), "invalid multibulk length"),
             (b"*1048577\r\n", "invalid multibulk length"),
@@ -374,7 +340,10 @@ mod tests {
             (b"*1\r\n$536870913\r\n", "invalid bulk length"),
             (b"GET \"a\r\n", "unbalanced quotes in request"),
             (b"GET 'a'b\r\n", "unbalanced quotes in request"),
+            (b"*1\r\n\r\n", "expected '$', got '\r'"),
             (&long, "too big inline request"),
+            (&count, "too big mbulk count string"),
+            (&bulk, "too big bulk count string"),
         ] {
             let got = parse(bytes, &[]).unwrap_err().to_string();
             assert_eq!(got, format!("Protocol error: {error}"));
@@ -400,7 +369,19 @@ mod tests {
             bytes in prop::collection::vec(any::<u8>(), 0..200),
             pieces in prop::collection::vec(1usize..40, 0..40),
         ) {
-            let _ = parse(&bytes, &pieces);
+            prop_assert_eq!(parse(&bytes, &pieces), parse(&bytes, &[]));
+        }
+
+        #[test]
+        fn bytes_like_requests_mean_the_same_however_they_arrive(
+            words in prop::collection::vec(prop::sample::select(vec![
+                "*1\r\n", "*2\r\n", "$3\r\n", "$0\r\n", "\r\n", "*-1\r\n", "*", "$", "12", "get",
+                "\"", "'", "\\x4", " ", "\n", "\r", "*0\r\n", "$0003\r\n", "$1000\r\n",
+            ]), 0..30),
+            pieces in prop::collection::vec(1usize..10, 0..40),
+        ) {
+            let bytes = words.concat().into_bytes();
+            prop_assert_eq!(parse(&bytes, &pieces), parse(&bytes, &[]));
         }
     }
 }

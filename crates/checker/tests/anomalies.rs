@@ -1,0 +1,244 @@
+//! Small histories, good and bad: each anomaly is caught under its own name.
+//!
+//! `T(session, site).on([..]).commits(time)` with operations written as they are read.
+
+use solera_checker::{
+    Answer, FinalRead, History, Op, Operation, Status, Transaction, Violation, Witness, check,
+};
+
+struct T(Transaction);
+
+fn t(session: usize, site: usize) -> T {
+    T(Transaction {
+        session,
+        site,
+        status: Status::Committed,
+        operations: Vec::new(),
+        witness: None,
+        lost: false,
+    })
+}
+
+impl T {
+    fn on(mut self, snapshot: [u64; 2]) -> Self {
+        self.0.witness = Some(Witness { snapshot: snapshot.to_vec(), dot: None });
+        self
+    }
+
+    fn commits(mut self, time: u64) -> Self {
+        let site = self.0.site;
+        self.0.witness.as_mut().unwrap().dot = Some((time, site));
+        self
+    }
+
+    fn does(mut self, key: &str, op: Op, answer: Answer) -> Self {
+        let answer = Some(answer);
+        self.0.operations.push(Operation { key: key.into(), op, answer, eventual: false });
+        self
+    }
+
+    fn adds(self, key: &str, element: &str) -> Self {
+        self.does(key, Op::SetAdd(vec![element.into()]), Answer::Int(1))
+    }
+
+    fn reads(self, key: &str, elements: &[&str]) -> Self {
+        let members = elements.iter().map(|element| (*element).to_owned()).collect();
+        self.does(key, Op::Members, Answer::Members(members))
+    }
+
+    fn sets(self, key: &str, value: &str) -> Self {
+        self.does(key, Op::Set(value.into()), Answer::Ok)
+    }
+
+    fn gets(self, key: &str, value: Option<&str>) -> Self {
+        self.does(key, Op::Get, Answer::Values(vec![value.map(str::to_owned)]))
+    }
+}
+
+fn history(transactions: impl IntoIterator<Item = T>) -> History {
+    let transactions = transactions.into_iter().map(|t| t.0).collect();
+    History { sites: 2, transactions, ..History::default() }
+}
+
+/// The violations of a history, which must be of one kind.
+fn caught(transactions: impl IntoIterator<Item = T>, kind: impl Fn(&Violation) -> bool) {
+    let violations = check(&history(transactions));
+    assert!(violations.iter().any(kind), "{violations:?}");
+}
+
+#[test]
+fn good_histories_pass() {
+    let good = [
+        t(0, 0).on([0, 0]).commits(1).adds("a", "x").sets("r", "5"),
+        t(0, 0).on([1, 0]).reads("a", &["x"]).gets("r", Some("5")),
+        t(1, 1).on([0, 0]).commits(1).adds("a", "y"),
+        t(1, 1).on([1, 1]).commits(2).does("r", Op::Add(2), Answer::Int(7)),
+        t(2, 0).on([1, 2]).reads("a", &["x", "y"]).gets("r", Some("7")),
+    ];
+    assert_eq!(check(&history(good)), []);
+}
+
+#[test]
+fn a_wrong_answer_is_caught_for_every_type() {
+    let write = |op, answer| t(0, 0).on([0, 0]).commits(1).does("k", op, answer);
+    let read = |op, answer| t(1, 0).on([1, 0]).does("k", op, answer);
+    let wrong = |violation: &Violation| matches!(violation, Violation::WrongAnswer { .. });
+    let values = |value: &str| Answer::Values(vec![Some(value.to_owned())]);
+    let field = || Op::FieldSet("f".into(), "1".into());
+    caught([write(Op::Set("1".into()), Answer::Ok), read(Op::Get, values("2"))], wrong);
+    caught([write(Op::Add(1), Answer::Int(1)), read(Op::Get, values("2"))], wrong);
+    caught([write(field(), Answer::Int(1)), read(Op::Fields(vec!["f".into()]), values("2"))], wrong);
+    let add = Op::SetAdd(vec!["x".into()]);
+    caught([write(add, Answer::Int(1)), read(Op::Len, Answer::Int(2))], wrong);
+}
+
+#[test]
+fn an_add_wins_and_an_observed_removal_removes() {
+    let add = |session, site, snapshot, time| t(session, site).on(snapshot).commits(time);
+    let remove = |answer| (Op::SetRemove(vec!["x".into()]), Answer::Int(answer));
+    let (op, answer) = remove(1);
+    let concurrent = [
+        add(0, 0, [0, 0], 1).adds("a", "x"),
+        add(1, 1, [1, 0], 2).does("a", op.clone(), answer.clone()),
+        add(0, 0, [1, 0], 2).does("a", Op::SetAdd(vec!["x".into()]), Answer::Int(0)),
+        t(2, 0).on([2, 2]).reads("a", &["x"]),
+    ];
+    assert_eq!(check(&history(concurrent)), []);
+    let observed = [
+        add(0, 0, [0, 0], 1).adds("a", "x"),
+        add(1, 1, [1, 0], 2).does("a", op, answer),
+        t(2, 0).on([1, 2]).reads("a", &["x"]),
+    ];
+    caught(observed, |violation| matches!(violation, Violation::WrongAnswer { .. }));
+}
+
+#[test]
+fn a_lost_own_write_is_caught() {
+    let lost = [t(0, 0).on([0, 0]).commits(1).adds("a", "x"), t(0, 1).on([0, 0]).reads("a", &[])];
+    let violations = check(&history(lost));
+    assert!(violations.contains(&Violation::SessionOrder { earlier: 0, later: 1 }));
+    let stale = Violation::StaleRead { reader: 1, writer: 0, key: "a".into() };
+    assert!(violations.contains(&stale), "the black box sees it too: {violations:?}");
+}
+
+#[test]
+fn a_read_that_goes_back_is_caught() {
+    let back = [
+        t(0, 0).on([0, 0]).commits(1).adds("a", "x"),
+        t(1, 1).on([1, 0]).reads("a", &["x"]),
+        t(1, 1).on([0, 0]).reads("b", &[]),
+    ];
+    caught(back, |violation| matches!(violation, Violation::NonMonotonicRead { write: 0, .. }));
+}
+
+#[test]
+fn a_dependency_left_behind_is_caught() {
+    let left = [
+        t(0, 0).on([0, 0]).commits(1).adds("a", "x"),
+        t(1, 1).on([1, 0]).commits(2).reads("a", &["x"]).adds("b", "y"),
+        t(2, 0).on([0, 2]).reads("b", &[]),
+    ];
+    // The claimed snapshot has the second without the first: then it is not within it at all.
+    assert_eq!(check(&history(left)), []);
+    let read = [
+        t(0, 0).on([0, 0]).commits(1).adds("a", "x"),
+        t(1, 1).on([1, 0]).commits(2).reads("a", &["x"]).adds("b", "y"),
+        t(2, 0).on([0, 2]).reads("b", &["y"]).reads("a", &[]),
+    ];
+    caught(read, |violation| matches!(violation, Violation::StaleRead { reader: 2, writer: 0, .. }));
+}
+
+#[test]
+fn a_fractured_read_is_caught() {
+    let fractured = [
+        t(0, 0).on([0, 0]).commits(1).adds("a", "x").adds("b", "y"),
+        t(1, 0).on([1, 0]).reads("a", &["x"]).reads("b", &[]),
+    ];
+    caught(fractured, |violation| {
+        matches!(violation, Violation::FracturedRead { reader: 1, writer: 0, .. })
+    });
+}
+
+#[test]
+fn thin_air_and_cycles_are_caught() {
+    let thin = [t(0, 0).on([0, 0]).reads("a", &["ghost"])];
+    caught(thin, |violation| matches!(violation, Violation::ThinAir { transaction: 0, .. }));
+    let cycle = [
+        t(0, 0).on([0, 0]).commits(1).reads("b", &["y"]).adds("a", "x"),
+        t(1, 1).on([0, 0]).commits(1).reads("a", &["x"]).adds("b", "y"),
+    ];
+    caught(cycle, |violation| matches!(violation, Violation::CyclicCausality { .. }));
+}
+
+#[test]
+fn places_must_be_unique_and_in_time() {
+    let same = [
+        t(0, 0).on([0, 0]).commits(1).adds("a", "x"),
+        t(1, 0).on([0, 0]).commits(1).adds("a", "y"),
+    ];
+    caught(same, |violation| matches!(violation, Violation::SameDot { .. }));
+    let early = [
+        t(0, 0).on([0, 0]).commits(9).adds("a", "x"),
+        t(1, 1).on([9, 0]).commits(3).adds("b", "y"),
+    ];
+    caught(early, |violation| matches!(violation, Violation::TimeAgainstCausality { .. }));
+}
+
+#[test]
+fn divergence_and_loss_are_caught() {
+    let nothing = Answer::Values(vec![None]);
+    let read = |site, elements: &[&str]| FinalRead {
+        site,
+        key: "a".into(),
+        answers: [
+            if elements.is_empty() { nothing.clone() } else { Answer::Error },
+            Answer::Members(elements.iter().map(|e| (*e).to_owned()).collect()),
+            if elements.is_empty() { Answer::Pairs(vec![]) } else { Answer::Error },
+        ],
+    };
+    let written = || history([t(0, 0).on([0, 0]).commits(1).adds("a", "x")]);
+    let judged = |finals: Vec<FinalRead>| check(&History { finals, ..written() });
+    assert_eq!(judged(vec![read(0, &["x"]), read(1, &["x"])]), []);
+    let diverged = judged(vec![read(0, &["x"]), read(1, &[])]);
+    assert!(matches!(diverged[..], [Violation::Divergence { .. }]), "{diverged:?}");
+    let gone = judged(vec![read(0, &[]), read(1, &[])]);
+    assert!(matches!(gone[..], [Violation::WrongFinalState { .. }]), "{gone:?}");
+
+    let mut lost = written();
+    lost.transactions[0].lost = true;
+    lost.finals = vec![read(1, &[])];
+    assert_eq!(check(&lost), [Violation::Lost { transaction: 0 }]);
+    lost.destroyed = vec![0];
+    assert_eq!(check(&lost), [], "a destroyed site may take its last transactions with it");
+}
+
+mod properties {
+    use solera_checker::properties::{Broken, Ledger, Vectors};
+
+    fn vectors(known: [[u64; 2]; 2], stable: [[u64; 2]; 2], uniform: [[u64; 2]; 2]) -> Vectors {
+        let one = |vector: [u64; 2]| vec![vector.to_vec()];
+        Vectors {
+            known_vec: known.map(one).to_vec(),
+            stable_vec: stable.map(one).to_vec(),
+            uniform_vec: uniform.map(one).to_vec(),
+        }
+    }
+
+    #[test]
+    fn each_property_is_noticed_when_broken() {
+        let zero = [[0, 0]; 2];
+        let mut ledger = Ledger::new(2, 1);
+        ledger.committed(0, 5, vec![5, 0], &[0]);
+        ledger.stored(0, 0, 0, 5);
+        let all_at_origin = [[5, 0], [0, 0]];
+        assert_eq!(ledger.check(&vectors(all_at_origin, all_at_origin, zero)), Ok(()));
+        let known = ledger.check(&vectors([[5, 0], [5, 0]], zero, zero));
+        assert_eq!(known, Err(Broken::Known { replica: (1, 0), origin: 0, time: 5 }));
+        let stable = ledger.check(&vectors(all_at_origin, [[6, 0], [0, 0]], zero));
+        assert_eq!(stable, Err(Broken::Stable { site: 0, partition: 0, origin: 0 }));
+        let uniform = ledger.check(&vectors(all_at_origin, zero, all_at_origin));
+        assert_eq!(uniform, Err(Broken::Uniform { site: 0, origin: 0 }));
+        ledger.stored(1, 0, 0, 5);
+        assert_eq!(ledger.check(&vectors([[5, 0]; 2], [[5, 0]; 2], [[5, 0]; 2])), Ok(()));
+    }
+}
