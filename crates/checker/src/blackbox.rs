@@ -176,7 +176,11 @@ impl<'a> Judge<'a> {
                     self.written[writer].contains(*key) && !seen.contains(&writer)
                 });
                 if let Some((key, _)) = missing {
-                    violations.push(Violation::FracturedRead { reader, writer, key: (*key).into() });
+                    violations.push(Violation::FracturedRead {
+                        reader,
+                        writer,
+                        key: (*key).into(),
+                    });
                 }
             }
         }

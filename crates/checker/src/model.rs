@@ -97,9 +97,11 @@ impl Key {
         let wanted = match op {
             Op::Get | Op::Add(_) => 't',
             Op::SetAdd(_) | Op::SetRemove(_) | Op::Members | Op::Contains(_) | Op::Len => 's',
-            Op::FieldSet(..) | Op::FieldAdd(..) | Op::FieldRemove(_) | Op::Fields(_) | Op::Pairs => {
-                'h'
-            }
+            Op::FieldSet(..)
+            | Op::FieldAdd(..)
+            | Op::FieldRemove(_)
+            | Op::Fields(_)
+            | Op::Pairs => 'h',
             Op::Set(_) | Op::Delete | Op::Exists => kind,
         };
         if kind != '-' && kind != wanted {

@@ -87,7 +87,10 @@ fn a_wrong_answer_is_caught_for_every_type() {
     let field = || Op::FieldSet("f".into(), "1".into());
     caught([write(Op::Set("1".into()), Answer::Ok), read(Op::Get, values("2"))], wrong);
     caught([write(Op::Add(1), Answer::Int(1)), read(Op::Get, values("2"))], wrong);
-    caught([write(field(), Answer::Int(1)), read(Op::Fields(vec!["f".into()]), values("2"))], wrong);
+    caught(
+        [write(field(), Answer::Int(1)), read(Op::Fields(vec!["f".into()]), values("2"))],
+        wrong,
+    );
     let add = Op::SetAdd(vec!["x".into()]);
     caught([write(add, Answer::Int(1)), read(Op::Len, Answer::Int(2))], wrong);
 }
@@ -145,7 +148,9 @@ fn a_dependency_left_behind_is_caught() {
         t(1, 1).on([1, 0]).commits(2).reads("a", &["x"]).adds("b", "y"),
         t(2, 0).on([0, 2]).reads("b", &["y"]).reads("a", &[]),
     ];
-    caught(read, |violation| matches!(violation, Violation::StaleRead { reader: 2, writer: 0, .. }));
+    caught(read, |violation| {
+        matches!(violation, Violation::StaleRead { reader: 2, writer: 0, .. })
+    });
 }
 
 #[test]

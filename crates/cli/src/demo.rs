@@ -120,7 +120,9 @@ async fn merging(stage: &mut Stage) -> Told {
         wait_until(async || Ok(client.get("likes").await?.as_deref() == Some("5"))).await?;
         wait_until(async || client.sismember("cart", "tea").await).await?;
     }
-    stage.say("both       5 likes, and the tea stays: an add wins over a removal that did not see it");
+    stage.say(
+        "both       5 likes, and the tea stays: an add wins over a removal that did not see it",
+    );
     Ok(())
 }
 
@@ -133,11 +135,12 @@ async fn partition(stage: &mut Stage) -> Told {
     }
     stage.say("✂          frankfurt is cut off from both others");
     let started = Instant::now();
-    there.transaction(async |tx| {
-        tx.hset("page", "title", "Grüße").await?;
-        tx.incr_by("edits", 1).await
-    })
-    .await?;
+    there
+        .transaction(async |tx| {
+            tx.hset("page", "title", "Grüße").await?;
+            tx.incr_by("edits", 1).await
+        })
+        .await?;
     let local = started.elapsed();
     here.hset("page", "author", "Ann").await?;
     here.incr_by("edits", 1).await?;
@@ -206,7 +209,9 @@ async fn loss(stage: &mut Stage) -> Told {
     stage.fault(Fault::Restart { site: "frankfurt".into() }).await?;
     wait_until(async || Ok(dave.attach(&token).await.is_ok())).await?;
     check(dave.get("draft").await?.as_deref() == Some("unsaved"), "the draft did not return")?;
-    stage.say("frankfurt  comes back with what it had; now the token attaches, and the draft is there");
+    stage.say(
+        "frankfurt  comes back with what it had; now the token attaches, and the draft is there",
+    );
     Ok(())
 }
 
@@ -248,7 +253,9 @@ impl Stage {
 }
 
 /// Asks again and again until the answer is yes, and tells how long that took.
-async fn wait_until(mut done: impl AsyncFnMut() -> Result<bool, Error>) -> Result<Duration, Untrue> {
+async fn wait_until(
+    mut done: impl AsyncFnMut() -> Result<bool, Error>,
+) -> Result<Duration, Untrue> {
     let started = Instant::now();
     while !done().await? {
         if started.elapsed() > Duration::from_secs(15) {

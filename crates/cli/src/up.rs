@@ -106,7 +106,12 @@ fn introduce(cluster: &Cluster, port: u16) {
         spec.f
     );
     let heads = spec.sites.iter().map(|site| format!("{:>1$}", site.name, width.max(8)));
-    println!("  {:width$}  {:>5}   round trips in ms: {}", "site", "RESP", heads.collect::<Vec<_>>().join(" "));
+    println!(
+        "  {:width$}  {:>5}   round trips in ms: {}",
+        "site",
+        "RESP",
+        heads.collect::<Vec<_>>().join(" ")
+    );
     for (i, site) in spec.sites.iter().enumerate() {
         let trips = spec.wan.rtt_ms[i].iter().map(|rtt| format!("{rtt:>0$}", width.max(8)));
         println!(
@@ -117,7 +122,10 @@ fn introduce(cluster: &Cluster, port: u16) {
         );
     }
     for space in spec.spaces.iter() {
-        println!("\n  space {}: keys beginning with '{}' are {}", space.name, space.prefix, space.level);
+        println!(
+            "\n  space {}: keys beginning with '{}' are {}",
+            space.name, space.prefix, space.level
+        );
     }
     println!("\n  HTTP  http://127.0.0.1:{port}/status  /metrics\n");
     println!("Data is in memory and ends with this process. Try, in other terminals:");

@@ -257,8 +257,14 @@ async fn bad_input_gets_specific_errors() {
         ("EXEC", "ERR EXEC without MULTI"),
         ("DISCARD", "ERR DISCARD without MULTI"),
         ("SOLERA.COMMIT", "ERR SOLERA.COMMIT without SOLERA.BEGIN"),
-        ("SOLERA.BEGIN STRONG", "ERR this version does not serve STRONG transactions; it serves SOLERA.BEGIN CAUSAL"),
-        ("SOLERA.ATTACH hello", "BADTOKEN this is not a token; take one with SOLERA.TOKEN, it begins with 'solera-1-'"),
+        (
+            "SOLERA.BEGIN STRONG",
+            "ERR this version does not serve STRONG transactions; it serves SOLERA.BEGIN CAUSAL",
+        ),
+        (
+            "SOLERA.ATTACH hello",
+            "BADTOKEN this is not a token; take one with SOLERA.TOKEN, it begins with 'solera-1-'",
+        ),
         ("SOLERA.BARRIER soon", "ERR timeout is not an integer or out of range"),
     ];
     for (command, expected) in table {
@@ -310,7 +316,8 @@ fn faults_need_a_cluster_and_real_sites() {
 #[tokio::test]
 async fn eventual_spaces_show_what_has_arrived_though_it_is_not_uniform() {
     let file = std::env::temp_dir().join(format!("solera-spaces-{}.toml", std::process::id()));
-    std::fs::write(&file, "[[space]]\nname = 'log'\nprefix = 'log:'\nlevel = 'eventual'\n").unwrap();
+    std::fs::write(&file, "[[space]]\nname = 'log'\nprefix = 'log:'\nlevel = 'eventual'\n")
+        .unwrap();
     let up = Up::start(&["--config", file.to_str().unwrap()]);
     std::fs::remove_file(&file).unwrap();
     let (mut one, mut two) = (up.client(1).await, up.client(2).await);

@@ -113,10 +113,9 @@ impl Client {
     /// HGETALL.
     pub async fn hgetall(&mut self, key: &str) -> Result<BTreeMap<String, String>, Error> {
         match self.call(&[b"HGETALL", key.as_bytes()]).await? {
-            Value::Map(pairs) => pairs
-                .into_iter()
-                .map(|(field, value)| Ok((text(field)?, text(value)?)))
-                .collect(),
+            Value::Map(pairs) => {
+                pairs.into_iter().map(|(field, value)| Ok((text(field)?, text(value)?))).collect()
+            }
             other => Err(unexpected(&other)),
         }
     }

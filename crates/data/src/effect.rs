@@ -19,7 +19,6 @@ impl Dot {
     pub(crate) fn own() -> Dot {
         Dot { ts: Timestamp::MAX, site: SiteId(u8::MAX) }
     }
-
 }
 
 /// What a transaction observed of one key: the effects within its snapshot.

@@ -118,9 +118,7 @@ impl fmt::Display for OpError {
     /// Redis' wording, without the error code.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            OpError::WrongType => {
-                "Operation against a key holding the wrong kind of value"
-            }
+            OpError::WrongType => "Operation against a key holding the wrong kind of value",
             OpError::NotAnInteger => "value is not an integer or out of range",
             OpError::FieldNotAnInteger => "hash value is not an integer",
             OpError::Overflow => "increment or decrement would overflow",

@@ -129,8 +129,7 @@ impl<'a> View<'a> {
         if self.is_plain() {
             return self.base.set.as_ref().is_some_and(|set| set.contains(element));
         }
-        let mut dots =
-            self.base.set.as_ref().map_or_else(Dots::default, |set| set.dots(element));
+        let mut dots = self.base.set.as_ref().map_or_else(Dots::default, |set| set.dots(element));
         let names = |values: &[Value]| values.iter().any(|value| value.as_bytes() == element);
         for (effect, context) in self.pending {
             let change = effect.set.as_ref();

@@ -198,13 +198,13 @@ mod declared {
         writer: usize,
     }
 
-    pub struct Meaning {
-        pub members: BTreeSet<Value>,
-        pub fields: BTreeMap<Value, Value>,
-        pub text: Option<Value>,
+    pub(super) struct Meaning {
+        pub(super) members: BTreeSet<Value>,
+        pub(super) fields: BTreeMap<Value, Value>,
+        pub(super) text: Option<Value>,
     }
 
-    pub fn meaning(transactions: &[Transaction]) -> Meaning {
+    pub(super) fn meaning(transactions: &[Transaction]) -> Meaning {
         let mut order: Vec<usize> = (0..transactions.len()).collect();
         order.sort_by_key(|t| transactions[*t].dot);
         let mut facts: Vec<Fact> = Vec::new();
@@ -247,8 +247,7 @@ mod declared {
             }
         }
         let parts: BTreeSet<Part> = facts.iter().map(|fact| fact.part.clone()).collect();
-        let mut meaning =
-            Meaning { members: BTreeSet::new(), fields: BTreeMap::new(), text: None };
+        let mut meaning = Meaning { members: BTreeSet::new(), fields: BTreeMap::new(), text: None };
         for part in parts {
             let shown = show(facts.iter().filter(|fact| fact.part == part));
             match (part, shown) {

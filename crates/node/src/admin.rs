@@ -107,16 +107,16 @@ type Gauge = (&'static str, &'static str, fn(&SiteStatus) -> f64);
 const GAUGES: [Gauge; 9] = [
     ("solera_site_alive", "Whether the site runs.", |s| f64::from(u8::from(s.alive))),
     ("solera_keys", "Keys stored at the site.", |s| s.keys as f64),
-    ("solera_versions", "Versions of keys stored at the site.", |s| {
-        s.versions.unwrap_or(0) as f64
-    }),
+    ("solera_versions", "Versions of keys stored at the site.", |s| s.versions.unwrap_or(0) as f64),
     ("solera_data_bytes", "Approximate bytes of keys and versions.", |s| {
         s.bytes.unwrap_or(0) as f64
     }),
     ("solera_connections", "Client connections.", |s| s.connections as f64),
-    ("solera_uniformity_delay_seconds", "Age of the newest own state that is durable elsewhere.", |s| {
-        s.uniformity_ms / 1000.0
-    }),
+    (
+        "solera_uniformity_delay_seconds",
+        "Age of the newest own state that is durable elsewhere.",
+        |s| s.uniformity_ms / 1000.0,
+    ),
     ("solera_open_transactions", "Open transactions.", |s| s.open_transactions as f64),
     ("solera_prepared_transactions", "Transactions between prepare and commit.", |s| {
         s.prepared_transactions as f64

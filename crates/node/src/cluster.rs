@@ -239,10 +239,8 @@ impl Cluster {
 
     /// The sites, in order.
     pub fn sites(&self) -> Vec<SiteInfo> {
-        let info = |site: &crate::SiteSpec| SiteInfo {
-            name: site.name.clone(),
-            listen: site.listen,
-        };
+        let info =
+            |site: &crate::SiteSpec| SiteInfo { name: site.name.clone(), listen: site.listen };
         self.spec.sites.iter().map(info).collect()
     }
 
@@ -317,8 +315,7 @@ impl Cluster {
     pub async fn status(&self, detailed: bool) -> ClusterStatus {
         let mut sites = Vec::new();
         for index in 0..self.spec.sites.len() {
-            let samples =
-                self.ask(index, |reply| Control::Sample(detailed, reply)).await;
+            let samples = self.ask(index, |reply| Control::Sample(detailed, reply)).await;
             sites.push(self.site_status(index, &samples));
         }
         let mut links = Vec::new();

@@ -154,7 +154,10 @@ impl ClusterSpec {
     pub fn listen_from(mut self, port: u16) -> Result<ClusterSpec, ConfigError> {
         for (i, site) in (1..).zip(&mut self.sites) {
             let port = port.checked_add(i).ok_or_else(|| {
-                ConfigError::Invalid(format!("there is no port {} for a site", u32::from(port) + u32::from(i)))
+                ConfigError::Invalid(format!(
+                    "there is no port {} for a site",
+                    u32::from(port) + u32::from(i)
+                ))
             })?;
             site.listen = Some(SocketAddr::from(([127, 0, 0, 1], port)));
         }
@@ -165,11 +168,14 @@ impl ClusterSpec {
     pub fn id(&self) -> u64 {
         // FNV-1a: stable across versions and machines.
         let names = self.sites.iter().map(|site| site.name.as_str());
-        std::iter::once(self.name.as_str()).chain(names).fold(0xcbf2_9ce4_8422_2325, |hash, name| {
-            name.bytes().chain([0]).fold(hash, |hash: u64, byte| {
-                (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-            })
-        })
+        std::iter::once(self.name.as_str()).chain(names).fold(
+            0xcbf2_9ce4_8422_2325,
+            |hash, name| {
+                name.bytes().chain([0]).fold(hash, |hash: u64, byte| {
+                    (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+                })
+            },
+        )
     }
 }
 

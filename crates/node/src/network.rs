@@ -13,11 +13,7 @@ use crate::worker::Control;
 /// What arrives in a worker's mailbox.
 pub(crate) enum Parcel {
     /// Messages of another worker, to be handled when they are due.
-    Messages {
-        from: Address,
-        due: Instant,
-        messages: Vec<Message>,
-    },
+    Messages { from: Address, due: Instant, messages: Vec<Message> },
     /// An order of the host.
     Control(Control),
 }
@@ -37,17 +33,13 @@ impl Network {
     pub(crate) fn new(mailboxes: Vec<Vec<UnboundedSender<Parcel>>>, wan: &Wan) -> Self {
         let sites = mailboxes.len();
         let matrix = |value: &dyn Fn(usize, usize) -> u64| {
-            (0..sites)
-                .map(|a| (0..sites).map(|b| AtomicU64::new(value(a, b))).collect())
-                .collect()
+            (0..sites).map(|a| (0..sites).map(|b| AtomicU64::new(value(a, b))).collect()).collect()
         };
         Network {
             mailboxes,
             delays: matrix(&|a, b| wan.one_way(a, b).as_micros() as u64),
             added: matrix(&|_, _| 0),
-            cut: (0..sites)
-                .map(|_| (0..sites).map(|_| AtomicBool::new(false)).collect())
-                .collect(),
+            cut: (0..sites).map(|_| (0..sites).map(|_| AtomicBool::new(false)).collect()).collect(),
             alive: (0..sites).map(|_| AtomicBool::new(true)).collect(),
         }
     }
@@ -82,8 +74,8 @@ impl Network {
     }
 
     pub(crate) fn delay(&self, a: usize, b: usize) -> Duration {
-        let micros = self.delays[a][b].load(Ordering::Relaxed)
-            + self.added[a][b].load(Ordering::Relaxed);
+        let micros =
+            self.delays[a][b].load(Ordering::Relaxed) + self.added[a][b].load(Ordering::Relaxed);
         Duration::from_micros(micros)
     }
 

@@ -197,8 +197,7 @@ impl Session {
             self.fail("EXECABORT Transaction discarded because of previous errors.");
             return;
         }
-        let Some(Response::Begun(tx)) =
-            self.worker.call(Command::Begin { past: self.past }).await
+        let Some(Response::Begun(tx)) = self.worker.call(Command::Begin { past: self.past }).await
         else {
             return;
         };
@@ -308,8 +307,7 @@ impl Session {
 
     /// MGET, MSET, and others on several keys: one atomic causal transaction.
     async fn run_as_transaction(&mut self, plan: &Plan<'_>) {
-        let Some(Response::Begun(tx)) =
-            self.worker.call(Command::Begin { past: self.past }).await
+        let Some(Response::Begun(tx)) = self.worker.call(Command::Begin { past: self.past }).await
         else {
             return;
         };
@@ -352,9 +350,8 @@ impl Session {
         let level: Level = self.worker.spec.spaces.level_of(op.key);
         let request = self.worker.new_request();
         let (now, past) = (self.now, &mut self.past);
-        let executed = self
-            .worker
-            .with(|replica| replica.execute(now, request, past, level, op.key, &op.op));
+        let executed =
+            self.worker.with(|replica| replica.execute(now, request, past, level, op.key, &op.op));
         if executed.is_some() {
             return executed;
         }

@@ -49,10 +49,9 @@ impl fmt::Display for WanError {
                 "'{name}' is neither 'aws', 'lan' nor 'none', and as a file it cannot be read: \
                  {reason}"
             ),
-            WanError::Malformed(name, reason) => write!(
-                f,
-                "{name}: {reason}; the file looks like: rtt_ms = [[0, 61], [61, 0]]"
-            ),
+            WanError::Malformed(name, reason) => {
+                write!(f, "{name}: {reason}; the file looks like: rtt_ms = [[0, 61], [61, 0]]")
+            }
             WanError::TooFewSites(sites) => {
                 write!(f, "the delays cover fewer than the {sites} sites of the cluster")
             }

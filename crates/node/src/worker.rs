@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use socket2::{Domain, Protocol, Socket, Type};
-use solera_machine::{Machine, Now};
 use solera_data::{Op, OpError, Outcome};
 use solera_levels::Level;
+use solera_machine::{Machine, Now};
 use solera_resp::CommandId;
 use solera_resp::command::COMMANDS;
 use solera_time::{Monotonic, Physical, SiteId, Vector};
@@ -222,10 +222,8 @@ pub(crate) fn run(
     mailbox: UnboundedReceiver<Parcel>,
     started: &std::sync::mpsc::Sender<std::io::Result<()>>,
 ) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .event_interval(127)
-        .build();
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().event_interval(127).build();
     let runtime = match runtime {
         Ok(runtime) => runtime,
         Err(error) => {

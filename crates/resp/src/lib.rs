@@ -2,8 +2,10 @@
 //! round for clients.
 
 pub mod command;
+mod commands;
 mod inline;
 mod integer;
+mod introspection;
 mod protocol_error;
 mod reply_parser;
 mod request;

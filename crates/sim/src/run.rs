@@ -257,8 +257,7 @@ impl<'a> Run<'a> {
             for (part, op) in ops.iter().enumerate() {
                 let request = RequestId(u64::MAX - (number * ops.len() + part) as u64);
                 self.finals.push((request, None));
-                let level =
-                    if key.starts_with(b"e") { Level::Eventual } else { Level::Causal };
+                let level = if key.starts_with(b"e") { Level::Eventual } else { Level::Causal };
                 let (key, op, past) = (key.clone(), op.clone(), Vector::zero(sites));
                 let to = Address { site: SiteId(*site as u8), worker: 0 };
                 self.world.command(to, request, Command::Execute { past, level, key, op });
@@ -273,11 +272,8 @@ impl<'a> Run<'a> {
             .zip(answers.chunks(ops.len()))
             .filter_map(|((site, key), answers)| {
                 let [get, members, pairs] = answers else { return None };
-                let answers = [
-                    answer(get.as_ref()?),
-                    answer(members.as_ref()?),
-                    answer(pairs.as_ref()?),
-                ];
+                let answers =
+                    [answer(get.as_ref()?), answer(members.as_ref()?), answer(pairs.as_ref()?)];
                 Some(FinalRead { site, key: key.to_string(), answers })
             })
             .collect()

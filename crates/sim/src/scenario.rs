@@ -39,14 +39,12 @@ impl Scenario {
     pub fn from_seed(seed: u64) -> Self {
         let mut random = Random::new(seed);
         let sites = random.weighted(&[(5, 1), (8, 2), (60, 3), (7, 4), (20, 5)]);
-        let workers: Vec<u8> = (0..sites)
-            .map(|_| random.weighted(&[(45, 1u8), (30, 2), (15, 3), (10, 6)]))
-            .collect();
+        let workers: Vec<u8> =
+            (0..sites).map(|_| random.weighted(&[(45, 1u8), (30, 2), (15, 3), (10, 6)])).collect();
         let partitions = random.within(2, 9) as u16;
         let f = if random.chance(85) { (sites - 1) / 2 } else { random.below(sites) };
-        let delays = (0..sites)
-            .map(|_| (0..sites).map(|_| random.within(MS, 90 * MS)).collect())
-            .collect();
+        let delays =
+            (0..sites).map(|_| (0..sites).map(|_| random.within(MS, 90 * MS)).collect()).collect();
         let worst_skew = random.weighted(&[(40, 1i64), (40, 20_000), (20, 2_000_000)]);
         let skew = workers
             .iter()

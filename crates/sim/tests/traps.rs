@@ -47,6 +47,9 @@ fn known_vec_just_below_the_smallest_prepare_time() {
 #[test]
 fn remote_transactions_are_invisible_before_uniform() {
     trap(Rule::UniformBeforeVisible, |violation| {
-        matches!(violation, Violation::Property(_, Broken::Uniform { .. } | Broken::NotUniform { .. }))
+        matches!(
+            violation,
+            Violation::Property(_, Broken::Uniform { .. } | Broken::NotUniform { .. })
+        )
     });
 }

@@ -128,9 +128,6 @@ impl Replica {
                     .suspected_for(*site, now.monotonic)
                     .is_some_and(|silent| silent >= self.config.timing.lost_after)
             })
-            .map(|site| CommandError::Lost {
-                site,
-                missing: past[site].ahead_of(reachable[site]),
-            })
+            .map(|site| CommandError::Lost { site, missing: past[site].ahead_of(reachable[site]) })
     }
 }

@@ -138,7 +138,10 @@ impl fmt::Display for CommandError {
                 write!(f, "operations of the transaction are still outstanding")
             }
             CommandError::PartitionSlow => {
-                write!(f, "a partition of this site answered too slowly; nothing was changed, retry")
+                write!(
+                    f,
+                    "a partition of this site answered too slowly; nothing was changed, retry"
+                )
             }
             CommandError::TimedOut { site, behind } => {
                 write!(f, "still {} ms behind site {site}", behind.as_millis())

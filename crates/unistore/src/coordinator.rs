@@ -108,8 +108,7 @@ impl Replica {
     pub(crate) fn begin(&mut self, now: Now, past: &Vector) -> TxId {
         let snap_vec = self.start_snapshot(now, past);
         self.coordinator.started += 1;
-        let tx =
-            TxId { coordinator: self.coordinator.worker, sequence: self.coordinator.started };
+        let tx = TxId { coordinator: self.coordinator.worker, sequence: self.coordinator.started };
         self.coordinator.open.insert(
             tx,
             Transaction {
@@ -188,8 +187,7 @@ impl Replica {
         };
         transaction.outstanding = transaction.outstanding.saturating_sub(1);
         transaction.last_active = now.monotonic;
-        transaction.local_dependency =
-            transaction.local_dependency.max(executed.local_dependency);
+        transaction.local_dependency = transaction.local_dependency.max(executed.local_dependency);
         Response::Operated(executed.result.map(|(outcome, effect)| {
             if let Some(effect) = effect {
                 transaction.buffer(level, key, effect);
@@ -389,13 +387,7 @@ impl Replica {
         self.coordinator.open.get_mut(&tx).filter(|transaction| transaction.preparing.is_none())
     }
 
-    fn trace_transaction(
-        &mut self,
-        tx: TxId,
-        ts: Timestamp,
-        snap_vec: &Vector,
-        writes: &[Write],
-    ) {
+    fn trace_transaction(&mut self, tx: TxId, ts: Timestamp, snap_vec: &Vector, writes: &[Write]) {
         if !self.config.trace {
             return;
         }

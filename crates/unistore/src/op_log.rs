@@ -77,7 +77,10 @@ impl OpLog {
 
     /// Approximate heap bytes, and the number of versions held.
     pub(crate) fn size(&self) -> (usize, usize) {
-        (self.base.size() + self.pending.len() * size_of::<(Arc<Update>, u32)>(), 1 + self.pending.len())
+        (
+            self.base.size() + self.pending.len() * size_of::<(Arc<Update>, u32)>(),
+            1 + self.pending.len(),
+        )
     }
 
     /// Runs `read` on the version at a snapshot, with the transaction's own effect on top. Also returns the

@@ -191,9 +191,7 @@ impl Replica {
         self.learn_uniform(&snap_vec);
         let ts = self.new_dot(now, &snap_vec).ts;
         let asked = now.monotonic;
-        self.participant
-            .prepared
-            .insert(tx, Prepared { coordinator, ts, snap_vec, writes, asked });
+        self.participant.prepared.insert(tx, Prepared { coordinator, ts, snap_vec, writes, asked });
         self.be_active(now);
         self.send(coordinator, Message::PrepareAck { tx, ts });
     }
@@ -228,7 +226,11 @@ impl Replica {
         for (id, writes) in by_partition {
             let update = Arc::new(Update { dot, snap_vec, writes });
             let partition = self.owned(id);
-            if visible { partition.store_visible(update) } else { partition.store(update) }
+            if visible {
+                partition.store_visible(update)
+            } else {
+                partition.store(update)
+            }
             self.trace(|| Event::Stored { partition: id, dot });
         }
     }

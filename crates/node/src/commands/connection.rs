@@ -22,8 +22,7 @@ pub(crate) fn hello(session: &mut Session, arguments: &Arguments<'_>) {
             Some(3) => Protocol::Resp3,
             Some(_) => return session.fail("NOPROTO unsupported protocol version"),
             None => {
-                return session
-                    .fail("ERR Protocol version is not an integer or out of range");
+                return session.fail("ERR Protocol version is not an integer or out of range");
             }
         };
     }
@@ -34,9 +33,7 @@ pub(crate) fn hello(session: &mut Session, arguments: &Arguments<'_>) {
             name = Some(arguments.get(at + 1).to_vec());
             at += 2;
         } else if option.eq_ignore_ascii_case(b"auth") && at + 2 < arguments.len() {
-            return session.fail(
-                "ERR this server has no passwords; connect without AUTH",
-            );
+            return session.fail("ERR this server has no passwords; connect without AUTH");
         } else {
             let option = String::from_utf8_lossy(option).into_owned();
             return session.fail(format!("ERR Syntax error in HELLO option '{option}'"));
@@ -57,11 +54,9 @@ pub(crate) fn hello(session: &mut Session, arguments: &Arguments<'_>) {
     out.integer(if protocol == Protocol::Resp3 { 3 } else { 2 });
     out.bulk(b"id");
     out.integer(client as i64);
-    for (key, value) in [
-        ("mode", "standalone"),
-        ("role", "master"),
-        ("solera_version", env!("CARGO_PKG_VERSION")),
-    ] {
+    for (key, value) in
+        [("mode", "standalone"), ("role", "master"), ("solera_version", env!("CARGO_PKG_VERSION"))]
+    {
         out.bulk(key.as_bytes());
         out.bulk(value.as_bytes());
     }
@@ -100,10 +95,7 @@ pub(crate) fn client(session: &mut Session, arguments: &Arguments<'_>) {
             let line = format!("id={} name={name} db=0 resp={proto}\n", session.client);
             session.out.bulk(line.as_bytes());
         }
-        (
-            b"id" | b"getname" | b"setname" | b"setinfo" | b"no-evict" | b"no-touch",
-            _,
-        ) => {
+        (b"id" | b"getname" | b"setname" | b"setinfo" | b"no-evict" | b"no-touch", _) => {
             let name = String::from_utf8_lossy(&subcommand).into_owned();
             session.fail(format!("ERR wrong number of arguments for 'client|{name}' command"));
         }

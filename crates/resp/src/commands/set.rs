@@ -1,0 +1,16 @@
+//! Sets.
+
+use super::family;
+
+family! { "set":
+    Sadd "sadd" -3 "write denyoom fast" (1, 1, 1) "1.0.0"
+        "Adds elements to a set.";
+    Srem "srem" -3 "write fast" (1, 1, 1) "1.0.0"
+        "Removes elements from a set.";
+    Smembers "smembers" 2 "readonly" (1, 1, 1) "1.0.0"
+        "Reads a set.";
+    Sismember "sismember" 3 "readonly fast" (1, 1, 1) "1.0.0"
+        "Tells whether a set has an element.";
+    Scard "scard" 2 "readonly fast" (1, 1, 1) "1.0.0"
+        "Counts the elements of a set.";
+}

@@ -1,0 +1,24 @@
+//! Solera's own: interactive transactions, causal pasts, levels.
+
+use super::family;
+
+family! { "solera":
+    SoleraBegin "solera.begin" -1 "noscript fast" (0, 0, 0) "0.1.0"
+        "Opens an interactive transaction.";
+    SoleraCommit "solera.commit" 1 "noscript fast" (0, 0, 0) "0.1.0"
+        "Commits the open transaction.";
+    SoleraAbort "solera.abort" 1 "noscript fast" (0, 0, 0) "0.1.0"
+        "Drops the open transaction.";
+    SoleraToken "solera.token" 1 "fast" (0, 0, 0) "0.1.0"
+        "Tells the session's causal past.";
+    SoleraAttach "solera.attach" 2 "noscript" (0, 0, 0) "0.1.0"
+        "Waits until this site holds a token's past.";
+    SoleraBarrier "solera.barrier" -1 "noscript" (0, 0, 0) "0.1.0"
+        "Waits until the session's past is durable.";
+    SoleraSite "solera.site" 1 "fast" (0, 0, 0) "0.1.0"
+        "Names the site.";
+    SoleraSpaces "solera.spaces" 1 "fast" (0, 0, 0) "0.1.0"
+        "Lists the spaces and their levels.";
+    SoleraLevel "solera.level" 2 "fast" (1, 1, 1) "0.1.0"
+        "Tells the level of a key.";
+}

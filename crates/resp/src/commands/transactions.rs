@@ -1,0 +1,12 @@
+//! One transaction from queued commands.
+
+use super::family;
+
+family! { "transactions":
+    Multi "multi" 1 "noscript loading stale fast allow_busy" (0, 0, 0) "1.2.0"
+        "Starts to queue commands.";
+    Exec "exec" 1 "noscript loading stale skip_slowlog" (0, 0, 0) "1.2.0"
+        "Runs the queued commands as one transaction.";
+    Discard "discard" 1 "noscript loading stale fast allow_busy" (0, 0, 0) "2.0.0"
+        "Drops the queued commands.";
+}

@@ -1,0 +1,227 @@
+//! COMMAND: what the table says, as replies.
+
+use crate::command::{COMMANDS, Command, lookup, unknown_subcommand};
+use crate::request::Arguments;
+use crate::writer::Writer;
+
+/// Appends the reply to COMMAND and its subcommands; `arguments` begin with COMMAND itself.
+///
+/// # Errors
+/// The error reply, in Redis' words; nothing is appended then.
+pub fn answer(out: &mut Writer, arguments: &Arguments<'_>) -> Result<(), String> {
+    let (subcommand, count) = (arguments.get(1).to_ascii_lowercase(), arguments.len());
+    match subcommand.as_slice() {
+        b"" if count == 1 => describe_all(out),
+        b"count" if count == 2 => out.integer(COMMANDS.len() as i64),
+        b"count" => return Err(wrong_arity("count")),
+        b"list" if count == 2 => {
+            out.array(COMMANDS.len());
+            COMMANDS.iter().for_each(|command| out.bulk(command.name.as_bytes()));
+        }
+        b"list" => return Err("ERR syntax error".to_owned()),
+        b"info" if count == 2 => describe_all(out),
+        b"info" => {
+            out.array(count - 2);
+            for name in arguments.from(2) {
+                match lookup(name) {
+                    Some(command) => command.describe(out),
+                    None => out.null(),
+                }
+            }
+        }
+        b"docs" => {
+            let all = COMMANDS.iter().filter(|_| count == 2);
+            let commands: Vec<_> = all.chain(arguments.from(2).filter_map(lookup)).collect();
+            out.map(commands.len());
+            commands.into_iter().for_each(|command| command.document(out));
+        }
+        // Redis asks for an argument of the inner command, too.
+        b"getkeys" if count < 4 => return Err(wrong_arity("getkeys")),
+        b"getkeys" => {
+            let inner: Vec<&[u8]> = arguments.from(2).collect();
+            let keys = keys(&inner)?;
+            out.array(keys.len());
+            keys.into_iter().for_each(|key| out.bulk(key));
+        }
+        _ => return Err(unknown_subcommand("COMMAND", arguments.get(1))),
+    }
+    Ok(())
+}
+
+fn wrong_arity(subcommand: &str) -> String {
+    format!("ERR wrong number of arguments for 'command|{subcommand}' command")
+}
+
+fn keys<'a>(inner: &[&'a [u8]]) -> Result<Vec<&'a [u8]>, String> {
+    let error = match inner.first().and_then(|name| lookup(name)) {
+        None => "ERR Invalid command specified",
+        Some(command) if !command.is_data() => "ERR The command has no key arguments",
+        Some(command) if !command.takes(inner.len()) => {
+            "ERR Invalid number of arguments specified for command"
+        }
+        Some(command) => return Ok(command.keys(inner)),
+    };
+    Err(error.to_owned())
+}
+
+fn describe_all(out: &mut Writer) {
+    out.array(COMMANDS.len());
+    COMMANDS.iter().for_each(|command| command.describe(out));
+}
+
+impl Command {
+    /// Describes the command as COMMAND INFO does.
+    pub fn describe(&self, out: &mut Writer) {
+        out.array(10);
+        out.bulk(self.name.as_bytes());
+        out.integer(self.arity);
+        simple_set(out, &self.flags.split_whitespace().collect::<Vec<_>>());
+        for number in [self.first_key, self.last_key, self.step] {
+            out.integer(number);
+        }
+        simple_set(out, &self.categories());
+        // Hints for cluster proxies: there are none.
+        out.set(0);
+        self.describe_keys(out);
+        // Subcommands are not described apart.
+        out.set(0);
+    }
+
+    /// Documents the command as COMMAND DOCS does: its name, then what there is to say.
+    pub fn document(&self, out: &mut Writer) {
+        out.bulk(self.name.as_bytes());
+        out.map(3);
+        for (key, value) in
+            [("summary", self.summary), ("since", self.since), ("group", self.group)]
+        {
+            out.bulk(key.as_bytes());
+            out.bulk(value.as_bytes());
+        }
+    }
+
+    /// Redis' categories for access control, which follow from flags and group.
+    fn categories(&self) -> Vec<&'static str> {
+        let by_flag = [
+            ("write", "@write"),
+            ("readonly", "@read"),
+            ("admin", "@admin"),
+            ("admin", "@dangerous"),
+        ];
+        let by_group = match self.group {
+            "connection" => Some("@connection"),
+            "generic" => Some("@keyspace"),
+            "string" => Some("@string"),
+            "set" => Some("@set"),
+            "hash" => Some("@hash"),
+            "transactions" => Some("@transaction"),
+            _ => None,
+        };
+        let flags = by_flag.into_iter().filter(|(flag, _)| self.has_flag(flag));
+        let speed = if self.has_flag("fast") { "@fast" } else { "@slow" };
+        flags.map(|(_, category)| category).chain(by_group).chain([speed]).collect()
+    }
+
+    /// Where the keys are, in the newer form that Redis calls key specifications.
+    fn describe_keys(&self, out: &mut Writer) {
+        if !self.is_data() {
+            out.set(0);
+            return;
+        }
+        // The last key counts from the first one here, unless it counts from the end.
+        let last = if self.last_key < 0 { self.last_key } else { self.last_key - self.first_key };
+        out.set(1);
+        out.map(3);
+        out.bulk(b"flags");
+        simple_set(out, &if self.has_flag("write") { ["RW", "update"] } else { ["RO", "access"] });
+        search(out, "begin_search", "index", &[("index", self.first_key)]);
+        let range = [("lastkey", last), ("keystep", self.step), ("limit", 0)];
+        search(out, "find_keys", "range", &range);
+    }
+}
+
+fn simple_set(out: &mut Writer, items: &[&str]) {
+    out.set(items.len());
+    items.iter().for_each(|item| out.simple(item));
+}
+
+fn search(out: &mut Writer, name: &str, kind: &str, numbers: &[(&str, i64)]) {
+    out.bulk(name.as_bytes());
+    out.map(2);
+    out.bulk(b"type");
+    out.bulk(kind.as_bytes());
+    out.bulk(b"spec");
+    out.map(numbers.len());
+    for (name, number) in numbers {
+        out.bulk(name.as_bytes());
+        out.integer(*number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Protocol, RequestParser, Value, parse_value};
+
+    fn ask(protocol: Protocol, line: &str) -> Result<String, String> {
+        let (mut parser, mut out) = (RequestParser::new(), Writer::new(protocol));
+        let request = format!("{line}\r\n");
+        let (arguments, _) = parser.next(request.as_bytes()).unwrap().unwrap();
+        answer(&mut out, &arguments)?;
+        Ok(String::from_utf8(out.bytes).unwrap())
+    }
+
+    #[test]
+    fn get_is_described_as_by_redis_7() {
+        let recorded = "*1\r\n*10\r\n$3\r\nget\r\n:2\r\n~2\r\n+readonly\r\n+fast\r\n:1\r\n:1\r\n:1\r\n\
+            ~3\r\n+@read\r\n+@string\r\n+@fast\r\n~0\r\n~1\r\n%3\r\n$5\r\nflags\r\n~2\r\n+RO\r\n+access\r\n\
+            $12\r\nbegin_search\r\n%2\r\n$4\r\ntype\r\n$5\r\nindex\r\n$4\r\nspec\r\n%1\r\n$5\r\nindex\r\n:1\r\n\
+            $9\r\nfind_keys\r\n%2\r\n$4\r\ntype\r\n$5\r\nrange\r\n$4\r\nspec\r\n%3\r\n$7\r\nlastkey\r\n:0\r\n\
+            $7\r\nkeystep\r\n:1\r\n$5\r\nlimit\r\n:0\r\n~0\r\n";
+        assert_eq!(ask(Protocol::Resp3, "COMMAND INFO get").as_deref(), Ok(recorded));
+    }
+
+    #[test]
+    fn keys_are_told() {
+        let keys = ask(Protocol::Resp2, "command getkeys mset a 1 b 2");
+        assert_eq!(keys.as_deref(), Ok("*2\r\n$1\r\na\r\n$1\r\nb\r\n"));
+    }
+
+    #[test]
+    fn documentation_names_what_is_asked_for() {
+        let docs = ask(Protocol::Resp3, "COMMAND DOCS foo solera.site");
+        let expected = "%1\r\n$11\r\nsolera.site\r\n%3\r\n$7\r\nsummary\r\n$15\r\nNames the site.\r\n\
+            $5\r\nsince\r\n$5\r\n0.1.0\r\n$5\r\ngroup\r\n$6\r\nsolera\r\n";
+        assert_eq!(docs.as_deref(), Ok(expected));
+    }
+
+    #[test]
+    fn every_reply_is_one_whole_value() {
+        for line in ["COMMAND", "COMMAND INFO", "COMMAND DOCS", "COMMAND LIST"] {
+            for protocol in [Protocol::Resp2, Protocol::Resp3] {
+                let reply = ask(protocol, line).unwrap();
+                let (value, used) = parse_value(reply.as_bytes()).unwrap().unwrap();
+                assert_eq!(used, reply.len(), "{line}");
+                assert!(matches!(value, Value::Array(_) | Value::Map(_)), "{line}");
+            }
+        }
+        let count = format!(":{}\r\n", COMMANDS.len());
+        assert_eq!(ask(Protocol::Resp2, "COMMAND COUNT"), Ok(count));
+        assert_eq!(ask(Protocol::Resp2, "COMMAND INFO foo").as_deref(), Ok("*1\r\n$-1\r\n"));
+    }
+
+    #[test]
+    fn refusals_are_in_the_words_of_redis() {
+        for (line, error) in [
+            ("COMMAND FOO", "unknown subcommand 'FOO'. Try COMMAND HELP."),
+            ("COMMAND \"\"", "unknown subcommand ''. Try COMMAND HELP."),
+            ("COMMAND COUNT 1", "wrong number of arguments for 'command|count' command"),
+            ("COMMAND GETKEYS get", "wrong number of arguments for 'command|getkeys' command"),
+            ("COMMAND LIST x", "syntax error"),
+            ("COMMAND GETKEYS foo a", "Invalid command specified"),
+            ("COMMAND GETKEYS get a b", "Invalid number of arguments specified for command"),
+            ("COMMAND GETKEYS echo a", "The command has no key arguments"),
+        ] {
+            assert_eq!(ask(Protocol::Resp2, line), Err(format!("ERR {error}")), "{line}");
+        }
+    }
+}

@@ -1,0 +1,38 @@
+"""redis-py, with both protocols: plain commands, pipelines, transactions, and a token's journey."""
+
+import sys
+import time
+
+import redis
+
+one, two = (int(port) for port in sys.argv[1:3])
+for protocol in (2, 3):
+    r = redis.Redis(port=one, protocol=protocol, decode_responses=True)
+    assert r.ping()
+    assert r.set("py", "1") and r.get("py") == "1"
+    assert r.incrby("py", 41) == 42
+    r.delete("pyset", "pyhash")
+    assert r.sadd("pyset", "a", "b") == 2 and r.smembers("pyset") == {"a", "b"}
+    assert r.hset("pyhash", mapping={"f": "1", "g": "2"}) == 2
+    assert r.hgetall("pyhash") == {"f": "1", "g": "2"}
+    assert r.mget("py", "missing") == ["42", None]
+    with r.pipeline(transaction=True) as pipe:
+        pipe.incr("py").get("py")
+        assert pipe.execute() == [43, "43"]
+    with r.pipeline(transaction=False) as pipe:
+        for i in range(1000):
+            pipe.set(f"py{i}", i)
+        assert all(pipe.execute())
+    try:
+        r.incr("pyset")
+        raise SystemExit("INCR of a set must fail")
+    except redis.ResponseError as error:
+        assert "WRONGTYPE" in str(error), error
+    assert r.info("server")["redis_version"]
+
+here = redis.Redis(port=one, single_connection_client=True, decode_responses=True)
+there = redis.Redis(port=two, single_connection_client=True, decode_responses=True)
+here.set("journey", str(time.time_ns()))
+token = here.execute_command("SOLERA.TOKEN")
+there.execute_command("SOLERA.ATTACH", token)
+assert there.get("journey") == here.get("journey")
