@@ -39,7 +39,7 @@ pub struct ClusterSpec {
     pub wan: Wan,
     /// Open transactions are aborted when their client does nothing for so long.
     pub transaction_timeout: Duration,
-    /// Connections per site.
+    /// Client connections per worker.
     pub max_connections: usize,
 }
 

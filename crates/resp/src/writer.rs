@@ -172,7 +172,8 @@ mod tests {
 
     #[test]
     fn replies_are_written_in_either_protocol() {
-        let cases: &[(fn(&mut Writer), &str, &str)] = &[
+        type Case = (fn(&mut Writer), &'static str, &'static str);
+        let cases: &[Case] = &[
             (|w| w.simple("OK"), "+OK\r\n", "+OK\r\n"),
             (|w| w.error("ERR no"), "-ERR no\r\n", "-ERR no\r\n"),
             (|w| w.integer(-42), ":-42\r\n", ":-42\r\n"),

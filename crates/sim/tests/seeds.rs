@@ -1,0 +1,54 @@
+//! Seeds that once failed, and what they found. They must stay clean.
+
+use solera_sim::{Scenario, Trace, run};
+
+fn clean(seed: u64) {
+    let report = run(&Scenario::from_seed(seed), Trace::off());
+    assert!(report.violations.is_empty(), "seed {seed}: {}", report.violations[0]);
+}
+
+/// A removal took everything as old as its snapshot's entries for observed; some of it was not within
+/// the snapshot, because it depended on something newer of another site.
+#[test]
+fn a_snapshot_holds_whole_commit_vectors_not_single_entries() {
+    clean(37);
+}
+
+/// A causally stable increment was summed up while a removal that had not observed it was still waiting
+/// to be folded; the removal then took the sum.
+#[test]
+fn what_is_settled_must_not_meet_an_older_removal() {
+    clean(1);
+}
+
+/// A key that was removed and forgotten took along the removal's commit time; a session that had found
+/// it absent moved to another site and saw it again.
+#[test]
+fn an_absent_key_is_observed_too() {
+    clean(92);
+}
+
+/// The same for a key that was made anew in the meantime.
+#[test]
+fn a_key_made_anew_inherits_what_its_absence_depended_on() {
+    clean(2796);
+}
+
+/// A forwarded stretch was lost; nothing follows one, so nobody noticed.
+#[test]
+fn lost_forwards_are_repeated() {
+    clean(34);
+}
+
+/// A clock had run ahead and stood still; without heartbeats a lost stretch went unnoticed.
+#[test]
+fn heartbeats_go_on_while_the_clock_stands_still() {
+    clean(1015);
+}
+
+/// An eventual removal removed a transaction that its commit vector did not cover, and was folded
+/// before it elsewhere.
+#[test]
+fn eventual_reads_are_closed_too() {
+    clean(1788);
+}

@@ -1,0 +1,78 @@
+//! The Redis protocol: no bytes may panic a parser, and how they are cut into pieces may not matter.
+//!
+//! The first byte of the input chooses the length of the pieces.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use solera_resp::command::answer;
+use solera_resp::{
+    ProtocolError, ReplyError, ReplyParser, RequestParser, Value, Writer, encode_command, lookup,
+};
+
+fuzz_target!(|input: &[u8]| {
+    let Some((piece, bytes)) = input.split_first() else { return };
+    let piece = usize::from(*piece).max(1);
+
+    let commands = requests(bytes, bytes.len().max(1));
+    assert_eq!(commands, requests(bytes, piece));
+    commands.1.iter().for_each(|command| check(command));
+
+    // By their text: a number that is none is not equal to itself.
+    let (whole, cut) = (replies(bytes, bytes.len().max(1)), replies(bytes, piece));
+    assert_eq!(format!("{whole:?}"), format!("{cut:?}"));
+});
+
+type Commands = (Result<(), ProtocolError>, Vec<Vec<Vec<u8>>>);
+
+fn requests(bytes: &[u8], piece: usize) -> Commands {
+    let (mut parser, mut buffer, mut commands) = (RequestParser::new(), Vec::new(), Vec::new());
+    for piece in bytes.chunks(piece) {
+        buffer.extend_from_slice(piece);
+        loop {
+            match parser.next(&buffer) {
+                Ok(None) => break,
+                Ok(Some((arguments, used))) => {
+                    assert!(used > 0, "a command without bytes would come again and again");
+                    commands.push(arguments.from(0).map(<[u8]>::to_vec).collect());
+                    buffer.drain(..used);
+                }
+                Err(error) => return (Err(error), commands),
+            }
+        }
+    }
+    (Ok(()), commands)
+}
+
+/// A command survives encoding, and may be asked about.
+fn check(command: &[Vec<u8>]) {
+    let Some(name) = command.first() else { return };
+    let found = lookup(name);
+    assert!(found.is_none_or(|found| found.name.as_bytes().eq_ignore_ascii_case(name)));
+    let mut encoded = Vec::new();
+    encode_command(&mut encoded, command);
+    let mut parser = RequestParser::new();
+    let parsed = parser.next(&encoded).expect("what is encoded is valid");
+    let (arguments, used) = parsed.expect("what is encoded is complete");
+    assert_eq!(used, encoded.len());
+    assert!(arguments.from(0).eq(command.iter().map(Vec::as_slice)));
+    // Whether it is refused does not matter here.
+    let _ = answer(&mut Writer::default(), &arguments);
+}
+
+fn replies(bytes: &[u8], piece: usize) -> (Result<(), ReplyError>, Vec<Value>) {
+    let (mut parser, mut buffer, mut values) = (ReplyParser::default(), Vec::new(), Vec::new());
+    for piece in bytes.chunks(piece) {
+        buffer.extend_from_slice(piece);
+        loop {
+            match parser.next(&buffer) {
+                Ok(None) => break,
+                Ok(Some((value, used))) => {
+                    values.push(value);
+                    buffer.drain(..used);
+                }
+                Err(error) => return (Err(error), values),
+            }
+        }
+    }
+    (Ok(()), values)
+}
