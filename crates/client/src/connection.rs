@@ -1,6 +1,6 @@
 //! One connection: commands out, replies in.
 
-use solera_resp::{Value, encode_command, parse_value};
+use solera_resp::{ReplyParser, Value, encode_command};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use crate::error::Error;
@@ -11,13 +11,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 
 pub(crate) struct Connection {
     stream: Box<dyn Stream>,
+    parser: ReplyParser,
     input: Vec<u8>,
     output: Vec<u8>,
 }
 
 impl Connection {
     pub(crate) fn new(stream: impl Stream + 'static) -> Self {
-        Connection { stream: Box::new(stream), input: Vec::new(), output: Vec::new() }
+        Connection {
+            stream: Box::new(stream),
+            parser: ReplyParser::default(),
+            input: Vec::new(),
+            output: Vec::new(),
+        }
     }
 
     /// Sends a command and waits for its reply. Errors of the server are values here.
@@ -27,8 +33,10 @@ impl Connection {
         self.stream.write_all(&self.output).await?;
         self.stream.flush().await?;
         loop {
-            let parsed =
-                parse_value(&self.input).map_err(|error| Error::Protocol(error.to_string()))?;
+            let parsed = self
+                .parser
+                .next(&self.input)
+                .map_err(|error| Error::Protocol(error.to_string()))?;
             if let Some((value, length)) = parsed {
                 self.input.drain(..length);
                 if !matches!(value, Value::Push(_)) {

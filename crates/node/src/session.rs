@@ -205,6 +205,11 @@ impl Session {
         self.out.array(queue.commands.len());
         self.tx = Some(tx);
         for command in &queue.commands {
+            // The server has given the transaction up: nothing of it may run outside. Its commit
+            // below tells the client.
+            if self.tx.is_none() {
+                break;
+            }
             let mut bytes = Vec::new();
             solera_resp::encode_command(&mut bytes, command);
             let mut parser = solera_resp::RequestParser::new();

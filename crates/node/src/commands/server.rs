@@ -2,8 +2,7 @@
 
 use std::fmt::Write;
 
-use solera_resp::command::COMMANDS;
-use solera_resp::{Arguments, lookup};
+use solera_resp::Arguments;
 use tokio::sync::oneshot;
 
 use crate::session::Session;
@@ -25,59 +24,8 @@ const SETTINGS: [(&str, &str); 8] = [
 ];
 
 pub(crate) fn command(session: &mut Session, arguments: &Arguments<'_>) {
-    let subcommand = arguments.get(1).to_ascii_lowercase();
-    let named = arguments.from(2).map(lookup);
-    let out = &mut session.out;
-    match (subcommand.as_slice(), arguments.len()) {
-        (b"", _) => {
-            out.array(COMMANDS.len());
-            COMMANDS.iter().for_each(|command| command.describe(out));
-        }
-        (b"count", 2) => out.integer(COMMANDS.len() as i64),
-        (b"list", 2) => {
-            out.array(COMMANDS.len());
-            COMMANDS.iter().for_each(|command| out.bulk(command.name.as_bytes()));
-        }
-        (b"info", 2) => {
-            out.array(COMMANDS.len());
-            COMMANDS.iter().for_each(|command| command.describe(out));
-        }
-        (b"info", _) => {
-            out.array(named.len());
-            for command in named {
-                match command {
-                    Some(command) => command.describe(out),
-                    None => out.null(),
-                }
-            }
-        }
-        (b"docs", count) => {
-            let all = COMMANDS.iter().filter(|_| count == 2);
-            let documented: Vec<_> = all.chain(named.flatten()).collect();
-            out.map(documented.len());
-            documented.into_iter().for_each(|command| command.document(out));
-        }
-        (b"getkeys", count) if count > 2 => {
-            let inner: Vec<&[u8]> = arguments.from(2).collect();
-            match lookup(inner[0]) {
-                None => session.fail("ERR Invalid command specified"),
-                Some(command) if !command.takes(inner.len()) => {
-                    session.fail("ERR Invalid number of arguments specified for command");
-                }
-                Some(command) if !command.is_data() => {
-                    session.fail("ERR The command has no key arguments");
-                }
-                Some(command) => {
-                    let keys = command.keys(&inner);
-                    out.array(keys.len());
-                    keys.into_iter().for_each(|key| out.bulk(key));
-                }
-            }
-        }
-        _ => {
-            let name = String::from_utf8_lossy(arguments.get(1)).into_owned();
-            session.fail(format!("ERR unknown subcommand '{name}'. Try COMMAND HELP."));
-        }
+    if let Err(error) = solera_resp::command::answer(&mut session.out, arguments) {
+        session.fail(error);
     }
 }
 

@@ -1,0 +1,328 @@
+//! The paper's rules one by one, with every message under the test's control.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use solera_data::{Key, Op, Outcome, Value};
+use solera_levels::Level;
+use solera_machine::{Machine, Now};
+use solera_time::{Monotonic, Physical, SiteId, Vector};
+use solera_unistore::{
+    Address, Command, CommandError, Config, Input, Message, Output, PartitionId, Replica,
+    RequestId, Response, Rule, Topology, TxId,
+};
+
+const PARTITIONS: u16 = 2;
+
+/// Replicas, and messages that wait on their links until the test delivers them.
+struct Stage {
+    replicas: BTreeMap<Address, Replica>,
+    links: BTreeMap<(Address, Address), VecDeque<Message>>,
+    replies: BTreeMap<RequestId, Response>,
+    now_ms: u64,
+    requests: u64,
+}
+
+fn at(site: u8, worker: u8) -> Address {
+    Address { site: SiteId(site), worker }
+}
+
+impl Stage {
+    fn new(workers: &[u8], without: Option<Rule>) -> Self {
+        let topology = Arc::new(Topology { partitions: PARTITIONS, workers: workers.to_vec() });
+        let addresses = workers
+            .iter()
+            .enumerate()
+            .flat_map(|(site, workers)| (0..*workers).map(move |worker| at(site as u8, worker)));
+        let replicas = addresses
+            .map(|address| {
+                let mut config = Config::new(address, topology.clone());
+                config.without = without;
+                (address, Replica::new(config, 1))
+            })
+            .collect();
+        let (links, replies) = (BTreeMap::new(), BTreeMap::new());
+        Stage { replicas, links, replies, now_ms: 1000, requests: 0 }
+    }
+
+    fn now(&self) -> Now {
+        Now {
+            monotonic: Monotonic(self.now_ms * 1_000_000),
+            physical: Physical(1_800_000_000_000_000 + self.now_ms * 1000),
+        }
+    }
+
+    fn drain(&mut self, address: Address) {
+        let replica = self.replicas.get_mut(&address).unwrap();
+        while let Some(output) = replica.poll_output() {
+            match output {
+                Output::Send { to, message } => {
+                    self.links.entry((address, to)).or_default().push_back(message);
+                }
+                Output::Reply { request, response } => {
+                    self.replies.insert(request, response);
+                }
+                Output::Trace(_) => {}
+            }
+        }
+    }
+
+    fn ask(&mut self, address: Address, command: Command) -> RequestId {
+        self.requests += 1;
+        let request = RequestId(self.requests);
+        let now = self.now();
+        let input = Input::Client { request, command };
+        self.replicas.get_mut(&address).unwrap().handle(now, input);
+        self.drain(address);
+        request
+    }
+
+    fn execute(&mut self, address: Address, past: Vector, key: &str, op: Op) -> RequestId {
+        let (key, level) = (Key::from(key), Level::Causal);
+        self.ask(address, Command::Execute { past, level, key, op })
+    }
+
+    /// Delivers everything on the links that `open` lets through, until nothing moves.
+    fn deliver(&mut self, open: impl Fn(Address, Address) -> bool) {
+        loop {
+            let ready = self.links.iter().find(|((from, to), messages)| {
+                !messages.is_empty() && self.replicas.contains_key(to) && open(*from, *to)
+            });
+            let Some(((from, to), _)) = ready.map(|(link, _)| (*link, ())) else { return };
+            let message = self.links.get_mut(&(from, to)).unwrap().pop_front().unwrap();
+            let now = self.now();
+            self.replicas.get_mut(&to).unwrap().handle(now, Input::Message { from, message });
+            self.drain(to);
+        }
+    }
+
+    /// Lets `ms` milliseconds pass, with ticks, delivering what `open` lets through.
+    fn pass(&mut self, ms: u64, open: impl Fn(Address, Address) -> bool) {
+        for _ in 0..ms / 10 {
+            self.now_ms += 10;
+            let addresses: Vec<_> = self.replicas.keys().copied().collect();
+            for address in addresses {
+                let now = self.now();
+                self.replicas.get_mut(&address).unwrap().on_deadline(now);
+                self.drain(address);
+            }
+            self.deliver(&open);
+        }
+    }
+
+    fn reply(&self, request: RequestId) -> &Response {
+        self.replies.get(&request).expect("the reply has come")
+    }
+
+    fn outcome(&self, request: RequestId) -> Outcome {
+        match self.reply(request) {
+            Response::Executed { outcome, .. } | Response::Operated(outcome) => {
+                outcome.clone().unwrap()
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn past(&self, request: RequestId) -> Vector {
+        match self.reply(request) {
+            Response::Executed { past, .. } | Response::Committed { past } => *past,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn begin(&mut self, address: Address, past: Vector) -> TxId {
+        let request = self.ask(address, Command::Begin { past });
+        match self.reply(request) {
+            Response::Begun(tx) => *tx,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn known_vec(&self, address: Address) -> Vector {
+        self.replicas[&address].status().known_vecs().next().unwrap().1
+    }
+}
+
+fn always(_: Address, _: Address) -> bool {
+    true
+}
+
+fn set(value: &str) -> Op {
+    Op::Set(Value::from(value))
+}
+
+fn bulk(value: &str) -> Outcome {
+    Outcome::Bulk(Value::from(value))
+}
+
+/// A key whose partition is at this worker, where a site has two.
+fn key_of(worker: u16) -> String {
+    let mut keys = (0..).map(|i| format!("key{i}"));
+    keys.find(|key| PartitionId::of(key.as_bytes(), PARTITIONS).0 % 2 == worker).unwrap()
+}
+
+/// A transaction on both workers of one site that waits for its commit.
+fn prepared(stage: &mut Stage) -> RequestId {
+    let none = Vector::zero(1);
+    let tx = stage.begin(at(0, 0), none);
+    for worker in [0, 1] {
+        let (key, op) = (Key::from(key_of(worker).as_str()), set("new"));
+        stage.ask(at(0, 0), Command::Operate { tx, level: Level::Causal, key, op });
+        stage.deliver(always);
+    }
+    let commit = stage.ask(at(0, 0), Command::Commit { tx });
+    // PREPARE arrives at worker 1, its PREPARE_ACK does not come back.
+    stage.deliver(|from, _| from.worker == 0);
+    commit
+}
+
+#[test]
+fn alg_1_l_13_a_transaction_reads_its_own_writes_and_nobody_else_does() {
+    let mut stage = Stage::new(&[2], None);
+    let tx = stage.begin(at(0, 0), Vector::zero(1));
+    let operate = |op| Command::Operate { tx, level: Level::Causal, key: Key::from("k"), op };
+    stage.ask(at(0, 0), operate(set("mine")));
+    stage.deliver(always);
+    let own = stage.ask(at(0, 0), operate(Op::Get));
+    let other = stage.execute(at(0, 0), Vector::zero(1), "k", Op::Get);
+    stage.deliver(always);
+    assert_eq!(stage.outcome(own), bulk("mine"));
+    assert_eq!(stage.outcome(other), Outcome::Nil);
+}
+
+#[test]
+fn alg_1_l_21_a_read_waits_for_a_prepared_transaction_on_its_key() {
+    for (without, waits) in [(None, true), (Some(Rule::WaitOnKnownVec), false)] {
+        let mut stage = Stage::new(&[2], without);
+        let commit = prepared(&mut stage);
+        stage.now_ms += 1;
+        let read = stage.execute(at(0, 1), Vector::zero(1), &key_of(1), Op::Get);
+        assert_eq!(!stage.replies.contains_key(&read), waits);
+        stage.deliver(always);
+        assert!(matches!(stage.reply(commit), Response::Committed { .. }));
+        let expected = if waits { bulk("new") } else { Outcome::Nil };
+        assert_eq!(stage.outcome(read), expected);
+    }
+}
+
+#[test]
+fn alg_2_l_3_known_vec_stays_just_below_the_smallest_prepare_time() {
+    for (without, stays) in [(None, true), (Some(Rule::KnownVecBelowPrepared), false)] {
+        let mut stage = Stage::new(&[2], without);
+        let commit = prepared(&mut stage);
+        stage.pass(100, |_, _| false);
+        let while_prepared = stage.known_vec(at(0, 1));
+        stage.deliver(always);
+        let ts = stage.past(commit)[SiteId(0)];
+        assert_eq!(while_prepared[SiteId(0)] < ts, stays);
+        stage.pass(50, always);
+        assert!(stage.known_vec(at(0, 1))[SiteId(0)] >= ts, "once committed, it goes on");
+    }
+}
+
+#[test]
+fn a_partition_that_does_not_prepare_in_time_aborts_the_transaction() {
+    let mut stage = Stage::new(&[2], None);
+    let commit = prepared(&mut stage);
+    stage.pass(1500, |from, _| from.worker == 0);
+    assert_eq!(*stage.reply(commit), Response::Failed(CommandError::PartitionSlow));
+    stage.pass(50, always);
+    let status = stage.replicas[&at(0, 1)].status();
+    assert_eq!(status.prepared_transactions(), 0);
+    let read = stage.execute(at(0, 1), Vector::zero(1), &key_of(1), Op::Get);
+    assert_eq!(stage.outcome(read), Outcome::Nil);
+}
+
+#[test]
+fn a_participant_that_hears_no_decision_asks_for_it() {
+    let mut stage = Stage::new(&[2], None);
+    let commit = prepared(&mut stage);
+    // The acknowledgement arrives, the decision is lost on its way.
+    stage.deliver(|from, _| from.worker == 1);
+    assert!(matches!(stage.reply(commit), Response::Committed { .. }));
+    stage.links.remove(&(at(0, 0), at(0, 1)));
+    assert_eq!(stage.replicas[&at(0, 1)].status().prepared_transactions(), 1);
+    stage.pass(2500, always);
+    let read = stage.execute(at(0, 1), Vector::zero(1), &key_of(1), Op::Get);
+    assert_eq!(stage.outcome(read), bulk("new"));
+}
+
+#[test]
+fn alg_1_l_5_a_remote_transaction_is_invisible_before_it_is_uniform() {
+    for (without, hidden) in [(None, true), (Some(Rule::UniformBeforeVisible), false)] {
+        let mut stage = Stage::new(&[1, 1, 1], without);
+        stage.pass(100, always);
+        stage.execute(at(0, 0), Vector::zero(3), "k", set("v"));
+        // Replication reaches site 1; what site 1 would need to know that two sites have it does not.
+        stage.pass(10, |_, _| false);
+        stage.links.retain(|(from, to), _| (*from, *to) == (at(0, 0), at(1, 0)));
+        let link = stage.links.get_mut(&(at(0, 0), at(1, 0))).unwrap();
+        link.retain(|message| matches!(message, Message::Replicate(_)));
+        stage.deliver(always);
+        stage.pass(10, |_, _| false);
+        let read = stage.execute(at(1, 0), Vector::zero(3), "k", Op::Get);
+        let expected = if hidden { Outcome::Nil } else { bulk("v") };
+        assert_eq!(stage.outcome(read), expected);
+    }
+}
+
+/// UniStore Figure 1: site 0 commits t1, which reaches site 1 alone, and dies. Site 1 commits t2, which
+/// depends on t1. Site 2 can show t2 only if site 1 forwards t1 (Alg. 2 l. 19–22).
+#[test]
+fn figure_1_what_reached_one_site_is_forwarded_to_all() {
+    for (without, arrives) in [(None, true), (Some(Rule::Forwarding), false)] {
+        let mut stage = Stage::new(&[1, 1, 1], without);
+        stage.pass(100, always);
+        let t1 = stage.execute(at(0, 0), Vector::zero(3), "t1", set("1"));
+        stage.pass(50, |from, to| from != at(2, 0) && to != at(2, 0));
+        let seen = stage.execute(at(1, 0), Vector::zero(3), "t1", Op::Get);
+        assert_eq!(stage.outcome(seen), bulk("1"), "t1 is uniform at sites 0 and 1");
+        let t2 = stage.execute(at(1, 0), stage.past(seen), "t2", set("2"));
+        assert!(stage.past(t2)[SiteId(0)] >= stage.past(t1)[SiteId(0)]);
+        stage.replicas.remove(&at(0, 0));
+        stage.links.clear();
+        stage.pass(4000, always);
+        for (key, value) in [("t2", "2"), ("t1", "1")] {
+            let read = stage.execute(at(2, 0), Vector::zero(3), key, Op::Get);
+            let expected = if arrives { bulk(value) } else { Outcome::Nil };
+            assert_eq!(stage.outcome(read), expected, "{key} at site 2");
+        }
+    }
+}
+
+#[test]
+fn alg_1_l_49_to_52_barrier_and_attach_wait_for_uniformity() {
+    let mut stage = Stage::new(&[1, 1, 1], None);
+    stage.pass(100, always);
+    let write = stage.execute(at(0, 0), Vector::zero(3), "k", set("v"));
+    let past = stage.past(write);
+    let timeout = None;
+    let barrier = stage.ask(at(0, 0), Command::Barrier { past, timeout });
+    let attach = stage.ask(at(1, 0), Command::Attach { past, timeout });
+    stage.pass(100, |_, _| false);
+    assert!(!stage.replies.contains_key(&barrier) && !stage.replies.contains_key(&attach));
+    stage.pass(100, always);
+    assert_eq!(*stage.reply(barrier), Response::Uniform);
+    assert_eq!(*stage.reply(attach), Response::Attached);
+    let read = stage.execute(at(1, 0), past, "k", Op::Get);
+    assert_eq!(stage.outcome(read), bulk("v"));
+}
+
+#[test]
+fn a_past_that_died_with_its_site_is_reported() {
+    let mut stage = Stage::new(&[1, 1, 1], None);
+    stage.pass(100, always);
+    let write = stage.execute(at(0, 0), Vector::zero(3), "k", set("v"));
+    let past = stage.past(write);
+    stage.replicas.remove(&at(0, 0));
+    stage.links.clear();
+    let timeout = Some(Duration::from_secs(60));
+    let attach = stage.ask(at(1, 0), Command::Attach { past, timeout });
+    stage.pass(5000, always);
+    let reply = stage.reply(attach);
+    assert!(
+        matches!(reply, Response::Failed(CommandError::Lost { site: SiteId(0), .. })),
+        "{reply:?}"
+    );
+}
