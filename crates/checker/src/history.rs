@@ -105,13 +105,16 @@ pub struct Witness {
 }
 
 impl Witness {
-    /// Whether a transaction with this witness observed the transaction `other`.
+    /// Whether a transaction with this witness observed the transaction `other`. Snapshots of
+    /// different lengths observe nothing of each other.
     pub fn observes(&self, other: &Witness) -> bool {
         let Some((time, site)) = other.dot else { return false };
-        self.snapshot.iter().enumerate().all(|(i, entry)| {
-            let needed = if i == site { time } else { other.snapshot[i] };
-            *entry >= needed
-        })
+        site < self.snapshot.len()
+            && self.snapshot.len() == other.snapshot.len()
+            && self.snapshot.iter().zip(&other.snapshot).enumerate().all(|(i, (entry, theirs))| {
+                let needed = if i == site { time } else { *theirs };
+                *entry >= needed
+            })
     }
 }
 
@@ -127,7 +130,8 @@ pub struct Transaction {
     pub status: Status,
     /// What it did.
     pub operations: Vec<Operation>,
-    /// Its claimed place; transactions without a place are judged by the black box alone.
+    /// Its claimed place. In a history without any places the black box judges alone; where others
+    /// have one, a committed transaction that changed something must have one too.
     pub witness: Option<Witness>,
     /// It committed, and in the end no surviving site has it.
     pub lost: bool,
@@ -160,6 +164,20 @@ impl Transaction {
                 _ => false,
             };
             operation.key == key && operation.op.is_update() && !without_effect
+        })
+    }
+
+    /// Whether its answers prove that it changed something outside eventual keys, so that it must
+    /// have a place in the causal order. Adding what is there already proves nothing.
+    pub fn has_changed_something(&self) -> bool {
+        self.operations.iter().filter(|operation| !operation.eventual).any(|operation| {
+            match (&operation.op, &operation.answer) {
+                (Op::Set(_), Some(Answer::Ok))
+                | (Op::Add(1..) | Op::FieldAdd(_, 1..), Some(Answer::Int(_)))
+                | (Op::FieldSet(..), Some(Answer::Int(_))) => true,
+                (op, Some(Answer::Int(1..))) => op.is_update(),
+                _ => false,
+            }
         })
     }
 
@@ -256,6 +274,11 @@ pub enum Violation {
         /// Does not observe `first`.
         third: usize,
     },
+    /// A committed transaction changed something, and has no place among the others.
+    NoPlace {
+        /// The transaction.
+        transaction: usize,
+    },
     /// Two transactions claim the same place.
     SameDot {
         /// One.
@@ -279,12 +302,21 @@ pub enum Violation {
         /// The element.
         element: String,
     },
+    /// A read returned a value that its writer itself had replaced before it committed.
+    IntermediateRead {
+        /// The reader.
+        reader: usize,
+        /// The writer.
+        writer: usize,
+        /// The key.
+        key: String,
+    },
     /// Reads-from and session order form a cycle through this transaction.
     CyclicCausality {
         /// On the cycle.
         transaction: usize,
     },
-    /// A read misses a write that causally precedes it.
+    /// A read misses a write that causally precedes it, or was made earlier by the reader itself.
     StaleRead {
         /// The reader.
         reader: usize,
@@ -335,6 +367,7 @@ impl Violation {
             | Violation::NonMonotonicRead { key, .. }
             | Violation::ThinAir { key, .. }
             | Violation::StaleRead { key, .. }
+            | Violation::IntermediateRead { key, .. }
             | Violation::FracturedRead { key, .. }
             | Violation::Divergence { key, .. }
             | Violation::WrongFinalState { key, .. } => Some(key),
@@ -348,6 +381,7 @@ impl Violation {
             Violation::WrongAnswer { transaction, .. }
             | Violation::ThinAir { transaction, .. }
             | Violation::CyclicCausality { transaction }
+            | Violation::NoPlace { transaction }
             | Violation::Lost { transaction } => vec![*transaction],
             Violation::SessionOrder { earlier, later } => vec![*earlier, *later],
             Violation::NonMonotonicRead { earlier, later, write, .. } => {
@@ -357,6 +391,7 @@ impl Violation {
             Violation::SameDot { first, second }
             | Violation::TimeAgainstCausality { first, second } => vec![*first, *second],
             Violation::StaleRead { reader, writer, .. }
+            | Violation::IntermediateRead { reader, writer, .. }
             | Violation::FracturedRead { reader, writer, .. } => vec![*reader, *writer],
             Violation::Divergence { .. } | Violation::WrongFinalState { .. } => Vec::new(),
         }
@@ -384,6 +419,9 @@ impl fmt::Display for Violation {
                 "causality violated: {third} observes {second}, which observed {first}, but not \
                  {first} itself"
             ),
+            Violation::NoPlace { transaction } => {
+                write!(f, "{transaction} changed something but has no place in the causal order")
+            }
             Violation::SameDot { first, second } => {
                 write!(f, "{first} and {second} have the same commit time and site")
             }
@@ -393,6 +431,10 @@ impl fmt::Display for Violation {
             Violation::ThinAir { transaction, key, element } => {
                 write!(f, "thin air: {transaction} read '{element}' in '{key}', never written")
             }
+            Violation::IntermediateRead { reader, writer, key } => write!(
+                f,
+                "intermediate read: {reader} read in '{key}' what {writer} had itself replaced"
+            ),
             Violation::CyclicCausality { transaction } => {
                 write!(f, "cyclic causality through {transaction}")
             }

@@ -9,22 +9,44 @@
 //! - [`blackbox`]: without any witness, what reads of sets with unique elements imply.
 //! - [`convergence`]: after healing, all sites hold the same, and nothing that must survive is missing.
 //! - [`properties`]: UniStore's Properties 1–4 as running assertions.
+//! - [`text`]: histories as text, one transaction per line, for files, tests and other checkers.
+//!
+//! ```
+//! let history: solera_checker::History = "
+//!     solera-history 1
+//!     sites 2
+//!     t 0@0 committed [0 0] 1@0 | cart SADD tea = 1
+//!     t 1@1 committed [1 0] | cart SMEMBERS = {tea}
+//!     t 1@1 committed [0 0] | cart SMEMBERS = {}
+//! "
+//! .parse()
+//! .unwrap();
+//! let violations = solera_checker::check(&history);
+//! assert!(violations.iter().any(|violation| violation.to_string().starts_with("stale read")));
+//! ```
 
 pub mod blackbox;
 pub mod convergence;
 mod history;
 mod model;
 pub mod properties;
+pub mod text;
 pub mod witness;
 
 pub use history::{
     Answer, FinalRead, History, Op, Operation, Status, Transaction, Violation, Witness,
 };
 
-/// Judges a history in every way; the first violations found, or none.
+/// Judges a history in every way; all violations found, each once. None are found in what a causally
+/// consistent store can do.
 pub fn check(history: &History) -> Vec<Violation> {
     let mut violations = witness::check(history);
-    violations.extend(blackbox::check(history));
-    violations.extend(convergence::check(history));
+    let others = [blackbox::check(history), convergence::check(history)];
+    for violation in others.into_iter().flatten() {
+        // The judges overlap, so that each checks the others.
+        if !violations.contains(&violation) {
+            violations.push(violation);
+        }
+    }
     violations
 }

@@ -68,7 +68,7 @@ impl Key {
                 remove(&|part| matches!(part, Part::Element(e) if elements.contains(e)));
             }
             Op::FieldSet(field, value) => {
-                remove(&|part| *part == Part::Field(field.clone()));
+                remove(&|part| matches!(part, Part::Field(f) if f == field));
                 self.facts.push(fact(Part::Field(field.clone()), Content::Assigned(value.clone())));
             }
             Op::FieldAdd(field, by) => {
@@ -141,29 +141,45 @@ impl Key {
     }
 
     fn pairs(&self) -> BTreeMap<String, String> {
-        let fields = self.facts.iter().filter_map(|fact| match &fact.part {
-            Part::Field(field) => Some((field.clone(), self.show(&fact.part)?)),
-            _ => None,
-        });
-        fields.collect()
-    }
-
-    /// What a register with a counter on top shows.
-    fn show(&self, part: &Part) -> Option<String> {
-        let mut assigned: Option<((u64, usize), &String)> = None;
-        let mut added: Option<i128> = None;
-        for fact in self.facts.iter().filter(|fact| fact.part == *part) {
-            match &fact.content {
-                Content::Assigned(value) => {
-                    if assigned.is_none_or(|(dot, _)| fact.dot >= dot) {
-                        assigned = Some((fact.dot, value));
-                    }
-                }
-                Content::Added(by) => added = Some(added.unwrap_or(0) + i128::from(*by)),
-                Content::Present => {}
+        let mut fields: BTreeMap<&String, Shown> = BTreeMap::new();
+        for fact in &self.facts {
+            if let Part::Field(field) = &fact.part {
+                fields.entry(field).or_default().include(fact);
             }
         }
-        match (assigned, added) {
+        let shown = fields.into_iter();
+        shown.filter_map(|(field, shown)| Some((field.clone(), shown.text()?))).collect()
+    }
+
+    fn show(&self, part: &Part) -> Option<String> {
+        let mut shown = Shown::default();
+        self.facts.iter().filter(|fact| fact.part == *part).for_each(|fact| shown.include(fact));
+        shown.text()
+    }
+}
+
+/// What a register with a counter on top shows.
+#[derive(Default)]
+struct Shown<'a> {
+    assigned: Option<((u64, usize), &'a String)>,
+    added: Option<i128>,
+}
+
+impl<'a> Shown<'a> {
+    fn include(&mut self, fact: &'a Fact) {
+        match &fact.content {
+            Content::Assigned(value) => {
+                if self.assigned.is_none_or(|(dot, _)| fact.dot >= dot) {
+                    self.assigned = Some((fact.dot, value));
+                }
+            }
+            Content::Added(by) => self.added = Some(self.added.unwrap_or(0) + i128::from(*by)),
+            Content::Present => {}
+        }
+    }
+
+    fn text(&self) -> Option<String> {
+        match (self.assigned, self.added) {
             (None, None) => None,
             (Some((_, value)), None) => Some(value.clone()),
             (None, Some(sum)) => Some(sum.to_string()),

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// The vectors of all replicas at one moment.
+/// The vectors of all replicas at one moment. What is not given counts as zero.
 #[derive(Clone, Debug, Default)]
 pub struct Vectors {
     /// `known_vec[site][partition]`.
@@ -153,8 +153,9 @@ impl Ledger {
 
     fn check_known(&self, vectors: &Vectors) -> Result<(), Broken> {
         for ((site, partition, origin), times) in &self.missing {
+            let known = vectors.known_vec.get(*site).and_then(|site| site.get(*partition));
             if let Some(time) = times.first()
-                && vectors.known_vec[*site][*partition][*origin] >= *time
+                && known.is_some_and(|known| entry(known, *origin) >= *time)
             {
                 let replica = (*site, *partition);
                 return Err(Broken::Known { replica, origin: *origin, time: *time });
@@ -165,9 +166,11 @@ impl Ledger {
 
     fn check_stable(&self, vectors: &Vectors) -> Result<(), Broken> {
         for (site, workers) in vectors.stable_vec.iter().enumerate() {
-            for (partition, known) in vectors.known_vec[site].iter().enumerate() {
+            for (partition, known) in replicas(vectors, site).iter().enumerate() {
                 for stable in workers {
-                    if let Some(origin) = (0..self.sites).find(|i| known[*i] < stable[*i]) {
+                    if let Some(origin) =
+                        (0..self.sites).find(|i| entry(known, *i) < entry(stable, *i))
+                    {
                         return Err(Broken::Stable { site, partition, origin });
                     }
                 }
@@ -179,9 +182,13 @@ impl Ledger {
     fn check_uniform(&self, vectors: &Vectors) -> Result<(), Broken> {
         for (site, workers) in vectors.uniform_vec.iter().enumerate() {
             for origin in 0..self.sites {
-                let highest = workers.iter().map(|uniform| uniform[origin]).max().unwrap_or(0);
+                let highest =
+                    workers.iter().map(|uniform| entry(uniform, origin)).max().unwrap_or(0);
+                // A site of which nothing is given backs no claim.
                 let backs = |other: &usize| {
-                    vectors.known_vec[*other].iter().all(|known| known[origin] >= highest)
+                    let replicas = replicas(vectors, *other);
+                    let known = |known: &Vec<u64>| entry(known, origin) >= highest;
+                    highest == 0 || (!replicas.is_empty() && replicas.iter().all(known))
                 };
                 if !backs(&site) || (0..self.sites).filter(backs).count() < self.f + 1 {
                     return Err(Broken::Uniform { site, origin });
@@ -195,12 +202,13 @@ impl Ledger {
         for ((origin, time), committed) in &self.committed {
             let lacking: BTreeSet<usize> =
                 committed.missing.iter().map(|(site, _)| *site).collect();
-            if self.sites - lacking.len() > self.f {
+            if self.sites.saturating_sub(lacking.len()) > self.f {
                 continue;
             }
             for (site, workers) in vectors.uniform_vec.iter().enumerate() {
                 let covers = |uniform: &Vec<u64>| {
-                    uniform.iter().zip(&committed.vector).all(|(have, need)| have >= need)
+                    let mut needed = committed.vector.iter().enumerate();
+                    needed.all(|(i, need)| entry(uniform, i) >= *need)
                 };
                 if workers.iter().any(covers) {
                     return Err(Broken::NotUniform { site, origin: *origin, time: *time });
@@ -209,4 +217,13 @@ impl Ledger {
         }
         Ok(())
     }
+}
+
+/// An entry of a vector; a vector that was not given claims nothing.
+fn entry(vector: &[u64], origin: usize) -> u64 {
+    vector.get(origin).copied().unwrap_or(0)
+}
+
+fn replicas(vectors: &Vectors, site: usize) -> &[Vec<u64>] {
+    vectors.known_vec.get(site).map_or(&[], Vec::as_slice)
 }

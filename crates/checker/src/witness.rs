@@ -9,7 +9,8 @@ use crate::model::Key;
 /// that every answer follows from that order.
 pub fn check(history: &History) -> Vec<Violation> {
     let order = Order::new(history);
-    let mut violations = order.dots();
+    let mut violations = order.places();
+    violations.extend(order.dots());
     violations.extend(order.transitivity());
     violations.extend(order.sessions());
     violations.extend(order.answers());
@@ -23,6 +24,10 @@ struct Order<'a> {
     writers: Vec<usize>,
     /// `observed[t]`, as a bit set over positions in `writers`.
     observed: Vec<Vec<u64>>,
+    /// The positions of those that write a key.
+    writers_of: BTreeMap<&'a str, Vec<usize>>,
+    /// For each position, which of its operations were refused and had no effect.
+    refused: Vec<Vec<bool>>,
 }
 
 impl<'a> Order<'a> {
@@ -48,7 +53,45 @@ impl<'a> Order<'a> {
                 bits
             })
             .collect();
-        Order { transactions, writers, observed }
+        let writers_of = writers_of(transactions, &writers);
+        let mut order = Order { transactions, writers, observed, writers_of, refused: Vec::new() };
+        order.find_refused();
+        order
+    }
+
+    /// An answer tells whether an operation was refused; where the client never learned it, what its
+    /// transaction observed tells. In the order of dots, since that needs the refusals before it.
+    fn find_refused(&mut self) {
+        for position in 0..self.writers.len() {
+            let t = self.writers[position];
+            let operations = &self.transactions[t].operations;
+            let refused = (0..operations.len()).map(|at| match &operations[at].answer {
+                Some(answer) => *answer == Answer::Error,
+                None => operations[at].op.is_update() && self.would_refuse(position, at),
+            });
+            let refused = refused.collect();
+            self.refused.push(refused);
+        }
+    }
+
+    fn would_refuse(&self, position: usize, at: usize) -> bool {
+        let t = self.writers[position];
+        let operations = &self.transactions[t].operations;
+        let key = &operations[at].key;
+        // A claimed order that runs against the dots is reported, and must not be followed here.
+        let before = self.writing(key).partition_point(|writer| *writer < position);
+        let mut state = self.state(key, &self.writing(key)[..before], Some(t));
+        for operation in operations[..at].iter().filter(|operation| operation.key == *key) {
+            if state.answer(&operation.op) != Answer::Error {
+                state.apply(&operation.op, usize::MAX, (u64::MAX, usize::MAX), &|_| true);
+            }
+        }
+        state.answer(&operations[at].op) == Answer::Error
+    }
+
+    /// The positions of the transactions that write a key.
+    fn writing(&self, key: &str) -> &[usize] {
+        self.writers_of.get(key).map_or(&[], Vec::as_slice)
     }
 
     fn observes(&self, t: usize, position: usize) -> bool {
@@ -86,13 +129,9 @@ impl<'a> Order<'a> {
         for third in (0..self.transactions.len()).filter(|t| self.is_judged(*t)) {
             for at in self.observed_by(third) {
                 let second = self.writers[at];
-                let missing = self.observed[second]
-                    .iter()
-                    .zip(&self.observed[third])
-                    .position(|(theirs, mine)| theirs & !mine != 0);
-                if let Some(word) = missing {
-                    let bits = self.observed[second][word] & !self.observed[third][word];
-                    let first = self.writers[word * 64 + bits.trailing_zeros() as usize];
+                if let Some(missing) = first_missing(&self.observed[second], &self.observed[third])
+                {
+                    let first = self.writers[missing];
                     violations.push(Violation::Intransitive { first, second, third });
                 }
             }
@@ -100,69 +139,93 @@ impl<'a> Order<'a> {
         violations
     }
 
+    /// Where others have a place, who changed something must have one.
+    fn places(&self) -> Vec<Violation> {
+        if self.transactions.iter().all(|transaction| transaction.witness.is_none()) {
+            return Vec::new();
+        }
+        let transactions = self.transactions.iter().enumerate();
+        let placeless = transactions.filter(|(_, transaction)| {
+            let committed = transaction.status == Status::Committed;
+            committed && transaction.dot().is_none() && transaction.has_changed_something()
+        });
+        placeless.map(|(transaction, _)| Violation::NoPlace { transaction }).collect()
+    }
+
     /// Each transaction observes the earlier writes of its session, and what its session has read.
     fn sessions(&self) -> Vec<Violation> {
         let mut violations = Vec::new();
-        let mut last: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
-        let position: BTreeMap<usize, usize> =
-            self.writers.iter().enumerate().map(|(position, t)| (*t, position)).collect();
+        let changers = self.changers();
+        let mut sessions: BTreeMap<usize, Past> = BTreeMap::new();
         for later in (0..self.transactions.len()).filter(|t| self.is_judged(*t)) {
-            let session = self.transactions[later].session;
-            let earlier = last.entry(session).or_default();
-            for earlier in earlier.iter().copied() {
-                let committed = self.transactions[earlier].status == Status::Committed;
-                if let Some(position) = position.get(&earlier)
-                    && committed
-                    && !self.observes(later, *position)
-                {
-                    violations.push(Violation::SessionOrder { earlier, later });
-                }
-                if committed {
-                    violations.extend(self.forgotten(earlier, later));
-                }
+            let transaction = &self.transactions[later];
+            let past = sessions.entry(transaction.session).or_insert_with(|| Past {
+                earlier: Vec::new(),
+                written: vec![0; self.writers.len().div_ceil(64)],
+                read: vec![0; self.writers.len().div_ceil(64)],
+            });
+            if let Some(at) = first_missing(&past.written, &self.observed[later]) {
+                violations.push(Violation::SessionOrder { earlier: self.writers[at], later });
             }
-            // Observation is transitive, so only the latest need be looked at.
-            earlier.push(later);
-            if earlier.len() > 3 {
-                earlier.remove(0);
+            if let Some(at) = first_missing(&past.read, &self.observed[later]) {
+                violations.extend(self.forgotten(&past.earlier, at, later));
+            }
+            if transaction.status == Status::Committed {
+                past.earlier.push(later);
+                for key in keys_answered(transaction) {
+                    if let Some(changers) = changers.get(key) {
+                        let seen = changers.iter().zip(&self.observed[later]);
+                        past.read.iter_mut().zip(seen).for_each(|(r, (c, o))| *r |= c & o);
+                    }
+                }
+                if let Some(at) = self.position(later) {
+                    past.written[at / 64] |= 1 << (at % 64);
+                }
             }
         }
         violations
     }
 
-    /// A write to a key that `earlier` read, which it saw and `later` does not.
-    fn forgotten(&self, earlier: usize, later: usize) -> Option<Violation> {
-        for at in self.observed_by(earlier).filter(|at| !self.observes(later, *at)) {
-            let write = self.writers[at];
-            for operation in &self.transactions[earlier].operations {
-                let touches = self.transactions[write].changes(&operation.key);
-                if touches && operation.answer.is_some() {
-                    let key = operation.key.clone();
-                    return Some(Violation::NonMonotonicRead { earlier, later, write, key });
+    fn position(&self, t: usize) -> Option<usize> {
+        let dot = self.transactions[t].dot();
+        let first = self.writers.partition_point(|writer| self.transactions[*writer].dot() < dot);
+        let same = self.writers[first..].iter().position(|writer| *writer == t);
+        same.map(|offset| first + offset)
+    }
+
+    /// For each key, those that changed it, as bit sets over positions.
+    fn changers(&self) -> BTreeMap<&'a str, Vec<u64>> {
+        let words = self.writers.len().div_ceil(64);
+        let sets = self.writers_of.iter().map(|(key, positions)| {
+            let mut bits = vec![0u64; words];
+            for at in positions {
+                if self.transactions[self.writers[*at]].changes(key) {
+                    bits[at / 64] |= 1 << (at % 64);
                 }
             }
-        }
-        None
+            (*key, bits)
+        });
+        sets.collect()
+    }
+
+    /// The write at position `at` was seen by a read of one of `earlier`, and `later` misses it.
+    fn forgotten(&self, earlier: &[usize], at: usize, later: usize) -> Option<Violation> {
+        let write = self.writers[at];
+        let readers = earlier.iter().copied().filter(|earlier| self.observes(*earlier, at));
+        let mut reads =
+            readers.flat_map(|t| keys_answered(&self.transactions[t]).map(move |key| (t, key)));
+        let (earlier, key) = reads.find(|(_, key)| self.transactions[write].changes(key))?;
+        Some(Violation::NonMonotonicRead { earlier, later, write, key: key.to_owned() })
     }
 
     /// Recomputes every answer.
     fn answers(&self) -> Vec<Violation> {
         let mut violations = Vec::new();
-        let mut by_key: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
-        for (position, writer) in self.writers.iter().enumerate() {
-            for operation in &self.transactions[*writer].operations {
-                let positions = by_key.entry(&operation.key).or_default();
-                if operation.op.is_update() && positions.last() != Some(&position) {
-                    positions.push(position);
-                }
-            }
-        }
         for t in (0..self.transactions.len()).filter(|t| self.is_judged(*t)) {
             let mut keys: BTreeMap<&str, Key> = BTreeMap::new();
             for operation in &self.transactions[t].operations {
                 let key = keys.entry(&operation.key).or_insert_with(|| {
-                    let writers = by_key.get(operation.key.as_str());
-                    self.state(&operation.key, writers.map_or(&[], Vec::as_slice), Some(t))
+                    self.state(&operation.key, self.writing(&operation.key), Some(t))
                 });
                 let expected = key.answer(&operation.op);
                 if expected != Answer::Error {
@@ -196,36 +259,51 @@ impl<'a> Order<'a> {
             let dot = self.transactions[writer].dot().unwrap_or((0, 0));
             let observed = |other: usize| other == position || self.observes(writer, other);
             for (at, operation) in self.transactions[writer].operations.iter().enumerate() {
-                if operation.key == key && !self.is_refused(writer, at, positions) {
+                if operation.key == key && !self.refused[position][at] {
                     state.apply(&operation.op, position, dot, &observed);
                 }
             }
         }
         state
     }
+}
 
-    /// Whether an operation was refused and had no effect. Its answer tells; where the client never
-    /// learned it, what its transaction observed tells.
-    fn is_refused(&self, t: usize, at: usize, positions: &[usize]) -> bool {
-        let operations = &self.transactions[t].operations;
-        if let Some(answer) = &operations[at].answer {
-            return *answer == Answer::Error;
-        }
-        let key = &operations[at].key;
-        let mut state = self.state(key, positions, Some(t));
-        for operation in operations[..at].iter().filter(|operation| operation.key == *key) {
-            if state.answer(&operation.op) != Answer::Error {
-                state.apply(&operation.op, usize::MAX, (u64::MAX, usize::MAX), &|_| true);
+/// What a session has done so far, as far as later transactions must observe it.
+struct Past {
+    /// Its committed transactions.
+    earlier: Vec<usize>,
+    /// The positions it wrote at.
+    written: Vec<u64>,
+    /// The positions of changes that its reads saw.
+    read: Vec<u64>,
+}
+
+/// The first position that `owed` has and `observed` has not.
+fn first_missing(owed: &[u64], observed: &[u64]) -> Option<usize> {
+    let word = owed.iter().zip(observed).position(|(owed, observed)| owed & !observed != 0)?;
+    Some(word * 64 + (owed[word] & !observed[word]).trailing_zeros() as usize)
+}
+
+fn keys_answered(transaction: &Transaction) -> impl Iterator<Item = &str> {
+    let answered = transaction.operations.iter().filter(|operation| operation.answer.is_some());
+    answered.map(|operation| operation.key.as_str())
+}
+
+fn writers_of<'a>(
+    transactions: &'a [Transaction],
+    writers: &[usize],
+) -> BTreeMap<&'a str, Vec<usize>> {
+    let mut writers_of: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    for (position, writer) in writers.iter().enumerate() {
+        let updates = transactions[*writer].operations.iter().filter(|o| o.op.is_update());
+        for operation in updates {
+            let positions = writers_of.entry(&operation.key).or_default();
+            if positions.last() != Some(&position) {
+                positions.push(position);
             }
         }
-        state.answer(&operations[at].op) == Answer::Error
     }
-
-    /// The positions of the transactions that write a key.
-    fn writers_of(&self, key: &str) -> Vec<usize> {
-        let positions = 0..self.writers.len();
-        positions.filter(|at| self.transactions[self.writers[*at]].writes(key)).collect()
-    }
+    writers_of
 }
 
 /// What a key holds in the end when the transactions that `visible` names are all there.
@@ -237,7 +315,7 @@ pub(crate) fn final_answers(
     let order = Order::new(history);
     keys.iter()
         .map(|key| {
-            let mut positions = order.writers_of(key);
+            let mut positions = order.writing(key).to_vec();
             positions.retain(|at| visible(order.writers[*at]));
             let state = order.state(key, &positions, None);
             [state.answer(&Op::Get), state.answer(&Op::Members), state.answer(&Op::Pairs)]

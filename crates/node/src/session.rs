@@ -295,19 +295,9 @@ impl Session {
     }
 
     async fn run_in(&mut self, tx: TxId, plan: &Plan<'_>) {
-        let mut results = Vec::with_capacity(plan.ops.len());
-        for op in &plan.ops {
-            match self.operate(tx, op).await {
-                Ok(Some(result)) => results.push(result),
-                Ok(None) => return,
-                Err(error) => {
-                    self.tx = None;
-                    self.fail_command(&error);
-                    return;
-                }
-            }
+        if let Some(results) = self.operate_all(tx, plan).await {
+            self.answer(plan, &results);
         }
-        self.answer(plan, &results);
     }
 
     /// MGET, MSET, and others on several keys: one atomic causal transaction.
@@ -316,20 +306,32 @@ impl Session {
         else {
             return;
         };
+        if let Some(results) = self.operate_all(tx, plan).await
+            && self.commit(tx).await
+        {
+            self.answer(plan, &results);
+        }
+    }
+
+    /// Runs a command's operations in a transaction. If the server has given the transaction up,
+    /// appends the error and leaves the transaction.
+    async fn operate_all(
+        &mut self,
+        tx: TxId,
+        plan: &Plan<'_>,
+    ) -> Option<Vec<Result<Outcome, OpError>>> {
         let mut results = Vec::with_capacity(plan.ops.len());
         for op in &plan.ops {
             match self.operate(tx, op).await {
-                Ok(Some(result)) => results.push(result),
-                Ok(None) => return,
+                Ok(result) => results.push(result?),
                 Err(error) => {
+                    self.tx = None;
                     self.fail_command(&error);
-                    return;
+                    return None;
                 }
             }
         }
-        if self.commit(tx).await {
-            self.answer(plan, &results);
-        }
+        Some(results)
     }
 
     async fn operate(

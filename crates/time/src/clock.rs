@@ -24,6 +24,11 @@ impl HybridClock {
         self.last
     }
 
+    /// The greatest time this clock has read, issued or observed.
+    pub fn last(&self) -> Timestamp {
+        self.last
+    }
+
     /// A new timestamp, unique in the site and greater than all this clock has read or observed.
     pub fn tick(&mut self, physical: Physical) -> Timestamp {
         self.last = self.read(physical).next_in(self.lane);

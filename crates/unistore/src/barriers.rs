@@ -93,14 +93,11 @@ impl Replica {
     }
 
     fn outcome_of(&self, now: Now, waiting: &Waiting) -> Option<Response> {
-        let uniform_vec = &self.dissemination.view.uniform_vec;
-        let missing = SiteId::all(uniform_vec.sites()).find(|site| {
-            let matters = match waiting.kind {
-                Kind::Barrier => *site == self.me,
-                Kind::Attach => *site != self.me,
-            };
-            matters && waiting.past[*site] > uniform_vec[*site]
-        });
+        let reached = self.reached(waiting.kind);
+        let past = &waiting.past;
+        let missing = SiteId::all(past.sites())
+            .find(|site| past[*site] > reached[*site])
+            .or_else(|| (past.strong > reached.strong).then_some(self.me));
         let Some(site) = missing else {
             return Some(match waiting.kind {
                 Kind::Barrier => Response::Uniform,
@@ -111,10 +108,24 @@ impl Replica {
             return Some(Response::Failed(missing));
         }
         if waiting.until.is_some_and(|until| now.monotonic >= until) {
-            let behind = waiting.past[site].ahead_of(uniform_vec[site]);
+            let behind = past[site].ahead_of(reached[site]);
             return Some(Response::Failed(CommandError::TimedOut { site, behind }));
         }
         None
+    }
+
+    /// What a past must be within for a wait to end.
+    fn reached(&self, kind: Kind) -> Vector {
+        let uniform_vec = self.dissemination.view.uniform_vec;
+        match kind {
+            // Remote transactions were uniform when they were seen (§5.6).
+            Kind::Barrier => Vector::top(uniform_vec.sites()).with(self.me, uniform_vec[self.me]),
+            // This site's own transactions are here. But the past comes from outside: one from the
+            // future of this site was never taken here, and must not move its clocks.
+            Kind::Attach => {
+                uniform_vec.with(self.me, self.clock.last().max(self.dissemination.view.clock))
+            }
+        }
     }
 
     /// A past that contains transactions of a failed site which no reachable site stores: they are

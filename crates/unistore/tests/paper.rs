@@ -7,7 +7,7 @@ use std::time::Duration;
 use solera_data::{Key, Op, Outcome, Value};
 use solera_levels::Level;
 use solera_machine::{Machine, Now};
-use solera_time::{Monotonic, Physical, SiteId, Vector};
+use solera_time::{Monotonic, Physical, SiteId, Timestamp, Vector};
 use solera_unistore::{
     Address, Command, CommandError, Config, Input, Message, Output, PartitionId, Replica,
     RequestId, Response, Rule, Topology, TxId,
@@ -325,4 +325,23 @@ fn a_past_that_died_with_its_site_is_reported() {
         matches!(reply, Response::Failed(CommandError::Lost { site: SiteId(0), .. })),
         "{reply:?}"
     );
+}
+
+#[test]
+fn a_past_from_the_future_does_not_attach_and_moves_no_clock() {
+    let mut stage = Stage::new(&[1, 1, 1], None);
+    stage.pass(100, always);
+    let timeout = Some(Duration::from_millis(200));
+    let mut strong = Vector::zero(3);
+    strong.strong = Timestamp::MAX;
+    for forged in [Vector::zero(3).with(SiteId(1), Timestamp::MAX), strong] {
+        let attach = stage.ask(at(1, 0), Command::Attach { past: forged, timeout });
+        stage.pass(300, always);
+        let reply = stage.reply(attach);
+        assert!(matches!(reply, Response::Failed(CommandError::TimedOut { .. })), "{reply:?}");
+    }
+    let write = stage.execute(at(1, 0), Vector::zero(3), "k", set("v"));
+    let clock = stage.now().physical;
+    let ahead = stage.past(write)[SiteId(1)].ahead_of(Timestamp::from_physical(clock));
+    assert_eq!(ahead.as_secs(), 0);
 }
