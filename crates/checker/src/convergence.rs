@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::history::{FinalRead, History, Violation};
+use crate::history::{FinalRead, History, Operation, Status, Violation};
 use crate::witness::final_answers;
 
 /// Checks that surviving sites answer alike, that only transactions of destroyed sites are lost, and
@@ -14,6 +14,7 @@ pub fn check(history: &History) -> Vec<Violation> {
     }
     let lost = lost(history);
     let mut violations = wrongly_lost(history, &lost);
+    violations.extend(seen_then_lost(history));
     // Without places there is no order to build the final state from.
     let placed = history.transactions.iter().any(|t| t.witness.is_some());
     let keys: Vec<&str> = by_key.keys().copied().collect();
@@ -64,6 +65,34 @@ fn wrongly_lost(history: &History, lost: &[bool]) -> Vec<Violation> {
         })
         .map(|(transaction, _)| Violation::Lost { transaction })
         .collect()
+}
+
+/// Eventual Visibility (UniStore §3) holds for readers too: what precedes one at a surviving site
+/// becomes visible with it.
+fn seen_then_lost(history: &History) -> Vec<Violation> {
+    let transactions = &history.transactions;
+    let lost: Vec<usize> = (0..transactions.len()).filter(|t| transactions[*t].lost).collect();
+    let mut violations = Vec::new();
+    for (reader, transaction) in transactions.iter().enumerate() {
+        let Some(witness) = &transaction.witness else { continue };
+        if transaction.status != Status::Committed || history.destroyed.contains(&transaction.site)
+        {
+            continue;
+        }
+        let seen = lost.iter().copied().filter(|writer| {
+            let other = transactions[*writer].witness.as_ref();
+            *writer != reader && other.is_some_and(|other| witness.observes(other))
+        });
+        for writer in seen {
+            let answered = transaction.operations.iter().find(|operation| {
+                operation.answer.is_some() && transactions[writer].changes(&operation.key)
+            });
+            if let Some(Operation { key, .. }) = answered {
+                violations.push(Violation::SeenThenLost { reader, writer, key: key.clone() });
+            }
+        }
+    }
+    violations
 }
 
 fn is_eventual(history: &History, key: &str) -> bool {

@@ -339,6 +339,15 @@ pub enum Violation {
         /// The transaction.
         transaction: usize,
     },
+    /// A read at a surviving site saw a change that is missing in the end.
+    SeenThenLost {
+        /// The reader.
+        reader: usize,
+        /// The lost writer.
+        writer: usize,
+        /// The key.
+        key: String,
+    },
     /// Two sites answer differently after healing.
     Divergence {
         /// The key.
@@ -369,6 +378,7 @@ impl Violation {
             | Violation::StaleRead { key, .. }
             | Violation::IntermediateRead { key, .. }
             | Violation::FracturedRead { key, .. }
+            | Violation::SeenThenLost { key, .. }
             | Violation::Divergence { key, .. }
             | Violation::WrongFinalState { key, .. } => Some(key),
             _ => None,
@@ -392,7 +402,8 @@ impl Violation {
             | Violation::TimeAgainstCausality { first, second } => vec![*first, *second],
             Violation::StaleRead { reader, writer, .. }
             | Violation::IntermediateRead { reader, writer, .. }
-            | Violation::FracturedRead { reader, writer, .. } => vec![*reader, *writer],
+            | Violation::FracturedRead { reader, writer, .. }
+            | Violation::SeenThenLost { reader, writer, .. } => vec![*reader, *writer],
             Violation::Divergence { .. } | Violation::WrongFinalState { .. } => Vec::new(),
         }
     }
@@ -450,6 +461,11 @@ impl fmt::Display for Violation {
             Violation::Lost { transaction } => {
                 write!(f, "lost: {transaction} committed at a surviving site and is gone")
             }
+            Violation::SeenThenLost { reader, writer, key } => write!(
+                f,
+                "seen, then lost: {reader} saw the write of {writer} to '{key}' at a surviving site, \
+                 and it is gone"
+            ),
             Violation::Divergence { key, one, other } => write!(
                 f,
                 "divergence on '{key}': site {} holds {:?}, site {} holds {:?}",

@@ -153,6 +153,25 @@ fn only_a_destroyed_site_may_lose_a_register() {
     bad(&format!("destroyed 0\n{lines}"), Violation::Lost { transaction: 1 });
 }
 
+#[test]
+fn what_a_surviving_site_showed_must_not_be_lost() {
+    let seen = Violation::SeenThenLost { reader: 1, writer: 0, key: "r".into() };
+    let lines = "destroyed 0
+                 t 0@0 committed [0 0] 1@0 lost | r SET x = ok
+                 t 1@1 committed [1 0]          | r GET = (x)
+                 final 1 r = (nil) {} <>";
+    assert_eq!(check(&history(lines)), [seen]);
+    // Its own site may show it, and vanish with it; so may one that did not look.
+    good(
+        "destroyed 0
+         t 0@0 committed [0 0] 1@0 lost | r SET x = ok
+         t 1@0 committed [1 0]          | r GET = (x)
+         t 2@1 committed [0 0]          | r GET = (nil)
+         t 3@1 committed [1 0]          | q GET = (nil)
+         final 1 r = (nil) {} <>",
+    );
+}
+
 mod black_box {
     use super::*;
 
