@@ -1,3 +1,5 @@
+use std::cmp::Ordering;
+
 use solera_time::{SiteId, Timestamp, Vector};
 
 use crate::Value;
@@ -77,7 +79,8 @@ pub struct CellChange {
 }
 
 /// A change of an add-wins set. `removed` and `added` may share elements: then the element's
-/// observed adds are superseded and it stays.
+/// observed adds are superseded and it stays. Both are sorted and without duplicates, so that a view
+/// finds an element without reading all of a large change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SetChange {
     /// Elements whose observed adds are removed.
@@ -87,7 +90,7 @@ pub struct SetChange {
 }
 
 /// A change of a hash: for each field whether what was observed in it is removed, and then the
-/// change of its cell. Each field occurs at most once.
+/// change of its cell. Sorted by field; each field occurs at most once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HashChange {
     /// `(field, remove what was observed, then change the cell)`.
@@ -133,43 +136,134 @@ impl CellChange {
         if later.assign.is_some() {
             return later;
         }
-        match (self.add, later.add) {
-            (earlier, Some(more)) => {
-                let add = Some(earlier.unwrap_or(0).saturating_add(more));
-                CellChange { assign: self.assign, add }
-            }
-            (earlier, None) => CellChange { assign: self.assign, add: earlier },
-        }
+        let add = match (self.add, later.add) {
+            // Never saturates: `execute` refuses an increment that would overflow the sum.
+            (Some(earlier), Some(more)) => Some(earlier.saturating_add(more)),
+            (earlier, more) => earlier.or(more),
+        };
+        CellChange { assign: self.assign, add }
     }
 }
 
 impl SetChange {
     fn append(&mut self, later: SetChange) {
-        self.added.retain(|element| !later.removed.contains(element));
-        for element in later.removed {
-            if !self.removed.contains(&element) {
-                self.removed.push(element);
-            }
+        if !later.removed.is_empty() {
+            self.added.retain(|element| !names(&later.removed, element));
         }
-        for element in later.added {
-            if !self.added.contains(&element) {
-                self.added.push(element);
-            }
-        }
+        merge(&mut self.removed, later.removed, Ord::cmp, |_, _| ());
+        merge(&mut self.added, later.added, Ord::cmp, |_, _| ());
+    }
+
+    /// At most how many elements it touches.
+    pub(crate) fn len(&self) -> usize {
+        self.removed.len() + self.added.len()
+    }
+
+    pub(crate) fn removes(&self, element: &[u8]) -> bool {
+        names(&self.removed, element)
+    }
+
+    pub(crate) fn adds(&self, element: &[u8]) -> bool {
+        names(&self.added, element)
     }
 }
 
 impl HashChange {
     fn append(&mut self, later: HashChange) {
-        for (field, removes, change) in later.fields {
-            match self.fields.iter_mut().find(|(other, ..)| *other == field) {
-                Some((_, removed, earlier)) if removes => {
-                    *removed = true;
-                    *earlier = change;
+        merge(
+            &mut self.fields,
+            later.fields,
+            |(a, ..), (b, ..)| a.cmp(b),
+            |(_, removed, change), (_, removes, later)| {
+                let (earlier, later) = (std::mem::take(change), std::mem::take(later));
+                *change = if *removes { later } else { earlier.then(later) };
+                *removed |= *removes;
+            },
+        );
+    }
+
+    /// What is done to a field: whether what was observed is removed, and the change of its cell.
+    pub(crate) fn of_field(&self, field: &[u8]) -> Option<(bool, &CellChange)> {
+        let at = self.fields.binary_search_by(|(other, ..)| other.as_bytes().cmp(field)).ok()?;
+        let (_, removes, change) = &self.fields[at];
+        Some((*removes, change))
+    }
+}
+
+fn names(sorted: &[Value], element: &[u8]) -> bool {
+    sorted.binary_search_by(|other| other.as_bytes().cmp(element)).is_ok()
+}
+
+/// Merges two sorted lists without duplicates. Of equals the earlier stays, joined with the later.
+fn merge<T>(
+    earlier: &mut Vec<T>,
+    mut later: Vec<T>,
+    order: impl Fn(&T, &T) -> Ordering,
+    mut join: impl FnMut(&mut T, &mut T),
+) {
+    match later.as_mut_slice() {
+        [] => {}
+        // Most commands name one element: a long transaction of those should not sort each time.
+        [one] => match earlier.binary_search_by(|other| order(other, one)) {
+            Ok(at) => join(&mut earlier[at], one),
+            Err(at) => earlier.insert(at, later.remove(0)),
+        },
+        _ => {
+            earlier.append(&mut later);
+            earlier.sort_by(&order);
+            earlier.dedup_by(|later, earlier| {
+                let same = order(later, earlier).is_eq();
+                if same {
+                    join(earlier, later);
                 }
-                Some((_, _, earlier)) => *earlier = std::mem::take(earlier).then(change),
-                None => self.fields.push((field, removes, change)),
-            }
+                same
+            });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn dot(ts: u64) -> Dot {
+        Dot { ts: Timestamp(ts), site: SiteId(0) }
+    }
+
+    fn of_cell(assign: Option<&str>, add: Option<i64>) -> Effect {
+        let cell = CellChange { assign: assign.map(Value::from), add };
+        Effect { cell, ..Effect::default() }
+    }
+
+    fn of_set(removed: &[&str], added: &[&str]) -> Effect {
+        let values = |texts: &[&str]| texts.iter().map(|text| Value::from(*text)).collect();
+        let set = SetChange { removed: values(removed), added: values(added) };
+        Effect { set: Some(Box::new(set)), ..Effect::default() }
+    }
+
+    #[test]
+    fn what_any_part_did_not_see_the_transaction_did_not_see() {
+        let of = |unseen: &[u64], clear| Effect {
+            unseen: unseen.iter().map(|ts| dot(*ts)).collect(),
+            clear,
+            ..Effect::default()
+        };
+        for clear in [false, true] {
+            assert_eq!(of(&[1, 2], false).then(of(&[2, 3], clear)), of(&[1, 2, 3], clear));
+        }
+    }
+
+    #[test]
+    fn an_assignment_replaces_what_was_assigned_and_added_before() {
+        let earlier = of_cell(Some("1"), Some(2));
+        assert_eq!(earlier.clone().then(of_cell(Some("5"), None)), of_cell(Some("5"), None));
+        assert_eq!(earlier.then(of_cell(None, Some(3))), of_cell(Some("1"), Some(5)));
+    }
+
+    #[test]
+    fn a_removal_drops_the_own_add_and_stays() {
+        let removed = of_set(&[], &["a", "c"]).then(of_set(&["a", "b"], &[]));
+        assert_eq!(removed, of_set(&["a", "b"], &["c"]));
+        assert_eq!(removed.then(of_set(&[], &["b"])), of_set(&["a", "b"], &["b", "c"]));
     }
 }

@@ -1,6 +1,5 @@
 //! What each operation answers and does, given what its transaction sees.
 
-use crate::state::Shown;
 use crate::view::View;
 use crate::{CellChange, Effect, HashChange, Op, OpError, Outcome, SetChange, Type, Value};
 
@@ -11,7 +10,8 @@ type Executed = Result<(Outcome, Option<Effect>), OpError>;
 ///
 /// # Errors
 /// As Redis: the key holds another type, or a number is none or leaves the 64-bit range. There is no
-/// effect then.
+/// effect then. The increments that one transaction makes to one counter must also sum up within
+/// 64 bits, whatever they start from.
 pub fn execute(op: &Op, view: &View<'_>) -> Executed {
     let mut executed = dispatch(op, view);
     if let Ok((_, Some(effect))) = &mut executed
@@ -96,9 +96,15 @@ fn only(view: &View<'_>, wanted: Type) -> Result<(), OpError> {
 fn incr_by(view: &View<'_>, by: i64) -> Executed {
     string_only(view)?;
     let number = view.text().number().ok_or(OpError::NotAnInteger)?;
-    let sum = number.checked_add(by).ok_or(OpError::Overflow)?;
+    let sum = sum(number, by, view.own_change())?;
     let cell = CellChange { assign: None, add: Some(by) };
     Ok((Outcome::Int(sum), Some(Effect { cell, ..Effect::default() })))
+}
+
+/// The number after an increment. What the transaction adds itself is kept as one number, too.
+fn sum(number: i64, by: i64, own: Option<&CellChange>) -> Result<i64, OpError> {
+    let earlier = own.and_then(|change| change.add).unwrap_or(0);
+    earlier.checked_add(by).and(number.checked_add(by)).ok_or(OpError::Overflow)
 }
 
 /// Every element is added anew, also one that is there: an add that is as recent as this one wins
@@ -125,13 +131,19 @@ fn set_remove(view: &View<'_>, elements: &[Value]) -> Executed {
 
 fn hash_set(view: &View<'_>, pairs: &[(Value, Value)]) -> Executed {
     only(view, Type::Hash)?;
-    let mut fields: Vec<(Value, bool, CellChange)> = Vec::with_capacity(pairs.len());
-    for (field, value) in pairs {
-        let change = CellChange { assign: Some(value.clone()), add: None };
-        match fields.iter_mut().find(|(other, ..)| other == field) {
-            Some(earlier) => earlier.2 = change,
-            None => fields.push((field.clone(), true, change)),
-        }
+    let change = |value: &Value| CellChange { assign: Some(value.clone()), add: None };
+    let mut fields: Vec<(Value, bool, CellChange)> =
+        pairs.iter().map(|(field, value)| (field.clone(), true, change(value))).collect();
+    if fields.len() > 1 {
+        // The sort is stable: the last of equal fields is the last that was given, which wins.
+        fields.sort_by(|(a, ..), (b, ..)| a.cmp(b));
+        fields.dedup_by(|(later, _, change), (earlier, _, kept)| {
+            let same = later == earlier;
+            if same {
+                *kept = std::mem::take(change);
+            }
+            same
+        });
     }
     let new = fields.iter().filter(|(field, ..)| !view.field(field).exists()).count();
     Ok((count(new), Some(of_hash(fields))))
@@ -151,9 +163,8 @@ fn hash_delete(view: &View<'_>, fields: &[Value]) -> Executed {
 
 fn hash_incr_by(view: &View<'_>, field: &Value, by: i64) -> Executed {
     only(view, Type::Hash)?;
-    let shown: Shown = view.field(field);
-    let number = shown.number().ok_or(OpError::FieldNotAnInteger)?;
-    let sum = number.checked_add(by).ok_or(OpError::Overflow)?;
+    let number = view.field(field).number().ok_or(OpError::FieldNotAnInteger)?;
+    let sum = sum(number, by, view.own_field_change(field))?;
     let change = CellChange { assign: None, add: Some(by) };
     Ok((Outcome::Int(sum), Some(of_hash(vec![(field.clone(), false, change)]))))
 }
@@ -162,6 +173,7 @@ fn of_hash(fields: Vec<(Value, bool, CellChange)>) -> Effect {
     Effect { hash: Some(Box::new(HashChange { fields })), ..Effect::default() }
 }
 
+/// Sorted and without duplicates, as a change names them.
 fn distinct(values: &[Value]) -> Vec<Value> {
     let mut distinct = values.to_vec();
     if distinct.len() > 1 {

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::state::{Cell, Dots, Shown};
-use crate::{Context, Dot, Effect, State, Type, Value};
+use crate::state::{AddWinsSet, Cell, Dots, Hash, Shown};
+use crate::{CellChange, Context, Dot, Effect, HashChange, SetChange, State, Type, Value};
 
 /// What a transaction sees of a key.
 ///
@@ -48,9 +48,35 @@ impl<'a> View<'a> {
         self.pending.is_empty() && self.own.is_none()
     }
 
+    /// What lies below the own effect; nothing if that removes everything.
+    fn below(&self) -> (Option<&'a State>, &'a [(&'a Effect, Context<'a>)]) {
+        match self.own {
+            Some(own) if own.clear => (None, &[]),
+            _ => (Some(self.base), self.pending),
+        }
+    }
+
+    fn base_set(&self) -> Option<&'a AddWinsSet> {
+        self.below().0?.set.as_deref()
+    }
+
+    fn base_hash(&self) -> Option<&'a Hash> {
+        self.below().0?.hash.as_deref()
+    }
+
+    /// What the transaction itself does to the string.
+    pub(crate) fn own_change(&self) -> Option<&'a CellChange> {
+        self.own.map(|own| &own.cell)
+    }
+
+    /// What the transaction itself does to a field.
+    pub(crate) fn own_field_change(&self, field: &[u8]) -> Option<&'a CellChange> {
+        Some(self.own?.hash.as_ref()?.of_field(field)?.1)
+    }
+
     /// The visible type.
     pub(crate) fn kind(&self) -> Option<Type> {
-        if self.set_len() > 0 {
+        if self.has_members() {
             Some(Type::Set)
         } else if self.has_fields() {
             Some(Type::Hash)
@@ -69,7 +95,7 @@ impl<'a> View<'a> {
         {
             return false;
         }
-        self.set_len() > 0 || self.has_fields()
+        self.has_members() || self.has_fields()
     }
 
     /// The string.
@@ -77,90 +103,82 @@ impl<'a> View<'a> {
         if self.is_plain() {
             return self.base.cell.show();
         }
-        let mut cell = self.base.cell.clone();
-        for (effect, context) in self.pending {
+        let (base, pending) = self.below();
+        let mut cell = base.map_or_else(Cell::default, |base| base.cell.clone());
+        for (effect, context) in pending {
+            let seen = effect.seen(*context);
             if effect.clear {
-                cell.remove_seen(effect.seen(*context));
+                cell.remove_seen(seen);
             }
-            cell.apply(&effect.cell, context.dot, effect.seen(*context));
+            cell.apply(&effect.cell, context.dot, seen);
         }
         if let Some(own) = self.own {
-            cell.apply_own(own.clear, &own.cell);
+            cell.apply_own(false, &own.cell);
         }
         cell.show()
     }
 
     /// A field of the hash.
     pub(crate) fn field(&self, field: &[u8]) -> Shown {
-        let base = self.base.hash.as_ref().and_then(|hash| hash.cell(field));
+        let base = self.base_hash().and_then(|hash| hash.cell(field));
         if self.is_plain() {
             return base.map_or(Shown::Nothing, Cell::show);
         }
+        let of_field = |effect: &'a Effect| effect.hash.as_ref()?.of_field(field);
         let mut cell = base.cloned().unwrap_or_default();
-        for (effect, context) in self.pending {
-            let seen = effect.seen(*context);
-            if effect.clear {
+        for (effect, context) in self.below().1 {
+            let (seen, change) = (effect.seen(*context), of_field(effect));
+            if effect.clear || change.is_some_and(|(removes, _)| removes) {
                 cell.remove_seen(seen);
             }
-            for (other, removes, change) in effect.hash.iter().flat_map(|hash| &hash.fields) {
-                if other.as_bytes() == field {
-                    if *removes {
-                        cell.remove_seen(seen);
-                    }
-                    cell.apply(change, context.dot, seen);
-                }
+            if let Some((_, change)) = change {
+                cell.apply(change, context.dot, seen);
             }
         }
-        if let Some(own) = self.own {
-            if own.clear {
-                cell = Cell::default();
-            }
-            for (other, removes, change) in own.hash.iter().flat_map(|hash| &hash.fields) {
-                if other.as_bytes() == field {
-                    cell.apply_own(*removes, change);
-                }
-            }
+        if let Some((removes, change)) = self.own.and_then(of_field) {
+            cell.apply_own(removes, change);
         }
         cell.show()
     }
 
     /// Whether the set contains an element.
     pub(crate) fn contains(&self, element: &[u8]) -> bool {
+        let base = self.base_set();
         if self.is_plain() {
-            return self.base.set.as_ref().is_some_and(|set| set.contains(element));
+            return base.is_some_and(|set| set.contains(element));
         }
-        let mut dots = self.base.set.as_ref().map_or_else(Dots::default, |set| set.dots(element));
-        let names = |values: &[Value]| values.iter().any(|value| value.as_bytes() == element);
-        for (effect, context) in self.pending {
-            let change = effect.set.as_ref();
-            if effect.clear || change.is_some_and(|change| names(&change.removed)) {
-                dots.remove_seen(effect.seen(*context));
+        let own = self.own.and_then(|own| own.set.as_ref());
+        if own.is_some_and(|own| own.adds(element)) {
+            return true;
+        }
+        if own.is_some_and(|own| own.removes(element)) {
+            return false;
+        }
+        let mut dots = base.map_or_else(Dots::default, |set| set.dots(element));
+        for (effect, context) in self.below().1 {
+            let (seen, change) = (effect.seen(*context), effect.set.as_ref());
+            if effect.clear || change.is_some_and(|change| change.removes(element)) {
+                dots.remove_seen(seen);
             }
-            if change.is_some_and(|change| names(&change.added)) {
-                dots.add(context.dot, effect.seen(*context));
+            if change.is_some_and(|change| change.adds(element)) {
+                dots.add(context.dot, seen);
             }
         }
-        let Some(own) = self.own else { return !dots.is_empty() };
-        let change = own.set.as_ref();
-        if own.clear || change.is_some_and(|change| names(&change.removed)) {
-            dots.clear();
-        }
-        !dots.is_empty() || change.is_some_and(|change| names(&change.added))
+        !dots.is_empty()
     }
 
     /// How many elements the set has: the base's, corrected for those that effects touched.
     pub(crate) fn set_len(&self) -> usize {
-        let base = self.base.set.as_ref().map_or(0, |set| set.len());
+        let base = self.base_set();
+        let len = base.map_or(0, |set| set.len());
         if self.is_plain() {
-            return base;
+            return len;
         }
-        if self.clears() {
+        if self.may_clear() {
             return self.members().len();
         }
-        let mut touched: BTreeSet<&Value> = BTreeSet::new();
-        self.changed_elements(&mut touched);
-        touched.into_iter().fold(base, |len, element| {
-            let before = self.base.set.as_ref().is_some_and(|set| set.contains(element));
+        self.changed_elements().into_iter().fold(len, |len, element| {
+            let before = base.is_some_and(|set| set.contains(element));
             len + usize::from(self.contains(element)) - usize::from(before)
         })
     }
@@ -168,49 +186,73 @@ impl<'a> View<'a> {
     /// The elements of the set, sorted.
     pub(crate) fn members(&self) -> Vec<Value> {
         let mut elements: BTreeSet<&Value> =
-            self.base.set.iter().flat_map(|set| set.elements()).collect();
-        if !self.is_plain() {
-            self.changed_elements(&mut elements);
+            self.base_set().into_iter().flat_map(|set| set.elements()).collect();
+        let changed = self.changed_elements();
+        elements.extend(&changed);
+        if self.may_clear() {
             elements.retain(|element| self.contains(element));
+        } else {
+            elements.retain(|element| !changed.contains(*element) || self.contains(element));
         }
         elements.into_iter().cloned().collect()
     }
 
     /// The fields of the hash and what they show, sorted.
     pub(crate) fn pairs(&self) -> Vec<(Value, Value)> {
-        let fields = self.candidate_fields();
+        let mut fields: BTreeSet<&Value> =
+            self.base_hash().into_iter().flat_map(|hash| hash.fields()).collect();
+        fields.extend(self.changed_fields());
         let pairs = fields.into_iter().map(|field| (field, self.field(field).into_value()));
         pairs.filter_map(|(field, value)| Some((field.clone(), value?))).collect()
     }
 
+    /// Whether the set has an element. If effects clear the key, it may take a look at many.
+    fn has_members(&self) -> bool {
+        let base = self.base_set();
+        let len = base.map_or(0, |set| set.len());
+        let touched = self.changes().map(|(set, _)| set.map_or(0, SetChange::len)).sum();
+        if !self.may_clear() && len > touched {
+            return true;
+        }
+        let mut base = base.into_iter().flat_map(|set| set.elements());
+        base.any(|element| self.contains(element))
+            || self.changed_elements().into_iter().any(|element| self.contains(element))
+    }
+
+    /// Whether the hash has a field, in the same way.
     fn has_fields(&self) -> bool {
-        if self.is_plain() {
-            return self.base.hash.is_some();
+        let base = self.base_hash();
+        let len = base.map_or(0, |hash| hash.len());
+        let touched =
+            self.changes().map(|(_, hash)| hash.map_or(0, |hash| hash.fields.len())).sum();
+        if !self.may_clear() && len > touched {
+            return true;
         }
-        self.candidate_fields().into_iter().any(|field| self.field(field).exists())
+        let mut base = base.into_iter().flat_map(|hash| hash.fields());
+        base.any(|field| self.field(field).exists())
+            || self.changed_fields().into_iter().any(|field| self.field(field).exists())
     }
 
-    /// Every field that may show something.
-    fn candidate_fields(&self) -> BTreeSet<&'a Value> {
-        let mut fields: BTreeSet<&Value> =
-            self.base.hash.iter().flat_map(|hash| hash.fields()).collect();
-        for change in self.effects().filter_map(|effect| effect.hash.as_ref()) {
-            fields.extend(change.fields.iter().map(|(field, ..)| field));
-        }
-        fields
+    /// Whether an effect over the base removes what it observed of the whole key.
+    fn may_clear(&self) -> bool {
+        self.below().1.iter().any(|(effect, _)| effect.clear)
     }
 
-    fn changed_elements(&self, elements: &mut BTreeSet<&'a Value>) {
-        for change in self.effects().filter_map(|effect| effect.set.as_ref()) {
-            elements.extend(change.removed.iter().chain(&change.added));
-        }
+    fn changed_elements(&self) -> BTreeSet<&'a Value> {
+        let sets = self.changes().filter_map(|(set, _)| set);
+        sets.flat_map(|set| set.removed.iter().chain(&set.added)).collect()
     }
 
-    fn clears(&self) -> bool {
-        self.effects().any(|effect| effect.clear)
+    fn changed_fields(&self) -> BTreeSet<&'a Value> {
+        let hashes = self.changes().filter_map(|(_, hash)| hash);
+        hashes.flat_map(|hash| hash.fields.iter().map(|(field, ..)| field)).collect()
     }
 
-    fn effects(&self) -> impl Iterator<Item = &'a Effect> + use<'a> {
-        self.pending.iter().map(|(effect, _)| *effect).chain(self.own)
+    /// The changes of collections over the base.
+    fn changes(
+        &self,
+    ) -> impl Iterator<Item = (Option<&'a SetChange>, Option<&'a HashChange>)> + use<'a> {
+        let effects = self.below().1.iter().map(|(effect, _)| *effect).chain(self.own);
+        effects.map(|effect| (effect.set.as_deref(), effect.hash.as_deref()))
     }
 }

@@ -50,6 +50,10 @@ impl Hash {
         self.fields.is_empty()
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.fields.len()
+    }
+
     pub(crate) fn cell(&self, field: &[u8]) -> Option<&Cell> {
         self.fields.get(field)
     }

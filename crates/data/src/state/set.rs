@@ -20,10 +20,6 @@ impl Dots {
         self.0.retain(|dot| !seen.contains(*dot));
     }
 
-    pub(crate) fn clear(&mut self) {
-        self.0.clear();
-    }
-
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
