@@ -77,6 +77,9 @@ pub struct Command {
     pub last_key: i64,
     /// The distance between keys.
     pub step: i64,
+    /// What is done with the keys, in the words of Redis' key specifications, separated by spaces;
+    /// empty if there are none.
+    pub key_flags: &'static str,
     /// Redis' group, for documentation.
     pub group: &'static str,
     /// The version that brought it: of Redis, or of Solera for its own commands.
@@ -137,31 +140,35 @@ impl Command {
 /// How much of a name, and of all arguments together, Redis repeats in an error, in bytes.
 const REPEATED: usize = 128;
 
-/// Redis' words for a command that does not exist.
+/// Redis' words for a command that does not exist: names and arguments end at a zero byte. Unlike
+/// there, what is no UTF-8 is replaced.
 pub fn unknown_command<'a>(name: &[u8], arguments: impl Iterator<Item = &'a [u8]>) -> String {
-    let mut text =
-        format!("ERR unknown command '{}', with args beginning with: ", beginning(name, REPEATED));
+    let name = String::from_utf8_lossy(beginning(name, REPEATED));
+    let mut text = format!("ERR unknown command '{name}', with args beginning with: ");
     let mut repeated = 0;
     for argument in arguments {
         if repeated >= REPEATED {
             break;
         }
-        let limit = REPEATED - repeated;
+        let argument = beginning(argument, REPEATED - repeated);
         // Writing to a string cannot fail.
-        let _ = write!(text, "'{}' ", beginning(argument, limit));
+        let _ = write!(text, "'{}' ", String::from_utf8_lossy(argument));
         // Quotes and the space count.
-        repeated += argument.len().min(limit) + 3;
+        repeated += argument.len() + 3;
     }
     text
 }
 
 /// Redis' words for a subcommand that does not exist; `command` in upper case.
 pub fn unknown_subcommand(command: &str, subcommand: &[u8]) -> String {
-    format!("ERR unknown subcommand '{}'. Try {command} HELP.", beginning(subcommand, REPEATED))
+    let subcommand = String::from_utf8_lossy(beginning(subcommand, REPEATED));
+    format!("ERR unknown subcommand '{subcommand}'. Try {command} HELP.")
 }
 
-fn beginning(bytes: &[u8], limit: usize) -> String {
-    String::from_utf8_lossy(&bytes[..bytes.len().min(limit)]).into_owned()
+/// At most so many bytes, up to the first zero, where Redis' text ends.
+fn beginning(bytes: &[u8], limit: usize) -> &[u8] {
+    let bytes = &bytes[..bytes.len().min(limit)];
+    bytes.split(|byte| *byte == 0).next().unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -207,6 +214,8 @@ mod tests {
         assert_eq!(unknown(b"foo", &[&x, &y, b"z"]), format!("'foo'{with}'{xs}' '{y25}' "));
         assert_eq!(unknown(b"foo", &[&y, b"z"]), format!("'foo'{with}'{y128}' "));
         assert_eq!(unknown(&y, &[]), format!("'{y128}'{with}"));
+        assert_eq!(unknown(b"f\0oo", &[b"a\0b", &y]), format!("'f'{with}'a' '{}' ", &y128[4..]));
+        assert_eq!(unknown(b"\xff", &[]), format!("'\u{fffd}'{with}"));
     }
 
     #[test]

@@ -11,10 +11,12 @@ mod solera;
 mod string;
 mod transactions;
 
-/// Rows of the table: identifier, name, arity, flags, first and last key and step, since, summary.
+/// Rows of the table: identifier, name, arity, flags, first and last key and step and, where there
+/// are keys, what is done with them; since, summary.
 macro_rules! family {
     ($group:literal: $($id:ident $name:literal $arity:literal $flags:literal
-        ($first:literal, $last:literal, $step:literal) $since:literal $summary:literal;)*) => {
+        ($first:literal, $last:literal, $step:literal $($key_flags:literal)?)
+        $since:literal $summary:literal;)*) => {
         pub(super) const FAMILY: &[$crate::command::Command] = &[$($crate::command::Command {
             id: $crate::command::CommandId::$id,
             name: $name,
@@ -23,6 +25,7 @@ macro_rules! family {
             first_key: $first,
             last_key: $last,
             step: $step,
+            key_flags: concat!($($key_flags)?),
             group: $group,
             since: $since,
             summary: $summary,
@@ -61,6 +64,8 @@ const TABLE: [Command; COUNT] = {
             all[filled] = FAMILIES[family][row];
             // A command's identifier is its index.
             assert!(all[filled].id as usize == filled);
+            // What has keys says what it does with them.
+            assert!((all[filled].first_key > 0) != all[filled].key_flags.is_empty());
             filled += 1;
             row += 1;
         }

@@ -1,8 +1,31 @@
 //! COMMAND: what the table says, as replies.
 
-use crate::command::{COMMANDS, Command, lookup, unknown_subcommand};
+use crate::command::{COMMANDS, Command, CommandId, lookup, unknown_subcommand};
 use crate::request::Arguments;
 use crate::writer::Writer;
+
+/// The reply to COMMAND HELP, worded as Redis does.
+const HELP: [&str; 19] = [
+    "COMMAND <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+    "(no subcommand)",
+    "    Return details about all Solera commands.",
+    "COUNT",
+    "    Return the total number of commands in this Solera server.",
+    "LIST",
+    "    Return a list of all commands in this Solera server.",
+    "INFO [<command-name> ...]",
+    "    Return details about multiple Solera commands.",
+    "    If no command names are given, details for all commands are returned.",
+    "DOCS [<command-name> ...]",
+    "    Return documentation details about multiple Solera commands.",
+    "    If no command names are given, details for all commands are returned.",
+    "GETKEYS <full-command>",
+    "    Return the keys from a full Solera command.",
+    "GETKEYSANDFLAGS <full-command>",
+    "    Return the keys and the access flags from a full Solera command.",
+    "HELP",
+    "    Prints this help.",
+];
 
 /// Appends the reply to COMMAND and its subcommands; `arguments` begin with COMMAND itself.
 ///
@@ -38,11 +61,25 @@ pub fn answer(out: &mut Writer, arguments: &Arguments<'_>) -> Result<(), String>
         // Redis asks for an argument of the inner command, too.
         b"getkeys" if count < 4 => return Err(wrong_arity("getkeys")),
         b"getkeys" => {
-            let inner: Vec<&[u8]> = arguments.from(2).collect();
-            let keys = keys(&inner)?;
+            let (_, keys) = keys(arguments)?;
             out.array(keys.len());
             keys.into_iter().for_each(|key| out.bulk(key));
         }
+        b"getkeysandflags" if count < 4 => return Err(wrong_arity("getkeysandflags")),
+        b"getkeysandflags" => {
+            let (command, keys) = keys(arguments)?;
+            out.array(keys.len());
+            for key in keys {
+                out.array(2);
+                out.bulk(key);
+                simple_set(out, command.key_flags.split_whitespace());
+            }
+        }
+        b"help" if count == 2 => {
+            out.array(HELP.len());
+            HELP.iter().for_each(|line| out.simple(line));
+        }
+        b"help" => return Err(wrong_arity("help")),
         _ => return Err(unknown_subcommand("COMMAND", arguments.get(1))),
     }
     Ok(())
@@ -52,14 +89,16 @@ fn wrong_arity(subcommand: &str) -> String {
     format!("ERR wrong number of arguments for 'command|{subcommand}' command")
 }
 
-fn keys<'a>(inner: &[&'a [u8]]) -> Result<Vec<&'a [u8]>, String> {
+/// The command that is an argument itself, and its keys.
+fn keys<'a>(arguments: &Arguments<'a>) -> Result<(&'static Command, Vec<&'a [u8]>), String> {
+    let inner: Vec<&[u8]> = arguments.from(2).collect();
     let error = match inner.first().and_then(|name| lookup(name)) {
         None => "ERR Invalid command specified",
         Some(command) if !command.is_data() => "ERR The command has no key arguments",
         Some(command) if !command.takes(inner.len()) => {
             "ERR Invalid number of arguments specified for command"
         }
-        Some(command) => return Ok(command.keys(inner)),
+        Some(command) => return Ok((command, command.keys(&inner))),
     };
     Err(error.to_owned())
 }
@@ -75,11 +114,11 @@ impl Command {
         out.array(10);
         out.bulk(self.name.as_bytes());
         out.integer(self.arity);
-        simple_set(out, &self.flags.split_whitespace().collect::<Vec<_>>());
+        simple_set(out, self.flags.split_whitespace());
         for number in [self.first_key, self.last_key, self.step] {
             out.integer(number);
         }
-        simple_set(out, &self.categories());
+        simple_set(out, self.categories().into_iter());
         // Hints for cluster proxies: there are none.
         out.set(0);
         self.describe_keys(out);
@@ -99,7 +138,7 @@ impl Command {
         }
     }
 
-    /// Redis' categories for access control, which follow from flags and group.
+    /// Redis' categories for access control, which follow from flags and group but for a few.
     fn categories(&self) -> Vec<&'static str> {
         let by_flag = [
             ("write", "@write"),
@@ -116,9 +155,20 @@ impl Command {
             "transactions" => Some("@transaction"),
             _ => None,
         };
+        let by_itself = match self.id {
+            CommandId::Command => Some("@connection"),
+            CommandId::Info => Some("@dangerous"),
+            CommandId::Dbsize => Some("@keyspace"),
+            _ => None,
+        };
         let flags = by_flag.into_iter().filter(|(flag, _)| self.has_flag(flag));
         let speed = if self.has_flag("fast") { "@fast" } else { "@slow" };
-        flags.map(|(_, category)| category).chain(by_group).chain([speed]).collect()
+        flags
+            .map(|(_, category)| category)
+            .chain(by_group)
+            .chain(by_itself)
+            .chain([speed])
+            .collect()
     }
 
     /// Where the keys are, in the newer form that Redis calls key specifications.
@@ -132,16 +182,16 @@ impl Command {
         out.set(1);
         out.map(3);
         out.bulk(b"flags");
-        simple_set(out, &if self.has_flag("write") { ["RW", "update"] } else { ["RO", "access"] });
+        simple_set(out, self.key_flags.split_whitespace());
         search(out, "begin_search", "index", &[("index", self.first_key)]);
         let range = [("lastkey", last), ("keystep", self.step), ("limit", 0)];
         search(out, "find_keys", "range", &range);
     }
 }
 
-fn simple_set(out: &mut Writer, items: &[&str]) {
-    out.set(items.len());
-    items.iter().for_each(|item| out.simple(item));
+fn simple_set<'a>(out: &mut Writer, items: impl Iterator<Item = &'a str> + Clone) {
+    out.set(items.clone().count());
+    items.for_each(|item| out.simple(item));
 }
 
 fn search(out: &mut Writer, name: &str, kind: &str, numbers: &[(&str, i64)]) {
@@ -184,6 +234,10 @@ mod tests {
     fn keys_are_told() {
         let keys = ask(Protocol::Resp2, "command getkeys mset a 1 b 2");
         assert_eq!(keys.as_deref(), Ok("*2\r\n$1\r\na\r\n$1\r\nb\r\n"));
+        let flags = ask(Protocol::Resp2, "command getkeysandflags mset a 1 b 2");
+        let recorded = "*2\r\n*2\r\n$1\r\na\r\n*2\r\n+OW\r\n+update\r\n\
+            *2\r\n$1\r\nb\r\n*2\r\n+OW\r\n+update\r\n";
+        assert_eq!(flags.as_deref(), Ok(recorded));
     }
 
     #[test]
@@ -196,7 +250,7 @@ mod tests {
 
     #[test]
     fn every_reply_is_one_whole_value() {
-        for line in ["COMMAND", "COMMAND INFO", "COMMAND DOCS", "COMMAND LIST"] {
+        for line in ["COMMAND", "COMMAND INFO", "COMMAND DOCS", "COMMAND LIST", "COMMAND HELP"] {
             for protocol in [Protocol::Resp2, Protocol::Resp3] {
                 let reply = ask(protocol, line).unwrap();
                 let (value, used) = parse_value(reply.as_bytes()).unwrap().unwrap();
@@ -216,6 +270,12 @@ mod tests {
             ("COMMAND \"\"", "unknown subcommand ''. Try COMMAND HELP."),
             ("COMMAND COUNT 1", "wrong number of arguments for 'command|count' command"),
             ("COMMAND GETKEYS get", "wrong number of arguments for 'command|getkeys' command"),
+            ("COMMAND HELP x", "wrong number of arguments for 'command|help' command"),
+            (
+                "COMMAND GETKEYSANDFLAGS get",
+                "wrong number of arguments for 'command|getkeysandflags' command",
+            ),
+            ("COMMAND GETKEYSANDFLAGS ping a", "The command has no key arguments"),
             ("COMMAND LIST x", "syntax error"),
             ("COMMAND GETKEYS foo a", "Invalid command specified"),
             ("COMMAND GETKEYS get a b", "Invalid number of arguments specified for command"),

@@ -186,10 +186,10 @@ impl RequestParser {
     fn inline(&mut self, buffer: &[u8]) -> Result<Option<usize>, ProtocolError> {
         let end = self.line_end(buffer, 0, b'\n').map_err(|TooLong| ProtocolError::TooBigInline)?;
         let Some(newline) = end else { return Ok(None) };
-        let line = buffer[..newline].strip_suffix(b"\r").unwrap_or(&buffer[..newline]);
         self.forget_arguments();
         self.words.clear();
-        split_inline(line, &mut self.words, &mut self.ranges)?;
+        // A CR at the end is a space like any other.
+        split_inline(&buffer[..newline], &mut self.words, &mut self.ranges)?;
         Ok(Some(newline + 1))
     }
 
@@ -277,7 +277,8 @@ mod tests {
 
     #[test]
     fn commands_are_cut_out_of_a_pipeline() {
-        let bytes = b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n*0\r\nPING\r\n\r\n*1\r\n$4\r\nPING\r\n";
+        let bytes =
+            b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n*0\r\nPING\r\n\r\n*-1\r\n*-9\r\n*1\r\n$4\r\nPING\r\n";
         let commands = texts(parse(bytes, &[]).unwrap());
         assert_eq!(commands, [vec!["GET", "k"], vec!["PING"], vec!["PING"]]);
     }
@@ -319,6 +320,26 @@ mod tests {
     }
 
     #[test]
+    fn arguments_are_read_once() {
+        let mut parser = RequestParser::new();
+        let mut bytes = Vec::new();
+        encode_command(&mut bytes, &[b"MGET".as_slice(), b"a", b"b"]);
+        assert!(parser.next(&bytes[..bytes.len() - 1]).unwrap().is_none());
+        assert_eq!(parser.partial, Some((1, bytes.len() - 7)));
+        assert_eq!(parser.next(&bytes).unwrap().unwrap().0.get(1), b"a");
+        assert_eq!(parser.partial, None);
+    }
+
+    #[test]
+    fn the_words_of_a_line_make_room_for_the_next() {
+        let mut parser = RequestParser::new();
+        for _ in 0..3 {
+            assert!(parser.next(b"ECHO a\r\n").unwrap().is_some());
+            assert_eq!(parser.words, b"ECHOa");
+        }
+    }
+
+    #[test]
     fn many_arguments_do_not_keep_their_memory() {
         let mut parser = RequestParser::new();
         let mut bytes = Vec::new();
@@ -336,7 +357,9 @@ mod tests {
             (b"*a\r\n".as_slice(), "invalid multibulk length"),
             (b"*1048577\r\n", "invalid multibulk length"),
             (b"*1\r\n+PING\r\n", "expected '$', got '+'"),
+            (b"*01\r\n", "invalid multibulk length"),
             (b"*1\r\n$-1\r\n", "invalid bulk length"),
+            (b"*1\r\n$03\r\n", "invalid bulk length"),
             (b"*1\r\n$536870913\r\n", "invalid bulk length"),
             (b"GET \"a\r\n", "unbalanced quotes in request"),
             (b"GET 'a'b\r\n", "unbalanced quotes in request"),

@@ -19,6 +19,6 @@ family! { "solera":
         "Names the site.";
     SoleraSpaces "solera.spaces" 1 "fast" (0, 0, 0) "0.1.0"
         "Lists the spaces and their levels.";
-    SoleraLevel "solera.level" 2 "fast" (1, 1, 1) "0.1.0"
+    SoleraLevel "solera.level" 2 "fast" (1, 1, 1 "RO") "0.1.0"
         "Tells the level of a key.";
 }

@@ -3,20 +3,20 @@
 use super::family;
 
 family! { "string":
-    Get "get" 2 "readonly fast" (1, 1, 1) "1.0.0"
+    Get "get" 2 "readonly fast" (1, 1, 1 "RO access") "1.0.0"
         "Reads a string.";
-    Set "set" 3 "write denyoom" (1, 1, 1) "1.0.0"
+    Set "set" 3 "write denyoom" (1, 1, 1 "OW update") "1.0.0"
         "Replaces a key by a string.";
-    Mget "mget" -2 "readonly fast" (1, -1, 1) "1.0.0"
+    Mget "mget" -2 "readonly fast" (1, -1, 1 "RO access") "1.0.0"
         "Reads several strings from one snapshot.";
-    Mset "mset" -3 "write denyoom" (1, -1, 2) "1.0.1"
+    Mset "mset" -3 "write denyoom" (1, -1, 2 "OW update") "1.0.1"
         "Replaces several keys at once.";
-    Incr "incr" 2 "write denyoom fast" (1, 1, 1) "1.0.0"
+    Incr "incr" 2 "write denyoom fast" (1, 1, 1 "RW access update") "1.0.0"
         "Adds one to a number.";
-    Decr "decr" 2 "write denyoom fast" (1, 1, 1) "1.0.0"
+    Decr "decr" 2 "write denyoom fast" (1, 1, 1 "RW access update") "1.0.0"
         "Takes one from a number.";
-    Incrby "incrby" 3 "write denyoom fast" (1, 1, 1) "1.0.0"
+    Incrby "incrby" 3 "write denyoom fast" (1, 1, 1 "RW access update") "1.0.0"
         "Adds to a number.";
-    Decrby "decrby" 3 "write denyoom fast" (1, 1, 1) "1.0.0"
+    Decrby "decrby" 3 "write denyoom fast" (1, 1, 1 "RW access update") "1.0.0"
         "Takes from a number.";
 }
