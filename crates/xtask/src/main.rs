@@ -1,25 +1,49 @@
-//! Checks and chores of the workspace: `cargo xtask tidy`, `cargo xtask spec`.
+//! Checks and chores of the workspace: `cargo xtask tidy` holds the house's rules, `cargo xtask spec`
+//! the citations of the papers.
 
 mod finding;
+mod source;
 mod spec;
 mod tidy;
+mod tree;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
+use finding::Finding;
+
+const USAGE: &str = "\
+cargo xtask tidy   checks crates' dependencies, I/O in machines, unfinished work, and texts
+cargo xtask spec   checks citations of the papers, and lists what nobody cites or tests";
+
 fn main() -> ExitCode {
-    let findings = match std::env::args().nth(1).as_deref() {
-        Some("tidy") => tidy::check(),
-        Some("spec") => spec::check(),
+    let root = root();
+    let (name, findings) = match std::env::args().nth(1).as_deref() {
+        Some("tidy") => ("tidy", tidy::check(&root)),
+        Some("spec") => ("spec", spec::check(&root)),
         _ => {
-            eprintln!(
-                "cargo xtask tidy   checks crates' dependencies, I/O in protocols, and texts\n\
-                 cargo xtask spec   checks citations of the papers, and lists what nobody cites"
-            );
+            eprintln!("{USAGE}");
             return ExitCode::from(2);
         }
     };
-    for finding in &findings {
+    verdict(name, &findings)
+}
+
+fn verdict(name: &str, findings: &[Finding]) -> ExitCode {
+    for finding in findings {
         println!("{finding}");
     }
+    match findings.len() {
+        0 => println!("xtask {name}: all is well"),
+        count => println!("xtask {name}: {count} to mend"),
+    }
     if findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// The workspace's folder. Cargo tells where this crate is, so that the checks can be called from any
+/// folder; a bare binary takes the current one.
+fn root() -> PathBuf {
+    let manifest = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
+    let above = manifest.and_then(|folder| Some(folder.parent()?.parent()?.to_owned()));
+    above.unwrap_or_else(|| PathBuf::from("."))
 }

@@ -1,0 +1,241 @@
+//! Citations in Rust sources.
+
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+
+use super::page::range;
+use crate::source::{Line, lines};
+use crate::tree::Text;
+
+/// What is cited.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    Lines { algorithm: u32, lines: RangeInclusive<u32> },
+    Section(String),
+}
+
+/// A citation, and where it stands.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Citation {
+    pub(super) file: PathBuf,
+    pub(super) line: usize,
+    /// The paper, if the comment names it.
+    pub(super) paper: Option<String>,
+    pub(super) place: Place,
+    pub(super) in_test: bool,
+}
+
+/// Words that may begin a sentence before `Alg.` or `§`, and name no paper.
+const NO_PAPERS: &[&str] = &["As", "By", "From", "In", "See", "The", "Unlike", "With"];
+
+/// All citations in a file: in comments, and in the names of tests.
+pub(super) fn citations(file: &Text) -> Vec<Citation> {
+    let in_tests = file.path.components().nth(2).is_some_and(|part| part.as_os_str() == "tests");
+    let lines = lines(&file.content);
+    let mut found = Vec::new();
+    for block in blocks(&lines) {
+        found.extend(block.citations());
+    }
+    for line in lines.iter().filter(|line| in_tests || line.in_test) {
+        found.extend(in_name(&line.code).map(|place| (line.number, None, place)));
+    }
+    let citation = |(line, paper, place): (usize, Option<String>, Place)| Citation {
+        file: file.path.clone(),
+        line,
+        paper,
+        place,
+        in_test: in_tests || lines[line - 1].in_test,
+    };
+    found.into_iter().map(citation).collect()
+}
+
+/// A paragraph of comment as one text: a citation may go on in the next line.
+#[derive(Debug, Default)]
+struct Block {
+    text: String,
+    /// Where each line begins in the text, and its number.
+    begins: Vec<(usize, usize)>,
+}
+
+fn blocks(lines: &[Line]) -> Vec<Block> {
+    let mut blocks = vec![Block::default()];
+    for line in lines {
+        let alone = line.code.trim().is_empty();
+        if line.comment.trim().is_empty() || !alone {
+            blocks.push(Block::default());
+        }
+        if let Some(block) = blocks.last_mut() {
+            block.begins.push((block.text.len(), line.number));
+            block.text.push_str(line.comment.trim());
+            block.text.push(' ');
+        }
+        if !alone {
+            blocks.push(Block::default());
+        }
+    }
+    blocks
+}
+
+impl Block {
+    /// `Alg. 1 l. 2–3, 19–20` cites two ranges; so does a later `l. 19–22` in the same paragraph, and
+    /// the paper holds until another one is named.
+    fn citations(&self) -> Vec<(usize, Option<String>, Place)> {
+        let mut found = Vec::new();
+        let (mut paper, mut algorithm) = (None, None);
+        let mut at = 0;
+        while let Some((start, mark)) = next_mark(&self.text, at) {
+            at = start + mark.len();
+            let rest = &self.text[at..];
+            if mark != "l. "
+                && let Some(named) = paper_before(&self.text[..start])
+            {
+                paper = Some(named.to_owned());
+            }
+            let places: Vec<Place> = match (mark, algorithm) {
+                ("Alg. ", _) => {
+                    algorithm = leading_number(rest);
+                    Vec::new()
+                }
+                ("§", _) => section(rest).into_iter().collect(),
+                (_, Some(algorithm)) => ranges(rest)
+                    .into_iter()
+                    .map(|lines| Place::Lines { algorithm, lines })
+                    .collect(),
+                (_, None) => Vec::new(),
+            };
+            let line = self.line_at(start);
+            found.extend(places.into_iter().map(|place| (line, paper.clone(), place)));
+        }
+        found
+    }
+
+    fn line_at(&self, offset: usize) -> usize {
+        let line = self.begins.iter().rev().find(|(begin, _)| *begin <= offset);
+        line.map_or(1, |(_, number)| *number)
+    }
+}
+
+/// The next `Alg. `, `l. ` or `§` from `from` on that does not end a longer word.
+fn next_mark(text: &str, from: usize) -> Option<(usize, &'static str)> {
+    let first = |mark: &'static str| {
+        let mut places = text[from..].match_indices(mark).map(|(at, _)| from + at);
+        places.find(|at| !text[..*at].ends_with(char::is_alphanumeric)).map(|at| (at, mark))
+    };
+    ["Alg. ", "l. ", "§"].into_iter().filter_map(first).min()
+}
+
+/// The paper named just before a citation: a capitalised word, but no NAME_OF_A_HANDLER.
+fn paper_before(text: &str) -> Option<&str> {
+    let word = text.strip_suffix(' ')?.rsplit(|c: char| !c.is_alphanumeric() && c != '_').next()?;
+    let name = word.starts_with(char::is_uppercase)
+        && word.contains(char::is_lowercase)
+        && !NO_PAPERS.contains(&word);
+    name.then_some(word)
+}
+
+fn leading_number(text: &str) -> Option<u32> {
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    text[..end].parse().ok()
+}
+
+fn section(text: &str) -> Option<Place> {
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let number = text[..end].trim_end_matches('.');
+    (!number.is_empty()).then(|| Place::Section(number.to_owned()))
+}
+
+/// `2–3, 19–20 and 37`.
+fn ranges(mut text: &str) -> Vec<RangeInclusive<u32>> {
+    let mut found = Vec::new();
+    loop {
+        let end = text.find(|c: char| !c.is_ascii_digit() && c != '–' && c != '-');
+        let (number, rest) = text.split_at(end.unwrap_or(text.len()));
+        let Some(lines) = range(number.trim_end_matches(['–', '-'])) else { return found };
+        found.push(lines);
+        let Some(next) = rest.strip_prefix(", ").or_else(|| rest.strip_prefix(" and ")) else {
+            return found;
+        };
+        text = next;
+    }
+}
+
+/// What the name of a test cites: `alg_1_l_49_to_52_barriers_wait`.
+fn in_name(code: &str) -> Option<Place> {
+    let name = code.split("fn ").nth(1)?.split('(').next()?;
+    let mut words = name[name.find("alg_")?..].split('_').skip(1);
+    let algorithm = words.next()?.parse().ok()?;
+    words.next().filter(|word| *word == "l")?;
+    let first = words.next()?;
+    let last = words.next().filter(|word| *word == "to").and_then(|_| words.next());
+    let lines = range(&format!("{first}-{}", last.unwrap_or(first)))?;
+    Some(Place::Lines { algorithm, lines })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(path: &str, content: &str) -> Vec<(usize, Option<String>, Place)> {
+        let file = Text { path: path.into(), content: content.to_owned() };
+        citations(&file).into_iter().map(|c| (c.line, c.paper, c.place)).collect()
+    }
+
+    fn cited(content: &str) -> Vec<(u32, RangeInclusive<u32>)> {
+        let places = found("crates/a/src/b.rs", content).into_iter();
+        places
+            .filter_map(|(_, _, place)| match place {
+                Place::Lines { algorithm, lines } => Some((algorithm, lines)),
+                Place::Section(_) => None,
+            })
+            .collect()
+    }
+
+    fn papers(content: &str) -> Vec<Option<String>> {
+        found("crates/a/src/b.rs", content).into_iter().map(|(_, paper, _)| paper).collect()
+    }
+
+    #[test]
+    fn lines_are_read() {
+        assert_eq!(
+            cited("/// START_TX (Alg. 1 l. 2–3, 19; Alg. 2 l. 7).\n"),
+            [(1, 2..=3), (1, 19..=19), (2, 7..=7)]
+        );
+        assert_eq!(cited("// Alg. 2 l. 1–26 and 37–38).\n"), [(2, 1..=26), (2, 37..=38)]);
+        assert_eq!(cited("// Alg. 2 l. 4, and so on (l. 19).\n"), [(2, 4..=4), (2, 19..=19)]);
+        assert_eq!(cited("x(); // Alg. 1 l. 9\n"), [(1, 9..=9)]);
+    }
+
+    #[test]
+    fn a_citation_may_go_on_in_the_next_line_but_not_beyond_the_paragraph() {
+        assert_eq!(cited("/// Alg. 1 l. 2–3,\n/// 37–38\n"), [(1, 2..=3), (1, 37..=38)]);
+        assert_eq!(cited("/// Alg. 2 sends\n/// (l. 6)\n"), [(2, 6..=6)]);
+        assert_eq!(cited("/// Alg. 2 sends\nfn a() {}\n// l. 6\n"), []);
+        assert_eq!(cited("/// Alg. 2 sends\n///\n/// l. 6\n"), []);
+        assert_eq!(cited("// Alg. 2 sends\nx(); // l. 6\n"), []);
+        assert_eq!(cited("// et al. 9\n"), []);
+    }
+
+    #[test]
+    fn code_cites_nothing() {
+        assert_eq!(cited("let a = \"Alg. 1 l. 9\";\n"), []);
+        assert_eq!(cited("fn alg_1_l_9_x() {}\n"), []);
+    }
+
+    #[test]
+    fn papers_are_named_before() {
+        let unistore = Some("UniStore".to_owned());
+        assert_eq!(papers("// UniStore Alg. 1 l. 5, §4\n"), [unistore.clone(), unistore]);
+        assert_eq!(papers("// START_TX Alg. 1 l. 5 (§4)\n"), [None, None]);
+        assert_eq!(papers("// See Alg. 1 l. 5\n"), [None]);
+        assert_eq!(papers("// Occult §5.1.\n"), [Some("Occult".to_owned())]);
+    }
+
+    #[test]
+    fn tests_cite_by_their_names() {
+        let lines = |content: &str| found("crates/a/tests/b.rs", content).pop().map(|(_, _, p)| p);
+        let place = |algorithm, lines| Some(Place::Lines { algorithm, lines });
+        assert_eq!(lines("fn alg_1_l_49_to_52_barriers() {\n"), place(1, 49..=52));
+        assert_eq!(lines("    fn alg_2_l_3_known_vec() {\n"), place(2, 3..=3));
+        assert_eq!(lines("fn algebra() {\n"), None);
+    }
+}

@@ -1,0 +1,328 @@
+//! Which crate may use which: arrows point down only.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::finding::Finding;
+
+/// The floors of the house, from the ground up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Floor {
+    Vocabulary,
+    Protocols,
+    Hosting,
+    Programming,
+    Evidence,
+}
+
+/// One crate's place.
+#[derive(Debug)]
+pub(crate) struct Room {
+    pub(crate) package: &'static str,
+    /// Its folder below `crates`.
+    pub(crate) folder: &'static str,
+    pub(crate) floor: Floor,
+    /// Crates of ours that it may use.
+    may_use: &'static [&'static str],
+    /// Crates of ours that its tests may use besides.
+    tests_may_use: &'static [&'static str],
+}
+
+impl Room {
+    /// Whether the crate must do no I/O and have no input but its arguments.
+    pub(crate) fn pure(&self) -> bool {
+        self.floor <= Floor::Protocols
+    }
+}
+
+/// The plan of the house. A new crate gets its line here and in ARCHITECTURE.md.
+pub(crate) const HOUSE: &[Room] = &[
+    room("solera-time", "time", Floor::Vocabulary, &[], &[]),
+    room("solera-levels", "levels", Floor::Vocabulary, &[], &[]),
+    room("solera-machine", "machine", Floor::Vocabulary, &["solera-time"], &[]),
+    room("solera-data", "data", Floor::Vocabulary, &["solera-time"], &["solera-checker"]),
+    room(
+        "solera-unistore",
+        "unistore",
+        Floor::Protocols,
+        &["solera-data", "solera-levels", "solera-machine", "solera-time"],
+        &["solera-checker", "solera-sim"],
+    ),
+    // Judges what the others do, so it shares nothing with them.
+    room("solera-checker", "checker", Floor::Protocols, &[], &[]),
+    room("solera-resp", "resp", Floor::Hosting, &[], &[]),
+    room(
+        "solera-sim",
+        "sim",
+        Floor::Hosting,
+        &[
+            "solera-checker",
+            "solera-data",
+            "solera-levels",
+            "solera-machine",
+            "solera-time",
+            "solera-unistore",
+        ],
+        &[],
+    ),
+    room(
+        "solera-node",
+        "node",
+        Floor::Hosting,
+        &[
+            "solera-data",
+            "solera-levels",
+            "solera-machine",
+            "solera-resp",
+            "solera-time",
+            "solera-unistore",
+        ],
+        &["solera-checker"],
+    ),
+    room(
+        "solera",
+        "client",
+        Floor::Programming,
+        &["solera-data", "solera-node", "solera-resp"],
+        &["solera-checker"],
+    ),
+    room(
+        "solera-cli",
+        "cli",
+        Floor::Evidence,
+        &[
+            "solera",
+            "solera-checker",
+            "solera-data",
+            "solera-levels",
+            "solera-machine",
+            "solera-node",
+            "solera-resp",
+            "solera-sim",
+            "solera-time",
+            "solera-unistore",
+        ],
+        &[],
+    ),
+    room("xtask", "xtask", Floor::Evidence, &[], &[]),
+];
+
+const fn room(
+    package: &'static str,
+    folder: &'static str,
+    floor: Floor,
+    may_use: &'static [&'static str],
+    tests_may_use: &'static [&'static str],
+) -> Room {
+    Room { package, folder, floor, may_use, tests_may_use }
+}
+
+/// Foreign crates that do I/O, read clocks or draw random numbers.
+const WORLDLY: &[&str] = &[
+    "async-io",
+    "async-std",
+    "axum",
+    "chrono",
+    "fastrand",
+    "getrandom",
+    "hyper",
+    "libc",
+    "mio",
+    "nix",
+    "rand",
+    "rayon",
+    "reqwest",
+    "rustix",
+    "smol",
+    "socket2",
+    "time",
+    "tokio",
+    "uuid",
+];
+
+/// A dependency as a manifest declares it.
+#[derive(Debug)]
+struct Dependency {
+    name: String,
+    for_tests: bool,
+}
+
+/// A crate of the workspace as its manifest declares it.
+#[derive(Debug)]
+struct Package {
+    name: String,
+    manifest: PathBuf,
+    dependencies: Vec<Dependency>,
+}
+
+/// Asks cargo for the workspace's crates, and checks them against the plan.
+pub(crate) fn check(root: &Path) -> Vec<Finding> {
+    match metadata(root) {
+        Ok(metadata) => packages(&metadata, root).iter().flat_map(|p| judge(p, root)).collect(),
+        Err(reason) => {
+            let what = format!("cargo metadata does not answer: {reason}");
+            vec![Finding::new(Path::new("Cargo.toml"), 1, what, "mend the manifests first")]
+        }
+    }
+}
+
+fn metadata(root: &Path) -> Result<Value, String> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo)
+        .args(["metadata", "--no-deps", "--format-version=1"])
+        .current_dir(root)
+        .output()
+        .map_err(|error| error.to_string())?;
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).trim().to_owned());
+    }
+    serde_json::from_slice(&output.stdout).map_err(|error| error.to_string())
+}
+
+fn packages(metadata: &Value, root: &Path) -> Vec<Package> {
+    let root = fs::canonicalize(root).unwrap_or_else(|_| root.to_owned());
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let dependency = |value: &Value| Dependency {
+        name: text(&value["name"]),
+        for_tests: value["kind"].as_str() == Some("dev"),
+    };
+    let package = |value: &Value| {
+        let manifest = PathBuf::from(text(&value["manifest_path"]));
+        Package {
+            name: text(&value["name"]),
+            manifest: manifest.strip_prefix(&root).unwrap_or(&manifest).to_owned(),
+            dependencies: list(&value["dependencies"]).iter().map(dependency).collect(),
+        }
+    };
+    list(&metadata["packages"]).iter().map(package).collect()
+}
+
+fn judge(package: &Package, root: &Path) -> Vec<Finding> {
+    let Some(room) = HOUSE.iter().find(|room| room.package == package.name) else {
+        let what = format!("{} has no place in the house", package.name);
+        let mend = "give it one in crates/xtask/src/tidy/house.rs and in ARCHITECTURE.md";
+        return vec![Finding::new(&package.manifest, 1, what, mend)];
+    };
+    let manifest = fs::read_to_string(root.join(&package.manifest)).unwrap_or_default();
+    let unwelcome = package.dependencies.iter().filter_map(|dependency| {
+        let (what, mend) = objection(room, dependency)?;
+        let line = line_of(&manifest, &dependency.name);
+        Some(Finding::new(&package.manifest, line, what, mend))
+    });
+    unwelcome.collect()
+}
+
+/// What is wrong with a dependency, and how to mend it.
+///
+/// A pure crate reaches pure crates alone, so looking at each one's own dependencies is enough to keep
+/// the world out of all that they use within the workspace; a test holds the plan to that.
+fn objection(room: &Room, dependency: &Dependency) -> Option<(String, String)> {
+    let used = dependency.name.as_str();
+    if HOUSE.iter().any(|other| other.package == used) {
+        let welcome = room.may_use.contains(&used)
+            || (dependency.for_tests && room.tests_may_use.contains(&used));
+        let what = format!("{} must not use {used}: arrows point down only", room.package);
+        let mend = "move what both need to a lower floor, or turn the dependency round";
+        return (!welcome).then(|| (what, mend.to_owned()));
+    }
+    let worldly = room.pure() && !dependency.for_tests && WORLDLY.contains(&used);
+    let what =
+        format!("{} must not use {used}: it does no I/O and has no hidden inputs", room.package);
+    let mend = "let the host do it, and bring the result in as an input";
+    worldly.then(|| (what, mend.to_owned()))
+}
+
+/// Where a manifest names a dependency; its first line if it does not.
+fn line_of(manifest: &str, dependency: &str) -> usize {
+    let names = |line: &str| {
+        let line = line.trim_start().trim_start_matches('[');
+        let rest = ["dependencies.", "dev-dependencies.", "build-dependencies.", ""]
+            .iter()
+            .find_map(|table| line.strip_prefix(table)?.strip_prefix(dependency));
+        rest.is_some_and(|rest| rest.starts_with(['.', ' ', '=', ']']))
+    };
+    manifest.lines().position(names).map_or(1, |index| index + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use serde_json::json;
+
+    use super::*;
+
+    fn found(name: &str, used: &str, kind: Option<&str>) -> Vec<Finding> {
+        let metadata = json!({ "packages": [{
+            "name": name, "manifest_path": "/nowhere/Cargo.toml",
+            "dependencies": [{ "name": used, "kind": kind }],
+        }] });
+        let root = Path::new("/nowhere");
+        packages(&metadata, root).iter().flat_map(|package| judge(package, root)).collect()
+    }
+
+    #[test]
+    fn arrows_that_point_down_are_fine() {
+        assert_eq!(found("solera-data", "solera-time", None), []);
+        assert_eq!(found("solera-unistore", "smallvec", None), []);
+        assert_eq!(found("solera-node", "tokio", None), []);
+    }
+
+    #[test]
+    fn arrows_that_point_up_or_aside_are_found() {
+        assert_eq!(found("solera-time", "solera-data", None).len(), 1);
+        assert_eq!(found("solera-checker", "solera-unistore", None).len(), 1);
+        assert_eq!(found("solera-resp", "solera-node", None).len(), 1);
+        assert_eq!(found("solera-cli", "xtask", None).len(), 1);
+    }
+
+    #[test]
+    fn tests_may_use_more_but_not_everything() {
+        assert_eq!(found("solera-data", "solera-checker", None).len(), 1);
+        assert_eq!(found("solera-data", "solera-checker", Some("dev")), []);
+        assert_eq!(found("solera-data", "solera-node", Some("dev")).len(), 1);
+    }
+
+    #[test]
+    fn worldly_crates_stay_out_of_machines() {
+        assert_eq!(found("solera-unistore", "tokio", None).len(), 1);
+        assert_eq!(found("solera-unistore", "rand", Some("build")).len(), 1);
+        assert_eq!(found("solera-unistore", "rand", Some("dev")), []);
+    }
+
+    #[test]
+    fn a_crate_without_a_place_is_found() {
+        assert_eq!(found("solera-attic", "serde", None).len(), 1);
+    }
+
+    #[test]
+    fn pure_crates_reach_pure_crates_alone_and_nothing_points_up() {
+        let place = |name: &str| HOUSE.iter().find(|room| room.package == name).unwrap();
+        for room in HOUSE {
+            for used in room.may_use {
+                assert!(place(used).floor <= room.floor, "{} -> {used}", room.package);
+            }
+            let mut reached = BTreeSet::new();
+            let mut next = vec![room.package];
+            while let Some(name) = next.pop() {
+                assert!(!room.pure() || place(name).pure(), "{} reaches {name}", room.package);
+                let news = place(name).may_use.iter().filter(|used| reached.insert(**used));
+                next.extend(news);
+            }
+            assert!(!reached.contains(room.package), "{} reaches itself", room.package);
+        }
+    }
+
+    #[test]
+    fn a_dependency_is_found_where_the_manifest_names_it() {
+        let manifest =
+            "[dependencies]\ntime = \"1\"\nsolera-time-x = \"1\"\nsolera-time.workspace = true\n";
+        assert_eq!(line_of(manifest, "solera-time"), 4);
+        assert_eq!(line_of("[a]\n\n[dev-dependencies.rand]\n", "rand"), 3);
+        assert_eq!(line_of("", "rand"), 1);
+    }
+}

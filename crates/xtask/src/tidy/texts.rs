@@ -1,0 +1,113 @@
+//! Rules for single files: finished, ended, introduced.
+
+use crate::finding::Finding;
+use crate::source::{lines, mentions};
+use crate::tree::Text;
+
+/// Marks of unfinished work, written so that this file does not find itself.
+const MARKS: [&str; 4] = [
+    concat!("TO", "DO"),
+    concat!("FIX", "ME"),
+    concat!("to", "do!"),
+    concat!("unimple", "mented!"),
+];
+
+/// Findings in one file.
+pub(crate) fn check(file: &Text) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    if !is_prose(file) {
+        findings.extend(unfinished(file));
+    }
+    if !file.content.is_empty() && !file.content.ends_with('\n') {
+        let last = file.content.lines().count();
+        let mend = "end the file with a line break";
+        findings.push(Finding::new(&file.path, last, "the last line has no end", mend));
+    }
+    if file.path.starts_with("crates") {
+        findings.extend(unintroduced(file));
+        findings.extend(unwraps(file));
+    }
+    findings
+}
+
+/// Documents may speak of the marks.
+fn is_prose(file: &Text) -> bool {
+    file.has_extension("md") || file.path.ends_with("LICENSE")
+}
+
+fn unfinished(file: &Text) -> Vec<Finding> {
+    let numbered = (1..).zip(file.content.lines());
+    let found = numbered.flat_map(|(number, line)| {
+        MARKS.into_iter().filter(|mark| mentions(line, mark)).map(move |mark| (number, mark))
+    });
+    let mend = "finish it, or say in docs/ what is not there";
+    found
+        .map(|(number, mark)| Finding::new(&file.path, number, format!("unfinished: {mark}"), mend))
+        .collect()
+}
+
+/// A crate begins with what it is for.
+fn unintroduced(file: &Text) -> Option<Finding> {
+    let begins_crate = ["src/lib.rs", "src/main.rs"].iter().any(|end| file.path.ends_with(end));
+    let first = file.content.lines().find(|line| !line.is_empty() && !line.starts_with("#!["));
+    let introduced = first.is_some_and(|line| line.starts_with("//!"));
+    let what = "the crate does not say what it is for";
+    let mend = "begin the file with a `//!` comment";
+    (begins_crate && !introduced).then(|| Finding::new(&file.path, 1, what, mend))
+}
+
+/// `unwrap` is for tests.
+fn unwraps(file: &Text) -> Vec<Finding> {
+    let source = file.has_extension("rs")
+        && file.path.components().nth(2).is_some_and(|folder| folder.as_os_str() == "src")
+        && !file.path.ends_with("tests.rs");
+    if !source {
+        return Vec::new();
+    }
+    let mend = "return an error, or `expect` with the invariant that makes it impossible";
+    lines(&file.content)
+        .iter()
+        .filter(|line| !line.in_test && line.code.contains(".unwrap()"))
+        .map(|line| Finding::new(&file.path, line.number, "unwrap outside of tests", mend))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(path: &str, content: &str) -> Vec<usize> {
+        let file = Text { path: path.into(), content: content.to_owned() };
+        check(&file).into_iter().map(|finding| finding.line).collect()
+    }
+
+    #[test]
+    fn unfinished_work_is_found_but_for_documents() {
+        for mark in MARKS {
+            assert_eq!(found("test", &format!("a\n# {mark}\n")), [2], "{mark}");
+            assert_eq!(found("docs/a.md", &format!("{mark}\n")), [0; 0], "{mark}");
+        }
+        assert_eq!(found("a.rs", "fn mastodon() {}\n"), [0; 0]);
+    }
+
+    #[test]
+    fn files_end_their_last_line() {
+        assert_eq!(found("a.toml", "a = 1\nb = 2"), [2]);
+        assert_eq!(found("a.toml", ""), [0; 0]);
+    }
+
+    #[test]
+    fn crates_say_what_they_are_for() {
+        assert_eq!(found("crates/a/src/lib.rs", "fn a() {}\n"), [1]);
+        assert_eq!(found("crates/a/src/main.rs", "\n"), [1]);
+        assert_eq!(found("crates/a/src/lib.rs", "#![no_std]\n\n//! A.\n"), [0; 0]);
+        assert_eq!(found("crates/a/src/b.rs", "fn a() {}\n"), [0; 0]);
+    }
+
+    #[test]
+    fn unwrap_is_for_tests() {
+        let tested = "fn a() { b.unwrap() }\n#[cfg(test)]\nmod tests { fn c() { d.unwrap() } }\n";
+        assert_eq!(found("crates/a/src/b.rs", tested), [1]);
+        assert_eq!(found("crates/a/tests/b.rs", tested), [0; 0]);
+    }
+}
