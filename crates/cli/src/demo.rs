@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use solera::{Client, ClusterSpec, Embedded, Error, Fault};
+use solera::{Client, ClusterSpec, Embedded, Error, Fault, Overrides};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -60,8 +60,9 @@ const CALIFORNIA: usize = 1;
 const FRANKFURT: usize = 2;
 
 async fn tell(args: &DemoArgs) -> Told {
-    let spec = ClusterSpec::load(None, Some(3), None, None, Some("aws"))
-        .map_err(|error| Untrue(error.to_string()))?;
+    let spec =
+        ClusterSpec::load(None, Overrides { wan: Some("aws".into()), ..Overrides::default() })
+            .map_err(|error| Untrue(error.to_string()))?;
     let terminal = std::io::stdout().is_terminal();
     let mut stage = Stage {
         cluster: Embedded::with(spec)?,
@@ -147,7 +148,7 @@ async fn partition(stage: &mut Stage) -> Told {
     stage.say(&format!("frankfurt  commits a transaction alone, in {}", ms(local)));
     stage.say("virginia   edits the same page");
     check(here.hget("page", "title").await?.is_none(), "the cut leaks")?;
-    stage.fault(Fault::Heal).await?;
+    stage.fault(Fault::Heal {}).await?;
     let healed = Instant::now();
     for client in [&mut here, &mut there] {
         wait_until(async || {
@@ -205,7 +206,7 @@ async fn loss(stage: &mut Stage) -> Told {
     };
     check(error.code() == Some("LOST"), &format!("expected LOST, got {error}"))?;
     stage.say(&format!("virginia   attach: {error}"));
-    stage.fault(Fault::Heal).await?;
+    stage.fault(Fault::Heal {}).await?;
     stage.fault(Fault::Restart { site: "frankfurt".into() }).await?;
     wait_until(async || Ok(dave.attach(&token).await.is_ok())).await?;
     check(dave.get("draft").await?.as_deref() == Some("unsaved"), "the draft did not return")?;

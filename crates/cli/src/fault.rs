@@ -123,14 +123,18 @@ fn status(port: u16, as_json: bool) -> Result<String, String> {
     )];
     for site in &sites {
         let suspects: Vec<_> = list(&site["suspects"]).iter().map(text).collect();
+        let durable = match (site["alive"].as_bool(), site["uniformity_ms"].as_f64()) {
+            (Some(true), Some(ms)) => format!("{ms:.1}"),
+            _ => "-".to_owned(),
+        };
         lines.push(format!(
-            "{:width$}  {:>5}  {:>5}  {:>8}  {:>11}  {:>12.1}  {}",
+            "{:width$}  {:>5}  {:>5}  {:>8}  {:>11}  {:>12}  {}",
             text(&site["name"]),
             site["resp_port"].as_u64().map_or_else(|| "-".to_owned(), |port| port.to_string()),
             if site["alive"].as_bool() == Some(true) { "yes" } else { "no" },
             site["keys"].to_string(),
             site["connections"].to_string(),
-            site["uniformity_ms"].as_f64().unwrap_or(0.0),
+            durable,
             suspects.join(", ")
         ));
     }
@@ -160,6 +164,15 @@ fn http(port: u16, method: &str, path: &str, body: &str) -> Result<Value, String
     stream.write_all(request.as_bytes()).map_err(failed)?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer).map_err(failed)?;
+    let no_cluster = || {
+        format!(
+            "what listens on port {port} is not the HTTP side of `solera up`; that is the port \
+             given to it, 7100 if none was"
+        )
+    };
+    if !answer.starts_with("HTTP/") {
+        return Err(no_cluster());
+    }
     let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
-    serde_json::from_str(body).map_err(|_| format!("port {port} is not a Solera cluster's"))
+    serde_json::from_str(body).map_err(|_| no_cluster())
 }

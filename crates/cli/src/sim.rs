@@ -28,7 +28,7 @@ pub(crate) struct SimArgs {
     #[arg(long, conflicts_with_all = ["seeds", "from"])]
     seed: Option<u64>,
     /// How many seeds to run
-    #[arg(long, default_value_t = 100)]
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
     seeds: u64,
     /// The first seed
     #[arg(long, default_value_t = 0)]
@@ -126,18 +126,22 @@ fn many(args: &SimArgs) -> ExitCode {
         ProgressStyle::with_template("{bar:40} {pos}/{len} seeds, {eta} left, {msg}")
             .expect("the template is well-formed"),
     );
-    let next = AtomicU64::new(args.from);
-    let end = args.from.saturating_add(args.seeds);
+    let Some(last) = args.from.checked_add(args.seeds - 1) else {
+        eprintln!("solera sim: seeds end at {}; choose a smaller --from or --seeds", u64::MAX);
+        return ExitCode::from(2);
+    };
+    let started = AtomicU64::new(0);
     let failed: Arc<Mutex<Vec<u64>>> = Arc::default();
     let (transactions, steps) = (AtomicU64::new(0), AtomicU64::new(0));
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
                 loop {
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= end {
+                    let offset = started.fetch_add(1, Ordering::Relaxed);
+                    if offset > last - args.from {
                         return;
                     }
+                    let seed = args.from + offset;
                     let report = run(&scenario(args, seed), Trace::off());
                     transactions.fetch_add(report.transactions as u64, Ordering::Relaxed);
                     steps.fetch_add(report.steps, Ordering::Relaxed);

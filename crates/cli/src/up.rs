@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Args;
-use solera_node::{Cluster, ClusterSpec, serve_admin};
+use solera_node::{AdminListener, Cluster, ClusterSpec, Overrides};
 use tokio::signal::unix::{SignalKind, signal};
 
 const EXAMPLES: &str = "\
@@ -32,7 +32,7 @@ pub(crate) struct UpArgs {
     #[arg(long)]
     wan: Option<String>,
     /// HTTP on this port, site i (from 1) speaks RESP on this port + i
-    #[arg(long, default_value_t = 7100)]
+    #[arg(long, default_value_t = 7100, value_parser = clap::value_parser!(u16).range(1..))]
     port: u16,
     /// Logical partitions of the key space (default 16)
     #[arg(long)]
@@ -57,18 +57,21 @@ pub(crate) fn main(args: &UpArgs) -> ExitCode {
 }
 
 fn run(args: &UpArgs) -> Result<(), Box<dyn std::error::Error>> {
-    let spec = ClusterSpec::load(
-        args.config.as_deref(),
-        args.sites,
-        args.partitions,
-        args.workers,
-        args.wan.as_deref(),
-    )?
-    .listen_from(args.port)?;
+    let over = Overrides {
+        sites: args.sites,
+        partitions: args.partitions,
+        workers: args.workers,
+        wan: args.wan.clone(),
+    };
+    let spec = ClusterSpec::load(args.config.as_deref(), over)?.listen_from(args.port)?;
+    for warning in spec.warnings() {
+        eprintln!("warning: {warning}");
+    }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let (mut interrupt, mut terminate) =
             (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+        let admin = AdminListener::bind(SocketAddr::from(([127, 0, 0, 1], args.port))).await?;
         let cluster = Arc::new(Cluster::start(spec)?);
         let end = async move {
             tokio::select! {
@@ -77,7 +80,6 @@ fn run(args: &UpArgs) -> Result<(), Box<dyn std::error::Error>> {
             }
             println!("\nstopping");
         };
-        let admin = SocketAddr::from(([127, 0, 0, 1], args.port));
         introduce(&cluster, args.port);
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
         tokio::spawn(async move {
@@ -85,10 +87,10 @@ fn run(args: &UpArgs) -> Result<(), Box<dyn std::error::Error>> {
             // The server may have ended by itself.
             let _ = stop.send(());
         });
-        serve_admin(cluster.clone(), admin, async {
+        let stopped = async {
             let _ = stopped.await;
-        })
-        .await?;
+        };
+        admin.serve(cluster, stopped).await?;
         Ok(())
     })
 }

@@ -1,7 +1,7 @@
 //! The built binary, as a user runs it: `solera up`, clients on its ports, `solera fault`.
 
-use std::io::{BufRead, BufReader};
-use std::net::SocketAddr;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
@@ -248,7 +248,9 @@ async fn bad_input_gets_specific_errors() {
         ("INCR text", "ERR value is not an integer or out of range"),
         ("INCR big", "ERR increment or decrement would overflow"),
         ("INCRBY n x", "ERR value is not an integer or out of range"),
-        ("SET k v EX 10", "ERR wrong number of arguments for 'set' command"),
+        ("SET k", "ERR wrong number of arguments for 'set' command"),
+        ("SET k v EX 10", "ERR SET EX is not served by this version of Solera"),
+        ("SET k v quickly", "ERR syntax error"),
         ("HSET h f", "ERR wrong number of arguments for 'hset' command"),
         ("HSET h f 1 g", "ERR wrong number of arguments for 'hset' command"),
         ("MSET a", "ERR wrong number of arguments for 'mset' command"),
@@ -281,13 +283,17 @@ async fn bad_input_gets_specific_errors() {
 #[test]
 fn a_port_in_use_is_named() {
     let up = Up::start(&["--sites", "1"]);
-    let port = up.port.to_string();
-    let output =
-        Command::new(SOLERA).args(["up", "--sites", "1", "--port", &port]).output().unwrap();
-    assert!(!output.status.success());
-    let error = String::from_utf8_lossy(&output.stderr).into_owned();
-    let address = format!("127.0.0.1:{}", up.port + 1);
-    assert!(error.contains(&address) && error.contains("in use"), "{error}");
+    // Its HTTP port, and then as the port of a site.
+    for (base, what) in [(up.port, "HTTP"), (up.port - 1, "site virginia")] {
+        let output = Command::new(SOLERA)
+            .args(["up", "--sites", "1", "--port", &base.to_string()])
+            .output()
+            .unwrap();
+        assert!(!output.status.success());
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        let told = format!("{what} cannot listen on 127.0.0.1:{}: the port is in use", up.port);
+        assert!(error.contains(&told), "{error}");
+    }
 }
 
 #[test]
@@ -302,6 +308,50 @@ fn a_contradictory_configuration_is_refused() {
 }
 
 #[test]
+fn seeds_and_ports_that_do_not_exist_are_refused() {
+    for arguments in [
+        &["sim", "--seeds", "3", "--from", "18446744073709551615"][..],
+        &["sim", "--seeds", "0"],
+        &["up", "--port", "0"],
+        &["up", "--port", "65534"],
+    ] {
+        let output = Command::new(SOLERA).args(arguments).output().unwrap();
+        assert!(!output.status.success() && !output.stderr.is_empty(), "{arguments:?}");
+    }
+    let last = ["sim", "--seeds", "1", "--from", "18446744073709551615"];
+    ok(&Command::new(SOLERA).args(last).output().unwrap());
+}
+
+#[test]
+fn http_on_the_port_of_a_site_is_cut_off_before_it_does_anything() {
+    let up = Up::start(&["--sites", "1"]);
+    let mut stream = TcpStream::connect(("127.0.0.1", up.port + 1)).unwrap();
+    stream.write_all(b"POST / HTTP/1.1\r\nHost: x\r\n\r\nSET k v\r\n").unwrap();
+    let mut answer = String::new();
+    // The rest may be answered by a reset.
+    let _ = stream.read_to_string(&mut answer);
+    assert_eq!(answer, "");
+    let output = Command::new(SOLERA)
+        .args(["fault", "status", "--port", &(up.port + 1).to_string()])
+        .output()
+        .unwrap();
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(error.contains("not the HTTP side"), "{error}");
+}
+
+#[tokio::test]
+async fn a_script_that_ends_its_input_gets_its_answers() {
+    let up = Up::start(&["--workers", "2", "--sites", "2"]);
+    let mut stream = TcpStream::connect(("127.0.0.1", up.port + 1)).unwrap();
+    let sets: String = (0..20).map(|i| format!("SET k{i} v\r\n")).collect();
+    stream.write_all(format!("{sets}SOLERA.BARRIER\r\n").as_bytes()).unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert_eq!(answer, "+OK\r\n".repeat(21));
+}
+
+#[test]
 fn faults_need_a_cluster_and_real_sites() {
     let output = Command::new(SOLERA).args(["fault", "heal", "--port", "1"]).output().unwrap();
     assert!(String::from_utf8_lossy(&output.stderr).contains("no cluster answers on port 1"));
@@ -309,6 +359,7 @@ fn faults_need_a_cluster_and_real_sites() {
     let output = up.fault(&["kill", "atlantis"]);
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(error.contains("no site 'atlantis'") && error.contains("frankfurt"), "{error}");
+    ok(&up.fault(&["cut", "VIRGINIA", "2"]));
     let output = up.fault(&["status"]);
     assert!(String::from_utf8_lossy(&output.stdout).contains("virginia"));
 }

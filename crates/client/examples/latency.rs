@@ -5,14 +5,15 @@
 
 use std::time::{Duration, Instant};
 
-use solera::{ClusterSpec, Embedded, Error};
+use solera::{ClusterSpec, Embedded, Error, Overrides};
 
 const ROUNDS: usize = 300;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Error> {
-    let spec = ClusterSpec::load(None, Some(3), None, None, Some("aws"))
-        .map_err(|error| Error::Start(error.to_string()))?;
+    let spec =
+        ClusterSpec::load(None, Overrides { wan: Some("aws".into()), ..Overrides::default() })
+            .map_err(|error| Error::Start(error.to_string()))?;
     let rtt = spec.wan.rtt_ms.clone();
     let names: Vec<String> = spec.sites.iter().map(|site| site.name.clone()).collect();
     let cluster = Embedded::with(spec)?;

@@ -33,5 +33,5 @@ pub use embedded::Embedded;
 pub use error::Error;
 pub use transaction::Transaction;
 
-pub use solera_node::{ClusterSpec, Fault};
+pub use solera_node::{ClusterSpec, Fault, Overrides};
 pub use solera_resp::Value;

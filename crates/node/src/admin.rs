@@ -12,7 +12,7 @@ use axum::{Json, Router};
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::cluster::{Cluster, Fault};
+use crate::cluster::{Cluster, Fault, FaultError};
 use crate::status::{ClusterStatus, SiteStatus};
 
 /// Why the HTTP side does not run.
@@ -40,24 +40,46 @@ impl fmt::Display for AdminError {
 
 impl std::error::Error for AdminError {}
 
-/// Serves a cluster's status, metrics and faults over HTTP, until `end` is done.
-///
-/// # Errors
-/// The address cannot be listened on.
-pub async fn serve_admin(
-    cluster: Arc<Cluster>,
+/// The HTTP side's port. Taken before the cluster starts, so that a port in use is found out early.
+pub struct AdminListener {
+    listener: tokio::net::TcpListener,
     address: SocketAddr,
-    end: impl Future<Output = ()> + Send + 'static,
-) -> Result<(), AdminError> {
-    let failed = |error| AdminError { address, error };
-    let listener = tokio::net::TcpListener::bind(address).await.map_err(failed)?;
-    let router = Router::new()
-        .route("/", get(index))
-        .route("/status", get(status))
-        .route("/metrics", get(metrics))
-        .route("/faults", post(faults))
-        .with_state(cluster);
-    axum::serve(listener, router).with_graceful_shutdown(end).await.map_err(failed)
+}
+
+impl AdminListener {
+    /// Takes the port.
+    ///
+    /// # Errors
+    /// The address cannot be listened on.
+    pub async fn bind(address: SocketAddr) -> Result<AdminListener, AdminError> {
+        let listener = tokio::net::TcpListener::bind(address).await;
+        match listener {
+            Ok(listener) => Ok(AdminListener { listener, address }),
+            Err(error) => Err(AdminError { address, error }),
+        }
+    }
+
+    /// Serves a cluster's status, metrics and faults, until `end` is done.
+    ///
+    /// # Errors
+    /// The server broke down.
+    pub async fn serve(
+        self,
+        cluster: Arc<Cluster>,
+        end: impl Future<Output = ()> + Send + 'static,
+    ) -> Result<(), AdminError> {
+        let router = Router::new()
+            .route("/", get(index))
+            .route("/status", get(status))
+            .route("/metrics", get(metrics))
+            .route("/faults", post(faults))
+            .with_state(cluster);
+        let address = self.address;
+        axum::serve(self.listener, router)
+            .with_graceful_shutdown(end)
+            .await
+            .map_err(|error| AdminError { address, error })
+    }
 }
 
 #[derive(Deserialize)]
@@ -91,8 +113,14 @@ async fn faults(State(cluster): State<Arc<Cluster>>, body: String) -> Response {
     match cluster.inject(fault).await {
         Ok(()) => Json(json!({ "ok": true })).into_response(),
         Err(error) => {
-            let answer = Json(json!({ "error": error.to_string() }));
-            (StatusCode::CONFLICT, answer).into_response()
+            let code = match error {
+                FaultError::NoSuchSite(..) => StatusCode::NOT_FOUND,
+                FaultError::SameSite(_) | FaultError::DelayTooLong(_) => StatusCode::BAD_REQUEST,
+                FaultError::AlreadyDead(_)
+                | FaultError::Alive(_)
+                | FaultError::CannotListen(..) => StatusCode::CONFLICT,
+            };
+            (code, Json(json!({ "error": error.to_string() }))).into_response()
         }
     }
 }

@@ -90,35 +90,60 @@ impl fmt::Display for SiteDown {
 
 impl std::error::Error for SiteDown {}
 
-/// Something to go wrong, or right again. Sites are named, or numbered from 1.
+/// A site, by its name in upper or lower case, or by its number from 1.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[serde(untagged)]
+pub enum SiteRef {
+    /// Its number, also as text.
+    Number(u64),
+    /// Its name.
+    Name(String),
+}
+
+impl fmt::Display for SiteRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SiteRef::Number(number) => number.fmt(f),
+            SiteRef::Name(name) => name.fmt(f),
+        }
+    }
+}
+
+impl From<&str> for SiteRef {
+    fn from(name: &str) -> Self {
+        SiteRef::Name(name.to_owned())
+    }
+}
+
+/// Something to go wrong, or right again.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(tag = "fault", rename_all = "lowercase", deny_unknown_fields)]
 pub enum Fault {
     /// Nothing passes between two sites.
     Cut {
         /// One site.
-        a: String,
+        a: SiteRef,
         /// The other.
-        b: String,
+        b: SiteRef,
     },
     /// Ends all cuts and added delays.
-    Heal,
+    Heal {},
     /// A site dies. It keeps its state for [`Fault::Restart`].
     Kill {
         /// The site.
-        site: String,
+        site: SiteRef,
     },
     /// A dead site goes on where it was, as after a long pause.
     Restart {
         /// The site.
-        site: String,
+        site: SiteRef,
     },
     /// Messages between two sites take longer, each way.
     Delay {
         /// One site.
-        a: String,
+        a: SiteRef,
         /// The other.
-        b: String,
+        b: SiteRef,
         /// Added milliseconds each way; 0 takes the addition away.
         ms: u64,
     },
@@ -271,7 +296,7 @@ impl Cluster {
                 let (a, b) = self.pair(&a, &b)?;
                 self.network.set_cut(a, b, true);
             }
-            Fault::Heal => {
+            Fault::Heal {} => {
                 for a in 0..self.spec.sites.len() {
                     for b in 0..a {
                         self.network.set_cut(a, b, false);
@@ -396,7 +421,7 @@ impl Cluster {
         answers
     }
 
-    fn pair(&self, a: &str, b: &str) -> Result<(usize, usize), FaultError> {
+    fn pair(&self, a: &SiteRef, b: &SiteRef) -> Result<(usize, usize), FaultError> {
         let (a, b) = (self.site(a)?, self.site(b)?);
         if a == b {
             return Err(FaultError::SameSite(self.spec.sites[a].name.clone()));
@@ -404,15 +429,19 @@ impl Cluster {
         Ok((a, b))
     }
 
-    fn site(&self, name: &str) -> Result<usize, FaultError> {
+    fn site(&self, wanted: &SiteRef) -> Result<usize, FaultError> {
         let sites = &self.spec.sites;
-        let numbered = || {
-            let number: usize = name.parse().ok()?;
-            number.checked_sub(1).filter(|index| *index < sites.len())
+        let number = match wanted {
+            SiteRef::Number(number) => usize::try_from(*number).ok(),
+            SiteRef::Name(name) => name.parse().ok(),
         };
-        sites.iter().position(|site| site.name == name).or_else(numbered).ok_or_else(|| {
+        let numbered = number.and_then(|number| number.checked_sub(1));
+        let wanted = wanted.to_string();
+        // No site's name is a number.
+        let named = sites.iter().position(|site| site.name.eq_ignore_ascii_case(&wanted));
+        named.or(numbered.filter(|index| *index < sites.len())).ok_or_else(|| {
             let names = sites.iter().map(|site| site.name.clone()).collect();
-            FaultError::NoSuchSite(name.to_owned(), names)
+            FaultError::NoSuchSite(wanted, names)
         })
     }
 }

@@ -6,10 +6,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde::Deserialize;
+use solera_levels::UnknownLevel;
 use solera_time::MAX_SITES;
+use toml::Spanned;
 
 use crate::spaces::{Space, SpaceError, Spaces};
-use crate::wan::{Wan, WanError};
+use crate::wan::Wan;
 
 /// One site of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,11 +53,12 @@ pub enum ConfigError {
     /// The file is not TOML, or has a setting that does not exist; tells line and column.
     Malformed(String, String),
     /// A setting that contradicts another or is out of range.
-    Invalid(String),
-    /// See [`SpaceError`].
-    Space(SpaceError),
-    /// See [`WanError`].
-    Wan(WanError),
+    Invalid {
+        /// Where it stands, if in a file: its name and line.
+        at: Option<String>,
+        /// What is wrong with it.
+        reason: String,
+    },
 }
 
 impl fmt::Display for ConfigError {
@@ -63,9 +66,8 @@ impl fmt::Display for ConfigError {
         match self {
             ConfigError::Unreadable(file, reason) => write!(f, "cannot read {file}: {reason}"),
             ConfigError::Malformed(file, reason) => write!(f, "{file}: {reason}"),
-            ConfigError::Invalid(reason) => f.write_str(reason),
-            ConfigError::Space(error) => error.fmt(f),
-            ConfigError::Wan(error) => error.fmt(f),
+            ConfigError::Invalid { at: Some(at), reason } => write!(f, "{at}: {reason}"),
+            ConfigError::Invalid { at: None, reason } => f.write_str(reason),
         }
     }
 }
@@ -75,14 +77,14 @@ impl std::error::Error for ConfigError {}
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
-    cluster: Option<String>,
-    sites: Option<usize>,
-    partitions: Option<u16>,
-    workers: Option<u8>,
-    f: Option<usize>,
-    wan: Option<String>,
-    transaction_timeout_ms: Option<u64>,
-    max_connections: Option<usize>,
+    cluster: Option<Spanned<String>>,
+    sites: Option<Spanned<usize>>,
+    partitions: Option<Spanned<u16>>,
+    workers: Option<Spanned<u8>>,
+    f: Option<Spanned<usize>>,
+    wan: Option<Spanned<String>>,
+    transaction_timeout_ms: Option<Spanned<u64>>,
+    max_connections: Option<Spanned<usize>>,
     #[serde(default)]
     site: Vec<SiteTable>,
     #[serde(default)]
@@ -92,51 +94,42 @@ struct File {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SiteTable {
-    name: String,
+    name: Spanned<String>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SpaceTable {
-    name: String,
+    name: Spanned<String>,
     prefix: String,
-    level: String,
+    level: Spanned<String>,
 }
 
 /// Settings given on the command line; they win over the file.
 #[derive(Clone, Debug, Default)]
-struct Overrides {
-    sites: Option<usize>,
-    partitions: Option<u16>,
-    workers: Option<u8>,
-    wan: Option<String>,
+pub struct Overrides {
+    /// How many sites.
+    pub sites: Option<usize>,
+    /// Logical partitions of the key space.
+    pub partitions: Option<u16>,
+    /// Workers per site.
+    pub workers: Option<u8>,
+    /// See [`Wan::named`].
+    pub wan: Option<String>,
 }
 
 impl ClusterSpec {
-    /// The cluster of a configuration file, or of the defaults where `file` is `None`. Settings given
-    /// here win over those of the file. Sites do not listen yet.
+    /// The cluster of a configuration file, or of the defaults where `file` is `None`. Sites do not
+    /// listen yet.
     ///
     /// # Errors
     /// See [`ConfigError`].
-    pub fn load(
-        file: Option<&Path>,
-        sites: Option<usize>,
-        partitions: Option<u16>,
-        workers: Option<u8>,
-        wan: Option<&str>,
-    ) -> Result<ClusterSpec, ConfigError> {
-        let settings = match file {
-            None => File::default(),
-            Some(path) => {
-                let shown = path.display().to_string();
-                let text = std::fs::read_to_string(path)
-                    .map_err(|error| ConfigError::Unreadable(shown.clone(), error.to_string()))?;
-                toml::from_str(&text)
-                    .map_err(|error| ConfigError::Malformed(shown, error.to_string()))?
-            }
-        };
-        let wan = wan.map(str::to_owned);
-        build(settings, Overrides { sites, partitions, workers, wan })
+    pub fn load(file: Option<&Path>, over: Overrides) -> Result<ClusterSpec, ConfigError> {
+        let Some(path) = file else { return Reader::default().read(over) };
+        let name = path.display().to_string();
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| ConfigError::Unreadable(name.clone(), error.to_string()))?;
+        Reader { file: Some(name), text: &text }.read(over)
     }
 
     /// A cluster of `sites` sites without delays, for tests and embedding.
@@ -144,7 +137,7 @@ impl ClusterSpec {
     /// # Errors
     /// See [`ConfigError`].
     pub fn local(sites: usize) -> Result<ClusterSpec, ConfigError> {
-        ClusterSpec::load(None, Some(sites), None, None, Some("none"))
+        ClusterSpec::load(None, Overrides { sites: Some(sites), ..Overrides::default() })
     }
 
     /// Lets site `i`, counted from 1, speak RESP on `port + i` of 127.0.0.1.
@@ -153,15 +146,30 @@ impl ClusterSpec {
     /// The ports must exist.
     pub fn listen_from(mut self, port: u16) -> Result<ClusterSpec, ConfigError> {
         for (i, site) in (1..).zip(&mut self.sites) {
-            let port = port.checked_add(i).ok_or_else(|| {
-                ConfigError::Invalid(format!(
-                    "there is no port {} for a site",
+            let port = port.checked_add(i).ok_or_else(|| ConfigError::Invalid {
+                at: None,
+                reason: format!(
+                    "there is no port {} for site {i}; choose a smaller base with --port",
                     u32::from(port) + u32::from(i)
-                ))
+                ),
             })?;
             site.listen = Some(SocketAddr::from(([127, 0, 0, 1], port)));
         }
         Ok(self)
+    }
+
+    /// Settings that work and that one would rarely want.
+    pub fn warnings(&self) -> Vec<String> {
+        let (f, sites) = (self.f, self.sites.len());
+        let reachable = f + 1;
+        let mut warnings = Vec::new();
+        if f > (sites - 1) / 2 {
+            warnings.push(format!(
+                "with f = {f}, writes become visible elsewhere only while {reachable} of {sites} \
+                 sites are up and connected"
+            ));
+        }
+        warnings
     }
 
     /// Identifies the cluster in tokens.
@@ -179,70 +187,191 @@ impl ClusterSpec {
     }
 }
 
-fn build(file: File, over: Overrides) -> Result<ClusterSpec, ConfigError> {
-    let invalid = |text: String| Err(ConfigError::Invalid(text));
-    let named = file.site.len();
-    let sites = over.sites.or(file.sites).unwrap_or(if named > 0 { named } else { 3 });
-    if !(1..=MAX_SITES).contains(&sites) {
-        return invalid(format!("a cluster has 1 to {MAX_SITES} sites, not {sites}"));
-    }
-    if named > 0 && named != sites {
-        return invalid(format!("{sites} sites are asked for, but {named} are named"));
-    }
-    let wan = over.wan.or(file.wan).unwrap_or_else(|| "none".to_owned());
-    let wan = Wan::named(&wan, sites).map_err(ConfigError::Wan)?;
-    let names: Vec<String> = if named > 0 {
-        file.site.into_iter().map(|site| site.name).collect()
-    } else {
-        let regions = Wan::named("aws", 1).map_err(ConfigError::Wan)?.names;
-        let given = if wan.names.len() >= sites { wan.names.clone() } else { regions };
-        (0..sites)
-            .map(|i| given.get(i).cloned().unwrap_or_else(|| format!("site{}", i + 1)))
-            .collect()
-    };
-    for (i, name) in names.iter().enumerate() {
-        if name.is_empty() || name.contains(|c: char| c.is_whitespace() || c.is_control()) {
-            return invalid(format!("'{name}' is no name for a site"));
-        }
-        if names[..i].contains(name) {
-            return invalid(format!("there are two sites called '{name}'"));
+/// Reads a file and tells where in it something is wrong.
+#[derive(Default)]
+struct Reader<'a> {
+    file: Option<String>,
+    text: &'a str,
+}
+
+/// A value, and where in the file it stands if it is from there.
+struct Setting<T> {
+    value: T,
+    place: Option<usize>,
+}
+
+impl<T> Setting<T> {
+    fn new(given: Option<T>, read: Option<Spanned<T>>, default: T) -> Self {
+        match (given, read) {
+            (Some(value), _) => Setting { value, place: None },
+            (None, Some(read)) => {
+                Setting { place: Some(read.span().start), value: read.into_inner() }
+            }
+            (None, None) => Setting { value: default, place: None },
         }
     }
-    let partitions = over.partitions.or(file.partitions).unwrap_or(16);
-    let workers = over.workers.or(file.workers).unwrap_or(1);
-    if partitions == 0 || partitions > 4096 {
-        return invalid(format!("there are 1 to 4096 partitions, not {partitions}"));
+}
+
+impl Reader<'_> {
+    fn read(&self, over: Overrides) -> Result<ClusterSpec, ConfigError> {
+        let file = toml::from_str(self.text).map_err(|error| {
+            let mut reason = error.to_string();
+            if reason.contains("expected a sequence") {
+                reason.push_str("each site and each space is a table: [[site]], [[space]]\n");
+            }
+            ConfigError::Malformed(self.file.clone().unwrap_or_default(), reason)
+        })?;
+        self.build(file, over)
     }
-    if workers == 0 || u16::from(workers) > partitions {
-        return invalid(format!(
-            "{workers} workers cannot share {partitions} partitions: each needs at least one"
-        ));
+
+    fn invalid<T>(&self, place: Option<usize>, reason: String) -> Result<T, ConfigError> {
+        let line = |start| self.text[..start].matches('\n').count() + 1;
+        let at = place.zip(self.file.as_ref());
+        let at = at.map(|(start, file)| format!("{file}, line {}", line(start)));
+        Err(ConfigError::Invalid { at, reason })
     }
-    let f = file.f.unwrap_or((sites - 1) / 2);
-    if f >= sites {
-        return invalid(format!("f = {f} sites cannot fail of {sites}; at most {}", sites - 1));
-    }
-    let spaces = file
-        .space
-        .into_iter()
-        .map(|space| {
-            let level = space.level.parse().map_err(|error| {
-                ConfigError::Invalid(format!("space '{}': {error}", space.name))
-            })?;
-            Ok(Space { name: space.name, prefix: space.prefix, level })
+
+    fn build(&self, file: File, over: Overrides) -> Result<ClusterSpec, ConfigError> {
+        let named = file.site.len();
+        let sites = Setting::new(over.sites, file.sites, if named > 0 { named } else { 3 });
+        let Setting { value: sites, place } = sites;
+        if !(1..=MAX_SITES).contains(&sites) {
+            return self
+                .invalid(place, format!("a cluster has 1 to {MAX_SITES} sites, not {sites}"));
+        }
+        if named > 0 && named != sites {
+            let reason = format!("{sites} sites are asked for, but {named} are named");
+            return self.invalid(place, reason);
+        }
+        let wan = Setting::new(over.wan, file.wan, "none".to_owned());
+        let wan = match Wan::named(&wan.value, sites) {
+            Ok(found) => found,
+            Err(error) => return self.invalid(wan.place, error.to_string()),
+        };
+        let names = self.site_names(file.site, &wan, sites)?;
+
+        let partitions = Setting::new(over.partitions, file.partitions, 16);
+        if partitions.value == 0 || partitions.value > 4096 {
+            let reason = format!("there are 1 to 4096 partitions, not {}", partitions.value);
+            return self.invalid(partitions.place, reason);
+        }
+        let workers = Setting::new(over.workers, file.workers, 1);
+        if workers.value == 0 {
+            return self.invalid(workers.place, "a site needs at least 1 worker".to_owned());
+        }
+        let (partitions, place) = (partitions.value, workers.place.or(partitions.place));
+        if u16::from(workers.value) > partitions {
+            let reason = format!(
+                "{} workers cannot share {partitions} partitions: each needs at least one",
+                workers.value
+            );
+            return self.invalid(place, reason);
+        }
+        let f = Setting::new(None, file.f, (sites - 1) / 2);
+        if f.value >= sites {
+            let reason = format!(
+                "{} of {sites} sites cannot fail without losing data; f is at most {}",
+                f.value,
+                sites - 1
+            );
+            return self.invalid(f.place, reason);
+        }
+        let timeout = Setting::new(None, file.transaction_timeout_ms, 60_000);
+        if timeout.value == 0 {
+            let reason = "no transaction could be used within 0 ms".to_owned();
+            return self.invalid(timeout.place, reason);
+        }
+        let connections = Setting::new(None, file.max_connections, 10_000);
+        if connections.value == 0 {
+            return self.invalid(connections.place, "nobody could connect".to_owned());
+        }
+        let cluster = Setting::new(None, file.cluster, "solera".to_owned());
+        if !is_name(&cluster.value) {
+            let reason = format!("{:?} is no name for a cluster: {NAMES}", cluster.value);
+            return self.invalid(cluster.place, reason);
+        }
+        Ok(ClusterSpec {
+            name: cluster.value,
+            sites: names.into_iter().map(|name| SiteSpec { name, listen: None }).collect(),
+            partitions,
+            workers: workers.value,
+            f: f.value,
+            spaces: self.spaces(file.space)?,
+            wan,
+            transaction_timeout: Duration::from_millis(timeout.value),
+            max_connections: connections.value,
         })
-        .collect::<Result<Vec<_>, _>>()?;
-    Ok(ClusterSpec {
-        name: file.cluster.unwrap_or_else(|| "solera".to_owned()),
-        sites: names.into_iter().map(|name| SiteSpec { name, listen: None }).collect(),
-        partitions,
-        workers,
-        f,
-        spaces: Spaces::new(spaces).map_err(ConfigError::Space)?,
-        wan,
-        transaction_timeout: Duration::from_millis(file.transaction_timeout_ms.unwrap_or(60_000)),
-        max_connections: file.max_connections.unwrap_or(10_000),
-    })
+    }
+
+    fn site_names(
+        &self,
+        named: Vec<SiteTable>,
+        wan: &Wan,
+        sites: usize,
+    ) -> Result<Vec<String>, ConfigError> {
+        let mut names: Vec<String> = Vec::new();
+        for table in named {
+            let (place, name) = (Some(table.name.span().start), table.name.into_inner());
+            if !is_name(&name) {
+                return self.invalid(place, format!("{name:?} is no name for a site: {NAMES}"));
+            }
+            if name.bytes().all(|byte| byte.is_ascii_digit()) {
+                let reason =
+                    format!("site '{name}': a number could be mistaken for a site's place");
+                return self.invalid(place, reason);
+            }
+            if let Some(other) = names.iter().find(|other| other.eq_ignore_ascii_case(&name)) {
+                let reason = if *other == name {
+                    format!("there are two sites called '{name}'")
+                } else {
+                    format!("the sites '{other}' and '{name}' differ only in upper and lower case")
+                };
+                return self.invalid(place, reason);
+            }
+            names.push(name);
+        }
+        if names.is_empty() {
+            let given = if wan.names.len() >= sites { &wan.names } else { &Wan::regions() };
+            let name = |i| given.get(i).cloned().unwrap_or_else(|| format!("site{}", i + 1));
+            names.extend((0..sites).map(name));
+        }
+        Ok(names)
+    }
+
+    fn spaces(&self, tables: Vec<SpaceTable>) -> Result<Spaces, ConfigError> {
+        let mut spaces = Vec::new();
+        let mut places = Vec::new();
+        for SpaceTable { name, prefix, level } in tables {
+            places.push(name.span().start);
+            let (name, place) = (name.into_inner(), level.span().start);
+            match level.into_inner().parse() {
+                Ok(level) if Spaces::serves(level) => spaces.push(Space { name, prefix, level }),
+                Ok(level) => {
+                    let error = SpaceError::NotServed(name, level).to_string();
+                    return self.invalid(Some(place), error);
+                }
+                Err(UnknownLevel(level)) => {
+                    let reason = format!(
+                        "space '{name}': there is no level '{level}'; this version serves 'causal' \
+                         and 'eventual'"
+                    );
+                    return self.invalid(Some(place), reason);
+                }
+            }
+        }
+        let names: Vec<String> = spaces.iter().map(|space| space.name.clone()).collect();
+        Spaces::new(spaces).or_else(|error| {
+            let last = names.iter().rposition(|name| name == error.space());
+            self.invalid(last.map(|i| places[i]), error.to_string())
+        })
+    }
+}
+
+const NAMES: &str = "names have 1 to 64 letters, digits, '-', '_' or '.'";
+
+fn is_name(name: &str) -> bool {
+    let allowed = |c: char| c.is_alphanumeric() || "-_.".contains(c);
+    (1..=64).contains(&name.len()) && name.chars().all(allowed)
 }
 
 #[cfg(test)]
@@ -250,8 +379,8 @@ mod tests {
     use super::*;
 
     fn parse(text: &str) -> Result<ClusterSpec, String> {
-        let file = toml::from_str(text).map_err(|error| error.to_string())?;
-        build(file, Overrides::default()).map_err(|error| error.to_string())
+        let reader = Reader { file: Some("s.toml".to_owned()), text };
+        reader.read(Overrides::default()).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -260,23 +389,50 @@ mod tests {
         assert_eq!(spec.sites.len(), 3);
         assert_eq!((spec.partitions, spec.workers, spec.f), (16, 1, 1));
         assert_eq!(spec.sites[0].name, "virginia");
+        assert!(spec.warnings().is_empty());
     }
 
     #[test]
-    fn contradictions_are_named() {
+    fn contradictions_are_named_with_their_line() {
         for (text, reason) in [
-            ("sites = 0", "1 to 7 sites"),
-            ("sites = 2\n[[site]]\nname = 'a'", "but 1 are named"),
-            ("[[site]]\nname = 'a'\n[[site]]\nname = 'a'", "two sites called 'a'"),
-            ("partitions = 2\nworkers = 3", "3 workers cannot share 2"),
-            ("sites = 3\nf = 3", "f = 3"),
+            ("sites = 0", "s.toml, line 1: a cluster has 1 to 7 sites, not 0"),
+            ("f = 1\nsites = 2\n[[site]]\nname = 'a'", "line 2: 2 sites are asked for, but 1 are"),
+            (
+                "[[site]]\nname = 'a'\n[[site]]\nname = 'a'",
+                "line 4: there are two sites called 'a'",
+            ),
+            ("[[site]]\nname = 'a'\n[[site]]\nname = 'A'", "line 4: the sites 'a' and 'A' differ"),
+            ("[[site]]\nname = '2'", "line 2: site '2': a number"),
+            ("[[site]]\nname = \"a\\tb\"", r#"line 2: "a\tb" is no name for a site"#),
+            ("site = 3", "[[site]]"),
+            ("cluster = ''", "line 1: \"\" is no name for a cluster"),
+            ("partitions = 2\nworkers = 3", "line 2: 3 workers cannot share 2"),
+            ("\nworkers = 0", "line 2: a site needs at least 1 worker"),
+            ("sites = 3\nf = 3", "line 2: 3 of 3 sites cannot fail"),
+            ("max_connections = 0", "line 1: nobody could connect"),
+            ("transaction_timeout_ms = 0", "line 1: no transaction"),
+            ("sites = 6\nwan = 'aws'", "line 2: the delays of 'aws' cover 5 sites"),
             ("colour = 'red'", "colour"),
-            ("[[space]]\nname = 'x'\nprefix = 'x'\nlevel = 'strong'", "unknown level 'strong'"),
-            ("[[space]]\nname = 'x'\nprefix = 'x'\nlevel = 'por'", "not served"),
+            (
+                "[[space]]\nname = 'x'\nprefix = 'x'\nlevel = 'strong'",
+                "line 4: space 'x': there is no",
+            ),
+            ("[[space]]\nname = 'x'\nprefix = 'x'\nlevel = 'por'", "line 4: space 'x': the level"),
+            (
+                "[[space]]\nname = 'x'\nprefix = 'p'\nlevel = 'causal'\n\
+                 [[space]]\nname = 'y'\nprefix = 'p'\nlevel = 'causal'",
+                "line 6: the spaces 'x' and 'y' have the same prefix",
+            ),
         ] {
             let error = parse(text).unwrap_err();
             assert!(error.contains(reason), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn an_f_that_stalls_when_it_is_needed_is_warned_about() {
+        assert_eq!(parse("sites = 3\nf = 2").unwrap().warnings().len(), 1);
+        assert!(parse("sites = 1").unwrap().warnings().is_empty());
     }
 
     #[test]

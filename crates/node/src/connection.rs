@@ -1,10 +1,11 @@
 //! A connection: bytes in, commands, bytes out.
 
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use solera_resp::RequestParser;
+use solera_resp::{Arguments, RequestParser};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::time::timeout;
 
 use crate::session::{Next, Session};
 use crate::worker::Worker;
@@ -12,6 +13,9 @@ use crate::worker::Worker;
 const READ_SIZE: usize = 64 * 1024;
 /// Output is written when there is more of it, so that a client that does not read stops being read.
 const WRITE_SIZE: usize = 256 * 1024;
+/// How long a command may still wait after its client has sent its last byte: a script that pipes
+/// commands in gets its answers, and a client that is gone does not keep its connection.
+const AFTER_END: Duration = Duration::from_secs(10);
 
 /// Serves a connection until it closes, breaks the protocol, or its site dies.
 pub(crate) async fn serve<S>(stream: S, worker: Rc<Worker>)
@@ -25,7 +29,7 @@ where
         full = counters.connections > limit;
     });
     let mut session = Session::new(worker.clone());
-    let mut connection = Connection { stream, session: &mut session };
+    let mut connection = Connection { stream, session: &mut session, ahead: Vec::new() };
     if full {
         connection.session.out.error("ERR max number of clients reached");
         // The client may be gone already.
@@ -43,9 +47,22 @@ where
     worker.count(|counters| counters.connections -= 1);
 }
 
+/// Reads ahead until the stream ends or enough has been read.
+async fn end_of(stream: &mut (impl AsyncRead + Unpin), ahead: &mut Vec<u8>) {
+    while ahead.len() < READ_SIZE {
+        match stream.read_buf(ahead).await {
+            Ok(0) | Err(_) => return,
+            Ok(_) => {}
+        }
+    }
+    std::future::pending().await
+}
+
 struct Connection<'a, S> {
     stream: S,
     session: &'a mut Session,
+    /// What was read while a command waited.
+    ahead: Vec<u8>,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
@@ -56,7 +73,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
             if input.capacity() - input.len() < READ_SIZE / 4 {
                 input.reserve(READ_SIZE.max(input.len()));
             }
-            if self.stream.read_buf(&mut input).await? == 0 {
+            if !self.ahead.is_empty() {
+                input.append(&mut self.ahead);
+            } else if self.stream.read_buf(&mut input).await? == 0 {
                 return Ok(());
             }
             let started = Instant::now();
@@ -100,7 +119,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
                     }
                     *commands += 1;
                     if !self.session.run_at_once(&arguments)
-                        && self.session.run(&arguments).await == Next::Close
+                        && self.run_command(&arguments).await == Next::Close
                     {
                         return Ok(false);
                     }
@@ -112,6 +131,21 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
                     self.session.out.error(&format!("ERR {error}"));
                     return Ok(false);
                 }
+            }
+        }
+    }
+
+    /// Runs a command that may have to wait. If the client leaves meanwhile, the command does not
+    /// wait for much longer.
+    async fn run_command(&mut self, arguments: &Arguments<'_>) -> Next {
+        let Connection { stream, session, ahead } = self;
+        let running = session.run(arguments);
+        tokio::pin!(running);
+        tokio::select! {
+            biased;
+            next = &mut running => next,
+            () = end_of(stream, ahead) => {
+                timeout(AFTER_END, running).await.unwrap_or(Next::Close)
             }
         }
     }

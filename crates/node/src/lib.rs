@@ -17,9 +17,9 @@ mod token;
 mod wan;
 mod worker;
 
-pub use admin::{AdminError, serve_admin};
-pub use cluster::{Cluster, Fault, FaultError, SiteDown, SiteInfo, StartError};
-pub use config::{ClusterSpec, ConfigError, SiteSpec};
+pub use admin::{AdminError, AdminListener};
+pub use cluster::{Cluster, Fault, FaultError, SiteDown, SiteInfo, SiteRef, StartError};
+pub use config::{ClusterSpec, ConfigError, Overrides, SiteSpec};
 pub use spaces::{Space, SpaceError, Spaces};
 pub use status::{ClusterStatus, LinkStatus, SiteStatus};
 pub use token::{Token, TokenError};

@@ -101,6 +101,14 @@ impl Session {
     /// Runs one command and appends its reply.
     pub(crate) async fn run(&mut self, arguments: &Arguments<'_>) -> Next {
         let Some(command) = lookup(arguments.get(0)) else {
+            if [&b"post"[..], b"host:"]
+                .iter()
+                .any(|name| arguments.get(0).eq_ignore_ascii_case(name))
+            {
+                // A browser that a web page made send commands, or a lost HTTP client: as Redis,
+                // take nothing more from it.
+                return Next::Close;
+            }
             let rest = arguments.from(1);
             self.refuse(&solera_resp::command::unknown_command(arguments.get(0), rest));
             return Next::Stay;
@@ -264,15 +272,23 @@ impl Session {
             CommandError::NoSuchTransaction => format!("NOTX {error}"),
             CommandError::OperationsOutstanding => format!("ERR {error}"),
             CommandError::PartitionSlow => format!("TRYAGAIN {error}"),
+            CommandError::TimedOut { site, behind } if *site == self.worker.address.site => {
+                let ms = behind.as_millis().max(1);
+                let sites = self.worker.spec.f + 1;
+                format!(
+                    "TIMEOUT the last {ms} ms of this site's writes are not yet at {sites} sites; \
+                     others may be cut off, try again"
+                )
+            }
             CommandError::TimedOut { site, behind } => format!(
                 "TIMEOUT still {} ms behind site {}; it may be cut off, try again",
                 behind.as_millis().max(1),
                 self.worker.site_name(*site)
             ),
             CommandError::Lost { site, missing } => format!(
-                "LOST site {} failed before the last {} ms of its writes that the token has seen \
-                 reached another site; go on without the token, or attach again when the site is \
-                 back",
+                "LOST site {} failed or is cut off, and the last {} ms of its writes that the \
+                 token has seen are at no other site; go on without the token, or attach again \
+                 when the site is back",
                 self.worker.site_name(*site),
                 missing.as_millis().max(1)
             ),

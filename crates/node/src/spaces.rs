@@ -44,6 +44,17 @@ impl fmt::Display for SpaceError {
 
 impl std::error::Error for SpaceError {}
 
+impl SpaceError {
+    /// The space that is wrong.
+    pub(crate) fn space(&self) -> &str {
+        match self {
+            SpaceError::SamePrefix(_, name)
+            | SpaceError::SameName(name)
+            | SpaceError::NotServed(name, _) => name,
+        }
+    }
+}
+
 /// All spaces of a cluster; the default one has the empty prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spaces {
@@ -68,7 +79,7 @@ impl Spaces {
     /// Names and prefixes must differ, and levels must be served.
     pub fn new(mut spaces: Vec<Space>) -> Result<Self, SpaceError> {
         for (i, space) in spaces.iter().enumerate() {
-            if !matches!(space.level, Level::Causal | Level::Eventual) {
+            if !Spaces::serves(space.level) {
                 return Err(SpaceError::NotServed(space.name.clone(), space.level));
             }
             for other in &spaces[..i] {
@@ -85,6 +96,11 @@ impl Spaces {
         }
         spaces.sort_by_key(|space| std::cmp::Reverse(space.prefix.len()));
         Ok(Spaces { spaces })
+    }
+
+    /// Whether this version serves a level.
+    pub fn serves(level: Level) -> bool {
+        matches!(level, Level::Causal | Level::Eventual)
     }
 
     /// The space of a key.

@@ -29,8 +29,10 @@ pub struct SiteStatus {
     /// Keys stored there.
     pub keys: usize,
     /// Versions of keys, and approximate bytes; only in a detailed status.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub versions: Option<usize>,
     /// See `versions`.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<usize>,
     /// Client connections.
     pub connections: u64,

@@ -33,8 +33,24 @@ pub enum WanError {
     Unreadable(String, String),
     /// The file is not what it should be.
     Malformed(String, String),
-    /// Fewer rows or columns than sites.
-    TooFewSites(usize),
+    /// Fewer sites than the cluster has.
+    TooFewSites {
+        /// Whose delays.
+        name: String,
+        /// How many sites they cover.
+        covered: usize,
+        /// How many the cluster has.
+        sites: usize,
+    },
+    /// A row that is longer or shorter than there are rows.
+    Ragged {
+        /// The row, from 0.
+        row: usize,
+        /// Its numbers.
+        has: usize,
+        /// How many rows there are.
+        rows: usize,
+    },
     /// Not symmetric, or not zero on the diagonal.
     Contradictory(usize, usize),
     /// More than a minute.
@@ -52,9 +68,17 @@ impl fmt::Display for WanError {
             WanError::Malformed(name, reason) => {
                 write!(f, "{name}: {reason}; the file looks like: rtt_ms = [[0, 61], [61, 0]]")
             }
-            WanError::TooFewSites(sites) => {
-                write!(f, "the delays cover fewer than the {sites} sites of the cluster")
+            WanError::TooFewSites { name, covered, sites } => {
+                write!(
+                    f,
+                    "the delays of '{name}' cover {covered} sites, and the cluster has {sites}"
+                )
             }
+            WanError::Ragged { row, has, rows } => write!(
+                f,
+                "row {} of rtt_ms has {has} numbers; of {rows} rows, each needs {rows}",
+                row + 1
+            ),
             WanError::Contradictory(a, b) => write!(
                 f,
                 "the round trip between sites {} and {} must be the same both ways, and 0 from a \
@@ -95,28 +119,33 @@ impl Wan {
         match name {
             "none" => Ok(uniform(0)),
             "lan" => Ok(uniform(1)),
-            "aws" => Wan {
-                names: REGIONS.map(str::to_owned).to_vec(),
-                rtt_ms: AWS_RTT_MS.map(|row| row.to_vec()).to_vec(),
+            "aws" => {
+                Wan { names: Wan::regions(), rtt_ms: AWS_RTT_MS.map(|row| row.to_vec()).to_vec() }
+                    .checked(name, sites)
             }
-            .checked(sites),
             file => {
                 let text = std::fs::read_to_string(file)
                     .map_err(|error| WanError::Unreadable(file.to_owned(), error.to_string()))?;
                 let wan: WanFile = toml::from_str(&text).map_err(|error| {
                     WanError::Malformed(file.to_owned(), error.to_string().trim().to_owned())
                 })?;
-                Wan { names: wan.names, rtt_ms: wan.rtt_ms }.checked(sites)
+                Wan { names: wan.names, rtt_ms: wan.rtt_ms }.checked(name, sites)
             }
         }
     }
 
-    fn checked(mut self, sites: usize) -> Result<Wan, WanError> {
-        let complete = |rows: &Vec<Vec<u64>>| {
-            rows.len() >= sites && rows[..sites].iter().all(|row| row.len() >= sites)
-        };
-        if !complete(&self.rtt_ms) {
-            return Err(WanError::TooFewSites(sites));
+    /// The regions of the built-in delays.
+    pub(crate) fn regions() -> Vec<String> {
+        REGIONS.map(str::to_owned).to_vec()
+    }
+
+    fn checked(mut self, name: &str, sites: usize) -> Result<Wan, WanError> {
+        let rows = self.rtt_ms.len();
+        if let Some(row) = self.rtt_ms.iter().position(|row| row.len() != rows) {
+            return Err(WanError::Ragged { row, has: self.rtt_ms[row].len(), rows });
+        }
+        if rows < sites {
+            return Err(WanError::TooFewSites { name: name.to_owned(), covered: rows, sites });
         }
         self.rtt_ms.truncate(sites);
         for row in &mut self.rtt_ms {
@@ -151,14 +180,15 @@ mod tests {
         assert_eq!(wan.rtt_ms[0][1], 61);
         let all = wan.rtt_ms.iter().flatten().copied().filter(|rtt| *rtt > 0);
         assert_eq!((all.clone().min(), all.max()), (Some(26), Some(202)));
-        assert_eq!(Wan::named("aws", 6), Err(WanError::TooFewSites(6)));
+        let few = WanError::TooFewSites { name: "aws".to_owned(), covered: 5, sites: 6 };
+        assert_eq!(Wan::named("aws", 6), Err(few));
     }
 
     #[test]
     fn contradictory_delays_are_refused() {
-        let wan = |rtt_ms| Wan { names: vec![], rtt_ms }.checked(2);
+        let wan = |rtt_ms| Wan { names: vec![], rtt_ms }.checked("file", 2);
         assert_eq!(wan(vec![vec![0, 1], vec![2, 0]]), Err(WanError::Contradictory(0, 1)));
         assert_eq!(wan(vec![vec![1, 1], vec![1, 0]]), Err(WanError::Contradictory(0, 0)));
-        assert_eq!(wan(vec![vec![0, 1]]), Err(WanError::TooFewSites(2)));
+        assert_eq!(wan(vec![vec![0, 1]]), Err(WanError::Ragged { row: 0, has: 2, rows: 1 }));
     }
 }

@@ -33,7 +33,7 @@ pub(crate) fn hello(session: &mut Session, arguments: &Arguments<'_>) {
             name = Some(arguments.get(at + 1).to_vec());
             at += 2;
         } else if option.eq_ignore_ascii_case(b"auth") && at + 2 < arguments.len() {
-            return session.fail("ERR this server has no passwords; connect without AUTH");
+            return session.fail("ERR AUTH is not served by this version: it has no passwords");
         } else {
             let option = String::from_utf8_lossy(option).into_owned();
             return session.fail(format!("ERR Syntax error in HELLO option '{option}'"));
@@ -93,15 +93,15 @@ pub(crate) fn client(session: &mut Session, arguments: &Arguments<'_>) {
             let name = String::from_utf8_lossy(&session.name).into_owned();
             let proto = if session.out.protocol == Protocol::Resp3 { 3 } else { 2 };
             let line = format!("id={} name={name} db=0 resp={proto}\n", session.client);
-            session.out.bulk(line.as_bytes());
+            session.out.verbatim(*b"txt", &line);
         }
         (b"id" | b"getname" | b"setname" | b"setinfo" | b"no-evict" | b"no-touch", _) => {
             let name = String::from_utf8_lossy(&subcommand).into_owned();
             session.fail(format!("ERR wrong number of arguments for 'client|{name}' command"));
         }
         _ => {
-            let name = String::from_utf8_lossy(arguments.get(1)).into_owned();
-            session.fail(format!("ERR unknown subcommand '{name}'. Try CLIENT HELP."));
+            let subcommand = arguments.get(1);
+            session.fail(solera_resp::command::unknown_subcommand("CLIENT", subcommand));
         }
     }
 }

@@ -40,7 +40,10 @@ pub(crate) fn plan<'a>(id: CommandId, arguments: &'a Arguments<'_>) -> Result<Pl
     let values = |first: usize| arguments.from(first).map(Value::from).collect::<Vec<_>>();
     let op = match id {
         CommandId::Get => Op::Get,
-        CommandId::Set => Op::Set(argument(2)),
+        CommandId::Set => {
+            plain(arguments)?;
+            Op::Set(argument(2))
+        }
         CommandId::Incr => Op::IncrBy(1),
         CommandId::Decr => Op::IncrBy(-1),
         CommandId::Incrby => Op::IncrBy(integer(arguments.get(2))?),
@@ -77,6 +80,17 @@ pub(crate) fn plan<'a>(id: CommandId, arguments: &'a Arguments<'_>) -> Result<Pl
 fn each<'a>(arguments: &'a Arguments<'_>, op: &Op, shape: Shape) -> Plan<'a> {
     let ops = arguments.from(1).map(|key| KeyOp { key, op: op.clone() });
     Plan { ops: ops.collect(), shape }
+}
+
+/// SET's options, none of which is served.
+fn plain(arguments: &Arguments<'_>) -> Result<(), String> {
+    const OPTIONS: [&str; 8] = ["EX", "PX", "EXAT", "PXAT", "NX", "XX", "KEEPTTL", "GET"];
+    let Some(option) = arguments.from(3).next() else { return Ok(()) };
+    let known = OPTIONS.iter().find(|name| option.eq_ignore_ascii_case(name.as_bytes()));
+    Err(match known {
+        Some(name) => format!("ERR SET {name} is not served by this version of Solera"),
+        None => "ERR syntax error".to_owned(),
+    })
 }
 
 fn integer(bytes: &[u8]) -> Result<i64, String> {

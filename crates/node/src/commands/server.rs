@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use solera_resp::Arguments;
+use solera_resp::command::unknown_subcommand;
 use tokio::sync::oneshot;
 
 use crate::session::Session;
@@ -40,10 +41,14 @@ pub(crate) fn time(session: &mut Session) {
 pub(crate) fn config(session: &mut Session, arguments: &Arguments<'_>) {
     let subcommand = arguments.get(1);
     if !subcommand.eq_ignore_ascii_case(b"get") {
-        let name = String::from_utf8_lossy(subcommand).into_owned();
-        session.fail(format!(
-            "ERR CONFIG {name} is not served; settings are in solera.toml, CONFIG GET reads some"
-        ));
+        let known = ["set", "resetstat", "rewrite", "help"];
+        match known.iter().find(|name| subcommand.eq_ignore_ascii_case(name.as_bytes())) {
+            Some(name) => session.fail(format!(
+                "ERR CONFIG {} is not served; settings are in solera.toml, CONFIG GET reads some",
+                name.to_uppercase()
+            )),
+            None => session.fail(unknown_subcommand("CONFIG", subcommand)),
+        }
     } else if arguments.len() < 3 {
         session.fail("ERR wrong number of arguments for 'config|get' command");
     } else {
@@ -142,7 +147,7 @@ pub(crate) async fn info(session: &mut Session, arguments: &Arguments<'_>) {
             let _ = write!(text, "{separator}# {name}\r\n{lines}");
         }
     }
-    session.out.bulk(text.as_bytes());
+    session.out.verbatim(*b"txt", &text);
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use super::family;
 family! { "string":
     Get "get" 2 "readonly fast" (1, 1, 1 "RO access") "1.0.0"
         "Reads a string.";
-    Set "set" 3 "write denyoom" (1, 1, 1 "OW update") "1.0.0"
+    Set "set" -3 "write denyoom" (1, 1, 1 "OW update") "1.0.0"
         "Replaces a key by a string.";
     Mget "mget" -2 "readonly fast" (1, -1, 1 "RO access") "1.0.0"
         "Reads several strings from one snapshot.";
