@@ -1,30 +1,89 @@
+use std::borrow::Borrow;
+use std::cmp::Ordering;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 use std::sync::Arc;
+
+/// As many bytes lie in place of a pointer to them: most keys, and numbers.
+const INLINE: usize = 22;
+
+#[derive(Clone)]
+enum Bytes {
+    Inline { len: u8, bytes: [u8; INLINE] },
+    Shared(Arc<[u8]>),
+}
+
+impl Bytes {
+    fn as_slice(&self) -> &[u8] {
+        match self {
+            Bytes::Inline { len, bytes } => &bytes[..usize::from(*len)],
+            Bytes::Shared(bytes) => bytes,
+        }
+    }
+}
+
+impl From<&[u8]> for Bytes {
+    fn from(slice: &[u8]) -> Self {
+        if slice.len() > INLINE {
+            return Bytes::Shared(slice.into());
+        }
+        let mut bytes = [0; INLINE];
+        bytes[..slice.len()].copy_from_slice(slice);
+        Bytes::Inline { len: slice.len() as u8, bytes }
+    }
+}
 
 macro_rules! blob {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
-        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub struct $name(Arc<[u8]>);
+        #[derive(Clone)]
+        pub struct $name(Bytes);
 
         impl $name {
             /// The bytes.
             pub fn as_bytes(&self) -> &[u8] {
-                &self.0
+                self.0.as_slice()
             }
         }
 
         impl Deref for $name {
             type Target = [u8];
             fn deref(&self) -> &[u8] {
-                &self.0
+                self.as_bytes()
             }
         }
 
-        impl std::borrow::Borrow<[u8]> for $name {
+        impl Borrow<[u8]> for $name {
             fn borrow(&self) -> &[u8] {
-                &self.0
+                self.as_bytes()
+            }
+        }
+
+        // As `Borrow` demands: as their bytes.
+        impl PartialEq for $name {
+            fn eq(&self, other: &Self) -> bool {
+                self.as_bytes() == other.as_bytes()
+            }
+        }
+
+        impl Eq for $name {}
+
+        impl PartialOrd for $name {
+            fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+                Some(self.cmp(other))
+            }
+        }
+
+        impl Ord for $name {
+            fn cmp(&self, other: &Self) -> Ordering {
+                self.as_bytes().cmp(other.as_bytes())
+            }
+        }
+
+        impl Hash for $name {
+            fn hash<H: Hasher>(&self, state: &mut H) {
+                self.as_bytes().hash(state);
             }
         }
 
@@ -42,19 +101,19 @@ macro_rules! blob {
 
         impl From<&str> for $name {
             fn from(text: &str) -> Self {
-                $name(text.as_bytes().into())
+                text.as_bytes().into()
             }
         }
 
         impl From<Vec<u8>> for $name {
             fn from(bytes: Vec<u8>) -> Self {
-                $name(bytes.into())
+                bytes.as_slice().into()
             }
         }
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "{}", self.0.escape_ascii())
+                write!(f, "{}", self.as_bytes().escape_ascii())
             }
         }
 
@@ -67,11 +126,29 @@ macro_rules! blob {
 }
 
 blob! {
-    /// A key: any bytes. Cloning shares them.
+    /// A key: any bytes. Cloning is cheap: long ones are shared.
     Key
 }
 
 blob! {
-    /// A value, a set's element or a hash's field name: any bytes. Cloning shares them.
+    /// A value, a set's element or a hash's field name: any bytes. Cloning is cheap: long ones are
+    /// shared.
     Value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_and_long_bytes_stay_what_they_are() {
+        let text = "0123456789012345678901234567890";
+        for len in [0, 1, INLINE - 1, INLINE, INLINE + 1, text.len()] {
+            let value = Value::from(&text[..len]);
+            assert_eq!(value.as_bytes(), &text.as_bytes()[..len]);
+            assert_eq!(value.clone(), value);
+            assert_eq!(value.cmp(&Value::from("01234")), text[..len].cmp("01234"));
+        }
+        assert_eq!(size_of::<Key>(), 24);
+    }
 }

@@ -57,7 +57,8 @@ pub struct Context<'a> {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Effect {
     /// Effects on the key that are as old as the snapshot but not within it; see
-    /// [`View::with_pending`](crate::View::with_pending). Nearly always empty.
+    /// [`View::with_pending`](crate::View::with_pending). Nearly always empty, and for increments
+    /// always.
     pub unseen: Vec<Dot>,
     /// Removes everything the transaction observed at this key (DEL, and SET before it writes).
     pub clear: bool,
@@ -121,6 +122,17 @@ impl Effect {
         self
     }
 
+    /// Whether it matters what the transaction observed: not for increments alone.
+    pub(crate) fn observes(&self) -> bool {
+        let fields = |hash: &HashChange| {
+            hash.fields.iter().any(|(_, removes, change)| *removes || change.removes())
+        };
+        self.clear
+            || self.cell.removes()
+            || self.set.is_some()
+            || self.hash.as_ref().is_some_and(|hash| fields(hash))
+    }
+
     pub(crate) fn seen<'a>(&'a self, context: Context<'a>) -> Seen<'a> {
         Seen { observed: context.observed, unseen: &self.unseen }
     }
@@ -130,6 +142,11 @@ impl CellChange {
     /// Whether the change changes nothing.
     pub fn is_noop(&self) -> bool {
         self.assign.is_none() && self.add.is_none()
+    }
+
+    /// Whether it removes what was observed.
+    pub(crate) fn removes(&self) -> bool {
+        self.assign.is_some()
     }
 
     fn then(self, later: CellChange) -> CellChange {

@@ -16,6 +16,7 @@ pub fn execute(op: &Op, view: &View<'_>) -> Executed {
     let mut executed = dispatch(op, view);
     if let Ok((_, Some(effect))) = &mut executed
         && !view.unseen().is_empty()
+        && effect.observes()
     {
         effect.unseen = view.unseen().to_vec();
     }

@@ -73,6 +73,13 @@ impl State {
         self.cell.is_empty() && self.set.is_none() && self.hash.is_none()
     }
 
+    /// How many parts a copy would have to copy one by one.
+    pub fn weight(&self) -> usize {
+        let set = self.set.as_ref().map_or(0, |set| set.len());
+        let hash = self.hash.as_ref().map_or(0, |hash| hash.len());
+        self.cell.weight() + set + hash
+    }
+
     /// Approximate heap bytes.
     pub fn size(&self) -> usize {
         let set = self.set.as_ref().map_or(0, |set| set.size());

@@ -104,7 +104,8 @@ impl<'a> View<'a> {
             return self.base.cell.show();
         }
         let (base, pending) = self.below();
-        let mut cell = base.map_or_else(Cell::default, |base| base.cell.clone());
+        let removes = pending.iter().any(|(effect, _)| effect.clear || effect.cell.removes());
+        let mut cell = base.map_or_else(Cell::default, |base| base.cell.for_changes(removes));
         for (effect, context) in pending {
             let seen = effect.seen(*context);
             if effect.clear {
@@ -125,8 +126,13 @@ impl<'a> View<'a> {
             return base.map_or(Shown::Nothing, Cell::show);
         }
         let of_field = |effect: &'a Effect| effect.hash.as_ref()?.of_field(field);
-        let mut cell = base.cloned().unwrap_or_default();
-        for (effect, context) in self.below().1 {
+        let pending = self.below().1;
+        let removes = pending.iter().any(|(effect, _)| {
+            let of_field = of_field(effect);
+            effect.clear || of_field.is_some_and(|(removes, change)| removes || change.removes())
+        });
+        let mut cell = base.map_or_else(Cell::default, |base| base.for_changes(removes));
+        for (effect, context) in pending {
             let (seen, change) = (effect.seen(*context), of_field(effect));
             if effect.clear || change.is_some_and(|(removes, _)| removes) {
                 cell.remove_seen(seen);

@@ -25,6 +25,8 @@ use crate::worker::{self, Control};
 /// A running cluster. Dropping it stops it.
 pub struct Cluster {
     spec: Arc<ClusterSpec>,
+    /// The spec's identifier with that of this run: what is in memory ends with it.
+    id: u64,
     network: Arc<Network>,
     threads: Vec<JoinHandle<()>>,
     /// Spreads in-memory connections over workers.
@@ -218,12 +220,18 @@ impl Cluster {
             }
         }
         let network = Arc::new(Network::new(mailboxes, &spec.wan));
-        let mut cluster =
-            Cluster { spec, network, threads: Vec::new(), connected: AtomicUsize::new(0) };
+        let mut cluster = Cluster {
+            id: RandomState::new().hash_one(spec.id()),
+            spec,
+            network,
+            threads: Vec::new(),
+            connected: AtomicUsize::new(0),
+        };
         for (address, mailbox) in receivers {
             let mut config = Config::new(address, topology.clone());
             config.f = cluster.spec.f;
             config.timing.idle_transaction_timeout = cluster.spec.transaction_timeout;
+            config.timing.max_transaction_age = cluster.spec.transaction_max_age;
             let replica = Replica::new(config, RandomState::new().hash_one(address));
             cluster.start_worker(replica, mailbox)?;
         }
@@ -235,13 +243,13 @@ impl Cluster {
         replica: Replica,
         mailbox: mpsc::UnboundedReceiver<crate::network::Parcel>,
     ) -> Result<(), StartError> {
-        let (spec, network) = (self.spec.clone(), self.network.clone());
+        let (spec, id, network) = (self.spec.clone(), self.id, self.network.clone());
         let address = replica.address();
         let (sender, receiver) = std::sync::mpsc::channel();
         let name = format!("{}-{}", spec.sites[address.site.index()].name, address.worker);
         let thread = std::thread::Builder::new()
             .name(name)
-            .spawn(move || worker::run(replica, spec, network, mailbox, &sender))
+            .spawn(move || worker::run(replica, spec, id, network, mailbox, &sender))
             .map_err(StartError::Worker)?;
         self.threads.push(thread);
         let site = &self.spec.sites[address.site.index()];

@@ -7,7 +7,7 @@ mod solera;
 
 use solera_resp::{Arguments, CommandId};
 
-pub(crate) use data::{KeyOp, Plan, plan, write_results};
+pub(crate) use data::{KeyOp, Plan, plan, single, write_results, write_single};
 
 use crate::session::{Next, Session};
 

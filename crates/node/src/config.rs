@@ -41,6 +41,8 @@ pub struct ClusterSpec {
     pub wan: Wan,
     /// Open transactions are aborted when their client does nothing for so long.
     pub transaction_timeout: Duration,
+    /// Open transactions are aborted at this age, whatever their client does.
+    pub transaction_max_age: Duration,
     /// Client connections per worker.
     pub max_connections: usize,
 }
@@ -84,6 +86,7 @@ struct File {
     f: Option<Spanned<usize>>,
     wan: Option<Spanned<String>>,
     transaction_timeout_ms: Option<Spanned<u64>>,
+    transaction_max_age_ms: Option<Spanned<u64>>,
     max_connections: Option<Spanned<usize>>,
     #[serde(default)]
     site: Vec<SiteTable>,
@@ -281,6 +284,15 @@ impl Reader<'_> {
             let reason = "no transaction could be used within 0 ms".to_owned();
             return self.invalid(timeout.place, reason);
         }
+        let max_age = Setting::new(None, file.transaction_max_age_ms, 600_000);
+        if max_age.value < timeout.value {
+            let reason = format!(
+                "transactions end after {} ms, before they may have been idle for {} ms \
+                 (transaction_timeout_ms)",
+                max_age.value, timeout.value
+            );
+            return self.invalid(max_age.place.or(timeout.place), reason);
+        }
         let connections = Setting::new(None, file.max_connections, 10_000);
         if connections.value == 0 {
             return self.invalid(connections.place, "nobody could connect".to_owned());
@@ -299,6 +311,7 @@ impl Reader<'_> {
             spaces: self.spaces(file.space)?,
             wan,
             transaction_timeout: Duration::from_millis(timeout.value),
+            transaction_max_age: Duration::from_millis(max_age.value),
             max_connections: connections.value,
         })
     }
@@ -411,6 +424,7 @@ mod tests {
             ("sites = 3\nf = 3", "line 2: 3 of 3 sites cannot fail"),
             ("max_connections = 0", "line 1: nobody could connect"),
             ("transaction_timeout_ms = 0", "line 1: no transaction"),
+            ("\ntransaction_timeout_ms = 900000", "line 2: transactions end after 600000 ms"),
             ("sites = 6\nwan = 'aws'", "line 2: the delays of 'aws' cover 5 sites"),
             ("colour = 'red'", "colour"),
             (

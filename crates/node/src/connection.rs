@@ -118,10 +118,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
                         continue;
                     }
                     *commands += 1;
-                    if !self.session.run_at_once(&arguments)
-                        && self.run_command(&arguments).await == Next::Close
-                    {
-                        return Ok(false);
+                    if !self.session.run_at_once(&arguments) {
+                        if self.run_command(&arguments).await == Next::Close {
+                            return Ok(false);
+                        }
+                        self.session.now = self.session.worker.now();
                     }
                     if self.session.out.bytes.len() > WRITE_SIZE {
                         self.write().await?;

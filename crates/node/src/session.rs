@@ -37,8 +37,11 @@ pub(crate) struct Session {
     pub(crate) client: u64,
     pub(crate) name: Vec<u8>,
     queue: Option<Queue>,
-    /// The open interactive transaction.
+    /// The open transaction.
     tx: Option<TxId>,
+    /// The server has given the interactive transaction up; the client does not know it yet, or has
+    /// sent more. Nothing of that may run outside.
+    given_up: bool,
 }
 
 impl Session {
@@ -51,6 +54,7 @@ impl Session {
             name: Vec::new(),
             queue: None,
             tx: None,
+            given_up: false,
             worker,
         }
     }
@@ -65,6 +69,7 @@ impl Session {
     /// RESET: as if the client had connected anew, causal past included.
     pub(crate) fn reset(&mut self) {
         self.close();
+        self.given_up = false;
         self.queue = None;
         self.name.clear();
         self.out.protocol = solera_resp::Protocol::Resp2;
@@ -73,7 +78,7 @@ impl Session {
 
     /// Whether MULTI or SOLERA.BEGIN is open.
     pub(crate) fn in_transaction(&self) -> bool {
-        self.tx.is_some() || self.queue.is_some()
+        self.tx.is_some() || self.given_up || self.queue.is_some()
     }
 
     /// Runs a command on one key of this worker and appends its reply: the hot path, without any
@@ -83,18 +88,20 @@ impl Session {
             return false;
         }
         let Some(command) = lookup(arguments.get(0)) else { return false };
-        if !command.is_single_key() || !command.takes(arguments.len()) {
+        if !command.takes(arguments.len()) {
             return false;
         }
-        let Ok(plan) = commands::plan(command.id, arguments) else { return false };
-        let [KeyOp { key, op }] = plan.ops.as_slice() else { return false };
+        let Ok(Some(op)) = commands::single(command.id, arguments) else { return false };
+        let key = arguments.get(1);
         let level = self.worker.spec.spaces.level_of(key);
         let (now, past) = (self.now, &mut self.past);
-        let Some(result) = self.worker.execute_at_once(now, past, level, key, op, command.id)
+        let Some(result) = self.worker.execute_at_once(now, past, level, key, &op, command.id)
         else {
             return false;
         };
-        self.answer(&plan, &[result]);
+        if !commands::write_single(&mut self.out, &result) {
+            self.worker.count(|counters| counters.errors += 1);
+        }
         true
     }
 
@@ -120,6 +127,10 @@ impl Session {
         }
         if self.queue.is_some() && !ends_queue(command.id) {
             self.enqueue(command, arguments);
+            return Next::Stay;
+        }
+        if self.given_up && !ends_transaction(command.id) {
+            self.fail("NOTX the transaction was given up; SOLERA.ABORT it, then start again");
             return Next::Stay;
         }
         self.dispatch(command, arguments).await
@@ -150,6 +161,10 @@ impl Session {
                 None => self.fail("ERR DISCARD without MULTI"),
             },
             CommandId::SoleraBegin => self.begin(arguments).await,
+            CommandId::SoleraCommit if self.given_up => {
+                self.given_up = false;
+                self.fail_command(&CommandError::NoSuchTransaction);
+            }
             CommandId::SoleraCommit => match self.tx.take() {
                 Some(tx) => {
                     if self.commit(tx).await {
@@ -158,6 +173,10 @@ impl Session {
                 }
                 None => self.fail("ERR SOLERA.COMMIT without SOLERA.BEGIN"),
             },
+            CommandId::SoleraAbort if self.given_up => {
+                self.given_up = false;
+                self.out.simple("OK");
+            }
             CommandId::SoleraAbort => match self.tx.take() {
                 Some(tx) => {
                     self.worker.tell(Command::Abort { tx });
@@ -227,7 +246,7 @@ impl Session {
                 Box::pin(self.dispatch(command, &arguments)).await;
             }
         }
-        self.tx = None;
+        (self.tx, self.given_up) = (None, false);
         let replies = std::mem::replace(&mut self.out.bytes, before);
         if self.commit(tx).await {
             self.out.bytes.extend_from_slice(&replies);
@@ -311,8 +330,9 @@ impl Session {
     }
 
     async fn run_in(&mut self, tx: TxId, plan: &Plan<'_>) {
-        if let Some(results) = self.operate_all(tx, plan).await {
-            self.answer(plan, &results);
+        match self.operate_all(tx, plan).await {
+            Some(results) => self.answer(plan, &results),
+            None => self.given_up = self.tx.is_none(),
         }
     }
 
@@ -322,7 +342,11 @@ impl Session {
         else {
             return;
         };
-        if let Some(results) = self.operate_all(tx, plan).await
+        // If the connection ends meanwhile, the transaction ends with it.
+        self.tx = Some(tx);
+        let results = self.operate_all(tx, plan).await;
+        self.tx = None;
+        if let Some(results) = results
             && self.commit(tx).await
         {
             self.answer(plan, &results);
@@ -392,6 +416,14 @@ impl Session {
             self.worker.count(|counters| counters.errors += 1);
         }
     }
+}
+
+/// What a client may send after its transaction was given up.
+fn ends_transaction(command: CommandId) -> bool {
+    matches!(
+        command,
+        CommandId::SoleraCommit | CommandId::SoleraAbort | CommandId::Quit | CommandId::Reset
+    )
 }
 
 /// Commands that are run at once even while commands are queued.

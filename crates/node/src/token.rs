@@ -25,7 +25,7 @@ pub enum TokenError {
     NotAToken,
     /// Cut short or altered.
     Damaged,
-    /// A token of another cluster, or of this one with other sites.
+    /// A token of another cluster, of an earlier run, or of this one with other sites.
     OtherCluster,
 }
 
@@ -36,7 +36,10 @@ impl fmt::Display for TokenError {
                 "this is not a token; take one with SOLERA.TOKEN, it begins with 'solera-1-'"
             }
             TokenError::Damaged => "the token is damaged; copy it whole",
-            TokenError::OtherCluster => "the token belongs to another cluster",
+            TokenError::OtherCluster => {
+                "the token belongs to another cluster, or to an earlier run of this one, whose data \
+                 is gone"
+            }
         })
     }
 }

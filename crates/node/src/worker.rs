@@ -46,6 +46,8 @@ pub(crate) enum Control {
 pub(crate) struct Worker {
     pub(crate) address: Address,
     pub(crate) spec: Arc<ClusterSpec>,
+    /// Identifies the cluster and its data in tokens.
+    pub(crate) cluster: u64,
     pub(crate) network: Arc<Network>,
     state: RefCell<State>,
     /// Wakes the protocol's task when its deadline has moved.
@@ -218,6 +220,7 @@ impl Worker {
 pub(crate) fn run(
     replica: Replica,
     spec: Arc<ClusterSpec>,
+    cluster: u64,
     network: Arc<Network>,
     mailbox: UnboundedReceiver<Parcel>,
     started: &std::sync::mpsc::Sender<std::io::Result<()>>,
@@ -235,6 +238,7 @@ pub(crate) fn run(
     let worker = Rc::new(Worker {
         address,
         spec,
+        cluster,
         network,
         state: RefCell::new(State {
             replica,

@@ -118,11 +118,6 @@ impl Command {
         self.first_key > 0
     }
 
-    /// Whether the command reads or changes one key.
-    pub fn is_single_key(&self) -> bool {
-        self.first_key == 1 && self.last_key == 1 && self.group != "solera"
-    }
-
     /// The keys among a command's arguments, the name first, for COMMAND GETKEYS.
     pub fn keys<'a>(&self, arguments: &[&'a [u8]]) -> Vec<&'a [u8]> {
         if self.first_key == 0 {

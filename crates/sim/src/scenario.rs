@@ -70,6 +70,7 @@ impl Scenario {
                 lost_after: Duration::from_millis(random.within(600, 900)),
                 prepare_timeout: Duration::from_millis(random.within(100, 400)),
                 idle_transaction_timeout: Duration::from_millis(random.within(700, 1500)),
+                max_transaction_age: Duration::from_millis(2000),
             },
             without: None,
             delays,

@@ -10,7 +10,8 @@ pub struct Monotonic(pub u64);
 impl Monotonic {
     /// This instant, `delay` later.
     pub fn after(self, delay: Duration) -> Self {
-        Monotonic(self.0.saturating_add(delay.as_nanos() as u64))
+        let nanos = u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX);
+        Monotonic(self.0.saturating_add(nanos))
     }
 
     /// The time from `earlier` to this instant; zero if `earlier` is later.

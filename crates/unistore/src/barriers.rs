@@ -19,6 +19,7 @@ struct Waiting {
     request: RequestId,
     kind: Kind,
     past: Vector,
+    since: Monotonic,
     until: Option<Monotonic>,
 }
 
@@ -67,7 +68,7 @@ impl Replica {
     ) {
         let until = timeout.map(|timeout| now.monotonic.after(timeout));
         self.be_active(now);
-        let waiting = Waiting { request, kind, past, until };
+        let waiting = Waiting { request, kind, past, since: now.monotonic, until };
         if let Some(response) = self.outcome_of(now, &waiting) {
             self.reply(request, response);
         } else {
@@ -104,8 +105,8 @@ impl Replica {
                 Kind::Attach => Response::Attached,
             });
         };
-        if let Some(missing) = self.lost(now, &waiting.past) {
-            return Some(Response::Failed(missing));
+        if let Some(lost) = self.lost(now, waiting) {
+            return Some(Response::Failed(lost));
         }
         if waiting.until.is_some_and(|until| now.monotonic >= until) {
             let behind = past[site].ahead_of(reached[site]);
@@ -129,9 +130,14 @@ impl Replica {
     }
 
     /// A past that contains transactions of a failed site which no reachable site stores: they are
-    /// gone with it. Waits long enough for forwarding to have brought up what there is.
-    fn lost(&self, now: Now, past: &Vector) -> Option<CommandError> {
-        let reachable = &self.dissemination.view.reachable_vec;
+    /// gone with it. Waits long enough for forwarding to have brought up what there is: a site that
+    /// is suspected since long may be alive, and others may just be getting what the past contains.
+    fn lost(&self, now: Now, waiting: &Waiting) -> Option<CommandError> {
+        let patient = now.monotonic.since(waiting.since) >= self.config.timing.lost_after;
+        if waiting.kind == Kind::Barrier || !patient {
+            return None;
+        }
+        let (past, reachable) = (&waiting.past, &self.dissemination.view.reachable_vec);
         SiteId::all(past.sites())
             .filter(|site| *site != self.me && past[*site] > reachable[*site])
             .find(|site| {

@@ -106,7 +106,7 @@ pub enum Response {
 /// Why a command could not be carried out.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CommandError {
-    /// The transaction is not open here: it ended, or was idle for too long.
+    /// The transaction is not open here: it ended, was idle for too long, or became too old.
     NoSuchTransaction,
     /// COMMIT came while operations of the transaction were still outstanding.
     OperationsOutstanding,
@@ -132,7 +132,10 @@ impl fmt::Display for CommandError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             CommandError::NoSuchTransaction => {
-                write!(f, "the transaction is no longer open; it ended or was idle for too long")
+                write!(
+                    f,
+                    "the transaction is no longer open; it ended, was idle for too long or became too old"
+                )
             }
             CommandError::OperationsOutstanding => {
                 write!(f, "operations of the transaction are still outstanding")

@@ -67,6 +67,8 @@ pub struct Timing {
     pub prepare_timeout: Duration,
     /// An open transaction is aborted when its client does nothing for this long.
     pub idle_transaction_timeout: Duration,
+    /// An open transaction is aborted at this age, whatever its client does.
+    pub max_transaction_age: Duration,
 }
 
 impl Default for Timing {
@@ -79,6 +81,7 @@ impl Default for Timing {
             lost_after: Duration::from_millis(2000),
             prepare_timeout: Duration::from_millis(1000),
             idle_transaction_timeout: Duration::from_secs(60),
+            max_transaction_age: Duration::from_secs(600),
         }
     }
 }

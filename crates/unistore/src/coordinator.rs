@@ -3,7 +3,8 @@
 //! The coordinator is the worker a client is connected to, never the client itself: a client that
 //! vanishes leaves nothing prepared.
 
-use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 
 use solera_data::{Effect, Key, Op};
 use solera_levels::Level;
@@ -14,6 +15,7 @@ use crate::command::{CommandError, RequestId, Response, TxId};
 use crate::config::Address;
 use crate::message::{Cause, Event, Executed, Message, Write};
 use crate::partition::group_by;
+use crate::partitioning::PartitionId;
 use crate::replica::{Replica, ReplyTo};
 
 /// The transactions that this worker coordinates.
@@ -39,12 +41,13 @@ struct Transaction {
     /// The greatest local timestamp that was read.
     local_dependency: Timestamp,
     /// `wbuff[tid]`: one canonical effect per key.
-    writes: Vec<Write>,
+    writes: BTreeMap<Key, Effect>,
     /// Operations on eventual spaces, which are repeated on the latest state at commit, each on its
     /// own, and their effects so far, for the transaction's own reads.
     eventual: Vec<(Key, Op)>,
-    eventual_writes: Vec<Write>,
+    eventual_writes: BTreeMap<Key, Effect>,
     outstanding: usize,
+    began: Monotonic,
     last_active: Monotonic,
     preparing: Option<Preparing>,
 }
@@ -56,6 +59,8 @@ struct Preparing {
     since: Monotonic,
     participants: Vec<Address>,
     unprepared: Vec<Address>,
+    /// The partitions it writes to, for the trace.
+    partitions: Vec<PartitionId>,
     /// The greatest prepare time so far (Alg. 1 l. 33).
     ts: Timestamp,
 }
@@ -84,21 +89,17 @@ impl Coordinator {
 }
 
 impl Transaction {
-    fn effects(&mut self, level: Level) -> &mut Vec<Write> {
+    fn effects(&mut self, level: Level) -> &mut BTreeMap<Key, Effect> {
         if level == Level::Eventual { &mut self.eventual_writes } else { &mut self.writes }
-    }
-
-    fn own_effect(&self, level: Level, key: &[u8]) -> Option<&Effect> {
-        let writes = if level == Level::Eventual { &self.eventual_writes } else { &self.writes };
-        writes.iter().find(|write| write.key.as_bytes() == key).map(|write| &write.effect)
     }
 
     /// Appends to the write buffer (Alg. 1 l. 16).
     fn buffer(&mut self, level: Level, key: &Key, effect: Effect) {
-        let writes = self.effects(level);
-        match writes.iter_mut().find(|write| write.key == *key) {
-            Some(write) => write.effect = std::mem::take(&mut write.effect).then(effect),
-            None => writes.push(Write { key: key.clone(), effect }),
+        match self.effects(level).entry(key.clone()) {
+            Entry::Occupied(mut own) => *own.get_mut() = std::mem::take(own.get_mut()).then(effect),
+            Entry::Vacant(own) => {
+                own.insert(effect);
+            }
         }
     }
 }
@@ -114,10 +115,11 @@ impl Replica {
             Transaction {
                 snap_vec,
                 local_dependency: Timestamp::ZERO,
-                writes: Vec::new(),
+                writes: BTreeMap::new(),
                 eventual: Vec::new(),
-                eventual_writes: Vec::new(),
+                eventual_writes: BTreeMap::new(),
                 outstanding: 0,
+                began: now.monotonic,
                 last_active: now.monotonic,
                 preparing: None,
             },
@@ -139,22 +141,32 @@ impl Replica {
         op: &Op,
     ) -> Option<Response> {
         let owner = self.owner_of(key);
+        let here = owner == self.config.address;
         let Some(transaction) = self.open_transaction(tx) else {
             return Some(Response::Failed(CommandError::NoSuchTransaction));
         };
         transaction.last_active = now.monotonic;
         transaction.outstanding += 1;
         let snap_vec = transaction.snap_vec;
-        let own = transaction.own_effect(level, key).cloned();
         let key = Key::from(key);
         if level == Level::Eventual && op.is_update() {
             transaction.eventual.push((key.clone(), op.clone()));
         }
-        if owner == self.config.address
-            && let Some(executed) = self.version(now, &snap_vec, level, &key, op, own.as_ref())
-        {
-            return Some(self.record_version(now, tx, level, &key, executed));
-        }
+        let own = if here {
+            // Lent, because a copy may be large.
+            let own = transaction.effects(level).remove(&key);
+            let executed = self.version(now, &snap_vec, level, &key, op, own.as_ref());
+            let (back, own) = if executed.is_some() { (own, None) } else { (own.clone(), own) };
+            if let (Some(transaction), Some(back)) = (self.open_transaction(tx), back) {
+                transaction.effects(level).insert(key.clone(), back);
+            }
+            if let Some(executed) = executed {
+                return Some(self.record_version(now, tx, level, &key, executed));
+            }
+            own
+        } else {
+            transaction.effects(level).get(&key).cloned()
+        };
         let op = op.clone();
         self.send(owner, Message::GetVersion { tx, request, snap_vec, level, key, op, own });
         None
@@ -211,6 +223,7 @@ impl Replica {
             Some(transaction) => std::mem::take(&mut transaction.writes),
             None => return,
         };
+        let writes = writes.into_iter().map(|(key, effect)| Write { key, effect }).collect();
         let topology = self.config.topology.clone();
         let by_owner = group_by(writes, |key| {
             topology.owner(self.me, crate::PartitionId::of(key, topology.partitions))
@@ -236,7 +249,7 @@ impl Replica {
         let Some(snap_vec) = self.coordinator.open.get(&tx).map(|tx| tx.snap_vec) else { return };
         let dot = self.new_dot(now, &snap_vec);
         let writes: Vec<Write> = by_owner.into_iter().flat_map(|(_, writes)| writes).collect();
-        self.trace_transaction(tx, dot.ts, &snap_vec, &writes);
+        self.trace_transaction(tx, dot.ts, &snap_vec, self.partitions_of(&writes));
         self.finish_commit(now, request, tx, Some(dot.ts));
         self.store_local(dot, snap_vec, writes);
     }
@@ -249,6 +262,7 @@ impl Replica {
         tx: TxId,
         by_owner: Vec<(Address, Vec<Write>)>,
     ) {
+        let partitions = self.partitions_of(by_owner.iter().flat_map(|(_, writes)| writes));
         let Some(transaction) = self.coordinator.open.get_mut(&tx) else { return };
         let participants: Vec<_> = by_owner.iter().map(|(owner, _)| *owner).collect();
         let snap_vec = transaction.snap_vec;
@@ -257,12 +271,9 @@ impl Replica {
             since: now.monotonic,
             unprepared: participants.clone(),
             participants,
+            partitions,
             ts: snap_vec[self.me],
         });
-        if self.config.trace {
-            // The ledger learns which partitions the commit will reach.
-            transaction.writes = by_owner.iter().flat_map(|(_, writes)| writes).cloned().collect();
-        }
         for (owner, writes) in by_owner {
             self.send(owner, Message::Prepare { tx, snap_vec, writes });
         }
@@ -281,9 +292,9 @@ impl Replica {
         }
         let (request, ts) = (preparing.request, preparing.ts);
         let participants = std::mem::take(&mut preparing.participants);
+        let partitions = std::mem::take(&mut preparing.partitions);
         let snap_vec = transaction.snap_vec;
-        let writes = std::mem::take(&mut transaction.writes);
-        self.trace_transaction(tx, ts, &snap_vec, &writes);
+        self.trace_transaction(tx, ts, &snap_vec, partitions);
         self.decide(tx, Some(ts), participants);
         self.finish_commit(now, request, tx, Some(ts));
     }
@@ -358,18 +369,22 @@ impl Replica {
         self.send(from, message);
     }
 
-    /// Gives up commits whose participants do not prepare, and transactions whose clients are idle.
+    /// Gives up commits whose participants do not prepare, and transactions whose clients are idle or
+    /// do not come to an end: an open snapshot keeps versions at every site.
     pub(crate) fn expire_transactions(&mut self, now: Now) {
         let timing = &self.config.timing;
-        let (prepare_timeout, idle_timeout) =
-            (timing.prepare_timeout, timing.idle_transaction_timeout);
+        let (prepare_timeout, idle_timeout, max_age) =
+            (timing.prepare_timeout, timing.idle_transaction_timeout, timing.max_transaction_age);
         let overdue: Vec<TxId> = self
             .coordinator
             .open
             .iter()
             .filter(|(_, transaction)| match &transaction.preparing {
                 Some(preparing) => now.monotonic.since(preparing.since) >= prepare_timeout,
-                None => now.monotonic.since(transaction.last_active) >= idle_timeout,
+                None => {
+                    now.monotonic.since(transaction.last_active) >= idle_timeout
+                        || now.monotonic.since(transaction.began) >= max_age
+                }
             })
             .map(|(tx, _)| *tx)
             .collect();
@@ -387,14 +402,22 @@ impl Replica {
         self.coordinator.open.get_mut(&tx).filter(|transaction| transaction.preparing.is_none())
     }
 
-    fn trace_transaction(&mut self, tx: TxId, ts: Timestamp, snap_vec: &Vector, writes: &[Write]) {
+    /// For the trace, and empty without one.
+    fn partitions_of<'a>(&self, writes: impl IntoIterator<Item = &'a Write>) -> Vec<PartitionId> {
         if !self.config.trace {
-            return;
+            return Vec::new();
         }
-        let mut partitions: Vec<_> =
-            writes.iter().map(|write| self.partition_of(&write.key)).collect();
-        partitions.sort_unstable();
-        partitions.dedup();
+        let partitions = writes.into_iter().map(|write| self.partition_of(&write.key));
+        partitions.collect::<BTreeSet<_>>().into_iter().collect()
+    }
+
+    fn trace_transaction(
+        &mut self,
+        tx: TxId,
+        ts: Timestamp,
+        snap_vec: &Vector,
+        partitions: Vec<PartitionId>,
+    ) {
         let cause = Some(Cause::Transaction(self.me, tx));
         let dot = solera_data::Dot { ts, site: self.me };
         let snap_vec = *snap_vec;

@@ -157,6 +157,7 @@ impl Dissemination {
     }
 
     fn refresh(&mut self) {
+        let me = self.me.site;
         let Some(root) = &mut self.root else { return };
         let uniform = if root.uniform_before_visible {
             uniform_vec(&root.stable_matrix, self.me.site, root.f)
@@ -164,8 +165,11 @@ impl Dissemination {
             self.view.stable_vec
         };
         self.view.uniform_vec.join(&uniform);
-        for stable_vec in &root.stable_matrix {
-            self.view.reachable_vec.join(stable_vec);
+        for (row, stable_vec) in SiteId::all(root.stable_matrix.len()).zip(&root.stable_matrix) {
+            // What a site has of its own, only it has.
+            let elsewhere =
+                if row == me { *stable_vec } else { stable_vec.with(row, Timestamp::ZERO) };
+            self.view.reachable_vec.join(&elsewhere);
         }
         let mut settled = Vector::top(root.floors.len());
         // Within both: stored here by every partition, and folded.

@@ -6,7 +6,7 @@ use solera_time::{Monotonic, SiteId};
 
 /// Suspects sites that have been silent for too long. Every replica hears from every site all the
 /// time, because heartbeats never stop; so silence means a failed or unreachable site. A wrong
-/// suspicion costs duplicate messages and nothing else.
+/// suspicion costs duplicate messages, and can make an attach give up what would still have come.
 #[derive(Debug)]
 pub(crate) struct FailureDetector {
     me: SiteId,

@@ -8,6 +8,12 @@ use solera_time::{SiteId, Timestamp, Vector};
 
 use crate::message::Update;
 
+/// How many updates must be pending before a key keeps a second state; see [`Shown`].
+const SHOWN_FROM: usize = 4;
+
+/// An update, and the index of this key's write in it.
+type Pending = (Arc<Update>, u32);
+
 /// One key's versions. A version is the fold of all effects whose commit vector a snapshot covers
 /// (Alg. 1 l. 22–24); effects below every live and future snapshot are folded into the base.
 #[derive(Debug, Default)]
@@ -15,18 +21,50 @@ pub(crate) struct OpLog {
     base: State,
     /// The greatest local timestamp that the base depends on.
     base_local: Timestamp,
-    /// Updates that some snapshot may not contain, ordered by dot, which extends causality. The
-    /// number is the index of this key's write in the update.
-    pending: Vec<(Arc<Update>, u32)>,
+    /// Updates that some snapshot may not contain, ordered by dot, which extends causality.
+    pending: Vec<Pending>,
+    shown: Option<Box<Shown>>,
+}
+
+/// The version that the last snapshot saw, for those after it. An open transaction may hold back the
+/// base for long, and a version must not cost more with every update since.
+#[derive(Debug)]
+struct Shown {
+    state: State,
+    /// What every snapshot covers that may be read from here.
+    upto: Vector,
+    /// The greatest local timestamp that the state depends on.
+    local: Timestamp,
+    /// The pending updates that are not in the state, ordered by dot.
+    waiting: Vec<Pending>,
+}
+
+impl Shown {
+    /// Applies the updates within `vec`. Whatever they depend on is within it, too, and has been
+    /// applied before, or comes first here.
+    fn advance(&mut self, vec: &Vector, local: SiteId) {
+        let Shown { state, local: dependency, waiting, .. } = self;
+        waiting.retain(|(update, write)| {
+            let within = update.within(vec);
+            if within {
+                state.apply(&update.writes[*write as usize].effect, update.context());
+                *dependency = (*dependency).max(update.commit_vec()[local]);
+            }
+            !within
+        });
+        self.upto.join(vec);
+    }
 }
 
 impl OpLog {
     /// Appends a write (Alg. 1 l. 47, Alg. 2 l. 13). Updates of different origins arrive in any
     /// order; they are kept in the order of their dots.
     pub(crate) fn append(&mut self, update: Arc<Update>, write: u32) {
-        let dot = update.dot;
-        let at = self.pending.iter().rposition(|(other, _)| other.dot <= dot).map_or(0, |i| i + 1);
-        self.pending.insert(at, (update, write));
+        let pending = (update, write);
+        if let Some(shown) = &mut self.shown {
+            insert(&mut shown.waiting, pending.clone());
+        }
+        insert(&mut self.pending, pending);
     }
 
     /// Whether an effect may go straight to the base: nothing waits before it.
@@ -43,6 +81,12 @@ impl OpLog {
     /// Folds the updates within `floor` into the base. `floor` is causally closed, so folding its
     /// updates before the others keeps the order causal.
     pub(crate) fn fold(&mut self, floor: &Vector, local: SiteId) {
+        if self.pending.is_empty() {
+            return;
+        }
+        if let Some(shown) = &mut self.shown {
+            shown.advance(floor, local);
+        }
         let (base, base_local) = (&mut self.base, &mut self.base_local);
         self.pending.retain(|(update, write)| {
             if !update.within(floor) {
@@ -52,11 +96,17 @@ impl OpLog {
             *base_local = (*base_local).max(update.commit_vec()[local]);
             false
         });
+        if self.pending.is_empty() {
+            self.shown = None;
+        }
     }
 
     /// Merges what a causally stable effect no longer needs apart.
     pub(crate) fn settle(&mut self, effect: &Effect, dot: Dot) {
         self.base.settle(effect, dot);
+        if let Some(shown) = &mut self.shown {
+            shown.state.settle(effect, dot);
+        }
     }
 
     /// Whether nothing is left of the key.
@@ -77,10 +127,32 @@ impl OpLog {
 
     /// Approximate heap bytes, and the number of versions held.
     pub(crate) fn size(&self) -> (usize, usize) {
-        (
-            self.base.size() + self.pending.len() * size_of::<(Arc<Update>, u32)>(),
-            1 + self.pending.len(),
-        )
+        let shown = self.shown.as_ref().map_or(0, |shown| size_of::<Shown>() + shown.state.size());
+        let pending = self.pending.len() * size_of::<Pending>();
+        (self.base.size() + shown + pending, 1 + self.pending.len())
+    }
+
+    /// Prepares for reading at `snap_vec`: brings the shown version up to it, or makes one if many
+    /// updates are pending, as measured by what a copy of the base costs.
+    pub(crate) fn show(&mut self, snap_vec: &Vector, local: SiteId) {
+        if self.pending.len() < SHOWN_FROM {
+            return;
+        }
+        match &mut self.shown {
+            Some(shown) if snap_vec.covers(&shown.upto) => shown.advance(snap_vec, local),
+            Some(_) => {}
+            None if self.pending.len() * 4 < self.base.weight() => {}
+            None => {
+                let mut shown = Shown {
+                    state: self.base.clone(),
+                    upto: Vector::zero(snap_vec.sites()),
+                    local: self.base_local,
+                    waiting: self.pending.clone(),
+                };
+                shown.advance(snap_vec, local);
+                self.shown = Some(Box::new(shown));
+            }
+        }
     }
 
     /// Runs `read` on the version at a snapshot, with the transaction's own effect on top. Also returns the
@@ -95,10 +167,15 @@ impl OpLog {
         if self.pending.is_empty() {
             return (read(&View::new(&self.base).own(own)), self.base_local);
         }
-        let mut dependency = self.base_local;
+        let (base, mut dependency, updates) = match &self.shown {
+            Some(shown) if snap_vec.covers(&shown.upto) => {
+                (&shown.state, shown.local, &shown.waiting)
+            }
+            _ => (&self.base, self.base_local, &self.pending),
+        };
         let mut pending: SmallVec<[(&Effect, Context<'_>); 8]> = SmallVec::new();
         let mut unseen: SmallVec<[Dot; 4]> = SmallVec::new();
-        for (update, write) in &self.pending {
+        for (update, write) in updates {
             let dot = update.dot;
             if update.within(snap_vec) {
                 dependency = dependency.max(update.commit_vec()[local]);
@@ -107,6 +184,12 @@ impl OpLog {
                 unseen.push(dot);
             }
         }
-        (read(&View::with_pending(&self.base, &pending, &unseen).own(own)), dependency)
+        (read(&View::with_pending(base, &pending, &unseen).own(own)), dependency)
     }
+}
+
+fn insert(updates: &mut Vec<Pending>, new: Pending) {
+    let dot = new.0.dot;
+    let at = updates.iter().rposition(|(other, _)| other.dot <= dot).map_or(0, |i| i + 1);
+    updates.insert(at, new);
 }

@@ -165,13 +165,9 @@ impl Replica {
             return None;
         }
         let index = self.index_of(self.partition_of(key))?;
-        let latest;
-        let snap_vec = if eventual {
-            latest = self.latest(now, self.partitions[index].id);
-            &latest
-        } else {
-            snap_vec
-        };
+        let arrived = self.partitions[index].arrived;
+        // Only its answer counts: the operation is repeated at commit.
+        let snap_vec = if eventual { &arrived } else { snap_vec };
         let (result, dependency) =
             self.partitions[index].read(key, snap_vec, own, |view| execute(op, view));
         let local_dependency = if eventual { Timestamp::ZERO } else { dependency };

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
-use solera_data::{Context, Dot, Effect, Key, Op, Outcome, View, execute};
+use hashbrown::hash_map::EntryRef;
+use solera_data::{Context, Dot, Effect, Key, Op, OpError, Outcome, View, execute};
 use solera_time::{SiteId, Timestamp, Vector};
 
 use crate::committed::Committed;
@@ -22,6 +23,10 @@ pub(crate) struct Partition {
     /// Property 1: all updates to this partition by transactions of site `i` with local timestamps
     /// up to `known_vec[i]` are stored here. The local entry is kept by the replica.
     pub(crate) known_vec: Vector,
+    /// The last update of each origin that is stored here: what an operation on an eventual space
+    /// observes. The same updates are within `known_vec`, but that also counts the time in which
+    /// nothing happened, for which nobody who gets the operation's effect should have to wait.
+    pub(crate) arrived: Vector,
     /// `committedCausal`, per origin.
     pub(crate) committed: Vec<Committed>,
     /// `globalMatrix`: the siblings' `knownVec`s, by site (Alg. 2 l. 37–38).
@@ -32,6 +37,17 @@ pub(crate) struct Partition {
     absent: OpLog,
 }
 
+/// Who else may need an update that is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Storing {
+    /// Nobody: every live and future snapshot contains it, and there is no other site.
+    Alone,
+    /// Other sites; every live and future snapshot of this one contains it.
+    Visible,
+    /// Other sites, and snapshots of this one that may not contain it.
+    Pending,
+}
+
 impl Partition {
     pub(crate) fn new(id: PartitionId, local: SiteId, sites: usize, seed: u64) -> Self {
         Partition {
@@ -39,6 +55,7 @@ impl Partition {
             local,
             keys: HashMap::with_hasher(FixedState::with_seed(seed)),
             known_vec: Vector::zero(sites),
+            arrived: Vector::zero(sites),
             committed: (0..sites).map(|_| Committed::default()).collect(),
             global_matrix: vec![Vector::zero(sites); sites],
             sent: vec![Vector::zero(sites); sites],
@@ -48,13 +65,23 @@ impl Partition {
 
     /// Reads a version of `key` (Alg. 1 l. 22–24); see [`OpLog::read`].
     pub(crate) fn read<R>(
-        &self,
+        &mut self,
         key: &[u8],
         snap_vec: &Vector,
         own: Option<&Effect>,
         read: impl FnOnce(&View<'_>) -> R,
     ) -> (R, Timestamp) {
-        self.keys.get(key).unwrap_or(&self.absent).read(snap_vec, own, self.local, read)
+        if let Some(log) = self.keys.get_mut(key) {
+            log.show(snap_vec, self.local);
+            log.read(snap_vec, own, self.local, read)
+        } else {
+            self.absent.read(snap_vec, own, self.local, read)
+        }
+    }
+
+    /// The same without preparing for later reads.
+    fn peek<R>(&self, key: &[u8], snap_vec: &Vector, read: impl FnOnce(&View<'_>) -> R) -> R {
+        self.keys.get(key).unwrap_or(&self.absent).read(snap_vec, None, self.local, read).0
     }
 
     /// Stores a committed update: each write in its key's log, the update in `committedCausal`
@@ -63,6 +90,7 @@ impl Partition {
         for (i, write) in update.writes.iter().enumerate() {
             self.log_of(&write.key).append(update.clone(), i as u32);
         }
+        self.arrived.raise(update.dot.site, update.dot.ts);
         self.committed[update.dot.site.index()].insert(update);
     }
 
@@ -77,44 +105,66 @@ impl Partition {
                 log.append(update.clone(), i as u32);
             }
         }
+        self.arrived.raise(update.dot.site, update.dot.ts);
         self.committed[update.dot.site.index()].insert(update);
     }
 
-    /// Stores a transaction's only write; see [`Self::store`] and [`Self::store_visible`].
-    pub(crate) fn store_one(
+    /// A transaction of one operation, with a single look at its key: reads the version at `snap_vec`
+    /// and stores what the operation does there, at the time that `new_dot` takes. Returns the answer,
+    /// the greatest local timestamp it depends on, and the time, if there was something to store.
+    pub(crate) fn execute(
         &mut self,
         key: &[u8],
-        effect: Effect,
-        dot: Dot,
-        snap_vec: Vector,
-        visible: bool,
-    ) {
-        let key = match self.keys.get_key_value(key) {
-            Some((key, _)) => key.clone(),
-            None => Key::from(key),
+        op: &Op,
+        snap_vec: &Vector,
+        storing: Storing,
+        new_dot: impl FnOnce() -> Dot,
+    ) -> (Result<Outcome, OpError>, Timestamp, Option<Dot>) {
+        let absent = &self.absent;
+        let mut entry = self.keys.entry_ref(key);
+        let log = match &mut entry {
+            EntryRef::Occupied(entry) => {
+                entry.get_mut().show(snap_vec, self.local);
+                entry.get()
+            }
+            EntryRef::Vacant(_) => absent,
         };
-        let update = Arc::new(Update { dot, snap_vec, writes: vec![Write { key, effect }] });
-        if visible { self.store_visible(update) } else { self.store(update) }
-    }
-
-    /// Applies one write for good, where no other site will ever need it: the only site's own. Gives
-    /// the effect back if something waits before it in the key's log.
-    pub(crate) fn apply_alone(
-        &mut self,
-        key: &[u8],
-        effect: Effect,
-        context: Context<'_>,
-    ) -> Result<(), Effect> {
-        let log = self.keys.entry_ref(key).or_insert_with(|| OpLog::after(&self.absent));
-        if !log.is_folded() {
-            return Err(effect);
+        let (executed, dependency) = log.read(snap_vec, None, self.local, |view| execute(op, view));
+        let (outcome, effect) = match executed {
+            Ok((outcome, Some(effect))) => (outcome, effect),
+            Ok((outcome, None)) => return (Ok(outcome), dependency, None),
+            Err(error) => return (Err(error), dependency, None),
+        };
+        let dot = new_dot();
+        let context = Context { dot, observed: snap_vec };
+        let done = (Ok(outcome), dependency, Some(dot));
+        if storing == Storing::Alone
+            && let EntryRef::Occupied(occupied) = &mut entry
+            && occupied.get().is_folded()
+        {
+            let log = occupied.get_mut();
+            log.fold_now(&effect, context);
+            log.settle(&effect, dot);
+            if log.is_empty() {
+                self.forget(key);
+            }
+            return done;
         }
-        log.fold_now(&effect, context);
-        log.settle(&effect, context.dot);
-        if log.is_empty() {
-            self.forget(key);
+        let key = match &entry {
+            EntryRef::Occupied(entry) => entry.key().clone(),
+            EntryRef::Vacant(_) => Key::from(key),
+        };
+        let log = entry.or_insert_with(|| OpLog::after(absent));
+        let update =
+            Arc::new(Update { dot, snap_vec: *snap_vec, writes: vec![Write { key, effect }] });
+        if storing != Storing::Pending && log.is_folded() {
+            log.fold_now(&update.writes[0].effect, context);
+        } else {
+            log.append(update.clone(), 0);
         }
-        Ok(())
+        self.arrived.raise(dot.site, dot.ts);
+        self.committed[dot.site.index()].insert(update);
+        done
     }
 
     fn forget(&mut self, key: &[u8]) {
@@ -142,7 +192,12 @@ impl Partition {
         for origin in 0..self.committed.len() {
             while let Some(update) = self.committed[origin].next_settled(settled) {
                 for write in &update.writes {
-                    self.update_log(&write.key, |log, _| log.settle(&write.effect, update.dot));
+                    // An update that is not folded yet may hold back later ones of its origin, which
+                    // `settled` takes for folded.
+                    self.update_log(&write.key, |log, local| {
+                        log.fold(floor, local);
+                        log.settle(&write.effect, update.dot);
+                    });
                 }
             }
         }
@@ -163,7 +218,7 @@ impl Partition {
             .filter(|key| self.keys.contains_key(*key))
             .collect();
         let is_absent = |key: &&&Key| {
-            let (exists, _) = self.read(key, snap_vec, None, |view| execute(&Op::Exists, view));
+            let exists = self.peek(key, snap_vec, |view| execute(&Op::Exists, view));
             !matches!(exists, Ok((Outcome::Int(1), _)))
         };
         self.keys.len() - unfolded.iter().filter(is_absent).count()

@@ -2,10 +2,10 @@
 
 use std::collections::VecDeque;
 
-use solera_data::{Effect, Key, Op, OpError, Outcome, execute};
+use solera_data::{Dot, Key, Op, OpError, Outcome};
 use solera_levels::Level;
 use solera_machine::{Machine, Now};
-use solera_time::{HybridClock, Lane, Monotonic, SiteId, Timestamp, Vector};
+use solera_time::{HybridClock, Lane, Monotonic, SiteId, Vector};
 
 use crate::barriers::Barriers;
 use crate::command::{Command, RequestId, Response};
@@ -15,7 +15,7 @@ use crate::dissemination::Dissemination;
 use crate::failure_detector::FailureDetector;
 use crate::message::{Cause, Event, Input, Message, Output, SiteView};
 use crate::participant::Participant;
-use crate::partition::Partition;
+use crate::partition::{Partition, Storing};
 use crate::partitioning::PartitionId;
 
 /// What one worker of a site runs of UniStore.
@@ -168,7 +168,7 @@ impl Replica {
     ) -> Option<Result<Outcome, OpError>> {
         let eventual = level == Level::Eventual;
         let snap_vec = if eventual {
-            self.latest(now, partition)
+            self.owned(partition).arrived
         } else {
             let snap_vec = self.start_snapshot(now, past);
             if self.is_blocked(key, snap_vec[self.me]) {
@@ -176,21 +176,30 @@ impl Replica {
             }
             snap_vec
         };
-        let (result, dependency) =
-            self.owned(partition).read(key, &snap_vec, None, |view| execute(op, view));
-        self.trace_snapshot(reply_to, snap_vec, eventual);
-        let result = match result {
-            Ok((outcome, None)) => Ok(outcome),
-            Ok((outcome, Some(effect))) => {
-                let ts = self.commit_alone(now, partition, key, effect, &snap_vec, eventual);
-                self.trace_commit(reply_to, ts, snap_vec, partition, eventual);
-                if !eventual {
-                    past.raise(self.me, ts);
-                }
-                Ok(outcome)
-            }
-            Err(error) => Err(error),
+        let storing = if eventual || !self.snapshots_are_fresh() {
+            Storing::Pending
+        } else if self.config.topology.sites() == 1 {
+            Storing::Alone
+        } else {
+            Storing::Visible
         };
+        // Prepare and commit in one step: nobody else takes part.
+        let index = self.index_of(partition).expect("callers route by owner");
+        let (clock, site) = (&mut self.clock, self.me);
+        let (result, dependency, dot) =
+            self.partitions[index].execute(key, op, &snap_vec, storing, || {
+                clock.observe(snap_vec.max_entry());
+                Dot { ts: clock.tick(now.physical), site }
+            });
+        self.trace_snapshot(reply_to, &snap_vec, eventual);
+        if let Some(dot) = dot {
+            self.last_activity = now.monotonic;
+            self.trace(|| Event::Stored { partition, dot });
+            self.trace_commit(reply_to, dot, &snap_vec, partition, eventual);
+            if !eventual {
+                past.raise(self.me, dot.ts);
+            }
+        }
         if !eventual {
             past.raise(self.me, dependency);
             self.add_remote_entries(past, &snap_vec);
@@ -222,43 +231,6 @@ impl Replica {
         self.dissemination.view.uniform_vec[self.me] = local;
     }
 
-    /// All that has arrived at a partition, uniform or not: the snapshot of an operation on an
-    /// eventual space. Keys of such spaces are never prepared, so there is nothing to wait for.
-    pub(crate) fn latest(&mut self, now: Now, partition: PartitionId) -> Vector {
-        let local = self.clock.read(now.physical);
-        let me = self.me;
-        self.owned(partition).known_vec.with(me, local)
-    }
-
-    /// Commits a transaction with one write to an owned partition: prepare and commit in one step.
-    fn commit_alone(
-        &mut self,
-        now: Now,
-        partition: PartitionId,
-        key: &[u8],
-        effect: Effect,
-        snap_vec: &Vector,
-        eventual: bool,
-    ) -> Timestamp {
-        let dot = self.new_dot(now, snap_vec);
-        self.last_activity = now.monotonic;
-        let visible = !eventual && self.snapshots_are_fresh();
-        let alone = self.config.topology.sites() == 1;
-        let partition = self.owned(partition);
-        let context = solera_data::Context { dot, observed: snap_vec };
-        let pending = if alone && visible {
-            partition.apply_alone(key, effect, context).err()
-        } else {
-            Some(effect)
-        };
-        if let Some(effect) = pending {
-            partition.store_one(key, effect, dot, *snap_vec, visible);
-        }
-        let id = partition.id;
-        self.trace(|| Event::Stored { partition: id, dot });
-        dot.ts
-    }
-
     /// Whether every live and future snapshot of the site contains all that was committed here: this
     /// worker is alone at its site and has no open transaction.
     pub(crate) fn snapshots_are_fresh(&self) -> bool {
@@ -266,9 +238,9 @@ impl Replica {
     }
 
     /// A new local timestamp, past everything in `snap_vec`, so that dots extend causality.
-    pub(crate) fn new_dot(&mut self, now: Now, snap_vec: &Vector) -> solera_data::Dot {
+    pub(crate) fn new_dot(&mut self, now: Now, snap_vec: &Vector) -> Dot {
         self.clock.observe(snap_vec.max_entry());
-        solera_data::Dot { ts: self.clock.tick(now.physical), site: self.me }
+        Dot { ts: self.clock.tick(now.physical), site: self.me }
     }
 
     /// Raises `past`'s remote entries to those of a snapshot that was read.
@@ -335,29 +307,28 @@ impl Replica {
         }
     }
 
-    fn trace_snapshot(&mut self, reply_to: ReplyTo, snap_vec: Vector, eventual: bool) {
+    fn trace_snapshot(&mut self, reply_to: ReplyTo, snap_vec: &Vector, eventual: bool) {
         if !self.config.trace {
             return;
         }
         if let Some(cause) = self.cause_of(reply_to) {
-            self.trace(|| Event::Snapshot { cause, snap_vec, eventual });
+            self.trace(|| Event::Snapshot { cause, snap_vec: *snap_vec, eventual });
         }
     }
 
     fn trace_commit(
         &mut self,
         reply_to: ReplyTo,
-        ts: Timestamp,
-        snap_vec: Vector,
+        dot: Dot,
+        snap_vec: &Vector,
         partition: PartitionId,
         eventual: bool,
     ) {
         if !self.config.trace {
             return;
         }
-        let dot = solera_data::Dot { ts, site: self.me };
         let cause = self.cause_of(reply_to);
-        let partitions = vec![partition];
+        let (snap_vec, partitions) = (*snap_vec, vec![partition]);
         self.trace(|| Event::Committed { cause, dot, snap_vec, partitions, eventual });
     }
 

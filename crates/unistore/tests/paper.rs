@@ -111,6 +111,17 @@ impl Stage {
         }
     }
 
+    /// Lets some replicas tick once, after 10 ms, and delivers what `open` lets through.
+    fn round(&mut self, ticking: &[Address], open: impl Fn(Address, Address) -> bool) {
+        self.now_ms += 10;
+        for address in ticking {
+            let now = self.now();
+            self.replicas.get_mut(address).unwrap().on_deadline(now);
+            self.drain(*address);
+        }
+        self.deliver(open);
+    }
+
     fn reply(&self, request: RequestId) -> &Response {
         self.replies.get(&request).expect("the reply has come")
     }
@@ -325,6 +336,110 @@ fn a_past_that_died_with_its_site_is_reported() {
         matches!(reply, Response::Failed(CommandError::Lost { site: SiteId(0), .. })),
         "{reply:?}"
     );
+}
+
+#[test]
+fn a_living_site_is_not_lost_though_it_is_suspected_since_long() {
+    let mut stage = Stage::new(&[1, 1, 1], None);
+    stage.pass(100, always);
+    // Sites 0 and 1 do not hear each other; what one writes reaches the other through site 2.
+    let cut = |from: Address, to: Address| from.site.0 + to.site.0 != 1;
+    stage.pass(5000, cut);
+    let write = stage.execute(at(0, 0), Vector::zero(3), "k", set("v"));
+    let past = stage.past(write);
+    let timeout = Some(Duration::from_secs(60));
+    let attach = stage.ask(at(1, 0), Command::Attach { past, timeout });
+    stage.pass(1500, cut);
+    assert_eq!(*stage.reply(attach), Response::Attached);
+}
+
+#[test]
+fn an_open_transaction_keeps_its_snapshot_while_the_others_go_on() {
+    let none = Vector::zero(3);
+    let mut stage = Stage::new(&[1, 1, 1], None);
+    stage.pass(100, always);
+    stage.execute(at(0, 0), none, "n", Op::IncrBy(100));
+    stage.pass(100, always);
+    let tx = stage.begin(at(0, 0), none);
+    for i in 1..=40 {
+        // A remote increment now and then comes in between, and is visible once it is uniform.
+        if i % 8 == 0 {
+            stage.execute(at(1, 0), none, "n", Op::IncrBy(1000));
+            stage.pass(100, always);
+        }
+        let increment = stage.execute(at(0, 0), none, "n", Op::IncrBy(1));
+        assert_eq!(stage.outcome(increment), Outcome::Int(100 + i + i / 8 * 1000));
+        let (key, level) = (Key::from("n"), Level::Causal);
+        let read = stage.ask(at(0, 0), Command::Operate { tx, level, key, op: Op::Get });
+        assert_eq!(stage.outcome(read), bulk("100"));
+    }
+}
+
+#[test]
+fn an_eventual_read_shows_what_has_arrived_before_its_dependencies_have() {
+    let none = Vector::zero(3);
+    let mut stage = Stage::new(&[1, 1, 1], None);
+    stage.pass(100, always);
+    // Site 2 hears site 0, and site 1 hears site 2 but not site 0.
+    let cut = |from: Address, to: Address| from.site.0 + to.site.0 != 1;
+    stage.pass(50, cut);
+    let eventual = |op| {
+        let (key, level) = (Key::from("e"), Level::Eventual);
+        Command::Execute { past: none, level, key, op }
+    };
+    stage.ask(at(2, 0), eventual(set("v")));
+    stage.pass(50, cut);
+    let read = stage.ask(at(1, 0), eventual(Op::Get));
+    assert_eq!(stage.outcome(read), bulk("v"));
+}
+
+/// What settles at a key must not be met by a removal that was not folded before: site 0 got a removal
+/// `U_b` that had not observed the increment `X`, behind an eventual write `U_a` of the same site that
+/// was not within the floor yet; `X` settled, and `U_b` then removed it, at site 0 only.
+#[test]
+fn an_update_that_cannot_be_folded_does_not_hold_back_the_removals_behind_it() {
+    let mut stage = Stage::new(&[1, 2, 2], None);
+    let mut of_worker_1 = (0..)
+        .map(|i| format!("key{i}"))
+        .filter(|key| PartitionId::of(key.as_bytes(), PARTITIONS).0 % 2 == 1);
+    let (key, other, here) = (of_worker_1.next().unwrap(), of_worker_1.next().unwrap(), key_of(0));
+    let none = Vector::zero(3);
+    let (root, worker) = (at(1, 0), at(1, 1));
+    stage.pass(200, always);
+    stage.execute(worker, none, &key, Op::IncrBy(10));
+    stage.pass(300, always);
+    let tx = stage.begin(root, none);
+    for (key, op) in [(&key, Op::Delete), (&here, set("z"))] {
+        let key = Key::from(key.as_str());
+        stage.ask(root, Command::Operate { tx, level: Level::Causal, key, op });
+        stage.deliver(always);
+    }
+    let x = Op::IncrBy(1);
+    stage.execute(at(2, 1), none, &key, x);
+    stage.pass(300, always);
+    let without_2 = |from: Address, to: Address| from.site.0 != 2 && to.site.0 != 2;
+    let others = [at(0, 0), worker, root];
+    for _ in 0..5 {
+        stage.round(&others, without_2);
+    }
+    // Only this worker hears how far site 2 is, so its next eventual write is ahead of the root.
+    stage.round(&[at(2, 1)], |from, to| from == at(2, 1) && to == worker);
+    let (eventual, op) = (Key::from(other.as_str()), Op::IncrBy(1));
+    let u_a = Command::Execute { past: none, level: Level::Eventual, key: eventual, op };
+    stage.ask(worker, u_a);
+    let u_b = stage.ask(root, Command::Commit { tx });
+    stage.deliver(|from, to| from.site.0 == 1 && to.site.0 == 1);
+    assert!(matches!(stage.reply(u_b), Response::Committed { .. }));
+    stage.round(&[root], without_2);
+    for _ in 0..6 {
+        stage.round(&others, without_2);
+    }
+    stage.pass(500, always);
+    for site in [at(0, 0), worker, at(2, 1)] {
+        let read = stage.execute(site, none, &key, Op::Get);
+        stage.deliver(always);
+        assert_eq!(stage.outcome(read), bulk("1"), "{site:?}");
+    }
 }
 
 #[test]

@@ -73,6 +73,19 @@ impl Cell {
         }
     }
 
+    pub(crate) fn weight(&self) -> usize {
+        self.assigned.len() + self.counter.as_ref().map_or(0, |counter| counter.unsettled())
+    }
+
+    /// A copy to apply changes to. If none of them removes, the increments need not be apart.
+    pub(crate) fn for_changes(&self, removes: bool) -> Cell {
+        if removes {
+            return self.clone();
+        }
+        let counter = self.counter.as_ref().map(|counter| Box::new(counter.summed()));
+        Cell { assigned: self.assigned.clone(), counter }
+    }
+
     pub(crate) fn size(&self) -> usize {
         let values: usize = self.assigned.iter().map(|(_, value)| value.len() + 16).sum();
         values + self.counter.as_ref().map_or(0, |c| size_of::<Counter>() + c.size())

@@ -51,6 +51,15 @@ impl Counter {
         }
     }
 
+    pub(crate) fn unsettled(&self) -> usize {
+        self.unsettled.len()
+    }
+
+    /// The same sum in one piece.
+    pub(crate) fn summed(&self) -> Counter {
+        Counter { settled: self.sum(), ..Counter::default() }
+    }
+
     pub(crate) fn size(&self) -> usize {
         self.unsettled.capacity() * size_of::<(Dot, i64)>()
     }

@@ -36,6 +36,31 @@ enum Shape {
 /// # Errors
 /// The error reply, in Redis' words.
 pub(crate) fn plan<'a>(id: CommandId, arguments: &'a Arguments<'_>) -> Result<Plan<'a>, String> {
+    if let Some(op) = single(id, arguments)? {
+        let ops = smallvec![KeyOp { key: arguments.get(1), op }];
+        return Ok(Plan { ops, shape: Shape::Single });
+    }
+    match id {
+        CommandId::Mget => Ok(each(arguments, &Op::Get, Shape::Strings)),
+        CommandId::Del => Ok(each(arguments, &Op::Delete, Shape::Sum)),
+        CommandId::Exists => Ok(each(arguments, &Op::Exists, Shape::Sum)),
+        CommandId::Mset => {
+            pairs(arguments, "mset", 1)?;
+            let ops = (1..arguments.len()).step_by(2).map(|i| KeyOp {
+                key: arguments.get(i),
+                op: Op::Set(Value::from(arguments.get(i + 1))),
+            });
+            Ok(Plan { ops: ops.collect(), shape: Shape::Ok })
+        }
+        _ => Err("ERR the command is not about keys".to_owned()),
+    }
+}
+
+/// The operation of a command on the key that is its first argument; `None` for other commands.
+///
+/// # Errors
+/// The error reply, in Redis' words.
+pub(crate) fn single(id: CommandId, arguments: &Arguments<'_>) -> Result<Option<Op>, String> {
     let argument = |index: usize| Value::from(arguments.get(index));
     let values = |first: usize| arguments.from(first).map(Value::from).collect::<Vec<_>>();
     let op = match id {
@@ -63,18 +88,9 @@ pub(crate) fn plan<'a>(id: CommandId, arguments: &'a Arguments<'_>) -> Result<Pl
         CommandId::Hgetall => Op::HashGetAll,
         CommandId::Hdel => Op::HashDelete(values(2)),
         CommandId::Hincrby => Op::HashIncrBy(argument(2), integer(arguments.get(3))?),
-        CommandId::Mget => return Ok(each(arguments, &Op::Get, Shape::Strings)),
-        CommandId::Del => return Ok(each(arguments, &Op::Delete, Shape::Sum)),
-        CommandId::Exists => return Ok(each(arguments, &Op::Exists, Shape::Sum)),
-        CommandId::Mset => {
-            pairs(arguments, "mset", 1)?;
-            let ops = (1..arguments.len()).step_by(2);
-            let ops = ops.map(|i| KeyOp { key: arguments.get(i), op: Op::Set(argument(i + 1)) });
-            return Ok(Plan { ops: ops.collect(), shape: Shape::Ok });
-        }
-        _ => return Err("ERR the command is not about keys".to_owned()),
+        _ => return Ok(None),
     };
-    Ok(Plan { ops: smallvec![KeyOp { key: arguments.get(1), op }], shape: Shape::Single })
+    Ok(Some(op))
 }
 
 fn each<'a>(arguments: &'a Arguments<'_>, op: &Op, shape: Shape) -> Plan<'a> {
@@ -126,9 +142,7 @@ pub(crate) fn write_results(
         return true;
     }
     if let Some(error) = results.iter().find_map(|result| result.as_ref().err()) {
-        let code = if *error == OpError::WrongType { "WRONGTYPE" } else { "ERR" };
-        out.error(&format!("{code} {error}"));
-        return false;
+        return write_error(out, error);
     }
     let outcomes = results.iter().filter_map(|result| result.as_ref().ok());
     match plan.shape {
@@ -144,6 +158,23 @@ pub(crate) fn write_results(
         Shape::Single | Shape::Strings => outcomes.for_each(|outcome| write_outcome(out, outcome)),
     }
     true
+}
+
+/// Appends the reply of a command on one key. Returns whether it is no error.
+pub(crate) fn write_single(out: &mut Writer, result: &Result<Outcome, OpError>) -> bool {
+    match result {
+        Ok(outcome) => {
+            write_outcome(out, outcome);
+            true
+        }
+        Err(error) => write_error(out, error),
+    }
+}
+
+fn write_error(out: &mut Writer, error: &OpError) -> bool {
+    let code = if *error == OpError::WrongType { "WRONGTYPE" } else { "ERR" };
+    out.error(&format!("{code} {error}"));
+    false
 }
 
 fn write_outcome(out: &mut Writer, outcome: &Outcome) {

@@ -17,7 +17,7 @@ pub(crate) fn token(session: &mut Session) {
         session.fail("ERR take the token after the transaction, which it cannot contain yet");
         return;
     }
-    let token = Token { cluster: session.worker.spec.id(), past: session.past };
+    let token = Token { cluster: session.worker.cluster, past: session.past };
     session.out.bulk(token.encode().as_bytes());
 }
 
@@ -28,7 +28,7 @@ pub(crate) async fn attach(session: &mut Session, arguments: &Arguments<'_>) {
         return;
     }
     let spec = &session.worker.spec;
-    let token = match Token::decode(arguments.get(1), spec.id(), spec.sites.len()) {
+    let token = match Token::decode(arguments.get(1), session.worker.cluster, spec.sites.len()) {
         Ok(token) => token,
         Err(error) => {
             session.fail(format!("BADTOKEN {error}"));
