@@ -5,6 +5,9 @@ use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 use std::sync::Arc;
 
+use serde::de::{Deserialize, Deserializer, Error, Visitor};
+use serde::ser::{Serialize, Serializer};
+
 /// As many bytes lie in place of a pointer to them: most keys, and numbers.
 const INLINE: usize = 22;
 
@@ -34,10 +37,36 @@ impl From<&[u8]> for Bytes {
     }
 }
 
+impl Serialize for Bytes {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bytes(self.as_slice())
+    }
+}
+
+impl<'de> Deserialize<'de> for Bytes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct OfBytes;
+
+        impl Visitor<'_> for OfBytes {
+            type Value = Bytes;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("bytes")
+            }
+
+            fn visit_bytes<E: Error>(self, bytes: &[u8]) -> Result<Bytes, E> {
+                Ok(bytes.into())
+            }
+        }
+
+        deserializer.deserialize_bytes(OfBytes)
+    }
+}
+
 macro_rules! blob {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
-        #[derive(Clone)]
+        #[derive(Clone, serde::Serialize, serde::Deserialize)]
         pub struct $name(Bytes);
 
         impl $name {

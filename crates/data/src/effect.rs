@@ -1,3 +1,4 @@
+use serde::{Deserialize, Serialize};
 use std::cmp::Ordering;
 
 use solera_time::{SiteId, Timestamp, Vector};
@@ -8,7 +9,7 @@ use crate::Value;
 ///
 /// Dots order effects totally, by timestamp and then by site; the order extends causality, because a
 /// hybrid clock is past everything its transaction observed. It arbitrates between concurrent writers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Dot {
     /// The local timestamp of the transaction, `commitVec[d]` in UniStore.
     pub ts: Timestamp,
@@ -54,7 +55,7 @@ pub struct Context<'a> {
 /// What one transaction does to one key, in canonical form: what it removes comes first, then what
 /// it writes. A transaction's removals never touch its own earlier writes, because
 /// [`Effect::then`] drops those when the removal is added.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Effect {
     /// Effects on the key that are as old as the snapshot but not within it; see
     /// [`View::with_pending`](crate::View::with_pending). Nearly always empty, and for increments
@@ -71,7 +72,7 @@ pub struct Effect {
 }
 
 /// A change of one register with a counter on top (a string key, or a field of a hash).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CellChange {
     /// Assigns the register, after removing all that was observed in the cell.
     pub assign: Option<Value>,
@@ -82,7 +83,7 @@ pub struct CellChange {
 /// A change of an add-wins set. `removed` and `added` may share elements: then the element's
 /// observed adds are superseded and it stays. Both are sorted and without duplicates, so that a view
 /// finds an element without reading all of a large change.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SetChange {
     /// Elements whose observed adds are removed.
     pub removed: Vec<Value>,
@@ -92,7 +93,7 @@ pub struct SetChange {
 
 /// A change of a hash: for each field whether what was observed in it is removed, and then the
 /// change of its cell. Sorted by field; each field occurs at most once.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HashChange {
     /// `(field, remove what was observed, then change the cell)`.
     pub fields: Vec<(Value, bool, CellChange)>,

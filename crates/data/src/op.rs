@@ -1,9 +1,10 @@
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 use crate::Value;
 
 /// What a client does to one key. Named after the Redis command of the same meaning.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Op {
     /// GET → [`Outcome::Bulk`] or [`Outcome::Nil`].
     Get,
@@ -59,7 +60,7 @@ impl Op {
 }
 
 /// What an operation answers.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outcome {
     /// Done.
     Ok,
@@ -80,7 +81,7 @@ pub enum Outcome {
 }
 
 /// The visible type of a key, as TYPE answers it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Type {
     /// A register or a counter.
     String,
@@ -102,7 +103,7 @@ impl Type {
 }
 
 /// Why an operation could not be done. It then had no effect.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum OpError {
     /// The key holds a value of another type.
     WrongType,

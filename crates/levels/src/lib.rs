@@ -2,11 +2,12 @@
 //!
 //! `a ⊑ b` reads "a is at least as strong as b": a value of level `a` may be used where `b` is asked.
 
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
 /// A consistency level built into Solera.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Level {
     /// Strict serializability.
     Linearizable,

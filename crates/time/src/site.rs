@@ -1,10 +1,11 @@
+use serde::{Deserialize, Serialize};
 /// The most sites one cluster can have. Vectors are stored inline, so the bound is a constant.
 pub const MAX_SITES: usize = 7;
 
 /// A site: one data center or region, which holds a full copy of the data.
 ///
 /// The paper's `d ∈ D`. Sites are numbered from 0 in the order of the configuration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct SiteId(pub u8);
 
 impl SiteId {

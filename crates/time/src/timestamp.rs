@@ -1,3 +1,4 @@
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::Duration;
 
@@ -34,7 +35,7 @@ pub struct Lane(pub u8);
 /// The counter overflows into the microseconds, which is harmless: a hybrid timestamp may run ahead
 /// of the wall clock. Two timestamps issued at one site are never equal (see [`Lane`]); timestamps
 /// of different sites are ordered by value and then by site.
-#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Timestamp(pub u64);
 
 const LANE_BITS: u32 = 8;

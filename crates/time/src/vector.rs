@@ -1,6 +1,9 @@
 use std::fmt;
 use std::ops::{Index, IndexMut};
 
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
 use crate::{MAX_SITES, SiteId, Timestamp};
 
 /// A vector with one timestamp per site and one for strong transactions.
@@ -84,6 +87,25 @@ impl Vector {
     /// The greatest of all entries, the strong one included.
     pub fn max_entry(&self) -> Timestamp {
         self.entries().iter().copied().fold(self.strong, Timestamp::max)
+    }
+}
+
+/// As the list of its entries and the strong one: as short as it is.
+impl Serialize for Vector {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        (self.entries(), self.strong).serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Vector {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let (entries, strong) = <(Vec<Timestamp>, Timestamp)>::deserialize(deserializer)?;
+        if entries.len() > MAX_SITES {
+            return Err(D::Error::custom(format!("{} sites in a vector", entries.len())));
+        }
+        let mut vector = Vector { strong, ..Vector::zero(entries.len()) };
+        vector.entries[..entries.len()].copy_from_slice(&entries);
+        Ok(vector)
     }
 }
 

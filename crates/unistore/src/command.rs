@@ -1,5 +1,6 @@
 //! What clients ask of a replica, and what it answers.
 
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::Duration;
 
@@ -8,11 +9,11 @@ use solera_levels::Level;
 use solera_time::{SiteId, Vector};
 
 /// Names a request, so that its reply can be told from others. Chosen by the host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct RequestId(pub u64);
 
 /// Names an interactive transaction within its site.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct TxId {
     /// The worker that coordinates it.
     pub coordinator: u8,
@@ -77,7 +78,7 @@ pub enum Command {
 }
 
 /// The answer to a command.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Response {
     /// To [`Command::Execute`]: the answer, and the client's causal past from now on.
     Executed {
@@ -104,7 +105,7 @@ pub enum Response {
 }
 
 /// Why a command could not be carried out.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum CommandError {
     /// The transaction is not open here: it ended, was idle for too long, or became too old.
     NoSuchTransaction,

@@ -1,5 +1,6 @@
 //! Who takes part, and how often things happen.
 
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use solera_time::SiteId;
 use crate::partitioning::PartitionId;
 
 /// Where a replica runs: one worker of one site.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Address {
     /// The site.
     pub site: SiteId,

@@ -1,5 +1,6 @@
 //! What replicas tell one another, and the machine's inputs and outputs.
 
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 use solera_data::{Context, Dot, Effect, Key, Op, OpError, Outcome};
@@ -11,7 +12,7 @@ use crate::config::Address;
 use crate::partitioning::PartitionId;
 
 /// One key's change by a transaction.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Write {
     /// The key.
     pub key: Key,
@@ -21,7 +22,7 @@ pub struct Write {
 
 /// What a committed transaction did to one partition: an element of `committedCausal` and, key by
 /// key, of `opLog`.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Update {
     /// Where and when it committed; the time is `commitVec[d]`, the paper's local timestamp.
     pub dot: Dot,
@@ -52,7 +53,7 @@ impl Update {
 
 /// A piece of one partition's history of one origin: all updates with local timestamps in
 /// `(prev, known]`. Without updates it is the paper's HEARTBEAT.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Stretch {
     /// The partition.
     pub partition: PartitionId,
@@ -67,7 +68,7 @@ pub struct Stretch {
 }
 
 /// The answer of a partition to one operation.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Executed {
     /// What the client is told, and what the transaction will do to the key.
     pub result: Result<(Outcome, Option<Effect>), OpError>,
@@ -76,7 +77,7 @@ pub struct Executed {
 }
 
 /// A message between replicas. The first group stays within a site, the second crosses sites.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Message {
     /// A single-operation transaction, sent to the worker that owns the key.
     Execute {
@@ -209,7 +210,7 @@ pub enum Message {
 }
 
 /// What a subtree of a site's dissemination tree knows.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Subtree {
     /// The meet of the `knownVec`s of its partitions.
     pub known_vec: Vector,
@@ -221,7 +222,7 @@ pub struct Subtree {
 }
 
 /// What the root of a site's dissemination tree found out for all of its workers.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SiteView {
     /// `stableVec` (Property 2).
     pub stable_vec: Vector,

@@ -1,7 +1,8 @@
 //! Which partition a key belongs to.
 
+use serde::{Deserialize, Serialize};
 /// A logical partition of the key space (the paper's `m ∈ P`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct PartitionId(pub u16);
 
 impl PartitionId {

@@ -1,12 +1,13 @@
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
+use serde::{Deserialize, Serialize};
 
 use super::Cell;
 use crate::effect::Seen;
 use crate::{Dot, HashChange, Value};
 
 /// Fields with a register and counter each.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Hash {
     fields: HashMap<Value, Cell, FixedState>,
 }
