@@ -125,6 +125,16 @@ impl Ledger {
         self.committed.insert((origin, time), Committed { vector, missing });
     }
 
+    /// A commit was undone by a crash before anybody was told of it.
+    pub fn undone(&mut self, origin: usize, time: u64) {
+        self.committed.remove(&(origin, time));
+        for ((_, _, site), times) in &mut self.missing {
+            if *site == origin {
+                times.remove(&time);
+            }
+        }
+    }
+
     /// A replica stored a transaction's writes to its partition.
     pub fn stored(&mut self, site: usize, partition: usize, origin: usize, time: u64) {
         let Some(committed) = self.committed.get_mut(&(origin, time)) else {

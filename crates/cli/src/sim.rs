@@ -17,6 +17,7 @@ Examples:
   solera sim --seeds 20000 --from 300  a long run, with progress
   solera sim --seed 42                 one seed, with details
   solera sim --seed 42 --trace out.txt and everything that happened
+  solera sim --seeds 300 --durable     with journals, crashes and restarts
   solera sim --seeds 300 --without forwarding
                                        take a rule out, to see that the checks notice";
 
@@ -36,6 +37,9 @@ pub(crate) struct SimArgs {
     /// Write everything that happens to this file (with --seed)
     #[arg(long, requires = "seed")]
     trace: Option<PathBuf>,
+    /// Give sites journals, and let them crash and start again
+    #[arg(long)]
+    durable: bool,
     /// Take a rule of the protocol out
     #[arg(long, value_parser = rule)]
     without: Option<Rule>,
@@ -62,7 +66,8 @@ pub(crate) fn main(args: &SimArgs) -> ExitCode {
 }
 
 fn scenario(args: &SimArgs, seed: u64) -> Scenario {
-    Scenario::from_seed(seed).without(args.without)
+    let scenario = if args.durable { Scenario::durable(seed) } else { Scenario::from_seed(seed) };
+    scenario.without(args.without)
 }
 
 fn one(args: &SimArgs, seed: u64) -> ExitCode {
@@ -178,5 +183,6 @@ fn replay(args: &SimArgs, seed: u64) -> String {
         .without
         .and_then(|rule| Rule::ALL.iter().find(|(other, _)| *other == rule))
         .map_or(String::new(), |(_, name)| format!(" --without {name}"));
-    format!("solera sim --seed {seed}{without}")
+    let durable = if args.durable { " --durable" } else { "" };
+    format!("solera sim --seed {seed}{durable}{without}")
 }

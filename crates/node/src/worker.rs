@@ -164,7 +164,7 @@ impl Worker {
                         let _ = waiting.send(response);
                     }
                 }
-                Output::Trace(_) => {}
+                Output::Record(_) | Output::Trace(_) => {}
             }
         }
         while let Some((to, messages)) = state.outbox.pop_first() {

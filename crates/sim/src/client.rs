@@ -244,7 +244,8 @@ impl Clients {
     pub(crate) fn site_down(&mut self, world: &mut World, site: usize) {
         for index in 0..self.clients.len() {
             let client = &mut self.clients[index];
-            if client.site != site || matches!(client.doing, Doing::Done) {
+            let asked = client.waiting_for.map(|(worker, _)| worker.site.index());
+            if (client.site != site && asked != Some(site)) || matches!(client.doing, Doing::Done) {
                 continue;
             }
             client.waiting_for = None;

@@ -16,6 +16,12 @@ pub(crate) enum Fault {
     Pause(usize),
     /// A paused site goes on.
     Resume(usize),
+    /// A site crashes: it loses its memory and what was not synced to its disks.
+    Crash(usize),
+    /// A crashed site starts again from its disks.
+    Restart(usize),
+    /// A worker writes some more of a checkpoint.
+    Checkpoint(usize, usize),
     /// A site is gone for good.
     Destroy(usize),
     /// A worker's wall clock jumps by this many microseconds.
@@ -73,5 +79,28 @@ pub(crate) fn schedule(
         }
     }
     faults.sort_by_key(|(at, _)| *at);
+    faults
+}
+
+/// Draws crashes of sites with journals, and checkpoints, all before `end`.
+pub(crate) fn crashes(random: &mut Random, workers: &[u8], end: u64) -> Vec<(u64, Fault)> {
+    let mut faults = Vec::new();
+    for _ in 0..random.within(1, 7) {
+        let at = random.within(50 * MS, end);
+        let until = (at + random.within(1, 1500) * MS).min(end);
+        let site = random.below(workers.len());
+        faults.push((at, Fault::Crash(site)));
+        faults.push((until, Fault::Restart(site)));
+    }
+    for (site, workers) in workers.iter().enumerate() {
+        for worker in 0..usize::from(*workers) {
+            let every = random.within(1, 40) * MS;
+            let mut at = random.within(0, 2000) * MS;
+            while at < end && random.chance(99) {
+                faults.push((at, Fault::Checkpoint(site, worker)));
+                at += random.within(1, every);
+            }
+        }
+    }
     faults
 }

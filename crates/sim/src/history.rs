@@ -32,6 +32,15 @@ impl Places {
     }
 }
 
+impl Places {
+    /// A commit was undone before anybody was told.
+    pub(crate) fn undo(&mut self, event: &Event) {
+        if let Event::Committed { cause: Some(cause), .. } = event {
+            self.places.remove(cause);
+        }
+    }
+}
+
 /// The entries of a vector as plain numbers.
 pub(crate) fn entries(vector: &Vector) -> Vec<u64> {
     vector.entries().iter().map(|ts| ts.0).collect()

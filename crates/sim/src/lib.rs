@@ -7,6 +7,7 @@
 //! byte for byte.
 
 mod client;
+mod disk;
 mod faults;
 mod history;
 mod random;

@@ -174,6 +174,7 @@ impl<'a> Run<'a> {
         for happening in happenings {
             match happening {
                 Happening::Wake(client) => self.clients.wake(&mut self.world, client),
+                Happening::Undone(event) => self.undo(&event),
                 Happening::SiteDown(site) => self.clients.site_down(&mut self.world, site),
                 Happening::Event(address, event) => self.note(address, &event),
                 Happening::Reply(from, request, response) => {
@@ -213,6 +214,13 @@ impl<'a> Run<'a> {
         }
     }
 
+    fn undo(&mut self, event: &Event) {
+        self.places.undo(event);
+        if let Event::Committed { dot, .. } = event {
+            self.ledger.undone(dot.site.index(), dot.ts.0);
+        }
+    }
+
     fn check_properties(&mut self) {
         let sites = self.scenario.topology.sites();
         let partitions = usize::from(self.scenario.topology.partitions);
@@ -221,11 +229,17 @@ impl<'a> Run<'a> {
             stable_vec: vec![Vec::new(); sites],
             uniform_vec: vec![Vec::new(); sites],
         };
+        for (known_vecs, claims) in vectors.known_vec.iter_mut().zip(self.world.claims()) {
+            known_vecs.fill(entries(claims));
+        }
         for (address, replica) in self.world.replicas() {
             let site = address.site.index();
             let status = replica.status();
             for (partition, known_vec) in status.known_vecs() {
-                vectors.known_vec[site][usize::from(partition.0)] = entries(&known_vec);
+                let known = &mut vectors.known_vec[site][usize::from(partition.0)];
+                known.resize(sites, 0);
+                let now = entries(&known_vec);
+                known.iter_mut().zip(now).for_each(|(known, now)| *known = now.max(*known));
             }
             vectors.stable_vec[site].push(entries(&status.view().stable_vec));
             vectors.uniform_vec[site].push(entries(&status.view().uniform_vec));

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use solera_unistore::{Rule, Timing, Topology};
 
-use crate::faults::{Fault, schedule};
+use crate::faults::{Fault, crashes, schedule};
 use crate::random::Random;
 
 /// One millisecond of virtual time, in nanoseconds.
@@ -20,6 +20,8 @@ pub struct Scenario {
     pub(crate) fan_out: u8,
     pub(crate) timing: Timing,
     pub(crate) without: Option<Rule>,
+    /// Whether sites have journals, crash and come back.
+    pub(crate) durable: bool,
     /// One-way delays between sites in nanoseconds, `delays[from][to]`.
     pub(crate) delays: Vec<Vec<u64>>,
     /// Random extra delay between sites, up to this many nanoseconds.
@@ -71,8 +73,10 @@ impl Scenario {
                 prepare_timeout: Duration::from_millis(random.within(100, 400)),
                 idle_transaction_timeout: Duration::from_millis(random.within(700, 1500)),
                 max_transaction_age: Duration::from_millis(2000),
+                promise_interval: Duration::from_millis(5 + seed % 300),
             },
             without: None,
+            durable: false,
             delays,
             jitter: random.weighted(&[(30, 1), (50, 5 * MS), (20, 60 * MS)]),
             skew,
@@ -82,6 +86,16 @@ impl Scenario {
             transactions_per_session: random.within(20, 61) as usize,
             keys_per_kind: random.within(1, 5) as usize,
         }
+    }
+
+    /// The scenario of a seed in which sites have journals, crash, and start again from them.
+    pub fn durable(seed: u64) -> Self {
+        let mut scenario = Scenario::from_seed(seed);
+        let mut random = Random::new(seed.wrapping_mul(1_000_003));
+        let end = scenario.faults_end;
+        scenario.faults.extend(crashes(&mut random, &scenario.topology.workers, end));
+        scenario.faults.sort_by_key(|(at, _)| *at);
+        Scenario { durable: true, ..scenario }
     }
 
     /// The same scenario with one rule of the protocol taken out.

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use solera_machine::{Machine, Now};
-use solera_time::{Monotonic, Physical, SiteId};
+use solera_time::{Monotonic, Physical, SiteId, Vector};
 use solera_unistore::{
     Address, Command, Config, Event, Input, Message, Output, Replica, RequestId, Response,
 };
 
+use crate::disk::Disk;
 use crate::faults::Fault;
 use crate::random::Random;
 use crate::scenario::{MS, Scenario};
@@ -21,6 +22,7 @@ const EPOCH_MICROS: i64 = 1_800_000_000_000_000;
 pub(crate) enum SiteState {
     Up,
     Paused,
+    Crashed,
     Destroyed,
 }
 
@@ -28,8 +30,15 @@ pub(crate) enum SiteState {
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "most of what is due is a message")]
 enum Due {
-    Deliver { from: Address, to: Address, message: Message, epoch: u64 },
+    Deliver {
+        from: Address,
+        to: Address,
+        message: Message,
+        epoch: u64,
+    },
     Deadline(Address),
+    /// A sync of the worker's journal is done; the number tells before which crash it began.
+    Synced(Address, u64),
     Fault(Fault),
     Wake(usize),
 }
@@ -43,6 +52,8 @@ pub(crate) enum Happening {
     Event(Address, Event),
     /// A site stopped: for good, or for a while.
     SiteDown(usize),
+    /// A commit of which nobody was told is undone by a crash.
+    Undone(Event),
     /// A client's time has come.
     Wake(usize),
 }
@@ -54,6 +65,10 @@ pub(crate) struct World {
     pub(crate) trace: Trace,
     pub(crate) steps: u64,
     replicas: BTreeMap<Address, Replica>,
+    configs: BTreeMap<Address, Config>,
+    /// The disks of workers with journals.
+    disks: BTreeMap<Address, Disk>,
+    claims: Vec<Vector>,
     states: Vec<SiteState>,
     queue: BTreeMap<(u64, u64), Due>,
     sequence: u64,
@@ -81,6 +96,9 @@ impl World {
             trace,
             steps: 0,
             replicas: BTreeMap::new(),
+            configs: BTreeMap::new(),
+            disks: BTreeMap::new(),
+            claims: vec![Vector::zero(sites); sites],
             states: vec![SiteState::Up; sites],
             queue: BTreeMap::new(),
             sequence: 0,
@@ -105,6 +123,11 @@ impl World {
                 config.trace = true;
                 config.without = scenario.without;
                 world.skew.insert(address, scenario.skew[site.index()][usize::from(worker)]);
+                config.journal = scenario.durable;
+                if scenario.durable {
+                    world.disks.insert(address, Disk::default());
+                }
+                world.configs.insert(address, config.clone());
                 world.replicas.insert(address, Replica::new(config, scenario.seed));
                 world.schedule_deadline(address);
             }
@@ -129,6 +152,7 @@ impl World {
         match due {
             Due::Deliver { from, to, message, epoch } => self.deliver(from, to, message, epoch),
             Due::Deadline(address) => self.deadline(address),
+            Due::Synced(address, crashes) => self.synced(address, crashes),
             Due::Fault(fault) => self.strike(fault),
             Due::Wake(client) => self.happenings.push(Happening::Wake(client)),
         }
@@ -157,6 +181,12 @@ impl World {
         self.states[site]
     }
 
+    /// What sites with journals have told others to store, or remember to be uniform. After a crash
+    /// they know of less than that, because they do not remember the time in which nothing happened.
+    pub(crate) fn claims(&self) -> &[Vector] {
+        &self.claims
+    }
+
     pub(crate) fn replicas(&self) -> impl Iterator<Item = (&Address, &Replica)> {
         self.replicas.iter()
     }
@@ -169,6 +199,7 @@ impl World {
         self.slow.clear();
         for site in 0..self.states.len() {
             self.resume(site);
+            self.restart(site);
         }
     }
 
@@ -208,23 +239,78 @@ impl World {
     /// Carries out all outputs of a replica.
     fn carry_out(&mut self, address: Address) {
         while let Some(output) = self.replicas.get_mut(&address).and_then(Machine::poll_output) {
-            match output {
-                Output::Send { to, message } => self.send(address, to, message),
-                Output::Reply { request, response } => {
+            let disk = self.disks.get_mut(&address);
+            match (output, disk) {
+                (Output::Record(record), Some(disk)) => {
                     if self.trace.is_on() {
-                        let at = self.now;
-                        self.trace.write(at, format_args!("{address:?} {request:?} {response:?}"));
+                        self.trace.write(self.now, format_args!("{address:?} writes {record:?}"));
                     }
-                    self.happenings.push(Happening::Reply(address, request, response));
+                    disk.write(&record);
                 }
-                Output::Trace(event) => self.happenings.push(Happening::Event(address, event)),
+                (Output::Trace(event), disk) => {
+                    if let Some(disk) = disk {
+                        disk.note(&event);
+                    }
+                    self.happenings.push(Happening::Event(address, event));
+                }
+                (output, Some(disk)) => {
+                    if let Some(output) = disk.pass(output) {
+                        self.let_go(address, output);
+                    }
+                }
+                (output, None) => self.let_go(address, output),
             }
         }
+        self.sync(address);
         self.schedule_deadline(address);
     }
 
+    /// An output leaves its replica.
+    fn let_go(&mut self, address: Address, output: Output) {
+        match output {
+            Output::Send { to, message } => {
+                if let (Message::StableVec { stable_vec, .. }, true) =
+                    (&message, self.disks.contains_key(&address))
+                {
+                    self.claims[address.site.index()].join(stable_vec);
+                }
+                self.send(address, to, message);
+            }
+            Output::Reply { request, response } => {
+                if self.trace.is_on() {
+                    let at = self.now;
+                    self.trace.write(at, format_args!("{address:?} {request:?} {response:?}"));
+                }
+                self.happenings.push(Happening::Reply(address, request, response));
+            }
+            Output::Record(_) | Output::Trace(_) => {}
+        }
+    }
+
+    /// Begins to sync a worker's journal if something was written.
+    fn sync(&mut self, address: Address) {
+        let Some(disk) = self.disks.get_mut(&address) else { return };
+        if disk.begin_sync() {
+            let slow = if self.random.chance(2) { 50 * MS } else { MS };
+            let at = self.now + self.random.within(20_000, slow);
+            let crashes = disk.crashes;
+            self.push(at, Due::Synced(address, crashes));
+        }
+    }
+
+    fn synced(&mut self, address: Address, crashes: u64) {
+        let Some(disk) = self.disks.get_mut(&address).filter(|disk| disk.crashes == crashes) else {
+            return;
+        };
+        for output in disk.end_sync() {
+            self.let_go(address, output);
+        }
+        self.sync(address);
+    }
+
     fn schedule_deadline(&mut self, address: Address) {
-        let Some(deadline) = self.replicas[&address].next_deadline() else { return };
+        let replica = self.replicas.get(&address);
+        let Some(deadline) = replica.and_then(Machine::next_deadline) else { return };
         let at = deadline.0.max(self.now + 1);
         if self.scheduled.get(&address).is_none_or(|scheduled| at < *scheduled) {
             self.scheduled.insert(address, at);
@@ -280,6 +366,17 @@ impl World {
             Fault::Reset(a, b) => self.lose(a, b),
             Fault::Pause(site) => self.stop(site, SiteState::Paused),
             Fault::Resume(site) => self.resume(site),
+            Fault::Crash(site) => self.crash(site),
+            Fault::Restart(site) => self.restart(site),
+            Fault::Checkpoint(site, worker) => {
+                let address = Address { site: SiteId(site as u8), worker: worker as u8 };
+                let keys = self.random.within(1, 8) as usize;
+                if let (Some(disk), Some(replica)) =
+                    (self.disks.get_mut(&address), self.replicas.get(&address))
+                {
+                    disk.checkpoint(replica, keys);
+                }
+            }
             Fault::Destroy(site) => self.stop(site, SiteState::Destroyed),
             Fault::Jump(site, worker, by) => {
                 let address = Address { site: SiteId(site as u8), worker: worker as u8 };
@@ -299,7 +396,8 @@ impl World {
     }
 
     fn stop(&mut self, site: usize, state: SiteState) {
-        if self.states[site] == SiteState::Destroyed {
+        let now = self.states[site];
+        if now == SiteState::Destroyed || (now == SiteState::Crashed && state == SiteState::Paused) {
             return;
         }
         self.states[site] = state;
@@ -307,6 +405,39 @@ impl World {
             self.lose(site, other);
         }
         self.happenings.push(Happening::SiteDown(site));
+    }
+
+    fn addresses_of(&self, site: usize) -> Vec<Address> {
+        self.configs.keys().copied().filter(|address| address.site.index() == site).collect()
+    }
+
+    fn crash(&mut self, site: usize) {
+        if self.states[site] != SiteState::Up {
+            return;
+        }
+        self.stop(site, SiteState::Crashed);
+        self.lose(site, site);
+        for address in self.addresses_of(site) {
+            self.replicas.remove(&address);
+            self.scheduled.remove(&address);
+            if let Some(disk) = self.disks.get_mut(&address) {
+                let undone = disk.crash(&mut self.random);
+                self.happenings.extend(undone.into_iter().map(Happening::Undone));
+            }
+        }
+    }
+
+    fn restart(&mut self, site: usize) {
+        if self.states[site] != SiteState::Crashed {
+            return;
+        }
+        self.states[site] = SiteState::Up;
+        for address in self.addresses_of(site) {
+            let replica = self.disks[&address].recover(self.configs[&address].clone(), self.now);
+            self.claims[site].join(&replica.status().view().uniform_vec);
+            self.replicas.insert(address, replica);
+            self.schedule_deadline(address);
+        }
     }
 
     fn resume(&mut self, site: usize) {

@@ -62,6 +62,12 @@ impl Timestamp {
         Timestamp(self.0.saturating_sub(1))
     }
 
+    /// This timestamp, `delay` later.
+    pub fn later(self, delay: Duration) -> Self {
+        let micros = u64::try_from(delay.as_micros()).unwrap_or(u64::MAX);
+        Timestamp(self.0.saturating_add(Timestamp::from_physical(Physical(micros)).0))
+    }
+
     /// The smallest timestamp of `lane` that is greater than `self`.
     pub(crate) fn next_in(self, lane: Lane) -> Self {
         let lane = u64::from(lane.0);

@@ -15,6 +15,8 @@ pub(crate) struct Committed {
     updates: VecDeque<Arc<Update>>,
     /// How many of `updates`, from the front, are folded into their keys' bases.
     folded: usize,
+    /// The greatest timestamp among those that were settled and are forgotten.
+    forgotten: Timestamp,
 }
 
 impl Committed {
@@ -60,7 +62,30 @@ impl Committed {
             return None;
         }
         self.folded -= 1;
-        self.updates.pop_front()
+        let settled = self.updates.pop_front();
+        self.forgotten = settled.as_ref().map_or(self.forgotten, |update| update.dot.ts);
+        settled
+    }
+
+    /// Up to where a site must know the history so that it can get the rest from here.
+    pub(crate) fn forgotten(&self) -> Timestamp {
+        self.forgotten
+    }
+
+    /// See [`Self::forgotten`].
+    pub(crate) fn restore_forgotten(&mut self, forgotten: Timestamp) {
+        self.forgotten = forgotten;
+    }
+
+    /// The update with this timestamp.
+    pub(crate) fn get(&self, ts: Timestamp) -> Option<&Arc<Update>> {
+        let at = self.updates.binary_search_by_key(&ts, |update| update.dot.ts).ok()?;
+        self.updates.get(at)
+    }
+
+    /// All that are held.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Update>> {
+        self.updates.iter()
     }
 
     /// The updates that are not folded yet.

@@ -70,6 +70,8 @@ pub struct Timing {
     pub idle_transaction_timeout: Duration,
     /// An open transaction is aborted at this age, whatever its client does.
     pub max_transaction_age: Duration,
+    /// How often a replica with a journal records what it promises while nothing else happens.
+    pub promise_interval: Duration,
 }
 
 impl Default for Timing {
@@ -83,6 +85,7 @@ impl Default for Timing {
             prepare_timeout: Duration::from_millis(1000),
             idle_transaction_timeout: Duration::from_secs(60),
             max_transaction_age: Duration::from_secs(600),
+            promise_interval: Duration::from_millis(100),
         }
     }
 }
@@ -123,6 +126,8 @@ pub struct Config {
     pub fan_out: u8,
     /// Intervals and time-outs.
     pub timing: Timing,
+    /// Whether to emit [`Output::Record`](crate::Output::Record), for a journal.
+    pub journal: bool,
     /// Whether to emit [`Output::Trace`](crate::Output::Trace), for simulation.
     pub trace: bool,
     /// A rule to leave out; `None` except in tests of the checks themselves.
@@ -139,6 +144,7 @@ impl Config {
             f,
             fan_out: 4,
             timing: Timing::default(),
+            journal: false,
             trace: false,
             without: None,
         }

@@ -16,6 +16,7 @@ use crate::config::Address;
 use crate::message::{Cause, Event, Executed, Message, Write};
 use crate::partition::group_by;
 use crate::partitioning::PartitionId;
+use crate::record::{Decision, Record};
 use crate::replica::{Replica, ReplyTo};
 
 /// The transactions that this worker coordinates.
@@ -24,14 +25,9 @@ pub(crate) struct Coordinator {
     worker: u8,
     started: u64,
     open: BTreeMap<TxId, Transaction>,
-    /// Decisions that some participant has not confirmed yet; `None` is an abort.
+    /// Commits that some participant has not confirmed yet. Nothing is known of a transaction that was
+    /// given up, which tells participants enough.
     decided: BTreeMap<TxId, Decision>,
-}
-
-#[derive(Debug)]
-struct Decision {
-    ts: Option<Timestamp>,
-    unconfirmed: Vec<Address>,
 }
 
 #[derive(Debug)]
@@ -68,6 +64,26 @@ struct Preparing {
 impl Coordinator {
     pub(crate) fn new(worker: u8) -> Self {
         Coordinator { worker, started: 0, open: BTreeMap::new(), decided: BTreeMap::new() }
+    }
+
+    /// What a checkpoint keeps.
+    pub(crate) fn to_save(&self) -> Vec<(TxId, Decision)> {
+        self.decided.iter().map(|(tx, decision)| (*tx, decision.clone())).collect()
+    }
+
+    /// A decision from before a restart.
+    pub(crate) fn restore(&mut self, tx: TxId, decision: Decision) {
+        self.decided.insert(tx, decision);
+    }
+
+    /// All participants have confirmed the decision.
+    pub(crate) fn forget(&mut self, tx: TxId) {
+        self.decided.remove(&tx);
+    }
+
+    /// Names transactions by numbers past those used before a restart.
+    pub(crate) fn start_from(&mut self, clock: Timestamp) {
+        self.started = self.started.max(clock.0);
     }
 
     pub(crate) fn is_idle(&self) -> bool {
@@ -230,7 +246,11 @@ impl Replica {
         });
         match by_owner.as_slice() {
             // UniStore Alg. 1 l. 28
-            [] => self.finish_commit(now, request, tx, None),
+            [] => {
+                if let Some(transaction) = self.coordinator.open.remove(&tx) {
+                    self.finish_commit(now, request, transaction, None);
+                }
+            }
             [(owner, _)] if *owner == self.config.address => {
                 self.commit_here(now, request, tx, by_owner);
             }
@@ -249,9 +269,13 @@ impl Replica {
         let Some(snap_vec) = self.coordinator.open.get(&tx).map(|tx| tx.snap_vec) else { return };
         let dot = self.new_dot(now, &snap_vec);
         let writes: Vec<Write> = by_owner.into_iter().flat_map(|(_, writes)| writes).collect();
-        self.trace_transaction(tx, dot.ts, &snap_vec, self.partitions_of(&writes));
-        self.finish_commit(now, request, tx, Some(dot.ts));
-        self.store_local(dot, snap_vec, writes);
+        let partitions = self.partitions_of(&writes);
+        let Some(transaction) = self.coordinator.open.remove(&tx) else { return };
+        let updates = self.by_partition(dot, snap_vec, writes);
+        self.store_local(&updates);
+        self.record(|| Record::Stored(updates));
+        self.trace_transaction(tx, dot.ts, &snap_vec, partitions);
+        self.finish_commit(now, request, transaction, Some(dot.ts));
     }
 
     /// PREPARE to every involved worker (UniStore Alg. 1 l. 29).
@@ -294,13 +318,19 @@ impl Replica {
         let participants = std::mem::take(&mut preparing.participants);
         let partitions = std::mem::take(&mut preparing.partitions);
         let snap_vec = transaction.snap_vec;
-        self.trace_transaction(tx, ts, &snap_vec, partitions);
         self.decide(tx, Some(ts), participants);
-        self.finish_commit(now, request, tx, Some(ts));
+        self.trace_transaction(tx, ts, &snap_vec, partitions);
+        if let Some(transaction) = self.coordinator.open.remove(&tx) {
+            self.finish_commit(now, request, transaction, Some(ts));
+        }
     }
 
-    /// Tells the participants; remembers the decision until each has confirmed it.
+    /// Tells the participants; remembers a commit until each has confirmed it.
     fn decide(&mut self, tx: TxId, ts: Option<Timestamp>, participants: Vec<Address>) {
+        let decision = ts.map(|ts| Decision { ts, unconfirmed: participants.clone() });
+        if let Some(decision) = &decision {
+            self.record(|| Record::Decided(tx, decision.clone()));
+        }
         for participant in &participants {
             let message = match ts {
                 Some(ts) => Message::Commit { tx, ts },
@@ -308,18 +338,19 @@ impl Replica {
             };
             self.send(*participant, message);
         }
-        self.coordinator.decided.insert(tx, Decision { ts, unconfirmed: participants });
+        if let Some(decision) = decision {
+            self.coordinator.decided.insert(tx, decision);
+        }
     }
 
-    /// Closes a committed transaction and tells its client the new causal past.
+    /// Tells the client of a committed transaction its new causal past.
     fn finish_commit(
         &mut self,
         now: Now,
         request: RequestId,
-        tx: TxId,
+        transaction: Transaction,
         committed: Option<Timestamp>,
     ) {
-        let Some(transaction) = self.coordinator.open.remove(&tx) else { return };
         let mut past = transaction.snap_vec;
         past[self.me] = transaction.local_dependency.max(committed.unwrap_or(Timestamp::ZERO));
         for (key, op) in transaction.eventual {
@@ -351,7 +382,8 @@ impl Replica {
         if let Some(decision) = self.coordinator.decided.get_mut(&tx) {
             decision.unconfirmed.retain(|participant| *participant != from);
             if decision.unconfirmed.is_empty() {
-                self.coordinator.decided.remove(&tx);
+                self.coordinator.forget(tx);
+                self.record(|| Record::Forgotten(tx));
             }
         }
     }
@@ -363,8 +395,8 @@ impl Replica {
             return;
         }
         let message = match self.coordinator.decided.get(&tx) {
-            Some(Decision { ts: Some(ts), .. }) => Message::Commit { tx, ts: *ts },
-            _ => Message::Abort { tx },
+            Some(decision) => Message::Commit { tx, ts: decision.ts },
+            None => Message::Abort { tx },
         };
         self.send(from, message);
     }

@@ -10,14 +10,16 @@
 //! | `replica` | the machine: dispatch, direct calls, time |
 //! | `coordinator` | interactive transactions and two-phase commit (Alg. 1) |
 //! | `participant` | prepared transactions (Alg. 1 l. 36–48) |
-//! | `partition`, `op_log` | one partition's store: versions, folding |
+//! | `partition`, `op_log`, `pending` | one partition's store: versions, folding |
 //! | `replication` | PROPAGATE, REPLICATE, forwarding (Alg. 2 l. 1–22) |
 //! | `dissemination` | BROADCAST_VECS by a tree, floors, causal stability |
 //! | `uniformity` | `uniformVec` from `stableMatrix` (Alg. 2 l. 31–36) |
 //! | `barriers` | UNIFORM_BARRIER and ATTACH |
 //! | `failure_detector` | who is suspected |
+//! | `record`, `checkpoint`, `recovery` | what a journal keeps, and building a replica from it |
 
 mod barriers;
+mod checkpoint;
 mod command;
 mod committed;
 mod config;
@@ -29,14 +31,20 @@ mod op_log;
 mod participant;
 mod partition;
 mod partitioning;
+mod pending;
+mod record;
+mod recovery;
 mod replica;
 mod replication;
 mod uniformity;
 
+pub use checkpoint::Checkpoint;
 pub use command::{Command, CommandError, RequestId, Response, TxId};
 pub use config::{Address, Config, Rule, Timing, Topology};
 pub use message::{
     Cause, Event, Executed, Input, Message, Output, SiteView, Stretch, Subtree, Update, Write,
 };
 pub use partitioning::PartitionId;
+pub use record::{Decision, DecodeError, Part, Prepared, Promise, Record, SavedKey};
+pub use recovery::{ForeignPartition, Recovery};
 pub use replica::{Replica, Status};

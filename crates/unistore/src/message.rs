@@ -10,6 +10,7 @@ use solera_time::{SiteId, Timestamp, Vector};
 use crate::command::{Command, RequestId, Response, TxId};
 use crate::config::Address;
 use crate::partitioning::PartitionId;
+use crate::record::Record;
 
 /// One key's change by a transaction.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -278,6 +279,9 @@ pub enum Output {
         /// The answer.
         response: Response,
     },
+    /// A step for the journal, only with [`Config::journal`](crate::Config::journal). Outputs after
+    /// it must not leave before it is durable.
+    Record(Record),
     /// What happened, for the simulator's ledger; only with [`Config::trace`](crate::Config::trace).
     Trace(Event),
 }

@@ -3,16 +3,15 @@
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use solera_data::{Context, Dot, Effect, State, View};
+use solera_data::{Context, Dot, Effect, Key, State, View};
 use solera_time::{SiteId, Timestamp, Vector};
 
 use crate::message::Update;
+use crate::pending::{Pending, Waiting};
+use crate::record::SavedKey;
 
 /// How many updates must be pending before a key keeps a second state; see [`Shown`].
 const SHOWN_FROM: usize = 4;
-
-/// An update, and the index of this key's write in it.
-type Pending = (Arc<Update>, u32);
 
 /// One key's versions. A version is the fold of all effects whose commit vector a snapshot covers
 /// (Alg. 1 l. 22–24); effects below every live and future snapshot are folded into the base.
@@ -21,8 +20,8 @@ pub(crate) struct OpLog {
     base: State,
     /// The greatest local timestamp that the base depends on.
     base_local: Timestamp,
-    /// Updates that some snapshot may not contain, ordered by dot, which extends causality.
-    pending: Vec<Pending>,
+    /// Updates that some snapshot may not contain.
+    pending: Pending,
     shown: Option<Box<Shown>>,
 }
 
@@ -35,36 +34,32 @@ struct Shown {
     upto: Vector,
     /// The greatest local timestamp that the state depends on.
     local: Timestamp,
-    /// The pending updates that are not in the state, ordered by dot.
-    waiting: Vec<Pending>,
+    /// The pending updates that are not in the state.
+    waiting: Pending,
 }
 
 impl Shown {
     /// Applies the updates within `vec`. Whatever they depend on is within it, too, and has been
     /// applied before, or comes first here.
     fn advance(&mut self, vec: &Vector, local: SiteId) {
-        let Shown { state, local: dependency, waiting, .. } = self;
-        waiting.retain(|(update, write)| {
-            let within = update.within(vec);
-            if within {
-                state.apply(&update.writes[*write as usize].effect, update.context());
-                *dependency = (*dependency).max(update.commit_vec()[local]);
-            }
-            !within
-        });
+        for waiting in self.waiting.take_within(vec) {
+            let (effect, context) = waiting.effect();
+            self.state.apply(effect, context);
+            self.local = self.local.max(waiting.update().commit_vec()[local]);
+        }
         self.upto.join(vec);
     }
 }
 
 impl OpLog {
     /// Appends a write (Alg. 1 l. 47, Alg. 2 l. 13). Updates of different origins arrive in any
-    /// order; they are kept in the order of their dots.
+    /// order.
     pub(crate) fn append(&mut self, update: Arc<Update>, write: u32) {
-        let pending = (update, write);
+        let new = Waiting::new(update, write);
         if let Some(shown) = &mut self.shown {
-            insert(&mut shown.waiting, pending.clone());
+            shown.waiting.push(new.clone());
         }
-        insert(&mut self.pending, pending);
+        self.pending.push(new);
     }
 
     /// Whether an effect may go straight to the base: nothing waits before it.
@@ -87,15 +82,11 @@ impl OpLog {
         if let Some(shown) = &mut self.shown {
             shown.advance(floor, local);
         }
-        let (base, base_local) = (&mut self.base, &mut self.base_local);
-        self.pending.retain(|(update, write)| {
-            if !update.within(floor) {
-                return true;
-            }
-            base.apply(&update.writes[*write as usize].effect, update.context());
-            *base_local = (*base_local).max(update.commit_vec()[local]);
-            false
-        });
+        for waiting in self.pending.take_within(floor) {
+            let (effect, context) = waiting.effect();
+            self.base.apply(effect, context);
+            self.base_local = self.base_local.max(waiting.update().commit_vec()[local]);
+        }
         if self.pending.is_empty() {
             self.shown = None;
         }
@@ -125,10 +116,26 @@ impl OpLog {
         self.base_local = self.base_local.max(forgotten.base_local);
     }
 
+    /// What a checkpoint keeps.
+    pub(crate) fn save(&self, key: Key) -> SavedKey {
+        let pending = self.pending.dots().collect();
+        SavedKey { key, base: self.base.clone(), base_local: self.base_local, pending }
+    }
+
+    /// The log that was saved with this base, without its pending updates.
+    pub(crate) fn restore(base: State, base_local: Timestamp) -> Self {
+        OpLog { base, base_local, ..OpLog::default() }
+    }
+
+    /// The greatest local timestamp that the base depends on.
+    pub(crate) fn base_local(&self) -> Timestamp {
+        self.base_local
+    }
+
     /// Approximate heap bytes, and the number of versions held.
     pub(crate) fn size(&self) -> (usize, usize) {
         let shown = self.shown.as_ref().map_or(0, |shown| size_of::<Shown>() + shown.state.size());
-        let pending = self.pending.len() * size_of::<Pending>();
+        let pending = self.pending.len() * size_of::<Waiting>();
         (self.base.size() + shown + pending, 1 + self.pending.len())
     }
 
@@ -173,23 +180,12 @@ impl OpLog {
             }
             _ => (&self.base, self.base_local, &self.pending),
         };
-        let mut pending: SmallVec<[(&Effect, Context<'_>); 8]> = SmallVec::new();
-        let mut unseen: SmallVec<[Dot; 4]> = SmallVec::new();
-        for (update, write) in updates {
-            let dot = update.dot;
-            if update.within(snap_vec) {
-                dependency = dependency.max(update.commit_vec()[local]);
-                pending.push((&update.writes[*write as usize].effect, update.context()));
-            } else if dot.ts <= snap_vec[dot.site] {
-                unseen.push(dot);
-            }
+        let (within, unseen) = updates.look(snap_vec);
+        for waiting in &within {
+            dependency = dependency.max(waiting.update().commit_vec()[local]);
         }
+        let pending: SmallVec<[(&Effect, Context<'_>); 8]> =
+            within.iter().map(|waiting| waiting.effect()).collect();
         (read(&View::with_pending(base, &pending, &unseen).own(own)), dependency)
     }
-}
-
-fn insert(updates: &mut Vec<Pending>, new: Pending) {
-    let dot = new.0.dot;
-    let at = updates.iter().rposition(|(other, _)| other.dot <= dot).map_or(0, |i| i + 1);
-    updates.insert(at, new);
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use smallvec::SmallVec;
 use solera_data::{Dot, Effect, Key, Op, execute};
 use solera_levels::Level;
 use solera_machine::Now;
@@ -12,22 +13,20 @@ use crate::command::{RequestId, Response, TxId};
 use crate::config::{Address, Rule};
 use crate::message::{Event, Executed, Message, Update, Write};
 use crate::partition::group_by;
+use crate::partitioning::PartitionId;
+use crate::record::{Prepared, Record};
 use crate::replica::{Replica, ReplyTo};
 
 /// Transactions prepared at this worker (`preparedCausal`), and reads parked behind them.
 #[derive(Debug, Default)]
 pub(crate) struct Participant {
-    prepared: BTreeMap<TxId, Prepared>,
+    prepared: BTreeMap<TxId, Waiting>,
     parked: Vec<Parked>,
 }
 
 #[derive(Debug)]
-struct Prepared {
-    coordinator: Address,
-    /// The prepare time (Alg. 1 l. 39).
-    ts: Timestamp,
-    snap_vec: Vector,
-    writes: Vec<Write>,
+struct Waiting {
+    prepared: Prepared,
     /// When the decision was last asked for, or the transaction prepared.
     asked: Monotonic,
 }
@@ -71,9 +70,24 @@ impl Participant {
         self.prepared.len()
     }
 
+    /// A transaction that was decided, or given up.
+    pub(crate) fn take(&mut self, tx: TxId) -> Option<Prepared> {
+        self.prepared.remove(&tx).map(|waiting| waiting.prepared)
+    }
+
+    /// What a checkpoint keeps.
+    pub(crate) fn to_save(&self) -> Vec<(TxId, Prepared)> {
+        self.prepared.iter().map(|(tx, waiting)| (*tx, waiting.prepared.clone())).collect()
+    }
+
+    /// A transaction that was prepared before a restart; its coordinator will be asked soon.
+    pub(crate) fn restore(&mut self, tx: TxId, prepared: Prepared) {
+        self.prepared.insert(tx, Waiting { prepared, asked: Monotonic(0) });
+    }
+
     /// The smallest prepare time.
     pub(crate) fn smallest_prepare(&self) -> Option<Timestamp> {
-        self.prepared.values().map(|prepared| prepared.ts).min()
+        self.prepared.values().map(|waiting| waiting.prepared.ts).min()
     }
 }
 
@@ -86,7 +100,7 @@ impl Replica {
     pub(crate) fn is_blocked(&self, key: &[u8], local_entry: Timestamp) -> bool {
         !self.participant.prepared.is_empty()
             && self.config.keeps(Rule::WaitOnKnownVec)
-            && self.participant.prepared.values().any(|prepared| {
+            && self.participant.prepared.values().any(|Waiting { prepared, .. }| {
                 prepared.ts <= local_entry
                     && prepared.writes.iter().any(|write| write.key.as_bytes() == key)
             })
@@ -186,8 +200,10 @@ impl Replica {
         // UniStore Alg. 1 l. 37–38
         self.learn_uniform(&snap_vec);
         let ts = self.new_dot(now, &snap_vec).ts;
+        let prepared = Prepared { coordinator, ts, snap_vec, writes };
+        self.record(|| Record::Prepared(tx, prepared.clone()));
         let asked = now.monotonic;
-        self.participant.prepared.insert(tx, Prepared { coordinator, ts, snap_vec, writes, asked });
+        self.participant.prepared.insert(tx, Waiting { prepared, asked });
         self.be_active(now);
         self.send(coordinator, Message::PrepareAck { tx, ts });
     }
@@ -196,9 +212,11 @@ impl Replica {
     /// it (l. 43).
     pub(crate) fn on_commit(&mut self, now: Now, coordinator: Address, tx: TxId, ts: Timestamp) {
         self.clock.observe(ts);
-        if let Some(prepared) = self.participant.prepared.remove(&tx) {
+        if let Some(prepared) = self.participant.take(tx) {
+            self.record(|| Record::Committed(tx, ts));
             let dot = Dot { ts, site: self.me };
-            self.store_local(dot, prepared.snap_vec, prepared.writes);
+            let updates = self.by_partition(dot, prepared.snap_vec, prepared.writes);
+            self.store_local(&updates);
             self.be_active(now);
             self.retry_parked(now);
         }
@@ -207,28 +225,37 @@ impl Replica {
 
     /// The coordinator gave up, or never heard of the transaction.
     pub(crate) fn on_abort(&mut self, now: Now, coordinator: Address, tx: TxId) {
-        if self.participant.prepared.remove(&tx).is_some() {
+        if self.participant.take(tx).is_some() {
+            self.record(|| Record::Aborted(tx));
             self.retry_parked(now);
         }
         self.send(coordinator, Message::Resolved { tx });
     }
 
     /// Stores the writes of a local transaction that commits, partition by partition.
-    pub(crate) fn store_local(&mut self, dot: Dot, snap_vec: Vector, writes: Vec<Write>) {
+    pub(crate) fn store_local(&mut self, updates: &[(PartitionId, Arc<Update>)]) {
         let visible = self.snapshots_are_fresh();
-        let partitions = self.config.topology.partitions;
-        let by_partition =
-            group_by(writes, |key| crate::partitioning::PartitionId::of(key, partitions));
-        for (id, writes) in by_partition {
-            let update = Arc::new(Update { dot, snap_vec, writes });
-            let partition = self.owned(id);
+        for (id, update) in updates {
+            let partition = self.owned(*id);
             if visible {
-                partition.store_visible(update)
+                partition.store_visible(update.clone())
             } else {
-                partition.store(update)
+                partition.store(update.clone())
             }
-            self.trace(|| Event::Stored { partition: id, dot });
+            self.trace(|| Event::Stored { partition: *id, dot: update.dot });
         }
+    }
+
+    /// A transaction's writes as one update per partition.
+    pub(crate) fn by_partition(
+        &self,
+        dot: Dot,
+        snap_vec: Vector,
+        writes: Vec<Write>,
+    ) -> SmallVec<[(PartitionId, Arc<Update>); 1]> {
+        let groups = group_by(writes, |key| self.partition_of(key));
+        let update = |writes| Arc::new(Update { dot, snap_vec, writes });
+        groups.into_iter().map(|(id, writes)| (id, update(writes))).collect()
     }
 
     /// A decision that does not come is asked for, so that nothing stays prepared for ever even if a
@@ -236,10 +263,10 @@ impl Replica {
     pub(crate) fn ask_for_decisions(&mut self, now: Now) {
         let patience = self.config.timing.prepare_timeout * 2;
         let mut overdue = Vec::new();
-        for (tx, prepared) in &mut self.participant.prepared {
-            if now.monotonic.since(prepared.asked) >= patience {
-                prepared.asked = now.monotonic;
-                overdue.push((prepared.coordinator, *tx));
+        for (tx, waiting) in &mut self.participant.prepared {
+            if now.monotonic.since(waiting.asked) >= patience {
+                waiting.asked = now.monotonic;
+                overdue.push((waiting.prepared.coordinator, *tx));
             }
         }
         for (coordinator, tx) in overdue {

@@ -6,13 +6,15 @@ use std::sync::Arc;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use hashbrown::hash_map::EntryRef;
-use solera_data::{Context, Dot, Effect, Key, Op, OpError, Outcome, View, execute};
+use solera_data::{Context, Dot, Effect, Key, Op, OpError, Outcome, State, View, execute};
 use solera_time::{SiteId, Timestamp, Vector};
 
 use crate::committed::Committed;
 use crate::message::{Update, Write};
 use crate::op_log::OpLog;
 use crate::partitioning::PartitionId;
+use crate::record::{Part, SavedKey};
+use crate::recovery::Restored;
 
 /// The replica of one partition at one site.
 #[derive(Debug)]
@@ -45,6 +47,17 @@ pub(crate) enum Storing {
     /// Other sites; every live and future snapshot of this one contains it.
     Visible,
     /// Other sites, and snapshots of this one that may not contain it.
+    Pending,
+}
+
+/// How an update of the journal is restored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Restoring {
+    /// Every snapshot from now on contains it, and there is no other site.
+    Alone,
+    /// Every snapshot from now on contains it.
+    Visible,
+    /// Some may not.
     Pending,
 }
 
@@ -111,15 +124,17 @@ impl Partition {
 
     /// A transaction of one operation, with a single look at its key: reads the version at `snap_vec`
     /// and stores what the operation does there, at the time that `new_dot` takes. Returns the answer,
-    /// the greatest local timestamp it depends on, and the time, if there was something to store.
+    /// the greatest local timestamp it depends on, and the time, if there was something to store, with
+    /// the update for the journal.
     pub(crate) fn execute(
         &mut self,
         key: &[u8],
         op: &Op,
         snap_vec: &Vector,
         storing: Storing,
+        journal: bool,
         new_dot: impl FnOnce() -> Dot,
-    ) -> (Result<Outcome, OpError>, Timestamp, Option<Dot>) {
+    ) -> (Result<Outcome, OpError>, Timestamp, Option<(Dot, Option<Arc<Update>>)>) {
         let absent = &self.absent;
         let mut entry = self.keys.entry_ref(key);
         let log = match &mut entry {
@@ -137,7 +152,6 @@ impl Partition {
         };
         let dot = new_dot();
         let context = Context { dot, observed: snap_vec };
-        let done = (Ok(outcome), dependency, Some(dot));
         if storing == Storing::Alone
             && let EntryRef::Occupied(occupied) = &mut entry
             && occupied.get().is_folded()
@@ -145,10 +159,15 @@ impl Partition {
             let log = occupied.get_mut();
             log.fold_now(&effect, context);
             log.settle(&effect, dot);
-            if log.is_empty() {
+            let empty = log.is_empty();
+            let update = journal.then(|| {
+                let writes = vec![Write { key: occupied.key().clone(), effect }];
+                Arc::new(Update { dot, snap_vec: *snap_vec, writes })
+            });
+            if empty {
                 self.forget(key);
             }
-            return done;
+            return (Ok(outcome), dependency, Some((dot, update)));
         }
         let key = match &entry {
             EntryRef::Occupied(entry) => entry.key().clone(),
@@ -163,8 +182,116 @@ impl Partition {
             log.append(update.clone(), 0);
         }
         self.arrived.raise(dot.site, dot.ts);
+        let recorded = journal.then(|| update.clone());
         self.committed[dot.site.index()].insert(update);
-        done
+        (Ok(outcome), dependency, Some((dot, recorded)))
+    }
+
+    /// What a checkpoint says of the partition itself.
+    pub(crate) fn summary(&self) -> Part {
+        let mut forgotten = Vector::zero(self.committed.len());
+        for (site, committed) in SiteId::all(self.committed.len()).zip(&self.committed) {
+            forgotten[site] = committed.forgotten();
+        }
+        Part::Partition {
+            partition: self.id,
+            arrived: self.arrived,
+            absent: self.absent.base_local(),
+            forgotten,
+        }
+    }
+
+    /// What a checkpoint will have to say of updates and keys.
+    pub(crate) fn to_save(&self) -> (Vec<Arc<Update>>, Vec<Key>) {
+        let updates = self.committed.iter().flat_map(Committed::iter).cloned().collect();
+        (updates, self.keys.keys().cloned().collect())
+    }
+
+    /// What a checkpoint says of a key, if it is still there.
+    pub(crate) fn save(&self, key: &Key) -> Option<SavedKey> {
+        Some(self.keys.get(key)?.save(key.clone()))
+    }
+
+    /// The inverse of [`Self::summary`].
+    pub(crate) fn restore_summary(
+        &mut self,
+        arrived: &Vector,
+        absent: Timestamp,
+        forgotten: &Vector,
+    ) {
+        self.absent = OpLog::restore(State::new(), absent);
+        self.has_arrived(arrived);
+        for (site, committed) in SiteId::all(self.committed.len()).zip(&mut self.committed) {
+            committed.restore_forgotten(forgotten[site]);
+        }
+    }
+
+    /// Takes an update of a checkpoint; its keys tell whether it is folded there.
+    pub(crate) fn restore_committed(&mut self, update: Arc<Update>) {
+        self.committed[update.dot.site.index()].insert(update);
+    }
+
+    /// Takes a key of a checkpoint. Returns its pending updates that are not in `committedCausal` as
+    /// the checkpoint has it: they came later and will be replayed.
+    pub(crate) fn restore_key(&mut self, saved: SavedKey) -> Vec<Dot> {
+        let mut log = OpLog::restore(saved.base, saved.base_local);
+        let mut unresolved = Vec::new();
+        for dot in saved.pending {
+            let update = self.committed[dot.site.index()].get(dot.ts);
+            let write = update.and_then(|update| {
+                let of_key = update.writes.iter().position(|write| write.key == saved.key)?;
+                Some((update.clone(), of_key as u32))
+            });
+            match write {
+                Some((update, write)) => log.append(update, write),
+                None => unresolved.push(dot),
+            }
+        }
+        self.keys.insert(saved.key, log);
+        unresolved
+    }
+
+    /// Takes an update of the journal. `restored` tells what a checkpoint knows of it at a key.
+    pub(crate) fn restore_update(
+        &mut self,
+        update: Arc<Update>,
+        restoring: Restoring,
+        mut restored: impl FnMut(&Key) -> Restored,
+    ) {
+        let mut folded = true;
+        for (i, write) in update.writes.iter().enumerate() {
+            let restored = restored(&write.key);
+            if restored == Restored::Folded {
+                continue;
+            }
+            let log = self.log_of(&write.key);
+            if restored == Restored::Missing && restoring != Restoring::Pending && log.is_folded() {
+                log.fold_now(&write.effect, update.context());
+                if restoring == Restoring::Alone {
+                    log.settle(&write.effect, update.dot);
+                }
+                if log.is_empty() {
+                    self.forget(&write.key);
+                }
+            } else {
+                log.append(update.clone(), i as u32);
+                folded = false;
+            }
+        }
+        let site = update.dot.site;
+        self.has_arrived(&Vector::zero(self.committed.len()).with(site, update.dot.ts));
+        if (restoring != Restoring::Alone || !folded)
+            && self.committed[site.index()].get(update.dot.ts).is_none()
+        {
+            self.committed[site.index()].insert(update);
+        }
+    }
+
+    /// All updates of other sites up to here are stored again (Property 1). Of this site's own, one
+    /// with a smaller time may be prepared.
+    fn has_arrived(&mut self, arrived: &Vector) {
+        self.arrived.join(arrived);
+        self.known_vec.join(&arrived.with(self.local, Timestamp::ZERO));
     }
 
     fn forget(&mut self, key: &[u8]) {

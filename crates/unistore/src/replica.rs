@@ -2,10 +2,11 @@
 
 use std::collections::VecDeque;
 
+use smallvec::smallvec;
 use solera_data::{Dot, Key, Op, OpError, Outcome};
 use solera_levels::Level;
 use solera_machine::{Machine, Now};
-use solera_time::{HybridClock, Lane, Monotonic, SiteId, Vector};
+use solera_time::{HybridClock, Lane, Monotonic, SiteId, Timestamp, Vector};
 
 use crate::barriers::Barriers;
 use crate::command::{Command, RequestId, Response};
@@ -17,6 +18,7 @@ use crate::message::{Cause, Event, Input, Message, Output, SiteView};
 use crate::participant::Participant;
 use crate::partition::{Partition, Storing};
 use crate::partitioning::PartitionId;
+use crate::record::{Promise, Record};
 
 /// What one worker of a site runs of UniStore.
 ///
@@ -39,6 +41,9 @@ pub struct Replica {
     pub(crate) forwarded_again: Monotonic,
     /// When the receiver of a gap last asked for it, per owned partition and origin.
     pub(crate) gap_asked: Vec<Vec<Option<Monotonic>>>,
+    /// The last promise that was recorded, and when.
+    pub(crate) promised: Promise,
+    pub(crate) promised_at: Monotonic,
     outputs: VecDeque<Output>,
     /// Messages to this very replica.
     loopback: VecDeque<Message>,
@@ -82,6 +87,12 @@ impl Replica {
             known_vec_sent: Monotonic(0),
             forwarded_again: Monotonic(0),
             gap_asked: vec![vec![None; sites]; partitions.len()],
+            promised: Promise {
+                floor: Vector::zero(sites),
+                known_vec: Vector::zero(sites),
+                clock: Timestamp::ZERO,
+            },
+            promised_at: Monotonic(0),
             outputs: VecDeque::new(),
             loopback: VecDeque::new(),
             last_tick: None,
@@ -186,13 +197,20 @@ impl Replica {
         // Prepare and commit in one step: nobody else takes part.
         let index = self.index_of(partition).expect("callers route by owner");
         let (clock, site) = (&mut self.clock, self.me);
-        let (result, dependency, dot) =
-            self.partitions[index].execute(key, op, &snap_vec, storing, || {
+        let journal = self.config.journal;
+        let (result, dependency, stored) =
+            self.partitions[index].execute(key, op, &snap_vec, storing, journal, || {
                 clock.observe(snap_vec.max_entry());
                 Dot { ts: clock.tick(now.physical), site }
             });
         self.trace_snapshot(reply_to, &snap_vec, eventual);
-        if let Some(dot) = dot {
+        if let Some((dot, update)) = stored {
+            if let Some(update) = update {
+                self.record(|| match eventual {
+                    true => Record::StoredEventual(partition, update),
+                    false => Record::Stored(smallvec![(partition, update)]),
+                });
+            }
             self.last_activity = now.monotonic;
             self.trace(|| Event::Stored { partition, dot });
             self.trace_commit(reply_to, dot, &snap_vec, partition, eventual);
@@ -290,6 +308,13 @@ impl Replica {
                 self.send(peer, Message::ExecuteReply { request, response });
             }
             ReplyTo::Nobody => {}
+        }
+    }
+
+    /// Keeps a step for the journal.
+    pub(crate) fn record(&mut self, record: impl FnOnce() -> Record) {
+        if self.config.journal {
+            self.outputs.push_back(Output::Record(record()));
         }
     }
 
@@ -412,6 +437,10 @@ impl Replica {
         self.last_activity = now.monotonic;
     }
 
+    pub(crate) fn is_active(&self, now: Now) -> bool {
+        now.monotonic.since(self.last_activity) < ACTIVE_FOR
+    }
+
     /// Everything periodic.
     fn tick(&mut self, now: Now) {
         self.notice_a_pause(now);
@@ -419,6 +448,7 @@ impl Replica {
         self.expire_transactions(now);
         self.ask_for_decisions(now);
         self.advance_known_vec(now);
+        self.keep_promises(now);
         self.broadcast_vecs(now);
         self.propagate(now);
         self.collect();
@@ -438,7 +468,7 @@ impl Replica {
     }
 
     fn tick_interval(&self, now: Now) -> std::time::Duration {
-        let recent = now.monotonic.since(self.last_activity) < ACTIVE_FOR;
+        let recent = self.is_active(now);
         let waiting = !self.barriers.is_empty() || !self.participant.is_idle();
         let timing = &self.config.timing;
         if recent || waiting { timing.tick } else { timing.idle_tick }

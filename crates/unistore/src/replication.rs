@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use smallvec::smallvec;
 use solera_machine::Now;
 use solera_time::{SiteId, Timestamp, Vector};
 
 use crate::config::{Address, Rule};
 use crate::message::{Event, Message, Stretch, Subtree};
 use crate::partitioning::PartitionId;
+use crate::record::{Promise, Record};
 use crate::replica::Replica;
 
 /// The most updates in one stretch; more follow with the next tick.
@@ -78,7 +80,9 @@ impl Replica {
         let partition = &mut self.partitions[index];
         let reached = partition.global_matrix[dest.index()][origin];
         let sent = &mut partition.sent[dest.index()][origin];
-        *sent = (*sent).max(reached);
+        // What is forgotten here is stored everywhere. Who does not know it is no replica of this
+        // history, and must not take what follows for all of it.
+        *sent = (*sent).max(reached).max(partition.committed[origin.index()].forgotten());
         let prev = *sent;
         let known = partition.known_vec[origin];
         // Own heartbeats go out even when the clock stands still, having run ahead of the wall clock:
@@ -121,6 +125,7 @@ impl Replica {
             // UniStore Alg. 2 l. 11: another site may have forwarded it before.
             if update.dot.ts > already {
                 let dot = update.dot;
+                self.record(|| Record::Stored(smallvec![(id, update.clone())]));
                 self.partitions[index].store(update);
                 self.trace(|| Event::Stored { partition: id, dot });
             }
@@ -157,8 +162,13 @@ impl Replica {
         if let Some(index) = self.index_of(partition)
             && origin.index() < self.config.topology.sites()
         {
-            let sent = &mut self.partitions[index].sent[site.index()][origin];
+            let partition = &mut self.partitions[index];
+            let sent = &mut partition.sent[site.index()][origin];
             *sent = (*sent).min(known);
+            // After a restart it knows less than it told before: not of the time in which nothing
+            // happened.
+            let reached = &mut partition.global_matrix[site.index()][origin];
+            *reached = (*reached).min(known);
         }
     }
 
@@ -188,7 +198,8 @@ impl Replica {
         self.detector.heard_suspicions(site, suspects);
         for (partition, known_vec) in known_vecs {
             if let Some(index) = self.index_of(partition) {
-                self.partitions[index].global_matrix[site.index()].join(&known_vec);
+                // Usually greater than before, but after a restart it may be less.
+                self.partitions[index].global_matrix[site.index()] = known_vec;
             }
         }
     }
@@ -217,18 +228,54 @@ impl Replica {
     /// and future transactions.
     fn own_subtree(&mut self, now: Now) -> Subtree {
         let clock = self.clock.read(now.physical);
-        let mut known_vec = Vector::top(self.config.topology.sites());
         let future = self.dissemination.view.uniform_vec.with(self.me, clock);
         let mut ceiling = future;
         for partition in &self.partitions {
-            known_vec.meet(&partition.known_vec);
             ceiling.join(&partition.known_vec);
+        }
+        if self.config.journal {
+            let Promise { floor, known_vec, .. } = self.promised;
+            return Subtree { known_vec, floor, ceiling };
+        }
+        let floor = self.coordinator.floor(future);
+        Subtree { known_vec: self.own_known_vec(clock), floor, ceiling }
+    }
+
+    /// What all partitions of this worker know.
+    fn own_known_vec(&self, clock: Timestamp) -> Vector {
+        let mut known_vec = Vector::top(self.config.topology.sites());
+        for partition in &self.partitions {
+            known_vec.meet(&partition.known_vec);
         }
         if self.partitions.is_empty() {
             known_vec[self.me] = clock;
         }
         known_vec.strong = Timestamp::ZERO;
-        Subtree { known_vec, floor: self.coordinator.floor(future), ceiling }
+        known_vec
+    }
+
+    /// With a journal, what others are told of this worker's knowledge, floor and clock must still
+    /// hold after a restart, so it is recorded first. While nothing happens, now and then is enough:
+    /// no transaction waits for it.
+    pub(crate) fn keep_promises(&mut self, now: Now) {
+        if !self.config.journal {
+            return;
+        }
+        let clock = self.clock.read(now.physical);
+        let due = now.monotonic.since(self.promised_at) >= self.config.timing.promise_interval;
+        if !due && !self.is_active(now) && clock <= self.promised.clock {
+            return;
+        }
+        let future = self.dissemination.view.uniform_vec.with(self.me, clock);
+        self.promised.floor.join(&self.coordinator.floor(future));
+        self.promised.known_vec.join(&self.own_known_vec(clock));
+        if due || clock > self.promised.clock {
+            let ahead = clock.later(2 * self.config.timing.promise_interval);
+            self.promised.clock = self.promised.clock.max(ahead);
+        }
+        self.promised_at = now.monotonic;
+        let promise = self.promised;
+        self.record(|| Record::Promised(promise));
     }
 
     pub(crate) fn send_down(&mut self) {

@@ -63,7 +63,7 @@ impl Stage {
                 Output::Reply { request, response } => {
                     self.replies.insert(request, response);
                 }
-                Output::Trace(_) => {}
+                Output::Record(_) | Output::Trace(_) => {}
             }
         }
     }

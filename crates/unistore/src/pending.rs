@@ -1,0 +1,116 @@
+//! Updates that wait, at one key, to become part of a state.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+use solera_data::{Context, Dot, Effect};
+use solera_time::Vector;
+
+use crate::message::Update;
+
+/// An update, and the index of the key's write in it.
+#[derive(Clone, Debug)]
+pub(crate) struct Waiting {
+    update: Arc<Update>,
+    write: u32,
+}
+
+impl Waiting {
+    pub(crate) fn new(update: Arc<Update>, write: u32) -> Self {
+        Waiting { update, write }
+    }
+
+    pub(crate) fn update(&self) -> &Update {
+        &self.update
+    }
+
+    pub(crate) fn effect(&self) -> (&Effect, Context<'_>) {
+        (&self.update.writes[self.write as usize].effect, self.update.context())
+    }
+}
+
+/// Updates of each origin by local timestamp, as they nearly always arrive. A snapshot's entry for an
+/// origin says how many of the first to look at, so that a burst on one key costs each of its updates
+/// once.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Pending {
+    /// By origin; empty while nothing waits.
+    queues: Vec<VecDeque<Waiting>>,
+    len: usize,
+}
+
+impl Pending {
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    pub(crate) fn push(&mut self, new: Waiting) {
+        let Dot { ts, site } = new.update.dot;
+        if self.queues.is_empty() {
+            self.queues.resize_with(new.update.snap_vec.sites(), VecDeque::new);
+        }
+        let queue = &mut self.queues[site.index()];
+        let in_order = queue.back().is_none_or(|last| last.update.dot.ts <= ts);
+        let at =
+            if in_order { queue.len() } else { queue.partition_point(|w| w.update.dot.ts <= ts) };
+        queue.insert(at, new);
+        self.len += 1;
+    }
+
+    /// Removes the updates within `vec` and returns them in the order of their dots, which extends
+    /// causality.
+    pub(crate) fn take_within(&mut self, vec: &Vector) -> SmallVec<[Waiting; 4]> {
+        let mut taken = SmallVec::new();
+        for queue in &mut self.queues {
+            let mut not_within: SmallVec<[Waiting; 4]> = SmallVec::new();
+            while let Some(waiting) = queue.pop_front() {
+                let dot = waiting.update.dot;
+                if dot.ts > vec[dot.site] {
+                    queue.push_front(waiting);
+                    break;
+                }
+                let within = waiting.update.within(vec);
+                if within { taken.push(waiting) } else { not_within.push(waiting) }
+            }
+            while let Some(waiting) = not_within.pop() {
+                queue.push_front(waiting);
+            }
+        }
+        self.len -= taken.len();
+        if self.len == 0 {
+            self.queues = Vec::new();
+        }
+        taken.sort_unstable_by_key(|waiting: &Waiting| waiting.update.dot);
+        taken
+    }
+
+    /// The updates within `vec` in the order of their dots, and the dots of those that are old enough
+    /// and yet not within it.
+    pub(crate) fn look(&self, vec: &Vector) -> (SmallVec<[&Waiting; 8]>, SmallVec<[Dot; 4]>) {
+        let (mut within, mut unseen) = (SmallVec::new(), SmallVec::new());
+        for queue in &self.queues {
+            for waiting in queue {
+                let dot = waiting.update.dot;
+                if dot.ts > vec[dot.site] {
+                    break;
+                }
+                if waiting.update.within(vec) {
+                    within.push(waiting);
+                } else {
+                    unseen.push(dot);
+                }
+            }
+        }
+        within.sort_unstable_by_key(|waiting: &&Waiting| waiting.update.dot);
+        (within, unseen)
+    }
+
+    pub(crate) fn dots(&self) -> impl Iterator<Item = Dot> {
+        self.queues.iter().flatten().map(|waiting| waiting.update.dot)
+    }
+}

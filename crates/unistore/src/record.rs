@@ -1,0 +1,195 @@
+//! What a replica must find again after a restart, as records for a journal.
+//!
+//! A record is the effect of a step, not its cause: replaying needs no other replica and no clock. The
+//! host writes records in order, and lets nothing of what a replica says after a record leave before
+//! the record is durable (`docs/decisions/0007-durability.md`).
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
+use solera_data::{Dot, Key, State};
+use solera_time::{Timestamp, Vector};
+
+use crate::command::TxId;
+use crate::config::Address;
+use crate::message::{Update, Write};
+use crate::partitioning::PartitionId;
+
+/// The version of records and parts; their first byte.
+const VERSION: u8 = 1;
+
+/// A step that must survive a restart.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Record {
+    /// Updates of one transaction to partitions of this worker were stored; all of them or none.
+    Stored(SmallVec<[(PartitionId, Arc<Update>); 1]>),
+    /// The same for an operation on an eventual space, whose snapshot was not uniform.
+    StoredEventual(PartitionId, Arc<Update>),
+    /// A transaction prepared here (UniStore Alg. 1 l. 36–40).
+    Prepared(TxId, Prepared),
+    /// A prepared transaction committed with this local timestamp (Alg. 1 l. 42–48).
+    Committed(TxId, Timestamp),
+    /// A prepared transaction was given up.
+    Aborted(TxId),
+    /// A transaction that this worker coordinates committed (Alg. 1 l. 34). Until all participants have
+    /// confirmed it, they may ask.
+    Decided(TxId, Decision),
+    /// All participants have confirmed a decision.
+    Forgotten(TxId),
+    /// See [`Promise`].
+    Promised(Promise),
+}
+
+/// A transaction that waits for its coordinator's decision.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Prepared {
+    /// Who decides.
+    pub coordinator: Address,
+    /// The prepare time (Alg. 1 l. 39).
+    pub ts: Timestamp,
+    /// `snapVec[tid]`.
+    pub snap_vec: Vector,
+    /// This worker's share of `wbuff[tid]`.
+    pub writes: Vec<Write>,
+}
+
+/// The commit of a transaction that some participant has not confirmed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Decision {
+    /// `commitVec[d]`.
+    pub ts: Timestamp,
+    /// Who has not confirmed it.
+    pub unconfirmed: Vec<Address>,
+}
+
+/// What a replica may say between two records of this kind, also after a restart.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Promise {
+    /// No later transaction of this worker executes on a snapshot below this one: what the floor of
+    /// the site is made of, on which others rely when they forget what they had kept apart.
+    pub floor: Vector,
+    /// Property 1 for all partitions of this worker, heartbeats included. A heartbeat leaves no other
+    /// trace, and when its site is gone, nobody says again that nothing happened there.
+    pub known_vec: Vector,
+    /// No timestamp of this worker is greater, heartbeats included: later ones must be.
+    pub clock: Timestamp,
+}
+
+/// A part of a checkpoint: together, all that a replica must find again.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Part {
+    /// The worker's own state.
+    Worker {
+        /// See [`Promise`].
+        promise: Promise,
+        /// `uniformVec`.
+        uniform_vec: Vector,
+        /// See [`Record::Prepared`].
+        prepared: Vec<(TxId, Prepared)>,
+        /// See [`Record::Decided`].
+        decided: Vec<(TxId, Decision)>,
+    },
+    /// A partition.
+    Partition {
+        /// Which.
+        partition: PartitionId,
+        /// The last update of each origin.
+        arrived: Vector,
+        /// The greatest local timestamp that an absent key depends on.
+        absent: Timestamp,
+        /// Up to where the updates of each origin were forgotten, because every site stores them.
+        forgotten: Vector,
+    },
+    /// Some of a partition's `committedCausal`.
+    Updates(PartitionId, Vec<Arc<Update>>),
+    /// Some of a partition's keys.
+    Keys(PartitionId, Vec<SavedKey>),
+}
+
+/// A key's versions.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SavedKey {
+    /// The key.
+    pub key: Key,
+    /// What is folded.
+    pub base: State,
+    /// The greatest local timestamp that the base depends on.
+    pub base_local: Timestamp,
+    /// The updates that are not folded.
+    pub pending: Vec<Dot>,
+}
+
+/// Bytes that are no record or part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DecodeError {
+    /// A version that this program does not know.
+    Version(u8),
+    /// Not what this version writes.
+    Malformed(String),
+}
+
+impl fmt::Display for DecodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DecodeError::Version(version) => write!(
+                f,
+                "written by a version of Solera with records of version {version}; this one reads \
+                 version {VERSION}"
+            ),
+            DecodeError::Malformed(reason) => write!(f, "no record: {reason}"),
+        }
+    }
+}
+
+impl std::error::Error for DecodeError {}
+
+impl Record {
+    /// Appends the record's bytes.
+    pub fn encode(&self, bytes: &mut Vec<u8>) {
+        encode(self, bytes);
+    }
+
+    /// Reads a record.
+    ///
+    /// # Errors
+    /// See [`DecodeError`].
+    pub fn decode(bytes: &[u8]) -> Result<Record, DecodeError> {
+        decode(bytes)
+    }
+}
+
+impl Part {
+    /// Appends the part's bytes.
+    pub fn encode(&self, bytes: &mut Vec<u8>) {
+        encode(self, bytes);
+    }
+
+    /// Reads a part.
+    ///
+    /// # Errors
+    /// See [`DecodeError`].
+    pub fn decode(bytes: &[u8]) -> Result<Part, DecodeError> {
+        decode(bytes)
+    }
+}
+
+fn encode(value: &impl Serialize, bytes: &mut Vec<u8>) {
+    bytes.push(VERSION);
+    postcard::to_io(value, bytes).expect("a vector takes all bytes");
+}
+
+fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
+    let malformed = |reason: &str| DecodeError::Malformed(reason.to_owned());
+    let (version, body) = bytes.split_first().ok_or_else(|| malformed("it is empty"))?;
+    if *version != VERSION {
+        return Err(DecodeError::Version(*version));
+    }
+    match postcard::take_from_bytes(body) {
+        Ok((value, [])) => Ok(value),
+        Ok(_) => Err(malformed("bytes are left over")),
+        Err(error) => Err(DecodeError::Malformed(error.to_string())),
+    }
+}

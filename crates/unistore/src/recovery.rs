@@ -1,0 +1,223 @@
+//! Building a replica again from a checkpoint and the records since.
+
+use std::fmt;
+use std::sync::Arc;
+
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+use solera_data::{Dot, Key};
+
+use crate::config::Config;
+use crate::message::Update;
+use crate::partition::Restoring;
+use crate::partitioning::PartitionId;
+use crate::record::{Part, Promise, Record};
+use crate::replica::Replica;
+
+/// A replica that is being built again: first all parts of a checkpoint, if there is one, then all
+/// records since the checkpoint began, in order.
+#[derive(Debug)]
+pub struct Recovery {
+    replica: Replica,
+    /// What the checkpoint says of keys, by the last record that it knows of.
+    saved: HashMap<Key, Saved, FixedState>,
+    promise: Promise,
+}
+
+#[derive(Debug)]
+struct Saved {
+    lsn: u64,
+    /// Pending updates that were stored after the partition's list of updates was written.
+    unresolved: Vec<Dot>,
+}
+
+/// A checkpoint or record of another worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ForeignPartition(pub PartitionId);
+
+impl fmt::Display for ForeignPartition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "it holds partition {}, which belongs to another worker now: the numbers of partitions, \
+             nodes and workers must stay as they were when the data was written",
+            self.0.0
+        )
+    }
+}
+
+impl std::error::Error for ForeignPartition {}
+
+impl Recovery {
+    /// Begins with nothing. `seed` only spreads keys over hash tables.
+    pub fn new(config: Config, seed: u64) -> Self {
+        let replica = Replica::new(config, seed);
+        let promise = replica.promised;
+        Recovery { replica, saved: HashMap::with_hasher(FixedState::with_seed(seed)), promise }
+    }
+
+    /// Takes a part of a checkpoint that knows of all records up to `lsn`.
+    ///
+    /// # Errors
+    /// The data is of a worker with other partitions.
+    pub fn load(&mut self, lsn: u64, part: Part) -> Result<(), ForeignPartition> {
+        match part {
+            Part::Worker { promise, uniform_vec, prepared, decided } => {
+                self.promised(&promise);
+                self.replica.learn_uniform(&uniform_vec);
+                for (tx, prepared) in prepared {
+                    self.replica.participant.restore(tx, prepared);
+                }
+                for (tx, decision) in decided {
+                    self.replica.coordinator.restore(tx, decision);
+                }
+            }
+            Part::Partition { partition, arrived, absent, forgotten } => {
+                let index = self.index_of(partition)?;
+                self.replica.clock.observe(arrived.max_entry().max(absent));
+                self.replica.partitions[index].restore_summary(&arrived, absent, &forgotten);
+            }
+            Part::Updates(partition, updates) => {
+                let index = self.index_of(partition)?;
+                for update in updates {
+                    self.replica.clock.observe(update.dot.ts);
+                    self.replica.partitions[index].restore_committed(update);
+                }
+            }
+            Part::Keys(partition, keys) => {
+                let index = self.index_of(partition)?;
+                for saved in keys {
+                    let key = saved.key.clone();
+                    let unresolved = self.replica.partitions[index].restore_key(saved);
+                    self.saved.insert(key, Saved { lsn, unresolved });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the record with this number.
+    ///
+    /// # Errors
+    /// The data is of a worker with other partitions.
+    pub fn replay(&mut self, lsn: u64, record: Record) -> Result<(), ForeignPartition> {
+        match record {
+            Record::Stored(updates) => {
+                for (partition, update) in updates {
+                    self.store(lsn, partition, update)?;
+                }
+            }
+            Record::StoredEventual(partition, update) => {
+                self.restore(lsn, partition, update, Restoring::Pending)?;
+            }
+            Record::Prepared(tx, prepared) => {
+                self.replica.clock.observe(prepared.ts);
+                self.replica.participant.restore(tx, prepared);
+            }
+            Record::Committed(tx, ts) => {
+                if let Some(prepared) = self.replica.participant.take(tx) {
+                    let dot = Dot { ts, site: self.replica.me };
+                    let updates =
+                        self.replica.by_partition(dot, prepared.snap_vec, prepared.writes);
+                    for (partition, update) in updates {
+                        self.store(lsn, partition, update)?;
+                    }
+                }
+            }
+            Record::Aborted(tx) => {
+                self.replica.participant.take(tx);
+            }
+            Record::Decided(tx, decision) => {
+                self.replica.clock.observe(decision.ts);
+                self.replica.coordinator.restore(tx, decision);
+            }
+            Record::Forgotten(tx) => self.replica.coordinator.forget(tx),
+            Record::Promised(promise) => self.promised(&promise),
+        }
+        Ok(())
+    }
+
+    /// The replica, as it was after the last record. What it had heard from others, and the open
+    /// transactions of its clients, are gone.
+    pub fn finish(mut self) -> Replica {
+        let replica = &mut self.replica;
+        replica.clock.observe(self.promise.clock);
+        // Names of transactions must not come again: time is past every number that was counted up to.
+        replica.coordinator.start_from(replica.clock.last());
+        for partition in &mut replica.partitions {
+            partition.known_vec.join(&self.promise.known_vec);
+        }
+        replica.promised = self.promise;
+        self.replica
+    }
+
+    fn store(
+        &mut self,
+        lsn: u64,
+        partition: PartitionId,
+        update: Arc<Update>,
+    ) -> Result<(), ForeignPartition> {
+        let replica = &mut self.replica;
+        let mut restoring = Restoring::Pending;
+        if update.dot.site == replica.me {
+            // The snapshot's remote entries were uniform, and the next ones must cover it.
+            replica.learn_uniform(&update.snap_vec);
+            if replica.config.topology.workers[replica.me.index()] == 1 {
+                restoring = Restoring::Visible;
+            }
+            if replica.config.topology.sites() == 1 && restoring == Restoring::Visible {
+                restoring = Restoring::Alone;
+            }
+        }
+        self.restore(lsn, partition, update, restoring)
+    }
+
+    fn restore(
+        &mut self,
+        lsn: u64,
+        partition: PartitionId,
+        update: Arc<Update>,
+        restoring: Restoring,
+    ) -> Result<(), ForeignPartition> {
+        let index = self.index_of(partition)?;
+        let replica = &mut self.replica;
+        replica.clock.observe(update.dot.ts);
+        let (saved, dot) = (&mut self.saved, update.dot);
+        replica.partitions[index].restore_update(update, restoring, |key| {
+            let Some(saved) = saved.get_mut(key).filter(|saved| saved.lsn >= lsn) else {
+                return Restored::Missing;
+            };
+            match saved.unresolved.iter().position(|other| *other == dot) {
+                Some(at) => {
+                    saved.unresolved.swap_remove(at);
+                    Restored::Pending
+                }
+                None => Restored::Folded,
+            }
+        });
+        Ok(())
+    }
+
+    fn promised(&mut self, promise: &Promise) {
+        // What was promised as a floor was uniform for the other sites' entries.
+        self.replica.learn_uniform(&promise.floor);
+        self.promise.floor.join(&promise.floor);
+        self.promise.known_vec.join(&promise.known_vec);
+        self.promise.clock = self.promise.clock.max(promise.clock);
+    }
+
+    fn index_of(&self, partition: PartitionId) -> Result<usize, ForeignPartition> {
+        self.replica.index_of(partition).ok_or(ForeignPartition(partition))
+    }
+}
+
+/// What a checkpoint says of an update at one of its keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Restored {
+    /// Nothing: it is newer.
+    Missing,
+    /// It was there and not folded.
+    Pending,
+    /// It is in the base, or settled.
+    Folded,
+}
