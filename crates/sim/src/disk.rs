@@ -74,7 +74,7 @@ impl Disk {
     }
 
     /// Writes the next part of a checkpoint, or begins one.
-    pub(crate) fn checkpoint(&mut self, replica: &Replica, keys: usize) {
+    pub(crate) fn checkpoint(&mut self, replica: &Replica, keys: usize) -> Option<(u64, Part)> {
         let lsn = self.written();
         let (_, checkpoint, parts) =
             self.writing.get_or_insert_with(|| (lsn, Checkpoint::default(), Vec::new()));
@@ -82,9 +82,17 @@ impl Disk {
             let mut bytes = Vec::new();
             part.encode(&mut bytes);
             parts.push((lsn, bytes));
+            Some((lsn, part))
         } else {
             self.finish_checkpoint();
+            None
         }
+    }
+
+    /// What a restart would begin with.
+    pub(crate) fn contents(&self) -> String {
+        let (parts, first, last) = (self.checkpoint.len(), self.trimmed + 1, self.written());
+        format!("{parts} parts of a checkpoint and records {first} to {last}")
     }
 
     /// A complete checkpoint is in force once all that it knows of is durable.

@@ -374,7 +374,10 @@ impl World {
                 if let (Some(disk), Some(replica)) =
                     (self.disks.get_mut(&address), self.replicas.get(&address))
                 {
-                    disk.checkpoint(replica, keys);
+                    let part = disk.checkpoint(replica, keys);
+                    if self.trace.is_on() {
+                        self.trace.write(self.now, format_args!("{address:?} saves {part:?}"));
+                    }
                 }
             }
             Fault::Destroy(site) => self.stop(site, SiteState::Destroyed),
@@ -433,7 +436,9 @@ impl World {
         }
         self.states[site] = SiteState::Up;
         for address in self.addresses_of(site) {
-            let replica = self.disks[&address].recover(self.configs[&address].clone(), self.now);
+            let disk = &self.disks[&address];
+            self.trace.write(self.now, format_args!("{address:?} starts from {}", disk.contents()));
+            let replica = disk.recover(self.configs[&address].clone(), self.now);
             self.claims[site].join(&replica.status().view().uniform_vec);
             self.replicas.insert(address, replica);
             self.schedule_deadline(address);

@@ -56,7 +56,7 @@ impl Replica {
             if !checkpoint.keys.is_empty() {
                 let rest = checkpoint.keys.len().saturating_sub(keys.max(1));
                 let names = checkpoint.keys.split_off(rest);
-                let saved = names.iter().filter_map(|key| partition.save(key)).collect();
+                let saved = names.iter().map(|key| partition.save(key)).collect();
                 return Some(Part::Keys(partition.id, saved));
             }
         }

@@ -207,9 +207,10 @@ impl Partition {
         (updates, self.keys.keys().cloned().collect())
     }
 
-    /// What a checkpoint says of a key, if it is still there.
-    pub(crate) fn save(&self, key: &Key) -> Option<SavedKey> {
-        Some(self.keys.get(key)?.save(key.clone()))
+    /// What a checkpoint says of a key, also of one that is gone: of the updates before, nothing must
+    /// be applied to it again.
+    pub(crate) fn save(&self, key: &Key) -> SavedKey {
+        self.keys.get(key).unwrap_or(&self.absent).save(key.clone())
     }
 
     /// The inverse of [`Self::summary`].
@@ -247,7 +248,11 @@ impl Partition {
                 None => unresolved.push(dot),
             }
         }
-        self.keys.insert(saved.key, log);
+        if log.is_empty() && unresolved.is_empty() {
+            self.absent.inherit(&log);
+        } else {
+            self.keys.insert(saved.key, log);
+        }
         unresolved
     }
 

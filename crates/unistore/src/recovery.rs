@@ -21,6 +21,9 @@ pub struct Recovery {
     replica: Replica,
     /// What the checkpoint says of keys, by the last record that it knows of.
     saved: HashMap<Key, Saved, FixedState>,
+    /// When the keys of each owned partition were listed for the checkpoint. A key that was not there
+    /// had nothing left of the updates before.
+    listed: Vec<u64>,
     promise: Promise,
 }
 
@@ -53,7 +56,9 @@ impl Recovery {
     pub fn new(config: Config, seed: u64) -> Self {
         let replica = Replica::new(config, seed);
         let promise = replica.promised;
-        Recovery { replica, saved: HashMap::with_hasher(FixedState::with_seed(seed)), promise }
+        let saved = HashMap::with_hasher(FixedState::with_seed(seed));
+        let listed = vec![0; replica.partitions.len()];
+        Recovery { replica, saved, listed, promise }
     }
 
     /// Takes a part of a checkpoint that knows of all records up to `lsn`.
@@ -74,6 +79,7 @@ impl Recovery {
             }
             Part::Partition { partition, arrived, absent, forgotten } => {
                 let index = self.index_of(partition)?;
+                self.listed[index] = lsn;
                 self.replica.clock.observe(arrived.max_entry().max(absent));
                 self.replica.partitions[index].restore_summary(&arrived, absent, &forgotten);
             }
@@ -182,11 +188,14 @@ impl Recovery {
         let index = self.index_of(partition)?;
         let replica = &mut self.replica;
         replica.clock.observe(update.dot.ts);
-        let (saved, dot) = (&mut self.saved, update.dot);
+        let (saved, listed, dot) = (&mut self.saved, self.listed[index], update.dot);
         replica.partitions[index].restore_update(update, restoring, |key| {
-            let Some(saved) = saved.get_mut(key).filter(|saved| saved.lsn >= lsn) else {
-                return Restored::Missing;
+            let Some(saved) = saved.get_mut(key) else {
+                return if lsn <= listed { Restored::Folded } else { Restored::Missing };
             };
+            if saved.lsn < lsn {
+                return Restored::Missing;
+            }
             match saved.unresolved.iter().position(|other| *other == dot) {
                 Some(at) => {
                     saved.unresolved.swap_remove(at);
