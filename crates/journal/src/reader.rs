@@ -1,0 +1,211 @@
+//! Walking through the frames of a file, a piece at a time, whatever its bytes are.
+
+use std::ops::Range;
+
+use crate::disk::DiskFile;
+use crate::error::{Damage, Error, Fault};
+use crate::header::HEADER_BYTES;
+use crate::record::{
+    ALIGNMENT, FRAME_HEADER, MARK_BYTES, MARK_LENGTH, checksum, frame_bytes, u32_at, u64_at,
+};
+
+/// How much is read at once.
+const PIECE_BYTES: usize = 1 << 20;
+
+/// Reads the frames of one file in order. Holds one piece of it, or one record if that is longer; a
+/// length that points beyond the end of the file allocates nothing.
+#[derive(Debug)]
+pub(crate) struct Reader<'a, F> {
+    file: &'a F,
+    name: &'a str,
+    seed: u32,
+    /// The file's length.
+    size: u64,
+    /// The number of the next record.
+    next: u64,
+    /// Where the next frame begins.
+    at: u64,
+    buffer: Vec<u8>,
+    /// Where in the buffer the next frame begins.
+    cursor: usize,
+}
+
+/// What stands at a place in a file.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Frame<'a> {
+    /// The record that belongs there.
+    Record { number: u64, at: u64, payload: &'a [u8] },
+    /// A mark.
+    Mark { at: u64 },
+    /// Anything else. The reader stays where it is.
+    Bad(Fault),
+}
+
+/// The same, before the bytes are borrowed.
+enum Found {
+    Record { payload: Range<usize>, frame: usize },
+    Mark,
+    Bad(Fault),
+}
+
+/// What follows the last good frame of a segment.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Remainder {
+    /// The last intact mark.
+    pub(crate) mark: Option<u64>,
+    /// The end of what is not zero.
+    pub(crate) used_to: u64,
+}
+
+impl<'a, F: DiskFile> Reader<'a, F> {
+    /// Reads `file` from its header on; its first record has the number `next`.
+    pub(crate) fn new(file: &'a F, name: &'a str, seed: u32, next: u64) -> Result<Self, Error> {
+        let size = file.len().map_err(|error| Error::io("open", name, &error))?;
+        let at = HEADER_BYTES as u64;
+        Ok(Reader { file, name, seed, size, next, at, buffer: Vec::new(), cursor: 0 })
+    }
+
+    /// Looks no further than `size`. Returns whether the file ends before that.
+    pub(crate) fn bound(&mut self, size: u64) -> bool {
+        let cut_short = self.size < size;
+        self.size = self.size.min(size);
+        cut_short
+    }
+
+    /// The next frame.
+    pub(crate) fn next(&mut self) -> Result<Frame<'_>, Error> {
+        match self.find()? {
+            Found::Bad(fault) => Ok(Frame::Bad(fault)),
+            Found::Mark => {
+                let at = self.at;
+                self.pass(MARK_BYTES);
+                Ok(Frame::Mark { at })
+            }
+            Found::Record { payload, frame } => {
+                let (number, at) = (self.next, self.at);
+                self.pass(frame);
+                self.next += 1;
+                Ok(Frame::Record { number, at, payload: &self.buffer[payload] })
+            }
+        }
+    }
+
+    /// The number that the next record must have.
+    pub(crate) fn next_number(&self) -> u64 {
+        self.next
+    }
+
+    /// Where the next frame begins.
+    pub(crate) fn at(&self) -> u64 {
+        self.at
+    }
+
+    /// How many bytes follow the frames read so far.
+    pub(crate) fn left(&self) -> u64 {
+        self.size.saturating_sub(self.at)
+    }
+
+    /// A fault at the place where the reader stands.
+    pub(crate) fn damage(&self, fault: Fault) -> Error {
+        Error::Damaged(Damage { file: self.name.to_owned(), offset: self.at, fault })
+    }
+
+    /// Looks through all that follows: at every place where a frame could begin, for marks do not
+    /// depend on anything before them.
+    pub(crate) fn remainder(&mut self) -> Result<Remainder, Error> {
+        let mut remainder = Remainder { mark: None, used_to: self.at };
+        let mut at = self.at;
+        let mut piece = Vec::new();
+        while at < self.size {
+            let length = (self.size - at).min(PIECE_BYTES as u64) as usize;
+            piece.resize(length, 0);
+            self.read(at, &mut piece)?;
+            if let Some(last) = piece.iter().rposition(|byte| *byte != 0) {
+                remainder.used_to = at + last as u64 + 1;
+            }
+            // Frames begin at multiples of the alignment, counted from the beginning of the file.
+            for start in (0..length).step_by(ALIGNMENT) {
+                let Some(frame) = piece.get(start..start + MARK_BYTES) else { break };
+                if is_mark(frame, self.seed, at + start as u64) {
+                    remainder.mark = Some(at + start as u64);
+                }
+            }
+            // The next piece begins early enough that no mark is cut in two.
+            let step = if length == PIECE_BYTES { length - MARK_BYTES } else { length };
+            at += step as u64;
+        }
+        Ok(remainder)
+    }
+
+    fn find(&mut self) -> Result<Found, Error> {
+        let (expected, room) = (self.next, self.left());
+        if room < FRAME_HEADER as u64 {
+            return Ok(Found::Bad(Fault::Blank { expected }));
+        }
+        self.fill(FRAME_HEADER)?;
+        let header = &self.buffer[self.cursor..self.cursor + FRAME_HEADER];
+        if header.iter().all(|byte| *byte == 0) {
+            return Ok(Found::Bad(Fault::Blank { expected }));
+        }
+        let length = u32_at(header, 4);
+        let is_mark = length == MARK_LENGTH;
+        let frame = if is_mark { MARK_BYTES } else { frame_bytes(length as usize) };
+        if frame as u64 > room {
+            return Ok(Found::Bad(Fault::Length { room, found: frame as u64 }));
+        }
+        self.fill(frame)?;
+        let bytes = &self.buffer[self.cursor..self.cursor + frame];
+        if let Some(fault) = self.fault(bytes, is_mark) {
+            return Ok(Found::Bad(fault));
+        }
+        if is_mark {
+            return Ok(Found::Mark);
+        }
+        let start = self.cursor + FRAME_HEADER;
+        Ok(Found::Record { payload: start..start + length as usize, frame })
+    }
+
+    fn fault(&self, frame: &[u8], is_mark: bool) -> Option<Fault> {
+        let (expected, found) = (checksum(self.seed, frame), u32_at(frame, 0));
+        if expected != found {
+            return Some(Fault::Checksum { expected, found });
+        }
+        let number = u64_at(frame, 8);
+        if number != self.next {
+            return Some(Fault::Order { expected: self.next, found: number });
+        }
+        let place = if is_mark { u64_at(frame, FRAME_HEADER) } else { self.at };
+        (place != self.at).then_some(Fault::Place { expected: self.at, found: place })
+    }
+
+    fn pass(&mut self, bytes: usize) {
+        self.cursor += bytes;
+        self.at += bytes as u64;
+    }
+
+    /// Makes the buffer hold `bytes` from the cursor on. There must be so many in the file.
+    fn fill(&mut self, bytes: usize) -> Result<(), Error> {
+        let held = self.buffer.len() - self.cursor;
+        if held >= bytes {
+            return Ok(());
+        }
+        self.buffer.copy_within(self.cursor.., 0);
+        self.cursor = 0;
+        let wanted = bytes.max(PIECE_BYTES).min(self.left() as usize);
+        self.buffer.resize(wanted, 0);
+        let (file, name) = (self.file, self.name);
+        let read = file.read_at(self.at + held as u64, &mut self.buffer[held..]);
+        read.map_err(|error| Error::io("read", name, &error))
+    }
+
+    fn read(&self, at: u64, buffer: &mut [u8]) -> Result<(), Error> {
+        self.file.read_at(at, buffer).map_err(|error| Error::io("read", self.name, &error))
+    }
+}
+
+/// Whether `frame` is an intact mark that was written for `offset`.
+fn is_mark(frame: &[u8], seed: u32, offset: u64) -> bool {
+    u32_at(frame, 4) == MARK_LENGTH
+        && u64_at(frame, FRAME_HEADER) == offset
+        && checksum(seed, frame) == u32_at(frame, 0)
+}
