@@ -129,7 +129,8 @@ impl SimDisk {
     }
 
     /// The power fails and comes back: of what was not synced, a random part is left. Files opened and
-    /// locks taken before are void; drop what used the disk first.
+    /// locks taken before are void; drop what used the disk first. Failures that were asked for and did
+    /// not happen are forgotten.
     pub fn crash(&self) {
         self.restart(State::lose);
     }
@@ -234,6 +235,8 @@ impl SimDisk {
         lose(&mut state);
         state.locks.clear();
         state.power = None;
+        state.fault = None;
+        state.misdirect = None;
         state.boot += 1;
     }
 
