@@ -151,7 +151,7 @@ impl DiskFile for RealFile {
 
     fn allocate(&self, mut offset: u64, end: u64) -> io::Result<()> {
         // Written, not just reserved: overwriting zeros syncs a third faster than filling a hole.
-        const ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+        static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
         while offset < end {
             let step = (end - offset).min(ZEROS.len() as u64);
             match self.0.write_at(&ZEROS[..step as usize], offset) {

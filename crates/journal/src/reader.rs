@@ -209,3 +209,87 @@ fn is_mark(frame: &[u8], seed: u32, offset: u64) -> bool {
         && u64_at(frame, FRAME_HEADER) == offset
         && checksum(seed, frame) == u32_at(frame, 0)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::Disk;
+    use crate::record::{Encoder, mark};
+    use crate::sim_disk::SimDisk;
+
+    const SEED: u32 = 5;
+    const START: u64 = HEADER_BYTES as u64;
+
+    /// A file with the given bytes behind a header.
+    fn file(frames: &[u8]) -> SimDisk {
+        let disk = SimDisk::new(1);
+        disk.put("f", &[&[0; HEADER_BYTES], frames].concat());
+        disk
+    }
+
+    fn frames(records: &[&[u8]]) -> Vec<u8> {
+        let mut encoder = Encoder::new(SEED, 1);
+        records.iter().for_each(|record| {
+            encoder.append(record).unwrap();
+        });
+        encoder.take().bytes
+    }
+
+    /// The first thing that is not a record.
+    fn stop(disk: &SimDisk) -> (u64, String, Remainder) {
+        let file = disk.open("f").unwrap();
+        let mut reader = Reader::new(&file, "f", SEED, 1).unwrap();
+        let stop = loop {
+            match reader.next().unwrap() {
+                Frame::Record { .. } => {}
+                other => break format!("{other:?}"),
+            }
+        };
+        (reader.next_number(), stop, reader.remainder().unwrap())
+    }
+
+    #[test]
+    fn a_mark_for_another_place_is_none() {
+        let right = stop(&file(&mark(SEED, 1, START)));
+        assert_eq!(right.1, format!("Mark {{ at: {START} }}"));
+        let (_, wrong, remainder) = stop(&file(&mark(SEED, 1, START + 8)));
+        let fault = Fault::Place { expected: START, found: START + 8 };
+        assert_eq!((wrong, remainder.mark), (format!("{:?}", Frame::Bad(fault)), None));
+    }
+
+    #[test]
+    fn marks_are_found_behind_anything_but_only_intact_ones_in_their_place() {
+        for gap in [0, 8, 1000, PIECE_BYTES - 8, PIECE_BYTES - 24, PIECE_BYTES, 3 * PIECE_BYTES] {
+            let at = START + 24 + gap as u64;
+            let found =
+                |mark: &[u8]| stop(&file(&[&[1; 24], &*vec![0; gap], mark, &[0; 40]].concat())).2;
+            let whole = mark(SEED, 9, at);
+            let used = whole.iter().rposition(|byte| *byte != 0).unwrap() + 1;
+            let remainder = Remainder { mark: Some(at), used_to: at + used as u64 };
+            assert_eq!(found(&whole), remainder, "{gap}");
+            assert_eq!(found(&mark(SEED, 9, at + 8)).mark, None);
+            assert_eq!(found(&mark(SEED + 1, 9, at)).mark, None);
+        }
+    }
+
+    #[test]
+    fn a_length_beyond_the_end_allocates_nothing() {
+        let mut frames = frames(&[b"a", b"b"]);
+        frames[24 + 4..24 + 8].copy_from_slice(&(1_u32 << 31).to_le_bytes());
+        let disk = file(&frames);
+        let file = disk.open("f").unwrap();
+        let mut reader = Reader::new(&file, "f", SEED, 1).unwrap();
+        assert!(matches!(reader.next(), Ok(Frame::Record { number: 1, at: START, payload: b"a" })));
+        let fault = Fault::Length { room: 24, found: (1 << 31) + 16 };
+        assert_eq!(reader.next(), Ok(Frame::Bad(fault)));
+        assert!(reader.buffer.capacity() < 1000);
+    }
+
+    #[test]
+    fn records_longer_than_a_piece_are_read() {
+        let long = vec![7; 3 * PIECE_BYTES];
+        let disk = file(&frames(&[b"a", &long, b"b", &long]));
+        let (next, stop, _) = stop(&disk);
+        assert_eq!((next, stop), (5, format!("{:?}", Frame::Bad(Fault::Blank { expected: 5 }))));
+    }
+}

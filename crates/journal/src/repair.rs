@@ -152,15 +152,26 @@ fn carry_out<D: Disk>(disk: &D, backup: &D, plan: Plan<D::File>) -> Result<(), E
         disk.remove(name).map_err(|error| Error::io("remove", name, &error))?;
         sync(disk)?;
     }
-    if let Some((segment, walk)) = &plan.cut {
-        let end = segment.header.size;
-        let cut = segment.file.allocate(walk.at, end).and_then(|()| segment.file.sync());
-        cut.map_err(|error| Error::io("cut", &segment.name, &error))?;
+    if let Some((segment, walk)) = plan.cut {
+        cut_off(segment, walk.at)?;
     }
     if let (Some(number), Some(identity)) = (plan.fresh, &plan.identity) {
         make_segment(disk, identity, number, plan.next, SEGMENT_BYTES)?;
     }
     Ok(())
+}
+
+/// Makes zeros of all that follows byte `at`.
+fn cut_off<F: DiskFile>(mut segment: Segment<F>, at: u64) -> Result<(), Error> {
+    let failed = |error| Error::io("cut", &segment.name, &error);
+    let bytes = segment.file.len().map_err(failed)?;
+    segment.file.allocate(at, bytes).map_err(failed)?;
+    if bytes < segment.header.size {
+        // It was cut short, and stays short: then that is its size.
+        segment.header.size = bytes;
+        segment.file.write_at(0, &segment.header.encode()).map_err(failed)?;
+    }
+    segment.file.sync().map_err(failed)
 }
 
 /// Copies a file, durably.
