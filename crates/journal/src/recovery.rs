@@ -346,11 +346,10 @@ pub(crate) fn heal<F: DiskFile>(
 
 /// Removes what is not needed, but only once that is durable.
 fn clear(disk: &impl Disk, unneeded: &[String]) -> Result<(), Error> {
-    let sync = || disk.sync_dir().map_err(|error| Error::io("sync", DIRECTORY, &error));
     // The name of the newest snapshot may not be durable yet, nor that of the last segment.
-    sync()?;
+    disk.sync_dir().map_err(|error| Error::io("sync", DIRECTORY, &error))?;
     for name in unneeded {
         disk.remove(name).map_err(|error| Error::io("remove", name, &error))?;
     }
-    if unneeded.is_empty() { Ok(()) } else { sync() }
+    Ok(())
 }

@@ -9,8 +9,9 @@ use crate::recovery::{Gathered, Segment, Walk, gather, lock, make_segment, until
 use crate::snapshot::read_snapshot;
 use crate::tools::inspect;
 
-/// The size of a segment that takes the place of what was removed.
-const SEGMENT_BYTES: u64 = 64 << 20;
+/// The size of a segment that takes the place of what was removed. It is soon full, and the next has
+/// the size that whoever opens the journal wants.
+const SEGMENT_BYTES: u64 = 4096;
 /// How much is copied at once.
 const COPY_BYTES: u64 = 1 << 20;
 

@@ -382,6 +382,16 @@ impl Content {
         }
     }
 
+    /// Makes durable what was written since the last sync, and nothing else.
+    fn keep(&mut self) {
+        self.durable.resize(self.now.len(), 0);
+        for (sector, _) in std::mem::take(&mut self.pending) {
+            let start = sector * SECTOR;
+            let end = self.now.len().min(start + SECTOR);
+            self.durable[start..end].copy_from_slice(&self.now[start..end]);
+        }
+    }
+
     /// What a crash leaves.
     fn lose(&mut self, random: &mut Random) {
         for (sector, versions) in std::mem::take(&mut self.pending) {
@@ -517,8 +527,7 @@ impl DiskFile for SimFile {
             content.now = seen;
             return Err(error);
         }
-        content.pending.clear();
-        content.durable = content.now.clone();
+        content.keep();
         Ok(())
     }
 }

@@ -270,7 +270,8 @@ impl<D: Disk> Writer<D> {
             self.remove(&segment_name(first.number))?;
             self.crowded = false;
         }
-        self.sync_dir()
+        // If the power brings back what was removed, opening the journal removes it again.
+        Ok(())
     }
 
     fn remove(&self, name: &str) -> Result<(), Error> {

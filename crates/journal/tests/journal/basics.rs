@@ -117,6 +117,19 @@ fn a_snapshot_replaces_the_segments_below_it() {
 }
 
 #[test]
+fn a_segment_goes_with_the_snapshot_of_its_last_record_and_not_before() {
+    let disk = SimDisk::new(1);
+    drop(filled(&disk, 100));
+    let last = check(&disk).unwrap().segments[0].last();
+    let (mut journal, _, _) = open(&disk).unwrap();
+    let before = segments(&disk);
+    snapshot(&mut journal, last.0 - 1, 1);
+    assert_eq!(segments(&disk), before);
+    snapshot(&mut journal, last.0, 1);
+    assert_eq!(segments(&disk), before[1..]);
+}
+
+#[test]
 fn records_are_written_while_a_snapshot_is() {
     let disk = SimDisk::new(1);
     let mut journal = filled(&disk, 10);

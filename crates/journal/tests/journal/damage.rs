@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 
 use proptest::prelude::*;
-use solera_journal::{Disk, Error, Fault, FaultyCall, Journal, Lsn, SimDisk};
+use solera_journal::{Disk, Error, Fault, FaultyCall, Identity, Journal, Lsn, Options, SimDisk};
 
 use crate::{filled, last_segment, open, options, record, segments, snapshot};
 
@@ -231,6 +231,50 @@ fn a_segment_under_anothers_name_shows() {
 }
 
 #[test]
+fn a_segment_of_earlier_records_shows() {
+    let disk = SimDisk::new(1);
+    drop(filled(&disk, 70));
+    let names = segments(&disk);
+    assert_eq!(names.len(), 3);
+    // Another history, whose segments end sooner.
+    let twin = SimDisk::new(1);
+    let (mut journal, _, _) = open(&twin).unwrap();
+    for lsn in 1..=8 {
+        journal.append(&record(lsn, 1000)).unwrap();
+    }
+    journal.close().unwrap();
+    disk.put(&names[2], &twin.content(&names[2]).unwrap());
+    let (file, offset, fault) = fault(open(&disk).unwrap_err());
+    assert_eq!((&file, offset), (&names[2], 0));
+    assert!(matches!(fault, Fault::HeaderField { field: "first LSN", .. }), "{fault}");
+}
+
+#[test]
+fn a_snapshot_of_someone_else_shows() {
+    let (disk, twin) = (SimDisk::new(1), SimDisk::new(1));
+    drop(filled(&disk, 5));
+    let other = Options::new(Identity::new(b"cluster/2/0").unwrap());
+    let (mut journal, _) = Journal::open(twin.clone(), &other, |_| Ok(())).unwrap();
+    journal.append(b"a").unwrap();
+    snapshot(&mut journal, 1, 3);
+    let name = "00000000000000000001.snapshot";
+    disk.put(name, &twin.content(name).unwrap());
+    let error = open(&disk).unwrap_err();
+    assert!(matches!(&error, Error::OtherIdentity { file, .. } if file == name), "{error}");
+}
+
+#[test]
+fn after_a_close_the_last_record_is_vouched_for_too() {
+    for seed in 0..20 {
+        let disk = SimDisk::new(seed);
+        filled(&disk, 3).close().unwrap();
+        disk.crash();
+        disk.flip_bit("0000000001.segment", FIRST + 2 * (FRAME + MARK) + 20, 0);
+        assert!(matches!(open(&disk), Err(Error::Damaged(_))), "seed {seed}");
+    }
+}
+
+#[test]
 fn after_a_failed_sync_nothing_is_taken_or_tried_again() {
     let disk = three();
     let (mut journal, _, _) = open(&disk).unwrap();
@@ -265,6 +309,42 @@ fn what_is_read_after_a_failed_sync_is_made_durable_anew() {
         drop(journal);
         disk.crash();
         assert_eq!(open(&disk).unwrap().2, content, "seed {seed}");
+    }
+}
+
+#[test]
+fn what_was_recovered_is_vouched_for() {
+    let disk = SimDisk::new(1);
+    let (mut journal, _, _) = open(&disk).unwrap();
+    journal.append(&record(1, 100)).unwrap();
+    journal.write_out().unwrap();
+    drop(journal);
+    drop(open(&disk).unwrap());
+    disk.flip_bit("0000000001.segment", FIRST + 50, 0);
+    assert!(matches!(open(&disk), Err(Error::Damaged(_))));
+}
+
+/// The process dies in the middle of a publication, and the power fails when the journal is opened.
+#[test]
+fn an_old_snapshot_stays_until_the_new_ones_name_is_durable() {
+    for seed in 0..40 {
+        for call in 1..12 {
+            let disk = SimDisk::new(seed);
+            let mut journal = filled(&disk, 60);
+            snapshot(&mut journal, 30, 3);
+            let written = journal.begin_snapshot(Lsn(60)).unwrap().finish().unwrap();
+            disk.fail_call(FaultyCall::SyncDir, 0, ErrorKind::Other);
+            journal.publish(written).unwrap_err();
+            drop(journal);
+            disk.kill();
+            disk.fail_power_after(call);
+            let _ = open(&disk);
+            disk.crash();
+            let (_, recovered, content) = open(&disk).unwrap();
+            assert_eq!(recovered.last, Lsn(60));
+            let first = recovered.snapshot.unwrap().0 + 1;
+            assert_eq!(content.lsns(), (first..=60).collect::<Vec<_>>());
+        }
     }
 }
 
