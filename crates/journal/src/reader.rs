@@ -219,6 +219,7 @@ mod tests {
 
     const SEED: u32 = 5;
     const START: u64 = HEADER_BYTES as u64;
+    const PIECE: usize = PIECE_BYTES;
 
     /// A file with the given bytes behind a header.
     fn file(frames: &[u8]) -> SimDisk {
@@ -259,7 +260,7 @@ mod tests {
 
     #[test]
     fn marks_are_found_behind_anything_but_only_intact_ones_in_their_place() {
-        for gap in [0, 8, 1000, PIECE_BYTES - 8, PIECE_BYTES - 24, PIECE_BYTES, 3 * PIECE_BYTES] {
+        for gap in [0, 8, 1000, PIECE - 40, PIECE - 32, PIECE - 24, PIECE, 3 * PIECE] {
             let at = START + 24 + gap as u64;
             let found =
                 |mark: &[u8]| stop(&file(&[&[1; 24], &*vec![0; gap], mark, &[0; 40]].concat())).2;

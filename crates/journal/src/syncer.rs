@@ -113,14 +113,17 @@ impl<D: Disk> Syncer<D> {
         self.encoder.append(record).map(Lsn)
     }
 
-    /// Hands over what was appended, to be written and synced. Never waits.
+    /// Hands over what was appended, to be written and synced. Never waits, so that a slow disk makes
+    /// the queue grow: how far [`Event::Persisted`] is behind [`last_lsn`](Self::last_lsn) shows it.
     pub fn submit(&mut self) -> Result<(), Error> {
         self.usable()?;
         let batch = self.encoder.take();
         if batch.bytes.is_empty() {
             return Ok(());
         }
-        self.commands.send(Command::Write(batch)).map_err(|_| Error::Stopped)
+        // The thread may have failed just now; it says so before it goes.
+        let sent = self.commands.send(Command::Write(batch));
+        sent.or_else(|_| self.usable().and(Err(Error::Stopped)))
     }
 
     /// The last record that was appended; 0 if there is none.
@@ -151,7 +154,9 @@ impl<D: Disk> Syncer<D> {
         let commands = self.commands.clone();
         let work = move || {
             let result = SnapshotFile::create(disk, header, attempt)
-                .and_then(|file| write_snapshot(file, &inbox, &written));
+                .and_then(|file| write_snapshot(file, inbox, &written));
+            // Nobody takes pieces any more, and nobody should wait for that.
+            written.store(0, Ordering::Relaxed);
             let command = match result {
                 Ok(Some(snapshot)) => Command::Publish(snapshot),
                 Ok(None) => return,
@@ -228,15 +233,17 @@ impl BackgroundSnapshot {
     }
 
     fn send(&self, piece: Piece) {
-        // If nobody receives it, the snapshot has failed, and the callback was told.
-        let _ = self.pieces.send(piece);
+        if self.pieces.send(piece).is_err() {
+            // The snapshot has failed, and the callback was told.
+            self.backlog.store(0, Ordering::Relaxed);
+        }
     }
 }
 
 /// Writes what comes in. Nothing if the snapshot was given up.
 fn write_snapshot<D: Disk>(
     mut file: SnapshotFile<D>,
-    pieces: &Receiver<Piece>,
+    pieces: Receiver<Piece>,
     backlog: &AtomicUsize,
 ) -> Result<Option<WrittenSnapshot>, Error> {
     while let Ok(piece) = pieces.recv() {
@@ -296,8 +303,8 @@ impl<D: Disk, E: FnMut(Event)> Thread<D, E> {
             if self.sync_is_due() {
                 self.writer.sync()?;
                 self.sync_at = None;
-                self.tell_persisted();
             }
+            self.tell_persisted();
             // When nobody waits for it any more.
             self.prepare()?;
         }
@@ -338,6 +345,8 @@ impl<D: Disk, E: FnMut(Event)> Thread<D, E> {
 
     fn sync_is_due(&mut self) -> bool {
         if !self.writer.unsynced() {
+            // A snapshot or a full segment called for a sync meanwhile.
+            self.sync_at = None;
             return false;
         }
         match self.policy {

@@ -89,6 +89,22 @@ fn with_an_interval_a_sync_comes_by_itself() {
     syncer.close().unwrap();
 }
 
+/// A snapshot syncs before its time; the next interval begins with the next record.
+#[test]
+fn an_interval_goes_on_after_a_snapshot() {
+    let disk = SimDisk::new(1);
+    let (mut syncer, told) = start(&disk, SyncPolicy::Interval { interval_ms: 1 });
+    for lsn in 1..=10 {
+        syncer.append(b"a").unwrap();
+        syncer.begin_snapshot(Lsn(lsn)).unwrap().finish();
+        persisted(&told, lsn);
+        assert_eq!(next(&told), Event::SnapshotPublished(Lsn(lsn)));
+    }
+    syncer.append(b"a").unwrap();
+    syncer.submit().unwrap();
+    persisted(&told, 11);
+}
+
 #[test]
 fn closing_syncs_what_no_interval_has_synced() {
     let disk = SimDisk::new(1);
@@ -196,6 +212,13 @@ fn a_snapshot_that_fails_harms_nothing() {
     snapshot.add(&[1; 20_000]).unwrap();
     snapshot.finish();
     assert!(matches!(next(&told), Event::SnapshotFailed(Error::DiskFull { .. })));
+    // Who waits for the backlog of a snapshot that has failed does not wait for ever.
+    let mut snapshot = syncer.begin_snapshot(Lsn(0)).unwrap();
+    snapshot.add(&[1; 300_000]).unwrap();
+    assert!(matches!(next(&told), Event::SnapshotFailed(Error::DiskFull { .. })));
+    snapshot.add(&[1; 300_000]).unwrap();
+    assert_eq!(snapshot.backlog_bytes(), 0);
+    drop(snapshot);
     syncer.append(b"a").unwrap();
     syncer.submit().unwrap();
     persisted(&told, 1);
