@@ -203,6 +203,18 @@ mod tests {
     }
 
     #[test]
+    fn frames_of_another_snapshot_or_journal_are_not_intact_here() {
+        let seed = |kind, lsn, identity| {
+            let identity = Identity::new(identity).unwrap();
+            Header { kind, lsn, identity, ..header() }.seed()
+        };
+        assert_ne!(seed(Kind::Snapshot, 1, b"a"), seed(Kind::Snapshot, 2, b"a"));
+        assert_ne!(seed(Kind::Snapshot, 1, b"a"), seed(Kind::Snapshot, 1, b"b"));
+        assert_ne!(seed(Kind::Segment, 1, b"a"), seed(Kind::Segment, 1, b"b"));
+        assert_eq!(seed(Kind::Segment, 1, b"a"), seed(Kind::Segment, 2, b"a"));
+    }
+
+    #[test]
     fn identities_have_a_longest() {
         assert!(Identity::new(&[1; 64]).is_ok());
         assert_eq!(Identity::new(&[1; 65]), Err(Error::IdentityTooLong { bytes: 65 }));

@@ -148,11 +148,11 @@ fn carry_out<D: Disk>(disk: &D, backup: &D, plan: Plan<D::File>) -> Result<(), E
     }
     let sync = |disk: &D| disk.sync_dir().map_err(|error| Error::io("sync", DIRECTORY, &error));
     sync(backup)?;
-    // The last first: as long as damage is left in the middle, a crash leaves it to be found again.
-    for name in plan.moved.iter().rev() {
+    // In any order: what a crash leaves of it is damage or a gap, and is found by the next repair.
+    for name in &plan.moved {
         disk.remove(name).map_err(|error| Error::io("remove", name, &error))?;
-        sync(disk)?;
     }
+    sync(disk)?;
     if let Some((segment, walk)) = plan.cut {
         cut_off(segment, walk.at)?;
     }

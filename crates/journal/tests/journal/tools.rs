@@ -146,8 +146,10 @@ fn a_repair_never_falls_behind_the_snapshot() {
     snapshot(&mut journal, 90, 3);
     drop(journal);
     // A record that the snapshot stands for.
-    disk.flip_bit(&segments(&disk)[0], 520, 0);
+    let names = segments(&disk);
+    disk.flip_bit(&names[0], 520, 0);
     let (repair, content) = repaired(&disk);
+    assert_eq!((repair.moved.as_slice(), &repair.cut), (names.as_slice(), &None));
     assert_eq!((repair.last, repair.seen), (Lsn(90), Lsn(100)));
     assert_eq!((content.snapshot.len(), content.records.len()), (3, 0));
 }
