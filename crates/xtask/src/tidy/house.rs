@@ -54,6 +54,8 @@ pub(crate) const HOUSE: &[Room] = &[
     // Judges what the others do, so it shares nothing with them.
     room("solera-checker", "checker", Floor::Protocols, &[], &[]),
     room("solera-resp", "resp", Floor::Hosting, &[], &[]),
+    // Opaque records to and from a disk: it knows nothing of what it stores.
+    room("solera-journal", "journal", Floor::Hosting, &[], &[]),
     room(
         "solera-sim",
         "sim",

@@ -1,0 +1,222 @@
+//! The first sector of every file: what it is, whose, and which.
+
+use std::fmt;
+
+use crate::disk::DiskFile;
+use crate::error::{Damage, Error, Fault};
+use crate::record::{u32_at, u64_at};
+
+/// The version of the format. Another one is refused.
+pub(crate) const VERSION: u32 = 1;
+/// A header fills a sector, so that no write of a record can tear it.
+pub(crate) const HEADER_BYTES: usize = 512;
+
+/// The highest number of a record or a segment that is taken for one.
+pub(crate) const MAX_NUMBER: u64 = 1 << 62;
+
+const CHECKSUM: std::ops::Range<usize> = 12..16;
+const IDENTITY_AT: usize = 48;
+
+/// Whose journal it is: cluster, node, worker, in any form. A journal opens for its own identity alone.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Identity(Vec<u8>);
+
+impl Identity {
+    /// The longest identity.
+    pub const MAX_BYTES: usize = 64;
+
+    /// An identity of at most [`Identity::MAX_BYTES`]; otherwise [`Error::IdentityTooLong`].
+    pub fn new(bytes: &[u8]) -> Result<Identity, Error> {
+        let fits = bytes.len() <= Self::MAX_BYTES;
+        fits.then(|| Identity(bytes.to_vec())).ok_or(Error::IdentityTooLong { bytes: bytes.len() })
+    }
+
+    /// The bytes that it was made of.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// Goes into the checksum of each record: one of another journal does not pass for one of this.
+    pub(crate) fn seed(&self) -> u32 {
+        crc32c::crc32c(&self.0)
+    }
+}
+
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "'{}'", self.0.escape_ascii())
+    }
+}
+
+impl fmt::Debug for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// What a file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Segment,
+    Snapshot,
+}
+
+impl Kind {
+    fn magic(self) -> &'static [u8; 8] {
+        match self {
+            Kind::Segment => b"SLR-SEGM",
+            Kind::Snapshot => b"SLR-SNAP",
+        }
+    }
+}
+
+/// A file's header.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Header {
+    pub(crate) kind: Kind,
+    /// The segment's number; 0 in a snapshot.
+    pub(crate) number: u64,
+    /// A segment's first record; the last record that a snapshot stands for.
+    pub(crate) lsn: u64,
+    /// A segment's size, so that a file cut short shows; 0 in a snapshot, which has an end mark.
+    pub(crate) size: u64,
+    pub(crate) identity: Identity,
+}
+
+impl Header {
+    pub(crate) fn encode(&self) -> [u8; HEADER_BYTES] {
+        let mut bytes = [0; HEADER_BYTES];
+        let identity = self.identity.as_bytes();
+        bytes[..8].copy_from_slice(self.kind.magic());
+        bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.number.to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.lsn.to_le_bytes());
+        bytes[32..40].copy_from_slice(&self.size.to_le_bytes());
+        bytes[40] = identity.len() as u8;
+        bytes[IDENTITY_AT..IDENTITY_AT + identity.len()].copy_from_slice(identity);
+        let checksum = crc32c::crc32c(&bytes);
+        bytes[CHECKSUM].copy_from_slice(&checksum.to_le_bytes());
+        bytes
+    }
+
+    /// The seed of the checksums of the file's frames.
+    ///
+    /// A segment's is its journal's: a record's number already tells it from all others there. Records
+    /// of a snapshot are counted anew in each, so theirs depends on the snapshot too.
+    pub(crate) fn seed(&self) -> u32 {
+        match self.kind {
+            Kind::Segment => self.identity.seed(),
+            Kind::Snapshot => crc32c::crc32c_append(self.identity.seed(), &self.lsn.to_le_bytes()),
+        }
+    }
+
+    /// Reads the header of `file`, which bears the name `name` of a file of this kind.
+    pub(crate) fn read(kind: Kind, file: &impl DiskFile, name: &str) -> Result<Header, Error> {
+        let bytes = file.len().map_err(|error| Error::io("open", name, &error))?;
+        if bytes < HEADER_BYTES as u64 {
+            return Err(damaged(name, Fault::HeaderCut { bytes }));
+        }
+        let mut header = [0; HEADER_BYTES];
+        file.read_at(0, &mut header).map_err(|error| Error::io("read", name, &error))?;
+        Header::decode(kind, &header, name)
+    }
+
+    fn decode(kind: Kind, bytes: &[u8; HEADER_BYTES], name: &str) -> Result<Header, Error> {
+        let file = name.to_owned();
+        if &bytes[..8] != kind.magic() {
+            let found = bytes[..8].try_into().expect("eight bytes are eight bytes");
+            return Err(Error::WrongMagic { file, found });
+        }
+        // Before the checksum: another version may have another one.
+        let version = u32_at(bytes, 8);
+        if version != VERSION {
+            return Err(Error::UnknownVersion { file, found: version });
+        }
+        let mut blank = *bytes;
+        blank[CHECKSUM].fill(0);
+        let (expected, found) = (crc32c::crc32c(&blank), u32_at(bytes, CHECKSUM.start));
+        if expected != found {
+            return Err(damaged(name, Fault::HeaderChecksum { expected, found }));
+        }
+        let length = usize::from(bytes[40]).min(Identity::MAX_BYTES);
+        let identity = Identity(bytes[IDENTITY_AT..IDENTITY_AT + length].to_vec());
+        let (number, lsn, size) = (u64_at(bytes, 16), u64_at(bytes, 24), u64_at(bytes, 32));
+        // Nobody gets that far; numbers can be added to without a thought.
+        let least = u64::from(kind == Kind::Segment);
+        if !(least..=MAX_NUMBER).contains(&lsn) {
+            let fault = Fault::HeaderField { field: "LSN", expected: least, found: lsn };
+            return Err(damaged(name, fault));
+        }
+        Ok(Header { kind, number, lsn, size, identity })
+    }
+
+    /// Checks that the file is `expected`'s.
+    pub(crate) fn check_owner(&self, expected: &Identity, name: &str) -> Result<(), Error> {
+        if &self.identity == expected {
+            return Ok(());
+        }
+        let (expected, found) = (expected.clone(), self.identity.clone());
+        Err(Error::OtherIdentity { file: name.to_owned(), expected, found })
+    }
+}
+
+/// A fault in the header of the file `name`.
+pub(crate) fn damaged(name: &str, fault: Fault) -> Error {
+    Error::Damaged(Damage { file: name.to_owned(), offset: 0, fault })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header() -> Header {
+        let identity = Identity::new(b"c/1/0").unwrap();
+        Header { kind: Kind::Segment, number: 4, lsn: 17, size: 512, identity }
+    }
+
+    #[test]
+    fn a_header_survives() {
+        let bytes = header().encode();
+        assert_eq!(Header::decode(Kind::Segment, &bytes, "a"), Ok(header()));
+    }
+
+    #[test]
+    fn another_kind_and_version_are_told_apart_from_damage() {
+        let mut bytes = header().encode();
+        let other = Header::decode(Kind::Snapshot, &bytes, "a");
+        assert_eq!(
+            other,
+            Err(Error::WrongMagic { file: "a".to_owned(), found: *Kind::Segment.magic() })
+        );
+        bytes[8] = 2;
+        let newer = Header::decode(Kind::Segment, &bytes, "a");
+        assert_eq!(newer, Err(Error::UnknownVersion { file: "a".to_owned(), found: 2 }));
+    }
+
+    #[test]
+    fn no_flipped_bit_passes() {
+        for bit in 0..HEADER_BYTES * 8 {
+            let mut bytes = header().encode();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            assert!(Header::decode(Kind::Segment, &bytes, "a").is_err(), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn frames_of_another_snapshot_or_journal_are_not_intact_here() {
+        let seed = |kind, lsn, identity| {
+            let identity = Identity::new(identity).unwrap();
+            Header { kind, lsn, identity, ..header() }.seed()
+        };
+        assert_ne!(seed(Kind::Snapshot, 1, b"a"), seed(Kind::Snapshot, 2, b"a"));
+        assert_ne!(seed(Kind::Snapshot, 1, b"a"), seed(Kind::Snapshot, 1, b"b"));
+        assert_ne!(seed(Kind::Segment, 1, b"a"), seed(Kind::Segment, 1, b"b"));
+        assert_eq!(seed(Kind::Segment, 1, b"a"), seed(Kind::Segment, 2, b"a"));
+    }
+
+    #[test]
+    fn identities_have_a_longest() {
+        assert!(Identity::new(&[1; 64]).is_ok());
+        assert_eq!(Identity::new(&[1; 65]), Err(Error::IdentityTooLong { bytes: 65 }));
+    }
+}

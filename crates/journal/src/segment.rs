@@ -1,0 +1,80 @@
+//! Making segments: files of zeros, ready before they are needed.
+
+use crate::disk::{Disk, DiskFile};
+use crate::error::Error;
+use crate::header::{HEADER_BYTES, Header, Identity, Kind};
+use crate::layout::{DIRECTORY, SPARE, segment_name};
+use crate::record::{ALIGNMENT, MARK_BYTES};
+
+/// How many zeros are synced at once: few enough that nobody waits long for them.
+const SYNC_STEP_BYTES: u64 = 4 << 20;
+
+/// A segment in preparation. It has no name of a segment's yet, so a crash leaves nothing to heal.
+#[derive(Debug)]
+pub(crate) struct Spare<F> {
+    file: F,
+    /// Its size when it is ready.
+    size: u64,
+    /// Up to where it is zeros.
+    filled: u64,
+    /// Up to where these are synced.
+    synced: u64,
+}
+
+impl<F: DiskFile> Spare<F> {
+    pub(crate) fn create(disk: &impl Disk<File = F>, size: u64) -> Result<Spare<F>, Error> {
+        let file = disk.create(SPARE).map_err(|error| Error::io("create", SPARE, &error))?;
+        Ok(Spare { file, size, filled: 0, synced: 0 })
+    }
+
+    /// Writes the next `bytes` zeros.
+    pub(crate) fn fill(&mut self, bytes: u64) -> Result<(), Error> {
+        let end = self.size.min(self.filled.saturating_add(bytes));
+        let allocated = self.file.allocate(self.filled, end);
+        allocated.map_err(|error| Error::io("allocate", SPARE, &error))?;
+        self.filled = end;
+        let unsynced = self.filled - self.synced;
+        let sync = unsynced >= SYNC_STEP_BYTES || (self.ready() && unsynced > 0);
+        if sync { self.sync() } else { Ok(()) }
+    }
+
+    pub(crate) fn ready(&self) -> bool {
+        self.filled == self.size
+    }
+
+    /// Makes it the segment that `header` describes, of at least `size` bytes, and returns its file
+    /// and size. When this returns, the segment's name, header and space are durable.
+    pub(crate) fn finish(
+        mut self,
+        disk: &impl Disk<File = F>,
+        mut header: Header,
+        size: u64,
+    ) -> Result<(F, u64), Error> {
+        self.size = self.size.max(size);
+        header.size = self.size;
+        self.fill(u64::MAX)?;
+        let written = self.file.write_at(0, &header.encode());
+        written.map_err(|error| Error::io("write", SPARE, &error))?;
+        self.sync()?;
+        let name = segment_name(header.number);
+        disk.rename(SPARE, &name).map_err(|error| Error::io("rename", SPARE, &error))?;
+        disk.sync_dir().map_err(|error| Error::io("sync", DIRECTORY, &error))?;
+        Ok((self.file, self.size))
+    }
+
+    fn sync(&mut self) -> Result<(), Error> {
+        self.file.sync().map_err(|error| Error::io("sync", SPARE, &error))?;
+        self.synced = self.filled;
+        Ok(())
+    }
+}
+
+/// A segment's size: `usual`, or what a frame of `frame` bytes and the mark after it need.
+pub(crate) fn segment_size(usual: u64, frame: u64) -> u64 {
+    usual.max(HEADER_BYTES as u64 + frame + MARK_BYTES as u64).next_multiple_of(ALIGNMENT as u64)
+}
+
+/// The header of segment `number`, whose first record is `first`; its size is not known yet.
+pub(crate) fn segment_header(identity: &Identity, number: u64, first: u64) -> Header {
+    Header { kind: Kind::Segment, number, lsn: first, size: 0, identity: identity.clone() }
+}

@@ -1,0 +1,244 @@
+//! The journal's thread: what it says, when, and in which order.
+
+use std::io::ErrorKind;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use solera_journal::{Error, Event, FaultyCall, Lsn, SimDisk, SyncPolicy, Syncer};
+
+use crate::{filled, open, options, record, segments};
+
+/// Longer than anything takes; only a test that fails waits for it.
+const LONG: Duration = Duration::from_secs(20);
+
+fn start(disk: &SimDisk, policy: SyncPolicy) -> (Syncer<SimDisk>, Receiver<Event>) {
+    let (journal, _, _) = open(disk).unwrap();
+    let (tell, told) = channel();
+    let on_event = move |event| {
+        let _ = tell.send(event);
+    };
+    (Syncer::start(journal, policy, on_event).unwrap(), told)
+}
+
+fn next(told: &Receiver<Event>) -> Event {
+    told.recv_timeout(LONG).unwrap()
+}
+
+/// Waits until all up to `lsn` is persisted.
+fn persisted(told: &Receiver<Event>, lsn: u64) {
+    loop {
+        match next(told) {
+            Event::Persisted(Lsn(persisted)) if persisted == lsn => return,
+            Event::Persisted(Lsn(persisted)) if persisted < lsn => {}
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn what_is_told_to_be_persisted_survives() {
+    let disk = SimDisk::new(1);
+    let (mut syncer, told) = start(&disk, SyncPolicy::Always);
+    for batch in 0..50 {
+        for lsn in batch * 4 + 1..=batch * 4 + 4 {
+            assert_eq!(syncer.append(&record(lsn, 100)), Ok(Lsn(lsn)));
+        }
+        syncer.submit().unwrap();
+    }
+    persisted(&told, 200);
+    disk.crash();
+    drop(syncer);
+    let (_, _, content) = open(&disk).unwrap();
+    assert_eq!(content.records, (1..=200).map(|lsn| (lsn, record(lsn, 100))).collect::<Vec<_>>());
+}
+
+#[test]
+fn what_comes_in_during_a_sync_shares_the_next() {
+    let disk = SimDisk::new(1);
+    let (journal, _, _) = open(&disk).unwrap();
+    let (tell, told) = channel();
+    let (resume, paused) = channel::<()>();
+    let on_event = move |event| {
+        let _ = tell.send(event);
+        // Holds the thread up, as a slow sync does.
+        let _ = paused.recv();
+    };
+    let mut syncer = Syncer::start(journal, SyncPolicy::Always, on_event).unwrap();
+    let mut put = || {
+        syncer.append(&record(1, 10)).unwrap();
+        syncer.submit().unwrap();
+    };
+    put();
+    assert_eq!(next(&told), Event::Persisted(Lsn(1)));
+    (0..20).for_each(|_| put());
+    resume.send(()).unwrap();
+    assert_eq!(next(&told), Event::Persisted(Lsn(21)));
+    drop(resume);
+    syncer.close().unwrap();
+}
+
+#[test]
+fn with_an_interval_a_sync_comes_by_itself() {
+    let disk = SimDisk::new(1);
+    let (mut syncer, told) = start(&disk, SyncPolicy::Interval { interval_ms: 1 });
+    for lsn in 1..=3 {
+        syncer.append(b"a").unwrap();
+        syncer.submit().unwrap();
+        persisted(&told, lsn);
+    }
+    syncer.close().unwrap();
+}
+
+/// A snapshot syncs before its time; the next interval begins with the next record.
+#[test]
+fn an_interval_goes_on_after_a_snapshot() {
+    let disk = SimDisk::new(1);
+    let (mut syncer, told) = start(&disk, SyncPolicy::Interval { interval_ms: 1 });
+    for lsn in 1..=10 {
+        syncer.append(b"a").unwrap();
+        syncer.begin_snapshot(Lsn(lsn)).unwrap().finish();
+        persisted(&told, lsn);
+        assert_eq!(next(&told), Event::SnapshotPublished(Lsn(lsn)));
+    }
+    syncer.append(b"a").unwrap();
+    syncer.submit().unwrap();
+    persisted(&told, 11);
+}
+
+#[test]
+fn closing_syncs_what_no_interval_has_synced() {
+    let disk = SimDisk::new(1);
+    let (mut syncer, told) = start(&disk, SyncPolicy::Interval { interval_ms: 3_600_000 });
+    syncer.append(b"a").unwrap();
+    syncer.submit().unwrap();
+    syncer.append(b"b").unwrap();
+    syncer.close().unwrap();
+    assert_eq!(told.iter().collect::<Vec<_>>(), [Event::Persisted(Lsn(2))]);
+    disk.crash();
+    assert_eq!(open(&disk).unwrap().2.lsns(), [1, 2]);
+}
+
+#[test]
+fn dropping_is_closing() {
+    let disk = SimDisk::new(1);
+    let (mut syncer, told) = start(&disk, SyncPolicy::Always);
+    syncer.append(b"a").unwrap();
+    drop(syncer);
+    assert_eq!(told.iter().collect::<Vec<_>>(), [Event::Persisted(Lsn(1))]);
+    assert_eq!(open(&disk).unwrap().2.lsns(), [1]);
+}
+
+#[test]
+fn a_failure_is_told_once_and_is_for_good() {
+    let disk = SimDisk::new(1);
+    let (mut syncer, told) = start(&disk, SyncPolicy::Always);
+    syncer.append(b"a").unwrap();
+    syncer.submit().unwrap();
+    persisted(&told, 1);
+    disk.fail_call(FaultyCall::Sync, 0, ErrorKind::Other);
+    syncer.append(b"b").unwrap();
+    syncer.submit().unwrap();
+    let Event::Failed(cause) = next(&told) else { panic!("it did not fail") };
+    assert!(matches!(cause, Error::Io { doing: "sync", .. }));
+    assert_eq!(syncer.failure(), Some(&cause));
+    let failed = Error::Failed(Box::new(cause.clone()));
+    assert_eq!(syncer.append(b"c"), Err(failed.clone()));
+    assert_eq!(syncer.submit(), Err(failed));
+    assert_eq!(syncer.close(), Err(cause));
+    assert_eq!(told.iter().count(), 0);
+}
+
+#[test]
+fn a_full_disk_is_told_before_anything_is_lost() {
+    let disk = SimDisk::new(1);
+    let (mut syncer, told) = start(&disk, SyncPolicy::Always);
+    disk.set_capacity(disk.used() + 100);
+    syncer.append(&[1; 100]).unwrap();
+    syncer.submit().unwrap();
+    persisted(&told, 1);
+    assert!(matches!(next(&told), Event::SpaceLow(Error::DiskFull { .. })));
+    syncer.append(&[1; 100]).unwrap();
+    syncer.submit().unwrap();
+    persisted(&told, 2);
+    syncer.append(&[1; 5000]).unwrap();
+    syncer.submit().unwrap();
+    assert!(matches!(next(&told), Event::Failed(Error::DiskFull { .. })));
+}
+
+#[test]
+fn a_snapshot_is_written_beside_and_then_published() {
+    let disk = SimDisk::new(1);
+    drop(filled(&disk, 100));
+    let before = segments(&disk).len();
+    let (mut syncer, told) = start(&disk, SyncPolicy::Always);
+    let mut snapshot = syncer.begin_snapshot(Lsn(100)).unwrap();
+    for index in 0..10 {
+        snapshot.add(&record(index, 100_000)).unwrap();
+        syncer.append(&record(101 + index, 10)).unwrap();
+        syncer.submit().unwrap();
+    }
+    snapshot.finish();
+    let published = Event::SnapshotPublished(Lsn(100));
+    assert!(told.iter().any(|event| event == published));
+    syncer.close().unwrap();
+    assert!(segments(&disk).len() < before);
+    disk.crash();
+    let (_, recovered, content) = open(&disk).unwrap();
+    assert_eq!((recovered.snapshot, recovered.snapshot_records), (Some(Lsn(100)), 10));
+    assert_eq!(content.lsns(), (101..=110).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_snapshot_waits_for_the_records_that_it_stands_for() {
+    let disk = SimDisk::new(1);
+    let (mut syncer, told) = start(&disk, SyncPolicy::Interval { interval_ms: 3_600_000 });
+    syncer.append(b"a").unwrap();
+    syncer.begin_snapshot(Lsn(1)).unwrap().finish();
+    assert_eq!(next(&told), Event::Persisted(Lsn(1)));
+    assert_eq!(next(&told), Event::SnapshotPublished(Lsn(1)));
+    let ahead = Error::SnapshotOutOfOrder { snapshot: Lsn(2), from: Lsn(0), to: Lsn(1) };
+    assert_eq!(syncer.begin_snapshot(Lsn(2)).unwrap_err(), ahead);
+    syncer.begin_snapshot(Lsn(0)).unwrap().finish();
+    let behind = Error::SnapshotOutOfOrder { snapshot: Lsn(0), from: Lsn(1), to: Lsn(1) };
+    assert_eq!(next(&told), Event::SnapshotFailed(behind));
+}
+
+#[test]
+fn a_snapshot_that_fails_harms_nothing() {
+    let disk = SimDisk::new(1);
+    let (mut syncer, told) = start(&disk, SyncPolicy::Always);
+    disk.set_capacity(disk.used() + 10_000);
+    let mut snapshot = syncer.begin_snapshot(Lsn(0)).unwrap();
+    snapshot.add(&[1; 20_000]).unwrap();
+    snapshot.finish();
+    assert!(matches!(next(&told), Event::SnapshotFailed(Error::DiskFull { .. })));
+    // Who waits for the backlog of a snapshot that has failed does not wait for ever.
+    let mut snapshot = syncer.begin_snapshot(Lsn(0)).unwrap();
+    snapshot.add(&[1; 300_000]).unwrap();
+    assert!(matches!(next(&told), Event::SnapshotFailed(Error::DiskFull { .. })));
+    snapshot.add(&[1; 300_000]).unwrap();
+    assert_eq!(snapshot.backlog_bytes(), 0);
+    drop(snapshot);
+    syncer.append(b"a").unwrap();
+    syncer.submit().unwrap();
+    persisted(&told, 1);
+    drop(syncer.begin_snapshot(Lsn(1)).unwrap());
+    syncer.close().unwrap();
+}
+
+#[test]
+fn many_records_pass_many_small_segments() {
+    let disk = SimDisk::new(1);
+    let (mut syncer, told) = start(&disk, SyncPolicy::Always);
+    for lsn in 1..=2000 {
+        syncer.append(&record(lsn, (lsn % 300) as usize)).unwrap();
+        if lsn % 3 == 0 {
+            syncer.submit().unwrap();
+        }
+    }
+    syncer.submit().unwrap();
+    persisted(&told, 2000);
+    syncer.close().unwrap();
+    assert!(segments(&disk).len() as u64 > 2000 * 100 / options().segment_bytes);
+    assert_eq!(open(&disk).unwrap().2.records.len(), 2000);
+}
