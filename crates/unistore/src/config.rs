@@ -123,6 +123,9 @@ pub struct Config {
     pub fan_out: u8,
     /// Intervals and time-outs.
     pub timing: Timing,
+    /// Transactions are numbered from here. A replica that starts again without remembering its
+    /// transactions must not give their numbers to others: participants may still ask about them.
+    pub first_transaction: u64,
     /// Whether to emit [`Output::Trace`](crate::Output::Trace), for simulation.
     pub trace: bool,
     /// A rule to leave out; `None` except in tests of the checks themselves.
@@ -139,6 +142,7 @@ impl Config {
             f,
             fan_out: 4,
             timing: Timing::default(),
+            first_transaction: 0,
             trace: false,
             without: None,
         }

@@ -16,6 +16,7 @@
 //! | `uniformity` | `uniformVec` from `stableMatrix` (Alg. 2 l. 31–36) |
 //! | `barriers` | UNIFORM_BARRIER and ATTACH |
 //! | `failure_detector` | who is suspected |
+//! | `fits` | whether a message from a wire can be true |
 
 mod barriers;
 mod command;
@@ -24,6 +25,7 @@ mod config;
 mod coordinator;
 mod dissemination;
 mod failure_detector;
+mod fits;
 mod message;
 mod op_log;
 mod participant;

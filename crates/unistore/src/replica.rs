@@ -74,7 +74,7 @@ impl Replica {
         Replica {
             me,
             clock: HybridClock::new(Lane(config.address.worker)),
-            coordinator: Coordinator::new(config.address.worker),
+            coordinator: Coordinator::new(config.address.worker, config.first_transaction),
             participant: Participant::default(),
             dissemination: Dissemination::new(&config),
             detector: FailureDetector::new(me, sites, config.timing.suspect_after),
@@ -254,7 +254,8 @@ impl Replica {
         PartitionId::of(key, self.config.topology.partitions)
     }
 
-    pub(crate) fn owner_of(&self, key: &[u8]) -> Address {
+    /// The worker of this site that holds `key`.
+    pub fn owner_of(&self, key: &[u8]) -> Address {
         self.config.topology.owner(self.me, self.partition_of(key))
     }
 
