@@ -320,6 +320,8 @@ async fn a_killed_node_stops_its_own_partitions_alone_and_comes_back() {
 async fn peers_that_do_not_belong_are_refused_with_the_reason() {
     let plan = Plan::new("cluster = 'ours'");
     let ours = plan.start(0, 0);
+    // It has read the file before the next one replaces it.
+    eventually(&ours, async || ours.http("/health").is_some()).await;
     for (head, sites, reason) in [
         ("cluster = 'theirs'", SITES, "another cluster: the caller belongs to 'theirs'"),
         ("cluster = 'ours'", ["eu", "ap"], "the sites: 'eu, ap' at the caller, 'eu, us' at"),
