@@ -114,6 +114,11 @@ impl Node {
         let _ = self.child.wait();
     }
 
+    fn signal(&self, name: &str) {
+        let done = Command::new("kill").args([name, &self.child.id().to_string()]).status();
+        assert!(done.unwrap().success());
+    }
+
     /// The status code and body of an HTTP request; nothing if the node does not answer.
     fn http(&self, path: &str) -> Option<(u16, String)> {
         let mut stream = TcpStream::connect(self.admin).ok()?;
@@ -317,6 +322,43 @@ async fn a_killed_node_stops_its_own_partitions_alone_and_comes_back() {
 }
 
 #[tokio::test]
+async fn a_node_that_hangs_for_a_while_loses_nothing() {
+    let plan = Plan::new("");
+    let nodes = cluster(&plan).await;
+    let mut client = nodes[0][0].client().await;
+    let (mut sure, mut unsure) = (BTreeMap::new(), BTreeMap::new());
+    nodes[0][1].signal("-STOP");
+    // A command waits for the hanging node until its time is up or its links are given up.
+    for key in keys() {
+        match client.incr_by(&key, 1).await {
+            Ok(_) => *sure.entry(key).or_insert(0) += 1,
+            Err(error) if error.code() == Some("UNKNOWN") => *unsure.entry(key).or_insert(0) += 1,
+            Err(error) => assert_eq!(error.code(), Some("TRYAGAIN"), "{error}"),
+        }
+    }
+    assert!(!sure.is_empty(), "the other node's keys are served");
+    nodes[0][1].signal("-CONT");
+    for node in nodes.iter().flatten() {
+        eventually(node, async || node.reaches_all()).await;
+    }
+    for key in keys() {
+        client.incr_by(&key, 1).await.unwrap();
+        let found: u64 = client.get(&key).await.unwrap().unwrap().parse().unwrap();
+        let least = sure.get(&key).unwrap_or(&0) + 1;
+        let most = least + unsure.get(&key).unwrap_or(&0);
+        assert!((least..=most).contains(&found), "{key}: {found} is not in {least}..={most}");
+    }
+    // What the site's nodes tell one another has survived, too: other sites' writes are seen.
+    let mut far = nodes[1][0].client().await;
+    far.set("news", "good").await.unwrap();
+    for node in &nodes[0] {
+        let mut client = node.client().await;
+        let news = async || client.get("news").await.unwrap().as_deref() == Some("good");
+        eventually(node, news).await;
+    }
+}
+
+#[tokio::test]
 async fn peers_that_do_not_belong_are_refused_with_the_reason() {
     let plan = Plan::new("cluster = 'ours'");
     let ours = plan.start(0, 0);
@@ -363,8 +405,8 @@ async fn a_node_stops_when_it_is_asked_to() {
     let plan = Plan::new("");
     let mut node = plan.start(0, 0);
     eventually(&node, async || node.http("/health").is_some()).await;
-    let stopped = Command::new("kill").arg(node.child.id().to_string()).status().unwrap();
-    assert!(stopped.success() && node.child.wait().unwrap().success());
+    node.signal("-TERM");
+    assert!(node.child.wait().unwrap().success());
     let last = async || node.log().lines().last().is_some_and(|line| line.ends_with(" stopped"));
     eventually(&node, last).await;
 }

@@ -67,6 +67,8 @@ pub(crate) enum Refusal {
     WrongAddress { meant: String, called: String },
     /// The caller is no other node of the cluster.
     NoSuchNode,
+    /// Another process has connections as the same node.
+    Taken,
     /// Their clocks are too far apart, in milliseconds.
     Clocks { apart_ms: u64, limit_ms: u64 },
     /// The other node's words.
@@ -98,6 +100,11 @@ impl fmt::Display for Refusal {
                  configuration"
             ),
             Refusal::NoSuchNode => write!(f, "the caller is no other node of this cluster"),
+            Refusal::Taken => write!(
+                f,
+                "another process has connections as this node; if it has just died, this ends \
+                 within seconds"
+            ),
             Refusal::Clocks { apart_ms, limit_ms } => write!(
                 f,
                 "the clocks of the two nodes are {} s apart; {} s are allowed \

@@ -33,6 +33,8 @@ pub(crate) struct Link {
     state: Mutex<State>,
     /// There is something to send.
     pub(crate) wake: Notify,
+    /// The peer has called, so that it can be called, too.
+    pub(crate) called: Notify,
 }
 
 #[derive(Debug)]
@@ -72,8 +74,8 @@ impl Link {
             waiting: BTreeMap::new(),
             asked: 0,
         };
-        let (state, wake) = (Mutex::new(state), Notify::new());
-        Link { peer, name, address, within_site, state, wake }
+        let (state, wake, called) = (Mutex::new(state), Notify::new(), Notify::new());
+        Link { peer, name, address, within_site, state, wake, called }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -146,13 +148,17 @@ impl Link {
     }
 
     /// Our connection stands. The peer has received all frames up to `received` of this process.
-    pub(crate) fn opened(&self, incarnation: u64, received: u64) {
+    /// Returns whether that is so: not if another process speaks as the peer.
+    pub(crate) fn opened(&self, incarnation: u64, received: u64) -> bool {
         let mut state = self.state();
-        state.meet(incarnation);
+        if !state.meet(incarnation) {
+            return false;
+        }
         state.queue.acknowledge(received);
         state.outgoing = Some(Instant::now());
         state.connected += 1;
         state.problem = None;
+        true
     }
 
     /// Our connection broke.
@@ -176,13 +182,16 @@ impl Link {
     }
 
     /// The peer called. Returns the number of its connection, and the last frame that arrived from
-    /// this incarnation.
-    pub(crate) fn accepted(&self, incarnation: u64) -> (u64, u64) {
+    /// this incarnation; `None` if another process speaks as the peer.
+    pub(crate) fn accepted(&self, incarnation: u64) -> Option<(u64, u64)> {
         let mut state = self.state();
-        state.meet(incarnation);
+        if !state.meet(incarnation) {
+            return None;
+        }
         state.incoming = Some(Instant::now());
         state.accepted += 1;
-        (state.accepted, state.received)
+        self.called.notify_one();
+        Some((state.accepted, state.received))
     }
 
     /// Whether a numbered frame of the peer's connection is new and may be delivered.
@@ -249,12 +258,19 @@ impl Link {
 
 impl State {
     /// The peer is this process. If it was another one before, what waited for that one is dropped.
-    fn meet(&mut self, incarnation: u64) {
-        if self.incarnation != Some(incarnation) {
-            self.incarnation = Some(incarnation);
-            self.received = 0;
-            self.queue.clear();
+    /// While a connection to that one stands, there are two who say they are the peer, and the later
+    /// is not believed.
+    fn meet(&mut self, incarnation: u64) -> bool {
+        if self.incarnation == Some(incarnation) {
+            return true;
         }
+        if self.outgoing.is_some() || self.incoming.is_some() {
+            return false;
+        }
+        self.incarnation = Some(incarnation);
+        self.received = 0;
+        self.queue.clear();
+        true
     }
 
     fn mark_whole(&mut self) {
@@ -299,18 +315,18 @@ mod tests {
     fn within_a_site_a_reconnect_loses_nothing_and_repeats_nothing() {
         let (ours, theirs) = (link(true), link(true));
         say(&ours, 0);
-        ours.opened(7, 0);
+        assert!(ours.opened(7, 0));
         assert_eq!(gathered(&ours), [0; 0], "nobody was known to be there");
         (1..=3).for_each(|i| say(&ours, i));
         assert_eq!(gathered(&ours), [1, 2, 3]);
-        let (first, _) = theirs.accepted(5);
+        let (first, _) = theirs.accepted(5).unwrap();
         assert!(theirs.takes(first, 1) && theirs.takes(first, 2));
         ours.closed("cut".into());
         say(&ours, 4);
         // The peer still has the old connection open when we call again.
-        let (second, received) = theirs.accepted(5);
+        let (second, received) = theirs.accepted(5).unwrap();
         assert!(!theirs.takes(first, 3) && theirs.received(first).is_none());
-        ours.opened(7, received);
+        assert!(ours.opened(7, received));
         assert_eq!(gathered(&ours), [3, 4]);
         assert!(!theirs.takes(second, 2) && theirs.takes(second, 3) && theirs.takes(second, 4));
         assert!(!theirs.hung_up(first) && theirs.hung_up(second));
@@ -319,16 +335,19 @@ mod tests {
     #[test]
     fn what_was_for_a_process_that_is_gone_is_dropped() {
         let link = link(true);
-        link.opened(7, 0);
+        assert!(link.opened(7, 0));
         (1..=2).for_each(|i| say(&link, i));
         link.closed("killed".into());
         say(&link, 3);
         // Whichever of the two calls first.
-        link.accepted(8);
-        link.opened(8, 0);
+        let (connection, _) = link.accepted(8).unwrap();
+        assert!(link.opened(8, 0));
         say(&link, 4);
         assert_eq!(gathered(&link), [4]);
-        let (connection, received) = link.accepted(9);
+        assert!(link.accepted(9).is_none() && !link.opened(9, 0), "two cannot be the same node");
+        link.hung_up(connection);
+        link.closed("killed".into());
+        let (connection, received) = link.accepted(9).unwrap();
         assert_eq!(received, 0);
         assert!(link.takes(connection, 1), "a new process counts anew");
     }
@@ -336,14 +355,14 @@ mod tests {
     #[test]
     fn between_sites_nothing_waits_without_a_connection() {
         let link = link(false);
-        link.accepted(7);
+        link.accepted(7).unwrap();
         say(&link, 1);
-        link.opened(7, 0);
+        assert!(link.opened(7, 0));
         say(&link, 2);
         link.closed("cut".into());
         say(&link, 3);
         assert_eq!(link.status().queue_bytes, 0);
-        link.opened(7, 0);
+        assert!(link.opened(7, 0));
         say(&link, 4);
         assert_eq!(gathered(&link), [2]);
         assert_eq!((link.status().reconnects, link.status().up), (1, true));

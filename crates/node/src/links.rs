@@ -142,6 +142,7 @@ impl Carrier {
             }
             tokio::select! {
                 () = sleep(jittered(pause)) => {}
+                () = link.called.notified() => {}
                 () = stopped(stop.clone()) => return,
             }
             pause = (pause * 2).min(LAST_PAUSE);
@@ -160,7 +161,9 @@ impl Carrier {
                 let mine = Card::new(&self.spec, self.me, link.peer, self.incarnation);
                 let ahead_us = mine.check(&theirs, false, &self.spec).map_err(Failure::Refused)?;
                 self.note_skew(&link.name, ahead_us);
-                link.opened(theirs.incarnation, theirs.received);
+                if !link.opened(theirs.incarnation, theirs.received) {
+                    return Err(Failure::Refused(Refusal::Taken));
+                }
                 self.log.info(format_args!("link to {} is up ({})", link.name, link.address));
                 Ok(stream)
             }
@@ -246,7 +249,8 @@ impl Carrier {
         let link = self.links.iter().find(|link| link.peer == theirs.from);
         let link = link.ok_or(Failure::Refused(Refusal::NoSuchNode))?;
         self.note_skew(&link.name, ahead_us);
-        let (connection, received) = link.accepted(theirs.incarnation);
+        let accepted = link.accepted(theirs.incarnation);
+        let (connection, received) = accepted.ok_or(Failure::Refused(Refusal::Taken))?;
         mine.received = received;
         stream.write_all(&Greeting::Welcome(mine).encode()).await?;
         Ok((link.clone(), connection))

@@ -210,14 +210,14 @@ impl Cluster {
         let site = here.id.site;
         let (mut samples, mut missing_nodes) = (Vec::new(), Vec::new());
         for worker in self.network.workers_of(site) {
+            let node = self.spec.node_of(worker).map_or(0, |id| u16::from(id.node) + 1);
+            // One that did not answer for one worker is not waited for again.
+            if missing_nodes.contains(&node) {
+                continue;
+            }
             match self.network.sample(worker, detailed).await {
                 Some(sample) => samples.push(sample),
-                None => {
-                    let node = self.spec.node_of(worker).map_or(0, |id| u16::from(id.node) + 1);
-                    if !missing_nodes.contains(&node) {
-                        missing_nodes.push(node);
-                    }
-                }
+                None => missing_nodes.push(node),
             }
         }
         Some(NodeStatus {

@@ -156,7 +156,10 @@ impl Worker {
             return Ok(self.reply_to(request).await);
         }
         let reply = tokio::time::timeout(PEER_TIMEOUT, self.reply_to(request)).await;
-        reply.map_err(|_| Silent(self.node_name(owner)))
+        reply.map_err(|_| match self.network.is_here(owner) {
+            true => Silent("the node that decides a transaction on the key".to_owned()),
+            false => Silent(self.node_name(owner)),
+        })
     }
 
     /// The worker of this site that holds a key, if it can be reached.

@@ -95,7 +95,10 @@ async fn count_keys(session: &Session) -> (usize, Option<Unreachable>) {
         }
         match worker.network.count_keys(other).await {
             Some(more) => keys += more,
-            None => missing = Some(Unreachable(worker.node_name(other))),
+            None => {
+                missing = Some(Unreachable(worker.node_name(other)));
+                break;
+            }
         }
     }
     (keys, missing)
