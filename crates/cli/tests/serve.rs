@@ -390,6 +390,10 @@ fn what_cannot_be_served_is_refused() {
     assert!(error.contains("no site 'atlantis'; the sites are eu, us"), "{error}");
     let error = refused(plan.command("eu", 2).output().unwrap());
     assert!(error.contains("site eu has no node 3; its nodes are 1 to 2"), "{error}");
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/solera.toml");
+    let example = ["serve", "--site", "us", "--node", "3", "--config", example];
+    let error = refused(Command::new(SOLERA).args(example).output().unwrap());
+    assert!(error.contains("site us has no node 3; its nodes are 1 to 2"), "{error}");
     let taken = TcpListener::bind(plan.at(0, 0, 1)).unwrap();
     let error = refused(plan.command("eu", 0).output().unwrap());
     let told = format!("cannot listen on {} (peer): the port is in use", plan.at(0, 0, 1));

@@ -33,3 +33,5 @@ pub use spaces::{Space, SpaceError, Spaces};
 pub use status::{ClusterStatus, LinkStatus, NodeStatus, PeerStatus, ReachedSite, SiteStatus};
 pub use token::{Token, TokenError};
 pub use wan::{Wan, WanError};
+#[doc(hidden)]
+pub use wire::read_as_peer;

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use solera_time::SiteId;
 use solera_unistore::{Address, Message, Stretch, Topology};
 
+use crate::handshake::{Greeting, HEAD};
 use crate::status::WorkerSample;
 
 /// Length, checksum, kind and number.
@@ -233,6 +234,27 @@ pub(crate) fn decode_batch(
         rest = left;
     }
     Ok(Delivery { from, to, messages })
+}
+
+/// Reads bytes as a peer's greeting, as its frames, and as a batch of its messages, for fuzzing:
+/// whatever they are, it returns.
+#[doc(hidden)]
+pub fn read_as_peer(bytes: &[u8]) {
+    if let Some((head, body)) = bytes.split_first_chunk::<HEAD>()
+        && Greeting::body_length(head).is_ok()
+    {
+        let _ = Greeting::decode(head, body);
+    }
+    let mut rest = bytes;
+    while let Ok(Some((frame, length))) = read_frame(rest) {
+        let _ = postcard::from_bytes::<Question>(frame.body);
+        let _ = postcard::from_bytes::<Answer>(frame.body);
+        rest = &rest[length..];
+    }
+    let topology = Topology { partitions: 3, workers: vec![2, 1] };
+    for there in SiteId::all(2) {
+        let _ = decode_batch(bytes, there, SiteId(0), &topology);
+    }
 }
 
 /// What a node asks another of its site.
