@@ -1,33 +1,31 @@
 //! The thread that carries messages between this process and the other nodes.
 
-use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use solera_unistore::Topology;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::io::AsyncReadExt;
+use tokio::net::tcp::OwnedReadHalf;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::{sleep, sleep_until, timeout};
+use tokio::time::timeout;
 
 use crate::config::{ClusterSpec, NodeId};
-use crate::handshake::{Card, Greeting, HEAD, Refusal, clock_us};
+use crate::handshake::{Greeting, HEAD, Refusal};
 use crate::link::Link;
 use crate::log::Log;
 use crate::network::Network;
-use crate::wire::{
-    Answer, Frame, Kind, Question, WireError, decode_batch, read_frame, write_frame,
-};
+use crate::wire::WireError;
 
-/// Pauses between calls grow from the first to the second.
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
+mod answering;
+mod calling;
+
+/// The longest pause between two calls of a node that does not answer.
 const LAST_PAUSE: Duration = Duration::from_secs(2);
 /// How long a call and its greeting may take.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
-const PING_INTERVAL: Duration = Duration::from_secs(1);
 /// A connection on which nothing came for so long is given up.
 const SILENCE: Duration = Duration::from_secs(5);
 /// How long links may go on sending when the node stops.
@@ -105,230 +103,6 @@ impl Carrier {
         let _ = timeout(LAST_WORDS, callers.join_all()).await;
     }
 
-    /// Calls a node again and again.
-    async fn keep_calling(self: Arc<Self>, link: Arc<Link>, stop: watch::Receiver<bool>) {
-        let mut pause = FIRST_PAUSE;
-        while !*stop.borrow() {
-            let called = tokio::select! {
-                called = timeout(GREETING_TIMEOUT, self.call(&link)) => called,
-                () = stopped(stop.clone()) => return,
-            };
-            match called.unwrap_or_else(|_| Err(Failure::Broken("it does not answer".to_owned()))) {
-                Ok(stream) => {
-                    let started = Instant::now();
-                    let reason = self.converse(&link, stream, stop.clone()).await;
-                    if *stop.borrow() {
-                        return;
-                    }
-                    self.log.warn(format_args!("link to {} is down: {reason}", link.name));
-                    link.closed(reason);
-                    if started.elapsed() > LAST_PAUSE {
-                        pause = FIRST_PAUSE;
-                    }
-                }
-                Err(failure) => {
-                    let text = failure.to_string();
-                    if !link.failed(text.clone()) {
-                        self.log.debug(format_args!("link to {}: {text}", link.name));
-                    } else if let Failure::Refused(_) = failure {
-                        self.log.warn(format_args!("link to {} is refused: {text}", link.name));
-                    } else {
-                        self.log.info(format_args!("link to {}: {text}", link.name));
-                    }
-                    if let Failure::Refused(_) = failure {
-                        pause = LAST_PAUSE;
-                    }
-                }
-            }
-            tokio::select! {
-                () = sleep(jittered(pause)) => {}
-                () = link.called.notified() => {}
-                () = stopped(stop.clone()) => return,
-            }
-            pause = (pause * 2).min(LAST_PAUSE);
-        }
-    }
-
-    /// Makes a connection on which both have agreed to talk.
-    async fn call(&self, link: &Link) -> Result<TcpStream, Failure> {
-        let address = (link.address.host.as_str(), link.address.port);
-        let mut stream = TcpStream::connect(address).await?;
-        stream.set_nodelay(true)?;
-        let card = Card::new(&self.spec, self.me, link.peer, self.incarnation);
-        stream.write_all(&Greeting::Hello(card).encode()).await?;
-        match read_greeting(&mut stream).await? {
-            Greeting::Welcome(theirs) => {
-                let mine = Card::new(&self.spec, self.me, link.peer, self.incarnation);
-                let ahead_us = mine.check(&theirs, false, &self.spec).map_err(Failure::Refused)?;
-                self.note_skew(&link.name, ahead_us);
-                if !link.opened(theirs.incarnation, theirs.received) {
-                    return Err(Failure::Refused(Refusal::Taken));
-                }
-                self.log.info(format_args!("link to {} is up ({})", link.name, link.address));
-                Ok(stream)
-            }
-            Greeting::Refusal(reason) => Err(Failure::Refused(Refusal::Told(shortened(reason)))),
-            Greeting::Hello(_) => Err(Failure::Refused(Refusal::NotSolera)),
-        }
-    }
-
-    /// Sends what the link has to say, until the connection breaks or the node stops. Returns why.
-    async fn converse(
-        &self,
-        link: &Link,
-        stream: TcpStream,
-        stop: watch::Receiver<bool>,
-    ) -> String {
-        let (read, write) = stream.into_split();
-        let ended = tokio::select! {
-            ended = speak(link, write, stop) => ended,
-            ended = listen_back(link, read) => ended,
-        };
-        match ended {
-            Ok(()) => "this node stops".to_owned(),
-            Err(error) => error.to_string(),
-        }
-    }
-
-    async fn take_calls(self: &Arc<Self>, listener: TcpListener) {
-        loop {
-            match listener.accept().await {
-                Ok((stream, from)) => {
-                    let carrier = self.clone();
-                    tokio::spawn(async move { carrier.take_call(stream, from).await });
-                }
-                Err(error) => {
-                    self.log.error(format_args!("cannot take calls of other nodes: {error}"));
-                    // Out of descriptors, most likely: leave room for others to end.
-                    sleep(LAST_PAUSE).await;
-                }
-            }
-        }
-    }
-
-    async fn take_call(&self, mut stream: TcpStream, from: std::net::SocketAddr) {
-        // Without it acknowledgements wait; not fatal.
-        let _ = stream.set_nodelay(true);
-        let greeted = timeout(GREETING_TIMEOUT, self.welcome(&mut stream)).await;
-        let (link, connection) = match greeted {
-            Ok(Ok(welcomed)) => welcomed,
-            Ok(Err(Failure::Refused(refusal))) => {
-                let reason = shortened(refusal.to_string());
-                let line = format!("refused a call from {}: {reason}", from.ip());
-                if self.is_news(&line) {
-                    self.log.warn(format_args!("{line}"));
-                } else {
-                    self.log.debug(format_args!("{line}"));
-                }
-                let _ = stream.write_all(&Greeting::Refusal(reason).encode()).await;
-                return;
-            }
-            Ok(Err(Failure::Broken(error))) => {
-                self.log.debug(format_args!("a call from {from} broke: {error}"));
-                return;
-            }
-            Err(_) => {
-                self.log.debug(format_args!("a call from {from} said nothing"));
-                return;
-            }
-        };
-        self.log.info(format_args!("link from {} is up", link.name));
-        let ended = self.hear(&link, connection, stream).await;
-        if link.hung_up(connection) {
-            let reason = ended.err().map_or("it was closed".to_owned(), |error| error.to_string());
-            self.log.warn(format_args!("link from {} is down: {reason}", link.name));
-        }
-    }
-
-    async fn welcome(&self, stream: &mut TcpStream) -> Result<(Arc<Link>, u64), Failure> {
-        let Greeting::Hello(theirs) = read_greeting(stream).await? else {
-            return Err(Failure::Refused(Refusal::Damaged));
-        };
-        let mut mine = Card::new(&self.spec, self.me, theirs.from, self.incarnation);
-        let ahead_us = mine.check(&theirs, true, &self.spec).map_err(Failure::Refused)?;
-        let link = self.links.iter().find(|link| link.peer == theirs.from);
-        let link = link.ok_or(Failure::Refused(Refusal::NoSuchNode))?;
-        self.note_skew(&link.name, ahead_us);
-        let accepted = link.accepted(theirs.incarnation);
-        let (connection, received) = accepted.ok_or(Failure::Refused(Refusal::Taken))?;
-        mine.received = received;
-        stream.write_all(&Greeting::Welcome(mine).encode()).await?;
-        Ok((link.clone(), connection))
-    }
-
-    /// Takes what the peer sends, until the connection breaks or the peer calls anew.
-    async fn hear(
-        &self,
-        link: &Arc<Link>,
-        connection: u64,
-        stream: TcpStream,
-    ) -> Result<(), Failure> {
-        let (mut read, mut write) = stream.into_split();
-        let (answer, mut answers) = mpsc::unbounded_channel();
-        let (mut input, mut output) = (Vec::new(), Vec::new());
-        let mut warned = false;
-        loop {
-            tokio::select! {
-                got = timeout(SILENCE, read_more(&mut read, &mut input)) => {
-                    if silent(got)? == 0 {
-                        return Ok(());
-                    }
-                    let mut used = 0;
-                    while let Some((frame, length)) = read_frame(&input[used..])? {
-                        used += length;
-                        match frame.kind {
-                            Kind::Messages => self.deliver(link, connection, frame)?,
-                            Kind::Ping => {
-                                // What took its time on the way looks late; what is early is so.
-                                let ahead = frame.number.wrapping_sub(clock_us()) as i64;
-                                if ahead > NOTABLE_SKEW_US && !warned {
-                                    self.note_skew(&link.name, ahead);
-                                    warned = true;
-                                }
-                            }
-                            Kind::Ask => {
-                                let question = postcard::from_bytes(frame.body);
-                                let question = question.map_err(|_| WireError::Content)?;
-                                let (network, answer) = (self.network.clone(), answer.clone());
-                                let (me, number) = (self.me, frame.number);
-                                tokio::spawn(async move {
-                                    let found = answer_to(&network, me, question).await;
-                                    // The connection may be gone.
-                                    let _ = answer.send((number, found));
-                                });
-                            }
-                            kind => return Err(WireError::Kind(kind as u8).into()),
-                        }
-                    }
-                    input.drain(..used);
-                    let Some(number) = link.received(connection) else {
-                        return Ok(());
-                    };
-                    write_frame(&mut output, Frame { kind: Kind::Ack, number, body: &[] });
-                }
-                Some((number, found)) = answers.recv() => {
-                    let body = postcard::to_stdvec(&found).expect("answers have a serialised form");
-                    write_frame(&mut output, Frame { kind: Kind::Answer, number, body: &body });
-                }
-            }
-            timeout(SILENCE, write.write_all(&output)).await.map_err(|_| Failure::silence())??;
-            output.clear();
-        }
-    }
-
-    fn deliver(&self, link: &Link, connection: u64, frame: Frame<'_>) -> Result<(), Failure> {
-        let delivery = decode_batch(frame.body, link.peer.site, self.me.site, &self.topology)?;
-        if self.spec.node_of(delivery.from) != Some(link.peer)
-            || self.spec.node_of(delivery.to) != Some(self.me)
-        {
-            return Err(WireError::Misplaced.into());
-        }
-        if link.takes(connection, frame.number) {
-            self.network.send(delivery.from, delivery.to, delivery.messages);
-        }
-        Ok(())
-    }
-
     fn note_skew(&self, name: &str, ahead_us: i64) {
         if ahead_us.abs() > NOTABLE_SKEW_US {
             let seconds = ahead_us.unsigned_abs() as f64 / 1e6;
@@ -391,12 +165,6 @@ async fn stopped(mut stop: watch::Receiver<bool>) {
     let _ = stop.wait_for(|stop| *stop).await;
 }
 
-/// Between half of a pause and all of it, so that nodes do not call in step.
-fn jittered(pause: Duration) -> Duration {
-    let random = RandomState::new().hash_one(0u8) >> 32;
-    pause / 2 + (pause / 2).mul_f64(random as f64 / f64::from(u32::MAX))
-}
-
 fn shortened(mut reason: String) -> String {
     if let Some((end, _)) = reason.char_indices().find(|(at, _)| *at >= MAX_REASON) {
         reason.truncate(end);
@@ -430,83 +198,4 @@ async fn read_more(read: &mut OwnedReadHalf, input: &mut Vec<u8>) -> std::io::Re
 
 fn silent<T>(got: Result<std::io::Result<T>, tokio::time::error::Elapsed>) -> Result<T, Failure> {
     Ok(got.map_err(|_| Failure::silence())??)
-}
-
-async fn speak(
-    link: &Link,
-    mut write: OwnedWriteHalf,
-    stop: watch::Receiver<bool>,
-) -> Result<(), Failure> {
-    let mut output = Vec::new();
-    let mut ping = Instant::now();
-    loop {
-        if Instant::now() >= ping {
-            let number = clock_us();
-            write_frame(&mut output, Frame { kind: Kind::Ping, number, body: &[] });
-            ping = Instant::now() + PING_INTERVAL;
-        }
-        link.gather(&mut output);
-        if output.is_empty() {
-            if *stop.borrow() {
-                write.shutdown().await?;
-                return Ok(());
-            }
-            tokio::select! {
-                () = link.wake.notified() => {}
-                () = sleep_until(ping.into()) => {}
-                () = stopped(stop.clone()) => {}
-            }
-            continue;
-        }
-        write.write_all(&output).await?;
-        output.clear();
-        output.shrink_to(1 << 20);
-    }
-}
-
-/// Takes acknowledgements and answers.
-async fn listen_back(link: &Link, mut read: OwnedReadHalf) -> Result<(), Failure> {
-    let mut input = Vec::new();
-    loop {
-        if silent(timeout(SILENCE, read_more(&mut read, &mut input)).await)? == 0 {
-            return Err(Failure::Broken("it hung up".to_owned()));
-        }
-        let mut used = 0;
-        while let Some((frame, length)) = read_frame(&input[used..])? {
-            used += length;
-            match frame.kind {
-                Kind::Ack => link.acknowledged(frame.number),
-                Kind::Answer => {
-                    let answer = postcard::from_bytes(frame.body);
-                    link.answered(frame.number, answer.map_err(|_| WireError::Content)?);
-                }
-                kind => return Err(WireError::Kind(kind as u8).into()),
-            }
-        }
-        input.drain(..used);
-    }
-}
-
-/// Answers a question about this node's own workers; others are not asked in turn.
-async fn answer_to(network: &Network, me: NodeId, question: Question) -> Answer {
-    use solera_unistore::Address;
-    let here = |worker| {
-        let address = Address { site: me.site, worker };
-        network.is_here(address).then_some(address)
-    };
-    match question {
-        Question::Sample { worker, detailed } => match here(worker) {
-            Some(worker) => match network.sample(worker, detailed).await {
-                Some(sample) => Answer::Sample(Box::new(sample)),
-                None => Answer::Nothing,
-            },
-            None => Answer::Nothing,
-        },
-        Question::CountKeys { worker } => match here(worker) {
-            Some(worker) => {
-                network.count_keys(worker).await.map_or(Answer::Nothing, |n| Answer::Keys(n as u64))
-            }
-            None => Answer::Nothing,
-        },
-    }
 }
