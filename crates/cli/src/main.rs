@@ -2,7 +2,9 @@
 
 mod demo;
 mod fault;
+mod serve;
 mod sim;
+mod stop;
 mod up;
 
 use std::process::ExitCode;
@@ -25,6 +27,7 @@ struct Cli {
 enum Command {
     Demo(demo::DemoArgs),
     Up(up::UpArgs),
+    Serve(serve::ServeArgs),
     Fault(fault::FaultArgs),
     Sim(sim::SimArgs),
 }
@@ -33,6 +36,7 @@ fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Demo(args) => demo::main(&args),
         Command::Up(args) => up::main(&args),
+        Command::Serve(args) => serve::main(&args),
         Command::Fault(args) => fault::main(&args),
         Command::Sim(args) => sim::main(&args),
     }

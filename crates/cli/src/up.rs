@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use clap::Args;
 use solera_node::{AdminListener, Cluster, ClusterSpec, Overrides};
-use tokio::signal::unix::{SignalKind, signal};
+
+use crate::stop::Stop;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -69,26 +70,13 @@ fn run(args: &UpArgs) -> Result<(), Box<dyn std::error::Error>> {
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let (mut interrupt, mut terminate) =
-            (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+        let stop = Stop::new()?;
         let admin = AdminListener::bind(SocketAddr::from(([127, 0, 0, 1], args.port))).await?;
         let cluster = Arc::new(Cluster::start(spec)?);
-        let end = async move {
-            tokio::select! {
-                _ = interrupt.recv() => {}
-                _ = terminate.recv() => {}
-            }
-            println!("\nstopping");
-        };
         introduce(&cluster, args.port);
-        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-        tokio::spawn(async move {
-            end.await;
-            // The server may have ended by itself.
-            let _ = stop.send(());
-        });
         let stopped = async {
-            let _ = stopped.await;
+            stop.asked().await;
+            println!("\nstopping");
         };
         admin.serve(cluster, stopped).await?;
         Ok(())
@@ -98,13 +86,16 @@ fn run(args: &UpArgs) -> Result<(), Box<dyn std::error::Error>> {
 fn introduce(cluster: &Cluster, port: u16) {
     let spec = cluster.spec();
     let width = spec.sites.iter().map(|site| site.name.len()).max().unwrap_or(0).max(4);
+    let mut workers: Vec<_> =
+        (0..spec.sites.len()).map(|site| spec.workers_of(site).to_string()).collect();
+    workers.dedup();
     println!(
         "Solera {}: cluster '{}', {} sites of {} partitions on {} worker(s) each, f = {}\n",
         env!("CARGO_PKG_VERSION"),
         spec.name,
         spec.sites.len(),
         spec.partitions,
-        spec.workers,
+        workers.join("/"),
         spec.f
     );
     let heads = spec.sites.iter().map(|site| format!("{:>1$}", site.name, width.max(8)));

@@ -1,4 +1,4 @@
-//! The HTTP side: `/status`, `/metrics`, `/faults`.
+//! The HTTP side: `/status`, `/metrics`, `/health`, `/ready`, `/faults`.
 
 use std::fmt::{self, Write};
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::cluster::{Cluster, Fault, FaultError};
-use crate::status::{ClusterStatus, SiteStatus};
+use crate::status::{PeerStatus, ReachedSite, SiteStatus};
 
 /// Why the HTTP side does not run.
 #[derive(Debug)]
@@ -59,7 +59,18 @@ impl AdminListener {
         }
     }
 
-    /// Serves a cluster's status, metrics and faults, until `end` is done.
+    /// Serves on a port that was taken before, on this thread's event loop.
+    ///
+    /// # Errors
+    /// The event loop does not take it.
+    pub fn from_std(listener: std::net::TcpListener) -> std::io::Result<AdminListener> {
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        Ok(AdminListener { listener: tokio::net::TcpListener::from_std(listener)?, address })
+    }
+
+    /// Serves a cluster's status and metrics, and faults if it is all in this process, until `end`
+    /// is done.
     ///
     /// # Errors
     /// The server broke down.
@@ -68,12 +79,16 @@ impl AdminListener {
         cluster: Arc<Cluster>,
         end: impl Future<Output = ()> + Send + 'static,
     ) -> Result<(), AdminError> {
-        let router = Router::new()
+        let mut router = Router::new()
             .route("/", get(index))
             .route("/status", get(status))
             .route("/metrics", get(metrics))
-            .route("/faults", post(faults))
-            .with_state(cluster);
+            .route("/health", get(async || "alive\n"))
+            .route("/ready", get(ready));
+        if cluster.here.is_none() {
+            router = router.route("/faults", post(faults));
+        }
+        let router = router.with_state(cluster);
         let address = self.address;
         axum::serve(self.listener, router)
             .with_graceful_shutdown(end)
@@ -90,16 +105,26 @@ struct Detail {
 
 async fn index() -> &'static str {
     "Solera\n\nGET  /status    what is going on, as JSON (?detailed=true counts versions and bytes)\n\
-     GET  /metrics   the same for Prometheus\n\
-     POST /faults    let something go wrong: {\"fault\": \"cut\", \"a\": \"1\", \"b\": \"2\"},\n\
+     GET  /metrics   the same for Prometheus; of a single node only its own\n\
+     GET  /health    200 while the process lives\n\
+     GET  /ready     200 while it can serve all keys of its site, else 503\n\
+     POST /faults    (`solera up` only) let something go wrong: {\"fault\": \"cut\", \"a\": \"1\", \"b\": \"2\"},\n\
      \x20               heal, kill {site}, restart {site}, delay {a, b, ms}\n"
 }
 
-async fn status(
-    State(cluster): State<Arc<Cluster>>,
-    Query(detail): Query<Detail>,
-) -> Json<ClusterStatus> {
-    Json(cluster.status(detail.detailed).await)
+async fn status(State(cluster): State<Arc<Cluster>>, Query(detail): Query<Detail>) -> Response {
+    match cluster.node_status(detail.detailed).await {
+        Some(status) => Json(status).into_response(),
+        None => Json(cluster.status(detail.detailed).await).into_response(),
+    }
+}
+
+async fn ready(State(cluster): State<Arc<Cluster>>) -> (StatusCode, &'static str) {
+    if cluster.is_ready() {
+        (StatusCode::OK, "ready\n")
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, "another node of the site cannot be reached\n")
+    }
 }
 
 async fn faults(State(cluster): State<Arc<Cluster>>, body: String) -> Response {
@@ -126,7 +151,8 @@ async fn faults(State(cluster): State<Arc<Cluster>>, body: String) -> Response {
 }
 
 async fn metrics(State(cluster): State<Arc<Cluster>>) -> Response {
-    let text = render(&cluster.status(true).await);
+    let (sites, reached) = cluster.measured().await;
+    let text = render(&sites) + &render_links(&reached);
     ([("content-type", "text/plain; version=0.0.4")], text).into_response()
 }
 
@@ -155,19 +181,19 @@ const GAUGES: [Gauge; 9] = [
 ];
 
 /// Writing to a string cannot fail, so results are dropped.
-fn render(status: &ClusterStatus) -> String {
+fn render(sites: &[SiteStatus]) -> String {
     let mut text = String::new();
     let head = |text: &mut String, name: &str, help: &str, kind: &str| {
         let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
     };
     for (name, help, value) in GAUGES {
         head(&mut text, name, help, "gauge");
-        for site in &status.sites {
+        for site in sites {
             let _ = writeln!(text, "{name}{{site=\"{}\"}} {}", site.name, value(site));
         }
     }
     head(&mut text, "solera_commands_total", "Commands processed.", "counter");
-    for site in &status.sites {
+    for site in sites {
         for (command, count) in &site.commands {
             let _ = writeln!(
                 text,
@@ -177,7 +203,7 @@ fn render(status: &ClusterStatus) -> String {
         }
     }
     head(&mut text, "solera_errors_total", "Error replies.", "counter");
-    for site in &status.sites {
+    for site in sites {
         let _ = writeln!(text, "solera_errors_total{{site=\"{}\"}} {}", site.name, site.errors);
     }
     head(
@@ -186,7 +212,7 @@ fn render(status: &ClusterStatus) -> String {
         "How far the site's visible state is behind another site.",
         "gauge",
     );
-    for site in &status.sites {
+    for site in sites {
         for (other, lag) in &site.lag_ms {
             let _ = writeln!(
                 text,
@@ -197,7 +223,7 @@ fn render(status: &ClusterStatus) -> String {
         }
     }
     head(&mut text, "solera_batch_seconds", "Time to process a batch of commands.", "histogram");
-    for site in &status.sites {
+    for site in sites {
         let mut sum = 0;
         for (upper, count) in &site.batch_us {
             sum += count;
@@ -211,6 +237,40 @@ fn render(status: &ClusterStatus) -> String {
         let name = &site.name;
         let _ = writeln!(text, "solera_batch_seconds_bucket{{site=\"{name}\",le=\"+Inf\"}} {sum}");
         let _ = writeln!(text, "solera_batch_seconds_count{{site=\"{name}\"}} {sum}");
+    }
+    text
+}
+
+type LinkGauge = (&'static str, &'static str, &'static str, fn(&PeerStatus) -> u64);
+
+const LINK_GAUGES: [LinkGauge; 4] = [
+    ("solera_link_up", "gauge", "Whether messages pass to another node and back.", |link| {
+        u64::from(link.up)
+    }),
+    ("solera_link_queue_bytes", "gauge", "What waits to be sent to another node.", |link| {
+        link.queue_bytes as u64
+    }),
+    ("solera_link_dropped_total", "counter", "Batches dropped because too much waited.", |link| {
+        link.dropped_batches
+    }),
+    ("solera_link_reconnects_total", "counter", "Connections made again.", |link| link.reconnects),
+];
+
+/// The links of a node; nothing for a whole cluster, whose links are in memory.
+fn render_links(sites: &[ReachedSite]) -> String {
+    let mut text = String::new();
+    if sites.is_empty() {
+        return text;
+    }
+    for (name, kind, help, value) in LINK_GAUGES {
+        let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+        for site in sites {
+            for link in &site.nodes {
+                let (to, node) = (&site.name, link.node);
+                let _ =
+                    writeln!(text, "{name}{{to_site=\"{to}\",to_node=\"{node}\"}} {}", value(link));
+            }
+        }
     }
     text
 }

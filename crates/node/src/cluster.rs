@@ -1,4 +1,5 @@
-//! A whole cluster in one process: its threads, its status, and what can go wrong with it.
+//! A cluster, or the part of it that runs in this process: its threads, its status, and what can go
+//! wrong with it.
 
 use std::collections::BTreeMap;
 use std::collections::hash_map::RandomState;
@@ -13,24 +14,36 @@ use std::time::Duration;
 use serde::Deserialize;
 use solera_resp::command::COMMANDS;
 use solera_time::SiteId;
-use solera_unistore::{Address, Config, Replica, Topology};
+use solera_unistore::{Address, Config, Replica};
 use tokio::io::DuplexStream;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::config::ClusterSpec;
-use crate::network::Network;
+use crate::link::Link;
+use crate::network::{Destination, Network};
+use crate::node::Here;
 use crate::status::{ClusterStatus, LinkStatus, SiteStatus, WorkerSample};
 use crate::worker::{self, Control};
 
-/// A running cluster. Dropping it stops it.
+/// A running cluster, or one running node of it. Dropping it stops it.
 pub struct Cluster {
-    spec: Arc<ClusterSpec>,
-    /// The spec's identifier with that of this run: what is in memory ends with it.
-    id: u64,
-    network: Arc<Network>,
+    pub(crate) spec: Arc<ClusterSpec>,
+    pub(crate) network: Arc<Network>,
     threads: Vec<JoinHandle<()>>,
     /// Spreads in-memory connections over workers.
     connected: AtomicUsize,
+    /// Which node this process is, if it is not the whole cluster.
+    pub(crate) here: Option<Here>,
+}
+
+/// What distinguishes this run from others of the same cluster.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Run {
+    /// Identifies the cluster and its data in tokens.
+    pub(crate) cluster: u64,
+    /// Requests and transactions are numbered from here: late answers to those of an earlier run
+    /// must not be taken for answers to others.
+    pub(crate) first_number: u64,
 }
 
 /// A site of a running cluster.
@@ -205,35 +218,48 @@ impl Cluster {
                 })?;
             }
         }
-        let spec = Arc::new(spec);
-        let topology = Arc::new(Topology {
-            partitions: spec.partitions,
-            workers: vec![spec.workers; spec.sites.len()],
-        });
-        let mut mailboxes = vec![Vec::new(); spec.sites.len()];
+        // What is in memory ends with this run, so tokens must not outlive it.
+        let cluster = RandomState::new().hash_one(spec.id());
+        Cluster::launch(Arc::new(spec), Run { cluster, first_number: 0 }, |_| None)
+    }
+
+    /// Starts the workers that run in this process: those that no link leads to.
+    pub(crate) fn launch(
+        spec: Arc<ClusterSpec>,
+        run: Run,
+        link_to: impl Fn(Address) -> Option<Arc<Link>>,
+    ) -> Result<Cluster, StartError> {
+        let topology = Arc::new(spec.topology());
+        let mut workers: Vec<Vec<Destination>> = Vec::new();
         let mut receivers = Vec::new();
         for site in SiteId::all(spec.sites.len()) {
-            for worker in 0..spec.workers {
-                let (sender, receiver) = mpsc::unbounded_channel();
-                mailboxes[site.index()].push(sender);
-                receivers.push((Address { site, worker }, receiver));
-            }
+            let at = |worker| Address { site, worker };
+            let destination = |address| match link_to(address) {
+                Some(link) => Destination::There(link),
+                None => {
+                    let (sender, receiver) = mpsc::unbounded_channel();
+                    receivers.push((address, receiver));
+                    Destination::Here(sender)
+                }
+            };
+            workers.push((0..topology.workers[site.index()]).map(at).map(destination).collect());
         }
-        let network = Arc::new(Network::new(mailboxes, &spec.wan));
+        let network = Arc::new(Network::new(workers, &spec.wan));
         let mut cluster = Cluster {
-            id: RandomState::new().hash_one(spec.id()),
             spec,
             network,
             threads: Vec::new(),
             connected: AtomicUsize::new(0),
+            here: None,
         };
         for (address, mailbox) in receivers {
             let mut config = Config::new(address, topology.clone());
             config.f = cluster.spec.f;
             config.timing.idle_transaction_timeout = cluster.spec.transaction_timeout;
             config.timing.max_transaction_age = cluster.spec.transaction_max_age;
+            config.first_transaction = run.first_number;
             let replica = Replica::new(config, RandomState::new().hash_one(address));
-            cluster.start_worker(replica, mailbox)?;
+            cluster.start_worker(replica, run, mailbox)?;
         }
         Ok(cluster)
     }
@@ -241,15 +267,16 @@ impl Cluster {
     fn start_worker(
         &mut self,
         replica: Replica,
+        run: Run,
         mailbox: mpsc::UnboundedReceiver<crate::network::Parcel>,
     ) -> Result<(), StartError> {
-        let (spec, id, network) = (self.spec.clone(), self.id, self.network.clone());
+        let (spec, network) = (self.spec.clone(), self.network.clone());
         let address = replica.address();
         let (sender, receiver) = std::sync::mpsc::channel();
         let name = format!("{}-{}", spec.sites[address.site.index()].name, address.worker);
         let thread = std::thread::Builder::new()
             .name(name)
-            .spawn(move || worker::run(replica, spec, id, network, mailbox, &sender))
+            .spawn(move || worker::run(replica, spec, run, network, mailbox, &sender))
             .map_err(StartError::Worker)?;
         self.threads.push(thread);
         let site = &self.spec.sites[address.site.index()];
@@ -288,9 +315,11 @@ impl Cluster {
         }
         let (client, server) = tokio::io::duplex(64 * 1024);
         let number = self.connected.fetch_add(1, Ordering::Relaxed);
-        let worker = (number % usize::from(self.spec.workers)) as u8;
-        let address = Address { site: SiteId(site as u8), worker };
-        self.network.control(address, Control::Connect(server));
+        let workers: Vec<Address> = self.network.workers_here(SiteId(site as u8)).collect();
+        let Some(worker) = workers.get(number % workers.len().max(1)) else {
+            return Err(SiteDown(self.spec.sites[site].name.clone()));
+        };
+        self.network.control(*worker, Control::Connect(server));
         Ok(client)
     }
 
@@ -348,8 +377,7 @@ impl Cluster {
     pub async fn status(&self, detailed: bool) -> ClusterStatus {
         let mut sites = Vec::new();
         for index in 0..self.spec.sites.len() {
-            let samples = self.ask(index, |reply| Control::Sample(detailed, reply)).await;
-            sites.push(self.site_status(index, &samples));
+            sites.push(self.site_status(index, &self.samples(index, detailed).await));
         }
         let mut links = Vec::new();
         for b in 0..self.spec.sites.len() {
@@ -366,7 +394,16 @@ impl Cluster {
         ClusterStatus { cluster: self.spec.name.clone(), f: self.spec.f, sites, links }
     }
 
-    fn site_status(&self, index: usize, samples: &[WorkerSample]) -> SiteStatus {
+    /// What the workers of a site that run in this process tell.
+    pub(crate) async fn samples(&self, site: usize, detailed: bool) -> Vec<WorkerSample> {
+        let mut samples = Vec::new();
+        for worker in self.network.workers_here(SiteId(site as u8)) {
+            samples.extend(self.network.sample(worker, detailed).await);
+        }
+        samples
+    }
+
+    pub(crate) fn site_status(&self, index: usize, samples: &[WorkerSample]) -> SiteStatus {
         let names: Vec<&String> = self.spec.sites.iter().map(|site| &site.name).collect();
         let site = &self.spec.sites[index];
         let mut status = SiteStatus {
@@ -421,7 +458,7 @@ impl Cluster {
         question: impl Fn(oneshot::Sender<R>) -> Control,
     ) -> Vec<R> {
         let mut answers = Vec::new();
-        for worker in self.network.workers_of(SiteId(site as u8)) {
+        for worker in self.network.workers_here(SiteId(site as u8)) {
             let (sender, receiver) = oneshot::channel();
             self.network.control(worker, question(sender));
             answers.extend(receiver.await.ok());

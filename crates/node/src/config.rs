@@ -8,10 +8,15 @@ use std::time::Duration;
 use serde::Deserialize;
 use solera_levels::UnknownLevel;
 use solera_time::MAX_SITES;
+use solera_unistore::Topology;
 use toml::Spanned;
 
 use crate::spaces::{Space, SpaceError, Spaces};
 use crate::wan::Wan;
+
+mod nodes;
+
+pub use nodes::{HostPort, NodeId, NodeSpec};
 
 /// One site of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,9 +25,11 @@ pub struct SiteSpec {
     pub name: String,
     /// Where it speaks RESP; `None` for in-memory connections only.
     pub listen: Option<SocketAddr>,
+    /// The processes it is made of; none where all runs in one process.
+    pub nodes: Vec<NodeSpec>,
 }
 
-/// A whole cluster in one process.
+/// A whole cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterSpec {
     /// Its name; tokens are bound to it and to the sites' names.
@@ -31,7 +38,7 @@ pub struct ClusterSpec {
     pub sites: Vec<SiteSpec>,
     /// Logical partitions of the key space.
     pub partitions: u16,
-    /// Workers per site.
+    /// Workers per site that lists no nodes, and per node that does not say.
     pub workers: u8,
     /// How many sites may fail.
     pub f: usize,
@@ -45,6 +52,8 @@ pub struct ClusterSpec {
     pub transaction_max_age: Duration,
     /// Client connections per worker.
     pub max_connections: usize,
+    /// Nodes whose clocks differ by more do not talk to one another.
+    pub max_clock_skew: Duration,
 }
 
 /// A configuration that cannot be used.
@@ -88,6 +97,7 @@ struct File {
     transaction_timeout_ms: Option<Spanned<u64>>,
     transaction_max_age_ms: Option<Spanned<u64>>,
     max_connections: Option<Spanned<usize>>,
+    max_clock_skew_ms: Option<Spanned<u64>>,
     #[serde(default)]
     site: Vec<SiteTable>,
     #[serde(default)]
@@ -98,6 +108,8 @@ struct File {
 #[serde(deny_unknown_fields)]
 struct SiteTable {
     name: Spanned<String>,
+    #[serde(default)]
+    node: Vec<nodes::NodeTable>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -132,7 +144,15 @@ impl ClusterSpec {
         let name = path.display().to_string();
         let text = std::fs::read_to_string(path)
             .map_err(|error| ConfigError::Unreadable(name.clone(), error.to_string()))?;
-        Reader { file: Some(name), text: &text }.read(over)
+        ClusterSpec::parse(&name, &text, over)
+    }
+
+    /// The cluster that the text of a configuration file describes. `name` is for errors.
+    ///
+    /// # Errors
+    /// See [`ConfigError`].
+    pub fn parse(name: &str, text: &str, over: Overrides) -> Result<ClusterSpec, ConfigError> {
+        Reader { file: Some(name.to_owned()), text }.read(over)
     }
 
     /// A cluster of `sites` sites without delays, for tests and embedding.
@@ -159,6 +179,21 @@ impl ClusterSpec {
             site.listen = Some(SocketAddr::from(([127, 0, 0, 1], port)));
         }
         Ok(self)
+    }
+
+    /// How many workers a site has, on all of its nodes.
+    pub fn workers_of(&self, site: usize) -> u8 {
+        match self.sites[site].nodes.as_slice() {
+            [] => self.workers,
+            // Checked when the nodes were read.
+            nodes => nodes.iter().map(|node| node.workers).sum(),
+        }
+    }
+
+    /// The shape of the cluster: a site's workers are numbered through over its nodes.
+    pub fn topology(&self) -> Topology {
+        let workers = (0..self.sites.len()).map(|site| self.workers_of(site)).collect();
+        Topology { partitions: self.partitions, workers }
     }
 
     /// Settings that work and that one would rarely want.
@@ -251,7 +286,7 @@ impl Reader<'_> {
             Ok(found) => found,
             Err(error) => return self.invalid(wan.place, error.to_string()),
         };
-        let names = self.site_names(file.site, &wan, sites)?;
+        let names = self.site_names(&file.site, &wan, sites)?;
 
         let partitions = Setting::new(over.partitions, file.partitions, 16);
         if partitions.value == 0 || partitions.value > 4096 {
@@ -269,6 +304,10 @@ impl Reader<'_> {
                 workers.value
             );
             return self.invalid(place, reason);
+        }
+        let mut nodes = self.nodes(&file.site, workers.value, partitions)?;
+        if over.workers.is_some() {
+            nodes.clear();
         }
         let f = Setting::new(None, file.f, (sites - 1) / 2);
         if f.value >= sites {
@@ -297,6 +336,11 @@ impl Reader<'_> {
         if connections.value == 0 {
             return self.invalid(connections.place, "nobody could connect".to_owned());
         }
+        let skew = Setting::new(None, file.max_clock_skew_ms, 60_000);
+        if skew.value < 1000 {
+            let reason = "clocks differ by milliseconds; allow at least 1000 ms".to_owned();
+            return self.invalid(skew.place, reason);
+        }
         let cluster = Setting::new(None, file.cluster, "solera".to_owned());
         if !is_name(&cluster.value) {
             let reason = format!("{:?} is no name for a cluster: {NAMES}", cluster.value);
@@ -304,7 +348,11 @@ impl Reader<'_> {
         }
         Ok(ClusterSpec {
             name: cluster.value,
-            sites: names.into_iter().map(|name| SiteSpec { name, listen: None }).collect(),
+            sites: names
+                .into_iter()
+                .zip(nodes.into_iter().chain(std::iter::repeat_with(Vec::new)))
+                .map(|(name, nodes)| SiteSpec { name, listen: None, nodes })
+                .collect(),
             partitions,
             workers: workers.value,
             f: f.value,
@@ -313,18 +361,19 @@ impl Reader<'_> {
             transaction_timeout: Duration::from_millis(timeout.value),
             transaction_max_age: Duration::from_millis(max_age.value),
             max_connections: connections.value,
+            max_clock_skew: Duration::from_millis(skew.value),
         })
     }
 
     fn site_names(
         &self,
-        named: Vec<SiteTable>,
+        named: &[SiteTable],
         wan: &Wan,
         sites: usize,
     ) -> Result<Vec<String>, ConfigError> {
         let mut names: Vec<String> = Vec::new();
         for table in named {
-            let (place, name) = (Some(table.name.span().start), table.name.into_inner());
+            let (place, name) = (Some(table.name.span().start), table.name.get_ref().clone());
             if !is_name(&name) {
                 return self.invalid(place, format!("{name:?} is no name for a site: {NAMES}"));
             }
@@ -440,6 +489,54 @@ mod tests {
         ] {
             let error = parse(text).unwrap_err();
             assert!(error.contains(reason), "{text}: {error}");
+        }
+    }
+
+    const TWO_NODES: &str = "\
+[[site]]
+name = 'eu'
+[[site.node]]
+resp = '10.0.0.1:1'
+peer = 'eu-1.example:2'
+admin = '[::1]:3'
+workers = 2
+[[site.node]]
+resp = '10.0.0.2:1'
+peer = '10.0.0.2:2'
+admin = '10.0.0.2:3'
+";
+
+    #[test]
+    fn workers_are_counted_over_a_sites_nodes() {
+        let spec = parse(TWO_NODES).unwrap();
+        assert_eq!(spec.topology().workers, [3]);
+        assert_eq!(spec.sites[0].nodes[0].admin.to_string(), "[::1]:3");
+        assert_eq!(parse(&format!("workers = 4\n{TWO_NODES}")).unwrap().workers_of(0), 6);
+        let over = Overrides { workers: Some(2), ..Overrides::default() };
+        let alone = Reader { file: None, text: TWO_NODES }.read(over).unwrap();
+        assert_eq!(alone.topology().workers, [2]);
+        assert_eq!(parse("workers = 3").unwrap().topology().workers, [3, 3, 3]);
+    }
+
+    #[test]
+    fn contradictory_nodes_are_named_with_their_line() {
+        for (old, new, reason) in [
+            ("10.0.0.2:2", "10.0.0.1:1", "line 10: 10.0.0.1:1 is used twice"),
+            ("10.0.0.2:2", "10.0.0.2", "line 10: \"10.0.0.2\" is not \"host:port\""),
+            ("10.0.0.2:2", ":2", "line 10: \":2\" is not"),
+            ("10.0.0.2:2", "h:0", "line 10: \"h:0\" is not"),
+            ("10.0.0.2:2", "h:70000", "line 10: \"h:70000\" is not"),
+            ("10.0.0.2:2", "::1:7", "line 10: \"::1:7\" is not"),
+            ("10.0.0.2:2", "[x]:7", "line 10: \"[x]:7\" is not"),
+            ("workers = 2", "workers = 0", "line 7: a node needs at least 1 worker"),
+            ("workers = 2", "workers = 17", "line 7: the nodes of site 'eu' have 17 workers"),
+            ("workers = 2", "workers = 16", "line 9: the nodes of site 'eu' have 17 workers"),
+            ("workers = 2", "worker = 2", "line 7"),
+            ("[[site]]", "[[site]]\nname = 'us'\n[[site]]", "line 2: site 'us' lists no nodes"),
+            ("[[site]]", "max_clock_skew_ms = 1\n[[site]]", "line 1: clocks differ"),
+        ] {
+            let error = parse(&TWO_NODES.replacen(old, new, 1)).unwrap_err();
+            assert!(error.contains(reason), "{new}: {error}");
         }
     }
 

@@ -1,13 +1,19 @@
-//! Mailboxes of workers, and links between sites with delays and cuts.
+//! How workers reach one another: mailboxes in this process, with delays and cuts between sites, and
+//! links to other nodes.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use solera_time::SiteId;
 use solera_unistore::{Address, Message};
 use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::oneshot;
 
+use crate::link::Link;
+use crate::status::WorkerSample;
 use crate::wan::Wan;
+use crate::wire::{Answer, Question};
 use crate::worker::Control;
 
 /// What arrives in a worker's mailbox.
@@ -18,9 +24,17 @@ pub(crate) enum Parcel {
     Control(Control),
 }
 
+/// Where a worker is.
+pub(crate) enum Destination {
+    /// In this process.
+    Here(UnboundedSender<Parcel>),
+    /// On another node.
+    There(Arc<Link>),
+}
+
 /// How a cluster's workers reach one another.
 pub(crate) struct Network {
-    mailboxes: Vec<Vec<UnboundedSender<Parcel>>>,
+    workers: Vec<Vec<Destination>>,
     /// One-way delays in microseconds.
     delays: Vec<Vec<AtomicU64>>,
     /// Delays added by faults, in microseconds.
@@ -30,13 +44,14 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    pub(crate) fn new(mailboxes: Vec<Vec<UnboundedSender<Parcel>>>, wan: &Wan) -> Self {
-        let sites = mailboxes.len();
+    /// `wan` is how long messages take between sites of this process.
+    pub(crate) fn new(workers: Vec<Vec<Destination>>, wan: &Wan) -> Self {
+        let sites = workers.len();
         let matrix = |value: &dyn Fn(usize, usize) -> u64| {
             (0..sites).map(|a| (0..sites).map(|b| AtomicU64::new(value(a, b))).collect()).collect()
         };
         Network {
-            mailboxes,
+            workers,
             delays: matrix(&|a, b| wan.one_way(a, b).as_micros() as u64),
             added: matrix(&|_, _| 0),
             cut: (0..sites).map(|_| (0..sites).map(|_| AtomicBool::new(false)).collect()).collect(),
@@ -47,30 +62,89 @@ impl Network {
     /// Hands messages over. Between sites they take their time, and are lost on a cut link or when
     /// the receiver is dead: the protocol recovers by itself.
     pub(crate) fn send(&self, from: Address, to: Address, messages: Vec<Message>) {
+        let mailbox = match self.destination(to) {
+            Destination::Here(mailbox) => mailbox,
+            Destination::There(link) => return link.send(from, to, messages),
+        };
         let (a, b) = (from.site.index(), to.site.index());
         let mut due = Instant::now();
-        if a != b {
+        if a != b && matches!(self.destination(from), Destination::Here(_)) {
             if self.is_cut(a, b) || !self.is_alive(a) || !self.is_alive(b) {
                 return;
             }
             due += self.delay(a, b);
         }
         // A mailbox without a worker belongs to a cluster that is stopping.
-        let _ = self.mailboxes[b][usize::from(to.worker)].send(Parcel::Messages {
-            from,
-            due,
-            messages,
-        });
+        let _ = mailbox.send(Parcel::Messages { from, due, messages });
     }
 
+    /// Gives a worker of this process an order. There is no ordering about of other nodes.
     pub(crate) fn control(&self, to: Address, control: Control) {
-        let mailbox = &self.mailboxes[to.site.index()][usize::from(to.worker)];
-        let _ = mailbox.send(Parcel::Control(control));
+        if let Destination::Here(mailbox) = self.destination(to) {
+            let _ = mailbox.send(Parcel::Control(control));
+        }
     }
 
+    /// What a worker tells about itself, wherever it is. `None` if it cannot be reached.
+    pub(crate) async fn sample(&self, worker: Address, detailed: bool) -> Option<WorkerSample> {
+        let link = match self.destination(worker) {
+            Destination::Here(_) => {
+                let (sender, receiver) = oneshot::channel();
+                self.control(worker, Control::Sample(detailed, sender));
+                return receiver.await.ok();
+            }
+            Destination::There(link) => link,
+        };
+        match link.ask(Question::Sample { worker: worker.worker, detailed }).await {
+            Some(Answer::Sample(sample)) => Some(*sample),
+            _ => None,
+        }
+    }
+
+    /// How many keys a worker has, wherever it is. `None` if it cannot be reached.
+    pub(crate) async fn count_keys(&self, worker: Address) -> Option<usize> {
+        let link = match self.destination(worker) {
+            Destination::Here(_) => {
+                let (sender, receiver) = oneshot::channel();
+                self.control(worker, Control::CountKeys(sender));
+                return receiver.await.ok();
+            }
+            Destination::There(link) => link,
+        };
+        match link.ask(Question::CountKeys { worker: worker.worker }).await {
+            Some(Answer::Keys(keys)) => usize::try_from(keys).ok(),
+            _ => None,
+        }
+    }
+
+    /// Every worker of a site.
     pub(crate) fn workers_of(&self, site: SiteId) -> impl Iterator<Item = Address> + use<> {
-        let workers = self.mailboxes[site.index()].len();
+        let workers = self.workers[site.index()].len();
         (0..workers).map(move |worker| Address { site, worker: worker as u8 })
+    }
+
+    /// The workers of a site that run in this process.
+    pub(crate) fn workers_here(&self, site: SiteId) -> impl Iterator<Item = Address> + '_ {
+        self.workers_of(site).filter(|worker| self.is_here(*worker))
+    }
+
+    /// Whether a worker runs in this process. One that does not exist runs nowhere.
+    pub(crate) fn is_here(&self, worker: Address) -> bool {
+        let site = self.workers.get(worker.site.index());
+        let destination = site.and_then(|site| site.get(usize::from(worker.worker)));
+        matches!(destination, Some(Destination::Here(_)))
+    }
+
+    /// The link that leads to a worker on another node.
+    pub(crate) fn link_to(&self, worker: Address) -> Option<&Link> {
+        match self.destination(worker) {
+            Destination::Here(_) => None,
+            Destination::There(link) => Some(link),
+        }
+    }
+
+    fn destination(&self, worker: Address) -> &Destination {
+        &self.workers[worker.site.index()][usize::from(worker.worker)]
     }
 
     pub(crate) fn delay(&self, a: usize, b: usize) -> Duration {

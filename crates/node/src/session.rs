@@ -4,19 +4,25 @@ use std::rc::Rc;
 
 use solera_data::{OpError, Outcome};
 use solera_levels::Level;
-use solera_machine::Now;
+use solera_machine::{Machine, Now};
 use solera_resp::{Arguments, Command as Described, CommandId, Writer, lookup};
 use solera_time::Vector;
-use solera_unistore::{Command, CommandError, Response, TxId};
+use solera_unistore::{Command, CommandError, Input, Response, TxId};
 
 use crate::commands::{self, KeyOp, Plan};
-use crate::worker::Worker;
+use crate::worker::{Silent, Unreachable, Worker};
 
 /// What becomes of the connection after a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     Stay,
     Close,
+}
+
+/// Why an operation of a transaction could not be done.
+enum Failure {
+    Command(CommandError),
+    Unreachable(Unreachable),
 }
 
 /// A queue between MULTI and EXEC.
@@ -42,6 +48,8 @@ pub(crate) struct Session {
     /// The server has given the interactive transaction up; the client does not know it yet, or has
     /// sent more. Nothing of that may run outside.
     given_up: bool,
+    /// Why EXEC gave its transaction up.
+    unreachable: Option<Unreachable>,
 }
 
 impl Session {
@@ -55,6 +63,7 @@ impl Session {
             queue: None,
             tx: None,
             given_up: false,
+            unreachable: None,
             worker,
         }
     }
@@ -230,7 +239,7 @@ impl Session {
         };
         let before = std::mem::take(&mut self.out.bytes);
         self.out.array(queue.commands.len());
-        self.tx = Some(tx);
+        (self.tx, self.unreachable) = (Some(tx), None);
         for command in &queue.commands {
             // The server has given the transaction up: nothing of it may run outside. Its commit
             // below tells the client.
@@ -248,7 +257,9 @@ impl Session {
         }
         (self.tx, self.given_up) = (None, false);
         let replies = std::mem::replace(&mut self.out.bytes, before);
-        if self.commit(tx).await {
+        if let Some(error) = self.unreachable.take() {
+            self.fail(error.to_string());
+        } else if self.commit(tx).await {
             self.out.bytes.extend_from_slice(&replies);
         }
     }
@@ -364,9 +375,17 @@ impl Session {
         for op in &plan.ops {
             match self.operate(tx, op).await {
                 Ok(result) => results.push(result?),
-                Err(error) => {
+                Err(failure) => {
                     self.tx = None;
-                    self.fail_command(&error);
+                    match failure {
+                        Failure::Command(error) => self.fail_command(&error),
+                        Failure::Unreachable(error) => {
+                            // Nothing of a transaction is done before it commits.
+                            self.worker.tell(Command::Abort { tx });
+                            self.fail(error.to_string());
+                            self.unreachable = Some(error);
+                        }
+                    }
                     return None;
                 }
             }
@@ -378,23 +397,35 @@ impl Session {
         &mut self,
         tx: TxId,
         op: &KeyOp<'_>,
-    ) -> Result<Option<Result<Outcome, OpError>>, CommandError> {
+    ) -> Result<Option<Result<Outcome, OpError>>, Failure> {
+        let owner = self.worker.reach(op.key).map_err(Failure::Unreachable)?;
         let command = Command::Operate {
             tx,
             level: self.worker.spec.spaces.level_of(op.key),
             key: op.key.into(),
             op: op.op.clone(),
         };
-        match self.worker.call(command).await {
-            Some(Response::Operated(result)) => Ok(Some(result)),
-            Some(Response::Failed(error)) => Err(error),
-            _ => Ok(None),
+        let request = self.worker.new_request();
+        let now = self.worker.now();
+        self.worker.with(|replica| replica.handle(now, Input::Client { request, command }));
+        match self.worker.reply_about(request, owner).await {
+            Ok(Some(Response::Operated(result))) => Ok(Some(result)),
+            Ok(Some(Response::Failed(error))) => Err(Failure::Command(error)),
+            Ok(_) => Ok(None),
+            Err(Silent(node)) => Err(Failure::Unreachable(Unreachable(node))),
         }
     }
 
     /// A transaction of one operation: the hot path. A key of this worker costs no more than the call.
     async fn execute(&mut self, op: &KeyOp<'_>) -> Option<Result<Outcome, OpError>> {
         let level: Level = self.worker.spec.spaces.level_of(op.key);
+        let owner = match self.worker.reach(op.key) {
+            Ok(owner) => owner,
+            Err(error) => {
+                self.fail(error.to_string());
+                return None;
+            }
+        };
         let request = self.worker.new_request();
         let (now, past) = (self.now, &mut self.past);
         let executed =
@@ -402,13 +433,20 @@ impl Session {
         if executed.is_some() {
             return executed;
         }
-        match self.worker.reply_to(request).await {
-            Some(Response::Executed { outcome, past }) => {
+        match self.worker.reply_about(request, owner).await {
+            Ok(Some(Response::Executed { outcome, past })) => {
                 self.past.join(&past);
-                Some(outcome)
+                return Some(outcome);
             }
-            _ => None,
+            Ok(_) => {}
+            Err(Silent(node)) if op.op.is_update() => {
+                self.fail(format!(
+                    "UNKNOWN {node} does not answer; the command may have been done"
+                ));
+            }
+            Err(Silent(node)) => self.fail(Unreachable(node).to_string()),
         }
+        None
     }
 
     fn answer(&mut self, plan: &Plan<'_>, results: &[Result<Outcome, OpError>]) {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// A cluster, as `/status` shows it.
 #[derive(Clone, Debug, Serialize)]
@@ -73,8 +73,61 @@ pub struct LinkStatus {
     pub cut: bool,
 }
 
+/// One node of a cluster, as its `/status` shows it.
+#[derive(Clone, Debug, Serialize)]
+pub struct NodeStatus {
+    /// The cluster's name.
+    pub cluster: String,
+    /// How many sites may fail.
+    pub f: usize,
+    /// The node's site.
+    pub site: String,
+    /// The node's number within it, from 1.
+    pub node: u16,
+    /// Whether the links to all other nodes of its site are up.
+    pub ready: bool,
+    /// The whole of its site, but for the nodes that cannot be asked.
+    pub own_site: SiteStatus,
+    /// The numbers of the site's nodes that did not answer, whose part is missing in `own_site`.
+    pub missing_nodes: Vec<u16>,
+    /// All sites, in order, and the links to their nodes.
+    pub sites: Vec<ReachedSite>,
+}
+
+/// A site, as a node reaches it.
+#[derive(Clone, Debug, Serialize)]
+pub struct ReachedSite {
+    /// Its name.
+    pub name: String,
+    /// Whether the links to all of its nodes are up.
+    pub reached: bool,
+    /// The links to its nodes, without the node itself.
+    pub nodes: Vec<PeerStatus>,
+}
+
+/// The link to another node.
+#[derive(Clone, Debug, Serialize)]
+pub struct PeerStatus {
+    /// The number of the other node within its site, from 1.
+    pub node: u16,
+    /// Where it is reached.
+    pub address: String,
+    /// Whether messages pass, both ways.
+    pub up: bool,
+    /// For how long, in milliseconds.
+    pub up_ms: u64,
+    /// What waits to be sent, and within a site also what was not acknowledged yet.
+    pub queue_bytes: usize,
+    /// Batches that were dropped because too much waited.
+    pub dropped_batches: u64,
+    /// How often the connection was made again.
+    pub reconnects: u64,
+    /// Why the connection broke, or could not be made, last; nothing while it stands.
+    pub problem: Option<String>,
+}
+
 /// What one worker tells.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct WorkerSample {
     pub(crate) keys: usize,
     pub(crate) size: Option<(usize, usize)>,

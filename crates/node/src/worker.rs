@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -21,10 +22,14 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::spawn_local;
 
+use crate::cluster::Run;
 use crate::config::ClusterSpec;
 use crate::connection::serve;
 use crate::network::{Network, Parcel};
 use crate::status::WorkerSample;
+
+/// How long a request waits for another node of the site.
+const PEER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// An order of the host to a worker.
 pub(crate) enum Control {
@@ -132,8 +137,47 @@ impl Worker {
     pub(crate) async fn reply_to(&self, request: RequestId) -> Option<Response> {
         let (sender, receiver) = oneshot::channel();
         self.state.borrow_mut().waiting.insert(request, sender);
+        let _forgotten = Forgotten(self, request);
         self.flush();
         receiver.await.ok()
+    }
+
+    /// The same for a request on a key that `owner` holds. Where a site has several nodes, `owner`
+    /// may die meanwhile, or a transaction may hold the key whose coordinator has died.
+    ///
+    /// # Errors
+    /// Nothing came in time. The request may have been carried out, and may still be.
+    pub(crate) async fn reply_about(
+        &self,
+        request: RequestId,
+        owner: Address,
+    ) -> Result<Option<Response>, Silent> {
+        if self.spec.sites[self.address.site.index()].nodes.len() < 2 {
+            return Ok(self.reply_to(request).await);
+        }
+        let reply = tokio::time::timeout(PEER_TIMEOUT, self.reply_to(request)).await;
+        reply.map_err(|_| match self.network.is_here(owner) {
+            true => Silent("the node that decides a transaction on the key".to_owned()),
+            false => Silent(self.node_name(owner)),
+        })
+    }
+
+    /// The worker of this site that holds a key, if it can be reached.
+    ///
+    /// # Errors
+    /// It is on a node that cannot be reached.
+    pub(crate) fn reach(&self, key: &[u8]) -> Result<Address, Unreachable> {
+        let owner = self.with(|replica| replica.owner_of(key));
+        match self.network.link_to(owner) {
+            Some(link) if !link.is_reachable() => Err(Unreachable(self.node_name(owner))),
+            _ => Ok(owner),
+        }
+    }
+
+    /// The node of a worker, as people call it.
+    pub(crate) fn node_name(&self, worker: Address) -> String {
+        let node = self.spec.node_of(worker);
+        node.map_or_else(|| self.site_name(worker.site).to_owned(), |node| self.spec.name_of(node))
     }
 
     /// Gives the machine a command and waits for its reply. `None` if the worker is stopping.
@@ -216,11 +260,34 @@ impl Worker {
     }
 }
 
+/// A node that cannot be reached.
+#[derive(Debug)]
+pub(crate) struct Unreachable(pub(crate) String);
+
+impl fmt::Display for Unreachable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TRYAGAIN {} is unreachable; nothing was changed", self.0)
+    }
+}
+
+/// A node that did not answer in time.
+#[derive(Debug)]
+pub(crate) struct Silent(pub(crate) String);
+
+/// No reply is waited for any more.
+struct Forgotten<'a>(&'a Worker, RequestId);
+
+impl Drop for Forgotten<'_> {
+    fn drop(&mut self) {
+        self.0.state.borrow_mut().waiting.remove(&self.1);
+    }
+}
+
 /// Runs a worker until it is told to stop. `started` tells when it serves, or why it cannot.
 pub(crate) fn run(
     replica: Replica,
     spec: Arc<ClusterSpec>,
-    cluster: u64,
+    run: Run,
     network: Arc<Network>,
     mailbox: UnboundedReceiver<Parcel>,
     started: &std::sync::mpsc::Sender<std::io::Result<()>>,
@@ -238,12 +305,12 @@ pub(crate) fn run(
     let worker = Rc::new(Worker {
         address,
         spec,
-        cluster,
+        cluster: run.cluster,
         network,
         state: RefCell::new(State {
             replica,
             waiting: BTreeMap::new(),
-            requests: 0,
+            requests: run.first_number,
             outbox: BTreeMap::new(),
             armed: None,
             counters: Counters {

@@ -400,7 +400,8 @@ impl World {
 
     fn stop(&mut self, site: usize, state: SiteState) {
         let now = self.states[site];
-        if now == SiteState::Destroyed || (now == SiteState::Crashed && state == SiteState::Paused) {
+        if now == SiteState::Destroyed || (now == SiteState::Crashed && state == SiteState::Paused)
+        {
             return;
         }
         self.states[site] = state;

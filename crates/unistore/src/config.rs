@@ -128,6 +128,9 @@ pub struct Config {
     pub timing: Timing,
     /// Whether to emit [`Output::Record`](crate::Output::Record), for a journal.
     pub journal: bool,
+    /// Transactions are numbered from here. A replica that starts again without remembering its
+    /// transactions must not give their numbers to others: participants may still ask about them.
+    pub first_transaction: u64,
     /// Whether to emit [`Output::Trace`](crate::Output::Trace), for simulation.
     pub trace: bool,
     /// A rule to leave out; `None` except in tests of the checks themselves.
@@ -145,6 +148,7 @@ impl Config {
             fan_out: 4,
             timing: Timing::default(),
             journal: false,
+            first_transaction: 0,
             trace: false,
             without: None,
         }

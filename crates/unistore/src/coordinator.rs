@@ -62,8 +62,8 @@ struct Preparing {
 }
 
 impl Coordinator {
-    pub(crate) fn new(worker: u8) -> Self {
-        Coordinator { worker, started: 0, open: BTreeMap::new(), decided: BTreeMap::new() }
+    pub(crate) fn new(worker: u8, started: u64) -> Self {
+        Coordinator { worker, started, open: BTreeMap::new(), decided: BTreeMap::new() }
     }
 
     /// What a checkpoint keeps.

@@ -17,6 +17,7 @@
 //! | `barriers` | UNIFORM_BARRIER and ATTACH |
 //! | `failure_detector` | who is suspected |
 //! | `record`, `checkpoint`, `recovery` | what a journal keeps, and building a replica from it |
+//! | `fits` | whether a message from a wire can be true |
 
 mod barriers;
 mod checkpoint;
@@ -26,6 +27,7 @@ mod config;
 mod coordinator;
 mod dissemination;
 mod failure_detector;
+mod fits;
 mod message;
 mod op_log;
 mod participant;

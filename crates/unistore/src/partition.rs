@@ -50,6 +50,17 @@ pub(crate) enum Storing {
     Pending,
 }
 
+/// What came of a transaction of one operation.
+#[derive(Debug)]
+pub(crate) struct Done {
+    /// The client's answer.
+    pub(crate) result: Result<Outcome, OpError>,
+    /// The greatest local timestamp that the answer depends on.
+    pub(crate) dependency: Timestamp,
+    /// The time, if there was something to store, and the update if there is a journal.
+    pub(crate) stored: Option<(Dot, Option<Arc<Update>>)>,
+}
+
 /// How an update of the journal is restored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Restoring {
@@ -123,9 +134,7 @@ impl Partition {
     }
 
     /// A transaction of one operation, with a single look at its key: reads the version at `snap_vec`
-    /// and stores what the operation does there, at the time that `new_dot` takes. Returns the answer,
-    /// the greatest local timestamp it depends on, and the time, if there was something to store, with
-    /// the update for the journal.
+    /// and stores what the operation does there, at the time that `new_dot` takes.
     pub(crate) fn execute(
         &mut self,
         key: &[u8],
@@ -134,7 +143,7 @@ impl Partition {
         storing: Storing,
         journal: bool,
         new_dot: impl FnOnce() -> Dot,
-    ) -> (Result<Outcome, OpError>, Timestamp, Option<(Dot, Option<Arc<Update>>)>) {
+    ) -> Done {
         let absent = &self.absent;
         let mut entry = self.keys.entry_ref(key);
         let log = match &mut entry {
@@ -147,8 +156,8 @@ impl Partition {
         let (executed, dependency) = log.read(snap_vec, None, self.local, |view| execute(op, view));
         let (outcome, effect) = match executed {
             Ok((outcome, Some(effect))) => (outcome, effect),
-            Ok((outcome, None)) => return (Ok(outcome), dependency, None),
-            Err(error) => return (Err(error), dependency, None),
+            Ok((outcome, None)) => return Done { result: Ok(outcome), dependency, stored: None },
+            Err(error) => return Done { result: Err(error), dependency, stored: None },
         };
         let dot = new_dot();
         let context = Context { dot, observed: snap_vec };
@@ -167,7 +176,7 @@ impl Partition {
             if empty {
                 self.forget(key);
             }
-            return (Ok(outcome), dependency, Some((dot, update)));
+            return Done { result: Ok(outcome), dependency, stored: Some((dot, update)) };
         }
         let key = match &entry {
             EntryRef::Occupied(entry) => entry.key().clone(),
@@ -184,7 +193,7 @@ impl Partition {
         self.arrived.raise(dot.site, dot.ts);
         let recorded = journal.then(|| update.clone());
         self.committed[dot.site.index()].insert(update);
-        (Ok(outcome), dependency, Some((dot, recorded)))
+        Done { result: Ok(outcome), dependency, stored: Some((dot, recorded)) }
     }
 
     /// What a checkpoint says of the partition itself.

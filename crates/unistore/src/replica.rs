@@ -16,7 +16,7 @@ use crate::dissemination::Dissemination;
 use crate::failure_detector::FailureDetector;
 use crate::message::{Cause, Event, Input, Message, Output, SiteView};
 use crate::participant::Participant;
-use crate::partition::{Partition, Storing};
+use crate::partition::{Done, Partition, Storing};
 use crate::partitioning::PartitionId;
 use crate::record::{Promise, Record};
 
@@ -79,7 +79,7 @@ impl Replica {
         Replica {
             me,
             clock: HybridClock::new(Lane(config.address.worker)),
-            coordinator: Coordinator::new(config.address.worker),
+            coordinator: Coordinator::new(config.address.worker, config.first_transaction),
             participant: Participant::default(),
             dissemination: Dissemination::new(&config),
             detector: FailureDetector::new(me, sites, config.timing.suspect_after),
@@ -198,7 +198,7 @@ impl Replica {
         let index = self.index_of(partition).expect("callers route by owner");
         let (clock, site) = (&mut self.clock, self.me);
         let journal = self.config.journal;
-        let (result, dependency, stored) =
+        let Done { result, dependency, stored } =
             self.partitions[index].execute(key, op, &snap_vec, storing, journal, || {
                 clock.observe(snap_vec.max_entry());
                 Dot { ts: clock.tick(now.physical), site }
@@ -272,7 +272,8 @@ impl Replica {
         PartitionId::of(key, self.config.topology.partitions)
     }
 
-    pub(crate) fn owner_of(&self, key: &[u8]) -> Address {
+    /// The worker of this site that holds `key`.
+    pub fn owner_of(&self, key: &[u8]) -> Address {
         self.config.topology.owner(self.me, self.partition_of(key))
     }
 

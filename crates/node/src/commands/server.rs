@@ -4,10 +4,9 @@ use std::fmt::Write;
 
 use solera_resp::Arguments;
 use solera_resp::command::unknown_subcommand;
-use tokio::sync::oneshot;
 
 use crate::session::Session;
-use crate::worker::Control;
+use crate::worker::Unreachable;
 
 /// The version of Redis whose behaviour clients may expect.
 pub(crate) const VERSION: &str = "7.0.15";
@@ -76,25 +75,33 @@ fn matches(pattern: &str, name: &str) -> bool {
     }
 }
 
+/// The keys of the whole site.
 pub(crate) async fn dbsize(session: &mut Session) {
-    let keys = count_keys(session).await;
-    session.out.integer(keys as i64);
+    match count_keys(session).await {
+        (keys, None) => session.out.integer(keys as i64),
+        (_, Some(missing)) => session.fail(missing.to_string()),
+    }
 }
 
-async fn count_keys(session: &Session) -> usize {
+/// How many keys the site's workers have that can be reached, and one that cannot.
+async fn count_keys(session: &Session) -> (usize, Option<Unreachable>) {
     let worker = &session.worker;
-    let mut keys = 0;
+    let (mut keys, mut missing) = (0, None);
     for other in worker.network.workers_of(worker.address.site) {
         if other == worker.address {
             let now = worker.now();
             keys += worker.with(|replica| replica.count_keys(now));
             continue;
         }
-        let (sender, receiver) = oneshot::channel();
-        worker.network.control(other, Control::CountKeys(sender));
-        keys += receiver.await.unwrap_or(0);
+        match worker.network.count_keys(other).await {
+            Some(more) => keys += more,
+            None => {
+                missing = Some(Unreachable(worker.node_name(other)));
+                break;
+            }
+        }
     }
-    keys
+    (keys, missing)
 }
 
 pub(crate) async fn info(session: &mut Session, arguments: &Arguments<'_>) {
@@ -102,7 +109,7 @@ pub(crate) async fn info(session: &mut Session, arguments: &Arguments<'_>) {
         arguments.from(1).map(|name| String::from_utf8_lossy(name).to_lowercase()).collect();
     let everything = wanted.is_empty()
         || wanted.iter().any(|name| ["all", "default", "everything"].contains(&name.as_str()));
-    let keys = count_keys(session).await;
+    let (keys, _) = count_keys(session).await;
     let spec = session.worker.spec.clone();
     let site = &spec.sites[session.worker.address.site.index()];
     let mut connections = 0;
@@ -134,7 +141,7 @@ pub(crate) async fn info(session: &mut Session, arguments: &Arguments<'_>) {
                 spec.sites.len(),
                 spec.f,
                 spec.partitions,
-                spec.workers
+                spec.workers_of(session.worker.address.site.index())
             ),
         ),
         ("Keyspace", format!("db0:keys={keys},expires=0,avg_ttl=0\r\n")),

@@ -1,0 +1,87 @@
+//! `solera serve`: one node.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::Args;
+use solera_node::{ClusterSpec, Level, Log, Node, Overrides};
+
+use crate::stop::Stop;
+
+const EXAMPLES: &str = "\
+Examples:
+  solera serve --config solera.toml --site eu            node 1 of site eu
+  solera serve --config solera.toml --site eu --node 2   and node 2
+
+The file lists every site with its nodes, and is the same for all of them:
+  [[site]]
+  name = \"eu\"
+  [[site.node]]
+  resp = \"10.0.0.1:7101\"    # clients
+  peer = \"10.0.0.1:7201\"    # other nodes
+  admin = \"10.0.0.1:7301\"   # HTTP";
+
+/// Run one node of a cluster
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct ServeArgs {
+    /// The solera.toml of the cluster
+    #[arg(long)]
+    config: PathBuf,
+    /// The site, by name
+    #[arg(long)]
+    site: String,
+    /// Which node of the site, from 1
+    #[arg(long, default_value_t = 1)]
+    node: usize,
+    /// Listen on this address instead of the hosts in the file, such as 0.0.0.0
+    #[arg(long)]
+    bind: Option<IpAddr>,
+    /// What to log on standard error: error, warn, info or debug
+    #[arg(long, default_value = "info")]
+    log_level: Level,
+}
+
+/// Runs until Ctrl-C or SIGTERM.
+pub(crate) fn main(args: &ServeArgs) -> ExitCode {
+    let log = Log { level: args.log_level };
+    match run(args, log) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            log.error(format_args!("{error}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: &ServeArgs, log: Log) -> Result<(), Box<dyn std::error::Error>> {
+    let spec = ClusterSpec::load(Some(&args.config), Overrides::default())?;
+    for warning in spec.warnings() {
+        log.warn(format_args!("{warning}"));
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let stop = Stop::new()?;
+        let cluster = spec.name.clone();
+        let node = Node::bind(spec, &args.site, args.node, args.bind)?;
+        let (name, addresses) = (node.name().to_owned(), node.addresses());
+        let version = env!("CARGO_PKG_VERSION");
+        log.info(format_args!("Solera {version} starts as {name} of cluster '{cluster}'"));
+        let (cluster, admin) = node.start(log)?;
+        for (setting, address) in addresses {
+            if let Some(address) = address {
+                log.info(format_args!("listening on {address} ({setting})"));
+            }
+        }
+        log.info(format_args!("data is in memory and ends with this process"));
+        let stopped = async move {
+            stop.asked().await;
+            log.info(format_args!("stopping"));
+        };
+        let served = admin.serve(Arc::new(cluster), stopped).await;
+        log.info(format_args!("stopped"));
+        Ok(served?)
+    })
+}

@@ -1,0 +1,416 @@
+//! Real nodes, as a person runs them: `solera serve` in processes of their own, with SIGKILL.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use solera::{Client, Error, Value};
+
+const SOLERA: &str = env!("CARGO_BIN_EXE_solera");
+const SITES: [&str; 2] = ["eu", "us"];
+const NODES: usize = 2;
+
+/// A cluster's configuration, on ports of its own.
+struct Plan {
+    /// The first of its ports, on 127.0.0.1 for site eu and 127.0.0.2 for us.
+    port: u16,
+    file: PathBuf,
+}
+
+static NEXT: AtomicU16 = AtomicU16::new(0);
+
+impl Plan {
+    /// `head` stands before the sites. Tests run side by side; each takes ports of its own.
+    fn new(head: &str) -> Plan {
+        let port = loop {
+            let offset = NEXT.fetch_add(10, Ordering::Relaxed);
+            let port = 10_000 + (std::process::id() % 900) as u16 * 10 + offset;
+            let free = |port| {
+                ["127.0.0.1", "127.0.0.2"]
+                    .iter()
+                    .all(|host| TcpListener::bind((*host, port)).is_ok())
+            };
+            if (port..port + 6).all(free) {
+                break port;
+            }
+        };
+        let plan = Plan { port, file: std::env::temp_dir().join(format!("solera-{port}.toml")) };
+        plan.write(head, SITES);
+        plan
+    }
+
+    fn write(&self, head: &str, sites: [&str; 2]) {
+        let mut text = format!("{head}\n");
+        for (site, name) in sites.iter().enumerate() {
+            text += &format!("[[site]]\nname = '{name}'\n");
+            for node in 0..NODES {
+                text += &format!(
+                    "[[site.node]]\nresp = '{}'\npeer = '{}'\nadmin = '{}'\nworkers = {}\n",
+                    self.at(site, node, 0),
+                    self.at(site, node, 1),
+                    self.at(site, node, 2),
+                    node + 1
+                );
+            }
+        }
+        std::fs::write(&self.file, text).unwrap();
+    }
+
+    fn at(&self, site: usize, node: usize, purpose: u16) -> SocketAddr {
+        let port = self.port + node as u16 * 3 + purpose;
+        SocketAddr::from(([127, 0, 0, site as u8 + 1], port))
+    }
+
+    fn start(&self, site: usize, node: usize) -> Node {
+        self.start_as(SITES[site], site, node)
+    }
+
+    fn start_as(&self, name: &str, site: usize, node: usize) -> Node {
+        let mut child = self.command(name, node).stderr(Stdio::piped()).spawn().unwrap();
+        let log = Arc::new(Mutex::new(String::new()));
+        let (stderr, copy) = (BufReader::new(child.stderr.take().unwrap()), log.clone());
+        std::thread::spawn(move || {
+            for line in stderr.lines().map_while(Result::ok) {
+                *copy.lock().unwrap() += &(line + "\n");
+            }
+        });
+        Node { child, log, resp: self.at(site, node, 0), admin: self.at(site, node, 2) }
+    }
+
+    fn command(&self, site: &str, node: usize) -> Command {
+        let mut command = Command::new(SOLERA);
+        command.args(["serve", "--site", site, "--node", &(node + 1).to_string(), "--config"]);
+        command.arg(&self.file);
+        command
+    }
+}
+
+impl Drop for Plan {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.file);
+    }
+}
+
+/// A running node, killed at the end of the test.
+struct Node {
+    child: Child,
+    log: Arc<Mutex<String>>,
+    resp: SocketAddr,
+    admin: SocketAddr,
+}
+
+impl Node {
+    fn log(&self) -> String {
+        self.log.lock().unwrap().clone()
+    }
+
+    fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    fn signal(&self, name: &str) {
+        let done = Command::new("kill").args([name, &self.child.id().to_string()]).status();
+        assert!(done.unwrap().success());
+    }
+
+    /// The status code and body of an HTTP request; nothing if the node does not answer.
+    fn http(&self, path: &str) -> Option<(u16, String)> {
+        let mut stream = TcpStream::connect(self.admin).ok()?;
+        let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).ok()?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).ok()?;
+        let (head, body) = answer.split_once("\r\n\r\n")?;
+        Some((head.split(' ').nth(1)?.parse().ok()?, body.to_owned()))
+    }
+
+    fn status(&self) -> serde_json::Value {
+        serde_json::from_str(&self.http("/status").unwrap().1).unwrap()
+    }
+
+    fn is_ready(&self) -> bool {
+        self.http("/ready").is_some_and(|(code, _)| code == 200)
+    }
+
+    /// Whether every other node is reached.
+    fn reaches_all(&self) -> bool {
+        self.is_ready()
+            && self.status()["sites"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .all(|site| site["reached"].as_bool() == Some(true))
+    }
+
+    async fn client(&self) -> Client {
+        Client::connect(self.resp).await.unwrap()
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Two sites of two nodes each, connected; `nodes[site][node]`.
+async fn cluster(plan: &Plan) -> Vec<Vec<Node>> {
+    let nodes: Vec<Vec<Node>> = (0..SITES.len())
+        .map(|site| (0..NODES).map(|node| plan.start(site, node)).collect())
+        .collect();
+    for node in nodes.iter().flatten() {
+        eventually(node, async || node.reaches_all()).await;
+    }
+    nodes
+}
+
+async fn eventually(node: &Node, mut holds: impl AsyncFnMut() -> bool) {
+    let started = Instant::now();
+    while !holds().await {
+        assert!(started.elapsed() < Duration::from_secs(30), "it did not happen:\n{}", node.log());
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+fn keys() -> Vec<String> {
+    (0..24).map(|i| format!("k{i}")).collect()
+}
+
+async fn mget(client: &mut Client, keys: &[String]) -> Result<Vec<Value>, Error> {
+    let mut command = vec!["MGET".to_owned()];
+    command.extend(keys.iter().cloned());
+    match client.command(&command).await? {
+        Value::Array(values) => Ok(values),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn every_gateway_of_a_site_serves_every_key_and_sites_hear_of_one_another() {
+    let plan = Plan::new("");
+    let nodes = cluster(&plan).await;
+    let (mut first, mut second) = (nodes[0][0].client().await, nodes[0][1].client().await);
+    for (i, key) in keys().iter().enumerate() {
+        let writer = if i % 2 == 0 { &mut first } else { &mut second };
+        writer.set(key, key).await.unwrap();
+    }
+    for client in [&mut first, &mut second] {
+        for key in keys() {
+            assert_eq!(client.get(&key).await.unwrap().as_ref(), Some(&key));
+        }
+        assert_eq!(client.command(&["DBSIZE"]).await.unwrap(), Value::Integer(24));
+    }
+    for node in &nodes[1] {
+        let mut client = node.client().await;
+        for key in keys() {
+            eventually(node, async || client.get(&key).await.unwrap().as_ref() == Some(&key)).await;
+        }
+    }
+    // A token goes with its session to another site.
+    first.incr_by("n", 5).await.unwrap();
+    let token = first.token().await.unwrap();
+    let mut elsewhere = nodes[1][1].client().await;
+    elsewhere.attach(&token).await.unwrap();
+    assert_eq!(elsewhere.get("n").await.unwrap().as_deref(), Some("5"));
+
+    let status = nodes[0][1].status();
+    assert_eq!((&status["node"], &status["own_site"]["keys"]), (&2.into(), &25.into()), "{status}");
+    assert_eq!(status["missing_nodes"].as_array().unwrap().len(), 0, "{status}");
+    let (code, metrics) = nodes[0][1].http("/metrics").unwrap();
+    assert_eq!(code, 200);
+    assert!(metrics.contains("solera_link_up{to_site=\"us\",to_node=\"2\"} 1"), "{metrics}");
+    assert_eq!(nodes[0][0].http("/health").unwrap().0, 200);
+    assert_eq!(nodes[0][0].http("/faults").unwrap().0, 404);
+}
+
+#[tokio::test]
+async fn transactions_are_atomic_over_nodes() {
+    let plan = Plan::new("");
+    let nodes = cluster(&plan).await;
+    let mut writer = nodes[0][0].client().await;
+    let mut readers = Vec::new();
+    for node in [&nodes[0][1], &nodes[1][0], &nodes[1][1]] {
+        readers.push((node, node.client().await));
+    }
+    for round in 1..=20 {
+        let value = Value::Bulk(round.to_string().into_bytes());
+        writer.command(&["MULTI"]).await.unwrap();
+        for key in keys() {
+            writer.command(&["SET".to_owned(), key, round.to_string()]).await.unwrap();
+        }
+        writer.command(&["EXEC"]).await.unwrap();
+        for (_, reader) in &mut readers {
+            let seen = mget(reader, &keys()).await.unwrap();
+            assert!(seen.iter().all(|other| *other == seen[0]), "round {round}: {seen:?}");
+        }
+        let own = mget(&mut readers[0].1, &keys()).await.unwrap();
+        assert_eq!(own[0], value, "the own site sees it at once");
+    }
+    for (node, reader) in &mut readers {
+        let last = Value::Bulk(b"20".to_vec());
+        eventually(node, async || mget(reader, &keys()).await.unwrap()[0] == last).await;
+    }
+}
+
+#[tokio::test]
+async fn a_killed_node_stops_its_own_partitions_alone_and_comes_back() {
+    let plan = Plan::new("");
+    let mut nodes = cluster(&plan).await;
+    let mut client = nodes[0][0].client().await;
+    for key in keys() {
+        client.set(&key, "before").await.unwrap();
+    }
+    nodes[0][1].kill();
+    let (survivor, other_site) = (&nodes[0][0], &nodes[1][0]);
+    eventually(survivor, async || !survivor.is_ready()).await;
+    // Until its loss is noticed, a write may have been done or not.
+    let mut served = BTreeMap::new();
+    for key in keys() {
+        let mut error = None;
+        eventually(survivor, async || match client.set(&key, "after").await {
+            Ok(()) => {
+                served.insert(key.clone(), true);
+                true
+            }
+            Err(refused) if refused.code() == Some("TRYAGAIN") => {
+                error = Some(refused.to_string());
+                served.insert(key.clone(), false);
+                true
+            }
+            Err(unknown) => {
+                assert_eq!(unknown.code(), Some("UNKNOWN"), "{unknown}");
+                false
+            }
+        })
+        .await;
+        if let Some(error) = error {
+            assert!(error.contains("node 2 of site eu is unreachable"), "{error}");
+        }
+    }
+    let lost: Vec<String> = keys().into_iter().filter(|key| !served[key]).collect();
+    assert!(!lost.is_empty() && lost.len() < keys().len(), "{served:?}");
+    assert_eq!(mget(&mut client, &lost).await.unwrap_err().code(), Some("TRYAGAIN"));
+    client.command(&["MULTI"]).await.unwrap();
+    client.command(&["SET", &lost[0], "x"]).await.unwrap();
+    let error = client.command(&["EXEC"]).await.unwrap_err();
+    assert_eq!(error.code(), Some("TRYAGAIN"), "{error}");
+    assert_eq!(client.command(&["DBSIZE"]).await.unwrap_err().code(), Some("TRYAGAIN"));
+    assert_eq!(survivor.status()["missing_nodes"][0], 2);
+    // The other site serves all keys.
+    let mut far = other_site.client().await;
+    for key in keys() {
+        far.set(&key, "elsewhere").await.unwrap();
+    }
+
+    nodes[0][1] = plan.start(0, 1);
+    for node in nodes.iter().flatten() {
+        eventually(node, async || node.reaches_all()).await;
+    }
+    let survivor = &nodes[0][0];
+    assert!(survivor.log().contains("link to node 2 of site eu is down"), "{}", survivor.log());
+    let mut again = nodes[0][1].client().await;
+    for key in keys() {
+        client.set(&key, "again").await.unwrap();
+        assert_eq!(again.get(&key).await.unwrap().as_deref(), Some("again"));
+    }
+}
+
+#[tokio::test]
+async fn a_node_that_hangs_for_a_while_loses_nothing() {
+    let plan = Plan::new("");
+    let nodes = cluster(&plan).await;
+    let mut client = nodes[0][0].client().await;
+    let (mut sure, mut unsure) = (BTreeMap::new(), BTreeMap::new());
+    nodes[0][1].signal("-STOP");
+    // A command waits for the hanging node until its time is up or its links are given up.
+    for key in keys() {
+        match client.incr_by(&key, 1).await {
+            Ok(_) => *sure.entry(key).or_insert(0) += 1,
+            Err(error) if error.code() == Some("UNKNOWN") => *unsure.entry(key).or_insert(0) += 1,
+            Err(error) => assert_eq!(error.code(), Some("TRYAGAIN"), "{error}"),
+        }
+    }
+    assert!(!sure.is_empty(), "the other node's keys are served");
+    nodes[0][1].signal("-CONT");
+    for node in nodes.iter().flatten() {
+        eventually(node, async || node.reaches_all()).await;
+    }
+    for key in keys() {
+        client.incr_by(&key, 1).await.unwrap();
+        let found: u64 = client.get(&key).await.unwrap().unwrap().parse().unwrap();
+        let least = sure.get(&key).unwrap_or(&0) + 1;
+        let most = least + unsure.get(&key).unwrap_or(&0);
+        assert!((least..=most).contains(&found), "{key}: {found} is not in {least}..={most}");
+    }
+    // What the site's nodes tell one another has survived, too: other sites' writes are seen.
+    let mut far = nodes[1][0].client().await;
+    far.set("news", "good").await.unwrap();
+    for node in &nodes[0] {
+        let mut client = node.client().await;
+        let news = async || client.get("news").await.unwrap().as_deref() == Some("good");
+        eventually(node, news).await;
+    }
+}
+
+#[tokio::test]
+async fn peers_that_do_not_belong_are_refused_with_the_reason() {
+    let plan = Plan::new("cluster = 'ours'");
+    let ours = plan.start(0, 0);
+    // It has read the file before the next one replaces it.
+    eventually(&ours, async || ours.http("/health").is_some()).await;
+    for (head, sites, reason) in [
+        ("cluster = 'theirs'", SITES, "another cluster: the caller belongs to 'theirs'"),
+        ("cluster = 'ours'", ["eu", "ap"], "the sites: 'eu, ap' at the caller, 'eu, us' at"),
+        ("cluster = 'ours'\npartitions = 8", SITES, "partitions: '8' at the caller, '16' at"),
+    ] {
+        plan.write(head, sites);
+        let theirs = plan.start_as(sites[1], 1, 0);
+        for node in [&theirs, &ours] {
+            eventually(node, async || node.log().contains(reason)).await;
+        }
+        assert!(theirs.log().contains("WARN  link to node 1 of site eu is refused"));
+        assert!(!ours.log().contains("link from node 1 of site us is up"), "{}", ours.log());
+    }
+}
+
+#[test]
+fn what_cannot_be_served_is_refused() {
+    let plan = Plan::new("");
+    let refused = |output: Output| {
+        assert!(!output.status.success());
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let error = refused(plan.command("atlantis", 0).output().unwrap());
+    assert!(error.contains("no site 'atlantis'; the sites are eu, us"), "{error}");
+    let error = refused(plan.command("eu", 2).output().unwrap());
+    assert!(error.contains("site eu has no node 3; its nodes are 1 to 2"), "{error}");
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/solera.toml");
+    let example = ["serve", "--site", "us", "--node", "3", "--config", example];
+    let error = refused(Command::new(SOLERA).args(example).output().unwrap());
+    assert!(error.contains("site us has no node 3; its nodes are 1 to 2"), "{error}");
+    let taken = TcpListener::bind(plan.at(0, 0, 1)).unwrap();
+    let error = refused(plan.command("eu", 0).output().unwrap());
+    let told = format!("cannot listen on {} (peer): the port is in use", plan.at(0, 0, 1));
+    assert!(error.contains(&told), "{error}");
+    drop(taken);
+    plan.write("partitions = 2", SITES);
+    let error = refused(plan.command("eu", 0).output().unwrap());
+    assert!(error.contains("line 13: the nodes of site 'eu' have 3 workers"), "{error}");
+}
+
+#[tokio::test]
+async fn a_node_stops_when_it_is_asked_to() {
+    let plan = Plan::new("");
+    let mut node = plan.start(0, 0);
+    eventually(&node, async || node.http("/health").is_some()).await;
+    node.signal("-TERM");
+    assert!(node.child.wait().unwrap().success());
+    let last = async || node.log().lines().last().is_some_and(|line| line.ends_with(" stopped"));
+    eventually(&node, last).await;
+}

@@ -1,0 +1,408 @@
+//! How two nodes find out whether they belong together.
+//!
+//! `docs/formats/wire.md` draws the bytes.
+
+use std::fmt;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+
+use crate::config::{ClusterSpec, NodeId};
+
+const MAGIC: [u8; 8] = *b"SOLERAPL";
+/// The version of all that nodes say to one another.
+const VERSION: u16 = 1;
+/// Magic, version, kind, length and checksum: the same in every version.
+pub(crate) const HEAD: usize = 8 + 2 + 1 + 4 + 4;
+/// The longest greeting that is read.
+const MAX_GREETING: usize = 64 * 1024;
+/// Settings longer than this are compared by their hash.
+const LONG_SETTING: usize = 1024;
+
+/// What one node says to the other at the beginning of a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Greeting {
+    /// The caller's.
+    Hello(Card),
+    /// The called node's, if it agrees.
+    Welcome(Card),
+    /// The called node's reason not to.
+    Refusal(String),
+}
+
+/// Who a node is, and what it believes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Card {
+    /// The cluster's name.
+    pub(crate) cluster: String,
+    /// [`ClusterSpec::id`].
+    pub(crate) id: u64,
+    /// What all nodes must agree on: `(what, how)`.
+    pub(crate) agreed: Vec<(String, String)>,
+    pub(crate) from: NodeId,
+    /// Whom the sender means to talk to.
+    pub(crate) to: NodeId,
+    /// Drawn anew by each process.
+    pub(crate) incarnation: u64,
+    /// Microseconds since 1970.
+    pub(crate) clock_us: u64,
+    /// In a welcome: the last numbered frame that arrived from the caller's incarnation.
+    pub(crate) received: u64,
+}
+
+/// Why two nodes do not talk to one another. Told to both, so it speaks of the caller and the called.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// Not the beginning of a greeting.
+    NotSolera,
+    /// Another version of the wire format.
+    Version(u16),
+    /// Cut short, altered, or not what this version writes.
+    Damaged,
+    /// Clusters of different names.
+    OtherCluster { caller: String, called: String },
+    /// They were configured differently.
+    Disagreement { what: String, caller: String, called: String },
+    /// The caller meant somebody else.
+    WrongAddress { meant: String, called: String },
+    /// The caller is no other node of the cluster.
+    NoSuchNode,
+    /// Another process has connections as the same node.
+    Taken,
+    /// Their clocks are too far apart, in milliseconds.
+    Clocks { apart_ms: u64, limit_ms: u64 },
+    /// The other node's words.
+    Told(String),
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::NotSolera => write!(f, "what speaks there is no node of Solera"),
+            Refusal::Version(version) => write!(
+                f,
+                "the other node speaks version {version} of the wire format, this one version \
+                 {VERSION}; upgrade the older one"
+            ),
+            Refusal::Damaged => write!(f, "the greeting is damaged"),
+            Refusal::OtherCluster { caller, called } => write!(
+                f,
+                "another cluster: the caller belongs to '{caller}', the called node to '{called}'"
+            ),
+            Refusal::Disagreement { what, caller, called } => write!(
+                f,
+                "contradictory configurations: {what}: '{caller}' at the caller, '{called}' at the \
+                 called node; give all nodes the same file"
+            ),
+            Refusal::WrongAddress { meant, called } => write!(
+                f,
+                "wrong address: the caller meant {meant}, but this is {called}; see `peer` in the \
+                 configuration"
+            ),
+            Refusal::NoSuchNode => write!(f, "the caller is no other node of this cluster"),
+            Refusal::Taken => write!(
+                f,
+                "another process has connections as this node; if it has just died, this ends \
+                 within seconds"
+            ),
+            Refusal::Clocks { apart_ms, limit_ms } => write!(
+                f,
+                "the clocks of the two nodes are {} s apart; {} s are allowed \
+                 (max_clock_skew_ms); set the clocks",
+                *apart_ms as f64 / 1000.0,
+                *limit_ms as f64 / 1000.0
+            ),
+            Refusal::Told(reason) => f.write_str(reason),
+        }
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+/// Microseconds since 1970.
+pub(crate) fn clock_us() -> u64 {
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    since_epoch.as_micros() as u64
+}
+
+impl Greeting {
+    /// The greeting's bytes.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let (kind, body) = match self {
+            Greeting::Hello(card) => (1, postcard::to_stdvec(card)),
+            Greeting::Welcome(card) => (2, postcard::to_stdvec(card)),
+            Greeting::Refusal(reason) => (3, Ok(reason.clone().into_bytes())),
+        };
+        let body = body.expect("cards have a serialised form");
+        let mut bytes = MAGIC.to_vec();
+        bytes.extend_from_slice(&VERSION.to_be_bytes());
+        bytes.push(kind);
+        bytes.extend_from_slice(&(body.len() as u32).to_be_bytes());
+        bytes.extend_from_slice(&crc32c::crc32c(&body).to_be_bytes());
+        bytes.extend_from_slice(&body);
+        bytes
+    }
+
+    /// How long the body is that follows this head.
+    ///
+    /// # Errors
+    /// This is no greeting that this version can read. A refusal can be read in any version.
+    pub(crate) fn body_length(head: &[u8; HEAD]) -> Result<usize, Refusal> {
+        if head[..8] != MAGIC {
+            return Err(Refusal::NotSolera);
+        }
+        let version = u16::from_be_bytes([head[8], head[9]]);
+        if version != VERSION && head[10] != 3 {
+            return Err(Refusal::Version(version));
+        }
+        let length = u32::from_be_bytes([head[11], head[12], head[13], head[14]]) as usize;
+        if length > MAX_GREETING { Err(Refusal::Damaged) } else { Ok(length) }
+    }
+
+    /// Reads a greeting whose head has passed [`Greeting::body_length`].
+    ///
+    /// # Errors
+    /// It is damaged.
+    pub(crate) fn decode(head: &[u8; HEAD], body: &[u8]) -> Result<Greeting, Refusal> {
+        let checksum = u32::from_be_bytes([head[15], head[16], head[17], head[18]]);
+        if crc32c::crc32c(body) != checksum {
+            return Err(Refusal::Damaged);
+        }
+        let card = || match postcard::take_from_bytes::<Card>(body) {
+            Ok((card, [])) => Ok(card),
+            _ => Err(Refusal::Damaged),
+        };
+        match head[10] {
+            1 => Ok(Greeting::Hello(card()?)),
+            2 => Ok(Greeting::Welcome(card()?)),
+            3 => Ok(Greeting::Refusal(String::from_utf8_lossy(body).into_owned())),
+            _ => Err(Refusal::Damaged),
+        }
+    }
+}
+
+impl Card {
+    /// What node `from` of a cluster shows to node `to`.
+    pub(crate) fn new(spec: &ClusterSpec, from: NodeId, to: NodeId, incarnation: u64) -> Card {
+        Card {
+            cluster: spec.name.clone(),
+            id: spec.id(),
+            agreed: agreed(spec),
+            from,
+            to,
+            incarnation,
+            clock_us: clock_us(),
+            received: 0,
+        }
+    }
+
+    /// Whether the node that shows `theirs` may talk to the one that shows this card, and how far the
+    /// other's clock is ahead, in microseconds. The caller's card is `theirs` for the called node,
+    /// and the other way round for the caller.
+    ///
+    /// # Errors
+    /// Why it may not.
+    pub(crate) fn check(
+        &self,
+        theirs: &Card,
+        caller_is_other: bool,
+        spec: &ClusterSpec,
+    ) -> Result<i64, Refusal> {
+        let (caller, called) = if caller_is_other { (theirs, self) } else { (self, theirs) };
+        if caller.cluster != called.cluster {
+            let (caller, called) = (caller.cluster.clone(), called.cluster.clone());
+            return Err(Refusal::OtherCluster { caller, called });
+        }
+        if let Some((what, caller, called)) = first_difference(&caller.agreed, &called.agreed) {
+            return Err(Refusal::Disagreement { what, caller, called });
+        }
+        if caller.id != called.id {
+            let what = "the cluster's identifier".to_owned();
+            let (caller, called) = (caller.id.to_string(), called.id.to_string());
+            return Err(Refusal::Disagreement { what, caller, called });
+        }
+        if caller.to != called.from {
+            let (meant, called) = (spec.name_of(caller.to), spec.name_of(called.from));
+            return Err(Refusal::WrongAddress { meant, called });
+        }
+        if theirs.from == self.from || spec.node(theirs.from).is_none() {
+            return Err(Refusal::NoSuchNode);
+        }
+        let ahead_us = theirs.clock_us.wrapping_sub(self.clock_us) as i64;
+        let apart = Duration::from_micros(ahead_us.unsigned_abs());
+        if apart > spec.max_clock_skew {
+            let (apart_ms, limit_ms) =
+                (apart.as_millis() as u64, spec.max_clock_skew.as_millis() as u64);
+            return Err(Refusal::Clocks { apart_ms, limit_ms });
+        }
+        Ok(ahead_us)
+    }
+}
+
+/// What the nodes of a cluster must agree on, in words that can be shown.
+fn agreed(spec: &ClusterSpec) -> Vec<(String, String)> {
+    let sites: Vec<&str> = spec.sites.iter().map(|site| site.name.as_str()).collect();
+    let workers: Vec<String> = spec
+        .sites
+        .iter()
+        .map(|site| {
+            let workers: Vec<String> =
+                site.nodes.iter().map(|node| node.workers.to_string()).collect();
+            format!("{}: {}", site.name, workers.join("+"))
+        })
+        .collect();
+    let spaces: Vec<String> = spec
+        .spaces
+        .iter()
+        .map(|space| format!("{} = {:?} {}", space.name, space.prefix, space.level))
+        .collect();
+    [
+        ("the sites", sites.join(", ")),
+        ("the nodes' workers", workers.join(", ")),
+        ("partitions", spec.partitions.to_string()),
+        ("f", spec.f.to_string()),
+        ("the spaces", spaces.join(", ")),
+    ]
+    .into_iter()
+    .map(|(what, how)| (what.to_owned(), shortened(how)))
+    .collect()
+}
+
+fn shortened(text: String) -> String {
+    if text.len() <= LONG_SETTING {
+        return text;
+    }
+    let start: String = text.chars().take(LONG_SETTING / 16).collect();
+    format!("{start}… {} bytes, checksum {:08x}", text.len(), crc32c::crc32c(text.as_bytes()))
+}
+
+/// What differs, and how each has it.
+fn first_difference(
+    caller: &[(String, String)],
+    called: &[(String, String)],
+) -> Option<(String, String, String)> {
+    let find = |all: &[(String, String)], what: &str| {
+        let found = all.iter().find(|(name, _)| name == what);
+        found.map_or("nothing".to_owned(), |(_, how)| how.clone())
+    };
+    caller.iter().chain(called).find_map(|(what, _)| {
+        let (one, other) = (find(caller, what), find(called, what));
+        (one != other).then(|| (what.clone(), one, other))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use solera_time::SiteId;
+
+    use super::*;
+    use crate::config::Overrides;
+
+    const FILE: &str = "\
+[[site]]
+name = 'eu'
+[[site.node]]
+resp = 'a:1'
+peer = 'a:2'
+admin = 'a:3'
+[[site]]
+name = 'us'
+[[site.node]]
+resp = 'b:1'
+peer = 'b:2'
+admin = 'b:3'
+";
+
+    fn spec(text: &str) -> ClusterSpec {
+        ClusterSpec::parse("s.toml", text, Overrides::default()).unwrap()
+    }
+
+    fn id(site: u8) -> NodeId {
+        NodeId { site: SiteId(site), node: 0 }
+    }
+
+    fn read(bytes: &[u8]) -> Result<Greeting, Refusal> {
+        let (head, body) = bytes.split_first_chunk::<HEAD>().ok_or(Refusal::Damaged)?;
+        let length = Greeting::body_length(head)?;
+        Greeting::decode(head, body.get(..length).ok_or(Refusal::Damaged)?)
+    }
+
+    #[test]
+    fn greetings_are_read_back() {
+        let card = Card::new(&spec(FILE), id(0), id(1), 77);
+        for greeting in [
+            Greeting::Hello(card.clone()),
+            Greeting::Welcome(card),
+            Greeting::Refusal("no".to_owned()),
+        ] {
+            assert_eq!(read(&greeting.encode()), Ok(greeting));
+        }
+    }
+
+    #[test]
+    fn malformed_greetings_are_refused() {
+        let good = Greeting::Hello(Card::new(&spec(FILE), id(0), id(1), 77)).encode();
+        let with = |at: usize, bytes: &[u8]| {
+            let mut greeting = good.clone();
+            greeting[at..at + bytes.len()].copy_from_slice(bytes);
+            greeting
+        };
+        let refusal = Greeting::Refusal("too old".to_owned());
+        let mut of_other_version = refusal.encode();
+        of_other_version[9] = 7;
+        assert_eq!(read(&of_other_version), Ok(refusal));
+        for (bytes, refusal) in [
+            (with(0, b"GET / HT"), Refusal::NotSolera),
+            (with(8, &[0, 2]), Refusal::Version(2)),
+            (with(10, &[9]), Refusal::Damaged),
+            (with(11, &[0xff; 4]), Refusal::Damaged),
+            (with(11, &[0; 4]), Refusal::Damaged),
+            (with(15, &[0; 4]), Refusal::Damaged),
+            (with(30, &[0xff]), Refusal::Damaged),
+            (good[..good.len() - 1].to_vec(), Refusal::Damaged),
+        ] {
+            assert_eq!(read(&bytes), Err(refusal), "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn nodes_that_belong_together_agree() {
+        let spec = spec(FILE);
+        let called = Card::new(&spec, id(1), id(0), 1);
+        let mut caller = Card::new(&spec, id(0), id(1), 2);
+        caller.clock_us = called.clock_us + 2_000_000;
+        assert_eq!(called.check(&caller, true, &spec), Ok(2_000_000));
+        assert_eq!(caller.check(&called, false, &spec), Ok(-2_000_000));
+    }
+
+    #[test]
+    fn strangers_are_told_why() {
+        let ours = spec(FILE);
+        let called = Card::new(&ours, id(1), id(0), 1);
+        let from = |text: &str| Card::new(&spec(text), id(0), id(1), 2);
+        let good = from(FILE);
+        let late = Card { clock_us: called.clock_us - 3_600_000_000, ..good.clone() };
+        let early = Card { clock_us: called.clock_us + 61_000_000, ..good.clone() };
+        for (caller, reason) in [
+            (from(&format!("cluster = 'x'\n{FILE}")), "the caller belongs to 'x', the called node"),
+            (from(&FILE.replace("'us'", "'ap'")), "the sites: 'eu, ap' at the caller, 'eu, us' at"),
+            (from(&format!("workers = 2\n{FILE}")), "the nodes' workers: 'eu: 2, us: 2' at the"),
+            (from(&format!("partitions = 32\n{FILE}")), "partitions: '32' at the caller, '16' at"),
+            (from(&format!("f = 1\n{FILE}")), "f: '1' at the caller, '0' at the called"),
+            (
+                from(&format!("{FILE}[[space]]\nname = 'x'\nprefix = 'x'\nlevel = 'eventual'\n")),
+                "the spaces: 'x = \"x\" eventual, default",
+            ),
+            (Card { to: id(0), ..good.clone() }, "meant node 1 of site eu, but this is node 1 of"),
+            (Card { from: id(1), ..good.clone() }, "the caller is no other node of this cluster"),
+            (Card { from: id(6), ..good.clone() }, "the caller is no other node of this cluster"),
+            (Card { agreed: Vec::new(), ..good.clone() }, "the sites: 'nothing' at the caller"),
+            (Card { id: 1, ..good.clone() }, "the cluster's identifier: '1' at the caller"),
+            (late, "the clocks of the two nodes are 3600 s apart; 60 s are allowed"),
+            (early, "the clocks of the two nodes are 61 s apart"),
+        ] {
+            let error = called.check(&caller, true, &ours).unwrap_err().to_string();
+            assert!(error.contains(reason), "{error}");
+        }
+    }
+}

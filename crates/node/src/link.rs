@@ -1,0 +1,370 @@
+//! A link: what this process and one other node have to do with one another.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use solera_unistore::{Address, Message};
+use tokio::sync::{Notify, oneshot};
+
+use crate::config::{HostPort, NodeId};
+use crate::queue::Queue;
+use crate::status::PeerStatus;
+use crate::wire::{Answer, Frame, Kind, Question, encode_batch, write_frame};
+
+/// The most that waits for one node.
+const QUEUE_LIMIT: usize = 64 << 20;
+/// Frames are gathered into writes of about this size.
+const WRITE_SIZE: usize = 256 * 1024;
+/// A link that broke so recently may be back before anybody notices.
+const GRACE: Duration = Duration::from_secs(1);
+/// How long the answer to a question is waited for.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The link to one other node. Each of the two calls the other, and sends over the connection that it
+/// made; acknowledgements and answers come back on it. Nothing here ever waits for the network.
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub(crate) peer: NodeId,
+    /// As people call the peer.
+    pub(crate) name: String,
+    pub(crate) address: HostPort,
+    within_site: bool,
+    state: Mutex<State>,
+    /// There is something to send.
+    pub(crate) wake: Notify,
+    /// The peer has called, so that it can be called, too.
+    pub(crate) called: Notify,
+}
+
+#[derive(Debug)]
+struct State {
+    queue: Queue,
+    /// The process that the peer was when it was last heard of.
+    incarnation: Option<u64>,
+    /// Since when our connection to the peer stands, and the peer's to us.
+    outgoing: Option<Instant>,
+    incoming: Option<Instant>,
+    /// When both last stood.
+    whole: Option<Instant>,
+    /// The last numbered frame that arrived from `incarnation`.
+    received: u64,
+    /// Counts the peer's connections; only the latest may deliver.
+    accepted: u64,
+    connected: u64,
+    problem: Option<String>,
+    questions: VecDeque<(u64, Vec<u8>)>,
+    waiting: BTreeMap<u64, oneshot::Sender<Answer>>,
+    asked: u64,
+}
+
+impl Link {
+    pub(crate) fn new(peer: NodeId, name: String, address: HostPort, within_site: bool) -> Link {
+        let state = State {
+            queue: Queue::new(QUEUE_LIMIT, within_site),
+            incarnation: None,
+            outgoing: None,
+            incoming: None,
+            whole: None,
+            received: 0,
+            accepted: 0,
+            connected: 0,
+            problem: None,
+            questions: VecDeque::new(),
+            waiting: BTreeMap::new(),
+            asked: 0,
+        };
+        let (state, wake, called) = (Mutex::new(state), Notify::new(), Notify::new());
+        Link { peer, name, address, within_site, state, wake, called }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("nothing panics with the lock")
+    }
+
+    /// Queues messages from one worker to another, in order. Between sites they are dropped while
+    /// there is no connection: the protocol asks for them when there is one. Within a site they are
+    /// kept for the process that the peer last was.
+    pub(crate) fn send(&self, from: Address, to: Address, messages: Vec<Message>) {
+        let state = self.state();
+        let takes =
+            if self.within_site { state.incarnation.is_some() } else { state.outgoing.is_some() };
+        drop(state);
+        if !takes {
+            return;
+        }
+        let bodies = encode_batch(from, to, messages);
+        let mut state = self.state();
+        bodies.into_iter().for_each(|body| state.queue.push(body));
+        drop(state);
+        self.wake.notify_one();
+    }
+
+    /// Asks the peer something. `None` if it does not answer.
+    pub(crate) async fn ask(&self, question: Question) -> Option<Answer> {
+        let body = postcard::to_stdvec(&question).expect("questions have a serialised form");
+        let (sender, receiver) = oneshot::channel();
+        let number = {
+            let mut state = self.state();
+            state.outgoing?;
+            state.asked += 1;
+            let number = state.asked;
+            state.questions.push_back((number, body));
+            state.waiting.insert(number, sender);
+            number
+        };
+        self.wake.notify_one();
+        let answer = tokio::time::timeout(ANSWER_TIMEOUT, receiver).await;
+        self.state().waiting.remove(&number);
+        answer.ok()?.ok()
+    }
+
+    /// Whether messages reach the peer and its own come back, as far as is known.
+    pub(crate) fn is_whole(&self) -> bool {
+        let state = self.state();
+        state.outgoing.is_some() && state.incoming.is_some()
+    }
+
+    /// The same, with patience for a link that has only just broken.
+    pub(crate) fn is_reachable(&self) -> bool {
+        let state = self.state();
+        let stands = state.outgoing.is_some() && state.incoming.is_some();
+        stands || state.whole.is_some_and(|whole| whole.elapsed() < GRACE)
+    }
+
+    pub(crate) fn status(&self) -> PeerStatus {
+        let state = self.state();
+        let since = state.outgoing.zip(state.incoming).map(|(a, b)| a.max(b));
+        PeerStatus {
+            node: u16::from(self.peer.node) + 1,
+            address: self.address.to_string(),
+            up: since.is_some(),
+            up_ms: since.map_or(0, |since| since.elapsed().as_millis() as u64),
+            queue_bytes: state.queue.bytes(),
+            dropped_batches: state.queue.dropped(),
+            reconnects: state.connected.saturating_sub(1),
+            problem: state.problem.clone(),
+        }
+    }
+
+    /// Our connection stands. The peer has received all frames up to `received` of this process.
+    /// Returns whether that is so: not if another process speaks as the peer.
+    pub(crate) fn opened(&self, incarnation: u64, received: u64) -> bool {
+        let mut state = self.state();
+        if !state.meet(incarnation) {
+            return false;
+        }
+        state.queue.acknowledge(received);
+        state.outgoing = Some(Instant::now());
+        state.connected += 1;
+        state.problem = None;
+        true
+    }
+
+    /// Our connection broke.
+    pub(crate) fn closed(&self, problem: String) {
+        let mut state = self.state();
+        state.mark_whole();
+        state.outgoing = None;
+        state.queue.rewind();
+        state.questions.clear();
+        state.waiting.clear();
+        state.problem = Some(problem);
+    }
+
+    /// A call did not succeed. Returns whether this is news.
+    pub(crate) fn failed(&self, problem: String) -> bool {
+        let mut state = self.state();
+        let problem = Some(problem);
+        let news = state.problem != problem;
+        state.problem = problem;
+        news
+    }
+
+    /// The peer called. Returns the number of its connection, and the last frame that arrived from
+    /// this incarnation; `None` if another process speaks as the peer.
+    pub(crate) fn accepted(&self, incarnation: u64) -> Option<(u64, u64)> {
+        let mut state = self.state();
+        if !state.meet(incarnation) {
+            return None;
+        }
+        state.incoming = Some(Instant::now());
+        state.accepted += 1;
+        self.called.notify_one();
+        Some((state.accepted, state.received))
+    }
+
+    /// Whether a numbered frame of the peer's connection is new and may be delivered.
+    pub(crate) fn takes(&self, connection: u64, number: u64) -> bool {
+        let mut state = self.state();
+        let new = connection == state.accepted && number > state.received;
+        if new {
+            state.received = number;
+        }
+        new
+    }
+
+    /// The last frame that arrived; `None` if the peer has called again since.
+    pub(crate) fn received(&self, connection: u64) -> Option<u64> {
+        let state = self.state();
+        (connection == state.accepted).then_some(state.received)
+    }
+
+    /// The peer's connection broke. Returns whether it was the latest.
+    pub(crate) fn hung_up(&self, connection: u64) -> bool {
+        let mut state = self.state();
+        let latest = connection == state.accepted;
+        if latest {
+            state.mark_whole();
+            state.incoming = None;
+        }
+        latest
+    }
+
+    /// Appends what is to be sent, up to about [`WRITE_SIZE`] bytes.
+    pub(crate) fn gather(&self, out: &mut Vec<u8>) {
+        let mut state = self.state();
+        while let Some((number, body)) = state.questions.pop_front() {
+            write_frame(out, Frame { kind: Kind::Ask, number, body: &body });
+        }
+        let mut frames: Vec<(u64, Arc<Vec<u8>>)> = Vec::new();
+        let mut size = 0;
+        while size < WRITE_SIZE
+            && let Some(frame) = state.queue.next()
+        {
+            size += frame.1.len();
+            frames.push(frame);
+        }
+        // Copying and checksums are nothing that workers should wait for.
+        drop(state);
+        for (number, body) in frames {
+            write_frame(out, Frame { kind: Kind::Messages, number, body: &body });
+        }
+    }
+
+    /// All frames up to this one have arrived at the peer.
+    pub(crate) fn acknowledged(&self, number: u64) {
+        self.state().queue.acknowledge(number);
+    }
+
+    /// The peer answered a question.
+    pub(crate) fn answered(&self, number: u64, answer: Answer) {
+        if let Some(waiting) = self.state().waiting.remove(&number) {
+            // Whoever asked may have stopped waiting.
+            let _ = waiting.send(answer);
+        }
+    }
+}
+
+impl State {
+    /// The peer is this process. If it was another one before, what waited for that one is dropped.
+    /// While a connection to that one stands, there are two who say they are the peer, and the later
+    /// is not believed.
+    fn meet(&mut self, incarnation: u64) -> bool {
+        if self.incarnation == Some(incarnation) {
+            return true;
+        }
+        if self.outgoing.is_some() || self.incoming.is_some() {
+            return false;
+        }
+        self.incarnation = Some(incarnation);
+        self.received = 0;
+        self.queue.clear();
+        true
+    }
+
+    fn mark_whole(&mut self) {
+        if self.outgoing.is_some() && self.incoming.is_some() {
+            self.whole = Some(Instant::now());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use solera_time::SiteId;
+    use solera_unistore::TxId;
+
+    use super::*;
+    use crate::wire::read_frame;
+
+    fn link(within_site: bool) -> Link {
+        let peer = NodeId { site: SiteId(0), node: 1 };
+        Link::new(peer, "it".into(), "h:1".parse().unwrap(), within_site)
+    }
+
+    fn say(link: &Link, sequence: u64) {
+        let at = |worker| Address { site: SiteId(0), worker };
+        let tx = TxId { coordinator: 0, sequence };
+        link.send(at(0), at(1), vec![Message::Abort { tx }]);
+    }
+
+    fn gathered(link: &Link) -> Vec<u64> {
+        let mut bytes = Vec::new();
+        link.gather(&mut bytes);
+        let mut rest = bytes.as_slice();
+        let mut numbers = Vec::new();
+        while let Some((frame, length)) = read_frame(rest).unwrap() {
+            numbers.push(frame.number);
+            rest = &rest[length..];
+        }
+        numbers
+    }
+
+    #[test]
+    fn within_a_site_a_reconnect_loses_nothing_and_repeats_nothing() {
+        let (ours, theirs) = (link(true), link(true));
+        say(&ours, 0);
+        assert!(ours.opened(7, 0));
+        assert_eq!(gathered(&ours), [0; 0], "nobody was known to be there");
+        (1..=3).for_each(|i| say(&ours, i));
+        assert_eq!(gathered(&ours), [1, 2, 3]);
+        let (first, _) = theirs.accepted(5).unwrap();
+        assert!(theirs.takes(first, 1) && theirs.takes(first, 2));
+        ours.closed("cut".into());
+        say(&ours, 4);
+        // The peer still has the old connection open when we call again.
+        let (second, received) = theirs.accepted(5).unwrap();
+        assert!(!theirs.takes(first, 3) && theirs.received(first).is_none());
+        assert!(ours.opened(7, received));
+        assert_eq!(gathered(&ours), [3, 4]);
+        assert!(!theirs.takes(second, 2) && theirs.takes(second, 3) && theirs.takes(second, 4));
+        assert!(!theirs.hung_up(first) && theirs.hung_up(second));
+    }
+
+    #[test]
+    fn what_was_for_a_process_that_is_gone_is_dropped() {
+        let link = link(true);
+        assert!(link.opened(7, 0));
+        (1..=2).for_each(|i| say(&link, i));
+        link.closed("killed".into());
+        say(&link, 3);
+        // Whichever of the two calls first.
+        let (connection, _) = link.accepted(8).unwrap();
+        assert!(link.opened(8, 0));
+        say(&link, 4);
+        assert_eq!(gathered(&link), [4]);
+        assert!(link.accepted(9).is_none() && !link.opened(9, 0), "two cannot be the same node");
+        link.hung_up(connection);
+        link.closed("killed".into());
+        let (connection, received) = link.accepted(9).unwrap();
+        assert_eq!(received, 0);
+        assert!(link.takes(connection, 1), "a new process counts anew");
+    }
+
+    #[test]
+    fn between_sites_nothing_waits_without_a_connection() {
+        let link = link(false);
+        link.accepted(7).unwrap();
+        say(&link, 1);
+        assert!(link.opened(7, 0));
+        say(&link, 2);
+        link.closed("cut".into());
+        say(&link, 3);
+        assert_eq!(link.status().queue_bytes, 0);
+        assert!(link.opened(7, 0));
+        say(&link, 4);
+        assert_eq!(gathered(&link), [2]);
+        assert_eq!((link.status().reconnects, link.status().up), (1, true));
+    }
+}

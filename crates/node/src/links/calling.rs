@@ -1,0 +1,175 @@
+//! Calling other nodes, and sending what is for them.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::watch;
+use tokio::time::{sleep, sleep_until, timeout};
+
+use super::{
+    Carrier, Failure, GREETING_TIMEOUT, LAST_PAUSE, SILENCE, read_greeting, read_more, shortened,
+    silent, stopped,
+};
+use crate::handshake::{Card, Greeting, Refusal, clock_us};
+use crate::link::Link;
+use crate::wire::{Frame, Kind, WireError, read_frame, write_frame};
+
+/// Pauses between calls grow from here to [`LAST_PAUSE`].
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const PING_INTERVAL: Duration = Duration::from_secs(1);
+
+impl Carrier {
+    /// Calls a node again and again.
+    pub(super) async fn keep_calling(
+        self: Arc<Self>,
+        link: Arc<Link>,
+        stop: watch::Receiver<bool>,
+    ) {
+        let mut pause = FIRST_PAUSE;
+        while !*stop.borrow() {
+            let called = tokio::select! {
+                called = timeout(GREETING_TIMEOUT, self.call(&link)) => called,
+                () = stopped(stop.clone()) => return,
+            };
+            match called.unwrap_or_else(|_| Err(Failure::Broken("it does not answer".to_owned()))) {
+                Ok(stream) => {
+                    let started = Instant::now();
+                    let reason = self.converse(&link, stream, stop.clone()).await;
+                    if *stop.borrow() {
+                        return;
+                    }
+                    self.log.warn(format_args!("link to {} is down: {reason}", link.name));
+                    link.closed(reason);
+                    if started.elapsed() > LAST_PAUSE {
+                        pause = FIRST_PAUSE;
+                    }
+                }
+                Err(failure) => {
+                    let text = failure.to_string();
+                    if !link.failed(text.clone()) {
+                        self.log.debug(format_args!("link to {}: {text}", link.name));
+                    } else if let Failure::Refused(_) = failure {
+                        self.log.warn(format_args!("link to {} is refused: {text}", link.name));
+                    } else {
+                        self.log.info(format_args!("link to {}: {text}", link.name));
+                    }
+                    if let Failure::Refused(_) = failure {
+                        pause = LAST_PAUSE;
+                    }
+                }
+            }
+            tokio::select! {
+                () = sleep(jittered(pause)) => {}
+                () = link.called.notified() => {}
+                () = stopped(stop.clone()) => return,
+            }
+            pause = (pause * 2).min(LAST_PAUSE);
+        }
+    }
+
+    /// Makes a connection on which both have agreed to talk.
+    async fn call(&self, link: &Link) -> Result<TcpStream, Failure> {
+        let address = (link.address.host.as_str(), link.address.port);
+        let mut stream = TcpStream::connect(address).await?;
+        stream.set_nodelay(true)?;
+        let card = Card::new(&self.spec, self.me, link.peer, self.incarnation);
+        stream.write_all(&Greeting::Hello(card).encode()).await?;
+        match read_greeting(&mut stream).await? {
+            Greeting::Welcome(theirs) => {
+                let mine = Card::new(&self.spec, self.me, link.peer, self.incarnation);
+                let ahead_us = mine.check(&theirs, false, &self.spec).map_err(Failure::Refused)?;
+                self.note_skew(&link.name, ahead_us);
+                if !link.opened(theirs.incarnation, theirs.received) {
+                    return Err(Failure::Refused(Refusal::Taken));
+                }
+                self.log.info(format_args!("link to {} is up ({})", link.name, link.address));
+                Ok(stream)
+            }
+            Greeting::Refusal(reason) => Err(Failure::Refused(Refusal::Told(shortened(reason)))),
+            Greeting::Hello(_) => Err(Failure::Refused(Refusal::NotSolera)),
+        }
+    }
+
+    /// Sends what the link has to say, until the connection breaks or the node stops. Returns why.
+    async fn converse(
+        &self,
+        link: &Link,
+        stream: TcpStream,
+        stop: watch::Receiver<bool>,
+    ) -> String {
+        let (read, write) = stream.into_split();
+        let ended = tokio::select! {
+            ended = speak(link, write, stop) => ended,
+            ended = listen_back(link, read) => ended,
+        };
+        match ended {
+            Ok(()) => "this node stops".to_owned(),
+            Err(error) => error.to_string(),
+        }
+    }
+}
+
+/// Between half of a pause and all of it, so that nodes do not call in step.
+fn jittered(pause: Duration) -> Duration {
+    let random = RandomState::new().hash_one(0u8) >> 32;
+    pause / 2 + (pause / 2).mul_f64(random as f64 / f64::from(u32::MAX))
+}
+
+async fn speak(
+    link: &Link,
+    mut write: OwnedWriteHalf,
+    stop: watch::Receiver<bool>,
+) -> Result<(), Failure> {
+    let mut output = Vec::new();
+    let mut ping = Instant::now();
+    loop {
+        if Instant::now() >= ping {
+            let number = clock_us();
+            write_frame(&mut output, Frame { kind: Kind::Ping, number, body: &[] });
+            ping = Instant::now() + PING_INTERVAL;
+        }
+        link.gather(&mut output);
+        if output.is_empty() {
+            if *stop.borrow() {
+                write.shutdown().await?;
+                return Ok(());
+            }
+            tokio::select! {
+                () = link.wake.notified() => {}
+                () = sleep_until(ping.into()) => {}
+                () = stopped(stop.clone()) => {}
+            }
+            continue;
+        }
+        write.write_all(&output).await?;
+        output.clear();
+        output.shrink_to(1 << 20);
+    }
+}
+
+/// Takes acknowledgements and answers.
+async fn listen_back(link: &Link, mut read: OwnedReadHalf) -> Result<(), Failure> {
+    let mut input = Vec::new();
+    loop {
+        if silent(timeout(SILENCE, read_more(&mut read, &mut input)).await)? == 0 {
+            return Err(Failure::Broken("it hung up".to_owned()));
+        }
+        let mut used = 0;
+        while let Some((frame, length)) = read_frame(&input[used..])? {
+            used += length;
+            match frame.kind {
+                Kind::Ack => link.acknowledged(frame.number),
+                Kind::Answer => {
+                    let answer = postcard::from_bytes(frame.body);
+                    link.answered(frame.number, answer.map_err(|_| WireError::Content)?);
+                }
+                kind => return Err(WireError::Kind(kind as u8).into()),
+            }
+        }
+        input.drain(..used);
+    }
+}

@@ -1,0 +1,317 @@
+//! One node of a cluster: the part of it that this process runs, and its links to the others.
+
+use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs};
+use std::sync::{Arc, Mutex};
+
+use solera_time::SiteId;
+
+use crate::admin::AdminListener;
+use crate::cluster::{Cluster, Run, StartError};
+use crate::config::{ClusterSpec, HostPort, NodeId};
+use crate::link::Link;
+use crate::links::{Carrier, Running};
+use crate::log::Log;
+use crate::status::{NodeStatus, ReachedSite, SiteStatus};
+
+/// Why a node cannot serve.
+#[derive(Debug)]
+pub enum ServeError {
+    /// The configuration lists no nodes.
+    NoNodes,
+    /// No site has this name.
+    NoSuchSite(String, Vec<String>),
+    /// The site has fewer nodes.
+    NoSuchNode(usize, String, usize),
+    /// The node cannot listen where it should.
+    Listen {
+        /// The node, as people call it.
+        node: String,
+        /// What for: the name of the setting.
+        setting: &'static str,
+        /// Where.
+        address: String,
+        /// Why it cannot.
+        error: std::io::Error,
+    },
+    /// Its workers cannot start.
+    Start(StartError),
+}
+
+impl fmt::Display for ServeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ServeError::NoNodes => write!(
+                f,
+                "the configuration lists no nodes; give each [[site]] its [[site.node]] with resp, \
+                 peer and admin"
+            ),
+            ServeError::NoSuchSite(name, sites) => {
+                write!(f, "there is no site '{name}'; the sites are {}", sites.join(", "))
+            }
+            ServeError::NoSuchNode(node, site, 1) => {
+                write!(f, "site {site} has no node {node}; it has node 1 alone")
+            }
+            ServeError::NoSuchNode(node, site, nodes) => {
+                write!(f, "site {site} has no node {node}; its nodes are 1 to {nodes}")
+            }
+            ServeError::Listen { node, setting, address, error } => {
+                let reason = match error.kind() {
+                    std::io::ErrorKind::AddrInUse => {
+                        "the port is in use by another program".to_owned()
+                    }
+                    _ => error.to_string(),
+                };
+                write!(f, "{node} cannot listen on {address} ({setting}): {reason}")
+            }
+            ServeError::Start(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for ServeError {}
+
+/// A node that listens and does not run yet.
+#[derive(Debug)]
+pub struct Node {
+    id: NodeId,
+    name: String,
+    spec: ClusterSpec,
+    resp: SocketAddr,
+    peer: TcpListener,
+    admin: TcpListener,
+}
+
+impl Node {
+    /// Takes the ports of node `node`, counted from 1, of a site. They are on the hosts that the
+    /// configuration names, or on `bind` if it is given.
+    ///
+    /// # Errors
+    /// There is no such node, or it cannot listen.
+    pub fn bind(
+        spec: ClusterSpec,
+        site: &str,
+        node: usize,
+        bind: Option<IpAddr>,
+    ) -> Result<Node, ServeError> {
+        if spec.nodes().next().is_none() {
+            return Err(ServeError::NoNodes);
+        }
+        let names = || spec.sites.iter().map(|site| site.name.clone()).collect();
+        let index = spec.sites.iter().position(|other| other.name.eq_ignore_ascii_case(site));
+        let index = index.ok_or_else(|| ServeError::NoSuchSite(site.to_owned(), names()))?;
+        let found = &spec.sites[index];
+        let count = found.nodes.len();
+        let Some(listed) = node.checked_sub(1).and_then(|place| found.nodes.get(place)) else {
+            return Err(ServeError::NoSuchNode(node, found.name.clone(), count));
+        };
+        let id = NodeId { site: SiteId(index as u8), node: (node - 1) as u8 };
+        let name = spec.name_of(id);
+        let take = |setting, address: &HostPort| {
+            take_port(address, bind).map_err(|error| ServeError::Listen {
+                node: name.clone(),
+                setting,
+                address: bind.map_or_else(
+                    || address.to_string(),
+                    |bind| SocketAddr::new(bind, address.port).to_string(),
+                ),
+                error,
+            })
+        };
+        // Workers share the address, which would hide another program's listener.
+        let (resp, _) = take("resp", &listed.resp)?;
+        let (_, peer) = take("peer", &listed.peer)?;
+        let (_, admin) = take("admin", &listed.admin)?;
+        Ok(Node { id, name, resp, peer, admin, spec })
+    }
+
+    /// The node, as people call it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Where it listens, by the names of the settings.
+    pub fn addresses(&self) -> [(&'static str, Option<SocketAddr>); 3] {
+        let (peer, admin) = (self.peer.local_addr().ok(), self.admin.local_addr().ok());
+        [("resp", Some(self.resp)), ("peer", peer), ("admin", admin)]
+    }
+
+    /// Starts the node's workers and links. The HTTP side remains to be served, on this thread's
+    /// event loop.
+    ///
+    /// # Errors
+    /// Threads cannot be started, or a port was taken meanwhile.
+    pub fn start(self, log: Log) -> Result<(Cluster, AdminListener), ServeError> {
+        let Node { id: me, name, mut spec, resp, peer, admin } = self;
+        let cannot_listen = |setting| {
+            let node = name.clone();
+            move |error| ServeError::Listen { node, setting, address: "its port".to_owned(), error }
+        };
+        let admin = AdminListener::from_std(admin).map_err(cannot_listen("admin"))?;
+        spec.sites[me.site.index()].listen = Some(resp);
+        let spec = Arc::new(spec);
+        let links: Vec<Arc<Link>> = spec
+            .nodes()
+            .filter(|(id, _)| *id != me)
+            .map(|(id, node)| {
+                let within_site = id.site == me.site;
+                Arc::new(Link::new(id, spec.name_of(id), node.peer.clone(), within_site))
+            })
+            .collect();
+        let link_to = |worker| {
+            let node = spec.node_of(worker);
+            links.iter().find(|link| Some(link.peer) == node).cloned()
+        };
+        let incarnation = RandomState::new().hash_one(me);
+        // Other nodes know the cluster by this, too. 48 bits are short on the wire, and enough.
+        let run = Run { cluster: spec.id(), first_number: incarnation >> 16 };
+        let mut cluster = Cluster::launch(spec.clone(), run, link_to).map_err(ServeError::Start)?;
+        let carrier = Carrier {
+            topology: Arc::new(spec.topology()),
+            spec,
+            me,
+            incarnation,
+            network: cluster.network.clone(),
+            links: links.clone(),
+            log,
+            told: Mutex::new(None),
+        };
+        let running = carrier.start(peer).map_err(cannot_listen("peer"))?;
+        cluster.here = Some(Here { id: me, links, _running: running });
+        Ok((cluster, admin))
+    }
+}
+
+/// Which node this process is.
+pub(crate) struct Here {
+    pub(crate) id: NodeId,
+    pub(crate) links: Vec<Arc<Link>>,
+    _running: Running,
+}
+
+impl Here {
+    /// Whether all nodes of the own site can be reached.
+    fn is_ready(&self) -> bool {
+        let mut own = self.links.iter().filter(|link| link.peer.site == self.id.site);
+        own.all(|link| link.is_whole())
+    }
+}
+
+impl Cluster {
+    /// Whether all of the site can be served; `up` always is.
+    pub fn is_ready(&self) -> bool {
+        self.here.as_ref().is_none_or(Here::is_ready)
+    }
+
+    /// What goes on at this node and its site; `None` if this process is a whole cluster.
+    pub async fn node_status(&self, detailed: bool) -> Option<NodeStatus> {
+        let here = self.here.as_ref()?;
+        let site = here.id.site;
+        let (mut samples, mut missing_nodes) = (Vec::new(), Vec::new());
+        for worker in self.network.workers_of(site) {
+            let node = self.spec.node_of(worker).map_or(0, |id| u16::from(id.node) + 1);
+            // One that did not answer for one worker is not waited for again.
+            if missing_nodes.contains(&node) {
+                continue;
+            }
+            match self.network.sample(worker, detailed).await {
+                Some(sample) => samples.push(sample),
+                None => missing_nodes.push(node),
+            }
+        }
+        Some(NodeStatus {
+            cluster: self.spec.name.clone(),
+            f: self.spec.f,
+            site: self.spec.sites[site.index()].name.clone(),
+            node: u16::from(here.id.node) + 1,
+            ready: here.is_ready(),
+            own_site: self.site_status(site.index(), &samples),
+            missing_nodes,
+            sites: self.reached_sites(here),
+        })
+    }
+
+    fn reached_sites(&self, here: &Here) -> Vec<ReachedSite> {
+        let reach = |(site, name): (SiteId, String)| {
+            let links = here.links.iter().filter(|link| link.peer.site == site);
+            let nodes: Vec<_> = links.map(|link| link.status()).collect();
+            ReachedSite { name, reached: nodes.iter().all(|node| node.up), nodes }
+        };
+        let names = self.spec.sites.iter().map(|site| site.name.clone());
+        SiteId::all(self.spec.sites.len()).zip(names).map(reach).collect()
+    }
+
+    /// The sites that run in this process, or the part of one that does; and the links.
+    pub(crate) async fn measured(&self) -> (Vec<SiteStatus>, Vec<ReachedSite>) {
+        match &self.here {
+            None => (self.status(true).await.sites, Vec::new()),
+            Some(here) => {
+                let site = here.id.site.index();
+                let own = self.site_status(site, &self.samples(site, true).await);
+                (vec![own], self.reached_sites(here))
+            }
+        }
+    }
+}
+
+/// Listens on a port, at the host that is named or at `bind`.
+fn take_port(
+    address: &HostPort,
+    bind: Option<IpAddr>,
+) -> std::io::Result<(SocketAddr, TcpListener)> {
+    let found =
+        match bind {
+            Some(bind) => SocketAddr::new(bind, address.port),
+            None => (address.host.as_str(), address.port).to_socket_addrs()?.next().ok_or_else(
+                || std::io::Error::new(std::io::ErrorKind::NotFound, "the host has no address"),
+            )?,
+        };
+    Ok((found, TcpListener::bind(found)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Overrides;
+
+    fn refused(text: &str, site: &str, node: usize) -> String {
+        let spec = ClusterSpec::parse("s.toml", text, Overrides::default()).unwrap();
+        Node::bind(spec, site, node, None).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn nodes_that_are_not_there_are_named_with_those_that_are() {
+        let file = "\
+[[site]]
+name = 'eu'
+[[site.node]]
+resp = '127.0.0.1:1'
+peer = '127.0.0.1:2'
+admin = '127.0.0.1:3'
+";
+        for (text, site, node, reason) in [
+            ("", "virginia", 1, "lists no nodes"),
+            (file, "us", 1, "there is no site 'us'; the sites are eu"),
+            (file, "eu", 2, "site eu has no node 2; it has node 1 alone"),
+            (file, "EU", 0, "site eu has no node 0"),
+        ] {
+            let error = refused(text, site, node);
+            assert!(error.contains(reason), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_port_in_use_is_named() {
+        let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = taken.local_addr().unwrap().port();
+        let text = format!(
+            "[[site]]\nname = 'eu'\n[[site.node]]\nresp = '127.0.0.1:{port}'\n\
+             peer = 'localhost:{port}'\nadmin = '[::1]:{port}'\n"
+        );
+        let told =
+            format!("node 1 of site eu cannot listen on 127.0.0.1:{port} (resp): the port is");
+        let error = refused(&text, "eu", 1);
+        assert!(error.contains(&told), "{error}");
+    }
+}

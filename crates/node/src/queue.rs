@@ -1,0 +1,140 @@
+//! What waits to be sent over one link, within bounds.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// The bodies of numbered frames, in order.
+///
+/// Within a site a frame stays until it is acknowledged, so that a broken connection loses nothing;
+/// between sites it is forgotten when it is sent, because the protocol asks again for what it misses.
+///
+/// What does not fit is not taken. Dropping the oldest instead would never let a slow link catch up:
+/// a receiver can use what comes next, and nothing after a gap.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    frames: VecDeque<(u64, Arc<Vec<u8>>)>,
+    /// How many of `frames`, from the front, were sent over the present connection.
+    sent: usize,
+    bytes: usize,
+    limit: usize,
+    last: u64,
+    keeps: bool,
+    dropped: u64,
+}
+
+impl Queue {
+    /// A queue that holds about `limit` bytes, and keeps what was sent until it is acknowledged if
+    /// `keeps`.
+    pub(crate) fn new(limit: usize, keeps: bool) -> Queue {
+        let frames = VecDeque::new();
+        Queue { frames, sent: 0, bytes: 0, limit, last: 0, keeps, dropped: 0 }
+    }
+
+    /// Adds a body, if there is room. There always is in an empty queue.
+    pub(crate) fn push(&mut self, body: Vec<u8>) {
+        if !self.frames.is_empty() && self.bytes + body.len() > self.limit {
+            self.dropped += 1;
+            return;
+        }
+        self.last += 1;
+        self.bytes += body.len();
+        self.frames.push_back((self.last, Arc::new(body)));
+    }
+
+    /// The next frame to send, which counts as sent from now on.
+    pub(crate) fn next(&mut self) -> Option<(u64, Arc<Vec<u8>>)> {
+        if self.keeps {
+            let next = self.frames.get(self.sent).cloned()?;
+            self.sent += 1;
+            return Some(next);
+        }
+        let next = self.frames.pop_front()?;
+        self.bytes -= next.1.len();
+        Some(next)
+    }
+
+    /// All frames up to this one have arrived.
+    pub(crate) fn acknowledge(&mut self, number: u64) {
+        while let Some((first, body)) = self.frames.front()
+            && *first <= number
+        {
+            self.bytes -= body.len();
+            self.frames.pop_front();
+            self.sent = self.sent.saturating_sub(1);
+        }
+    }
+
+    /// The connection broke: what was not acknowledged is to be sent again, or is lost.
+    pub(crate) fn rewind(&mut self) {
+        self.sent = 0;
+        if !self.keeps {
+            self.clear();
+        }
+    }
+
+    /// The receiver is gone for good.
+    pub(crate) fn clear(&mut self) {
+        self.frames.clear();
+        self.sent = 0;
+        self.bytes = 0;
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// How many frames were not taken.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.dropped
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn numbers(queue: &mut Queue) -> Vec<u64> {
+        std::iter::from_fn(|| queue.next()).map(|(number, _)| number).collect()
+    }
+
+    fn filled(keeps: bool) -> Queue {
+        let mut queue = Queue::new(100, keeps);
+        (0..3).for_each(|_| queue.push(vec![0; 30]));
+        queue
+    }
+
+    #[test]
+    fn within_a_site_what_was_not_acknowledged_is_sent_again() {
+        let mut queue = filled(true);
+        assert_eq!(numbers(&mut queue), [1, 2, 3]);
+        queue.acknowledge(1);
+        queue.push(vec![0; 30]);
+        assert_eq!(numbers(&mut queue), [4]);
+        queue.rewind();
+        queue.acknowledge(2);
+        assert_eq!(numbers(&mut queue), [3, 4]);
+        queue.acknowledge(9);
+        assert_eq!((queue.bytes(), numbers(&mut queue)), (0, vec![]));
+        queue.push(vec![0; 30]);
+        assert_eq!(numbers(&mut queue), [5]);
+    }
+
+    #[test]
+    fn between_sites_what_was_sent_is_forgotten() {
+        let mut queue = filled(false);
+        assert_eq!(queue.next().unwrap().0, 1);
+        assert_eq!(queue.bytes(), 60);
+        queue.rewind();
+        assert_eq!((queue.bytes(), numbers(&mut queue)), (0, vec![]));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_not_taken_but_something_always_fits() {
+        let mut queue = filled(true);
+        queue.push(vec![0; 30]);
+        assert_eq!((queue.bytes(), queue.dropped()), (90, 1));
+        queue.clear();
+        queue.push(vec![0; 1000]);
+        assert_eq!((queue.bytes(), numbers(&mut queue)), (1000, vec![4]));
+    }
+}

@@ -1,0 +1,161 @@
+//! Whether a message from a wire is one that this cluster's replicas can have sent.
+
+use solera_data::Key;
+use solera_time::Vector;
+
+use crate::command::Response;
+use crate::config::{Address, Topology};
+use crate::message::{Message, Stretch, Subtree, Write};
+use crate::partitioning::PartitionId;
+
+impl Message {
+    /// Whether the message makes sense from `from` to `to`: both exist, its kind may travel between
+    /// them, its vectors have an entry per site, and keys and partitions belong to the receiver.
+    /// What does not fit must not be given to a replica, which relies on all of that.
+    pub fn fits(&self, from: Address, to: Address, topology: &Topology) -> bool {
+        let fits = Fits { to, topology };
+        if !fits.exists(from) || !fits.exists(to) {
+            return false;
+        }
+        let within_site = from.site == to.site;
+        match self {
+            Message::Execute { past, key, .. } => {
+                within_site && fits.vector(past) && fits.owned(key)
+            }
+            Message::ExecuteReply { response, .. } => within_site && fits.response(response),
+            Message::GetVersion { snap_vec, key, .. } => {
+                within_site && fits.vector(snap_vec) && fits.owned(key)
+            }
+            Message::Prepare { snap_vec, writes, .. } => {
+                within_site && fits.vector(snap_vec) && fits.writes(writes)
+            }
+            Message::ApplyEventual { key, .. } => within_site && fits.owned(key),
+            Message::Version { .. }
+            | Message::PrepareAck { .. }
+            | Message::Commit { .. }
+            | Message::Abort { .. }
+            | Message::Resolved { .. }
+            | Message::Undecided { .. } => within_site,
+            Message::Up(Subtree { known_vec, floor, ceiling }) => {
+                within_site && fits.vectors(&[known_vec, floor, ceiling])
+            }
+            Message::Down(view) => {
+                let vectors = [
+                    &view.stable_vec,
+                    &view.uniform_vec,
+                    &view.reachable_vec,
+                    &view.floor,
+                    &view.settled_vec,
+                ];
+                within_site && fits.vectors(&vectors)
+            }
+            Message::Replicate(stretches) => {
+                !within_site && stretches.iter().all(|stretch| fits.stretch(stretch))
+            }
+            Message::Gap { origin, .. } => !within_site && origin.index() < topology.sites(),
+            Message::KnownVecGlobal { known_vecs, .. } => {
+                !within_site && known_vecs.iter().all(|(_, known_vec)| fits.vector(known_vec))
+            }
+            Message::StableVec { stable_vec, floor, ceiling } => {
+                !within_site && fits.vectors(&[stable_vec, floor, ceiling])
+            }
+        }
+    }
+}
+
+struct Fits<'a> {
+    to: Address,
+    topology: &'a Topology,
+}
+
+impl Fits<'_> {
+    fn exists(&self, address: Address) -> bool {
+        let workers = self.topology.workers.get(address.site.index());
+        workers.is_some_and(|workers| address.worker < *workers)
+    }
+
+    fn vector(&self, vector: &Vector) -> bool {
+        vector.sites() == self.topology.sites()
+    }
+
+    fn vectors(&self, vectors: &[&Vector]) -> bool {
+        vectors.iter().all(|vector| self.vector(vector))
+    }
+
+    fn owned(&self, key: &Key) -> bool {
+        let partition = PartitionId::of(key, self.topology.partitions);
+        self.topology.owner(self.to.site, partition) == self.to
+    }
+
+    fn writes(&self, writes: &[Write]) -> bool {
+        writes.iter().all(|write| self.owned(&write.key))
+    }
+
+    fn stretch(&self, stretch: &Stretch) -> bool {
+        stretch.updates.iter().all(|update| {
+            let of = |write: &Write| PartitionId::of(&write.key, self.topology.partitions);
+            update.dot.site == stretch.origin
+                && update.dot.site.index() < self.topology.sites()
+                && self.vector(&update.snap_vec)
+                && update.writes.iter().all(|write| of(write) == stretch.partition)
+        })
+    }
+
+    fn response(&self, response: &Response) -> bool {
+        match response {
+            Response::Executed { past, .. } | Response::Committed { past } => self.vector(past),
+            _ => true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use solera_time::{SiteId, Timestamp};
+
+    use super::*;
+    use crate::command::TxId;
+
+    fn at(site: u8, worker: u8) -> Address {
+        Address { site: SiteId(site), worker }
+    }
+
+    #[test]
+    fn what_would_break_a_replica_does_not_fit() {
+        let topology = Topology { partitions: 4, workers: vec![2, 1] };
+        let good = Vector::zero(2);
+        let key = (0..).map(|i| Key::from(format!("k{i}").as_bytes()));
+        let mine = key
+            .clone()
+            .find(|key| topology.owner(SiteId(0), PartitionId::of(key, 4)) == at(0, 1))
+            .unwrap();
+        let other = key
+            .clone()
+            .find(|key| topology.owner(SiteId(0), PartitionId::of(key, 4)) == at(0, 0))
+            .unwrap();
+        let tx = TxId { coordinator: 0, sequence: 1 };
+        let prepare = |snap_vec, key: &Key| Message::Prepare {
+            tx,
+            snap_vec,
+            writes: vec![Write { key: key.clone(), effect: Default::default() }],
+        };
+        let gap = |origin| Message::Gap {
+            partition: PartitionId(9),
+            origin: SiteId(origin),
+            known: Timestamp::ZERO,
+        };
+        for (message, from, fits) in [
+            (prepare(good, &mine), at(0, 0), true),
+            (prepare(good, &other), at(0, 0), false),
+            (prepare(Vector::zero(3), &mine), at(0, 0), false),
+            (prepare(good, &mine), at(1, 0), false),
+            (prepare(good, &mine), at(0, 2), false),
+            (Message::Abort { tx }, at(7, 0), false),
+            (gap(1), at(1, 0), true),
+            (gap(2), at(1, 0), false),
+            (gap(1), at(0, 0), false),
+        ] {
+            assert_eq!(message.fits(from, at(0, 1), &topology), fits, "{message:?} of {from:?}");
+        }
+    }
+}

@@ -1,0 +1,6 @@
+//! Bytes from a peer never panic, whatever they are.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| solera_node::read_as_peer(bytes));
