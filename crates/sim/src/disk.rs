@@ -7,6 +7,9 @@ use solera_unistore::{Checkpoint, Config, Event, Output, Part, Record, Recovery,
 
 use crate::random::Random;
 
+/// Encoded parts of a checkpoint, each with the last record that it knows of.
+type Parts = Vec<(u64, Vec<u8>)>;
+
 /// Records, outputs that wait for them, and what a restart begins with.
 #[derive(Debug, Default)]
 pub(crate) struct Disk {
@@ -23,9 +26,9 @@ pub(crate) struct Disk {
     pub(crate) crashes: u64,
     /// Commits that a crash now would undo.
     undurable: VecDeque<(u64, Event)>,
-    checkpoint: Vec<(u64, Vec<u8>)>,
+    checkpoint: Parts,
     /// A checkpoint that is being written: its beginning, how far it is, and its parts.
-    writing: Option<(u64, Checkpoint, Vec<(u64, Vec<u8>)>)>,
+    writing: Option<(u64, Checkpoint, Parts)>,
 }
 
 impl Disk {

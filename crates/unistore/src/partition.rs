@@ -64,9 +64,8 @@ pub(crate) struct Done {
 /// How an update of the journal is restored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Restoring {
-    /// Every snapshot from now on contains it, and there is no other site.
-    Alone,
-    /// Every snapshot from now on contains it.
+    /// Every snapshot from now on contains it. It is not settled: what follows in the journal may not
+    /// have observed it.
     Visible,
     /// Some may not.
     Pending,
@@ -272,7 +271,6 @@ impl Partition {
         restoring: Restoring,
         mut restored: impl FnMut(&Key) -> Restored,
     ) {
-        let mut folded = true;
         for (i, write) in update.writes.iter().enumerate() {
             let restored = restored(&write.key);
             if restored == Restored::Folded {
@@ -281,22 +279,16 @@ impl Partition {
             let log = self.log_of(&write.key);
             if restored == Restored::Missing && restoring != Restoring::Pending && log.is_folded() {
                 log.fold_now(&write.effect, update.context());
-                if restoring == Restoring::Alone {
-                    log.settle(&write.effect, update.dot);
-                }
                 if log.is_empty() {
                     self.forget(&write.key);
                 }
             } else {
                 log.append(update.clone(), i as u32);
-                folded = false;
             }
         }
         let site = update.dot.site;
         self.has_arrived(&Vector::zero(self.committed.len()).with(site, update.dot.ts));
-        if (restoring != Restoring::Alone || !folded)
-            && self.committed[site.index()].get(update.dot.ts).is_none()
-        {
+        if self.committed[site.index()].get(update.dot.ts).is_none() {
             self.committed[site.index()].insert(update);
         }
     }

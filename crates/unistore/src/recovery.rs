@@ -171,9 +171,6 @@ impl Recovery {
             if replica.config.topology.workers[replica.me.index()] == 1 {
                 restoring = Restoring::Visible;
             }
-            if replica.config.topology.sites() == 1 && restoring == Restoring::Visible {
-                restoring = Restoring::Alone;
-            }
         }
         self.restore(lsn, partition, update, restoring)
     }
