@@ -36,6 +36,9 @@ pub(crate) struct ServeArgs {
     /// Which node of the site, from 1
     #[arg(long, default_value_t = 1)]
     node: usize,
+    /// Keep data in this directory, and find it again; without, it ends with the process
+    #[arg(long)]
+    data: Option<PathBuf>,
     /// Listen on this address instead of the hosts in the file, such as 0.0.0.0
     #[arg(long)]
     bind: Option<IpAddr>,
@@ -57,7 +60,10 @@ pub(crate) fn main(args: &ServeArgs) -> ExitCode {
 }
 
 fn run(args: &ServeArgs, log: Log) -> Result<(), Box<dyn std::error::Error>> {
-    let spec = ClusterSpec::load(Some(&args.config), Overrides::default())?;
+    let spec = ClusterSpec::load(
+        Some(&args.config),
+        Overrides { data: args.data.clone(), ..Overrides::default() },
+    )?;
     for warning in spec.warnings() {
         log.warn(format_args!("{warning}"));
     }
@@ -75,7 +81,16 @@ fn run(args: &ServeArgs, log: Log) -> Result<(), Box<dyn std::error::Error>> {
                 log.info(format_args!("listening on {address} ({setting})"));
             }
         }
-        log.info(format_args!("data is in memory and ends with this process"));
+        for found in cluster.found() {
+            match found.journal.torn {
+                None => log.info(format_args!("{found}")),
+                Some(_) => log.warn(format_args!("{found}")),
+            }
+        }
+        match &cluster.spec().data {
+            Some(data) => log.info(format_args!("data is in {}", data.display())),
+            None => log.info(format_args!("data is in memory and ends with this process")),
+        }
         let stopped = async move {
             stop.asked().await;
             log.info(format_args!("stopping"));

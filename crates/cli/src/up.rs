@@ -41,6 +41,9 @@ pub(crate) struct UpArgs {
     /// Workers (threads) per site (default 1)
     #[arg(long)]
     workers: Option<u8>,
+    /// Keep data in this directory, and find it again; without, it ends with the process
+    #[arg(long)]
+    data: Option<PathBuf>,
     /// A solera.toml
     #[arg(long)]
     config: Option<PathBuf>,
@@ -63,6 +66,7 @@ fn run(args: &UpArgs) -> Result<(), Box<dyn std::error::Error>> {
         partitions: args.partitions,
         workers: args.workers,
         wan: args.wan.clone(),
+        data: args.data.clone(),
     };
     let spec = ClusterSpec::load(args.config.as_deref(), over)?.listen_from(args.port)?;
     for warning in spec.warnings() {
@@ -121,7 +125,16 @@ fn introduce(cluster: &Cluster, port: u16) {
         );
     }
     println!("\n  HTTP  http://127.0.0.1:{port}/status  /metrics\n");
-    println!("Data is in memory and ends with this process. Try, in other terminals:");
+    for found in cluster.found() {
+        println!("  {found}");
+    }
+    match &spec.data {
+        Some(data) => println!("Data is in {}. Try, in other terminals:", data.display()),
+        None => println!(
+            "Data is in memory and ends with this process (--data DIR keeps it). Try, in other \
+             terminals:"
+        ),
+    }
     println!("  redis-cli -p {} set greeting hello", port + 1);
     if spec.sites.len() > 1 {
         println!("  redis-cli -p {} get greeting", port + 2);

@@ -19,10 +19,12 @@ use tokio::io::DuplexStream;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::config::ClusterSpec;
+use crate::data_dir::DataDir;
 use crate::link::Link;
-use crate::network::{Destination, Network};
+use crate::network::{Destination, Network, Parcel};
 use crate::node::Here;
 use crate::status::{ClusterStatus, LinkStatus, SiteStatus, WorkerSample};
+use crate::storage::{Durability, Found, Storage, StorageError};
 use crate::worker::{self, Control};
 
 /// A running cluster, or one running node of it. Dropping it stops it.
@@ -34,6 +36,8 @@ pub struct Cluster {
     connected: AtomicUsize,
     /// Which node this process is, if it is not the whole cluster.
     pub(crate) here: Option<Here>,
+    /// What was in the data directory.
+    found: Vec<Found>,
 }
 
 /// What distinguishes this run from others of the same cluster.
@@ -69,6 +73,8 @@ pub enum StartError {
     },
     /// A thread could not be started, or could not set up its event loop.
     Worker(std::io::Error),
+    /// The data cannot be used.
+    Storage(StorageError),
 }
 
 impl fmt::Display for StartError {
@@ -87,6 +93,7 @@ impl fmt::Display for StartError {
                 write!(f, "site {site} cannot listen on {address}: {error}")
             }
             StartError::Worker(error) => write!(f, "a worker cannot start: {error}"),
+            StartError::Storage(error) => error.fmt(f),
         }
     }
 }
@@ -218,9 +225,14 @@ impl Cluster {
                 })?;
             }
         }
-        // What is in memory ends with this run, so tokens must not outlive it.
-        let cluster = RandomState::new().hash_one(spec.id());
-        Cluster::launch(Arc::new(spec), Run { cluster, first_number: 0 }, |_| None)
+        let run = match spec.durability {
+            // What is in memory ends with this run, so tokens must not outlive it.
+            Durability::Memory => {
+                Run { cluster: RandomState::new().hash_one(spec.id()), first_number: 0 }
+            }
+            _ => Run { cluster: spec.id(), first_number: 0 },
+        };
+        Cluster::launch(Arc::new(spec), run, |_| None)
     }
 
     /// Starts the workers that run in this process: those that no link leads to.
@@ -238,7 +250,7 @@ impl Cluster {
                 Some(link) => Destination::There(link),
                 None => {
                     let (sender, receiver) = mpsc::unbounded_channel();
-                    receivers.push((address, receiver));
+                    receivers.push((address, sender.clone(), receiver));
                     Destination::Here(sender)
                 }
             };
@@ -251,15 +263,40 @@ impl Cluster {
             threads: Vec::new(),
             connected: AtomicUsize::new(0),
             here: None,
+            found: Vec::new(),
         };
-        for (address, mailbox) in receivers {
+        let data = match &cluster.spec.data {
+            Some(root) if cluster.spec.durability != Durability::Memory => {
+                Some(DataDir::open(root, &cluster.spec).map_err(StartError::Storage)?)
+            }
+            _ => None,
+        };
+        for (address, mailbox_of, mailbox) in receivers {
             let mut config = Config::new(address, topology.clone());
             config.f = cluster.spec.f;
             config.timing.idle_transaction_timeout = cluster.spec.transaction_timeout;
             config.timing.max_transaction_age = cluster.spec.transaction_max_age;
             config.first_transaction = run.first_number;
-            let replica = Replica::new(config, RandomState::new().hash_one(address));
-            cluster.start_worker(replica, run, mailbox)?;
+            config.journal = data.is_some();
+            let seed = RandomState::new().hash_one(address);
+            let (replica, storage) = match &data {
+                None => (Replica::new(config, seed), None),
+                Some(data) => {
+                    let on_event = move |event| {
+                        // A worker that has ended needs no word.
+                        let _ = mailbox_of.send(Parcel::Control(Control::Journal(event)));
+                    };
+                    let name = format!("{} worker {}", cluster.site_name(address), address.worker);
+                    let (durability, id) = (cluster.spec.durability, cluster.spec.id());
+                    let folder = data.of(address);
+                    let (storage, replica, found) =
+                        Storage::open(&folder, durability, id, config, seed, on_event, name)
+                            .map_err(StartError::Storage)?;
+                    cluster.found.push(found);
+                    (replica, Some(storage))
+                }
+            };
+            cluster.start_worker(replica, storage, run, mailbox)?;
         }
         Ok(cluster)
     }
@@ -267,8 +304,9 @@ impl Cluster {
     fn start_worker(
         &mut self,
         replica: Replica,
+        storage: Option<Storage>,
         run: Run,
-        mailbox: mpsc::UnboundedReceiver<crate::network::Parcel>,
+        mailbox: mpsc::UnboundedReceiver<Parcel>,
     ) -> Result<(), StartError> {
         let (spec, network) = (self.spec.clone(), self.network.clone());
         let address = replica.address();
@@ -276,7 +314,7 @@ impl Cluster {
         let name = format!("{}-{}", spec.sites[address.site.index()].name, address.worker);
         let thread = std::thread::Builder::new()
             .name(name)
-            .spawn(move || worker::run(replica, spec, run, network, mailbox, &sender))
+            .spawn(move || worker::run(replica, storage, spec, run, network, mailbox, &sender))
             .map_err(StartError::Worker)?;
         self.threads.push(thread);
         let site = &self.spec.sites[address.site.index()];
@@ -290,6 +328,15 @@ impl Cluster {
                 Err(StartError::Worker(std::io::Error::other("the worker ended at once")))
             }
         }
+    }
+
+    fn site_name(&self, worker: Address) -> &str {
+        &self.spec.sites[worker.site.index()].name
+    }
+
+    /// What was found in the data directory when the cluster started, per worker.
+    pub fn found(&self) -> &[Found] {
+        &self.found
     }
 
     /// What the cluster is made of.

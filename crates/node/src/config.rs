@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -12,6 +12,7 @@ use solera_unistore::Topology;
 use toml::Spanned;
 
 use crate::spaces::{Space, SpaceError, Spaces};
+use crate::storage::Durability;
 use crate::wan::Wan;
 
 mod nodes;
@@ -54,6 +55,10 @@ pub struct ClusterSpec {
     pub max_connections: usize,
     /// Nodes whose clocks differ by more do not talk to one another.
     pub max_clock_skew: Duration,
+    /// Where data is kept; in memory alone without it.
+    pub data: Option<PathBuf>,
+    /// When an acknowledged write is there.
+    pub durability: Durability,
 }
 
 /// A configuration that cannot be used.
@@ -97,6 +102,9 @@ struct File {
     transaction_timeout_ms: Option<Spanned<u64>>,
     transaction_max_age_ms: Option<Spanned<u64>>,
     max_connections: Option<Spanned<usize>>,
+    data: Option<PathBuf>,
+    durability: Option<Spanned<String>>,
+    sync_interval_ms: Option<Spanned<u64>>,
     max_clock_skew_ms: Option<Spanned<u64>>,
     #[serde(default)]
     site: Vec<SiteTable>,
@@ -131,6 +139,8 @@ pub struct Overrides {
     pub workers: Option<u8>,
     /// See [`Wan::named`].
     pub wan: Option<String>,
+    /// Where data is kept.
+    pub data: Option<PathBuf>,
 }
 
 impl ClusterSpec {
@@ -346,7 +356,11 @@ impl Reader<'_> {
             let reason = format!("{:?} is no name for a cluster: {NAMES}", cluster.value);
             return self.invalid(cluster.place, reason);
         }
+        let data = over.data.or(file.data);
+        let durability = self.durability(data.is_some(), file.durability, file.sync_interval_ms)?;
         Ok(ClusterSpec {
+            data,
+            durability,
             name: cluster.value,
             sites: names
                 .into_iter()
@@ -363,6 +377,43 @@ impl Reader<'_> {
             max_connections: connections.value,
             max_clock_skew: Duration::from_millis(skew.value),
         })
+    }
+
+    fn durability(
+        &self,
+        kept: bool,
+        name: Option<Spanned<String>>,
+        interval: Option<Spanned<u64>>,
+    ) -> Result<Durability, ConfigError> {
+        let place = name.as_ref().map(|name| name.span().start);
+        let default = if kept { "always" } else { "memory" };
+        let name = name.map_or_else(|| default.to_owned(), Spanned::into_inner);
+        if !kept && name != "memory" {
+            let reason = format!("durability '{name}' needs a directory: set data, or use --data");
+            return self.invalid(place, reason);
+        }
+        match (name.as_str(), interval) {
+            ("interval", interval) => {
+                let interval = Setting::new(None, interval, 100);
+                if !(1..=60_000).contains(&interval.value) {
+                    let reason = "sync_interval_ms is 1 to 60000".to_owned();
+                    return self.invalid(interval.place, reason);
+                }
+                Ok(Durability::Interval(Duration::from_millis(interval.value)))
+            }
+            (_, Some(interval)) => {
+                let reason =
+                    format!("sync_interval_ms goes with durability 'interval', not '{name}'");
+                self.invalid(Some(interval.span().start), reason)
+            }
+            ("always", None) => Ok(Durability::Always),
+            ("memory", None) => Ok(Durability::Memory),
+            _ => {
+                let reason =
+                    format!("durability is 'always', 'interval' or 'memory', not '{name}'");
+                self.invalid(place, reason)
+            }
+        }
     }
 
     fn site_names(
@@ -429,11 +480,12 @@ impl Reader<'_> {
     }
 }
 
-const NAMES: &str = "names have 1 to 64 letters, digits, '-', '_' or '.'";
+const NAMES: &str = "names have 1 to 64 letters, digits, '-', '_' or '.', the last not in front";
 
 fn is_name(name: &str) -> bool {
     let allowed = |c: char| c.is_alphanumeric() || "-_.".contains(c);
-    (1..=64).contains(&name.len()) && name.chars().all(allowed)
+    // Folders are named so, too.
+    !name.starts_with('.') && (1..=64).contains(&name.len()) && name.chars().all(allowed)
 }
 
 #[cfg(test)]
@@ -476,6 +528,10 @@ mod tests {
             ("\ntransaction_timeout_ms = 900000", "line 2: transactions end after 600000 ms"),
             ("sites = 6\nwan = 'aws'", "line 2: the delays of 'aws' cover 5 sites"),
             ("colour = 'red'", "colour"),
+            ("[[site]]\nname = '..'", "line 2: \"..\" is no name for a site"),
+            ("durability = 'always'", "line 1: durability 'always' needs a directory"),
+            ("data = 'd'\ndurability = 'often'", "line 2: durability is 'always', 'interval' or"),
+            ("data = 'd'\nsync_interval_ms = 5", "line 2: sync_interval_ms goes with durability"),
             (
                 "[[space]]\nname = 'x'\nprefix = 'x'\nlevel = 'strong'",
                 "line 4: space 'x': there is no",

@@ -84,6 +84,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
             let open = self.batch(&mut parser, &input, &mut used, &mut commands).await?;
             let worker = self.session.worker.clone();
             worker.flush();
+            if let Err(reason) = worker.durable().await {
+                let out = &mut self.session.out;
+                out.bytes.clear();
+                out.error(&format!(
+                    "MISCONF {reason}; whether the last writes were done is unknown"
+                ));
+                return self.write().await;
+            }
             self.write().await?;
             if commands > 0 {
                 let micros = started.elapsed().as_micros() as u64;
@@ -125,6 +133,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
                         self.session.now = self.session.worker.now();
                     }
                     if self.session.out.bytes.len() > WRITE_SIZE {
+                        self.session.worker.flush();
+                        if self.session.worker.durable().await.is_err() {
+                            return Ok(true);
+                        }
                         self.write().await?;
                     }
                 }

@@ -1,8 +1,8 @@
 //! How workers reach one another: mailboxes in this process, with delays and cuts between sites, and
 //! links to other nodes.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use solera_time::SiteId;
@@ -41,6 +41,8 @@ pub(crate) struct Network {
     added: Vec<Vec<AtomicU64>>,
     cut: Vec<Vec<AtomicBool>>,
     alive: Vec<AtomicBool>,
+    /// Why this process takes no writes any more.
+    failure: OnceLock<String>,
 }
 
 impl Network {
@@ -56,7 +58,18 @@ impl Network {
             added: matrix(&|_, _| 0),
             cut: (0..sites).map(|_| (0..sites).map(|_| AtomicBool::new(false)).collect()).collect(),
             alive: (0..sites).map(|_| AtomicBool::new(true)).collect(),
+            failure: OnceLock::new(),
         }
+    }
+
+    /// From now on this process takes no writes. Its workers share its disks, more often than not.
+    pub(crate) fn refuse_writes(&self, reason: &str) {
+        self.failure.get_or_init(|| reason.to_owned());
+    }
+
+    /// Why this process takes no writes, if it does not.
+    pub(crate) fn refuses_writes(&self) -> Option<&str> {
+        self.failure.get().map(String::as_str)
     }
 
     /// Hands messages over. Between sites they take their time, and are lost on a cut link or when

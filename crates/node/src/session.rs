@@ -97,7 +97,7 @@ impl Session {
             return false;
         }
         let Some(command) = lookup(arguments.get(0)) else { return false };
-        if !command.takes(arguments.len()) {
+        if !command.takes(arguments.len()) || self.worker.refuses_writes() {
             return false;
         }
         let Ok(Some(op)) = commands::single(command.id, arguments) else { return false };
@@ -132,6 +132,13 @@ impl Session {
         self.worker.count(|counters| counters.commands[command.id as usize] += 1);
         if !command.takes(arguments.len()) {
             self.refuse(&command.wrong_arity());
+            return Next::Stay;
+        }
+        if self.worker.refuses_writes()
+            && (command.has_flag("write") || commits(command.id))
+            && let Some(reason) = self.worker.refuses()
+        {
+            self.refuse(&format!("MISCONF this node takes no writes: {reason}"));
             return Next::Stay;
         }
         if self.queue.is_some() && !ends_queue(command.id) {
@@ -454,6 +461,11 @@ impl Session {
             self.worker.count(|counters| counters.errors += 1);
         }
     }
+}
+
+/// What may bring writes about that were buffered before.
+fn commits(command: CommandId) -> bool {
+    matches!(command, CommandId::Exec | CommandId::SoleraCommit)
 }
 
 /// What a client may send after its transaction was given up.

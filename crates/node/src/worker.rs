@@ -10,6 +10,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use socket2::{Domain, Protocol, Socket, Type};
 use solera_data::{Op, OpError, Outcome};
+use solera_journal::Event;
 use solera_levels::Level;
 use solera_machine::{Machine, Now};
 use solera_resp::CommandId;
@@ -27,6 +28,7 @@ use crate::config::ClusterSpec;
 use crate::connection::serve;
 use crate::network::{Network, Parcel};
 use crate::status::WorkerSample;
+use crate::storage::Storage;
 
 /// How long a request waits for another node of the site.
 const PEER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -43,6 +45,8 @@ pub(crate) enum Control {
     Kill(oneshot::Sender<()>),
     /// Go on.
     Restart(oneshot::Sender<std::io::Result<()>>),
+    /// The journal's thread has something to say.
+    Journal(Event),
     /// End.
     Stop,
 }
@@ -64,12 +68,29 @@ pub(crate) struct Worker {
 
 struct State {
     replica: Replica,
+    storage: Option<Storage>,
     waiting: BTreeMap<RequestId, oneshot::Sender<Response>>,
     requests: u64,
     outbox: BTreeMap<Address, Vec<Message>>,
     armed: Option<Monotonic>,
     counters: Counters,
     clients: u64,
+}
+
+impl State {
+    /// An output leaves the machine.
+    fn let_go(&mut self, output: Output) {
+        match output {
+            Output::Send { to, message } => self.outbox.entry(to).or_default().push(message),
+            Output::Reply { request, response } => {
+                if let Some(waiting) = self.waiting.remove(&request) {
+                    // A client that is gone needs no reply.
+                    let _ = waiting.send(response);
+                }
+            }
+            Output::Record(_) | Output::Trace(_) => {}
+        }
+    }
 }
 
 /// What a worker counts.
@@ -200,15 +221,20 @@ impl Worker {
         let mut state = self.state.borrow_mut();
         let state = &mut *state;
         while let Some(output) = state.replica.poll_output() {
-            match output {
-                Output::Send { to, message } => state.outbox.entry(to).or_default().push(message),
-                Output::Reply { request, response } => {
-                    if let Some(waiting) = state.waiting.remove(&request) {
-                        // A client that is gone needs no reply.
-                        let _ = waiting.send(response);
-                    }
-                }
-                Output::Record(_) | Output::Trace(_) => {}
+            let Some(storage) = &mut state.storage else {
+                state.let_go(output);
+                continue;
+            };
+            if let Output::Record(record) = &output {
+                storage.write(record);
+            } else if let Some(output) = storage.pass(output) {
+                state.let_go(output);
+            }
+        }
+        if let Some(storage) = &mut state.storage {
+            storage.submit();
+            if let Some(reason) = storage.refuses() {
+                self.network.refuse_writes(reason);
             }
         }
         while let Some((to, messages)) = state.outbox.pop_first() {
@@ -218,6 +244,50 @@ impl Worker {
         if deadline < state.armed || (state.armed.is_none() && deadline.is_some()) {
             self.wake.notify_one();
         }
+    }
+
+    /// Waits until all that was written so far is durable, if it has to be.
+    ///
+    /// # Errors
+    /// It never will be: the journal has failed.
+    pub(crate) async fn durable(&self) -> Result<(), String> {
+        let waiting = match &mut self.state.borrow_mut().storage {
+            Some(storage) => storage.durable(),
+            None => None,
+        };
+        match waiting {
+            Some(waiting) => waiting.await.map_err(|_| self.refuses().unwrap_or_default()),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether this process takes no writes.
+    pub(crate) fn refuses_writes(&self) -> bool {
+        self.network.refuses_writes().is_some()
+    }
+
+    /// Why this process takes no writes, if it does not.
+    pub(crate) fn refuses(&self) -> Option<String> {
+        self.network.refuses_writes().map(str::to_owned)
+    }
+
+    /// Goes on with a checkpoint. All records must be in the journal.
+    fn save(&self) {
+        let mut state = self.state.borrow_mut();
+        let State { replica, storage, .. } = &mut *state;
+        if let Some(storage) = storage {
+            storage.save(replica);
+        }
+    }
+
+    fn on_journal(&self, event: Event) {
+        let mut state = self.state.borrow_mut();
+        let Some(storage) = &mut state.storage else { return };
+        for output in storage.on_event(event) {
+            state.let_go(output);
+        }
+        drop(state);
+        self.flush();
     }
 
     /// Ends when the site dies.
@@ -286,6 +356,7 @@ impl Drop for Forgotten<'_> {
 /// Runs a worker until it is told to stop. `started` tells when it serves, or why it cannot.
 pub(crate) fn run(
     replica: Replica,
+    storage: Option<Storage>,
     spec: Arc<ClusterSpec>,
     run: Run,
     network: Arc<Network>,
@@ -309,6 +380,7 @@ pub(crate) fn run(
         network,
         state: RefCell::new(State {
             replica,
+            storage,
             waiting: BTreeMap::new(),
             requests: run.first_number,
             outbox: BTreeMap::new(),
@@ -456,6 +528,7 @@ impl Postman {
                 self.worker.alive.send_replace(true);
                 let _ = done.send(listen(&self.worker));
             }
+            Control::Journal(event) => self.worker.on_journal(event),
             Control::Stop => self.stopping = true,
         }
     }
@@ -486,6 +559,7 @@ impl Postman {
         state.replica.on_deadline(now);
         drop(state);
         self.worker.flush();
+        self.worker.save();
     }
 }
 

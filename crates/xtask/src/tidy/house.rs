@@ -76,6 +76,7 @@ pub(crate) const HOUSE: &[Room] = &[
         Floor::Hosting,
         &[
             "solera-data",
+            "solera-journal",
             "solera-levels",
             "solera-machine",
             "solera-resp",

@@ -1,0 +1,342 @@
+//! A worker's journal: what its replica must find again, and who waits for it.
+//!
+//! Records are appended as the replica emits them; a thread writes and syncs them. What the replica says
+//! after a record waits until the record is durable (`docs/decisions/0007-durability.md`).
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use solera_journal::{
+    BackgroundSnapshot, Entry, Error, Event, Identity, Journal, Lsn, Options, RealDisk, Recovered,
+    SyncPolicy, Syncer,
+};
+use solera_unistore::{Address, Checkpoint, Config, Output, Part, Record, Recovery, Replica};
+use tokio::sync::oneshot;
+
+/// A checkpoint is begun after so many bytes of records, or after as many as the last one has.
+const CHECKPOINT_BYTES: u64 = 64 << 20;
+/// How many keys are saved at once.
+const KEYS_PER_PART: usize = 64;
+/// How long a worker writes at a checkpoint before it looks after its clients again.
+const CHECKPOINT_SLICE: Duration = Duration::from_micros(500);
+/// More than this the checkpoint's thread need not have waiting.
+const CHECKPOINT_BACKLOG: usize = 8 << 20;
+
+/// When an acknowledged write is on the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// Before it is acknowledged.
+    Always,
+    /// At most so much later.
+    Interval(Duration),
+    /// Never.
+    Memory,
+}
+
+/// A worker's data cannot be used.
+#[derive(Debug)]
+pub struct StorageError {
+    /// Where it is.
+    pub folder: PathBuf,
+    /// Why not, in the user's words.
+    pub reason: String,
+}
+
+impl fmt::Display for StorageError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the data in {} cannot be used: {}", self.folder.display(), self.reason)
+    }
+}
+
+impl std::error::Error for StorageError {}
+
+/// What was found in a data directory.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// Whose data.
+    pub worker: String,
+    /// What the journal found.
+    pub journal: Recovered,
+    /// How many keys there are.
+    pub keys: usize,
+    /// How long it took.
+    pub took: Duration,
+}
+
+impl fmt::Display for Found {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Found { worker, journal, keys, took } = self;
+        write!(
+            f,
+            "{worker}: {keys} keys recovered in {} ms, from {} parts of a snapshot and {} records",
+            took.as_millis(),
+            journal.snapshot_records,
+            journal.records
+        )?;
+        if let Some(torn) = &journal.torn {
+            write!(f, "; {torn}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Somebody who waits for what was written before.
+enum Waiting {
+    Output(Output),
+    Client(oneshot::Sender<()>),
+}
+
+/// A worker's journal while it runs.
+pub(crate) struct Storage {
+    syncer: Syncer<RealDisk>,
+    gates: bool,
+    bytes: Vec<u8>,
+    persisted: Lsn,
+    waiting: VecDeque<(Lsn, Waiting)>,
+    /// Why writes are refused.
+    failure: Option<String>,
+    /// The disk can take no more than what is needed to end well.
+    stopped: bool,
+    saving: Option<Saving>,
+    /// Bytes of records since the last checkpoint began, and of that checkpoint.
+    since: u64,
+    last_checkpoint: u64,
+}
+
+struct Saving {
+    checkpoint: Checkpoint,
+    snapshot: BackgroundSnapshot,
+    /// The last record that the parts so far know of.
+    knows: Lsn,
+    bytes: u64,
+}
+
+impl Storage {
+    /// Opens or begins the journal of a worker in `folder`, and builds its replica.
+    #[expect(clippy::too_many_arguments, reason = "one caller")]
+    pub(crate) fn open(
+        folder: &Path,
+        durability: Durability,
+        cluster: u64,
+        config: Config,
+        seed: u64,
+        on_event: impl FnMut(Event) + Send + 'static,
+        worker: String,
+    ) -> Result<(Storage, Replica, Found), StorageError> {
+        let began = Instant::now();
+        let unusable = |reason: String| StorageError { folder: folder.to_owned(), reason };
+        std::fs::create_dir_all(folder).map_err(|error| unusable(error.to_string()))?;
+        let identity = identity(cluster, &config);
+        let mut recovery = Recovery::new(config, seed);
+        let (journal, found) =
+            Journal::open(RealDisk::new(folder), &Options::new(identity), |entry| match entry {
+                Entry::Snapshot { payload, .. } => {
+                    let (lsn, part) = payload.split_first_chunk::<8>().ok_or("it is too short")?;
+                    let part = Part::decode(part).map_err(|error| error.to_string())?;
+                    recovery.load(u64::from_le_bytes(*lsn), part).map_err(|error| error.to_string())
+                }
+                Entry::Record { lsn, payload } => {
+                    let record = Record::decode(payload).map_err(|error| error.to_string())?;
+                    recovery.replay(lsn.0, record).map_err(|error| error.to_string())
+                }
+            })
+            .map_err(|error| unusable(in_words(&error)))?;
+        let replica = recovery.finish();
+        let policy = match durability {
+            Durability::Interval(interval) => {
+                SyncPolicy::Interval { interval_ms: interval.as_millis() as u64 }
+            }
+            Durability::Always | Durability::Memory => SyncPolicy::Always,
+        };
+        let persisted = journal.persisted_lsn();
+        let syncer = Syncer::start(journal, policy, on_event)
+            .map_err(|error| unusable(error.to_string()))?;
+        let storage = Storage {
+            syncer,
+            gates: durability == Durability::Always,
+            bytes: Vec::new(),
+            persisted,
+            waiting: VecDeque::new(),
+            failure: None,
+            stopped: false,
+            saving: None,
+            since: 0,
+            last_checkpoint: 0,
+        };
+        let (keys, took) = (replica.status().keys(), began.elapsed());
+        Ok((storage, replica, Found { worker, journal: found, keys, took }))
+    }
+
+    /// Appends a record.
+    pub(crate) fn write(&mut self, record: &Record) {
+        if self.stopped {
+            return;
+        }
+        self.bytes.clear();
+        record.encode(&mut self.bytes);
+        self.since += self.bytes.len() as u64;
+        if let Err(error) = self.syncer.append(&self.bytes) {
+            self.fail(&error);
+        }
+    }
+
+    /// An output goes out now, or waits for the records before it.
+    pub(crate) fn pass(&mut self, output: Output) -> Option<Output> {
+        if self.stopped {
+            // Nothing may be said to others that is not durable; a client may read what is here.
+            return matches!(output, Output::Reply { .. }).then_some(output);
+        }
+        if !self.must_wait() {
+            return Some(output);
+        }
+        self.waiting.push_back((self.syncer.last_lsn(), Waiting::Output(output)));
+        None
+    }
+
+    /// Hands what was appended to the disk.
+    pub(crate) fn submit(&mut self) {
+        if !self.stopped
+            && let Err(error) = self.syncer.submit()
+        {
+            self.fail(&error);
+        }
+    }
+
+    fn must_wait(&self) -> bool {
+        self.gates && (self.persisted < self.syncer.last_lsn() || !self.waiting.is_empty())
+    }
+
+    /// Told when all that was written until now is durable; nothing if it is, or need not be. The
+    /// sender is dropped if that will never be.
+    pub(crate) fn durable(&mut self) -> Option<oneshot::Receiver<()>> {
+        if self.stopped || !self.must_wait() {
+            return None;
+        }
+        let (sender, receiver) = oneshot::channel();
+        self.waiting.push_back((self.syncer.last_lsn(), Waiting::Client(sender)));
+        Some(receiver)
+    }
+
+    /// Why this worker takes no writes.
+    pub(crate) fn refuses(&self) -> Option<&str> {
+        self.failure.as_deref()
+    }
+
+
+    /// The journal's thread has something to say. Returns the outputs that may go now.
+    pub(crate) fn on_event(&mut self, event: Event) -> Vec<Output> {
+        match event {
+            Event::Persisted(lsn) => {
+                self.persisted = lsn;
+                self.finish_checkpoint();
+                return self.release(lsn);
+            }
+            Event::SpaceLow(error) => {
+                self.failure.get_or_insert_with(|| in_words(&error));
+            }
+            Event::Failed(error) => self.fail(&error),
+            Event::SnapshotPublished(_) => {}
+            Event::SnapshotFailed(_) => self.since = 0,
+        }
+        Vec::new()
+    }
+
+    fn release(&mut self, upto: Lsn) -> Vec<Output> {
+        let mut outputs = Vec::new();
+        while let Some((_, waiting)) = self.waiting.pop_front_if(|(lsn, _)| *lsn <= upto) {
+            match waiting {
+                Waiting::Output(output) => outputs.push(output),
+                // A client that is gone needs no word.
+                Waiting::Client(client) => drop(client.send(())),
+            }
+        }
+        outputs
+    }
+
+    /// From now on nothing is written. Who waits is not told that it is durable.
+    fn fail(&mut self, error: &Error) {
+        self.failure.get_or_insert_with(|| in_words(error));
+        self.stopped = true;
+        self.waiting.clear();
+        self.saving = None;
+    }
+
+    /// Goes on with a checkpoint, or begins one when enough was written.
+    pub(crate) fn save(&mut self, replica: &Replica) {
+        if self.stopped {
+            return;
+        }
+        let enough = CHECKPOINT_BYTES.max(self.last_checkpoint);
+        if self.saving.is_none() && self.since >= enough {
+            self.begin_checkpoint();
+        }
+        let lsn = self.syncer.last_lsn();
+        let Some(saving) = &mut self.saving else { return };
+        let began = Instant::now();
+        while !saving.checkpoint.is_complete()
+            && saving.snapshot.backlog_bytes() < CHECKPOINT_BACKLOG
+            && began.elapsed() < CHECKPOINT_SLICE
+        {
+            let Some(part) = replica.next_part(&mut saving.checkpoint, KEYS_PER_PART) else {
+                break;
+            };
+            self.bytes.clear();
+            self.bytes.extend_from_slice(&lsn.0.to_le_bytes());
+            part.encode(&mut self.bytes);
+            saving.bytes += self.bytes.len() as u64;
+            saving.knows = lsn;
+            if saving.snapshot.add(&self.bytes).is_err() {
+                // Its thread says why.
+                self.saving = None;
+                return;
+            }
+        }
+        self.finish_checkpoint();
+    }
+
+    fn begin_checkpoint(&mut self) {
+        let lsn = self.syncer.last_lsn();
+        self.since = 0;
+        if let Ok(snapshot) = self.syncer.begin_snapshot(lsn) {
+            let checkpoint = Checkpoint::default();
+            self.saving = Some(Saving { checkpoint, snapshot, knows: lsn, bytes: 0 });
+        }
+    }
+
+    /// A checkpoint counts once all that it knows of is durable.
+    fn finish_checkpoint(&mut self) {
+        let durable =
+            |saving: &mut Saving| saving.checkpoint.is_complete() && saving.knows <= self.persisted;
+        if let Some(saving) = self.saving.take_if(durable) {
+            self.last_checkpoint = saving.bytes;
+            saving.snapshot.finish();
+        }
+    }
+}
+
+/// Binds a journal to its cluster's shape and its worker.
+fn identity(cluster: u64, config: &Config) -> Identity {
+    let Address { site, worker } = config.address;
+    let shape = &config.topology;
+    let workers = shape.workers[site.index()];
+    let text = format!(
+        "{cluster:x} site {}/{} worker {worker}/{workers} partitions {}",
+        site.0,
+        shape.sites(),
+        shape.partitions
+    );
+    Identity::new(text.as_bytes()).expect("numbers of a byte or two are short")
+}
+
+fn in_words(error: &Error) -> String {
+    match error {
+        Error::Locked => "another process uses it".to_owned(),
+        Error::OtherIdentity { expected, found, .. } => {
+            format!("it was written as {found}, and this is {expected}")
+        }
+        error if error.is_disk_full() => format!("the disk is full ({error})"),
+        error => error.to_string(),
+    }
+}
