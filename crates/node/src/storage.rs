@@ -24,6 +24,9 @@ const CHECKPOINT_SLICE: Duration = Duration::from_micros(500);
 /// More than this the checkpoint's thread need not have waiting.
 const CHECKPOINT_BACKLOG: usize = 8 << 20;
 
+/// Where no client waits for it, so much is handed to the disk at once.
+const SUBMIT_BYTES: usize = 256 << 10;
+
 /// When an acknowledged write is on the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
@@ -94,6 +97,9 @@ pub(crate) struct Storage {
     gates: bool,
     bytes: Vec<u8>,
     persisted: Lsn,
+    /// What was handed to the disk, and how many bytes were not yet.
+    submitted: Lsn,
+    unsubmitted: usize,
     waiting: VecDeque<(Lsn, Waiting)>,
     /// Why writes are refused.
     failure: Option<String>,
@@ -158,6 +164,8 @@ impl Storage {
             gates: durability == Durability::Always,
             bytes: Vec::new(),
             persisted,
+            submitted: persisted,
+            unsubmitted: 0,
             waiting: VecDeque::new(),
             failure: None,
             stopped: false,
@@ -177,6 +185,7 @@ impl Storage {
         self.bytes.clear();
         record.encode(&mut self.bytes);
         self.since += self.bytes.len() as u64;
+        self.unsubmitted += self.bytes.len();
         if let Err(error) = self.syncer.append(&self.bytes) {
             self.fail(&error);
         }
@@ -195,13 +204,34 @@ impl Storage {
         None
     }
 
+    /// Whether [`Self::submit`] should be called when those who are ready to write have done so. While
+    /// a sync is under way what comes in is collected for the next; where nobody waits, for longer.
+    pub(crate) fn has_work(&self) -> bool {
+        let last = self.syncer.last_lsn();
+        if self.stopped || self.submitted == last {
+            return false;
+        }
+        match self.gates {
+            true => self.submitted <= self.persisted,
+            false => self.unsubmitted >= SUBMIT_BYTES,
+        }
+    }
+
     /// Hands what was appended to the disk.
     pub(crate) fn submit(&mut self) {
-        if !self.stopped
-            && let Err(error) = self.syncer.submit()
-        {
+        if self.stopped {
+            return;
+        }
+        self.submitted = self.syncer.last_lsn();
+        self.unsubmitted = 0;
+        if let Err(error) = self.syncer.submit() {
             self.fail(&error);
         }
+    }
+
+    /// Whether replies wait for the disk.
+    pub(crate) fn gates(&self) -> bool {
+        self.gates
     }
 
     fn must_wait(&self) -> bool {

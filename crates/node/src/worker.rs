@@ -61,6 +61,8 @@ pub(crate) struct Worker {
     state: RefCell<State>,
     /// Wakes the protocol's task when its deadline has moved.
     wake: Notify,
+    /// Wakes the task that hands records to the disk.
+    written: Notify,
     /// Whether the site is alive; connections end when it is not.
     alive: watch::Sender<bool>,
     started: Instant,
@@ -232,7 +234,9 @@ impl Worker {
             }
         }
         if let Some(storage) = &mut state.storage {
-            storage.submit();
+            if storage.has_work() {
+                self.written.notify_one();
+            }
             if let Some(reason) = storage.refuses() {
                 self.network.refuse_writes(reason);
             }
@@ -271,12 +275,27 @@ impl Worker {
         self.network.refuses_writes().map(str::to_owned)
     }
 
-    /// Goes on with a checkpoint. All records must be in the journal.
+    /// Goes on with a checkpoint, and hands the disk what nobody waits for. All records must be in
+    /// the journal.
     fn save(&self) {
         let mut state = self.state.borrow_mut();
         let State { replica, storage, .. } = &mut *state;
         if let Some(storage) = storage {
+            if !storage.gates() {
+                storage.submit();
+            }
             storage.save(replica);
+        }
+    }
+
+    /// Hands records to the disk. Others that are ready to run come first, so that one sync serves
+    /// them all.
+    async fn submit_records(&self) {
+        loop {
+            self.written.notified().await;
+            if let Some(storage) = &mut self.state.borrow_mut().storage {
+                storage.submit();
+            }
         }
     }
 
@@ -394,11 +413,14 @@ pub(crate) fn run(
             clients: 0,
         }),
         wake: Notify::new(),
+        written: Notify::new(),
         alive: watch::Sender::new(true),
         started: Instant::now(),
     });
     let local = tokio::task::LocalSet::new();
     runtime.block_on(local.run_until(async {
+        let submitting = worker.clone();
+        spawn_local(async move { submitting.submit_records().await });
         let listening = listen(&worker);
         let failed = listening.is_err();
         let _ = started.send(listening);
