@@ -2,6 +2,7 @@
 
 mod demo;
 mod fault;
+mod journal;
 mod serve;
 mod sim;
 mod stop;
@@ -29,6 +30,7 @@ enum Command {
     Up(up::UpArgs),
     Serve(serve::ServeArgs),
     Fault(fault::FaultArgs),
+    Journal(journal::JournalArgs),
     Sim(sim::SimArgs),
 }
 
@@ -38,6 +40,7 @@ fn main() -> ExitCode {
         Command::Up(args) => up::main(&args),
         Command::Serve(args) => serve::main(&args),
         Command::Fault(args) => fault::main(&args),
+        Command::Journal(args) => journal::main(&args),
         Command::Sim(args) => sim::main(&args),
     }
 }

@@ -87,7 +87,7 @@ impl fmt::Display for Found {
 
 /// Somebody who waits for what was written before.
 enum Waiting {
-    Output(Output),
+    Output(Box<Output>),
     Client(oneshot::Sender<()>),
 }
 
@@ -121,7 +121,6 @@ struct Saving {
 
 impl Storage {
     /// Opens or begins the journal of a worker in `folder`, and builds its replica.
-    #[expect(clippy::too_many_arguments, reason = "one caller")]
     pub(crate) fn open(
         folder: &Path,
         durability: Durability,
@@ -200,7 +199,7 @@ impl Storage {
         if !self.must_wait() {
             return Some(output);
         }
-        self.waiting.push_back((self.syncer.last_lsn(), Waiting::Output(output)));
+        self.waiting.push_back((self.syncer.last_lsn(), Waiting::Output(Box::new(output))));
         None
     }
 
@@ -254,7 +253,6 @@ impl Storage {
         self.failure.as_deref()
     }
 
-
     /// The journal's thread has something to say. Returns the outputs that may go now.
     pub(crate) fn on_event(&mut self, event: Event) -> Vec<Output> {
         match event {
@@ -275,9 +273,10 @@ impl Storage {
 
     fn release(&mut self, upto: Lsn) -> Vec<Output> {
         let mut outputs = Vec::new();
-        while let Some((_, waiting)) = self.waiting.pop_front_if(|(lsn, _)| *lsn <= upto) {
+        let free = self.waiting.partition_point(|(lsn, _)| *lsn <= upto);
+        for (_, waiting) in self.waiting.drain(..free) {
             match waiting {
-                Waiting::Output(output) => outputs.push(output),
+                Waiting::Output(output) => outputs.push(*output),
                 // A client that is gone needs no word.
                 Waiting::Client(client) => drop(client.send(())),
             }

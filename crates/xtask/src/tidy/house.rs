@@ -100,6 +100,7 @@ pub(crate) const HOUSE: &[Room] = &[
             "solera",
             "solera-checker",
             "solera-data",
+            "solera-journal",
             "solera-levels",
             "solera-machine",
             "solera-node",

@@ -1,0 +1,207 @@
+//! `solera journal`: looks into the journals of a node that does not run, and mends them.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use solera_journal::{Entry, Error, RealDisk, Report, check, dump, repair};
+use solera_unistore::{Part, Record};
+
+const EXAMPLES: &str = "\
+Examples:
+  solera journal check /var/lib/solera      all journals below; exit code 1 if any is damaged
+  solera journal dump DIR/eu/worker-0       every record, one per line
+  solera journal repair DIR/eu/worker-0     cuts a damaged journal at the first damage
+
+DIR is a data directory, or one worker's folder in it. The node must not run.";
+
+/// Check, show or repair the journals of a node that does not run
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct JournalArgs {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Read everything and tell what is damaged
+    Check {
+        /// A data directory, or a worker's folder
+        dir: PathBuf,
+    },
+    /// Show every record
+    Dump {
+        /// A data directory, or a worker's folder
+        dir: PathBuf,
+    },
+    /// Cut a damaged journal at the first damage, after copying what is removed
+    Repair {
+        /// A worker's folder
+        dir: PathBuf,
+        /// Where to copy what is removed (default: backup-N in the folder's parent)
+        #[arg(long)]
+        backup: Option<PathBuf>,
+    },
+}
+
+/// Does it. Exit code 1 for damage, 2 for what cannot be looked at.
+pub(crate) fn main(args: &JournalArgs) -> ExitCode {
+    let done = match &args.action {
+        Action::Check { dir } => each(dir, |folder| {
+            let report = check(&RealDisk::new(folder))?;
+            tell(folder, &report);
+            Ok(report.problems.is_empty())
+        }),
+        Action::Dump { dir } => each(dir, |folder| {
+            println!("# {}", folder.display());
+            let report = dump(&RealDisk::new(folder), |entry| {
+                println!("{}", line(entry));
+                Ok(())
+            })?;
+            report.problems.iter().for_each(|problem| eprintln!("damaged: {problem}"));
+            Ok(report.problems.is_empty())
+        }),
+        Action::Repair { dir, backup } => mend(dir, backup.as_deref()),
+    };
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(reason) => {
+            eprintln!("solera journal: {reason}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Does something with each journal in a directory; false if it was for any.
+fn each(dir: &Path, mut action: impl FnMut(&Path) -> Result<bool, Error>) -> Result<bool, String> {
+    let folders = journals(dir)?;
+    if folders.is_empty() {
+        return Err(format!("{} holds no journal", dir.display()));
+    }
+    let mut all_well = true;
+    for folder in folders {
+        let well = action(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        all_well &= well;
+    }
+    Ok(all_well)
+}
+
+/// The worker's folder itself, or those of a data directory.
+fn journals(dir: &Path) -> Result<Vec<PathBuf>, String> {
+    let list = |dir: &Path| -> Result<Vec<PathBuf>, String> {
+        let unreadable = |error: std::io::Error| format!("cannot read {}: {error}", dir.display());
+        let entries = std::fs::read_dir(dir).map_err(unreadable)?;
+        let mut paths: Vec<PathBuf> =
+            entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+        paths.sort();
+        Ok(paths)
+    };
+    let is_journal = |dir: &Path| dir.join("lock").is_file();
+    if is_journal(dir) {
+        return Ok(vec![dir.to_owned()]);
+    }
+    let mut found = Vec::new();
+    for site in list(dir)?.into_iter().filter(|path| path.is_dir()) {
+        if is_journal(&site) {
+            found.push(site);
+        } else {
+            found.extend(list(&site)?.into_iter().filter(|path| is_journal(path)));
+        }
+    }
+    Ok(found)
+}
+
+fn tell(folder: &Path, report: &Report) {
+    println!("{}", folder.display());
+    if let Some(identity) = &report.identity {
+        println!("  of        {identity}");
+    }
+    if let Some(snapshot) = &report.snapshot {
+        println!(
+            "  snapshot  {}: {} parts, up to record {}",
+            snapshot.file, snapshot.records, snapshot.lsn.0
+        );
+    }
+    for segment in &report.segments {
+        println!(
+            "  segment   {}: records {} to {}, {} of {} bytes used",
+            segment.file,
+            segment.first.0,
+            segment.last().0,
+            segment.used_bytes,
+            segment.bytes
+        );
+    }
+    if let Some(torn) = &report.torn {
+        println!("  torn      {torn}; the next start cuts it");
+    }
+    for problem in &report.problems {
+        println!("  DAMAGED   {problem}");
+    }
+    for file in &report.foreign {
+        println!("  foreign   {file} is none of a journal's files");
+    }
+    println!("  {}", if report.problems.is_empty() { "all is well" } else { "damaged" });
+}
+
+/// One entry as one line.
+fn line(entry: Entry<'_>) -> String {
+    match entry {
+        Entry::Snapshot { lsn, payload } => {
+            let part = payload.split_first_chunk::<8>().map(|(knows, part)| {
+                let knows = u64::from_le_bytes(*knows);
+                match Part::decode(part) {
+                    Ok(part) => format!("knows of {knows}: {part:?}"),
+                    Err(error) => format!("{error}"),
+                }
+            });
+            format!("snapshot {}: {}", lsn.0, part.unwrap_or_else(|| "too short".to_owned()))
+        }
+        Entry::Record { lsn, payload } => match Record::decode(payload) {
+            Ok(record) => format!("{}: {record:?}", lsn.0),
+            Err(error) => format!("{}: {error}", lsn.0),
+        },
+    }
+}
+
+fn mend(dir: &Path, backup: Option<&Path>) -> Result<bool, String> {
+    let [folder] = journals(dir)?.try_into().map_err(|found: Vec<PathBuf>| {
+        format!("{} holds {} journals; name one worker's folder", dir.display(), found.len())
+    })?;
+    let backup = match backup {
+        Some(backup) => backup.to_owned(),
+        None => (1..)
+            .map(|number| folder.with_extension(format!("backup-{number}")))
+            .find(|path| !path.exists())
+            .expect("some number is free"),
+    };
+    std::fs::create_dir_all(&backup)
+        .map_err(|error| format!("cannot create {}: {error}", backup.display()))?;
+    let done = repair(&RealDisk::new(&folder), &RealDisk::new(&backup))
+        .map_err(|error| format!("{}: {error}", folder.display()))?;
+    if done.problems.is_empty() {
+        // Only an empty folder goes.
+        let _ = std::fs::remove_dir(&backup);
+        println!("nothing was wrong, and nothing was changed");
+        return Ok(true);
+    }
+    for problem in &done.problems {
+        println!("damaged: {problem}");
+    }
+    if let Some((file, at)) = &done.cut {
+        println!("{file} was cut at byte {at}");
+    }
+    for file in &done.moved {
+        println!("{file} was moved away");
+    }
+    println!("what was changed or removed is in {}", backup.display());
+    println!(
+        "records {} to {} are lost, and what cannot be read after them; this node may have told \
+         others of them: remove it from the cluster and add it anew unless it was alone",
+        done.last.0 + 1,
+        done.seen.0
+    );
+    Ok(true)
+}
