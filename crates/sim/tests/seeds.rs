@@ -7,6 +7,12 @@ fn clean(seed: u64) {
     assert!(report.violations.is_empty(), "seed {seed}: {}", report.violations[0]);
 }
 
+/// The same with journals, crashes and restarts.
+fn clean_durable(seed: u64) {
+    let report = run(&Scenario::durable(seed), Trace::off());
+    assert!(report.violations.is_empty(), "seed {seed}: {}", report.violations[0]);
+}
+
 /// A removal took everything as old as its snapshot's entries for observed; some of it was not within
 /// the snapshot, because it depended on something newer of another site.
 #[test]
@@ -51,4 +57,44 @@ fn heartbeats_go_on_while_the_clock_stands_still() {
 #[test]
 fn eventual_reads_are_closed_too() {
     clean(1788);
+}
+
+/// A site that knew less after a restart than it had told before was never sent what it lacked: a gap
+/// has to lower what its siblings believe it has.
+#[test]
+fn a_restarted_site_gets_what_it_forgot() {
+    clean_durable(95);
+}
+
+/// What was executed on a snapshot with a heartbeat of a dead site stayed invisible where the heartbeat
+/// had been forgotten: it must be recorded before anybody is told of it.
+#[test]
+fn a_heartbeat_survives_a_restart() {
+    clean_durable(7);
+}
+
+/// A local update that had been stored after another was prepared made a restarted replica claim to
+/// know its own history past the prepared one.
+#[test]
+fn a_prepared_transaction_holds_known_vec_back_after_a_restart() {
+    clean_durable(422);
+}
+
+/// The snapshot of an operation on an eventual space was taken for uniform after a restart.
+#[test]
+fn an_eventual_snapshot_is_not_uniform_after_a_restart() {
+    clean_durable(687);
+}
+
+/// An update that a checkpoint's listing of keys had seen come and go was applied again, without the
+/// removal that came before the checkpoint.
+#[test]
+fn what_a_checkpoint_saw_removed_does_not_come_back() {
+    clean_durable(607);
+}
+
+/// An increment was settled while the journal was replayed, before a removal that had not observed it.
+#[test]
+fn nothing_is_settled_while_a_journal_is_replayed() {
+    clean_durable(1711);
 }
