@@ -134,6 +134,7 @@ impl<'a> Run<'a> {
             let left = [
                 ("open", status.open_transactions()),
                 ("prepared", status.prepared_transactions()),
+                ("unconfirmed", status.unconfirmed_decisions()),
                 // What a destroyed site may still lack is kept for it.
                 ("unsettled", if destroyed { 0 } else { status.unsettled_updates() }),
             ];

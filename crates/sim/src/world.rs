@@ -69,6 +69,7 @@ pub(crate) struct World {
     /// The disks of workers with journals.
     disks: BTreeMap<Address, Disk>,
     claims: Vec<Vector>,
+    booted: BTreeMap<Address, u64>,
     states: Vec<SiteState>,
     queue: BTreeMap<(u64, u64), Due>,
     sequence: u64,
@@ -98,6 +99,7 @@ impl World {
             replicas: BTreeMap::new(),
             configs: BTreeMap::new(),
             disks: BTreeMap::new(),
+            booted: BTreeMap::new(),
             claims: vec![Vector::zero(sites); sites],
             states: vec![SiteState::Up; sites],
             queue: BTreeMap::new(),
@@ -210,7 +212,15 @@ impl World {
 
     fn now_at(&self, address: Address) -> Now {
         let micros = EPOCH_MICROS + (self.now / 1000) as i64 + self.skew[&address];
-        Now { monotonic: Monotonic(self.now), physical: Physical(micros as u64) }
+        Now {
+            monotonic: Monotonic(self.now - self.booted(address)),
+            physical: Physical(micros as u64),
+        }
+    }
+
+    /// When a worker's host was last started: its monotonic clock begins there.
+    fn booted(&self, address: Address) -> u64 {
+        self.booted.get(&address).copied().unwrap_or(0)
     }
 
     fn handle(&mut self, address: Address, input: Input) {
@@ -311,7 +321,7 @@ impl World {
     fn schedule_deadline(&mut self, address: Address) {
         let replica = self.replicas.get(&address);
         let Some(deadline) = replica.and_then(Machine::next_deadline) else { return };
-        let at = deadline.0.max(self.now + 1);
+        let at = (deadline.0 + self.booted(address)).max(self.now + 1);
         if self.scheduled.get(&address).is_none_or(|scheduled| at < *scheduled) {
             self.scheduled.insert(address, at);
             self.push(at, Due::Deadline(address));
@@ -437,6 +447,7 @@ impl World {
         }
         self.states[site] = SiteState::Up;
         for address in self.addresses_of(site) {
+            self.booted.insert(address, self.now);
             let disk = &self.disks[&address];
             self.trace.write(self.now, format_args!("{address:?} starts from {}", disk.contents()));
             let replica = disk.recover(self.configs[&address].clone(), self.now);

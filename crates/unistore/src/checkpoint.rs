@@ -35,12 +35,18 @@ impl Checkpoint {
 
 impl Replica {
     /// The next part of a checkpoint, with at most so many keys; `None` when it is complete.
+    ///
+    /// # Panics
+    /// If outputs were not taken: the part would know of records that have no number yet.
     pub fn next_part(&self, checkpoint: &mut Checkpoint, keys: usize) -> Option<Part> {
+        assert!(
+            self.has_no_outputs(),
+            "records have to be written before a part that knows of them"
+        );
         if !checkpoint.begun {
             checkpoint.begun = true;
             return Some(Part::Worker {
                 promise: self.promised,
-                uniform_vec: self.dissemination.view.uniform_vec,
                 prepared: self.participant.to_save(),
                 decided: self.coordinator.to_save(),
             });

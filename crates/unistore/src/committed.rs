@@ -63,7 +63,8 @@ impl Committed {
         }
         self.folded -= 1;
         let settled = self.updates.pop_front();
-        self.forgotten = settled.as_ref().map_or(self.forgotten, |update| update.dot.ts);
+        let ts = settled.as_ref().map_or(Timestamp::ZERO, |update| update.dot.ts);
+        self.forgotten = self.forgotten.max(ts);
         settled
     }
 

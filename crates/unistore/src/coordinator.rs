@@ -27,7 +27,7 @@ pub(crate) struct Coordinator {
     open: BTreeMap<TxId, Transaction>,
     /// Commits that some participant has not confirmed yet. Nothing is known of a transaction that was
     /// given up, which tells participants enough.
-    decided: BTreeMap<TxId, Decision>,
+    decided: BTreeMap<TxId, Told>,
 }
 
 #[derive(Debug)]
@@ -61,6 +61,13 @@ struct Preparing {
     ts: Timestamp,
 }
 
+/// A commit, and when the participants were last told; `None` after a restart.
+#[derive(Debug)]
+struct Told {
+    decision: Decision,
+    at: Option<Monotonic>,
+}
+
 impl Coordinator {
     pub(crate) fn new(worker: u8, started: u64) -> Self {
         Coordinator { worker, started, open: BTreeMap::new(), decided: BTreeMap::new() }
@@ -68,12 +75,12 @@ impl Coordinator {
 
     /// What a checkpoint keeps.
     pub(crate) fn to_save(&self) -> Vec<(TxId, Decision)> {
-        self.decided.iter().map(|(tx, decision)| (*tx, decision.clone())).collect()
+        self.decided.iter().map(|(tx, told)| (*tx, told.decision.clone())).collect()
     }
 
     /// A decision from before a restart.
     pub(crate) fn restore(&mut self, tx: TxId, decision: Decision) {
-        self.decided.insert(tx, decision);
+        self.decided.insert(tx, Told { decision, at: None });
     }
 
     /// All participants have confirmed the decision.
@@ -81,9 +88,9 @@ impl Coordinator {
         self.decided.remove(&tx);
     }
 
-    /// Names transactions by numbers past those used before a restart.
-    pub(crate) fn start_from(&mut self, clock: Timestamp) {
-        self.started = self.started.max(clock.0);
+    /// Names the transactions of this run apart from those before.
+    pub(crate) fn number_run(&mut self, starts: u64) {
+        self.started = self.started.max(starts << 40);
     }
 
     pub(crate) fn is_idle(&self) -> bool {
@@ -318,7 +325,7 @@ impl Replica {
         let participants = std::mem::take(&mut preparing.participants);
         let partitions = std::mem::take(&mut preparing.partitions);
         let snap_vec = transaction.snap_vec;
-        self.decide(tx, Some(ts), participants);
+        self.decide(now, tx, Some(ts), participants);
         self.trace_transaction(tx, ts, &snap_vec, partitions);
         if let Some(transaction) = self.coordinator.open.remove(&tx) {
             self.finish_commit(now, request, transaction, Some(ts));
@@ -326,7 +333,7 @@ impl Replica {
     }
 
     /// Tells the participants; remembers a commit until each has confirmed it.
-    fn decide(&mut self, tx: TxId, ts: Option<Timestamp>, participants: Vec<Address>) {
+    fn decide(&mut self, now: Now, tx: TxId, ts: Option<Timestamp>, participants: Vec<Address>) {
         let decision = ts.map(|ts| Decision { ts, unconfirmed: participants.clone() });
         if let Some(decision) = &decision {
             self.record(|| Record::Decided(tx, decision.clone()));
@@ -339,7 +346,8 @@ impl Replica {
             self.send(*participant, message);
         }
         if let Some(decision) = decision {
-            self.coordinator.decided.insert(tx, decision);
+            let at = Some(now.monotonic);
+            self.coordinator.decided.insert(tx, Told { decision, at });
         }
     }
 
@@ -379,12 +387,28 @@ impl Replica {
 
     /// A participant applied or dropped its share.
     pub(crate) fn on_resolved(&mut self, from: Address, tx: TxId) {
-        if let Some(decision) = self.coordinator.decided.get_mut(&tx) {
+        if let Some(Told { decision, .. }) = self.coordinator.decided.get_mut(&tx) {
             decision.unconfirmed.retain(|participant| *participant != from);
             if decision.unconfirmed.is_empty() {
                 self.coordinator.forget(tx);
                 self.record(|| Record::Forgotten(tx));
             }
+        }
+    }
+
+    /// A participant that has crashed may have forgotten that it did not confirm.
+    pub(crate) fn repeat_decisions(&mut self, now: Now) {
+        let patience = self.config.timing.prepare_timeout * 2;
+        let mut overdue = Vec::new();
+        for (tx, Told { decision, at }) in &mut self.coordinator.decided {
+            if at.is_none_or(|at| now.monotonic.since(at) >= patience) {
+                *at = Some(now.monotonic);
+                let message = Message::Commit { tx: *tx, ts: decision.ts };
+                overdue.extend(decision.unconfirmed.iter().map(|to| (*to, message.clone())));
+            }
+        }
+        for (to, message) in overdue {
+            self.send(to, message);
         }
     }
 
@@ -395,7 +419,7 @@ impl Replica {
             return;
         }
         let message = match self.coordinator.decided.get(&tx) {
-            Some(decision) => Message::Commit { tx, ts: decision.ts },
+            Some(told) => Message::Commit { tx, ts: told.decision.ts },
             None => Message::Abort { tx },
         };
         self.send(from, message);
@@ -423,7 +447,7 @@ impl Replica {
         for tx in overdue {
             let transaction = self.coordinator.open.remove(&tx);
             if let Some(preparing) = transaction.and_then(|transaction| transaction.preparing) {
-                self.decide(tx, None, preparing.participants);
+                self.decide(now, tx, None, preparing.participants);
                 self.reply(preparing.request, Response::Failed(CommandError::PartitionSlow));
             }
         }

@@ -118,6 +118,7 @@ impl Dissemination {
             met.known_vec.meet(&child.known_vec);
             met.floor.meet(&child.floor);
             met.ceiling.join(&child.ceiling);
+            met.uniform_vec.join(&child.uniform_vec);
         }
         Some(met)
     }
@@ -129,6 +130,7 @@ impl Dissemination {
         let me = self.me.site;
         self.view.stable_vec.join(&site.known_vec);
         self.view.floor.join(&site.floor);
+        self.view.uniform_vec.join(&site.uniform_vec);
         root.ceiling.join(&site.ceiling);
         self.view.clock = self.view.clock.max(site.ceiling[me]);
         root.stable_matrix[me.index()] = self.view.stable_vec;

@@ -36,8 +36,8 @@ impl Message {
             | Message::Abort { .. }
             | Message::Resolved { .. }
             | Message::Undecided { .. } => within_site,
-            Message::Up(Subtree { known_vec, floor, ceiling }) => {
-                within_site && fits.vectors(&[known_vec, floor, ceiling])
+            Message::Up(Subtree { known_vec, floor, ceiling, uniform_vec }) => {
+                within_site && fits.vectors(&[known_vec, floor, ceiling, uniform_vec])
             }
             Message::Down(view) => {
                 let vectors = [

@@ -220,6 +220,8 @@ pub struct Subtree {
     /// The join of all that its workers knew when they stated their floors, their clocks included:
     /// every transaction that they had finished by then is within it.
     pub ceiling: Vector,
+    /// What its workers have shown as uniform: after a restart, one may remember more than others.
+    pub uniform_vec: Vector,
 }
 
 /// What the root of a site's dissemination tree found out for all of its workers.
@@ -244,8 +246,8 @@ pub struct SiteView {
 #[derive(Clone, Debug)]
 #[expect(clippy::large_enum_variant, reason = "moved once, never stored in bulk")]
 pub enum Input {
-    /// A message from another replica. Links are FIFO; messages may be lost between sites, not
-    /// within one.
+    /// A message from another replica. Links are FIFO. Messages may be lost between sites, and within
+    /// one when a process of it fails.
     Message {
         /// The sender.
         from: Address,
@@ -263,7 +265,6 @@ pub enum Input {
 
 /// An output of a [`Replica`](crate::Replica).
 #[derive(Clone, Debug, PartialEq)]
-#[expect(clippy::large_enum_variant, reason = "moved once, never stored in bulk")]
 pub enum Output {
     /// A message to another replica.
     Send {

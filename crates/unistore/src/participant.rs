@@ -27,8 +27,8 @@ pub(crate) struct Participant {
 #[derive(Debug)]
 struct Waiting {
     prepared: Prepared,
-    /// When the decision was last asked for, or the transaction prepared.
-    asked: Monotonic,
+    /// When the decision was last asked for, or the transaction prepared; `None` after a restart.
+    asked: Option<Monotonic>,
 }
 
 /// A read whose snapshot may contain a prepared transaction on its key.
@@ -82,7 +82,7 @@ impl Participant {
 
     /// A transaction that was prepared before a restart; its coordinator will be asked soon.
     pub(crate) fn restore(&mut self, tx: TxId, prepared: Prepared) {
-        self.prepared.insert(tx, Waiting { prepared, asked: Monotonic(0) });
+        self.prepared.insert(tx, Waiting { prepared, asked: None });
     }
 
     /// The smallest prepare time.
@@ -174,6 +174,8 @@ impl Replica {
         // The clock moves past the snapshot instead of the read waiting for it (l. 21).
         self.clock.observe(snap_vec[self.me]);
         let _ = self.clock.read(now.physical);
+        // Nor may a later transaction get a time within it after a restart.
+        self.promise_past(now, snap_vec[self.me]);
         let eventual = level == Level::Eventual;
         if !eventual && self.is_blocked(key, snap_vec[self.me]) {
             return None;
@@ -202,7 +204,7 @@ impl Replica {
         let ts = self.new_dot(now, &snap_vec).ts;
         let prepared = Prepared { coordinator, ts, snap_vec, writes };
         self.record(|| Record::Prepared(tx, prepared.clone()));
-        let asked = now.monotonic;
+        let asked = Some(now.monotonic);
         self.participant.prepared.insert(tx, Waiting { prepared, asked });
         self.be_active(now);
         self.send(coordinator, Message::PrepareAck { tx, ts });
@@ -264,8 +266,8 @@ impl Replica {
         let patience = self.config.timing.prepare_timeout * 2;
         let mut overdue = Vec::new();
         for (tx, waiting) in &mut self.participant.prepared {
-            if now.monotonic.since(waiting.asked) >= patience {
-                waiting.asked = now.monotonic;
+            if waiting.asked.is_none_or(|asked| now.monotonic.since(asked) >= patience) {
+                waiting.asked = Some(now.monotonic);
                 overdue.push((waiting.prepared.coordinator, *tx));
             }
         }

@@ -74,8 +74,12 @@ pub struct Promise {
     /// Property 1 for all partitions of this worker, heartbeats included. A heartbeat leaves no other
     /// trace, and when its site is gone, nobody says again that nothing happened there.
     pub known_vec: Vector,
+    /// `uniformVec`: later snapshots cover what earlier ones showed.
+    pub uniform_vec: Vector,
     /// No timestamp of this worker is greater, heartbeats included: later ones must be.
     pub clock: Timestamp,
+    /// How often this replica has been started: transactions of different runs have different names.
+    pub starts: u64,
 }
 
 /// A part of a checkpoint: together, all that a replica must find again.
@@ -85,8 +89,6 @@ pub enum Part {
     Worker {
         /// See [`Promise`].
         promise: Promise,
-        /// `uniformVec`.
-        uniform_vec: Vector,
         /// See [`Record::Prepared`].
         prepared: Vec<(TxId, Prepared)>,
         /// See [`Record::Decided`].

@@ -7,11 +7,12 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use solera_data::{Dot, Key};
 
+use crate::command::TxId;
 use crate::config::Config;
 use crate::message::Update;
 use crate::partition::Restoring;
 use crate::partitioning::PartitionId;
-use crate::record::{Part, Promise, Record};
+use crate::record::{Decision, Part, Prepared, Promise, Record};
 use crate::replica::Replica;
 
 /// A replica that is being built again: first all parts of a checkpoint, if there is one, then all
@@ -67,14 +68,13 @@ impl Recovery {
     /// The data is of a worker with other partitions.
     pub fn load(&mut self, lsn: u64, part: Part) -> Result<(), ForeignPartition> {
         match part {
-            Part::Worker { promise, uniform_vec, prepared, decided } => {
+            Part::Worker { promise, prepared, decided } => {
                 self.promised(&promise);
-                self.replica.learn_uniform(&uniform_vec);
                 for (tx, prepared) in prepared {
-                    self.replica.participant.restore(tx, prepared);
+                    self.prepared(tx, prepared);
                 }
                 for (tx, decision) in decided {
-                    self.replica.coordinator.restore(tx, decision);
+                    self.decided(tx, decision);
                 }
             }
             Part::Partition { partition, arrived, absent, forgotten } => {
@@ -93,6 +93,7 @@ impl Recovery {
             Part::Keys(partition, keys) => {
                 let index = self.index_of(partition)?;
                 for saved in keys {
+                    self.replica.clock.observe(saved.base_local);
                     let key = saved.key.clone();
                     let unresolved = self.replica.partitions[index].restore_key(saved);
                     self.saved.insert(key, Saved { lsn, unresolved });
@@ -116,10 +117,7 @@ impl Recovery {
             Record::StoredEventual(partition, update) => {
                 self.restore(lsn, partition, update, Restoring::Pending)?;
             }
-            Record::Prepared(tx, prepared) => {
-                self.replica.clock.observe(prepared.ts);
-                self.replica.participant.restore(tx, prepared);
-            }
+            Record::Prepared(tx, prepared) => self.prepared(tx, prepared),
             Record::Committed(tx, ts) => {
                 if let Some(prepared) = self.replica.participant.take(tx) {
                     let dot = Dot { ts, site: self.replica.me };
@@ -133,10 +131,7 @@ impl Recovery {
             Record::Aborted(tx) => {
                 self.replica.participant.take(tx);
             }
-            Record::Decided(tx, decision) => {
-                self.replica.clock.observe(decision.ts);
-                self.replica.coordinator.restore(tx, decision);
-            }
+            Record::Decided(tx, decision) => self.decided(tx, decision),
             Record::Forgotten(tx) => self.replica.coordinator.forget(tx),
             Record::Promised(promise) => self.promised(&promise),
         }
@@ -148,12 +143,15 @@ impl Recovery {
     pub fn finish(mut self) -> Replica {
         let replica = &mut self.replica;
         replica.clock.observe(self.promise.clock);
-        // Names of transactions must not come again: time is past every number that was counted up to.
-        replica.coordinator.start_from(replica.clock.last());
+        self.promise.starts += 1;
+        replica.coordinator.number_run(self.promise.starts);
         for partition in &mut replica.partitions {
             partition.known_vec.join(&self.promise.known_vec);
         }
         replica.promised = self.promise;
+        // Before anything else is said: a transaction of this run may be prepared soon.
+        let promise = self.promise;
+        replica.record(|| Record::Promised(promise));
         self.replica
     }
 
@@ -204,9 +202,22 @@ impl Recovery {
         Ok(())
     }
 
+    fn prepared(&mut self, tx: TxId, prepared: Prepared) {
+        self.replica.clock.observe(prepared.ts);
+        // Its commit must be visible here at once.
+        self.replica.learn_uniform(&prepared.snap_vec);
+        self.replica.participant.restore(tx, prepared);
+    }
+
+    fn decided(&mut self, tx: TxId, decision: Decision) {
+        self.replica.clock.observe(decision.ts);
+        self.replica.coordinator.restore(tx, decision);
+    }
+
     fn promised(&mut self, promise: &Promise) {
-        // What was promised as a floor was uniform for the other sites' entries.
-        self.replica.learn_uniform(&promise.floor);
+        self.replica.learn_uniform(&promise.uniform_vec);
+        self.promise.uniform_vec.join(&promise.uniform_vec);
+        self.promise.starts = self.promise.starts.max(promise.starts);
         self.promise.floor.join(&promise.floor);
         self.promise.known_vec.join(&promise.known_vec);
         self.promise.clock = self.promise.clock.max(promise.clock);

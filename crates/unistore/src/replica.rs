@@ -43,7 +43,7 @@ pub struct Replica {
     pub(crate) gap_asked: Vec<Vec<Option<Monotonic>>>,
     /// The last promise that was recorded, and when.
     pub(crate) promised: Promise,
-    pub(crate) promised_at: Monotonic,
+    pub(crate) promised_at: Option<Monotonic>,
     outputs: VecDeque<Output>,
     /// Messages to this very replica.
     loopback: VecDeque<Message>,
@@ -90,9 +90,11 @@ impl Replica {
             promised: Promise {
                 floor: Vector::zero(sites),
                 known_vec: Vector::zero(sites),
+                uniform_vec: Vector::zero(sites),
                 clock: Timestamp::ZERO,
+                starts: 0,
             },
-            promised_at: Monotonic(0),
+            promised_at: None,
             outputs: VecDeque::new(),
             loopback: VecDeque::new(),
             last_tick: None,
@@ -312,6 +314,11 @@ impl Replica {
         }
     }
 
+    /// Whether all outputs were taken.
+    pub(crate) fn has_no_outputs(&self) -> bool {
+        self.outputs.is_empty()
+    }
+
     /// Keeps a step for the journal.
     pub(crate) fn record(&mut self, record: impl FnOnce() -> Record) {
         if self.config.journal {
@@ -448,6 +455,7 @@ impl Replica {
         self.detector.on_tick(now.monotonic);
         self.expire_transactions(now);
         self.ask_for_decisions(now);
+        self.repeat_decisions(now);
         self.advance_known_vec(now);
         self.keep_promises(now);
         self.broadcast_vecs(now);
@@ -549,6 +557,11 @@ impl Status<'_> {
     /// Transactions that are prepared at this worker.
     pub fn prepared_transactions(&self) -> usize {
         self.replica.participant.prepared()
+    }
+
+    /// Commits of this worker that some participant has not confirmed.
+    pub fn unconfirmed_decisions(&self) -> usize {
+        self.replica.coordinator.to_save().len()
     }
 
     /// Updates held because some site may still need them.

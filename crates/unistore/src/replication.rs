@@ -234,11 +234,12 @@ impl Replica {
             ceiling.join(&partition.known_vec);
         }
         if self.config.journal {
-            let Promise { floor, known_vec, .. } = self.promised;
-            return Subtree { known_vec, floor, ceiling };
+            let Promise { floor, known_vec, uniform_vec, .. } = self.promised;
+            return Subtree { known_vec, floor, ceiling, uniform_vec };
         }
         let floor = self.coordinator.floor(future);
-        Subtree { known_vec: self.own_known_vec(clock), floor, ceiling }
+        let uniform_vec = self.dissemination.view.uniform_vec;
+        Subtree { known_vec: self.own_known_vec(clock), floor, ceiling, uniform_vec }
     }
 
     /// What all partitions of this worker know.
@@ -262,18 +263,31 @@ impl Replica {
             return;
         }
         let clock = self.clock.read(now.physical);
-        let due = now.monotonic.since(self.promised_at) >= self.config.timing.promise_interval;
+        let interval = self.config.timing.promise_interval;
+        let due = self.promised_at.is_none_or(|at| now.monotonic.since(at) >= interval);
         if !due && !self.is_active(now) && clock <= self.promised.clock {
             return;
         }
+        self.promise(now, clock);
+    }
+
+    /// Before others are told of a time of this worker, or by it, that it must not come back to.
+    pub(crate) fn promise_past(&mut self, now: Now, ts: Timestamp) {
+        if self.config.journal && ts > self.promised.clock {
+            self.promise(now, ts);
+        }
+    }
+
+    fn promise(&mut self, now: Now, clock: Timestamp) {
         let future = self.dissemination.view.uniform_vec.with(self.me, clock);
         self.promised.floor.join(&self.coordinator.floor(future));
         self.promised.known_vec.join(&self.own_known_vec(clock));
-        if due || clock > self.promised.clock {
-            let ahead = clock.later(2 * self.config.timing.promise_interval);
-            self.promised.clock = self.promised.clock.max(ahead);
+        self.promised.uniform_vec.join(&self.dissemination.view.uniform_vec);
+        let interval = self.config.timing.promise_interval;
+        if clock.later(interval) > self.promised.clock {
+            self.promised.clock = clock.later(2 * interval);
         }
-        self.promised_at = now.monotonic;
+        self.promised_at = Some(now.monotonic);
         let promise = self.promised;
         self.record(|| Record::Promised(promise));
     }

@@ -1,0 +1,168 @@
+//! What a replica must be after a restart, step by step: what the simulator reaches only rarely.
+
+use std::sync::Arc;
+
+use solera_data::{Op, Value};
+use solera_levels::Level;
+use solera_machine::{Machine, Now};
+use solera_time::{Monotonic, Physical, SiteId, Timestamp, Vector};
+use solera_unistore::{
+    Address, Checkpoint, Command, Config, Decision, DecodeError, Input, Message, Output, Part,
+    Record, Recovery, Replica, RequestId, Response, Topology, TxId,
+};
+
+const ME: Address = Address { site: SiteId(0), worker: 0 };
+const OTHER: Address = Address { site: SiteId(0), worker: 1 };
+
+fn config() -> Config {
+    let topology = Topology { partitions: 1, workers: vec![2, 1] };
+    let mut config = Config::new(ME, Arc::new(topology));
+    config.journal = true;
+    config
+}
+
+/// `ms` after the host was started, and by the wall clock.
+fn now(ms: u64, wall_ms: u64) -> Now {
+    Now { monotonic: Monotonic(ms * 1_000_000), physical: Physical(wall_ms * 1000) }
+}
+
+/// A replica and its journal.
+struct Host {
+    replica: Replica,
+    records: Vec<Record>,
+    parts: Vec<(u64, Part)>,
+    trimmed: usize,
+}
+
+impl Host {
+    fn new() -> Host {
+        let replica = Replica::new(config(), 1);
+        Host { replica, records: Vec::new(), parts: Vec::new(), trimmed: 0 }
+    }
+
+    /// Takes all outputs: records are kept, the others returned.
+    fn outputs(&mut self) -> Vec<Output> {
+        let mut others = Vec::new();
+        while let Some(output) = self.replica.poll_output() {
+            match output {
+                Output::Record(record) => self.records.push(record),
+                other => others.push(other),
+            }
+        }
+        others
+    }
+
+    fn tick(&mut self, now: Now) -> Vec<Output> {
+        self.replica.on_deadline(now);
+        self.outputs()
+    }
+
+    fn handle(&mut self, now: Now, input: Input) -> Vec<Output> {
+        self.replica.handle(now, input);
+        self.outputs()
+    }
+
+    fn checkpoint(&mut self) {
+        let lsn = self.records.len() as u64;
+        let mut checkpoint = Checkpoint::default();
+        let parts = std::iter::from_fn(|| self.replica.next_part(&mut checkpoint, 100));
+        self.parts = parts.map(|part| (lsn, part)).collect();
+        self.trimmed = self.records.len();
+    }
+
+    /// Loses all that is not in the journal.
+    fn restart(&mut self) {
+        self.outputs();
+        let mut recovery = Recovery::new(config(), 1);
+        for (lsn, part) in &self.parts {
+            let mut bytes = Vec::new();
+            part.encode(&mut bytes);
+            recovery.load(*lsn, Part::decode(&bytes).unwrap()).unwrap();
+        }
+        for (index, record) in self.records.iter().enumerate().skip(self.trimmed) {
+            let mut bytes = Vec::new();
+            record.encode(&mut bytes);
+            let record = Record::decode(&bytes).unwrap();
+            recovery.replay(index as u64 + 1, record).unwrap();
+        }
+        self.replica = recovery.finish();
+    }
+}
+
+#[test]
+fn later_times_are_later_than_a_prepare_time_in_a_checkpoint() {
+    let mut host = Host::new();
+    host.tick(now(1, 1000));
+    // Prepared on a snapshot two seconds ahead; the checkpoint comes before the next promise.
+    let ahead = Timestamp::from_physical(Physical(3_000_000));
+    let snap_vec = Vector::zero(2).with(SiteId(0), ahead);
+    let tx = TxId { coordinator: 1, sequence: 7 };
+    let message = Message::Prepare { tx, snap_vec, writes: Vec::new() };
+    host.handle(now(2, 1001), Input::Message { from: OTHER, message });
+    host.checkpoint();
+    host.restart();
+    let told = host.tick(now(1, 1500)).into_iter().filter_map(|output| match output {
+        Output::Send { message: Message::Replicate(stretches), .. } => Some(stretches[0].known),
+        _ => None,
+    });
+    let told = told.max().expect("siblings are told how far this site is");
+    let (mut past, op) = (Vector::zero(2), Op::Set(Value::from("v")));
+    let executed = host.replica.execute_at_once(now(2, 1501), &mut past, Level::Causal, b"k", &op);
+    assert!(executed.is_some());
+    assert!(past[SiteId(0)] > told, "{past:?} after {told} was told");
+}
+
+#[test]
+fn transactions_of_two_runs_never_have_one_name() {
+    let mut host = Host::new();
+    let mut names = Vec::new();
+    host.tick(now(1, 1000));
+    for run in 0..4 {
+        let begin = Command::Begin { past: Vector::zero(2) };
+        let input = Input::Client { request: RequestId(1), command: begin };
+        // The wall clock stands still, and power fails right afterwards.
+        for output in host.handle(now(1, 1000), input) {
+            if let Output::Reply { response: Response::Begun(tx), .. } = output {
+                names.push(tx);
+            }
+        }
+        assert_eq!(names.len(), run + 1);
+        host.restart();
+    }
+    names.sort();
+    names.dedup();
+    assert_eq!(names.len(), 4);
+}
+
+#[test]
+fn a_decision_is_repeated_until_all_have_confirmed_it() {
+    let mut host = Host::new();
+    let tx = TxId { coordinator: 0, sequence: 5 };
+    let decision = Decision { ts: Timestamp(9 << 12), unconfirmed: vec![OTHER] };
+    host.records.push(Record::Decided(tx, decision));
+    host.restart();
+    let outputs = host.tick(now(1, 1000));
+    let told = outputs.iter().any(|output| {
+        matches!(output, Output::Send { to, message: Message::Commit { .. } } if *to == OTHER)
+    });
+    assert!(told);
+    host.handle(now(2, 1001), Input::Message { from: OTHER, message: Message::Resolved { tx } });
+    assert_eq!(host.replica.status().unconfirmed_decisions(), 0);
+    host.restart();
+    assert_eq!(host.replica.status().unconfirmed_decisions(), 0);
+}
+
+#[test]
+fn bytes_that_are_no_record_are_refused() {
+    assert!(matches!(Record::decode(&[]), Err(DecodeError::Malformed(_))));
+    assert_eq!(Record::decode(&[9, 1, 2]), Err(DecodeError::Version(9)));
+    let mut bytes = Vec::new();
+    let tx = TxId { coordinator: 0, sequence: 5 };
+    Record::Aborted(tx).encode(&mut bytes);
+    assert_eq!(Record::decode(&bytes), Ok(Record::Aborted(tx)));
+    for end in 1..bytes.len() {
+        assert!(matches!(Record::decode(&bytes[..end]), Err(DecodeError::Malformed(_))), "{end}");
+    }
+    bytes.push(0);
+    assert!(matches!(Record::decode(&bytes), Err(DecodeError::Malformed(_))));
+}
