@@ -20,6 +20,8 @@ struct Plan {
     /// The first of its ports, on 127.0.0.1 for site eu and 127.0.0.2 for us.
     port: u16,
     file: PathBuf,
+    /// Where nodes keep data, if they do.
+    data: Option<PathBuf>,
 }
 
 static NEXT: AtomicU16 = AtomicU16::new(0);
@@ -39,7 +41,8 @@ impl Plan {
                 break port;
             }
         };
-        let plan = Plan { port, file: std::env::temp_dir().join(format!("solera-{port}.toml")) };
+        let file = std::env::temp_dir().join(format!("solera-{port}.toml"));
+        let plan = Plan { port, file, data: None };
         plan.write(head, SITES);
         plan
     }
@@ -86,6 +89,9 @@ impl Plan {
         let mut command = Command::new(SOLERA);
         command.args(["serve", "--site", site, "--node", &(node + 1).to_string(), "--config"]);
         command.arg(&self.file);
+        if let Some(data) = &self.data {
+            command.arg("--data").arg(data.join(format!("{site}-{node}")));
+        }
         command
     }
 }
@@ -93,6 +99,9 @@ impl Plan {
 impl Drop for Plan {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.file);
+        if let Some(data) = &self.data {
+            let _ = std::fs::remove_dir_all(data);
+        }
     }
 }
 
@@ -413,4 +422,237 @@ async fn a_node_stops_when_it_is_asked_to() {
     assert!(node.child.wait().unwrap().success());
     let last = async || node.log().lines().last().is_some_and(|line| line.ends_with(" stopped"));
     eventually(&node, last).await;
+}
+
+/// Nodes with data are killed and stopped in random order under a load that is recorded. What clients
+/// saw must be causal, and everything acknowledged must be there in the end.
+mod kills_and_stops {
+    use std::sync::atomic::AtomicBool;
+
+    use solera_checker::{Answer, FinalRead, History, Op, Operation, Status, Transaction};
+
+    use super::*;
+
+    const SETS: usize = 3;
+    const REGISTERS: usize = 3;
+
+    /// Random enough; printed with a failure, though time is part of what happens.
+    struct Random(u64);
+
+    impl Random {
+        fn below(&mut self, n: usize) -> usize {
+            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            ((self.0 >> 33) as usize) % n
+        }
+    }
+
+    struct Load {
+        session: usize,
+        site: usize,
+        address: SocketAddr,
+        random: Random,
+        counter: usize,
+        name: usize,
+    }
+
+    impl Load {
+        fn some_operation(&mut self) -> (String, Op) {
+            self.counter += 1;
+            let unique = format!("{}.{}", self.name, self.counter);
+            match self.random.below(4) {
+                0 => (format!("u{}", self.random.below(SETS)), Op::Members),
+                1 => (format!("u{}", self.random.below(SETS)), Op::SetAdd(vec![unique])),
+                2 => (format!("r{}", self.random.below(REGISTERS)), Op::Get),
+                _ => (format!("r{}", self.random.below(REGISTERS)), Op::Set(unique)),
+            }
+        }
+
+        async fn run(
+            mut self,
+            stop: Arc<AtomicBool>,
+            next_session: Arc<AtomicU16>,
+        ) -> Vec<Transaction> {
+            let mut transactions = Vec::new();
+            while !stop.load(Ordering::Relaxed) {
+                let Ok(mut client) = Client::connect(self.address).await else {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                    continue;
+                };
+                // A connection is a session.
+                self.session = next_session.fetch_add(1, Ordering::Relaxed).into();
+                while !stop.load(Ordering::Relaxed) {
+                    let transaction = self.transaction(&mut client).await;
+                    let goes_on = transaction.status == Status::Committed;
+                    transactions.push(transaction);
+                    if !goes_on {
+                        break;
+                    }
+                    tokio::time::sleep(Duration::from_millis(self.random.below(20) as u64)).await;
+                }
+            }
+            transactions
+        }
+
+        async fn transaction(&mut self, client: &mut Client) -> Transaction {
+            let several = self.random.below(3) == 0;
+            let count = if several { 2 + self.random.below(2) } else { 1 };
+            let mut transaction = Transaction {
+                session: self.session,
+                site: self.site,
+                status: Status::Aborted,
+                operations: Vec::new(),
+                witness: None,
+                lost: false,
+            };
+            if several && client.command(&["SOLERA.BEGIN"]).await.is_err() {
+                return transaction;
+            }
+            for _ in 0..count {
+                let (key, op) = self.some_operation();
+                let answer = ask(client, &key, &op).await;
+                let failed = answer.as_ref().err().map(|error| error.code() != Some("TRYAGAIN"));
+                let answer = answer.ok();
+                transaction.operations.push(Operation { key, op, answer, eventual: false });
+                if let Some(may_be_done) = failed {
+                    if may_be_done && !several {
+                        transaction.status = Status::Unknown;
+                    }
+                    return transaction;
+                }
+            }
+            let committed = !several || client.command(&["SOLERA.COMMIT"]).await.is_ok();
+            transaction.status = if committed { Status::Committed } else { Status::Unknown };
+            transaction
+        }
+    }
+
+    async fn ask(client: &mut Client, key: &str, op: &Op) -> Result<Answer, Error> {
+        match op {
+            Op::Members => {
+                let members = client.smembers(key).await?;
+                Ok(Answer::Members(members.into_iter().collect()))
+            }
+            Op::SetAdd(elements) => {
+                Ok(Answer::Int(i64::from(client.sadd(key, &elements[0]).await?)))
+            }
+            Op::Get => Ok(Answer::Values(vec![client.get(key).await?])),
+            Op::Set(value) => client.set(key, value).await.map(|()| Answer::Ok),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    async fn last_answers(client: &mut Client, site: usize) -> Option<Vec<FinalRead>> {
+        let mut finals = Vec::new();
+        let sets = (0..SETS).map(|i| format!("u{i}"));
+        for key in sets.chain((0..REGISTERS).map(|i| format!("r{i}"))) {
+            let mut answers = Vec::new();
+            for command in ["GET", "SMEMBERS", "HGETALL"] {
+                answers.push(match client.command(&[command, &key]).await {
+                    Ok(Value::Null) => Answer::Values(vec![None]),
+                    Ok(Value::Bulk(value)) => {
+                        Answer::Values(vec![Some(String::from_utf8(value).unwrap())])
+                    }
+                    Ok(Value::Set(members)) => {
+                        let text = |value| match value {
+                            Value::Bulk(bytes) => String::from_utf8(bytes).unwrap(),
+                            other => panic!("{other:?}"),
+                        };
+                        let mut members: Vec<String> = members.into_iter().map(text).collect();
+                        members.sort();
+                        Answer::Members(members)
+                    }
+                    Ok(Value::Map(_)) => Answer::Pairs(Vec::new()),
+                    Ok(other) => panic!("{other:?}"),
+                    Err(error) if error.code() == Some("WRONGTYPE") => Answer::Error,
+                    Err(_) => return None,
+                });
+            }
+            let answers = answers.try_into().unwrap();
+            finals.push(FinalRead { site, key, answers });
+        }
+        Some(finals)
+    }
+
+    #[tokio::test]
+    async fn the_history_is_causal_and_nothing_acknowledged_is_lost() {
+        let mut plan = Plan::new("");
+        plan.data = Some(std::env::temp_dir().join(format!("solera-kills-{}", plan.port)));
+        let mut nodes = cluster(&plan).await;
+        let seed = u64::from(std::process::id());
+        let mut random = Random(seed);
+        let stop = Arc::new(AtomicBool::new(false));
+        let sessions = Arc::new(AtomicU16::new(0));
+        let loads: Vec<_> = (0..8)
+            .map(|name| {
+                let (site, node) = (name % 2, name / 2 % 2);
+                let (address, random) = (plan.at(site, node, 0), Random(seed * 31 + name as u64));
+                let load = Load { session: 0, site, address, random, counter: 0, name };
+                tokio::spawn(load.run(stop.clone(), sessions.clone()))
+            })
+            .collect();
+        for _ in 0..6 {
+            let (site, node) = (random.below(2), random.below(2));
+            tokio::time::sleep(Duration::from_millis(50 + random.below(400) as u64)).await;
+            if random.below(2) == 0 {
+                nodes[site][node].kill();
+                tokio::time::sleep(Duration::from_millis(random.below(1500) as u64)).await;
+                nodes[site][node] = plan.start(site, node);
+                let node = &nodes[site][node];
+                eventually(node, async || node.is_ready()).await;
+            } else {
+                nodes[site][node].signal("-STOP");
+                tokio::time::sleep(Duration::from_millis(random.below(2500) as u64)).await;
+                nodes[site][node].signal("-CONT");
+            }
+        }
+        for node in nodes.iter().flatten() {
+            eventually(node, async || node.reaches_all()).await;
+        }
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        stop.store(true, Ordering::Relaxed);
+        let mut transactions = Vec::new();
+        for load in loads {
+            transactions.extend(load.await.unwrap());
+        }
+        let committed = transactions.iter().filter(|t| t.status == Status::Committed).count();
+        assert!(committed > 100, "only {committed} transactions: too little load");
+
+        // All gateways agree in the end.
+        let mut agreed = Vec::new();
+        for (site, gateways) in nodes.iter().enumerate() {
+            for node in gateways {
+                let mut client = node.client().await;
+                eventually(node, async || {
+                    let Some(finals) = last_answers(&mut client, site).await else { return false };
+                    let answers = |finals: &[FinalRead]| -> Vec<[Answer; 3]> {
+                        finals.iter().map(|read| read.answers.clone()).collect()
+                    };
+                    let same = agreed.is_empty() || answers(&agreed) == answers(&finals);
+                    let complete = missing(&transactions, &finals).is_empty();
+                    if complete {
+                        agreed = finals;
+                    }
+                    same && complete
+                })
+                .await;
+            }
+        }
+        let history = History { sites: 2, destroyed: Vec::new(), transactions, finals: agreed };
+        let violations = solera_checker::check(&history);
+        assert!(violations.is_empty(), "seed {seed}: {}", violations[0]);
+    }
+
+    /// Acknowledged elements that a set lacks.
+    fn missing(transactions: &[Transaction], finals: &[FinalRead]) -> Vec<String> {
+        let committed = transactions.iter().filter(|t| t.status == Status::Committed);
+        let mut missing = Vec::new();
+        for operation in committed.flat_map(|t| &t.operations) {
+            let read = finals.iter().find(|read| read.key == operation.key);
+            if let (Op::SetAdd(added), Some(read)) = (&operation.op, read) {
+                let Answer::Members(members) = &read.answers[1] else { return added.clone() };
+                missing.extend(added.iter().filter(|element| !members.contains(element)).cloned());
+            }
+        }
+        missing
+    }
 }
