@@ -158,7 +158,7 @@ async fn metrics(State(cluster): State<Arc<Cluster>>) -> Response {
 
 type Gauge = (&'static str, &'static str, fn(&SiteStatus) -> f64);
 
-const GAUGES: [Gauge; 9] = [
+const GAUGES: [Gauge; 10] = [
     ("solera_site_alive", "Whether the site runs.", |s| f64::from(u8::from(s.alive))),
     ("solera_keys", "Keys stored at the site.", |s| s.keys as f64),
     ("solera_versions", "Versions of keys stored at the site.", |s| s.versions.unwrap_or(0) as f64),
@@ -174,6 +174,9 @@ const GAUGES: [Gauge; 9] = [
     ("solera_open_transactions", "Open transactions.", |s| s.open_transactions as f64),
     ("solera_prepared_transactions", "Transactions between prepare and commit.", |s| {
         s.prepared_transactions as f64
+    }),
+    ("solera_at_risk_transactions", "Transactions that the loss of sites could undo.", |s| {
+        s.at_risk as f64
     }),
     ("solera_unsettled_updates", "Updates that some site may still need.", |s| {
         s.unsettled_updates as f64

@@ -471,6 +471,7 @@ impl Cluster {
             status.open_transactions += sample.open_transactions;
             status.prepared_transactions += sample.prepared_transactions;
             status.unsettled_updates += sample.unsettled_updates;
+            status.at_risk += sample.at_risk;
             for (command, count) in COMMANDS.iter().zip(&sample.commands) {
                 if *count > 0 {
                     *status.commands.entry(command.name).or_default() += count;

@@ -57,6 +57,8 @@ pub(crate) async fn run_other(
         CommandId::SoleraSite => solera::site(session),
         CommandId::SoleraSpaces => solera::spaces(session),
         CommandId::SoleraLevel => solera::level(session, arguments),
+        CommandId::SoleraAtRisk => solera::at_risk(session, arguments).await,
+        CommandId::Wait => solera::wait(session, arguments).await,
         _ => session.fail("ERR the command cannot be run here"),
     }
     Next::Stay

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use solera_time::SiteId;
-use solera_unistore::{Address, Message};
+use solera_unistore::{Address, AtRisk, Message};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 
@@ -126,6 +126,23 @@ impl Network {
         };
         match link.ask(Question::CountKeys { worker: worker.worker }).await {
             Some(Answer::Keys(keys)) => usize::try_from(keys).ok(),
+            _ => None,
+        }
+    }
+
+    /// What the loss of sites could still undo at a worker, wherever it is. `None` if it cannot be
+    /// reached.
+    pub(crate) async fn at_risk(&self, worker: Address, keys: usize) -> Option<AtRisk> {
+        let link = match self.destination(worker) {
+            Destination::Here(_) => {
+                let (sender, receiver) = oneshot::channel();
+                self.control(worker, Control::AtRisk(keys, sender));
+                return receiver.await.ok();
+            }
+            Destination::There(link) => link,
+        };
+        match link.ask(Question::AtRisk { worker: worker.worker, keys: keys as u64 }).await {
+            Some(Answer::AtRisk(at_risk)) => Some(at_risk),
             _ => None,
         }
     }

@@ -58,6 +58,8 @@ pub struct SiteStatus {
     pub prepared_transactions: usize,
     /// Updates that some site may still need.
     pub unsettled_updates: usize,
+    /// Transactions that the loss of sites could still undo. One over several workers counts at each.
+    pub at_risk: usize,
 }
 
 /// The link between two sites.
@@ -143,4 +145,5 @@ pub(crate) struct WorkerSample {
     pub(crate) open_transactions: usize,
     pub(crate) prepared_transactions: usize,
     pub(crate) unsettled_updates: usize,
+    pub(crate) at_risk: usize,
 }

@@ -7,7 +7,7 @@ use std::fmt;
 use postcard::ser_flavors::{Flavor, Size};
 use serde::{Deserialize, Serialize};
 use solera_time::SiteId;
-use solera_unistore::{Address, Message, Stretch, Topology};
+use solera_unistore::{Address, AtRisk, Message, Stretch, Topology};
 
 use crate::handshake::{Greeting, HEAD};
 use crate::status::WorkerSample;
@@ -264,6 +264,8 @@ pub(crate) enum Question {
     Sample { worker: u8, detailed: bool },
     /// How many keys a worker has.
     CountKeys { worker: u8 },
+    /// What the loss of sites could still undo at a worker, with at most so many keys.
+    AtRisk { worker: u8, keys: u64 },
 }
 
 /// The answer to a [`Question`].
@@ -271,6 +273,7 @@ pub(crate) enum Question {
 pub(crate) enum Answer {
     Sample(Box<WorkerSample>),
     Keys(u64),
+    AtRisk(AtRisk),
     /// There is no such worker, or it is stopping.
     Nothing,
 }

@@ -16,7 +16,9 @@ use solera_machine::{Machine, Now};
 use solera_resp::CommandId;
 use solera_resp::command::COMMANDS;
 use solera_time::{Monotonic, Physical, SiteId, Vector};
-use solera_unistore::{Address, Command, Input, Message, Output, Replica, RequestId, Response};
+use solera_unistore::{
+    Address, AtRisk, Command, Input, Message, Output, Replica, RequestId, Response,
+};
 use tokio::io::DuplexStream;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -41,6 +43,8 @@ pub(crate) enum Control {
     Sample(bool, oneshot::Sender<WorkerSample>),
     /// Count keys.
     CountKeys(oneshot::Sender<usize>),
+    /// Tell what the loss of sites could still undo, with at most so many keys.
+    AtRisk(usize, oneshot::Sender<AtRisk>),
     /// Stop serving, as if the site had died; keep the state.
     Kill(oneshot::Sender<()>),
     /// Go on.
@@ -345,6 +349,7 @@ impl Worker {
             open_transactions: status.open_transactions(),
             prepared_transactions: status.prepared_transactions(),
             unsettled_updates: status.unsettled_updates(),
+            at_risk: status.at_risk(0).transactions,
         }
     }
 }
@@ -540,6 +545,10 @@ impl Postman {
             Control::CountKeys(reply) => {
                 let now = self.worker.now();
                 let _ = reply.send(self.worker.with(|replica| replica.count_keys(now)));
+            }
+            Control::AtRisk(keys, reply) => {
+                let at_risk = self.worker.with(|replica| replica.status().at_risk(keys));
+                let _ = reply.send(at_risk);
             }
             Control::Kill(done) => {
                 self.worker.alive.send_replace(false);

@@ -19,6 +19,7 @@ pub enum CommandId {
     Quit,
     Reset,
     Client,
+    Wait,
     Command,
     Info,
     Time,
@@ -58,6 +59,7 @@ pub enum CommandId {
     SoleraSite,
     SoleraSpaces,
     SoleraLevel,
+    SoleraAtRisk,
 }
 
 /// A command as COMMAND describes it.

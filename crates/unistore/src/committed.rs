@@ -84,6 +84,12 @@ impl Committed {
         self.updates.get(at)
     }
 
+    /// The updates after a time.
+    pub(crate) fn after(&self, ts: Timestamp) -> impl Iterator<Item = &Arc<Update>> {
+        let start = self.updates.partition_point(|update| update.dot.ts <= ts);
+        self.updates.range(start..)
+    }
+
     /// All that are held.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Update>> {
         self.updates.iter()

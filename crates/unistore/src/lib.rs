@@ -49,4 +49,4 @@ pub use message::{
 pub use partitioning::PartitionId;
 pub use record::{Decision, DecodeError, Part, Prepared, Promise, Record, SavedKey};
 pub use recovery::{ForeignPartition, Recovery};
-pub use replica::{Replica, Status};
+pub use replica::{AtRisk, Replica, Status};

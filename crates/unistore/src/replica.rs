@@ -1,7 +1,9 @@
 //! The machine: what comes in, what goes out, and when.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use smallvec::smallvec;
 use solera_data::{Dot, Key, Op, OpError, Outcome};
 use solera_levels::Level;
@@ -14,7 +16,7 @@ use crate::config::{Address, Config};
 use crate::coordinator::Coordinator;
 use crate::dissemination::Dissemination;
 use crate::failure_detector::FailureDetector;
-use crate::message::{Cause, Event, Input, Message, Output, SiteView};
+use crate::message::{Cause, Event, Input, Message, Output, SiteView, Update};
 use crate::participant::Participant;
 use crate::partition::{Done, Partition, Storing};
 use crate::partitioning::PartitionId;
@@ -216,9 +218,8 @@ impl Replica {
             self.last_activity = now.monotonic;
             self.trace(|| Event::Stored { partition, dot });
             self.trace_commit(reply_to, dot, &snap_vec, partition, eventual);
-            if !eventual {
-                past.raise(self.me, dot.ts);
-            }
+            // Also of an eventual write: a barrier should cover it, and a token bring it along.
+            past.raise(self.me, dot.ts);
         }
         if !eventual {
             past.raise(self.me, dependency);
@@ -527,6 +528,15 @@ impl Machine for Replica {
     }
 }
 
+/// What the loss of sites could still undo.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AtRisk {
+    /// How many transactions.
+    pub transactions: usize,
+    /// Keys that they wrote, the latest first.
+    pub keys: Vec<Key>,
+}
+
 /// A replica's knowledge and holdings.
 #[derive(Clone, Copy, Debug)]
 pub struct Status<'a> {
@@ -562,6 +572,31 @@ impl Status<'_> {
     /// Commits of this worker that some participant has not confirmed.
     pub fn unconfirmed_decisions(&self) -> usize {
         self.replica.coordinator.to_save().len()
+    }
+
+    /// The transactions of this site, as far as they wrote here, that the loss of sites could still
+    /// undo: they are not uniform as far as this worker knows. And the keys of the latest of them.
+    pub fn at_risk(&self, keys: usize) -> AtRisk {
+        let me = self.replica.me;
+        let uniform = self.replica.dissemination.view.uniform_vec[me];
+        let partitions = self.replica.partitions.iter();
+        let updates: Vec<&Arc<Update>> = partitions
+            .flat_map(|partition| partition.committed[me.index()].after(uniform))
+            .collect();
+        let transactions: BTreeSet<Timestamp> =
+            updates.iter().map(|update| update.dot.ts).collect();
+        let mut newest: BTreeSet<(std::cmp::Reverse<Timestamp>, &Key)> = BTreeSet::new();
+        for update in updates {
+            for write in &update.writes {
+                newest.insert((std::cmp::Reverse(update.dot.ts), &write.key));
+                if newest.len() > keys {
+                    newest.pop_last();
+                }
+            }
+        }
+        let mut named: Vec<Key> = newest.into_iter().map(|(_, key)| key.clone()).collect();
+        named.dedup();
+        AtRisk { transactions: transactions.len(), keys: named }
     }
 
     /// Updates held because some site may still need them.

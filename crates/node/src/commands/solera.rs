@@ -7,6 +7,7 @@ use solera_unistore::{Command, Response};
 
 use crate::session::Session;
 use crate::token::Token;
+use crate::worker::Unreachable;
 
 /// How long SOLERA.ATTACH waits for what is still under way.
 const ATTACH_TIMEOUT: Duration = Duration::from_secs(10);
@@ -66,6 +67,67 @@ pub(crate) async fn barrier(session: &mut Session, arguments: &Arguments<'_>) {
         Some(Response::Failed(error)) => session.fail_command(&error),
         _ => {}
     }
+}
+
+/// WAIT sites timeout: as Redis does with replicas, the number of other sites that surely hold what the
+/// session has seen and written: f once that is uniform, and 0 if it is not in time.
+pub(crate) async fn wait(session: &mut Session, arguments: &Arguments<'_>) {
+    let Some(wanted) = parse_integer(arguments.get(1)) else {
+        return session.fail("ERR value is not an integer or out of range");
+    };
+    let timeout = match parse_integer(arguments.get(2)) {
+        Some(ms) if ms < 0 => return session.fail("ERR timeout is negative"),
+        Some(0) => None,
+        Some(ms) => Some(Duration::from_millis(ms as u64)),
+        None => return session.fail("ERR timeout is not an integer or out of range"),
+    };
+    if session.in_transaction() {
+        return session.fail("ERR WAIT is not allowed inside a transaction");
+    }
+    if wanted <= 0 {
+        return session.out.integer(0);
+    }
+    match session.worker.call(Command::Barrier { past: session.past, timeout }).await {
+        Some(Response::Uniform) => session.out.integer(session.worker.spec.f as i64),
+        Some(Response::Failed(_)) => session.out.integer(0),
+        _ => {}
+    }
+}
+
+/// SOLERA.AT-RISK [COUNT n]: how many transactions of this site the loss of sites could still undo, and
+/// the keys of the latest.
+pub(crate) async fn at_risk(session: &mut Session, arguments: &Arguments<'_>) {
+    let keys = match arguments.len() {
+        1 => Some(10),
+        3 if arguments.get(1).eq_ignore_ascii_case(b"count") => {
+            parse_integer(arguments.get(2)).and_then(|keys| usize::try_from(keys).ok())
+        }
+        _ => return session.fail("ERR syntax error"),
+    };
+    let Some(limit) = keys.filter(|keys| *keys <= 10_000) else {
+        return session.fail("ERR COUNT is 0 to 10000");
+    };
+    let worker = session.worker.clone();
+    let (mut transactions, mut keys) = (0, Vec::new());
+    for other in worker.network.workers_of(worker.address.site) {
+        let found = if other == worker.address {
+            Some(worker.with(|replica| replica.status().at_risk(limit)))
+        } else {
+            worker.network.at_risk(other, limit).await
+        };
+        let Some(found) = found else {
+            return session.fail(Unreachable(worker.node_name(other)).to_string());
+        };
+        transactions += found.transactions;
+        keys.extend(found.keys);
+    }
+    keys.truncate(limit);
+    session.out.map(2);
+    session.out.bulk(b"transactions");
+    session.out.integer(transactions as i64);
+    session.out.bulk(b"keys");
+    session.out.array(keys.len());
+    keys.iter().for_each(|key| session.out.bulk(key));
 }
 
 /// SOLERA.SITE: the name of the site.

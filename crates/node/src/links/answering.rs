@@ -181,5 +181,13 @@ async fn answer_to(network: &Network, me: NodeId, question: Question) -> Answer 
             }
             None => Answer::Nothing,
         },
+        Question::AtRisk { worker, keys } => match here(worker) {
+            Some(worker) => {
+                // Enough for people, and short enough for a frame.
+                let at_risk = network.at_risk(worker, keys.min(10_000) as usize).await;
+                at_risk.map_or(Answer::Nothing, Answer::AtRisk)
+            }
+            None => Answer::Nothing,
+        },
     }
 }

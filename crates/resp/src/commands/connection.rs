@@ -17,4 +17,6 @@ family! { "connection":
         "Returns the connection to its first state.";
     Client "client" -2 "noscript" (0, 0, 0) "2.4.0"
         "Tells and changes what the server knows of the client.";
+    Wait "wait" 3 "noscript" (0, 0, 0) "3.0.0"
+        "Waits until other sites hold the session's past.";
 }
