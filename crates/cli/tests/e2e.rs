@@ -1,8 +1,8 @@
 //! The built binary, as a user runs it: `solera up`, clients on its ports, `solera fault`.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Lines, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
@@ -14,6 +14,8 @@ const SOLERA: &str = env!("CARGO_BIN_EXE_solera");
 struct Up {
     child: Child,
     port: u16,
+    /// Kept open, because it says goodbye.
+    _lines: Lines<BufReader<ChildStdout>>,
 }
 
 /// Tests run side by side; each takes ports of its own.
@@ -31,10 +33,9 @@ impl Up {
                 .stderr(Stdio::null())
                 .spawn()
                 .unwrap();
-            let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-            let mut ready = lines.map_while(Result::ok).skip_while(|line| !line.contains("Ctrl-C"));
-            if ready.next().is_some() {
-                return Up { child, port };
+            let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+            if lines.by_ref().map_while(Result::ok).any(|line| line.contains("Ctrl-C")) {
+                return Up { child, port, _lines: lines };
             }
             child.wait().unwrap();
         }
@@ -49,6 +50,13 @@ impl Up {
         Client::connect(SocketAddr::from(([127, 0, 0, 1], self.port + site))).await
     }
 
+    /// A connection to its HTTP side on which something was sent.
+    fn http(&self, request: &[u8]) -> TcpStream {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        stream.write_all(request).unwrap();
+        stream
+    }
+
     fn fault(&self, arguments: &[&str]) -> Output {
         let port = self.port.to_string();
         Command::new(SOLERA).arg("fault").args(arguments).args(["--port", &port]).output().unwrap()
@@ -57,8 +65,10 @@ impl Up {
 
 impl Drop for Up {
     fn drop(&mut self) {
-        let _ = Command::new("kill").arg(self.child.id().to_string()).status();
-        let _ = self.child.wait();
+        if let Ok(None) = self.child.try_wait() {
+            let _ = Command::new("kill").arg(self.child.id().to_string()).status();
+            let _ = self.child.wait();
+        }
     }
 }
 
@@ -342,6 +352,8 @@ fn seeds_and_ports_that_do_not_exist_are_refused() {
         &["sim", "--seeds", "0"],
         &["up", "--port", "0"],
         &["up", "--port", "65534"],
+        &["up", "--workers", "0"],
+        &["up", "--workers", "1000"],
     ] {
         let output = Command::new(SOLERA).args(arguments).output().unwrap();
         assert!(!output.status.success() && !output.stderr.is_empty(), "{arguments:?}");
@@ -365,6 +377,76 @@ fn http_on_the_port_of_a_site_is_cut_off_before_it_does_anything() {
         .unwrap();
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(error.contains("not the HTTP side"), "{error}");
+}
+
+/// What the start of an answer says, and its `error`.
+fn error_in(mut stream: TcpStream) -> (u16, String) {
+    let mut answer = Vec::new();
+    // The rest may be answered by a reset, after an answer that came before the request's end.
+    let _ = stream.read_to_end(&mut answer);
+    let answer = String::from_utf8(answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{answer:?}"));
+    let body: serde_json::Value = serde_json::from_str(body).unwrap();
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), body["error"].as_str().unwrap().to_owned())
+}
+
+#[test]
+fn http_errors_are_json_with_the_reason() {
+    let up = Up::start(&["--sites", "1"]);
+    let post = |length: usize, body: &[u8]| {
+        let head = format!(
+            "POST /faults HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n"
+        );
+        [head.as_bytes(), body].concat()
+    };
+    let get = |line: &str| format!("{line} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    let chunked = "POST /faults HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n11000\r\n";
+    let chunks = [chunked.as_bytes(), &[b'x'; 0x11000]].concat();
+    let cases = [
+        (get("GET /nothing").into_bytes(), 404, "there is no /nothing"),
+        (get("GET /faults").into_bytes(), 405, "/faults does not take GET"),
+        (get("DELETE /status").into_bytes(), 405, "/status does not take DELETE"),
+        (get("GET /status?detailed=perhaps").into_bytes(), 400, "query string"),
+        (post(3, b"\xff\xfe\xfd"), 400, "not UTF-8"),
+        (post(2, b"{}"), 400, "this is no fault"),
+        (post(1 << 20, b""), 413, "longer than 65536 bytes"),
+        (chunks, 413, "longer than 65536 bytes"),
+        // These two are late; they wait side by side.
+        (b"GET /st".to_vec(), 408, "did not arrive within 5 s"),
+        (post(100, b"{\"fault\": "), 408, "the body did not arrive within 5 s"),
+    ];
+    let streams: Vec<TcpStream> = cases.iter().map(|(request, ..)| up.http(request)).collect();
+    for ((request, code, reason), stream) in cases.iter().zip(streams) {
+        let (got, error) = error_in(stream);
+        let request = String::from_utf8_lossy(&request[..request.len().min(100)]).into_owned();
+        assert!(got == *code && error.contains(reason), "{request}: {got} {error}");
+    }
+}
+
+#[test]
+fn half_a_request_does_not_keep_it_from_ending() {
+    let mut up = Up::start(&["--sites", "1"]);
+    let head = up.http(b"GET /st");
+    let body = up.http(b"POST /faults HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{");
+    // It has read what came before this.
+    assert_eq!(error_in(up.http(b"GET /x HTTP/1.1\r\nConnection: close\r\n\r\n")).0, 404);
+    Command::new("kill").arg(up.child.id().to_string()).status().unwrap();
+    assert!(up.child.wait().unwrap().success());
+    // They were let go of without an answer: it did not wait until they were late.
+    for mut stream in [head, body] {
+        let mut answer = String::new();
+        let _ = stream.read_to_string(&mut answer);
+        assert_eq!(answer, "");
+    }
+}
+
+#[test]
+fn a_server_that_does_not_answer_is_told_from_none() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port().to_string();
+    let output = Command::new(SOLERA).args(["fault", "status", "--port", &port]).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(error.contains("did not answer within"), "{error}");
 }
 
 #[tokio::test]

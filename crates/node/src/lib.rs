@@ -10,6 +10,7 @@ mod commands;
 mod config;
 mod connection;
 mod handshake;
+mod http;
 mod link;
 mod links;
 mod log;
