@@ -429,6 +429,10 @@ impl Cluster {
                     *status.commands.entry(command.name).or_default() += count;
                 }
             }
+            for (space, keys) in self.spec.spaces.iter().zip(&sample.space_keys) {
+                *status.space_keys.entry(space.name.clone()).or_default() += keys;
+            }
+            status.batch_sum_us += sample.batch_sum_us;
             batches.resize(sample.batches.len(), 0);
             batches.iter_mut().zip(&sample.batches).for_each(|(sum, count)| *sum += count);
         }
@@ -439,11 +443,13 @@ impl Cluster {
             };
             status.stable_vec = by_name(&root.stable_vec);
             status.uniform_vec = by_name(&root.uniform_vec);
-            for (other, behind) in root.behind_ms.iter().enumerate() {
+            for (other, (behind, ts)) in root.behind_ms.iter().zip(&root.uniform_vec).enumerate() {
+                // Before the first exchange an entry is zero, and its age is that of the epoch.
+                let behind = (*ts > 0).then_some(*behind);
                 if other == index {
-                    status.uniformity_ms = *behind;
+                    status.uniformity_ms = behind;
                 } else {
-                    status.lag_ms.insert(names[other].clone(), *behind);
+                    status.lag_ms.insert(names[other].clone(), behind);
                 }
             }
             status.suspects = root.suspects.iter().map(|site| names[*site].clone()).collect();

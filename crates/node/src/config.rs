@@ -50,7 +50,7 @@ pub struct ClusterSpec {
     pub transaction_timeout: Duration,
     /// Open transactions are aborted at this age, whatever their client does.
     pub transaction_max_age: Duration,
-    /// Client connections per worker.
+    /// Client connections per site and process.
     pub max_connections: usize,
     /// Nodes whose clocks differ by more do not talk to one another.
     pub max_clock_skew: Duration,
@@ -392,10 +392,22 @@ impl Reader<'_> {
             }
             names.push(name);
         }
-        if names.is_empty() {
-            let given = if wan.names.len() >= sites { &wan.names } else { &Wan::regions() };
-            let name = |i| given.get(i).cloned().unwrap_or_else(|| format!("site{}", i + 1));
-            names.extend((0..sites).map(name));
+        if !names.is_empty() {
+            return Ok(names);
+        }
+        let given = if wan.names.is_empty() { &Wan::regions() } else { &wan.names };
+        for i in 0..sites {
+            let name = given.get(i).cloned().unwrap_or_else(|| format!("site{}", i + 1));
+            let distinct = !names.iter().any(|other| other.eq_ignore_ascii_case(&name));
+            let number = name.bytes().all(|byte| byte.is_ascii_digit());
+            if !is_name(&name) || number || !distinct {
+                let reason = format!(
+                    "{name:?} among the names of the delays is no name for a site: {NAMES}; a number \
+                     is none, and no two are equal"
+                );
+                return self.invalid(None, reason);
+            }
+            names.push(name);
         }
         Ok(names)
     }

@@ -88,7 +88,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
             if commands > 0 {
                 let micros = started.elapsed().as_micros() as u64;
                 let bucket = (64 - micros.leading_zeros()) as usize;
-                worker.count(|counters| counters.batches[bucket.min(23)] += 1);
+                worker.count(|counters| {
+                    counters.batches[bucket.min(23)] += 1;
+                    counters.batch_sum_us += micros;
+                });
             }
             if !open {
                 return Ok(());

@@ -15,7 +15,9 @@ use solera_machine::{Machine, Now};
 use solera_resp::CommandId;
 use solera_resp::command::COMMANDS;
 use solera_time::{Monotonic, Physical, SiteId, Vector};
-use solera_unistore::{Address, Command, Input, Message, Output, Replica, RequestId, Response};
+use solera_unistore::{
+    Address, Command, Input, Message, Output, Replica, RequestId, Response, Status,
+};
 use tokio::io::DuplexStream;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -80,6 +82,8 @@ pub(crate) struct Counters {
     pub(crate) connections: u64,
     /// Batches of commands by the logarithm of their duration in microseconds.
     pub(crate) batches: [u64; 24],
+    /// What they took together, in microseconds.
+    pub(crate) batch_sum_us: u64,
 }
 
 impl Worker {
@@ -231,6 +235,15 @@ impl Worker {
         self.started + Duration::from_nanos(at.0)
     }
 
+    fn keys_by_space(&self, status: &Status<'_>) -> Vec<u64> {
+        let spaces = &self.spec.spaces;
+        let mut counts = vec![0; spaces.iter().len()];
+        for key in status.each_key() {
+            counts[spaces.place_of(key)] += 1;
+        }
+        counts
+    }
+
     fn sample(&self, detailed: bool) -> WorkerSample {
         let now = self.now();
         let state = self.state.borrow();
@@ -249,6 +262,8 @@ impl Worker {
             commands: state.counters.commands.clone(),
             errors: state.counters.errors,
             batches: state.counters.batches.to_vec(),
+            batch_sum_us: state.counters.batch_sum_us,
+            space_keys: if detailed { self.keys_by_space(&status) } else { Vec::new() },
             stable_vec: entries(&view.stable_vec),
             uniform_vec: entries(&view.uniform_vec),
             behind_ms: view.uniform_vec.entries().iter().map(behind).collect(),
@@ -318,6 +333,7 @@ pub(crate) fn run(
                 errors: 0,
                 connections: 0,
                 batches: [0; 24],
+                batch_sum_us: 0,
             },
             clients: 0,
         }),
