@@ -1,5 +1,6 @@
 //! The built binary, as a user runs it: `solera up`, clients on its ports, `solera fault`.
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Lines, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
@@ -447,6 +448,84 @@ fn a_server_that_does_not_answer_is_told_from_none() {
     let output = Command::new(SOLERA).args(["fault", "status", "--port", &port]).output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(error.contains("did not answer within"), "{error}");
+}
+
+/// The fields of each line of CLIENT LIST or CLIENT INFO.
+async fn listed(client: &mut Client, command: &[&str]) -> Vec<BTreeMap<String, String>> {
+    let Value::Verbatim { text, .. } = client.command(command).await.unwrap() else { panic!() };
+    let field = |word: &str| {
+        let (name, value) = word.split_once('=').unwrap();
+        (name.to_owned(), value.to_owned())
+    };
+    text.lines().map(|line| line.split(' ').map(field).collect()).collect()
+}
+
+#[tokio::test]
+async fn clients_are_listed_and_killed_whichever_worker_serves_them() {
+    let up = Up::start(&["--sites", "2", "--workers", "3"]);
+    let mut me = up.client(1).await;
+    let _elsewhere = up.client(2).await;
+    let mut others = Vec::new();
+    for i in 0..12 {
+        let mut other = up.client(1).await;
+        other.command(&["CLIENT", "SETNAME", &format!("other{i}")]).await.unwrap();
+        others.push(other);
+    }
+    others[3].command(&["MULTI"]).await.unwrap();
+    others[3].command(&["SET", "k", "v"]).await.unwrap();
+    let all = listed(&mut me, &["CLIENT", "LIST"]).await;
+    assert_eq!(all.len(), 13, "the other site's clients are its own");
+    let named = |name: &str| all.iter().find(|line| line["name"] == name).unwrap();
+    assert_eq!((&*named("other3")["multi"], &*named("other3")["flags"]), ("1", "x"));
+    assert_eq!((&*named("other4")["cmd"], &*named("other4")["resp"]), ("client|setname", "3"));
+    let mine = listed(&mut me, &["CLIENT", "INFO"]).await.remove(0);
+    let id = me.command(&["CLIENT", "ID"]).await.unwrap();
+    assert_eq!(id, Value::Integer(mine["id"].parse().unwrap()));
+    assert_eq!(mine["laddr"], format!("127.0.0.1:{}", up.port + 1));
+    for field in "addr fd age idle db sub psub multi qbuf omem cmd user".split(' ') {
+        assert!(mine.contains_key(field), "{field}");
+    }
+    let killed = me.command(&["CLIENT", "KILL", "ID", &mine["id"]]).await.unwrap();
+    assert_eq!(killed, Value::Integer(0), "nobody kills itself by mistake");
+    for (i, other) in others.iter_mut().enumerate() {
+        let id = &named(&format!("other{i}"))["id"];
+        let killed = me.command(&["CLIENT", "KILL", "ID", id]).await.unwrap();
+        assert_eq!(killed, Value::Integer(1));
+        assert!(matches!(other.command(&["PING"]).await, Err(Error::Connection(_))));
+    }
+    eventually(async || listed(&mut me, &["CLIENT", "LIST"]).await.len() == 1).await;
+    let one = me.command(&["CLIENT", "KILL", "ID", &mine["id"], "SKIPME", "no"]).await.unwrap();
+    assert_eq!(one, Value::Integer(1));
+    assert!(me.command(&["PING"]).await.is_err());
+}
+
+#[test]
+fn replies_that_are_not_wanted_are_left_out() {
+    let up = Up::start(&["--sites", "1", "--workers", "2"]);
+    let mut stream = TcpStream::connect(("127.0.0.1", up.port + 1)).unwrap();
+    let commands = "CLIENT REPLY SKIP\r\nSET a 1\r\nGET a\r\nCLIENT REPLY OFF\r\nSET b 1\r\nFOO\r\n\
+                    CLIENT REPLY SKIP\r\nCLIENT REPLY ON\r\nGET b\r\nQUIT\r\n";
+    stream.write_all(commands.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert_eq!(answer, "$1\r\n1\r\n+OK\r\n$1\r\n1\r\n+OK\r\n");
+}
+
+#[tokio::test]
+async fn the_limit_of_connections_is_the_sites() {
+    let file = std::env::temp_dir().join(format!("solera-limit-{}.toml", std::process::id()));
+    std::fs::write(&file, "max_connections = 4\n").unwrap();
+    let up = Up::start(&["--sites", "2", "--workers", "3", "--config", file.to_str().unwrap()]);
+    std::fs::remove_file(&file).unwrap();
+    let mut clients = Vec::new();
+    for _ in 0..4 {
+        clients.push(up.client(1).await);
+    }
+    let error = up.try_client(1).await.unwrap_err();
+    assert!(error.to_string().contains("max number of clients"), "{error}");
+    up.client(2).await;
+    clients.pop();
+    eventually(async || up.try_client(1).await.is_ok()).await;
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@
 //! the protocol's machine, a command on another's is one message there and one back.
 
 mod admin;
+mod clients;
 mod cluster;
 mod commands;
 mod config;

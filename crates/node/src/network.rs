@@ -10,6 +10,7 @@ use solera_unistore::{Address, Message};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 
+use crate::clients::Clients;
 use crate::link::Link;
 use crate::status::WorkerSample;
 use crate::wan::Wan;
@@ -41,6 +42,8 @@ pub(crate) struct Network {
     added: Vec<Vec<AtomicU64>>,
     cut: Vec<Vec<AtomicBool>>,
     alive: Vec<AtomicBool>,
+    /// The clients of each site in this process.
+    clients: Vec<Arc<Clients>>,
 }
 
 impl Network {
@@ -56,6 +59,7 @@ impl Network {
             added: matrix(&|_, _| 0),
             cut: (0..sites).map(|_| (0..sites).map(|_| AtomicBool::new(false)).collect()).collect(),
             alive: (0..sites).map(|_| AtomicBool::new(true)).collect(),
+            clients: (0..sites).map(|_| Arc::default()).collect(),
         }
     }
 
@@ -115,6 +119,11 @@ impl Network {
             Some(Answer::Keys(keys)) => usize::try_from(keys).ok(),
             _ => None,
         }
+    }
+
+    /// The clients of a site in this process.
+    pub(crate) fn clients(&self, site: SiteId) -> &Arc<Clients> {
+        &self.clients[site.index()]
     }
 
     /// Every worker of a site.

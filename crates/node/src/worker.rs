@@ -24,6 +24,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::spawn_local;
 
+use crate::clients::Ends;
 use crate::cluster::Run;
 use crate::config::ClusterSpec;
 use crate::connection::serve;
@@ -368,7 +369,8 @@ fn listen(worker: &Rc<Worker>) -> std::io::Result<()> {
                     Ok((stream, _)) => {
                         // Without it replies wait for acknowledgements; not fatal.
                         let _ = stream.set_nodelay(true);
-                        spawn_local(serve(stream, worker.clone()));
+                        let ends = Ends::of(&stream);
+                        spawn_local(serve(stream, worker.clone(), ends));
                     }
                     // Out of descriptors, most likely: leave room for others to end.
                     Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
@@ -454,7 +456,7 @@ impl Postman {
     fn obey(&mut self, control: Control) {
         match control {
             Control::Connect(stream) => {
-                spawn_local(serve(stream, self.worker.clone()));
+                spawn_local(serve(stream, self.worker.clone(), Ends::embedded()));
             }
             Control::Sample(detailed, reply) => {
                 let _ = reply.send(self.worker.sample(detailed));
