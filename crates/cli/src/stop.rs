@@ -36,6 +36,10 @@ impl Stop {
     }
 }
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "who asks twice does not want to wait for destructors"
+)]
 fn watch(runtime: &Runtime, mut signals: (Signal, Signal), asked: oneshot::Sender<()>) {
     let mut next = || {
         runtime.block_on(async {
