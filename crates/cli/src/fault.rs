@@ -78,7 +78,8 @@ pub(crate) fn main(args: &FaultArgs) -> ExitCode {
     };
     match done {
         Ok(text) => {
-            println!("{text}");
+            // Who reads only the start of it, as `head` does, has what it wants.
+            let _ = writeln!(std::io::stdout(), "{text}");
             ExitCode::SUCCESS
         }
         Err(error) => {

@@ -1,5 +1,6 @@
 //! `solera up`: a geo-cluster in one process.
 
+use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -77,7 +78,8 @@ fn run(args: &UpArgs) -> Result<(), Box<dyn std::error::Error>> {
         introduce(&cluster, args.port);
         let stopped = async {
             stop.asked().await;
-            println!("\nstopping");
+            // The reader may be gone, and it stops all the same.
+            let _ = writeln!(std::io::stdout(), "\nstopping");
         };
         admin.serve(cluster, stopped).await;
         Ok(())

@@ -510,3 +510,23 @@ impl Drop for Cluster {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_never_heard_of_has_no_age() {
+        let cluster = Cluster::start(ClusterSpec::local(3).unwrap()).unwrap();
+        let since_the_epoch = 1.7e12;
+        let sample = WorkerSample {
+            uniform_vec: vec![0, 7, 0],
+            behind_ms: vec![since_the_epoch, 3.0, since_the_epoch],
+            ..WorkerSample::default()
+        };
+        let status = cluster.site_status(0, &[sample]);
+        assert_eq!(status.uniformity_ms, None);
+        let lags: Vec<_> = status.lag_ms.into_iter().collect();
+        assert_eq!(lags, [("california".to_owned(), Some(3.0)), ("frankfurt".to_owned(), None)]);
+    }
+}
