@@ -29,6 +29,10 @@ for protocol in (2, 3):
     except redis.ResponseError as error:
         assert "WRONGTYPE" in str(error), error
     assert r.info("server")["redis_version"]
+    me = r.client_info()
+    assert me["db"] == 0 and me["addr"].startswith("127.0.0.1:"), me
+    assert any(client["cmd"] == "client|list" for client in r.client_list())
+    assert r.client_kill_filter(_id="999999999") == 0
 
 here = redis.Redis(port=one, single_connection_client=True, decode_responses=True)
 there = redis.Redis(port=two, single_connection_client=True, decode_responses=True)

@@ -12,7 +12,7 @@ Examples:
   solera demo          with time to read
   solera demo --fast   without, for scripts";
 
-/// Watch a geo-cluster keep its promises, in half a minute
+/// Watch a geo-cluster keep its promises, in some seconds
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct DemoArgs {

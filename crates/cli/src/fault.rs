@@ -1,6 +1,6 @@
 //! `solera fault`: lets something go wrong in a running cluster.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -17,6 +17,9 @@ Examples:
   solera fault kill frankfurt            the site dies
   solera fault restart frankfurt         and comes back with the state it had
   solera fault status                    how the cluster is";
+
+/// How long an answer may take.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Let something go wrong in a running `solera up`, or right again
 #[derive(Debug, Args)]
@@ -75,7 +78,8 @@ pub(crate) fn main(args: &FaultArgs) -> ExitCode {
     };
     match done {
         Ok(text) => {
-            println!("{text}");
+            // Who reads only the start of it, as `head` does, has what it wants.
+            let _ = writeln!(std::io::stdout(), "{text}");
             ExitCode::SUCCESS
         }
         Err(error) => {
@@ -155,7 +159,7 @@ fn http(port: u16, method: &str, path: &str, body: &str) -> Result<Value, String
     };
     let mut stream =
         TcpStream::connect_timeout(&address, Duration::from_secs(2)).map_err(failed)?;
-    stream.set_read_timeout(Some(Duration::from_secs(10))).map_err(failed)?;
+    stream.set_read_timeout(Some(ANSWER_TIMEOUT)).map_err(failed)?;
     let request = format!(
         "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\
          Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
@@ -163,7 +167,14 @@ fn http(port: u16, method: &str, path: &str, body: &str) -> Result<Value, String
     );
     stream.write_all(request.as_bytes()).map_err(failed)?;
     let mut answer = String::new();
-    stream.read_to_string(&mut answer).map_err(failed)?;
+    stream.read_to_string(&mut answer).map_err(|error| match error.kind() {
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => format!(
+            "something listens on port {port} and did not answer within {} s; is it stopped, busy, \
+             or no `solera up`?",
+            ANSWER_TIMEOUT.as_secs()
+        ),
+        _ => failed(error),
+    })?;
     let no_cluster = || {
         format!(
             "what listens on port {port} is not the HTTP side of `solera up`; that is the port \

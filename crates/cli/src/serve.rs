@@ -95,8 +95,8 @@ fn run(args: &ServeArgs, log: Log) -> Result<(), Box<dyn std::error::Error>> {
             stop.asked().await;
             log.info(format_args!("stopping"));
         };
-        let served = admin.serve(Arc::new(cluster), stopped).await;
+        admin.serve(Arc::new(cluster), stopped).await;
         log.info(format_args!("stopped"));
-        Ok(served?)
+        Ok(())
     })
 }

@@ -1,5 +1,6 @@
 //! `solera up`: a geo-cluster in one process.
 
+use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -29,7 +30,8 @@ pub(crate) struct UpArgs {
     /// How many sites (default 3, or as configured)
     #[arg(long)]
     sites: Option<usize>,
-    /// Delays between sites: aws, lan, none, or a file with rtt_ms = [[0, 61], [61, 0]]
+    /// Delays between sites: aws, lan, none, or a file with rtt_ms = [[0, 61], [61, 0]], and names
+    /// = ["a", "b"] if you like
     #[arg(long)]
     wan: Option<String>,
     /// HTTP on this port, site i (from 1) speaks RESP on this port + i
@@ -38,8 +40,8 @@ pub(crate) struct UpArgs {
     /// Logical partitions of the key space (default 16)
     #[arg(long)]
     partitions: Option<u16>,
-    /// Workers (threads) per site (default 1)
-    #[arg(long)]
+    /// Workers (threads) per site, at most 255 and one per partition (default 1)
+    #[arg(long, value_parser = clap::value_parser!(u8).range(1..))]
     workers: Option<u8>,
     /// Keep data in this directory, and find it again; without, it ends with the process
     #[arg(long)]
@@ -80,9 +82,10 @@ fn run(args: &UpArgs) -> Result<(), Box<dyn std::error::Error>> {
         introduce(&cluster, args.port);
         let stopped = async {
             stop.asked().await;
-            println!("\nstopping");
+            // The reader may be gone, and it stops all the same.
+            let _ = writeln!(std::io::stdout(), "\nstopping");
         };
-        admin.serve(cluster, stopped).await?;
+        admin.serve(cluster, stopped).await;
         Ok(())
     })
 }

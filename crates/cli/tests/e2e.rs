@@ -1,8 +1,9 @@
 //! The built binary, as a user runs it: `solera up`, clients on its ports, `solera fault`.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Lines, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
@@ -14,6 +15,8 @@ const SOLERA: &str = env!("CARGO_BIN_EXE_solera");
 struct Up {
     child: Child,
     port: u16,
+    /// Kept open, because it says goodbye.
+    _lines: Lines<BufReader<ChildStdout>>,
 }
 
 /// Tests run side by side; each takes ports of its own.
@@ -31,10 +34,9 @@ impl Up {
                 .stderr(Stdio::null())
                 .spawn()
                 .unwrap();
-            let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-            let mut ready = lines.map_while(Result::ok).skip_while(|line| !line.contains("Ctrl-C"));
-            if ready.next().is_some() {
-                return Up { child, port };
+            let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+            if lines.by_ref().map_while(Result::ok).any(|line| line.contains("Ctrl-C")) {
+                return Up { child, port, _lines: lines };
             }
             child.wait().unwrap();
         }
@@ -49,6 +51,13 @@ impl Up {
         Client::connect(SocketAddr::from(([127, 0, 0, 1], self.port + site))).await
     }
 
+    /// A connection to its HTTP side on which something was sent.
+    fn http(&self, request: &[u8]) -> TcpStream {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        stream.write_all(request).unwrap();
+        stream
+    }
+
     fn fault(&self, arguments: &[&str]) -> Output {
         let port = self.port.to_string();
         Command::new(SOLERA).arg("fault").args(arguments).args(["--port", &port]).output().unwrap()
@@ -57,8 +66,10 @@ impl Up {
 
 impl Drop for Up {
     fn drop(&mut self) {
-        let _ = Command::new("kill").arg(self.child.id().to_string()).status();
-        let _ = self.child.wait();
+        if let Ok(None) = self.child.try_wait() {
+            let _ = Command::new("kill").arg(self.child.id().to_string()).status();
+            let _ = self.child.wait();
+        }
     }
 }
 
@@ -191,113 +202,9 @@ async fn nothing_of_a_transaction_that_was_given_up_runs_outside() {
 }
 
 #[tokio::test]
-async fn every_command_answers_as_redis_does() {
+async fn tokens_of_other_clusters_and_runs_are_refused() {
     let up = Up::start(&["--sites", "1"]);
     let mut client = up.client(1).await;
-    let bulk = |text: &str| Value::Bulk(text.as_bytes().to_vec());
-    let simple = |text: &str| Value::Simple(text.to_owned());
-    let int = Value::Integer;
-    let table: Vec<(&str, Value)> = vec![
-        ("PING", simple("PONG")),
-        ("ECHO hi", bulk("hi")),
-        ("SELECT 0", simple("OK")),
-        ("SET a 5", simple("OK")),
-        ("INCR a", int(6)),
-        ("DECR a", int(5)),
-        ("INCRBY a 10", int(15)),
-        ("DECRBY a 5", int(10)),
-        ("GET a", bulk("10")),
-        ("TYPE a", simple("string")),
-        ("TYPE nothing", simple("none")),
-        ("MSET b 1 c 2", simple("OK")),
-        ("MGET b c d", Value::Array(vec![bulk("1"), bulk("2"), Value::Null])),
-        ("EXISTS b b d", int(2)),
-        ("DEL b c d", int(2)),
-        ("SADD s x y", int(2)),
-        ("SADD s y z", int(1)),
-        ("SCARD s", int(3)),
-        ("SISMEMBER s y", int(1)),
-        ("SREM s y q", int(1)),
-        ("SMEMBERS s", Value::Set(vec![bulk("x"), bulk("z")])),
-        ("HSET h f 1 g 2", int(2)),
-        ("HGET h f", bulk("1")),
-        ("HGET h q", Value::Null),
-        ("HMGET h f q", Value::Array(vec![bulk("1"), Value::Null])),
-        ("HINCRBY h f 4", int(5)),
-        ("HDEL h g q", int(1)),
-        ("HGETALL h", Value::Map(vec![(bulk("f"), bulk("5"))])),
-        ("DBSIZE", int(3)),
-        ("SOLERA.LEVEL a", bulk("causal")),
-        ("SOLERA.SITE", bulk("virginia")),
-        ("MULTI", simple("OK")),
-        ("SET m 1", simple("QUEUED")),
-        ("INCR m", simple("QUEUED")),
-        ("SADD m x", simple("QUEUED")),
-        (
-            "EXEC",
-            Value::Array(vec![
-                simple("OK"),
-                int(2),
-                Value::Error(
-                    "WRONGTYPE Operation against a key holding the wrong kind of value".into(),
-                ),
-            ]),
-        ),
-        ("GET m", bulk("2")),
-        ("SOLERA.BEGIN", simple("OK")),
-        ("SET t 1", simple("OK")),
-        ("GET t", bulk("1")),
-        ("SOLERA.ABORT", simple("OK")),
-        ("GET t", Value::Null),
-        ("SOLERA.BARRIER 1000", simple("OK")),
-    ];
-    for (command, expected) in table {
-        let arguments: Vec<&str> = command.split(' ').collect();
-        let got = client.command(&arguments).await.unwrap();
-        assert_eq!(got, expected, "{command}");
-    }
-}
-
-#[tokio::test]
-async fn bad_input_gets_specific_errors() {
-    let up = Up::start(&["--sites", "1"]);
-    let mut client = up.client(1).await;
-    client.sadd("s", "x").await.unwrap();
-    client.set("text", "abc").await.unwrap();
-    client.set("big", i64::MAX.to_string()).await.unwrap();
-    let table = [
-        ("GET", "ERR wrong number of arguments for 'get' command"),
-        ("FOO a b", "ERR unknown command 'FOO', with args beginning with: 'a' 'b' "),
-        ("GET s", "WRONGTYPE Operation against a key holding the wrong kind of value"),
-        ("INCR text", "ERR value is not an integer or out of range"),
-        ("INCR big", "ERR increment or decrement would overflow"),
-        ("INCRBY n x", "ERR value is not an integer or out of range"),
-        ("SET k", "ERR wrong number of arguments for 'set' command"),
-        ("SET k v EX 10", "ERR SET EX is not served by this version of Solera"),
-        ("SET k v quickly", "ERR syntax error"),
-        ("HSET h f", "ERR wrong number of arguments for 'hset' command"),
-        ("HSET h f 1 g", "ERR wrong number of arguments for 'hset' command"),
-        ("MSET a", "ERR wrong number of arguments for 'mset' command"),
-        ("SELECT 3", "ERR DB index is out of range"),
-        ("HELLO 9", "NOPROTO unsupported protocol version"),
-        ("EXEC", "ERR EXEC without MULTI"),
-        ("DISCARD", "ERR DISCARD without MULTI"),
-        ("SOLERA.COMMIT", "ERR SOLERA.COMMIT without SOLERA.BEGIN"),
-        (
-            "SOLERA.BEGIN STRONG",
-            "ERR this version does not serve STRONG transactions; it serves SOLERA.BEGIN CAUSAL",
-        ),
-        (
-            "SOLERA.ATTACH hello",
-            "BADTOKEN this is not a token; take one with SOLERA.TOKEN, it begins with 'solera-1-'",
-        ),
-        ("SOLERA.BARRIER soon", "ERR timeout is not an integer or out of range"),
-    ];
-    for (command, expected) in table {
-        let arguments: Vec<&str> = command.split(' ').collect();
-        let error = client.command(&arguments).await.unwrap_err();
-        assert_eq!(error.to_string(), expected, "{command}");
-    }
     let other = Up::start(&["--sites", "2"]);
     let token = other.client(1).await.token().await.unwrap();
     let error = client.attach(&token).await.unwrap_err();
@@ -342,6 +249,8 @@ fn seeds_and_ports_that_do_not_exist_are_refused() {
         &["sim", "--seeds", "0"],
         &["up", "--port", "0"],
         &["up", "--port", "65534"],
+        &["up", "--workers", "0"],
+        &["up", "--workers", "1000"],
     ] {
         let output = Command::new(SOLERA).args(arguments).output().unwrap();
         assert!(!output.status.success() && !output.stderr.is_empty(), "{arguments:?}");
@@ -367,6 +276,154 @@ fn http_on_the_port_of_a_site_is_cut_off_before_it_does_anything() {
     assert!(error.contains("not the HTTP side"), "{error}");
 }
 
+/// What the start of an answer says, and its `error`.
+fn error_in(mut stream: TcpStream) -> (u16, String) {
+    let mut answer = Vec::new();
+    // The rest may be answered by a reset, after an answer that came before the request's end.
+    let _ = stream.read_to_end(&mut answer);
+    let answer = String::from_utf8(answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{answer:?}"));
+    let body: serde_json::Value = serde_json::from_str(body).unwrap();
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), body["error"].as_str().unwrap().to_owned())
+}
+
+#[test]
+fn http_errors_are_json_with_the_reason() {
+    let up = Up::start(&["--sites", "1"]);
+    let post = |length: usize, body: &[u8]| {
+        let head = format!(
+            "POST /faults HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n"
+        );
+        [head.as_bytes(), body].concat()
+    };
+    let get = |line: &str| format!("{line} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    let chunked = "POST /faults HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n11000\r\n";
+    let chunks = [chunked.as_bytes(), &[b'x'; 0x11000]].concat();
+    let cases = [
+        (get("GET /nothing").into_bytes(), 404, "there is no /nothing"),
+        (get("GET /faults").into_bytes(), 405, "/faults does not take GET"),
+        (get("DELETE /status").into_bytes(), 405, "/status does not take DELETE"),
+        (get("GET /status?detailed=perhaps").into_bytes(), 400, "query string"),
+        (post(3, b"\xff\xfe\xfd"), 400, "not UTF-8"),
+        (post(2, b"{}"), 400, "this is no fault"),
+        (post(1 << 20, b""), 413, "longer than 65536 bytes"),
+        (chunks, 413, "longer than 65536 bytes"),
+        // These two are late; they wait side by side.
+        (b"GET /st".to_vec(), 408, "did not arrive within 5 s"),
+        (post(100, b"{\"fault\": "), 408, "the body did not arrive within 5 s"),
+    ];
+    let streams: Vec<TcpStream> = cases.iter().map(|(request, ..)| up.http(request)).collect();
+    for ((request, code, reason), stream) in cases.iter().zip(streams) {
+        let (got, error) = error_in(stream);
+        let request = String::from_utf8_lossy(&request[..request.len().min(100)]).into_owned();
+        assert!(got == *code && error.contains(reason), "{request}: {got} {error}");
+    }
+}
+
+#[test]
+fn half_a_request_does_not_keep_it_from_ending() {
+    let mut up = Up::start(&["--sites", "1"]);
+    let head = up.http(b"GET /st");
+    let body = up.http(b"POST /faults HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{");
+    // It has read what came before this.
+    assert_eq!(error_in(up.http(b"GET /x HTTP/1.1\r\nConnection: close\r\n\r\n")).0, 404);
+    Command::new("kill").arg(up.child.id().to_string()).status().unwrap();
+    assert!(up.child.wait().unwrap().success());
+    // They were let go of without an answer: it did not wait until they were late.
+    for mut stream in [head, body] {
+        let mut answer = String::new();
+        let _ = stream.read_to_string(&mut answer);
+        assert_eq!(answer, "");
+    }
+}
+
+#[test]
+fn a_server_that_does_not_answer_is_told_from_none() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port().to_string();
+    let output = Command::new(SOLERA).args(["fault", "status", "--port", &port]).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(error.contains("did not answer within"), "{error}");
+}
+
+/// The fields of each line of CLIENT LIST or CLIENT INFO.
+async fn listed(client: &mut Client, command: &[&str]) -> Vec<BTreeMap<String, String>> {
+    let Value::Verbatim { text, .. } = client.command(command).await.unwrap() else { panic!() };
+    let field = |word: &str| {
+        let (name, value) = word.split_once('=').unwrap();
+        (name.to_owned(), value.to_owned())
+    };
+    text.lines().map(|line| line.split(' ').map(field).collect()).collect()
+}
+
+#[tokio::test]
+async fn clients_are_listed_and_killed_whichever_worker_serves_them() {
+    let up = Up::start(&["--sites", "2", "--workers", "3"]);
+    let mut me = up.client(1).await;
+    let _elsewhere = up.client(2).await;
+    let mut others = Vec::new();
+    for i in 0..12 {
+        let mut other = up.client(1).await;
+        other.command(&["CLIENT", "SETNAME", &format!("other{i}")]).await.unwrap();
+        others.push(other);
+    }
+    others[3].command(&["MULTI"]).await.unwrap();
+    others[3].command(&["SET", "k", "v"]).await.unwrap();
+    let all = listed(&mut me, &["CLIENT", "LIST"]).await;
+    assert_eq!(all.len(), 13, "the other site's clients are its own");
+    let named = |name: &str| all.iter().find(|line| line["name"] == name).unwrap();
+    assert_eq!((&*named("other3")["multi"], &*named("other3")["flags"]), ("1", "x"));
+    assert_eq!((&*named("other4")["cmd"], &*named("other4")["resp"]), ("client|setname", "3"));
+    let mine = listed(&mut me, &["CLIENT", "INFO"]).await.remove(0);
+    let id = me.command(&["CLIENT", "ID"]).await.unwrap();
+    assert_eq!(id, Value::Integer(mine["id"].parse().unwrap()));
+    assert_eq!(mine["laddr"], format!("127.0.0.1:{}", up.port + 1));
+    for field in "addr fd age idle db sub psub multi qbuf omem cmd user".split(' ') {
+        assert!(mine.contains_key(field), "{field}");
+    }
+    let killed = me.command(&["CLIENT", "KILL", "ID", &mine["id"]]).await.unwrap();
+    assert_eq!(killed, Value::Integer(0), "nobody kills itself by mistake");
+    for (i, other) in others.iter_mut().enumerate() {
+        let id = &named(&format!("other{i}"))["id"];
+        let killed = me.command(&["CLIENT", "KILL", "ID", id]).await.unwrap();
+        assert_eq!(killed, Value::Integer(1));
+        assert!(matches!(other.command(&["PING"]).await, Err(Error::Connection(_))));
+    }
+    eventually(async || listed(&mut me, &["CLIENT", "LIST"]).await.len() == 1).await;
+    let one = me.command(&["CLIENT", "KILL", "ID", &mine["id"], "SKIPME", "no"]).await.unwrap();
+    assert_eq!(one, Value::Integer(1));
+    assert!(me.command(&["PING"]).await.is_err());
+}
+
+#[test]
+fn replies_that_are_not_wanted_are_left_out() {
+    let up = Up::start(&["--sites", "1", "--workers", "2"]);
+    let mut stream = TcpStream::connect(("127.0.0.1", up.port + 1)).unwrap();
+    let commands = "CLIENT REPLY SKIP\r\nSET a 1\r\nGET a\r\nCLIENT REPLY OFF\r\nSET b 1\r\nFOO\r\n\
+                    CLIENT REPLY SKIP\r\nCLIENT REPLY ON\r\nGET b\r\nQUIT\r\n";
+    stream.write_all(commands.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert_eq!(answer, "$1\r\n1\r\n+OK\r\n$1\r\n1\r\n+OK\r\n");
+}
+
+#[tokio::test]
+async fn the_limit_of_connections_is_the_sites() {
+    let file = std::env::temp_dir().join(format!("solera-limit-{}.toml", std::process::id()));
+    std::fs::write(&file, "max_connections = 4\n").unwrap();
+    let up = Up::start(&["--sites", "2", "--workers", "3", "--config", file.to_str().unwrap()]);
+    std::fs::remove_file(&file).unwrap();
+    let mut clients = Vec::new();
+    for _ in 0..4 {
+        clients.push(up.client(1).await);
+    }
+    let error = up.try_client(1).await.unwrap_err();
+    assert!(error.to_string().contains("max number of clients"), "{error}");
+    up.client(2).await;
+    clients.pop();
+    eventually(async || up.try_client(1).await.is_ok()).await;
+}
+
 #[tokio::test]
 async fn a_script_that_ends_its_input_gets_its_answers() {
     let up = Up::start(&["--workers", "2", "--sites", "2"]);
@@ -390,22 +447,4 @@ fn faults_need_a_cluster_and_real_sites() {
     ok(&up.fault(&["cut", "VIRGINIA", "2"]));
     let output = up.fault(&["status"]);
     assert!(String::from_utf8_lossy(&output.stdout).contains("virginia"));
-}
-
-#[tokio::test]
-async fn eventual_spaces_show_what_has_arrived_though_it_is_not_uniform() {
-    let file = std::env::temp_dir().join(format!("solera-spaces-{}.toml", std::process::id()));
-    std::fs::write(&file, "[[space]]\nname = 'log'\nprefix = 'log:'\nlevel = 'eventual'\n")
-        .unwrap();
-    let up = Up::start(&["--config", file.to_str().unwrap()]);
-    std::fs::remove_file(&file).unwrap();
-    let (mut one, mut two) = (up.client(1).await, up.client(2).await);
-    let level = two.command(&["SOLERA.LEVEL", "log:1"]).await.unwrap();
-    assert_eq!(level, Value::Bulk(b"eventual".to_vec()));
-    // With the third site cut off from both and dead, f = 1 still leaves two: all becomes uniform.
-    one.sadd("log:1", "a").await.unwrap();
-    two.sadd("log:1", "b").await.unwrap();
-    for client in [&mut one, &mut two] {
-        eventually(async || client.smembers("log:1").await.unwrap().len() == 2).await;
-    }
 }

@@ -424,6 +424,22 @@ async fn a_node_stops_when_it_is_asked_to() {
     eventually(&node, last).await;
 }
 
+#[tokio::test]
+async fn a_node_that_is_asked_twice_ends_at_once() {
+    let plan = Plan::new("");
+    let mut node = plan.start(0, 0);
+    eventually(&node, async || node.http("/health").is_some()).await;
+    // Without the second signal it would give this a second.
+    let mut half = TcpStream::connect(node.admin).unwrap();
+    half.write_all(b"GET /st").unwrap();
+    eventually(&node, async || node.http("/health").is_some()).await;
+    node.signal("-TERM");
+    eventually(&node, async || node.log().contains("stopping")).await;
+    node.signal("-TERM");
+    assert_eq!(node.child.wait().unwrap().code(), Some(130));
+    assert!(!node.log().contains(" stopped"), "{}", node.log());
+}
+
 /// Nodes with data are killed and stopped in random order under a load that is recorded. What clients
 /// saw must be causal, and everything acknowledged must be there in the end.
 mod kills_and_stops {

@@ -4,8 +4,9 @@ use std::fmt::{self, Write};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use axum::extract::{Query, State};
-use axum::http::StatusCode;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, Request, State};
+use axum::http::{Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
@@ -13,6 +14,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::cluster::{Cluster, Fault, FaultError};
+use crate::http::{self, refusal};
 use crate::status::{PeerStatus, ReachedSite, SiteStatus};
 
 /// Why the HTTP side does not run.
@@ -43,7 +45,6 @@ impl std::error::Error for AdminError {}
 /// The HTTP side's port. Taken before the cluster starts, so that a port in use is found out early.
 pub struct AdminListener {
     listener: tokio::net::TcpListener,
-    address: SocketAddr,
 }
 
 impl AdminListener {
@@ -54,7 +55,7 @@ impl AdminListener {
     pub async fn bind(address: SocketAddr) -> Result<AdminListener, AdminError> {
         let listener = tokio::net::TcpListener::bind(address).await;
         match listener {
-            Ok(listener) => Ok(AdminListener { listener, address }),
+            Ok(listener) => Ok(AdminListener { listener }),
             Err(error) => Err(AdminError { address, error }),
         }
     }
@@ -65,20 +66,12 @@ impl AdminListener {
     /// The event loop does not take it.
     pub fn from_std(listener: std::net::TcpListener) -> std::io::Result<AdminListener> {
         listener.set_nonblocking(true)?;
-        let address = listener.local_addr()?;
-        Ok(AdminListener { listener: tokio::net::TcpListener::from_std(listener)?, address })
+        Ok(AdminListener { listener: tokio::net::TcpListener::from_std(listener)? })
     }
 
     /// Serves a cluster's status and metrics, and faults if it is all in this process, until `end`
-    /// is done.
-    ///
-    /// # Errors
-    /// The server broke down.
-    pub async fn serve(
-        self,
-        cluster: Arc<Cluster>,
-        end: impl Future<Output = ()> + Send + 'static,
-    ) -> Result<(), AdminError> {
+    /// is done; requests that are under way then have a second.
+    pub async fn serve(self, cluster: Arc<Cluster>, end: impl Future<Output = ()>) {
         let mut router = Router::new()
             .route("/", get(index))
             .route("/status", get(status))
@@ -88,12 +81,9 @@ impl AdminListener {
         if cluster.here.is_none() {
             router = router.route("/faults", post(faults));
         }
-        let router = router.with_state(cluster);
-        let address = self.address;
-        axum::serve(self.listener, router)
-            .with_graceful_shutdown(end)
-            .await
-            .map_err(|error| AdminError { address, error })
+        let router =
+            router.fallback(unknown).method_not_allowed_fallback(not_allowed).with_state(cluster);
+        http::serve(self.listener, router, end).await;
     }
 }
 
@@ -112,7 +102,23 @@ async fn index() -> &'static str {
      \x20               heal, kill {site}, restart {site}, delay {a, b, ms}\n"
 }
 
-async fn status(State(cluster): State<Arc<Cluster>>, Query(detail): Query<Detail>) -> Response {
+async fn unknown(uri: Uri) -> Response {
+    refusal(StatusCode::NOT_FOUND, format!("there is no {}; / lists what there is", uri.path()))
+}
+
+async fn not_allowed(method: Method, uri: Uri) -> Response {
+    let reason = format!("{} does not take {method}; / lists what there is", uri.path());
+    refusal(StatusCode::METHOD_NOT_ALLOWED, reason)
+}
+
+async fn status(
+    State(cluster): State<Arc<Cluster>>,
+    detail: Result<Query<Detail>, QueryRejection>,
+) -> Response {
+    let detail = match detail {
+        Ok(Query(detail)) => detail,
+        Err(error) => return refusal(StatusCode::BAD_REQUEST, error.body_text()),
+    };
     match cluster.node_status(detail.detailed).await {
         Some(status) => Json(status).into_response(),
         None => Json(cluster.status(detail.detailed).await).into_response(),
@@ -127,12 +133,15 @@ async fn ready(State(cluster): State<Arc<Cluster>>) -> (StatusCode, &'static str
     }
 }
 
-async fn faults(State(cluster): State<Arc<Cluster>>, body: String) -> Response {
+async fn faults(State(cluster): State<Arc<Cluster>>, request: Request) -> Response {
+    let body = match http::text_of(request).await {
+        Ok(body) => body,
+        Err(refusal) => return refusal,
+    };
     let fault: Fault = match serde_json::from_str(&body) {
         Ok(fault) => fault,
         Err(error) => {
-            let answer = Json(json!({ "error": format!("this is no fault: {error}") }));
-            return (StatusCode::BAD_REQUEST, answer).into_response();
+            return refusal(StatusCode::BAD_REQUEST, format!("this is no fault: {error}"));
         }
     };
     match cluster.inject(fault).await {
@@ -145,7 +154,7 @@ async fn faults(State(cluster): State<Arc<Cluster>>, body: String) -> Response {
                 | FaultError::Alive(_)
                 | FaultError::CannotListen(..) => StatusCode::CONFLICT,
             };
-            (code, Json(json!({ "error": error.to_string() }))).into_response()
+            refusal(code, error.to_string())
         }
     }
 }
@@ -156,43 +165,63 @@ async fn metrics(State(cluster): State<Arc<Cluster>>) -> Response {
     ([("content-type", "text/plain; version=0.0.4")], text).into_response()
 }
 
-type Gauge = (&'static str, &'static str, fn(&SiteStatus) -> f64);
+type Gauge = (&'static str, &'static str, fn(&SiteStatus) -> Option<f64>);
 
 const GAUGES: [Gauge; 10] = [
-    ("solera_site_alive", "Whether the site runs.", |s| f64::from(u8::from(s.alive))),
-    ("solera_keys", "Keys stored at the site.", |s| s.keys as f64),
-    ("solera_versions", "Versions of keys stored at the site.", |s| s.versions.unwrap_or(0) as f64),
-    ("solera_data_bytes", "Approximate bytes of keys and versions.", |s| {
-        s.bytes.unwrap_or(0) as f64
+    ("solera_site_alive", "Whether the site runs.", |s| Some(f64::from(u8::from(s.alive)))),
+    ("solera_keys", "Keys stored at the site.", |s| Some(s.keys as f64)),
+    ("solera_versions", "Versions of keys stored at the site.", |s| {
+        s.versions.map(|versions| versions as f64)
     }),
-    ("solera_connections", "Client connections.", |s| s.connections as f64),
+    ("solera_data_bytes", "Approximate bytes of keys and versions.", |s| {
+        s.bytes.map(|bytes| bytes as f64)
+    }),
+    ("solera_connections", "Client connections.", |s| Some(s.connections as f64)),
     (
         "solera_uniformity_delay_seconds",
         "Age of the newest own state that is durable elsewhere.",
-        |s| s.uniformity_ms / 1000.0,
+        |s| s.uniformity_ms.map(|ms| ms / 1000.0),
     ),
-    ("solera_open_transactions", "Open transactions.", |s| s.open_transactions as f64),
+    ("solera_open_transactions", "Open transactions.", |s| Some(s.open_transactions as f64)),
     ("solera_prepared_transactions", "Transactions between prepare and commit.", |s| {
-        s.prepared_transactions as f64
+        Some(s.prepared_transactions as f64)
     }),
     ("solera_at_risk_transactions", "Transactions that the loss of sites could undo.", |s| {
-        s.at_risk as f64
+        Some(s.at_risk as f64)
     }),
     ("solera_unsettled_updates", "Updates that some site may still need.", |s| {
-        s.unsettled_updates as f64
+        Some(s.unsettled_updates as f64)
     }),
 ];
 
 /// Writing to a string cannot fail, so results are dropped.
+fn head(text: &mut String, name: &str, help: &str, kind: &str) {
+    let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+}
+
+/// A label's value as Prometheus reads it.
+fn label(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
 fn render(sites: &[SiteStatus]) -> String {
     let mut text = String::new();
-    let head = |text: &mut String, name: &str, help: &str, kind: &str| {
-        let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
-    };
+    head(&mut text, "solera_build_info", "Always 1; its label is the version.", "gauge");
+    let version = env!("CARGO_PKG_VERSION");
+    let _ = writeln!(text, "solera_build_info{{version=\"{version}\"}} 1");
     for (name, help, value) in GAUGES {
         head(&mut text, name, help, "gauge");
         for site in sites {
-            let _ = writeln!(text, "{name}{{site=\"{}\"}} {}", site.name, value(site));
+            if let Some(value) = value(site) {
+                let _ = writeln!(text, "{name}{{site=\"{}\"}} {value}", site.name);
+            }
+        }
+    }
+    head(&mut text, "solera_space_keys", "Keys stored at the site, by space.", "gauge");
+    for site in sites {
+        for (space, keys) in &site.space_keys {
+            let (site, space) = (&site.name, label(space));
+            let _ = writeln!(text, "solera_space_keys{{site=\"{site}\",space=\"{space}\"}} {keys}");
         }
     }
     head(&mut text, "solera_commands_total", "Commands processed.", "counter");
@@ -209,39 +238,41 @@ fn render(sites: &[SiteStatus]) -> String {
     for site in sites {
         let _ = writeln!(text, "solera_errors_total{{site=\"{}\"}} {}", site.name, site.errors);
     }
-    head(
-        &mut text,
-        "solera_lag_seconds",
-        "How far the site's visible state is behind another site.",
-        "gauge",
-    );
+    let help = "How far the site's visible state is behind another site.";
+    head(&mut text, "solera_lag_seconds", help, "gauge");
     for site in sites {
         for (other, lag) in &site.lag_ms {
-            let _ = writeln!(
-                text,
-                "solera_lag_seconds{{site=\"{}\",behind=\"{other}\"}} {}",
-                site.name,
-                lag / 1000.0
-            );
+            if let Some(lag) = lag {
+                let (name, lag) = (&site.name, lag / 1000.0);
+                let _ = writeln!(
+                    text,
+                    "solera_lag_seconds{{site=\"{name}\",behind=\"{other}\"}} {lag}"
+                );
+            }
         }
     }
     head(&mut text, "solera_batch_seconds", "Time to process a batch of commands.", "histogram");
     for site in sites {
-        let mut sum = 0;
-        for (upper, count) in &site.batch_us {
-            sum += count;
-            let _ = writeln!(
-                text,
-                "solera_batch_seconds_bucket{{site=\"{}\",le=\"{}\"}} {sum}",
-                site.name,
-                *upper as f64 / 1e6
-            );
-        }
-        let name = &site.name;
-        let _ = writeln!(text, "solera_batch_seconds_bucket{{site=\"{name}\",le=\"+Inf\"}} {sum}");
-        let _ = writeln!(text, "solera_batch_seconds_count{{site=\"{name}\"}} {sum}");
+        render_batches(&mut text, site);
     }
     text
+}
+
+/// The last of the counts are those without an upper bound.
+fn render_batches(text: &mut String, site: &SiteStatus) {
+    let name = &site.name;
+    let mut count = 0;
+    for (upper, more) in site.batch_us.iter().take(site.batch_us.len().saturating_sub(1)) {
+        count += more;
+        let le = *upper as f64 / 1e6;
+        let _ =
+            writeln!(text, "solera_batch_seconds_bucket{{site=\"{name}\",le=\"{le}\"}} {count}");
+    }
+    count += site.batch_us.last().map_or(0, |(_, more)| *more);
+    let _ = writeln!(text, "solera_batch_seconds_bucket{{site=\"{name}\",le=\"+Inf\"}} {count}");
+    let sum = site.batch_sum_us as f64 / 1e6;
+    let _ = writeln!(text, "solera_batch_seconds_sum{{site=\"{name}\"}} {sum}");
+    let _ = writeln!(text, "solera_batch_seconds_count{{site=\"{name}\"}} {count}");
 }
 
 type LinkGauge = (&'static str, &'static str, &'static str, fn(&PeerStatus) -> u64);
@@ -266,7 +297,7 @@ fn render_links(sites: &[ReachedSite]) -> String {
         return text;
     }
     for (name, kind, help, value) in LINK_GAUGES {
-        let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+        head(&mut text, name, help, kind);
         for site in sites {
             for link in &site.nodes {
                 let (to, node) = (&site.name, link.node);
@@ -276,4 +307,97 @@ fn render_links(sites: &[ReachedSite]) -> String {
         }
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn everything() -> String {
+        let site = SiteStatus {
+            name: "eu".to_owned(),
+            versions: Some(3),
+            bytes: Some(100),
+            space_keys: [("a\"b".to_owned(), 2)].into(),
+            commands: [("get", 1)].into(),
+            batch_us: vec![(1, 2), (2, 3), (4, 5)],
+            batch_sum_us: 1_500_000,
+            lag_ms: [("us".to_owned(), Some(2.0)), ("asia".to_owned(), None)].into(),
+            uniformity_ms: None,
+            ..SiteStatus::default()
+        };
+        let link = PeerStatus {
+            node: 1,
+            address: "h:1".to_owned(),
+            up: true,
+            up_ms: 0,
+            queue_bytes: 0,
+            dropped_batches: 0,
+            reconnects: 0,
+            problem: None,
+        };
+        let reached = ReachedSite { name: "us".to_owned(), reached: true, nodes: vec![link] };
+        render(&[site]) + &render_links(&[reached])
+    }
+
+    #[test]
+    fn the_reference_names_every_metric_and_no_other() {
+        let text = everything();
+        let shown: BTreeSet<&str> = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next())
+            .collect();
+        let reference = include_str!("../../../docs/reference/README.md");
+        let named: BTreeSet<&str> = reference
+            .lines()
+            .filter(|line| line.starts_with("| `solera_"))
+            .flat_map(|line| line.split(" | ").next().unwrap_or("").split('`'))
+            .filter(|word| word.starts_with("solera_"))
+            .map(|word| word.split('{').next().unwrap_or(word))
+            .collect();
+        assert_eq!(shown, named);
+    }
+
+    #[test]
+    fn every_line_is_one_that_prometheus_reads() {
+        let text = everything();
+        let mut described = String::new();
+        for line in text.lines() {
+            if let Some(rest) = line.strip_prefix("# TYPE ") {
+                described = rest.split(' ').next().unwrap().to_owned();
+            } else if !line.starts_with('#') {
+                let (series, value) = line.rsplit_once(' ').unwrap();
+                let name = series.split('{').next().unwrap();
+                assert!(name.starts_with(&described), "{line}");
+                assert!(series.ends_with('}') && value.parse::<f64>().is_ok(), "{line}");
+            }
+        }
+        assert!(text.contains(r#"solera_space_keys{site="eu",space="a\"b"} 2"#), "{text}");
+    }
+
+    #[test]
+    fn what_is_not_known_is_not_shown() {
+        let text = everything();
+        assert!(text.contains(r#"solera_lag_seconds{site="eu",behind="us"} 0.002"#), "{text}");
+        assert!(!text.contains("asia") && !text.contains("solera_uniformity_delay_seconds{"));
+    }
+
+    #[test]
+    fn a_histogram_is_cumulative_and_has_its_sum() {
+        let text = everything();
+        let batches: Vec<&str> =
+            text.lines().filter(|line| line.starts_with("solera_batch_seconds")).collect();
+        assert_eq!(
+            batches,
+            [
+                r#"solera_batch_seconds_bucket{site="eu",le="0.000001"} 2"#,
+                r#"solera_batch_seconds_bucket{site="eu",le="0.000002"} 5"#,
+                r#"solera_batch_seconds_bucket{site="eu",le="+Inf"} 10"#,
+                r#"solera_batch_seconds_sum{site="eu"} 1.5"#,
+                r#"solera_batch_seconds_count{site="eu"} 10"#,
+            ]
+        );
+    }
 }

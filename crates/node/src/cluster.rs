@@ -477,6 +477,10 @@ impl Cluster {
                     *status.commands.entry(command.name).or_default() += count;
                 }
             }
+            for (space, keys) in self.spec.spaces.iter().zip(&sample.space_keys) {
+                *status.space_keys.entry(space.name.clone()).or_default() += keys;
+            }
+            status.batch_sum_us += sample.batch_sum_us;
             batches.resize(sample.batches.len(), 0);
             batches.iter_mut().zip(&sample.batches).for_each(|(sum, count)| *sum += count);
         }
@@ -487,11 +491,13 @@ impl Cluster {
             };
             status.stable_vec = by_name(&root.stable_vec);
             status.uniform_vec = by_name(&root.uniform_vec);
-            for (other, behind) in root.behind_ms.iter().enumerate() {
+            for (other, (behind, ts)) in root.behind_ms.iter().zip(&root.uniform_vec).enumerate() {
+                // Before the first exchange an entry is zero, and its age is that of the epoch.
+                let behind = (*ts > 0).then_some(*behind);
                 if other == index {
-                    status.uniformity_ms = *behind;
+                    status.uniformity_ms = behind;
                 } else {
-                    status.lag_ms.insert(names[other].clone(), *behind);
+                    status.lag_ms.insert(names[other].clone(), behind);
                 }
             }
             status.suspects = root.suspects.iter().map(|site| names[*site].clone()).collect();
@@ -550,5 +556,25 @@ impl Drop for Cluster {
             // A worker that panicked has already said so.
             let _ = thread.join();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_never_heard_of_has_no_age() {
+        let cluster = Cluster::start(ClusterSpec::local(3).unwrap()).unwrap();
+        let since_the_epoch = 1.7e12;
+        let sample = WorkerSample {
+            uniform_vec: vec![0, 7, 0],
+            behind_ms: vec![since_the_epoch, 3.0, since_the_epoch],
+            ..WorkerSample::default()
+        };
+        let status = cluster.site_status(0, &[sample]);
+        assert_eq!(status.uniformity_ms, None);
+        let lags: Vec<_> = status.lag_ms.into_iter().collect();
+        assert_eq!(lags, [("california".to_owned(), Some(3.0)), ("frankfurt".to_owned(), None)]);
     }
 }

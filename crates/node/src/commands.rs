@@ -1,5 +1,6 @@
 //! What each command means, by family.
 
+mod client;
 mod connection;
 mod data;
 mod server;
@@ -45,7 +46,7 @@ pub(crate) async fn run_other(
             session.reset();
             session.out.simple("RESET");
         }
-        CommandId::Client => connection::client(session, arguments),
+        CommandId::Client => return client::client(session, arguments),
         CommandId::Command => server::command(session, arguments),
         CommandId::Info => server::info(session, arguments).await,
         CommandId::Time => server::time(session),

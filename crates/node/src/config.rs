@@ -51,7 +51,7 @@ pub struct ClusterSpec {
     pub transaction_timeout: Duration,
     /// Open transactions are aborted at this age, whatever their client does.
     pub transaction_max_age: Duration,
-    /// Client connections per worker.
+    /// Client connections per site and process.
     pub max_connections: usize,
     /// Nodes whose clocks differ by more do not talk to one another.
     pub max_clock_skew: Duration,
@@ -96,7 +96,7 @@ struct File {
     cluster: Option<Spanned<String>>,
     sites: Option<Spanned<usize>>,
     partitions: Option<Spanned<u16>>,
-    workers: Option<Spanned<u8>>,
+    workers: Option<Spanned<u16>>,
     f: Option<Spanned<usize>>,
     wan: Option<Spanned<String>>,
     transaction_timeout_ms: Option<Spanned<u64>>,
@@ -279,6 +279,21 @@ impl Reader<'_> {
         Err(ConfigError::Invalid { at, reason })
     }
 
+    /// A worker's number is one byte, in timestamps too.
+    fn worker_count(
+        &self,
+        workers: Setting<u16>,
+        of: &'static str,
+    ) -> Result<Setting<u8>, ConfigError> {
+        match u8::try_from(workers.value) {
+            Ok(value @ 1..) => Ok(Setting { value, place: workers.place }),
+            _ => {
+                let reason = format!("a {of} has 1 to 255 workers, not {}", workers.value);
+                self.invalid(workers.place, reason)
+            }
+        }
+    }
+
     fn build(&self, file: File, over: Overrides) -> Result<ClusterSpec, ConfigError> {
         let named = file.site.len();
         let sites = Setting::new(over.sites, file.sites, if named > 0 { named } else { 3 });
@@ -303,10 +318,8 @@ impl Reader<'_> {
             let reason = format!("there are 1 to 4096 partitions, not {}", partitions.value);
             return self.invalid(partitions.place, reason);
         }
-        let workers = Setting::new(over.workers, file.workers, 1);
-        if workers.value == 0 {
-            return self.invalid(workers.place, "a site needs at least 1 worker".to_owned());
-        }
+        let workers = Setting::new(over.workers.map(u16::from), file.workers, 1);
+        let workers = self.worker_count(workers, "site")?;
         let (partitions, place) = (partitions.value, workers.place.or(partitions.place));
         if u16::from(workers.value) > partitions {
             let reason = format!(
@@ -443,10 +456,22 @@ impl Reader<'_> {
             }
             names.push(name);
         }
-        if names.is_empty() {
-            let given = if wan.names.len() >= sites { &wan.names } else { &Wan::regions() };
-            let name = |i| given.get(i).cloned().unwrap_or_else(|| format!("site{}", i + 1));
-            names.extend((0..sites).map(name));
+        if !names.is_empty() {
+            return Ok(names);
+        }
+        let given = if wan.names.is_empty() { &Wan::regions() } else { &wan.names };
+        for i in 0..sites {
+            let name = given.get(i).cloned().unwrap_or_else(|| format!("site{}", i + 1));
+            let distinct = !names.iter().any(|other| other.eq_ignore_ascii_case(&name));
+            let number = name.bytes().all(|byte| byte.is_ascii_digit());
+            if !is_name(&name) || number || !distinct {
+                let reason = format!(
+                    "{name:?} among the names of the delays is no name for a site: {NAMES}; a number \
+                     is none, and no two are equal"
+                );
+                return self.invalid(None, reason);
+            }
+            names.push(name);
         }
         Ok(names)
     }
@@ -521,7 +546,8 @@ mod tests {
             ("site = 3", "[[site]]"),
             ("cluster = ''", "line 1: \"\" is no name for a cluster"),
             ("partitions = 2\nworkers = 3", "line 2: 3 workers cannot share 2"),
-            ("\nworkers = 0", "line 2: a site needs at least 1 worker"),
+            ("\nworkers = 0", "line 2: a site has 1 to 255 workers, not 0"),
+            ("workers = 1000", "line 1: a site has 1 to 255 workers, not 1000"),
             ("sites = 3\nf = 3", "line 2: 3 of 3 sites cannot fail"),
             ("max_connections = 0", "line 1: nobody could connect"),
             ("transaction_timeout_ms = 0", "line 1: no transaction"),
@@ -584,7 +610,8 @@ admin = '10.0.0.2:3'
             ("10.0.0.2:2", "h:70000", "line 10: \"h:70000\" is not"),
             ("10.0.0.2:2", "::1:7", "line 10: \"::1:7\" is not"),
             ("10.0.0.2:2", "[x]:7", "line 10: \"[x]:7\" is not"),
-            ("workers = 2", "workers = 0", "line 7: a node needs at least 1 worker"),
+            ("workers = 2", "workers = 0", "line 7: a node has 1 to 255 workers, not 0"),
+            ("workers = 2", "workers = 300", "line 7: a node has 1 to 255 workers, not 300"),
             ("workers = 2", "workers = 17", "line 7: the nodes of site 'eu' have 17 workers"),
             ("workers = 2", "workers = 16", "line 9: the nodes of site 'eu' have 17 workers"),
             ("workers = 2", "worker = 2", "line 7"),

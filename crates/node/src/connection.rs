@@ -7,6 +7,7 @@ use solera_resp::{Arguments, RequestParser};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 
+use crate::clients::Ends;
 use crate::session::{Next, Session};
 use crate::worker::Worker;
 
@@ -17,31 +18,27 @@ const WRITE_SIZE: usize = 256 * 1024;
 /// commands in gets its answers, and a client that is gone does not keep its connection.
 const AFTER_END: Duration = Duration::from_secs(10);
 
-/// Serves a connection until it closes, breaks the protocol, or its site dies.
-pub(crate) async fn serve<S>(stream: S, worker: Rc<Worker>)
+/// Serves a connection until it closes, breaks the protocol, is killed, or its site dies.
+pub(crate) async fn serve<S>(mut stream: S, worker: Rc<Worker>, ends: Ends)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let mut full = false;
-    let limit = worker.spec.max_connections as u64;
-    worker.count(|counters| {
-        counters.connections += 1;
-        full = counters.connections > limit;
-    });
-    let mut session = Session::new(worker.clone());
-    let mut connection = Connection { stream, session: &mut session, ahead: Vec::new() };
-    if full {
-        connection.session.out.error("ERR max number of clients reached");
+    let clients = worker.network.clients(worker.address.site);
+    let Some(member) = clients.admit(worker.new_client(), ends, worker.spec.max_connections) else {
         // The client may be gone already.
-        let _ = connection.write().await;
-    } else {
-        let death = worker.death();
-        tokio::select! {
-            biased;
-            () = death => {}
-            // A broken connection ends like a closed one.
-            _ = connection.run() => {}
-        }
+        let _ = stream.write_all(b"-ERR max number of clients reached\r\n").await;
+        return;
+    };
+    worker.count(|counters| counters.connections += 1);
+    let mut session = Session::new(worker.clone(), member.client.clone());
+    let mut connection = Connection { stream, session: &mut session, ahead: Vec::new() };
+    let death = worker.death();
+    tokio::select! {
+        biased;
+        () = death => {}
+        () = member.client.death() => {}
+        // A broken connection ends like a closed one.
+        _ = connection.run() => {}
     }
     session.close();
     worker.count(|counters| counters.connections -= 1);
@@ -92,11 +89,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
                 ));
                 return self.write().await;
             }
+            self.session.tell();
             self.write().await?;
             if commands > 0 {
                 let micros = started.elapsed().as_micros() as u64;
                 let bucket = (64 - micros.leading_zeros()) as usize;
-                worker.count(|counters| counters.batches[bucket.min(23)] += 1);
+                worker.count(|counters| {
+                    counters.batches[bucket.min(23)] += 1;
+                    counters.batch_sum_us += micros;
+                });
             }
             if !open {
                 return Ok(());
@@ -126,12 +127,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
                         continue;
                     }
                     *commands += 1;
+                    let start = self.session.out.bytes.len();
                     if !self.session.run_at_once(&arguments) {
                         if self.run_command(&arguments).await == Next::Close {
+                            self.session.hush(start);
                             return Ok(false);
                         }
                         self.session.now = self.session.worker.now();
                     }
+                    self.session.hush(start);
                     if self.session.out.bytes.len() > WRITE_SIZE {
                         self.session.worker.flush();
                         if self.session.worker.durable().await.is_err() {

@@ -5,12 +5,14 @@
 //! the protocol's machine, a command on another's is one message there and one back.
 
 mod admin;
+mod clients;
 mod cluster;
 mod commands;
 mod config;
 mod connection;
 mod data_dir;
 mod handshake;
+mod http;
 mod link;
 mod links;
 mod log;

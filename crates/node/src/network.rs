@@ -10,6 +10,7 @@ use solera_unistore::{Address, AtRisk, Message};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 
+use crate::clients::Clients;
 use crate::link::Link;
 use crate::status::WorkerSample;
 use crate::wan::Wan;
@@ -43,6 +44,8 @@ pub(crate) struct Network {
     alive: Vec<AtomicBool>,
     /// Why this process takes no writes any more.
     failure: OnceLock<String>,
+    /// The clients of each site in this process.
+    clients: Vec<Arc<Clients>>,
 }
 
 impl Network {
@@ -59,6 +62,7 @@ impl Network {
             cut: (0..sites).map(|_| (0..sites).map(|_| AtomicBool::new(false)).collect()).collect(),
             alive: (0..sites).map(|_| AtomicBool::new(true)).collect(),
             failure: OnceLock::new(),
+            clients: (0..sites).map(|_| Arc::default()).collect(),
         }
     }
 
@@ -145,6 +149,11 @@ impl Network {
             Some(Answer::AtRisk(at_risk)) => Some(at_risk),
             _ => None,
         }
+    }
+
+    /// The clients of a site in this process.
+    pub(crate) fn clients(&self, site: SiteId) -> &Arc<Clients> {
+        &self.clients[site.index()]
     }
 
     /// Every worker of a site.

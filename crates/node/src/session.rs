@@ -1,14 +1,17 @@
 //! A client's session: its causal past, its transaction, and the way of each command.
 
 use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
 
 use solera_data::{OpError, Outcome};
 use solera_levels::Level;
 use solera_machine::{Machine, Now};
-use solera_resp::{Arguments, Command as Described, CommandId, Writer, lookup};
+use solera_resp::{Arguments, Command as Described, CommandId, Protocol, Writer, lookup};
 use solera_time::Vector;
 use solera_unistore::{Command, CommandError, Input, Response, TxId};
 
+use crate::clients::{Client, Clients};
 use crate::commands::{self, KeyOp, Plan};
 use crate::worker::{Silent, Unreachable, Worker};
 
@@ -17,6 +20,17 @@ use crate::worker::{Silent, Unreachable, Worker};
 pub(crate) enum Next {
     Stay,
     Close,
+}
+
+/// Whether the client wants replies (CLIENT REPLY).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Replies {
+    On,
+    Off,
+    /// The next command's is left out; this one has none.
+    SkipNext,
+    /// This command's is left out.
+    Skip,
 }
 
 /// Why an operation of a transaction could not be done.
@@ -40,8 +54,13 @@ pub(crate) struct Session {
     pub(crate) now: Now,
     /// The session's causal past (`pastVec`, UniStore §5.1).
     pub(crate) past: Vector,
-    pub(crate) client: u64,
-    pub(crate) name: Vec<u8>,
+    /// The client, as others see it.
+    pub(crate) client: Arc<Client>,
+    pub(crate) name: String,
+    /// The client library's name and version.
+    pub(crate) library: (String, String),
+    pub(crate) last_command: &'static str,
+    pub(crate) replies: Replies,
     queue: Option<Queue>,
     /// The open transaction.
     tx: Option<TxId>,
@@ -53,13 +72,16 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    pub(crate) fn new(worker: Rc<Worker>) -> Self {
+    pub(crate) fn new(worker: Rc<Worker>, client: Arc<Client>) -> Self {
         Session {
             out: Writer::default(),
             now: worker.now(),
             past: Vector::zero(worker.spec.sites.len()),
-            client: worker.new_client(),
-            name: Vec::new(),
+            client,
+            name: String::new(),
+            library: Default::default(),
+            last_command: "NULL",
+            replies: Replies::On,
             queue: None,
             tx: None,
             given_up: false,
@@ -81,8 +103,40 @@ impl Session {
         self.given_up = false;
         self.queue = None;
         self.name.clear();
-        self.out.protocol = solera_resp::Protocol::Resp2;
+        self.replies = Replies::On;
+        self.out.protocol = Protocol::Resp2;
         self.past = Vector::zero(self.past.sites());
+    }
+
+    /// The clients of the site in this process.
+    pub(crate) fn clients(&self) -> &Arc<Clients> {
+        self.worker.network.clients(self.worker.address.site)
+    }
+
+    /// Tells others how the session is now.
+    pub(crate) fn tell(&self) {
+        self.client.tell(|told| {
+            told.name.clone_from(&self.name);
+            told.library.clone_from(&self.library.0);
+            told.library_version.clone_from(&self.library.1);
+            told.command = self.last_command;
+            told.queued = self.queue.as_ref().map(|queue| queue.commands.len());
+            told.protocol = if self.out.protocol == Protocol::Resp3 { 3 } else { 2 };
+            told.active = Instant::now();
+        });
+    }
+
+    /// Takes back the reply of the last command, which begins at `start`, if the client wants none.
+    pub(crate) fn hush(&mut self, start: usize) {
+        if self.replies == Replies::On {
+            return;
+        }
+        self.out.bytes.truncate(start);
+        self.replies = match self.replies {
+            Replies::SkipNext => Replies::Skip,
+            Replies::Skip => Replies::On,
+            Replies::On | Replies::Off => return,
+        };
     }
 
     /// Whether MULTI or SOLERA.BEGIN is open.
@@ -108,6 +162,7 @@ impl Session {
         else {
             return false;
         };
+        self.last_command = command.name;
         if !commands::write_single(&mut self.out, &result) {
             self.worker.count(|counters| counters.errors += 1);
         }
@@ -130,6 +185,7 @@ impl Session {
             return Next::Stay;
         };
         self.worker.count(|counters| counters.commands[command.id as usize] += 1);
+        self.last_command = command.name;
         if !command.takes(arguments.len()) {
             self.refuse(&command.wrong_arity());
             return Next::Stay;

@@ -105,8 +105,13 @@ impl Spaces {
 
     /// The space of a key.
     pub fn space_of(&self, key: &[u8]) -> &Space {
-        let (last, others) = self.spaces.split_last().expect("there is a default space");
-        others.iter().find(|space| key.starts_with(space.prefix.as_bytes())).unwrap_or(last)
+        &self.spaces[self.place_of(key)]
+    }
+
+    /// The place of a key's space in [`Spaces::iter`].
+    pub fn place_of(&self, key: &[u8]) -> usize {
+        let fits = |space: &Space| key.starts_with(space.prefix.as_bytes());
+        self.spaces.iter().position(fits).expect("the last space has the empty prefix")
     }
 
     /// The level of a key.

@@ -34,22 +34,30 @@ pub struct SiteStatus {
     /// See `versions`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<usize>,
+    /// Keys by space; only in a detailed status.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub space_keys: BTreeMap<String, u64>,
     /// Client connections.
     pub connections: u64,
     /// Commands processed since the start, by name.
     pub commands: BTreeMap<&'static str, u64>,
     /// Error replies since the start.
     pub errors: u64,
-    /// Batches of commands by duration: `(upper bound in microseconds, how many)`.
+    /// Batches of commands by duration: `(upper bound in microseconds, how many)`. The last are those
+    /// that took longer than all bounds before.
     pub batch_us: Vec<(u64, u64)>,
+    /// What all batches took together, in microseconds.
+    pub batch_sum_us: u64,
     /// `stableVec` by site: all that this site stores.
     pub stable_vec: BTreeMap<String, u64>,
     /// `uniformVec` by site: what survives the loss of `f` sites.
     pub uniform_vec: BTreeMap<String, u64>,
-    /// How far this site's visible state is behind each other site, in milliseconds.
-    pub lag_ms: BTreeMap<String, f64>,
-    /// How long ago this site's own transactions last became durable elsewhere, in milliseconds.
-    pub uniformity_ms: f64,
+    /// How far this site's visible state is behind each other site, in milliseconds; nothing while it
+    /// has not heard of the other's state.
+    pub lag_ms: BTreeMap<String, Option<f64>>,
+    /// How long ago this site's own transactions last became durable elsewhere, in milliseconds;
+    /// nothing while none is known to be.
+    pub uniformity_ms: Option<f64>,
     /// Sites that are suspected to have failed.
     pub suspects: Vec<String>,
     /// Open transactions.
@@ -137,6 +145,9 @@ pub(crate) struct WorkerSample {
     pub(crate) commands: Vec<u64>,
     pub(crate) errors: u64,
     pub(crate) batches: Vec<u64>,
+    pub(crate) batch_sum_us: u64,
+    /// Keys by the place of their space; empty unless in detail.
+    pub(crate) space_keys: Vec<u64>,
     pub(crate) stable_vec: Vec<u64>,
     pub(crate) uniform_vec: Vec<u64>,
     /// Microseconds since the Unix epoch.

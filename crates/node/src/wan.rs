@@ -20,7 +20,7 @@ const AWS_RTT_MS: [[u64; 5]; 5] = [
 /// Round-trip times between sites.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wan {
-    /// Names for sites that the configuration does not name.
+    /// Names for sites that the configuration does not name: one per row, or none.
     pub names: Vec<String>,
     /// Round trips in milliseconds.
     pub rtt_ms: Vec<Vec<u64>>,
@@ -51,6 +51,13 @@ pub enum WanError {
         /// How many rows there are.
         rows: usize,
     },
+    /// Another number of names than of rows.
+    Names {
+        /// How many names.
+        names: usize,
+        /// How many rows.
+        rows: usize,
+    },
     /// Not symmetric, or not zero on the diagonal.
     Contradictory(usize, usize),
     /// More than a minute.
@@ -78,6 +85,10 @@ impl fmt::Display for WanError {
                 f,
                 "row {} of rtt_ms has {has} numbers; of {rows} rows, each needs {rows}",
                 row + 1
+            ),
+            WanError::Names { names, rows } => write!(
+                f,
+                "there are {names} names and {rows} rows of rtt_ms; name each row's site, or none"
             ),
             WanError::Contradictory(a, b) => write!(
                 f,
@@ -144,6 +155,9 @@ impl Wan {
         if let Some(row) = self.rtt_ms.iter().position(|row| row.len() != rows) {
             return Err(WanError::Ragged { row, has: self.rtt_ms[row].len(), rows });
         }
+        if !self.names.is_empty() && self.names.len() != rows {
+            return Err(WanError::Names { names: self.names.len(), rows });
+        }
         if rows < sites {
             return Err(WanError::TooFewSites { name: name.to_owned(), covered: rows, sites });
         }
@@ -190,5 +204,16 @@ mod tests {
         assert_eq!(wan(vec![vec![0, 1], vec![2, 0]]), Err(WanError::Contradictory(0, 1)));
         assert_eq!(wan(vec![vec![1, 1], vec![1, 0]]), Err(WanError::Contradictory(0, 0)));
         assert_eq!(wan(vec![vec![0, 1]]), Err(WanError::Ragged { row: 0, has: 2, rows: 1 }));
+    }
+
+    #[test]
+    fn names_must_fit_the_matrix() {
+        let wan = |names: &[&str]| {
+            let names = names.iter().map(|name| (*name).to_owned()).collect();
+            Wan { names, rtt_ms: vec![vec![0, 1], vec![1, 0]] }.checked("file", 2)
+        };
+        assert_eq!(wan(&["a"]), Err(WanError::Names { names: 1, rows: 2 }));
+        assert_eq!(wan(&["a", "b", "c"]), Err(WanError::Names { names: 3, rows: 2 }));
+        assert!(wan(&["a", "b"]).is_ok() && wan(&[]).is_ok());
     }
 }

@@ -17,7 +17,7 @@ use solera_resp::CommandId;
 use solera_resp::command::COMMANDS;
 use solera_time::{Monotonic, Physical, SiteId, Vector};
 use solera_unistore::{
-    Address, AtRisk, Command, Input, Message, Output, Replica, RequestId, Response,
+    Address, AtRisk, Command, Input, Message, Output, Replica, RequestId, Response, Status,
 };
 use tokio::io::DuplexStream;
 use tokio::net::TcpListener;
@@ -25,6 +25,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::spawn_local;
 
+use crate::clients::Ends;
 use crate::cluster::Run;
 use crate::config::ClusterSpec;
 use crate::connection::serve;
@@ -107,6 +108,8 @@ pub(crate) struct Counters {
     pub(crate) connections: u64,
     /// Batches of commands by the logarithm of their duration in microseconds.
     pub(crate) batches: [u64; 24],
+    /// What they took together, in microseconds.
+    pub(crate) batch_sum_us: u64,
 }
 
 impl Worker {
@@ -324,6 +327,15 @@ impl Worker {
         self.started + Duration::from_nanos(at.0)
     }
 
+    fn keys_by_space(&self, status: &Status<'_>) -> Vec<u64> {
+        let spaces = &self.spec.spaces;
+        let mut counts = vec![0; spaces.iter().len()];
+        for key in status.each_key() {
+            counts[spaces.place_of(key)] += 1;
+        }
+        counts
+    }
+
     fn sample(&self, detailed: bool) -> WorkerSample {
         let now = self.now();
         let state = self.state.borrow();
@@ -342,6 +354,8 @@ impl Worker {
             commands: state.counters.commands.clone(),
             errors: state.counters.errors,
             batches: state.counters.batches.to_vec(),
+            batch_sum_us: state.counters.batch_sum_us,
+            space_keys: if detailed { self.keys_by_space(&status) } else { Vec::new() },
             stable_vec: entries(&view.stable_vec),
             uniform_vec: entries(&view.uniform_vec),
             behind_ms: view.uniform_vec.entries().iter().map(behind).collect(),
@@ -414,6 +428,7 @@ pub(crate) fn run(
                 errors: 0,
                 connections: 0,
                 batches: [0; 24],
+                batch_sum_us: 0,
             },
             clients: 0,
         }),
@@ -451,7 +466,8 @@ fn listen(worker: &Rc<Worker>) -> std::io::Result<()> {
                     Ok((stream, _)) => {
                         // Without it replies wait for acknowledgements; not fatal.
                         let _ = stream.set_nodelay(true);
-                        spawn_local(serve(stream, worker.clone()));
+                        let ends = Ends::of(&stream);
+                        spawn_local(serve(stream, worker.clone(), ends));
                     }
                     // Out of descriptors, most likely: leave room for others to end.
                     Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
@@ -537,7 +553,7 @@ impl Postman {
     fn obey(&mut self, control: Control) {
         match control {
             Control::Connect(stream) => {
-                spawn_local(serve(stream, self.worker.clone()));
+                spawn_local(serve(stream, self.worker.clone(), Ends::embedded()));
             }
             Control::Sample(detailed, reply) => {
                 let _ = reply.send(self.worker.sample(detailed));

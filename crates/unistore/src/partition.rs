@@ -341,6 +341,10 @@ impl Partition {
         self.keys.len()
     }
 
+    pub(crate) fn each_key(&self) -> impl Iterator<Item = &Key> {
+        self.keys.keys()
+    }
+
     /// How many keys exist in a snapshot. Looks only at keys that are not folded.
     pub(crate) fn keys_within(&self, snap_vec: &Vector) -> usize {
         let unfolded: BTreeSet<&Key> = self

@@ -610,6 +610,11 @@ impl Status<'_> {
         self.replica.partitions.iter().map(Partition::key_count).sum()
     }
 
+    /// All keys that this worker holds, in no order.
+    pub fn each_key(&self) -> impl Iterator<Item = &Key> {
+        self.replica.partitions.iter().flat_map(Partition::each_key)
+    }
+
     /// Versions of keys, and approximate bytes. Walks all keys.
     pub fn versions_and_bytes(&self) -> (usize, usize) {
         self.replica.partitions.iter().map(Partition::size).fold(

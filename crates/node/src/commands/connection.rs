@@ -1,4 +1,4 @@
-//! PING, HELLO, SELECT, CLIENT: what clients send about the connection itself.
+//! PING, HELLO, SELECT: what clients send about the connection itself.
 
 use solera_resp::{Arguments, Protocol, parse_integer};
 
@@ -30,7 +30,10 @@ pub(crate) fn hello(session: &mut Session, arguments: &Arguments<'_>) {
     while at < arguments.len() {
         let option = arguments.get(at);
         if option.eq_ignore_ascii_case(b"setname") && at + 1 < arguments.len() {
-            name = Some(arguments.get(at + 1).to_vec());
+            let Some(given) = super::client::word(arguments.get(at + 1)) else {
+                return session.fail(super::client::BAD_NAME);
+            };
+            name = Some(given);
             at += 2;
         } else if option.eq_ignore_ascii_case(b"auth") && at + 2 < arguments.len() {
             return session.fail("ERR AUTH is not served by this version: it has no passwords");
@@ -43,7 +46,7 @@ pub(crate) fn hello(session: &mut Session, arguments: &Arguments<'_>) {
         session.name = name;
     }
     session.out.protocol = protocol;
-    let client = session.client;
+    let client = session.client.id;
     let out = &mut session.out;
     out.map(8);
     for (key, value) in [("server", "redis"), ("version", VERSION)] {
@@ -69,39 +72,5 @@ pub(crate) fn select(session: &mut Session, arguments: &Arguments<'_>) {
         Some(0) => session.out.simple("OK"),
         Some(_) => session.fail("ERR DB index is out of range"),
         None => session.fail("ERR value is not an integer or out of range"),
-    }
-}
-
-pub(crate) fn client(session: &mut Session, arguments: &Arguments<'_>) {
-    let subcommand = arguments.get(1).to_ascii_lowercase();
-    match (subcommand.as_slice(), arguments.len()) {
-        (b"id", 2) => session.out.integer(session.client as i64),
-        (b"getname", 2) if session.name.is_empty() => session.out.null(),
-        (b"getname", 2) => session.out.bulk(&session.name),
-        (b"setname", 3) => {
-            if arguments.get(2).iter().any(|byte| !byte.is_ascii_graphic()) {
-                session.fail(
-                    "ERR Client names cannot contain spaces, newlines or special characters.",
-                );
-            } else {
-                session.name = arguments.get(2).to_vec();
-                session.out.simple("OK");
-            }
-        }
-        (b"setinfo", 4) | (b"no-evict" | b"no-touch", 3) => session.out.simple("OK"),
-        (b"info" | b"list", _) => {
-            let name = String::from_utf8_lossy(&session.name).into_owned();
-            let proto = if session.out.protocol == Protocol::Resp3 { 3 } else { 2 };
-            let line = format!("id={} name={name} db=0 resp={proto}\n", session.client);
-            session.out.verbatim(*b"txt", &line);
-        }
-        (b"id" | b"getname" | b"setname" | b"setinfo" | b"no-evict" | b"no-touch", _) => {
-            let name = String::from_utf8_lossy(&subcommand).into_owned();
-            session.fail(format!("ERR wrong number of arguments for 'client|{name}' command"));
-        }
-        _ => {
-            let subcommand = arguments.get(1);
-            session.fail(solera_resp::command::unknown_subcommand("CLIENT", subcommand));
-        }
     }
 }

@@ -23,6 +23,14 @@ const SETTINGS: [(&str, &str); 8] = [
     ("timeout", "0"),
 ];
 
+const CONFIG_HELP: [&str; 5] = [
+    "CONFIG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+    "GET <pattern>",
+    "    Return parameters matching the glob-like <pattern> and their values.",
+    "HELP",
+    "    Print this help.",
+];
+
 pub(crate) fn command(session: &mut Session, arguments: &Arguments<'_>) {
     if let Err(error) = solera_resp::command::answer(&mut session.out, arguments) {
         session.fail(error);
@@ -39,8 +47,10 @@ pub(crate) fn time(session: &mut Session) {
 
 pub(crate) fn config(session: &mut Session, arguments: &Arguments<'_>) {
     let subcommand = arguments.get(1);
-    if !subcommand.eq_ignore_ascii_case(b"get") {
-        let known = ["set", "resetstat", "rewrite", "help"];
+    if subcommand.eq_ignore_ascii_case(b"help") && arguments.len() == 2 {
+        super::client::help(session, &CONFIG_HELP);
+    } else if !subcommand.eq_ignore_ascii_case(b"get") {
+        let known = ["set", "resetstat", "rewrite"];
         match known.iter().find(|name| subcommand.eq_ignore_ascii_case(name.as_bytes())) {
             Some(name) => session.fail(format!(
                 "ERR CONFIG {} is not served; settings are in solera.toml, CONFIG GET reads some",
@@ -57,8 +67,10 @@ pub(crate) fn config(session: &mut Session, arguments: &Arguments<'_>) {
             .iter()
             .filter(|(name, _)| wanted.iter().any(|pattern| matches(pattern, name)))
             .collect();
+        let limit = session.worker.spec.max_connections.to_string();
         session.out.map(found.len());
         for (name, value) in found {
+            let value = if *name == "maxclients" { &limit } else { *value };
             session.out.bulk(name.as_bytes());
             session.out.bulk(value.as_bytes());
         }
@@ -112,12 +124,9 @@ pub(crate) async fn info(session: &mut Session, arguments: &Arguments<'_>) {
     let (keys, _) = count_keys(session).await;
     let spec = session.worker.spec.clone();
     let site = &spec.sites[session.worker.address.site.index()];
-    let mut connections = 0;
+    let connections = session.clients().count();
     let mut commands = 0;
-    session.worker.count(|counters| {
-        connections = counters.connections;
-        commands = counters.commands.iter().sum::<u64>();
-    });
+    session.worker.count(|counters| commands = counters.commands.iter().sum::<u64>());
     let sections = [
         (
             "Server",

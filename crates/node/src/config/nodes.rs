@@ -114,7 +114,7 @@ pub(super) struct NodeTable {
     resp: Spanned<String>,
     peer: Spanned<String>,
     admin: Spanned<String>,
-    workers: Option<Spanned<u8>>,
+    workers: Option<Spanned<u16>>,
 }
 
 impl Reader<'_> {
@@ -164,11 +164,8 @@ impl Reader<'_> {
     }
 
     fn node_workers(&self, table: &NodeTable, default: u8) -> Result<u8, ConfigError> {
-        let workers = Setting::new(None, table.workers.clone(), default);
-        match workers.value {
-            0 => self.invalid(workers.place, "a node needs at least 1 worker".to_owned()),
-            value => Ok(value),
-        }
+        let workers = Setting::new(None, table.workers.clone(), u16::from(default));
+        Ok(self.worker_count(workers, "node")?.value)
     }
 
     fn host_port(

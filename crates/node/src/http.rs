@@ -1,0 +1,133 @@
+//! Serving HTTP within bounds: how long a request may take to arrive, how large it may be, and how long
+//! the last ones may take when the process ends.
+
+use std::future::poll_fn;
+use std::time::Duration;
+
+use axum::extract::Request;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::{Json, Router, body};
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use serde_json::json;
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+/// How long the head of a request may take, and how long a connection may be idle.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long the body of a request may take.
+const BODY_TIMEOUT: Duration = Duration::from_secs(5);
+/// The longest body that is read.
+const BODY_LIMIT: usize = 64 * 1024;
+/// How long requests under way may still take when the process ends.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// An error as this side tells all of them: JSON with `error`.
+pub(crate) fn refusal(code: StatusCode, error: impl Into<String>) -> Response {
+    (code, Json(json!({ "error": error.into() }))).into_response()
+}
+
+/// The body of a request, as text.
+///
+/// # Errors
+/// The answer to a body that is too long, too slow or no UTF-8.
+pub(crate) async fn text_of(request: Request) -> Result<String, Response> {
+    let too_long = || {
+        let reason = format!("the body is longer than {BODY_LIMIT} bytes");
+        closing(refusal(StatusCode::PAYLOAD_TOO_LARGE, reason))
+    };
+    let announced = request.headers().get(header::CONTENT_LENGTH);
+    let announced = announced.and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
+    if announced.is_some_and(|length| length > BODY_LIMIT as u64) {
+        return Err(too_long());
+    }
+    let read = body::to_bytes(request.into_body(), BODY_LIMIT);
+    let bytes = match timeout(BODY_TIMEOUT, read).await {
+        Ok(Ok(bytes)) => bytes,
+        // The other reason is a connection that broke, and nobody reads the answer then.
+        Ok(Err(_)) => return Err(too_long()),
+        Err(_) => {
+            let reason = format!("the body did not arrive within {} s", BODY_TIMEOUT.as_secs());
+            return Err(closing(refusal(StatusCode::REQUEST_TIMEOUT, reason)));
+        }
+    };
+    String::from_utf8(bytes.into())
+        .map_err(|_| refusal(StatusCode::BAD_REQUEST, "the body is not UTF-8"))
+}
+
+/// What is left of the request is not waited for.
+fn closing(mut answer: Response) -> Response {
+    answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    answer
+}
+
+/// Serves until `end` is done and what is under way then has been answered, which takes [`GRACE`] at
+/// most.
+pub(crate) async fn serve(listener: TcpListener, router: Router, end: impl Future<Output = ()>) {
+    let (ending, ended) = watch::channel(false);
+    let mut connections = JoinSet::new();
+    tokio::pin!(end);
+    loop {
+        tokio::select! {
+            biased;
+            () = &mut end => break,
+            // Nobody needs to know how a connection ended.
+            Some(_) = connections.join_next() => {}
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => {
+                    connections.spawn(talk(stream, router.clone(), ended.clone()));
+                }
+                // Out of descriptors, most likely: leave room for others to end.
+                Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+            },
+        }
+    }
+    drop(listener);
+    ending.send_replace(true);
+    let all_gone = async { while connections.join_next().await.is_some() {} };
+    // Those that are still there end with the set.
+    let _ = timeout(GRACE, all_gone).await;
+}
+
+async fn talk(stream: TcpStream, router: Router, mut ended: watch::Receiver<bool>) {
+    let service = TowerToHyperService::new(router);
+    let mut connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .serve_connection(TokioIo::new(stream), service);
+    let end = async {
+        // The sender lives as long as this task.
+        let _ = ended.wait_for(|ended| *ended).await;
+    };
+    let done = tokio::select! {
+        done = poll_fn(|task| connection.poll_without_shutdown(task)) => done,
+        () = end => {
+            std::pin::Pin::new(&mut connection).graceful_shutdown();
+            poll_fn(|task| connection.poll_without_shutdown(task)).await
+        }
+    };
+    let late = done.is_err_and(|error| error.is_timeout());
+    let parts = connection.into_parts();
+    let mut stream = parts.io.into_inner();
+    // A connection that was only idle has asked nothing.
+    if late && !parts.read_buf.is_empty() {
+        let _ = stream.write_all(late_head().as_bytes()).await;
+    }
+    let _ = stream.shutdown().await;
+}
+
+/// The answer to a head that did not come to its end.
+fn late_head() -> String {
+    let reason = format!("the request did not arrive within {} s", HEAD_TIMEOUT.as_secs());
+    let body = json!({ "error": reason }).to_string();
+    format!(
+        "HTTP/1.1 408 Request Timeout\r\ncontent-type: application/json\r\nconnection: close\r\n\
+         content-length: {}\r\n\r\n{body}",
+        body.len()
+    )
+}
