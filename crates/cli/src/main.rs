@@ -2,10 +2,12 @@
 
 mod demo;
 mod fault;
+mod reload;
 mod serve;
 mod sim;
 mod stop;
 mod up;
+mod user;
 
 use std::process::ExitCode;
 
@@ -30,6 +32,7 @@ enum Command {
     Serve(serve::ServeArgs),
     Fault(fault::FaultArgs),
     Sim(sim::SimArgs),
+    User(user::UserArgs),
 }
 
 fn main() -> ExitCode {
@@ -39,5 +42,6 @@ fn main() -> ExitCode {
         Command::Serve(args) => serve::main(&args),
         Command::Fault(args) => fault::main(&args),
         Command::Sim(args) => sim::main(&args),
+        Command::User(args) => user::main(&args),
     }
 }

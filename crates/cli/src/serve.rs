@@ -8,6 +8,7 @@ use std::sync::Arc;
 use clap::Args;
 use solera_node::{ClusterSpec, Level, Log, Node, Overrides};
 
+use crate::reload;
 use crate::stop::Stop;
 
 const EXAMPLES: &str = "\
@@ -80,7 +81,13 @@ fn run(args: &ServeArgs, log: Log) -> Result<(), Box<dyn std::error::Error>> {
             stop.asked().await;
             log.info(format_args!("stopping"));
         };
-        let served = admin.serve(Arc::new(cluster), stopped).await;
+        let cluster = Arc::new(cluster);
+        let over = Overrides::default();
+        let reloaded = reload::on_hangup(Some(&args.config), &over, cluster.clone(), log);
+        let served = tokio::select! {
+            served = admin.serve(cluster, stopped) => served,
+            failed = reloaded => return Ok(failed?),
+        };
         log.info(format_args!("stopped"));
         Ok(served?)
     })

@@ -6,8 +6,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Args;
-use solera_node::{AdminListener, Cluster, ClusterSpec, Overrides};
+use solera_node::{AdminListener, Cluster, ClusterSpec, Level, Log, Overrides};
 
+use crate::reload;
 use crate::stop::Stop;
 
 const EXAMPLES: &str = "\
@@ -64,21 +65,26 @@ fn run(args: &UpArgs) -> Result<(), Box<dyn std::error::Error>> {
         workers: args.workers,
         wan: args.wan.clone(),
     };
-    let spec = ClusterSpec::load(args.config.as_deref(), over)?.listen_from(args.port)?;
+    let spec = ClusterSpec::load(args.config.as_deref(), over.clone())?.listen_from(args.port)?;
     for warning in spec.warnings() {
         eprintln!("warning: {warning}");
     }
+    let log = Log { level: Level::Warn };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let stop = Stop::new()?;
         let admin = AdminListener::bind(SocketAddr::from(([127, 0, 0, 1], args.port))).await?;
-        let cluster = Arc::new(Cluster::start(spec)?);
+        let cluster = Arc::new(Cluster::start(spec, log)?);
         introduce(&cluster, args.port);
         let stopped = async {
             stop.asked().await;
             println!("\nstopping");
         };
-        admin.serve(cluster, stopped).await?;
+        let reloaded = reload::on_hangup(args.config.as_deref(), &over, cluster.clone(), log);
+        tokio::select! {
+            served = admin.serve(cluster, stopped) => served?,
+            failed = reloaded => failed?,
+        }
         Ok(())
     })
 }

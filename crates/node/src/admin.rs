@@ -208,6 +208,16 @@ fn render(sites: &[SiteStatus]) -> String {
     }
     head(
         &mut text,
+        "solera_failed_logins_total",
+        "Attempts to authenticate that failed.",
+        "counter",
+    );
+    for site in sites {
+        let (name, failed) = (&site.name, site.failed_logins);
+        let _ = writeln!(text, "solera_failed_logins_total{{site=\"{name}\"}} {failed}");
+    }
+    head(
+        &mut text,
         "solera_lag_seconds",
         "How far the site's visible state is behind another site.",
         "gauge",

@@ -18,8 +18,10 @@ use solera_unistore::{Address, Config, Replica};
 use tokio::io::DuplexStream;
 use tokio::sync::{mpsc, oneshot};
 
+use crate::acl::Users;
 use crate::config::ClusterSpec;
 use crate::link::Link;
+use crate::log::Log;
 use crate::network::{Destination, Network};
 use crate::node::Here;
 use crate::status::{ClusterStatus, LinkStatus, SiteStatus, WorkerSample};
@@ -37,13 +39,14 @@ pub struct Cluster {
 }
 
 /// What distinguishes this run from others of the same cluster.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Run {
     /// Identifies the cluster and its data in tokens.
     pub(crate) cluster: u64,
     /// Requests and transactions are numbered from here: late answers to those of an earlier run
     /// must not be taken for answers to others.
     pub(crate) first_number: u64,
+    pub(crate) log: Log,
 }
 
 /// A site of a running cluster.
@@ -207,7 +210,7 @@ impl Cluster {
     ///
     /// # Errors
     /// See [`StartError`]; nothing runs then.
-    pub fn start(spec: ClusterSpec) -> Result<Cluster, StartError> {
+    pub fn start(spec: ClusterSpec, log: Log) -> Result<Cluster, StartError> {
         for site in &spec.sites {
             if let Some(address) = site.listen {
                 // Workers share the address, which would hide another program's listener.
@@ -220,7 +223,7 @@ impl Cluster {
         }
         // What is in memory ends with this run, so tokens must not outlive it.
         let cluster = RandomState::new().hash_one(spec.id());
-        Cluster::launch(Arc::new(spec), Run { cluster, first_number: 0 }, |_| None)
+        Cluster::launch(Arc::new(spec), Run { cluster, first_number: 0, log }, |_| None)
     }
 
     /// Starts the workers that run in this process: those that no link leads to.
@@ -259,7 +262,7 @@ impl Cluster {
             config.timing.max_transaction_age = cluster.spec.transaction_max_age;
             config.first_transaction = run.first_number;
             let replica = Replica::new(config, RandomState::new().hash_one(address));
-            cluster.start_worker(replica, run, mailbox)?;
+            cluster.start_worker(replica, run.clone(), mailbox)?;
         }
         Ok(cluster)
     }
@@ -302,6 +305,17 @@ impl Cluster {
         let info =
             |site: &crate::SiteSpec| SiteInfo { name: site.name.clone(), listen: site.listen };
         self.spec.sites.iter().map(info).collect()
+    }
+
+    /// Lets other users do other things from now on. Connections of users that are no more, or are
+    /// disabled, are closed, and those that never needed a password and would now.
+    pub fn set_users(&self, users: Users) {
+        let users = Arc::new(users);
+        for site in SiteId::all(self.spec.sites.len()) {
+            for worker in self.network.workers_here(site) {
+                self.network.control(worker, Control::Users(users.clone()));
+            }
+        }
     }
 
     /// An in-memory connection to a site, which speaks RESP like any other.
@@ -421,6 +435,7 @@ impl Cluster {
             }
             status.connections += sample.connections;
             status.errors += sample.errors;
+            status.failed_logins += sample.failed_logins;
             status.open_transactions += sample.open_transactions;
             status.prepared_transactions += sample.prepared_transactions;
             status.unsettled_updates += sample.unsettled_updates;

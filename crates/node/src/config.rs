@@ -11,10 +11,12 @@ use solera_time::MAX_SITES;
 use solera_unistore::Topology;
 use toml::Spanned;
 
+use crate::acl::Users;
 use crate::spaces::{Space, SpaceError, Spaces};
 use crate::wan::Wan;
 
 mod nodes;
+mod users;
 
 pub use nodes::{HostPort, NodeId, NodeSpec};
 
@@ -54,6 +56,8 @@ pub struct ClusterSpec {
     pub max_connections: usize,
     /// Nodes whose clocks differ by more do not talk to one another.
     pub max_clock_skew: Duration,
+    /// Who may do what.
+    pub users: Users,
 }
 
 /// A configuration that cannot be used.
@@ -102,6 +106,8 @@ struct File {
     site: Vec<SiteTable>,
     #[serde(default)]
     space: Vec<SpaceTable>,
+    #[serde(default)]
+    user: Vec<users::UserTable>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -255,7 +261,9 @@ impl Reader<'_> {
         let file = toml::from_str(self.text).map_err(|error| {
             let mut reason = error.to_string();
             if reason.contains("expected a sequence") {
-                reason.push_str("each site and each space is a table: [[site]], [[space]]\n");
+                reason.push_str(
+                    "each site, space and user is a table: [[site]], [[space]], [[user]]\n",
+                );
             }
             ConfigError::Malformed(self.file.clone().unwrap_or_default(), reason)
         })?;
@@ -362,6 +370,7 @@ impl Reader<'_> {
             transaction_max_age: Duration::from_millis(max_age.value),
             max_connections: connections.value,
             max_clock_skew: Duration::from_millis(skew.value),
+            users: self.users(&file.user)?,
         })
     }
 

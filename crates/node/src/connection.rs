@@ -1,5 +1,6 @@
 //! A connection: bytes in, commands, bytes out.
 
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -17,8 +18,9 @@ const WRITE_SIZE: usize = 256 * 1024;
 /// commands in gets its answers, and a client that is gone does not keep its connection.
 const AFTER_END: Duration = Duration::from_secs(10);
 
-/// Serves a connection until it closes, breaks the protocol, or its site dies.
-pub(crate) async fn serve<S>(stream: S, worker: Rc<Worker>)
+/// Serves a connection until it closes, breaks the protocol, its site dies, or its user
+/// is no more.
+pub(crate) async fn serve<S>(stream: S, worker: Rc<Worker>, from: Option<SocketAddr>)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -28,7 +30,8 @@ where
         counters.connections += 1;
         full = counters.connections > limit;
     });
-    let mut session = Session::new(worker.clone());
+    let mut session = Session::new(worker.clone(), from);
+    let identity = session.identity.clone();
     let mut connection = Connection { stream, session: &mut session, ahead: Vec::new() };
     if full {
         connection.session.out.error("ERR max number of clients reached");
@@ -39,6 +42,7 @@ where
         tokio::select! {
             biased;
             () = death => {}
+            () = identity.ends(worker.users_to_come()) => {}
             // A broken connection ends like a closed one.
             _ = connection.run() => {}
         }

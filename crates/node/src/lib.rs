@@ -4,7 +4,9 @@
 //! mailboxes. A connection lives on one worker; a command on a key of that worker is a direct call of
 //! the protocol's machine, a command on another's is one message there and one back.
 
+mod acl;
 mod admin;
+mod auth;
 mod cluster;
 mod commands;
 mod config;
@@ -24,7 +26,9 @@ mod wan;
 mod wire;
 mod worker;
 
+pub use acl::Users;
 pub use admin::{AdminError, AdminListener};
+pub use auth::hash_password;
 pub use cluster::{Cluster, Fault, FaultError, SiteDown, SiteInfo, SiteRef, StartError};
 pub use config::{ClusterSpec, ConfigError, HostPort, NodeId, NodeSpec, Overrides, SiteSpec};
 pub use log::{Level, Log};

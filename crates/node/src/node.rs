@@ -165,7 +165,7 @@ impl Node {
         };
         let incarnation = RandomState::new().hash_one(me);
         // Other nodes know the cluster by this, too. 48 bits are short on the wire, and enough.
-        let run = Run { cluster: spec.id(), first_number: incarnation >> 16 };
+        let run = Run { cluster: spec.id(), first_number: incarnation >> 16, log };
         let mut cluster = Cluster::launch(spec.clone(), run, link_to).map_err(ServeError::Start)?;
         let carrier = Carrier {
             topology: Arc::new(spec.topology()),

@@ -1,5 +1,6 @@
 //! A client's session: its causal past, its transaction, and the way of each command.
 
+use std::net::SocketAddr;
 use std::rc::Rc;
 
 use solera_data::{OpError, Outcome};
@@ -9,6 +10,7 @@ use solera_resp::{Arguments, Command as Described, CommandId, Writer, lookup};
 use solera_time::Vector;
 use solera_unistore::{Command, CommandError, Input, Response, TxId};
 
+use crate::auth::Identity;
 use crate::commands::{self, KeyOp, Plan};
 use crate::worker::{Silent, Unreachable, Worker};
 
@@ -42,6 +44,10 @@ pub(crate) struct Session {
     pub(crate) past: Vector,
     pub(crate) client: u64,
     pub(crate) name: Vec<u8>,
+    /// Which user the client is.
+    pub(crate) identity: Rc<Identity>,
+    /// Where the client is, if not in this process.
+    pub(crate) from: Option<SocketAddr>,
     queue: Option<Queue>,
     /// The open transaction.
     tx: Option<TxId>,
@@ -53,13 +59,15 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    pub(crate) fn new(worker: Rc<Worker>) -> Self {
+    pub(crate) fn new(worker: Rc<Worker>, from: Option<SocketAddr>) -> Self {
         Session {
             out: Writer::default(),
             now: worker.now(),
             past: Vector::zero(worker.spec.sites.len()),
             client: worker.new_client(),
             name: Vec::new(),
+            identity: Rc::new(Identity::new(&worker.users())),
+            from,
             queue: None,
             tx: None,
             given_up: false,
@@ -81,6 +89,7 @@ impl Session {
         self.given_up = false;
         self.queue = None;
         self.name.clear();
+        self.identity.reset(&self.worker.users());
         self.out.protocol = solera_resp::Protocol::Resp2;
         self.past = Vector::zero(self.past.sites());
     }
@@ -98,6 +107,9 @@ impl Session {
         }
         let Some(command) = lookup(arguments.get(0)) else { return false };
         if !command.takes(arguments.len()) {
+            return false;
+        }
+        if self.worker.is_guarded() && self.identity.may(command, arguments).is_err() {
             return false;
         }
         let Ok(Some(op)) = commands::single(command.id, arguments) else { return false };
@@ -132,6 +144,12 @@ impl Session {
         self.worker.count(|counters| counters.commands[command.id as usize] += 1);
         if !command.takes(arguments.len()) {
             self.refuse(&command.wrong_arity());
+            return Next::Stay;
+        }
+        if self.worker.is_guarded()
+            && let Err(refused) = self.identity.may(command, arguments)
+        {
+            self.refuse(&refused.to_string());
             return Next::Stay;
         }
         if self.queue.is_some() && !ends_queue(command.id) {
@@ -252,6 +270,13 @@ impl Session {
             if let Ok(Some((arguments, _))) = parser.next(&bytes)
                 && let Some(command) = lookup(arguments.get(0))
             {
+                // Users may have changed since it was queued.
+                if self.worker.is_guarded()
+                    && let Err(refused) = self.identity.may(command, &arguments)
+                {
+                    self.fail(refused.to_string());
+                    continue;
+                }
                 Box::pin(self.dispatch(command, &arguments)).await;
             }
         }

@@ -40,6 +40,8 @@ pub struct SiteStatus {
     pub commands: BTreeMap<&'static str, u64>,
     /// Error replies since the start.
     pub errors: u64,
+    /// Attempts to authenticate that failed since the start.
+    pub failed_logins: u64,
     /// Batches of commands by duration: `(upper bound in microseconds, how many)`.
     pub batch_us: Vec<(u64, u64)>,
     /// `stableVec` by site: all that this site stores.
@@ -143,4 +145,5 @@ pub(crate) struct WorkerSample {
     pub(crate) open_transactions: usize,
     pub(crate) prepared_transactions: usize,
     pub(crate) unsettled_updates: usize,
+    pub(crate) failed_logins: u64,
 }

@@ -1,6 +1,6 @@
 //! One worker: a thread that owns partitions, runs the protocol's machine, and serves connections.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::net::SocketAddr;
@@ -22,6 +22,8 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::spawn_local;
 
+use crate::acl::Users;
+use crate::auth::{Attempts, Identity, verify};
 use crate::cluster::Run;
 use crate::config::ClusterSpec;
 use crate::connection::serve;
@@ -39,6 +41,8 @@ pub(crate) enum Control {
     Sample(bool, oneshot::Sender<WorkerSample>),
     /// Count keys.
     CountKeys(oneshot::Sender<usize>),
+    /// These are the users from now on.
+    Users(Arc<Users>),
     /// Stop serving, as if the site had died; keep the state.
     Kill(oneshot::Sender<()>),
     /// Go on.
@@ -55,6 +59,10 @@ pub(crate) struct Worker {
     pub(crate) cluster: u64,
     pub(crate) network: Arc<Network>,
     state: RefCell<State>,
+    users: watch::Sender<Arc<Users>>,
+    /// Whether any user is configured: what every command asks first.
+    guarded: Cell<bool>,
+    attempts: Attempts,
     /// Wakes the protocol's task when its deadline has moved.
     wake: Notify,
     /// Whether the site is alive; connections end when it is not.
@@ -77,6 +85,7 @@ struct State {
 pub(crate) struct Counters {
     pub(crate) commands: Vec<u64>,
     pub(crate) errors: u64,
+    pub(crate) failed_logins: u64,
     pub(crate) connections: u64,
     /// Batches of commands by the logarithm of their duration in microseconds.
     pub(crate) batches: [u64; 24],
@@ -100,6 +109,41 @@ impl Worker {
     /// Counts with the worker's counters.
     pub(crate) fn count(&self, action: impl FnOnce(&mut Counters)) {
         action(&mut self.state.borrow_mut().counters);
+    }
+
+    /// Whether commands are only for users who may run them.
+    pub(crate) fn is_guarded(&self) -> bool {
+        self.guarded.get()
+    }
+
+    pub(crate) fn users(&self) -> Arc<Users> {
+        self.users.borrow().clone()
+    }
+
+    /// Tells of the users whenever they change from now on.
+    pub(crate) fn users_to_come(&self) -> watch::Receiver<Arc<Users>> {
+        self.users.subscribe()
+    }
+
+    fn set_users(&self, users: Arc<Users>) {
+        self.guarded.set(users.are_configured());
+        self.users.send_replace(users);
+    }
+
+    /// Makes a connection a user, if the password is right.
+    pub(crate) fn login(
+        &self,
+        identity: &Identity,
+        name: &[u8],
+        password: &[u8],
+        from: Option<SocketAddr>,
+    ) -> bool {
+        let user = verify(&self.users.borrow(), name, password);
+        if user.is_none() {
+            self.count(|counters| counters.failed_logins += 1);
+            self.attempts.failed(name, from);
+        }
+        user.map(|user| identity.become_user(user)).is_some()
     }
 
     /// Runs a single operation on a key of this worker, if nothing blocks it.
@@ -248,6 +292,7 @@ impl Worker {
             connections: state.counters.connections,
             commands: state.counters.commands.clone(),
             errors: state.counters.errors,
+            failed_logins: state.counters.failed_logins,
             batches: state.counters.batches.to_vec(),
             stable_vec: entries(&view.stable_vec),
             uniform_vec: entries(&view.uniform_vec),
@@ -302,6 +347,8 @@ pub(crate) fn run(
         }
     };
     let address = replica.address();
+    let users = Arc::new(spec.users.clone());
+    let guarded = Cell::new(users.are_configured());
     let worker = Rc::new(Worker {
         address,
         spec,
@@ -316,11 +363,15 @@ pub(crate) fn run(
             counters: Counters {
                 commands: vec![0; COMMANDS.len()],
                 errors: 0,
+                failed_logins: 0,
                 connections: 0,
                 batches: [0; 24],
             },
             clients: 0,
         }),
+        users: watch::Sender::new(users),
+        guarded,
+        attempts: Attempts::new(run.log),
         wake: Notify::new(),
         alive: watch::Sender::new(true),
         started: Instant::now(),
@@ -349,10 +400,10 @@ fn listen(worker: &Rc<Worker>) -> std::io::Result<()> {
         loop {
             tokio::select! {
                 accepted = listener.accept() => match accepted {
-                    Ok((stream, _)) => {
+                    Ok((stream, from)) => {
                         // Without it replies wait for acknowledgements; not fatal.
                         let _ = stream.set_nodelay(true);
-                        spawn_local(serve(stream, worker.clone()));
+                        spawn_local(serve(stream, worker.clone(), Some(from)));
                     }
                     // Out of descriptors, most likely: leave room for others to end.
                     Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
@@ -438,7 +489,7 @@ impl Postman {
     fn obey(&mut self, control: Control) {
         match control {
             Control::Connect(stream) => {
-                spawn_local(serve(stream, self.worker.clone()));
+                spawn_local(serve(stream, self.worker.clone(), None));
             }
             Control::Sample(detailed, reply) => {
                 let _ = reply.send(self.worker.sample(detailed));
@@ -447,6 +498,7 @@ impl Postman {
                 let now = self.worker.now();
                 let _ = reply.send(self.worker.with(|replica| replica.count_keys(now)));
             }
+            Control::Users(users) => self.worker.set_users(users),
             Control::Kill(done) => {
                 self.worker.alive.send_replace(false);
                 self.under_way.retain(|from, _| from.site == self.worker.address.site);
