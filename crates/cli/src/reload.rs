@@ -24,13 +24,15 @@ pub(crate) async fn on_hangup(
     };
     loop {
         hangup.recv().await;
-        match ClusterSpec::load(Some(config), over.clone()) {
-            Ok(spec) => {
-                cluster.set_users(spec.users);
-                let file = config.display();
-                log.info(format_args!("read {file} again: users are as it says"));
-            }
-            Err(error) => log.error(format_args!("nothing is changed: {error}")),
+        let file = config.display();
+        let changed = ClusterSpec::load(Some(config), over.clone())
+            .map_err(|error| error.to_string())
+            .and_then(|spec| {
+                cluster.set_users(spec.users).map_err(|error| format!("{file}: {error}"))
+            });
+        match changed {
+            Ok(()) => log.info(format_args!("read {file} again: users are as it says")),
+            Err(error) => log.error(format_args!("users stay as they were: {error}")),
         }
     }
 }

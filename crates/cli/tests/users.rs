@@ -57,7 +57,10 @@ impl Up {
     }
 
     fn reload(&self, users: &str) {
-        std::fs::write(&self.file, format!("sites = 1\nworkers = 2\n{users}")).unwrap();
+        // At once, so that no half of it is read.
+        let new = self.file.with_extension("new");
+        std::fs::write(&new, format!("sites = 1\nworkers = 2\n{users}")).unwrap();
+        std::fs::rename(&new, &self.file).unwrap();
         let pid = self.child.id().to_string();
         assert!(Command::new("kill").args(["-HUP", &pid]).status().unwrap().success());
     }
@@ -260,9 +263,12 @@ fn users_change_while_the_server_runs() {
     assert_eq!(bobs.ask("ACL WHOAMI"), "bob");
     assert_eq!(up.client().ask("AUTH bob pw"), WRONGPASS);
     assert_eq!(up.client().ask("AUTH bob new"), "+OK");
+    // Nobody is let in because a file is empty.
     up.reload("");
-    assert!(bobs.is_closed());
-    eventually(|| up.client().ask("GET a") == "nil");
+    up.reload(&user("bob", "newer", ""));
+    eventually(|| up.client().ask("AUTH bob newer") == "+OK");
+    assert_eq!(up.client().ask("GET a"), NOAUTH);
+    assert!(bobs.ask("ACL WHOAMI").starts_with("-NOPERM"));
 }
 
 fn eventually(mut holds: impl FnMut() -> bool) {
@@ -292,7 +298,8 @@ fn a_password_becomes_a_line_of_the_configuration() {
     let line = format!("password_sha256 = [\"{}\"]\n", hash_password(b"pa ss"));
     assert_eq!(hash("pa ss\n"), (true, line.clone()));
     assert_eq!(hash("pa ss"), (true, line.clone()));
-    let mut client = Up::start(&format!("[[user]]\nname = 'default'\n{line}")).client();
+    let up = Up::start(&format!("[[user]]\nname = 'default'\n{line}"));
+    let mut client = up.client();
     assert_eq!(client.ask("AUTH \"pa ss\""), "+OK");
     for input in ["", "\n", "a\nb\n"] {
         let (done, told) = hash(input);

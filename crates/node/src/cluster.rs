@@ -7,7 +7,7 @@ use std::fmt;
 use std::hash::BuildHasher;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -17,14 +17,16 @@ use solera_time::SiteId;
 use solera_unistore::{Address, Config, Replica};
 use tokio::io::DuplexStream;
 use tokio::sync::{mpsc, oneshot};
+use tokio_rustls::TlsAcceptor;
 
 use crate::acl::Users;
-use crate::config::ClusterSpec;
+use crate::config::{ClusterSpec, ConfigError};
 use crate::link::Link;
 use crate::log::Log;
 use crate::network::{Destination, Network};
 use crate::node::Here;
 use crate::status::{ClusterStatus, LinkStatus, SiteStatus, WorkerSample};
+use crate::tls::for_clients;
 use crate::worker::{self, Control};
 
 /// A running cluster, or one running node of it. Dropping it stops it.
@@ -34,12 +36,14 @@ pub struct Cluster {
     threads: Vec<JoinHandle<()>>,
     /// Spreads in-memory connections over workers.
     connected: AtomicUsize,
+    /// Whether there are users.
+    guarded: AtomicBool,
     /// Which node this process is, if it is not the whole cluster.
     pub(crate) here: Option<Here>,
 }
 
 /// What distinguishes this run from others of the same cluster.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Run {
     /// Identifies the cluster and its data in tokens.
     pub(crate) cluster: u64,
@@ -47,6 +51,8 @@ pub(crate) struct Run {
     /// must not be taken for answers to others.
     pub(crate) first_number: u64,
     pub(crate) log: Log,
+    /// What clients' TLS needs, where it is spoken.
+    pub(crate) tls: Option<TlsAcceptor>,
 }
 
 /// A site of a running cluster.
@@ -70,6 +76,8 @@ pub enum StartError {
         /// Why it cannot.
         error: std::io::Error,
     },
+    /// What TLS needs cannot be used.
+    Tls(ConfigError),
     /// A thread could not be started, or could not set up its event loop.
     Worker(std::io::Error),
 }
@@ -89,12 +97,25 @@ impl fmt::Display for StartError {
             StartError::Listen { site, address, error } => {
                 write!(f, "site {site} cannot listen on {address}: {error}")
             }
+            StartError::Tls(error) => error.fmt(f),
             StartError::Worker(error) => write!(f, "a worker cannot start: {error}"),
         }
     }
 }
 
 impl std::error::Error for StartError {}
+
+/// Without users everybody could do everything. A file that is only half written must not lead there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WouldOpen;
+
+impl fmt::Display for WouldOpen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("without any [[user]] everybody could do everything; for that, restart")
+    }
+}
+
+impl std::error::Error for WouldOpen {}
 
 /// A site that is not there.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -212,7 +233,7 @@ impl Cluster {
     /// See [`StartError`]; nothing runs then.
     pub fn start(spec: ClusterSpec, log: Log) -> Result<Cluster, StartError> {
         for site in &spec.sites {
-            if let Some(address) = site.listen {
+            for address in [site.listen, site.listen_tls].into_iter().flatten() {
                 // Workers share the address, which would hide another program's listener.
                 TcpListener::bind(address).map_err(|error| StartError::Listen {
                     site: site.name.clone(),
@@ -221,9 +242,11 @@ impl Cluster {
                 })?;
             }
         }
+        let tls = spec.tls.as_ref().filter(|tls| tls.port.is_some());
+        let tls = tls.map(|tls| for_clients(&tls.files)).transpose().map_err(StartError::Tls)?;
         // What is in memory ends with this run, so tokens must not outlive it.
         let cluster = RandomState::new().hash_one(spec.id());
-        Cluster::launch(Arc::new(spec), Run { cluster, first_number: 0, log }, |_| None)
+        Cluster::launch(Arc::new(spec), Run { cluster, first_number: 0, log, tls }, |_| None)
     }
 
     /// Starts the workers that run in this process: those that no link leads to.
@@ -248,11 +271,13 @@ impl Cluster {
             workers.push((0..topology.workers[site.index()]).map(at).map(destination).collect());
         }
         let network = Arc::new(Network::new(workers, &spec.wan));
+        let guarded = AtomicBool::new(spec.users.are_configured());
         let mut cluster = Cluster {
             spec,
             network,
             threads: Vec::new(),
             connected: AtomicUsize::new(0),
+            guarded,
             here: None,
         };
         for (address, mailbox) in receivers {
@@ -283,7 +308,7 @@ impl Cluster {
             .map_err(StartError::Worker)?;
         self.threads.push(thread);
         let site = &self.spec.sites[address.site.index()];
-        match (receiver.recv(), site.listen) {
+        match (receiver.recv(), site.listen.or(site.listen_tls)) {
             (Ok(Ok(())), _) => Ok(()),
             (Ok(Err(error)), Some(address)) => {
                 Err(StartError::Listen { site: site.name.clone(), address, error })
@@ -309,13 +334,21 @@ impl Cluster {
 
     /// Lets other users do other things from now on. Connections of users that are no more, or are
     /// disabled, are closed, and those that never needed a password and would now.
-    pub fn set_users(&self, users: Users) {
+    ///
+    /// # Errors
+    /// There are no users any more; nothing is changed then.
+    pub fn set_users(&self, users: Users) -> Result<(), WouldOpen> {
+        if !users.are_configured() && self.guarded.load(Ordering::Relaxed) {
+            return Err(WouldOpen);
+        }
+        self.guarded.store(users.are_configured(), Ordering::Relaxed);
         let users = Arc::new(users);
         for site in SiteId::all(self.spec.sites.len()) {
             for worker in self.network.workers_here(site) {
                 self.network.control(worker, Control::Users(users.clone()));
             }
         }
+        Ok(())
     }
 
     /// An in-memory connection to a site, which speaks RESP like any other.

@@ -16,7 +16,10 @@ use crate::spaces::{Space, SpaceError, Spaces};
 use crate::wan::Wan;
 
 mod nodes;
+mod tls;
 mod users;
+
+pub use tls::{ClientTls, NamedFile, TlsFiles};
 
 pub use nodes::{HostPort, NodeId, NodeSpec};
 
@@ -27,6 +30,8 @@ pub struct SiteSpec {
     pub name: String,
     /// Where it speaks RESP; `None` for in-memory connections only.
     pub listen: Option<SocketAddr>,
+    /// Where it speaks RESP over TLS.
+    pub listen_tls: Option<SocketAddr>,
     /// The processes it is made of; none where all runs in one process.
     pub nodes: Vec<NodeSpec>,
 }
@@ -58,6 +63,10 @@ pub struct ClusterSpec {
     pub max_clock_skew: Duration,
     /// Who may do what.
     pub users: Users,
+    /// TLS for clients.
+    pub tls: Option<ClientTls>,
+    /// TLS between nodes.
+    pub peer_tls: Option<TlsFiles>,
 }
 
 /// A configuration that cannot be used.
@@ -108,6 +117,8 @@ struct File {
     space: Vec<SpaceTable>,
     #[serde(default)]
     user: Vec<users::UserTable>,
+    tls: Option<Spanned<tls::ClientTable>>,
+    peer_tls: Option<tls::PeerTable>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -169,20 +180,26 @@ impl ClusterSpec {
         ClusterSpec::load(None, Overrides { sites: Some(sites), ..Overrides::default() })
     }
 
-    /// Lets site `i`, counted from 1, speak RESP on `port + i` of 127.0.0.1.
+    /// Lets site `i`, counted from 1, speak RESP on `port + i` of 127.0.0.1, and over TLS on its port
+    /// `+ i` if there is one.
     ///
     /// # Errors
     /// The ports must exist.
     pub fn listen_from(mut self, port: u16) -> Result<ClusterSpec, ConfigError> {
+        let tls_port = self.tls.as_ref().and_then(|tls| tls.port);
         for (i, site) in (1..).zip(&mut self.sites) {
-            let port = port.checked_add(i).ok_or_else(|| ConfigError::Invalid {
-                at: None,
-                reason: format!(
-                    "there is no port {} for site {i}; choose a smaller base with --port",
-                    u32::from(port) + u32::from(i)
-                ),
-            })?;
-            site.listen = Some(SocketAddr::from(([127, 0, 0, 1], port)));
+            let on = |port: u16, option| match port.checked_add(i) {
+                Some(port) => Ok(SocketAddr::from(([127, 0, 0, 1], port))),
+                None => Err(ConfigError::Invalid {
+                    at: None,
+                    reason: format!(
+                        "there is no port {} for site {i}; choose a smaller base with {option}",
+                        u32::from(port) + u32::from(i)
+                    ),
+                }),
+            };
+            site.listen = Some(on(port, "--port")?);
+            site.listen_tls = tls_port.map(|port| on(port, "tls.port")).transpose()?;
         }
         Ok(self)
     }
@@ -271,10 +288,14 @@ impl Reader<'_> {
     }
 
     fn invalid<T>(&self, place: Option<usize>, reason: String) -> Result<T, ConfigError> {
+        Err(ConfigError::Invalid { at: self.at(place), reason })
+    }
+
+    /// A place in the file, as people are told.
+    fn at(&self, place: Option<usize>) -> Option<String> {
         let line = |start| self.text[..start].matches('\n').count() + 1;
         let at = place.zip(self.file.as_ref());
-        let at = at.map(|(start, file)| format!("{file}, line {}", line(start)));
-        Err(ConfigError::Invalid { at, reason })
+        at.map(|(start, file)| format!("{file}, line {}", line(start)))
     }
 
     fn build(&self, file: File, over: Overrides) -> Result<ClusterSpec, ConfigError> {
@@ -314,6 +335,10 @@ impl Reader<'_> {
             return self.invalid(place, reason);
         }
         let mut nodes = self.nodes(&file.site, workers.value, partitions)?;
+        let tls = file.tls.as_ref();
+        let place = tls.map(|table| table.span().start);
+        let tls = tls.map(|table| self.client_tls(table.get_ref())).transpose()?;
+        self.check_tls(tls.as_ref(), place, &file.site)?;
         if over.workers.is_some() {
             nodes.clear();
         }
@@ -359,7 +384,7 @@ impl Reader<'_> {
             sites: names
                 .into_iter()
                 .zip(nodes.into_iter().chain(std::iter::repeat_with(Vec::new)))
-                .map(|(name, nodes)| SiteSpec { name, listen: None, nodes })
+                .map(|(name, nodes)| SiteSpec { name, listen: None, listen_tls: None, nodes })
                 .collect(),
             partitions,
             workers: workers.value,
@@ -371,6 +396,8 @@ impl Reader<'_> {
             max_connections: connections.value,
             max_clock_skew: Duration::from_millis(skew.value),
             users: self.users(&file.user)?,
+            tls,
+            peer_tls: file.peer_tls.as_ref().map(|table| self.peer_tls(table)).transpose()?,
         })
     }
 

@@ -6,11 +6,15 @@ use std::time::{Duration, Instant};
 
 use solera_resp::{Arguments, RequestParser};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
 
 use crate::session::{Next, Session};
 use crate::worker::Worker;
 
+/// How long a client's TLS may take to begin, and to end.
+const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
 const READ_SIZE: usize = 64 * 1024;
 /// Output is written when there is more of it, so that a client that does not read stops being read.
 const WRITE_SIZE: usize = 256 * 1024;
@@ -49,6 +53,28 @@ where
     }
     session.close();
     worker.count(|counters| counters.connections -= 1);
+}
+
+/// The same over TLS. A client that does not greet in time, or has no right certificate, is let go.
+pub(crate) async fn serve_tls(
+    stream: TcpStream,
+    tls: TlsAcceptor,
+    worker: Rc<Worker>,
+    from: SocketAddr,
+) {
+    let Some(greeting) = worker.admit_greeting() else { return };
+    let greeted = timeout(GREETING_TIMEOUT, tls.accept(stream)).await;
+    drop(greeting);
+    match greeted {
+        Ok(Ok(mut stream)) => {
+            serve(&mut stream, worker, Some(from)).await;
+            // The client is told that this is the end. It may be gone.
+            let _ = timeout(GREETING_TIMEOUT, stream.shutdown()).await;
+        }
+        Ok(Err(error)) => worker.tls_failed(&error, from),
+        // It said nothing, or not enough.
+        Err(_) => {}
+    }
 }
 
 /// Reads ahead until the stream ends or enough has been read.
@@ -160,6 +186,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
             return Ok(());
         }
         self.stream.write_all(&self.session.out.bytes).await?;
+        // TLS may hold some back.
+        self.stream.flush().await?;
         self.session.out.bytes.clear();
         if self.session.out.bytes.capacity() > 4 * WRITE_SIZE {
             self.session.out.bytes = Vec::new();

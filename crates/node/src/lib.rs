@@ -21,6 +21,7 @@ mod queue;
 mod session;
 mod spaces;
 mod status;
+mod tls;
 mod token;
 mod wan;
 mod wire;
@@ -29,8 +30,11 @@ mod worker;
 pub use acl::Users;
 pub use admin::{AdminError, AdminListener};
 pub use auth::hash_password;
-pub use cluster::{Cluster, Fault, FaultError, SiteDown, SiteInfo, SiteRef, StartError};
-pub use config::{ClusterSpec, ConfigError, HostPort, NodeId, NodeSpec, Overrides, SiteSpec};
+pub use cluster::{Cluster, Fault, FaultError, SiteDown, SiteInfo, SiteRef, StartError, WouldOpen};
+pub use config::{
+    ClientTls, ClusterSpec, ConfigError, HostPort, NamedFile, NodeId, NodeSpec, Overrides,
+    SiteSpec, TlsFiles,
+};
 pub use log::{Level, Log};
 pub use node::{Node, ServeError};
 pub use spaces::{Space, SpaceError, Spaces};

@@ -78,7 +78,8 @@ impl PeerTls {
             return invalid(&files.cert, format_args!("cannot be for the host '{host}' of {name}"));
         };
         let now = UnixTime::now();
-        let (leaf, rest) = own.chain.split_first().expect("a chain that was read has a certificate");
+        let (leaf, rest) =
+            own.chain.split_first().expect("a chain that was read has a certificate");
         let called = servers.verify_server_cert(leaf, rest, &server_name, &[], now);
         let calling = clients.verify_client_cert(leaf, rest, now);
         match called.map(|_| ()).and(calling.map(|_| ())) {
@@ -122,7 +123,11 @@ impl PeerTls {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub(crate) fn check_host(&self, certificate: &CertificateDer<'_>, host: &str) -> Result<(), String> {
+    pub(crate) fn check_host(
+        &self,
+        certificate: &CertificateDer<'_>,
+        host: &str,
+    ) -> Result<(), String> {
         let name = ServerName::try_from(host).map_err(|_| format!("'{host}' is no host"))?;
         let verify = |certificate: &CertificateDer<'_>| {
             let parsed = ParsedCertificate::try_from(certificate)?;
@@ -143,10 +148,12 @@ impl PeerTls {
                 format!("the certificate of {whom} {}", self.problem(error))
             }
             Error::NoCertificatesPresented => format!("{whom} shows no certificate"),
-            Error::AlertReceived(AlertDescription::UnknownCA) => format!(
-                "{whom} does not know the authority that signed the certificate of this node \
+            Error::AlertReceived(AlertDescription::UnknownCA | AlertDescription::DecryptError) => {
+                format!(
+                    "{whom} does not know the authority that signed the certificate of this node \
                  ({cert}); compare peer_tls.ca of both, here {ca}"
-            ),
+                )
+            }
             Error::AlertReceived(AlertDescription::CertificateExpired) => {
                 format!("the certificate of this node ({cert}) has expired, says {whom}")
             }
@@ -179,7 +186,10 @@ fn problem(error: &CertificateError, ca: &str) -> String {
         CertificateError::NotValidYetContext { not_before, .. } => {
             format!("is not valid before {}", utc(not_before.as_secs().saturating_mul(1000)))
         }
-        CertificateError::UnknownIssuer => format!("is not signed by an authority in {ca}"),
+        // Another authority of the same name makes a bad signature.
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+            format!("is not signed by an authority in {ca}")
+        }
         CertificateError::NotValidForNameContext { expected, presented } => {
             let presented: Vec<String> = presented.iter().map(|name| plain(name)).collect();
             format!("is for {}, not for {}", presented.join(", "), expected.to_str())

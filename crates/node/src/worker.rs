@@ -21,14 +21,16 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::spawn_local;
+use tokio_rustls::TlsAcceptor;
 
 use crate::acl::Users;
 use crate::auth::{Attempts, Identity, verify};
 use crate::cluster::Run;
 use crate::config::ClusterSpec;
-use crate::connection::serve;
+use crate::connection::{serve, serve_tls};
 use crate::network::{Network, Parcel};
 use crate::status::WorkerSample;
+use crate::tls::client_problem;
 
 /// How long a request waits for another node of the site.
 const PEER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -63,6 +65,9 @@ pub(crate) struct Worker {
     /// Whether any user is configured: what every command asks first.
     guarded: Cell<bool>,
     attempts: Attempts,
+    tls: Option<TlsAcceptor>,
+    /// Clients whose TLS begins just now.
+    greetings: Cell<usize>,
     /// Wakes the protocol's task when its deadline has moved.
     wake: Notify,
     /// Whether the site is alive; connections end when it is not.
@@ -144,6 +149,20 @@ impl Worker {
             self.attempts.failed(name, from);
         }
         user.map(|user| identity.become_user(user)).is_some()
+    }
+
+    /// Takes a place among those whose TLS begins; `None` if there are too many.
+    pub(crate) fn admit_greeting(&self) -> Option<Greeting<'_>> {
+        let greetings = self.greetings.get();
+        (greetings < self.spec.max_connections).then(|| {
+            self.greetings.set(greetings + 1);
+            Greeting(self)
+        })
+    }
+
+    /// A client's TLS failed.
+    pub(crate) fn tls_failed(&self, error: &std::io::Error, from: SocketAddr) {
+        self.attempts.broken(&client_problem(error), from);
     }
 
     /// Runs a single operation on a key of this worker, if nothing blocks it.
@@ -328,6 +347,15 @@ impl Drop for Forgotten<'_> {
     }
 }
 
+/// A place among those whose TLS begins.
+pub(crate) struct Greeting<'a>(&'a Worker);
+
+impl Drop for Greeting<'_> {
+    fn drop(&mut self) {
+        self.0.greetings.set(self.0.greetings.get() - 1);
+    }
+}
+
 /// Runs a worker until it is told to stop. `started` tells when it serves, or why it cannot.
 pub(crate) fn run(
     replica: Replica,
@@ -372,6 +400,8 @@ pub(crate) fn run(
         users: watch::Sender::new(users),
         guarded,
         attempts: Attempts::new(run.log),
+        tls: run.tls,
+        greetings: Cell::new(0),
         wake: Notify::new(),
         alive: watch::Sender::new(true),
         started: Instant::now(),
@@ -391,7 +421,20 @@ pub(crate) fn run(
 /// spreads connections over them.
 fn listen(worker: &Rc<Worker>) -> std::io::Result<()> {
     let site = &worker.spec.sites[worker.address.site.index()];
-    let Some(address) = site.listen else { return Ok(()) };
+    if let Some(address) = site.listen {
+        listen_on(worker, address, None)?;
+    }
+    if let (Some(address), Some(tls)) = (site.listen_tls, &worker.tls) {
+        listen_on(worker, address, Some(tls.clone()))?;
+    }
+    Ok(())
+}
+
+fn listen_on(
+    worker: &Rc<Worker>,
+    address: SocketAddr,
+    tls: Option<TlsAcceptor>,
+) -> std::io::Result<()> {
     let listener = TcpListener::from_std(bind(address)?)?;
     let worker = worker.clone();
     spawn_local(async move {
@@ -403,7 +446,13 @@ fn listen(worker: &Rc<Worker>) -> std::io::Result<()> {
                     Ok((stream, from)) => {
                         // Without it replies wait for acknowledgements; not fatal.
                         let _ = stream.set_nodelay(true);
-                        spawn_local(serve(stream, worker.clone(), Some(from)));
+                        match &tls {
+                            None => spawn_local(serve(stream, worker.clone(), Some(from))),
+                            Some(tls) => {
+                                let (tls, worker) = (tls.clone(), worker.clone());
+                                spawn_local(serve_tls(stream, tls, worker, from))
+                            }
+                        };
                     }
                     // Out of descriptors, most likely: leave room for others to end.
                     Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
