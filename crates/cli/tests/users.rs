@@ -245,6 +245,20 @@ fn users_do_what_they_may_and_nothing_else() {
     );
 }
 
+#[tokio::test]
+async fn rust_clients_say_who_they_are() {
+    let up = Up::start(&user("alice", "pw", "commands = ['+@all']\nkeys = ['*']"));
+    let address = ([127, 0, 0, 1], up.port + 1).into();
+    let mut client = solera::Client::connect_as(address, "alice", "pw").await.unwrap();
+    client.set("k", "v").await.unwrap();
+    client.reconnect().await.unwrap();
+    assert_eq!(client.get("k").await.unwrap().as_deref(), Some("v"));
+    let error = solera::Client::connect_as(address, "alice", "x").await.unwrap_err();
+    assert_eq!(error.code(), Some("WRONGPASS"), "{error}");
+    let error = solera::Client::connect(address).await.unwrap_err();
+    assert_eq!(error.code(), Some("NOAUTH"), "{error}");
+}
+
 #[test]
 fn users_change_while_the_server_runs() {
     let everything = "commands = ['+@all']\nkeys = ['*']";

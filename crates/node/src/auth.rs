@@ -165,13 +165,15 @@ impl Attempts {
 mod tests {
     use super::*;
 
-    fn users(changes: &[(&str, fn(&mut User))]) -> Users {
-        let user = |(name, change): &(&str, fn(&mut User))| {
+    type Made = (&'static str, fn(&mut User));
+
+    fn users(made: &[Made]) -> Users {
+        let user = |(name, change): &Made| {
             let mut user = User::new(name);
             change(&mut user);
             user
         };
-        Users::new(changes.iter().map(user).collect())
+        Users::new(made.iter().map(user).collect())
     }
 
     fn with_password(user: &mut User) {

@@ -126,8 +126,8 @@ impl Unit {
     pub fn is_in(self, category: &str) -> bool {
         let is = |own: &&str| own.strip_prefix('@') == Some(category);
         match self.subcommand {
-            Some(at) => SUBCOMMANDS[at].categories.iter().any(|own| is(own)),
-            None => self.command.categories().iter().any(|own| is(own)),
+            Some(at) => SUBCOMMANDS[at].categories.iter().any(is),
+            None => self.command.categories().iter().any(is),
         }
     }
 
