@@ -183,6 +183,10 @@ fn who_does_not_say_who_they_are_is_told_to() {
     ] {
         assert_eq!(client.ask(line), reply, "{line}");
     }
+    let mut hog = up.client();
+    let part = [b"*2\r\n$3\r\nGET\r\n$500000000\r\n".as_slice(), &[b'x'; 20_000]].concat();
+    hog.0.get_mut().write_all(&part).unwrap();
+    assert_eq!(hog.reply(), "-ERR Protocol error: unauthenticated bulk length");
     assert!(client.ask("HELLO 3").starts_with("-NOAUTH HELLO must be called with the client"));
     assert!(client.ask("HELLO 3 AUTH alice pw SETNAME x").contains("proto :3"));
     assert_eq!(client.ask("CLIENT GETNAME"), "x");

@@ -569,6 +569,12 @@ admin = '10.0.0.2:3'
             ("workers = 2", "workers = 16", "line 9: the nodes of site 'eu' have 17 workers"),
             ("workers = 2", "worker = 2", "line 7"),
             ("[[site]]", "[[site]]\nname = 'us'\n[[site]]", "line 2: site 'us' lists no nodes"),
+            ("resp = '10.0.0.2:1'", "", "line 10: clients cannot reach this node"),
+            ("resp = '10.0.0.2:1'", "resp_tls = 'h:1'", "line 9: resp_tls needs a [tls]"),
+            ("[[site]]", "[tls]\ncert = 'x'\nkey = ''\n[[site]]", "line 3: tls.key names no file"),
+            ("[[site]]", "[tls]\ncert = 'x'\nkey = 'y'\n[[site]]", "line 1: [tls] is of no use"),
+            ("[[site]]", "[tls]\ncert = 'x'\nkey = 'y'\nport = 0\n[[site]]", "line 4: there is no"),
+            ("[[site]]", "[peer_tls]\ncert = 'x'\nkey = 'y'\n[[site]]", "ca"),
             ("[[site]]", "max_clock_skew_ms = 1\n[[site]]", "line 1: clocks differ"),
         ] {
             let error = parse(&TWO_NODES.replacen(old, new, 1)).unwrap_err();

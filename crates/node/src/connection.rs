@@ -13,6 +13,9 @@ use tokio_rustls::TlsAcceptor;
 use crate::session::{Next, Session};
 use crate::worker::Worker;
 
+/// The longest command, in bytes, of a client that has not said who it is, as in Redis: such a one must
+/// not take the server's memory.
+const UNKNOWN_COMMAND: usize = 16 * 1024;
 /// How long a client's TLS may take to begin, and to end.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
 const READ_SIZE: usize = 64 * 1024;
@@ -124,6 +127,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
                 return Ok(());
             }
             input.drain(..used);
+            if input.len() > UNKNOWN_COMMAND && self.session.is_unknown() {
+                self.session.out.error("ERR Protocol error: unauthenticated bulk length");
+                return self.write().await;
+            }
             if input.is_empty() && input.capacity() > 4 * READ_SIZE {
                 input = Vec::with_capacity(READ_SIZE);
             }

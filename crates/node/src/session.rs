@@ -94,6 +94,11 @@ impl Session {
         self.past = Vector::zero(self.past.sites());
     }
 
+    /// Whether the client must say who it is, and has not.
+    pub(crate) fn is_unknown(&self) -> bool {
+        self.worker.is_guarded() && !self.identity.is_known()
+    }
+
     /// Whether MULTI or SOLERA.BEGIN is open.
     pub(crate) fn in_transaction(&self) -> bool {
         self.tx.is_some() || self.given_up || self.queue.is_some()

@@ -161,7 +161,8 @@ impl Reader<'_> {
                          share {partitions} partitions: each needs at least one, and a site has \
                          at most 255 workers"
                     );
-                    let place = table.workers.as_ref().map_or(table.peer.span(), Spanned::span);
+                    let first = table.resp.as_ref().unwrap_or(&table.peer).span();
+                    let place = table.workers.as_ref().map_or(first, Spanned::span);
                     return self.invalid(Some(place.start), reason);
                 }
                 nodes.push(node);
