@@ -126,6 +126,14 @@ fn introduce(cluster: &Cluster, port: u16) {
             space.name, space.prefix, space.level
         );
     }
+    let tls = spec.sites.iter().filter_map(|site| site.listen_tls);
+    let ports: Vec<String> = tls.map(|address| address.port().to_string()).collect();
+    if !ports.is_empty() {
+        println!("\n  RESP over TLS on ports {}", ports.join(", "));
+    }
+    if spec.users.are_configured() {
+        println!("\n  users: commands need AUTH");
+    }
     println!("\n  HTTP  http://127.0.0.1:{port}/status  /metrics\n");
     println!("Data is in memory and ends with this process. Try, in other terminals:");
     println!("  redis-cli -p {} set greeting hello", port + 1);

@@ -211,6 +211,26 @@ fn clients_speak_tls_and_show_certificates_if_they_must() {
 }
 
 #[test]
+fn a_whole_cluster_on_one_machine_speaks_tls_too() {
+    let lab = Lab::new();
+    lab.certificate("server", HOSTS[0], &lab.authority("ca"), 2100);
+    let config = lab.at("up.toml");
+    // Nothing is read for links that there are not.
+    let tls = format!("[tls]\ncert = 'server.pem'\nkey = 'server.key'\nport = {}", lab.port);
+    std::fs::write(&config, format!("sites = 1\n{tls}\n{}", peer_tls("none", "none"))).unwrap();
+    let mut child = Command::new(SOLERA)
+        .args(["up", "--port", &(lab.port + 4).to_string(), "--config"])
+        .arg(&config)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let _up = Node { child, log: Arc::default() };
+    assert!(lines.into_iter().any(|line| line.contains("over TLS on ports")));
+    assert_eq!(lab.ask(None, "PING").unwrap(), "+PONG\r\n+OK\r\n");
+}
+
+#[test]
 fn nodes_speak_tls_with_one_another() {
     let lab = Lab::new();
     let ca = lab.authority("ca");
