@@ -3,10 +3,12 @@
 mod demo;
 mod fault;
 mod journal;
+mod reload;
 mod serve;
 mod sim;
 mod stop;
 mod up;
+mod user;
 
 use std::process::ExitCode;
 
@@ -32,6 +34,7 @@ enum Command {
     Fault(fault::FaultArgs),
     Journal(journal::JournalArgs),
     Sim(sim::SimArgs),
+    User(user::UserArgs),
 }
 
 fn main() -> ExitCode {
@@ -42,5 +45,6 @@ fn main() -> ExitCode {
         Command::Fault(args) => fault::main(&args),
         Command::Journal(args) => journal::main(&args),
         Command::Sim(args) => sim::main(&args),
+        Command::User(args) => user::main(&args),
     }
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use clap::Args;
 use solera_node::{ClusterSpec, Level, Log, Node, Overrides};
 
+use crate::reload;
 use crate::stop::Stop;
 
 const EXAMPLES: &str = "\
@@ -95,7 +96,13 @@ fn run(args: &ServeArgs, log: Log) -> Result<(), Box<dyn std::error::Error>> {
             stop.asked().await;
             log.info(format_args!("stopping"));
         };
-        admin.serve(Arc::new(cluster), stopped).await;
+        let cluster = Arc::new(cluster);
+        let over = Overrides { data: args.data.clone(), ..Overrides::default() };
+        let reloaded = reload::on_hangup(Some(&args.config), &over, cluster.clone(), log);
+        tokio::select! {
+            () = admin.serve(cluster, stopped) => {}
+            failed = reloaded => return Ok(failed?),
+        };
         log.info(format_args!("stopped"));
         Ok(())
     })

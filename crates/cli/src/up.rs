@@ -7,8 +7,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Args;
-use solera_node::{AdminListener, Cluster, ClusterSpec, Overrides};
+use solera_node::{AdminListener, Cluster, ClusterSpec, Level, Log, Overrides};
 
+use crate::reload;
 use crate::stop::Stop;
 
 const EXAMPLES: &str = "\
@@ -70,22 +71,27 @@ fn run(args: &UpArgs) -> Result<(), Box<dyn std::error::Error>> {
         wan: args.wan.clone(),
         data: args.data.clone(),
     };
-    let spec = ClusterSpec::load(args.config.as_deref(), over)?.listen_from(args.port)?;
+    let spec = ClusterSpec::load(args.config.as_deref(), over.clone())?.listen_from(args.port)?;
     for warning in spec.warnings() {
         eprintln!("warning: {warning}");
     }
+    let log = Log { level: Level::Warn };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let stop = Stop::new()?;
         let admin = AdminListener::bind(SocketAddr::from(([127, 0, 0, 1], args.port))).await?;
-        let cluster = Arc::new(Cluster::start(spec)?);
+        let cluster = Arc::new(Cluster::start(spec, log)?);
         introduce(&cluster, args.port);
         let stopped = async {
             stop.asked().await;
             // The reader may be gone, and it stops all the same.
             let _ = writeln!(std::io::stdout(), "\nstopping");
         };
-        admin.serve(cluster, stopped).await;
+        let reloaded = reload::on_hangup(args.config.as_deref(), &over, cluster.clone(), log);
+        tokio::select! {
+            () = admin.serve(cluster, stopped) => {}
+            failed = reloaded => failed?,
+        }
         Ok(())
     })
 }
@@ -126,6 +132,14 @@ fn introduce(cluster: &Cluster, port: u16) {
             "\n  space {}: keys beginning with '{}' are {}",
             space.name, space.prefix, space.level
         );
+    }
+    let tls = spec.sites.iter().filter_map(|site| site.listen_tls);
+    let ports: Vec<String> = tls.map(|address| address.port().to_string()).collect();
+    if !ports.is_empty() {
+        println!("\n  RESP over TLS on ports {}", ports.join(", "));
+    }
+    if spec.users.are_configured() {
+        println!("\n  users: commands need AUTH");
     }
     println!("\n  HTTP  http://127.0.0.1:{port}/status  /metrics\n");
     for found in cluster.found() {

@@ -34,6 +34,12 @@ pub(crate) enum Target {
     Embedded(Arc<Cluster>, usize),
 }
 
+/// Who a client says it is.
+struct Login {
+    user: String,
+    password: String,
+}
+
 /// One session with one site.
 ///
 /// When the connection breaks, the failing call reports it; [`Client::reconnect`] goes on with the
@@ -41,6 +47,7 @@ pub(crate) enum Target {
 pub struct Client {
     target: Target,
     connection: Connection,
+    login: Option<Login>,
     /// The last token taken, for reconnecting.
     last_token: Option<Token>,
 }
@@ -54,9 +61,26 @@ impl Client {
         Client::open(Target::Remote(address)).await
     }
 
+    /// Connects to a site by its address, as one of its users.
+    ///
+    /// # Errors
+    /// As [`Client::connect`], and `WRONGPASS`.
+    pub async fn connect_as(
+        address: SocketAddr,
+        user: &str,
+        password: &str,
+    ) -> Result<Client, Error> {
+        let login = Login { user: user.to_owned(), password: password.to_owned() };
+        Client::open_as(Target::Remote(address), Some(login)).await
+    }
+
     pub(crate) async fn open(target: Target) -> Result<Client, Error> {
-        let connection = dial(&target).await?;
-        Ok(Client { target, connection, last_token: None })
+        Client::open_as(target, None).await
+    }
+
+    async fn open_as(target: Target, login: Option<Login>) -> Result<Client, Error> {
+        let connection = dial(&target, login.as_ref()).await?;
+        Ok(Client { target, connection, login, last_token: None })
     }
 
     /// Sends any command and returns its reply.
@@ -126,7 +150,7 @@ impl Client {
     /// # Errors
     /// The site cannot be reached, or the past is not to be had there (see [`Client::attach`]).
     pub async fn reconnect(&mut self) -> Result<(), Error> {
-        self.connection = dial(&self.target).await?;
+        self.connection = dial(&self.target, self.login.as_ref()).await?;
         if let Some(token) = self.last_token.clone() {
             self.attach(&token).await?;
         }
@@ -143,7 +167,7 @@ impl fmt::Debug for Client {
     }
 }
 
-async fn dial(target: &Target) -> Result<Connection, Error> {
+async fn dial(target: &Target, login: Option<&Login>) -> Result<Connection, Error> {
     let mut connection = match target {
         Target::Remote(address) => {
             let stream = TcpStream::connect(address).await?;
@@ -160,7 +184,11 @@ async fn dial(target: &Target) -> Result<Connection, Error> {
             Connection::new(stream)
         }
     };
-    match connection.call(&[b"HELLO", b"3"]).await? {
+    let mut hello: Vec<&[u8]> = vec![b"HELLO", b"3"];
+    if let Some(Login { user, password }) = login {
+        hello.extend([b"AUTH".as_slice(), user.as_bytes(), password.as_bytes()]);
+    }
+    match connection.call(&hello).await? {
         Value::Map(_) => Ok(connection),
         Value::Error(text) => Err(Error::server(&text)),
         other => Err(Error::Protocol(format!("HELLO was answered {other:?}"))),

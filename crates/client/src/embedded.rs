@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use solera_node::{Cluster, ClusterSpec, Fault};
+use solera_node::{Cluster, ClusterSpec, Fault, Level, Log};
 
 use crate::client::{Client, Target};
 use crate::error::Error;
@@ -28,7 +28,8 @@ impl Embedded {
     /// # Errors
     /// A port is in use, or threads cannot be started.
     pub fn with(spec: ClusterSpec) -> Result<Embedded, Error> {
-        let cluster = Cluster::start(spec).map_err(|error| Error::Start(error.to_string()))?;
+        let cluster = Cluster::start(spec, Log { level: Level::Error })
+            .map_err(|error| Error::Start(error.to_string()))?;
         Ok(Embedded { cluster: Arc::new(cluster) })
     }
 

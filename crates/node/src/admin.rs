@@ -238,6 +238,16 @@ fn render(sites: &[SiteStatus]) -> String {
     for site in sites {
         let _ = writeln!(text, "solera_errors_total{{site=\"{}\"}} {}", site.name, site.errors);
     }
+    head(
+        &mut text,
+        "solera_failed_logins_total",
+        "Attempts to authenticate that failed.",
+        "counter",
+    );
+    for site in sites {
+        let (name, failed) = (&site.name, site.failed_logins);
+        let _ = writeln!(text, "solera_failed_logins_total{{site=\"{name}\"}} {failed}");
+    }
     let help = "How far the site's visible state is behind another site.";
     head(&mut text, "solera_lag_seconds", help, "gauge");
     for site in sites {

@@ -7,7 +7,7 @@ use std::fmt;
 use std::hash::BuildHasher;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -17,14 +17,18 @@ use solera_time::SiteId;
 use solera_unistore::{Address, Config, Replica};
 use tokio::io::DuplexStream;
 use tokio::sync::{mpsc, oneshot};
+use tokio_rustls::TlsAcceptor;
 
-use crate::config::ClusterSpec;
+use crate::acl::Users;
+use crate::config::{ClusterSpec, ConfigError};
 use crate::data_dir::DataDir;
 use crate::link::Link;
+use crate::log::Log;
 use crate::network::{Destination, Network, Parcel};
 use crate::node::Here;
 use crate::status::{ClusterStatus, LinkStatus, SiteStatus, WorkerSample};
 use crate::storage::{Durability, Found, Storage, StorageError};
+use crate::tls::for_clients;
 use crate::worker::{self, Control};
 
 /// A running cluster, or one running node of it. Dropping it stops it.
@@ -34,6 +38,8 @@ pub struct Cluster {
     threads: Vec<JoinHandle<()>>,
     /// Spreads in-memory connections over workers.
     connected: AtomicUsize,
+    /// Whether there are users.
+    guarded: AtomicBool,
     /// Which node this process is, if it is not the whole cluster.
     pub(crate) here: Option<Here>,
     /// What was in the data directory.
@@ -41,13 +47,16 @@ pub struct Cluster {
 }
 
 /// What distinguishes this run from others of the same cluster.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone)]
 pub(crate) struct Run {
     /// Identifies the cluster and its data in tokens.
     pub(crate) cluster: u64,
     /// Requests and transactions are numbered from here: late answers to those of an earlier run
     /// must not be taken for answers to others.
     pub(crate) first_number: u64,
+    pub(crate) log: Log,
+    /// What clients' TLS needs, where it is spoken.
+    pub(crate) tls: Option<TlsAcceptor>,
 }
 
 /// A site of a running cluster.
@@ -71,6 +80,8 @@ pub enum StartError {
         /// Why it cannot.
         error: std::io::Error,
     },
+    /// What TLS needs cannot be used.
+    Tls(ConfigError),
     /// A thread could not be started, or could not set up its event loop.
     Worker(std::io::Error),
     /// The data cannot be used.
@@ -92,6 +103,7 @@ impl fmt::Display for StartError {
             StartError::Listen { site, address, error } => {
                 write!(f, "site {site} cannot listen on {address}: {error}")
             }
+            StartError::Tls(error) => error.fmt(f),
             StartError::Worker(error) => write!(f, "a worker cannot start: {error}"),
             StartError::Storage(error) => error.fmt(f),
         }
@@ -99,6 +111,18 @@ impl fmt::Display for StartError {
 }
 
 impl std::error::Error for StartError {}
+
+/// Without users everybody could do everything. A file that is only half written must not lead there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WouldOpen;
+
+impl fmt::Display for WouldOpen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("without any [[user]] everybody could do everything; for that, restart")
+    }
+}
+
+impl std::error::Error for WouldOpen {}
 
 /// A site that is not there.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -214,9 +238,9 @@ impl Cluster {
     ///
     /// # Errors
     /// See [`StartError`]; nothing runs then.
-    pub fn start(spec: ClusterSpec) -> Result<Cluster, StartError> {
+    pub fn start(spec: ClusterSpec, log: Log) -> Result<Cluster, StartError> {
         for site in &spec.sites {
-            if let Some(address) = site.listen {
+            for address in [site.listen, site.listen_tls].into_iter().flatten() {
                 // Workers share the address, which would hide another program's listener.
                 TcpListener::bind(address).map_err(|error| StartError::Listen {
                     site: site.name.clone(),
@@ -225,14 +249,14 @@ impl Cluster {
                 })?;
             }
         }
-        let run = match spec.durability {
+        let tls = spec.tls.as_ref().filter(|tls| tls.port.is_some());
+        let tls = tls.map(|tls| for_clients(&tls.files)).transpose().map_err(StartError::Tls)?;
+        let cluster = match spec.durability {
             // What is in memory ends with this run, so tokens must not outlive it.
-            Durability::Memory => {
-                Run { cluster: RandomState::new().hash_one(spec.id()), first_number: 0 }
-            }
-            _ => Run { cluster: spec.id(), first_number: 0 },
+            Durability::Memory => RandomState::new().hash_one(spec.id()),
+            _ => spec.id(),
         };
-        Cluster::launch(Arc::new(spec), run, |_| None)
+        Cluster::launch(Arc::new(spec), Run { cluster, first_number: 0, log, tls }, |_| None)
     }
 
     /// Starts the workers that run in this process: those that no link leads to.
@@ -257,11 +281,13 @@ impl Cluster {
             workers.push((0..topology.workers[site.index()]).map(at).map(destination).collect());
         }
         let network = Arc::new(Network::new(workers, &spec.wan));
+        let guarded = AtomicBool::new(spec.users.are_configured());
         let mut cluster = Cluster {
             spec,
             network,
             threads: Vec::new(),
             connected: AtomicUsize::new(0),
+            guarded,
             here: None,
             found: Vec::new(),
         };
@@ -296,7 +322,7 @@ impl Cluster {
                     (replica, Some(storage))
                 }
             };
-            cluster.start_worker(replica, storage, run, mailbox)?;
+            cluster.start_worker(replica, storage, run.clone(), mailbox)?;
         }
         Ok(cluster)
     }
@@ -318,7 +344,7 @@ impl Cluster {
             .map_err(StartError::Worker)?;
         self.threads.push(thread);
         let site = &self.spec.sites[address.site.index()];
-        match (receiver.recv(), site.listen) {
+        match (receiver.recv(), site.listen.or(site.listen_tls)) {
             (Ok(Ok(())), _) => Ok(()),
             (Ok(Err(error)), Some(address)) => {
                 Err(StartError::Listen { site: site.name.clone(), address, error })
@@ -349,6 +375,25 @@ impl Cluster {
         let info =
             |site: &crate::SiteSpec| SiteInfo { name: site.name.clone(), listen: site.listen };
         self.spec.sites.iter().map(info).collect()
+    }
+
+    /// Lets other users do other things from now on. Connections of users that are no more, or are
+    /// disabled, are closed, and those that never needed a password and would now.
+    ///
+    /// # Errors
+    /// There are no users any more; nothing is changed then.
+    pub fn set_users(&self, users: Users) -> Result<(), WouldOpen> {
+        if !users.are_configured() && self.guarded.load(Ordering::Relaxed) {
+            return Err(WouldOpen);
+        }
+        self.guarded.store(users.are_configured(), Ordering::Relaxed);
+        let users = Arc::new(users);
+        for site in SiteId::all(self.spec.sites.len()) {
+            for worker in self.network.workers_here(site) {
+                self.network.control(worker, Control::Users(users.clone()));
+            }
+        }
+        Ok(())
     }
 
     /// An in-memory connection to a site, which speaks RESP like any other.
@@ -468,6 +513,7 @@ impl Cluster {
             }
             status.connections += sample.connections;
             status.errors += sample.errors;
+            status.failed_logins += sample.failed_logins;
             status.open_transactions += sample.open_transactions;
             status.prepared_transactions += sample.prepared_transactions;
             status.unsettled_updates += sample.unsettled_updates;
@@ -565,7 +611,9 @@ mod tests {
 
     #[test]
     fn what_was_never_heard_of_has_no_age() {
-        let cluster = Cluster::start(ClusterSpec::local(3).unwrap()).unwrap();
+        let cluster =
+            Cluster::start(ClusterSpec::local(3).unwrap(), Log { level: crate::log::Level::Error })
+                .unwrap();
         let since_the_epoch = 1.7e12;
         let sample = WorkerSample {
             uniform_vec: vec![0, 7, 0],

@@ -5,6 +5,7 @@ mod connection;
 mod data;
 mod server;
 mod solera;
+mod users;
 
 use solera_resp::{Arguments, CommandId};
 
@@ -46,12 +47,14 @@ pub(crate) async fn run_other(
             session.reset();
             session.out.simple("RESET");
         }
+        CommandId::Auth => users::auth(session, arguments),
         CommandId::Client => return client::client(session, arguments),
         CommandId::Command => server::command(session, arguments),
         CommandId::Info => server::info(session, arguments).await,
         CommandId::Time => server::time(session),
         CommandId::Config => server::config(session, arguments),
         CommandId::Dbsize => server::dbsize(session).await,
+        CommandId::Acl => users::acl(session, arguments),
         CommandId::SoleraToken => solera::token(session),
         CommandId::SoleraAttach => solera::attach(session, arguments).await,
         CommandId::SoleraBarrier => solera::barrier(session, arguments).await,

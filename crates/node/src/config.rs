@@ -11,11 +11,16 @@ use solera_time::MAX_SITES;
 use solera_unistore::Topology;
 use toml::Spanned;
 
+use crate::acl::Users;
 use crate::spaces::{Space, SpaceError, Spaces};
 use crate::storage::Durability;
 use crate::wan::Wan;
 
 mod nodes;
+mod tls;
+mod users;
+
+pub use tls::{ClientTls, NamedFile, TlsFiles};
 
 pub use nodes::{HostPort, NodeId, NodeSpec};
 
@@ -26,6 +31,8 @@ pub struct SiteSpec {
     pub name: String,
     /// Where it speaks RESP; `None` for in-memory connections only.
     pub listen: Option<SocketAddr>,
+    /// Where it speaks RESP over TLS.
+    pub listen_tls: Option<SocketAddr>,
     /// The processes it is made of; none where all runs in one process.
     pub nodes: Vec<NodeSpec>,
 }
@@ -59,6 +66,12 @@ pub struct ClusterSpec {
     pub data: Option<PathBuf>,
     /// When an acknowledged write is there.
     pub durability: Durability,
+    /// Who may do what.
+    pub users: Users,
+    /// TLS for clients.
+    pub tls: Option<ClientTls>,
+    /// TLS between nodes.
+    pub peer_tls: Option<TlsFiles>,
 }
 
 /// A configuration that cannot be used.
@@ -110,6 +123,10 @@ struct File {
     site: Vec<SiteTable>,
     #[serde(default)]
     space: Vec<SpaceTable>,
+    #[serde(default)]
+    user: Vec<users::UserTable>,
+    tls: Option<Spanned<tls::ClientTable>>,
+    peer_tls: Option<tls::PeerTable>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -173,20 +190,26 @@ impl ClusterSpec {
         ClusterSpec::load(None, Overrides { sites: Some(sites), ..Overrides::default() })
     }
 
-    /// Lets site `i`, counted from 1, speak RESP on `port + i` of 127.0.0.1.
+    /// Lets site `i`, counted from 1, speak RESP on `port + i` of 127.0.0.1, and over TLS on its port
+    /// `+ i` if there is one.
     ///
     /// # Errors
     /// The ports must exist.
     pub fn listen_from(mut self, port: u16) -> Result<ClusterSpec, ConfigError> {
+        let tls_port = self.tls.as_ref().and_then(|tls| tls.port);
         for (i, site) in (1..).zip(&mut self.sites) {
-            let port = port.checked_add(i).ok_or_else(|| ConfigError::Invalid {
-                at: None,
-                reason: format!(
-                    "there is no port {} for site {i}; choose a smaller base with --port",
-                    u32::from(port) + u32::from(i)
-                ),
-            })?;
-            site.listen = Some(SocketAddr::from(([127, 0, 0, 1], port)));
+            let on = |port: u16, option| match port.checked_add(i) {
+                Some(port) => Ok(SocketAddr::from(([127, 0, 0, 1], port))),
+                None => Err(ConfigError::Invalid {
+                    at: None,
+                    reason: format!(
+                        "there is no port {} for site {i}; choose a smaller base with {option}",
+                        u32::from(port) + u32::from(i)
+                    ),
+                }),
+            };
+            site.listen = Some(on(port, "--port")?);
+            site.listen_tls = tls_port.map(|port| on(port, "tls.port")).transpose()?;
         }
         Ok(self)
     }
@@ -265,7 +288,9 @@ impl Reader<'_> {
         let file = toml::from_str(self.text).map_err(|error| {
             let mut reason = error.to_string();
             if reason.contains("expected a sequence") {
-                reason.push_str("each site and each space is a table: [[site]], [[space]]\n");
+                reason.push_str(
+                    "each site, space and user is a table: [[site]], [[space]], [[user]]\n",
+                );
             }
             ConfigError::Malformed(self.file.clone().unwrap_or_default(), reason)
         })?;
@@ -273,10 +298,14 @@ impl Reader<'_> {
     }
 
     fn invalid<T>(&self, place: Option<usize>, reason: String) -> Result<T, ConfigError> {
+        Err(ConfigError::Invalid { at: self.at(place), reason })
+    }
+
+    /// A place in the file, as people are told.
+    fn at(&self, place: Option<usize>) -> Option<String> {
         let line = |start| self.text[..start].matches('\n').count() + 1;
         let at = place.zip(self.file.as_ref());
-        let at = at.map(|(start, file)| format!("{file}, line {}", line(start)));
-        Err(ConfigError::Invalid { at, reason })
+        at.map(|(start, file)| format!("{file}, line {}", line(start)))
     }
 
     /// A worker's number is one byte, in timestamps too.
@@ -329,6 +358,10 @@ impl Reader<'_> {
             return self.invalid(place, reason);
         }
         let mut nodes = self.nodes(&file.site, workers.value, partitions)?;
+        let tls = file.tls.as_ref();
+        let place = tls.map(|table| table.span().start);
+        let tls = tls.map(|table| self.client_tls(table.get_ref())).transpose()?;
+        self.check_tls(tls.as_ref(), place, &file.site)?;
         if over.workers.is_some() {
             nodes.clear();
         }
@@ -378,7 +411,7 @@ impl Reader<'_> {
             sites: names
                 .into_iter()
                 .zip(nodes.into_iter().chain(std::iter::repeat_with(Vec::new)))
-                .map(|(name, nodes)| SiteSpec { name, listen: None, nodes })
+                .map(|(name, nodes)| SiteSpec { name, listen: None, listen_tls: None, nodes })
                 .collect(),
             partitions,
             workers: workers.value,
@@ -389,6 +422,9 @@ impl Reader<'_> {
             transaction_max_age: Duration::from_millis(max_age.value),
             max_connections: connections.value,
             max_clock_skew: Duration::from_millis(skew.value),
+            users: self.users(&file.user)?,
+            tls,
+            peer_tls: file.peer_tls.as_ref().map(|table| self.peer_tls(table)).transpose()?,
         })
     }
 
@@ -616,6 +652,12 @@ admin = '10.0.0.2:3'
             ("workers = 2", "workers = 16", "line 9: the nodes of site 'eu' have 17 workers"),
             ("workers = 2", "worker = 2", "line 7"),
             ("[[site]]", "[[site]]\nname = 'us'\n[[site]]", "line 2: site 'us' lists no nodes"),
+            ("resp = '10.0.0.2:1'", "", "line 10: clients cannot reach this node"),
+            ("resp = '10.0.0.2:1'", "resp_tls = 'h:1'", "line 9: resp_tls needs a [tls]"),
+            ("[[site]]", "[tls]\ncert = 'x'\nkey = ''\n[[site]]", "line 3: tls.key names no file"),
+            ("[[site]]", "[tls]\ncert = 'x'\nkey = 'y'\n[[site]]", "line 1: [tls] is of no use"),
+            ("[[site]]", "[tls]\ncert = 'x'\nkey = 'y'\nport = 0\n[[site]]", "line 4: there is no"),
+            ("[[site]]", "[peer_tls]\ncert = 'x'\nkey = 'y'\n[[site]]", "ca"),
             ("[[site]]", "max_clock_skew_ms = 1\n[[site]]", "line 1: clocks differ"),
         ] {
             let error = parse(&TWO_NODES.replacen(old, new, 1)).unwrap_err();

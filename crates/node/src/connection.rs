@@ -1,16 +1,24 @@
 //! A connection: bytes in, commands, bytes out.
 
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use solera_resp::{Arguments, RequestParser};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
 
 use crate::clients::Ends;
 use crate::session::{Next, Session};
 use crate::worker::Worker;
 
+/// The longest command, in bytes, of a client that has not said who it is, as in Redis: such a one must
+/// not take the server's memory.
+const UNKNOWN_COMMAND: usize = 16 * 1024;
+/// How long a client's TLS may take to begin, and to end.
+const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
 const READ_SIZE: usize = 64 * 1024;
 /// Output is written when there is more of it, so that a client that does not read stops being read.
 const WRITE_SIZE: usize = 256 * 1024;
@@ -18,9 +26,14 @@ const WRITE_SIZE: usize = 256 * 1024;
 /// commands in gets its answers, and a client that is gone does not keep its connection.
 const AFTER_END: Duration = Duration::from_secs(10);
 
-/// Serves a connection until it closes, breaks the protocol, is killed, or its site dies.
-pub(crate) async fn serve<S>(mut stream: S, worker: Rc<Worker>, ends: Ends)
-where
+/// Serves a connection until it closes, breaks the protocol, is killed, its site dies, or its user is no
+/// more.
+pub(crate) async fn serve<S>(
+    mut stream: S,
+    worker: Rc<Worker>,
+    ends: Ends,
+    from: Option<SocketAddr>,
+) where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let clients = worker.network.clients(worker.address.site);
@@ -30,18 +43,43 @@ where
         return;
     };
     worker.count(|counters| counters.connections += 1);
-    let mut session = Session::new(worker.clone(), member.client.clone());
+    let mut session = Session::new(worker.clone(), member.client.clone(), from);
+    let identity = session.identity.clone();
     let mut connection = Connection { stream, session: &mut session, ahead: Vec::new() };
     let death = worker.death();
     tokio::select! {
         biased;
         () = death => {}
         () = member.client.death() => {}
+        () = identity.ends(worker.users_to_come()) => {}
         // A broken connection ends like a closed one.
         _ = connection.run() => {}
     }
     session.close();
     worker.count(|counters| counters.connections -= 1);
+}
+
+/// The same over TLS. A client that does not greet in time, or has no right certificate, is let go.
+pub(crate) async fn serve_tls(
+    stream: TcpStream,
+    tls: TlsAcceptor,
+    worker: Rc<Worker>,
+    ends: Ends,
+    from: SocketAddr,
+) {
+    let Some(greeting) = worker.admit_greeting() else { return };
+    let greeted = timeout(GREETING_TIMEOUT, tls.accept(stream)).await;
+    drop(greeting);
+    match greeted {
+        Ok(Ok(mut stream)) => {
+            serve(&mut stream, worker, ends, Some(from)).await;
+            // The client is told that this is the end. It may be gone.
+            let _ = timeout(GREETING_TIMEOUT, stream.shutdown()).await;
+        }
+        Ok(Err(error)) => worker.tls_failed(&error, from),
+        // It said nothing, or not enough.
+        Err(_) => {}
+    }
 }
 
 /// Reads ahead until the stream ends or enough has been read.
@@ -103,6 +141,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
                 return Ok(());
             }
             input.drain(..used);
+            if input.len() > UNKNOWN_COMMAND && self.session.is_unknown() {
+                self.session.out.error("ERR Protocol error: unauthenticated bulk length");
+                return self.write().await;
+            }
             if input.is_empty() && input.capacity() > 4 * READ_SIZE {
                 input = Vec::with_capacity(READ_SIZE);
             }
@@ -172,6 +214,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
             return Ok(());
         }
         self.stream.write_all(&self.session.out.bytes).await?;
+        // TLS may hold some back.
+        self.stream.flush().await?;
         self.session.out.bytes.clear();
         if self.session.out.bytes.capacity() > 4 * WRITE_SIZE {
             self.session.out.bytes = Vec::new();

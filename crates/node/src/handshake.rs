@@ -71,6 +71,8 @@ pub(crate) enum Refusal {
     Taken,
     /// Their clocks are too far apart, in milliseconds.
     Clocks { apart_ms: u64, limit_ms: u64 },
+    /// TLS between them does not come about.
+    Tls(String),
     /// The other node's words.
     Told(String),
 }
@@ -112,7 +114,7 @@ impl fmt::Display for Refusal {
                 *apart_ms as f64 / 1000.0,
                 *limit_ms as f64 / 1000.0
             ),
-            Refusal::Told(reason) => f.write_str(reason),
+            Refusal::Tls(reason) | Refusal::Told(reason) => f.write_str(reason),
         }
     }
 }

@@ -4,7 +4,9 @@
 //! mailboxes. A connection lives on one worker; a command on a key of that worker is a direct call of
 //! the protocol's machine, a command on another's is one message there and one back.
 
+mod acl;
 mod admin;
+mod auth;
 mod clients;
 mod cluster;
 mod commands;
@@ -23,14 +25,20 @@ mod session;
 mod spaces;
 mod status;
 mod storage;
+mod tls;
 mod token;
 mod wan;
 mod wire;
 mod worker;
 
+pub use acl::Users;
 pub use admin::{AdminError, AdminListener};
-pub use cluster::{Cluster, Fault, FaultError, SiteDown, SiteInfo, SiteRef, StartError};
-pub use config::{ClusterSpec, ConfigError, HostPort, NodeId, NodeSpec, Overrides, SiteSpec};
+pub use auth::hash_password;
+pub use cluster::{Cluster, Fault, FaultError, SiteDown, SiteInfo, SiteRef, StartError, WouldOpen};
+pub use config::{
+    ClientTls, ClusterSpec, ConfigError, HostPort, NamedFile, NodeId, NodeSpec, Overrides,
+    SiteSpec, TlsFiles,
+};
 pub use log::{Level, Log};
 pub use node::{Node, ServeError};
 pub use spaces::{Space, SpaceError, Spaces};

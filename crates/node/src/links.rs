@@ -5,9 +5,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use solera_unistore::Topology;
-use tokio::io::AsyncReadExt;
-use tokio::net::tcp::OwnedReadHalf;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadHalf};
+use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -17,6 +16,7 @@ use crate::handshake::{Greeting, HEAD, Refusal};
 use crate::link::Link;
 use crate::log::Log;
 use crate::network::Network;
+use crate::tls::PeerTls;
 use crate::wire::WireError;
 
 mod answering;
@@ -38,11 +38,18 @@ const READ_SIZE: usize = 64 * 1024;
 /// The longest reason that is sent or told.
 const MAX_REASON: usize = 2000;
 
+/// A connection to another node, with or without TLS.
+trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Duplex for S {}
+type Stream = Box<dyn Duplex>;
+
 /// What carries the messages of one node.
 pub(crate) struct Carrier {
     pub(crate) spec: Arc<ClusterSpec>,
     pub(crate) topology: Arc<Topology>,
     pub(crate) me: NodeId,
+    /// Between nodes, if they speak so.
+    pub(crate) tls: Option<PeerTls>,
     /// Tells this process from those that were this node before.
     pub(crate) incarnation: u64,
     pub(crate) network: Arc<Network>,
@@ -112,6 +119,15 @@ impl Carrier {
         }
     }
 
+    /// Says it in plain words if a connection with `whom` failed for its TLS.
+    fn explain(&self, failure: Failure, whom: &str) -> Failure {
+        let explained = match &failure {
+            Failure::Io(error) => self.tls.as_ref().and_then(|tls| tls.explain(error, whom)),
+            _ => None,
+        };
+        explained.map_or(failure, |reason| Failure::Refused(Refusal::Tls(reason)))
+    }
+
     /// Whether a refusal was not told already.
     fn is_news(&self, line: &str) -> bool {
         let mut told = self.told.lock().expect("nothing panics with the lock");
@@ -131,6 +147,8 @@ enum Failure {
     Refused(Refusal),
     /// It could not be made, or broke.
     Broken(String),
+    /// The same, in the system's words or those of TLS.
+    Io(std::io::Error),
 }
 
 impl Failure {
@@ -144,13 +162,14 @@ impl std::fmt::Display for Failure {
         match self {
             Failure::Refused(refusal) => refusal.fmt(f),
             Failure::Broken(reason) => f.write_str(reason),
+            Failure::Io(error) => error.fmt(f),
         }
     }
 }
 
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Self {
-        Failure::Broken(error.to_string())
+        Failure::Io(error)
     }
 }
 
@@ -172,7 +191,7 @@ fn shortened(mut reason: String) -> String {
     reason
 }
 
-async fn read_greeting(stream: &mut TcpStream) -> Result<Greeting, Failure> {
+async fn read_greeting(stream: &mut Stream) -> Result<Greeting, Failure> {
     let mut head = [0; HEAD];
     stream.read_exact(&mut head).await.map_err(closed_early)?;
     let length = Greeting::body_length(&head).map_err(Failure::Refused)?;
@@ -189,7 +208,7 @@ fn closed_early(error: std::io::Error) -> Failure {
 }
 
 /// Reads what there is. Memory grows with what arrives, whatever a frame's length says.
-async fn read_more(read: &mut OwnedReadHalf, input: &mut Vec<u8>) -> std::io::Result<usize> {
+async fn read_more(read: &mut ReadHalf<Stream>, input: &mut Vec<u8>) -> std::io::Result<usize> {
     if input.capacity() - input.len() < READ_SIZE / 4 {
         input.reserve(READ_SIZE);
     }

@@ -6,14 +6,16 @@ use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs};
 use std::sync::{Arc, Mutex};
 
 use solera_time::SiteId;
+use tokio_rustls::TlsAcceptor;
 
 use crate::admin::AdminListener;
 use crate::cluster::{Cluster, Run, StartError};
-use crate::config::{ClusterSpec, HostPort, NodeId};
+use crate::config::{ClusterSpec, ConfigError, HostPort, NodeId};
 use crate::link::Link;
 use crate::links::{Carrier, Running};
 use crate::log::Log;
 use crate::status::{NodeStatus, ReachedSite, SiteStatus};
+use crate::tls::{PeerTls, for_clients};
 
 /// Why a node cannot serve.
 #[derive(Debug)]
@@ -35,6 +37,8 @@ pub enum ServeError {
         /// Why it cannot.
         error: std::io::Error,
     },
+    /// What TLS needs cannot be used.
+    Tls(ConfigError),
     /// Its workers cannot start.
     Start(StartError),
 }
@@ -65,6 +69,7 @@ impl fmt::Display for ServeError {
                 };
                 write!(f, "{node} cannot listen on {address} ({setting}): {reason}")
             }
+            ServeError::Tls(error) => error.fmt(f),
             ServeError::Start(error) => error.fmt(f),
         }
     }
@@ -73,12 +78,14 @@ impl fmt::Display for ServeError {
 impl std::error::Error for ServeError {}
 
 /// A node that listens and does not run yet.
-#[derive(Debug)]
 pub struct Node {
     id: NodeId,
     name: String,
     spec: ClusterSpec,
-    resp: SocketAddr,
+    resp: Option<SocketAddr>,
+    resp_tls: Option<SocketAddr>,
+    tls: Option<TlsAcceptor>,
+    peer_tls: Option<PeerTls>,
     peer: TcpListener,
     admin: TcpListener,
 }
@@ -119,11 +126,20 @@ impl Node {
                 error,
             })
         };
+        let tls = spec.tls.as_ref().filter(|_| listed.resp_tls.is_some());
+        let tls = tls.map(|tls| for_clients(&tls.files)).transpose().map_err(ServeError::Tls)?;
+        let peer_tls = spec.peer_tls.as_ref();
+        let peer_tls = peer_tls.map(|files| PeerTls::load(files, &name, &listed.peer.host));
+        let peer_tls = peer_tls.transpose().map_err(ServeError::Tls)?;
+        let take_optional = |setting, address: Option<&HostPort>| {
+            address.map(|address| take(setting, address).map(|(found, _)| found)).transpose()
+        };
         // Workers share the address, which would hide another program's listener.
-        let (resp, _) = take("resp", &listed.resp)?;
+        let resp = take_optional("resp", listed.resp.as_ref())?;
+        let resp_tls = take_optional("resp_tls", listed.resp_tls.as_ref())?;
         let (_, peer) = take("peer", &listed.peer)?;
         let (_, admin) = take("admin", &listed.admin)?;
-        Ok(Node { id, name, resp, peer, admin, spec })
+        Ok(Node { id, name, resp, resp_tls, tls, peer_tls, peer, admin, spec })
     }
 
     /// The node, as people call it.
@@ -132,9 +148,9 @@ impl Node {
     }
 
     /// Where it listens, by the names of the settings.
-    pub fn addresses(&self) -> [(&'static str, Option<SocketAddr>); 3] {
+    pub fn addresses(&self) -> [(&'static str, Option<SocketAddr>); 4] {
         let (peer, admin) = (self.peer.local_addr().ok(), self.admin.local_addr().ok());
-        [("resp", Some(self.resp)), ("peer", peer), ("admin", admin)]
+        [("resp", self.resp), ("resp_tls", self.resp_tls), ("peer", peer), ("admin", admin)]
     }
 
     /// Starts the node's workers and links. The HTTP side remains to be served, on this thread's
@@ -143,13 +159,14 @@ impl Node {
     /// # Errors
     /// Threads cannot be started, or a port was taken meanwhile.
     pub fn start(self, log: Log) -> Result<(Cluster, AdminListener), ServeError> {
-        let Node { id: me, name, mut spec, resp, peer, admin } = self;
+        let Node { id: me, name, mut spec, resp, resp_tls, tls, peer_tls, peer, admin } = self;
         let cannot_listen = |setting| {
             let node = name.clone();
             move |error| ServeError::Listen { node, setting, address: "its port".to_owned(), error }
         };
         let admin = AdminListener::from_std(admin).map_err(cannot_listen("admin"))?;
-        spec.sites[me.site.index()].listen = Some(resp);
+        let site = &mut spec.sites[me.site.index()];
+        (site.listen, site.listen_tls) = (resp, resp_tls);
         let spec = Arc::new(spec);
         let links: Vec<Arc<Link>> = spec
             .nodes()
@@ -165,12 +182,13 @@ impl Node {
         };
         let incarnation = RandomState::new().hash_one(me);
         // Other nodes know the cluster by this, too. 48 bits are short on the wire, and enough.
-        let run = Run { cluster: spec.id(), first_number: incarnation >> 16 };
+        let run = Run { cluster: spec.id(), first_number: incarnation >> 16, log, tls };
         let mut cluster = Cluster::launch(spec.clone(), run, link_to).map_err(ServeError::Start)?;
         let carrier = Carrier {
             topology: Arc::new(spec.topology()),
             spec,
             me,
+            tls: peer_tls,
             incarnation,
             network: cluster.network.clone(),
             links: links.clone(),
@@ -277,7 +295,7 @@ mod tests {
 
     fn refused(text: &str, site: &str, node: usize) -> String {
         let spec = ClusterSpec::parse("s.toml", text, Overrides::default()).unwrap();
-        Node::bind(spec, site, node, None).unwrap_err().to_string()
+        Node::bind(spec, site, node, None).err().unwrap().to_string()
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! A client's session: its causal past, its transaction, and the way of each command.
 
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,6 +12,7 @@ use solera_resp::{Arguments, Command as Described, CommandId, Protocol, Writer, 
 use solera_time::Vector;
 use solera_unistore::{Command, CommandError, Input, Response, TxId};
 
+use crate::auth::Identity;
 use crate::clients::{Client, Clients};
 use crate::commands::{self, KeyOp, Plan};
 use crate::worker::{Silent, Unreachable, Worker};
@@ -61,6 +63,10 @@ pub(crate) struct Session {
     pub(crate) library: (String, String),
     pub(crate) last_command: &'static str,
     pub(crate) replies: Replies,
+    /// Which user the client is.
+    pub(crate) identity: Rc<Identity>,
+    /// Where the client is, if not in this process.
+    pub(crate) from: Option<SocketAddr>,
     queue: Option<Queue>,
     /// The open transaction.
     tx: Option<TxId>,
@@ -72,7 +78,7 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    pub(crate) fn new(worker: Rc<Worker>, client: Arc<Client>) -> Self {
+    pub(crate) fn new(worker: Rc<Worker>, client: Arc<Client>, from: Option<SocketAddr>) -> Self {
         Session {
             out: Writer::default(),
             now: worker.now(),
@@ -82,6 +88,8 @@ impl Session {
             library: Default::default(),
             last_command: "NULL",
             replies: Replies::On,
+            identity: Rc::new(Identity::new(&worker.users())),
+            from,
             queue: None,
             tx: None,
             given_up: false,
@@ -103,6 +111,7 @@ impl Session {
         self.given_up = false;
         self.queue = None;
         self.name.clear();
+        self.identity.reset(&self.worker.users());
         self.replies = Replies::On;
         self.out.protocol = Protocol::Resp2;
         self.past = Vector::zero(self.past.sites());
@@ -139,6 +148,11 @@ impl Session {
         };
     }
 
+    /// Whether the client must say who it is, and has not.
+    pub(crate) fn is_unknown(&self) -> bool {
+        self.worker.is_guarded() && !self.identity.is_known()
+    }
+
     /// Whether MULTI or SOLERA.BEGIN is open.
     pub(crate) fn in_transaction(&self) -> bool {
         self.tx.is_some() || self.given_up || self.queue.is_some()
@@ -152,6 +166,9 @@ impl Session {
         }
         let Some(command) = lookup(arguments.get(0)) else { return false };
         if !command.takes(arguments.len()) || self.worker.refuses_writes() {
+            return false;
+        }
+        if self.worker.is_guarded() && self.identity.may(command, arguments).is_err() {
             return false;
         }
         let Ok(Some(op)) = commands::single(command.id, arguments) else { return false };
@@ -188,6 +205,12 @@ impl Session {
         self.last_command = command.name;
         if !command.takes(arguments.len()) {
             self.refuse(&command.wrong_arity());
+            return Next::Stay;
+        }
+        if self.worker.is_guarded()
+            && let Err(refused) = self.identity.may(command, arguments)
+        {
+            self.refuse(&refused.to_string());
             return Next::Stay;
         }
         if self.worker.refuses_writes()
@@ -315,6 +338,13 @@ impl Session {
             if let Ok(Some((arguments, _))) = parser.next(&bytes)
                 && let Some(command) = lookup(arguments.get(0))
             {
+                // Users may have changed since it was queued.
+                if self.worker.is_guarded()
+                    && let Err(refused) = self.identity.may(command, &arguments)
+                {
+                    self.fail(refused.to_string());
+                    continue;
+                }
                 Box::pin(self.dispatch(command, &arguments)).await;
             }
         }

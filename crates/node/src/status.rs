@@ -43,6 +43,8 @@ pub struct SiteStatus {
     pub commands: BTreeMap<&'static str, u64>,
     /// Error replies since the start.
     pub errors: u64,
+    /// Attempts to authenticate that failed since the start.
+    pub failed_logins: u64,
     /// Batches of commands by duration: `(upper bound in microseconds, how many)`. The last are those
     /// that took longer than all bounds before.
     pub batch_us: Vec<(u64, u64)>,
@@ -157,4 +159,5 @@ pub(crate) struct WorkerSample {
     pub(crate) prepared_transactions: usize,
     pub(crate) unsettled_updates: usize,
     pub(crate) at_risk: usize,
+    pub(crate) failed_logins: u64,
 }

@@ -1,6 +1,6 @@
 //! One worker: a thread that owns partitions, runs the protocol's machine, and serves connections.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::net::SocketAddr;
@@ -24,14 +24,18 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::spawn_local;
+use tokio_rustls::TlsAcceptor;
 
+use crate::acl::Users;
+use crate::auth::{Attempts, Identity, verify};
 use crate::clients::Ends;
 use crate::cluster::Run;
 use crate::config::ClusterSpec;
-use crate::connection::serve;
+use crate::connection::{serve, serve_tls};
 use crate::network::{Network, Parcel};
 use crate::status::WorkerSample;
 use crate::storage::Storage;
+use crate::tls::client_problem;
 
 /// How long a request waits for another node of the site.
 const PEER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -46,6 +50,8 @@ pub(crate) enum Control {
     CountKeys(oneshot::Sender<usize>),
     /// Tell what the loss of sites could still undo, with at most so many keys.
     AtRisk(usize, oneshot::Sender<AtRisk>),
+    /// These are the users from now on.
+    Users(Arc<Users>),
     /// Stop serving, as if the site had died; keep the state.
     Kill(oneshot::Sender<()>),
     /// Go on.
@@ -64,6 +70,13 @@ pub(crate) struct Worker {
     pub(crate) cluster: u64,
     pub(crate) network: Arc<Network>,
     state: RefCell<State>,
+    users: watch::Sender<Arc<Users>>,
+    /// Whether any user is configured: what every command asks first.
+    guarded: Cell<bool>,
+    attempts: Attempts,
+    tls: Option<TlsAcceptor>,
+    /// Clients whose TLS begins just now.
+    greetings: Cell<usize>,
     /// Wakes the protocol's task when its deadline has moved.
     wake: Notify,
     /// Wakes the task that hands records to the disk.
@@ -105,6 +118,7 @@ impl State {
 pub(crate) struct Counters {
     pub(crate) commands: Vec<u64>,
     pub(crate) errors: u64,
+    pub(crate) failed_logins: u64,
     pub(crate) connections: u64,
     /// Batches of commands by the logarithm of their duration in microseconds.
     pub(crate) batches: [u64; 24],
@@ -130,6 +144,55 @@ impl Worker {
     /// Counts with the worker's counters.
     pub(crate) fn count(&self, action: impl FnOnce(&mut Counters)) {
         action(&mut self.state.borrow_mut().counters);
+    }
+
+    /// Whether commands are only for users who may run them.
+    pub(crate) fn is_guarded(&self) -> bool {
+        self.guarded.get()
+    }
+
+    pub(crate) fn users(&self) -> Arc<Users> {
+        self.users.borrow().clone()
+    }
+
+    /// Tells of the users whenever they change from now on.
+    pub(crate) fn users_to_come(&self) -> watch::Receiver<Arc<Users>> {
+        self.users.subscribe()
+    }
+
+    fn set_users(&self, users: Arc<Users>) {
+        self.guarded.set(users.are_configured());
+        self.users.send_replace(users);
+    }
+
+    /// Makes a connection a user, if the password is right.
+    pub(crate) fn login(
+        &self,
+        identity: &Identity,
+        name: &[u8],
+        password: &[u8],
+        from: Option<SocketAddr>,
+    ) -> bool {
+        let user = verify(&self.users.borrow(), name, password);
+        if user.is_none() {
+            self.count(|counters| counters.failed_logins += 1);
+            self.attempts.failed(name, from);
+        }
+        user.map(|user| identity.become_user(user)).is_some()
+    }
+
+    /// Takes a place among those whose TLS begins; `None` if there are too many.
+    pub(crate) fn admit_greeting(&self) -> Option<Greeting<'_>> {
+        let greetings = self.greetings.get();
+        (greetings < self.spec.max_connections).then(|| {
+            self.greetings.set(greetings + 1);
+            Greeting(self)
+        })
+    }
+
+    /// A client's TLS failed.
+    pub(crate) fn tls_failed(&self, error: &std::io::Error, from: SocketAddr) {
+        self.attempts.broken(&client_problem(error), from);
     }
 
     /// Runs a single operation on a key of this worker, if nothing blocks it.
@@ -353,6 +416,7 @@ impl Worker {
             connections: state.counters.connections,
             commands: state.counters.commands.clone(),
             errors: state.counters.errors,
+            failed_logins: state.counters.failed_logins,
             batches: state.counters.batches.to_vec(),
             batch_sum_us: state.counters.batch_sum_us,
             space_keys: if detailed { self.keys_by_space(&status) } else { Vec::new() },
@@ -391,6 +455,15 @@ impl Drop for Forgotten<'_> {
     }
 }
 
+/// A place among those whose TLS begins.
+pub(crate) struct Greeting<'a>(&'a Worker);
+
+impl Drop for Greeting<'_> {
+    fn drop(&mut self) {
+        self.0.greetings.set(self.0.greetings.get() - 1);
+    }
+}
+
 /// Runs a worker until it is told to stop. `started` tells when it serves, or why it cannot.
 pub(crate) fn run(
     replica: Replica,
@@ -411,6 +484,8 @@ pub(crate) fn run(
         }
     };
     let address = replica.address();
+    let users = Arc::new(spec.users.clone());
+    let guarded = Cell::new(users.are_configured());
     let worker = Rc::new(Worker {
         address,
         spec,
@@ -426,12 +501,18 @@ pub(crate) fn run(
             counters: Counters {
                 commands: vec![0; COMMANDS.len()],
                 errors: 0,
+                failed_logins: 0,
                 connections: 0,
                 batches: [0; 24],
                 batch_sum_us: 0,
             },
             clients: 0,
         }),
+        users: watch::Sender::new(users),
+        guarded,
+        attempts: Attempts::new(run.log),
+        tls: run.tls,
+        greetings: Cell::new(0),
         wake: Notify::new(),
         written: Notify::new(),
         alive: watch::Sender::new(true),
@@ -454,7 +535,20 @@ pub(crate) fn run(
 /// spreads connections over them.
 fn listen(worker: &Rc<Worker>) -> std::io::Result<()> {
     let site = &worker.spec.sites[worker.address.site.index()];
-    let Some(address) = site.listen else { return Ok(()) };
+    if let Some(address) = site.listen {
+        listen_on(worker, address, None)?;
+    }
+    if let (Some(address), Some(tls)) = (site.listen_tls, &worker.tls) {
+        listen_on(worker, address, Some(tls.clone()))?;
+    }
+    Ok(())
+}
+
+fn listen_on(
+    worker: &Rc<Worker>,
+    address: SocketAddr,
+    tls: Option<TlsAcceptor>,
+) -> std::io::Result<()> {
     let listener = TcpListener::from_std(bind(address)?)?;
     let worker = worker.clone();
     spawn_local(async move {
@@ -463,11 +557,17 @@ fn listen(worker: &Rc<Worker>) -> std::io::Result<()> {
         loop {
             tokio::select! {
                 accepted = listener.accept() => match accepted {
-                    Ok((stream, _)) => {
+                    Ok((stream, from)) => {
                         // Without it replies wait for acknowledgements; not fatal.
                         let _ = stream.set_nodelay(true);
                         let ends = Ends::of(&stream);
-                        spawn_local(serve(stream, worker.clone(), ends));
+                        match &tls {
+                            None => spawn_local(serve(stream, worker.clone(), ends, Some(from))),
+                            Some(tls) => {
+                                let (tls, worker) = (tls.clone(), worker.clone());
+                                spawn_local(serve_tls(stream, tls, worker, ends, from))
+                            }
+                        };
                     }
                     // Out of descriptors, most likely: leave room for others to end.
                     Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
@@ -553,7 +653,7 @@ impl Postman {
     fn obey(&mut self, control: Control) {
         match control {
             Control::Connect(stream) => {
-                spawn_local(serve(stream, self.worker.clone(), Ends::embedded()));
+                spawn_local(serve(stream, self.worker.clone(), Ends::embedded(), None));
             }
             Control::Sample(detailed, reply) => {
                 let _ = reply.send(self.worker.sample(detailed));
@@ -566,6 +666,7 @@ impl Postman {
                 let at_risk = self.worker.with(|replica| replica.status().at_risk(keys));
                 let _ = reply.send(at_risk);
             }
+            Control::Users(users) => self.worker.set_users(users),
             Control::Kill(done) => {
                 self.worker.alive.send_replace(false);
                 self.under_way.retain(|from, _| from.site == self.worker.address.site);

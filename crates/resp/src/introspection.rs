@@ -139,7 +139,7 @@ impl Command {
     }
 
     /// Redis' categories for access control, which follow from flags and group but for a few.
-    fn categories(&self) -> Vec<&'static str> {
+    pub fn categories(&self) -> Vec<&'static str> {
         let by_flag = [
             ("write", "@write"),
             ("readonly", "@read"),
@@ -159,6 +159,9 @@ impl Command {
             CommandId::Command => Some("@connection"),
             CommandId::Info => Some("@dangerous"),
             CommandId::Dbsize => Some("@keyspace"),
+            CommandId::SoleraBegin | CommandId::SoleraCommit | CommandId::SoleraAbort => {
+                Some("@transaction")
+            }
             _ => None,
         };
         let flags = by_flag.into_iter().filter(|(flag, _)| self.has_flag(flag));

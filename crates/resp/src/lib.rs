@@ -1,6 +1,7 @@
 //! The Redis protocol, RESP2 and RESP3, without I/O: requests in, replies out, and the other way
 //! round for clients.
 
+mod access;
 pub mod command;
 mod commands;
 mod inline;
@@ -12,6 +13,7 @@ mod request;
 mod value;
 mod writer;
 
+pub use access::{CATEGORIES, Unit};
 pub use command::{Command, CommandId, lookup};
 pub use integer::{parse_integer, write_integer};
 pub use protocol_error::ProtocolError;

@@ -6,11 +6,12 @@ use solera_resp::command::COMMANDS;
 use solera_resp::{Command, Protocol, Value, Writer, parse_value};
 
 /// Where Solera differs from Redis, and says so.
-const DIFFERENT: [&str; 3] = [
+const DIFFERENT: [&str; 4] = [
     // Its options are refused, so that the old value is never read.
     "set -3 denyoom,write 1 1 1 @slow,@string,@write OW,update",
     // Redis describes the subcommands apart, and leaves the flags to them.
     "client -2 noscript 0 0 0 @connection,@slow -",
+    "acl -2 loading,noscript,stale 0 0 0 @slow -",
     "config -2 admin,loading,noscript,stale 0 0 0 @admin,@dangerous,@slow -",
 ];
 

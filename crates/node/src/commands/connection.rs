@@ -3,6 +3,7 @@
 use solera_resp::{Arguments, Protocol, parse_integer};
 
 use super::server::VERSION;
+use super::users::authenticate;
 use crate::session::Session;
 
 pub(crate) fn ping(session: &mut Session, arguments: &Arguments<'_>) {
@@ -36,11 +37,21 @@ pub(crate) fn hello(session: &mut Session, arguments: &Arguments<'_>) {
             name = Some(given);
             at += 2;
         } else if option.eq_ignore_ascii_case(b"auth") && at + 2 < arguments.len() {
-            return session.fail("ERR AUTH is not served by this version: it has no passwords");
+            if !authenticate(session, arguments.get(at + 1), arguments.get(at + 2)) {
+                return;
+            }
+            at += 3;
         } else {
             let option = String::from_utf8_lossy(option).into_owned();
             return session.fail(format!("ERR Syntax error in HELLO option '{option}'"));
         }
+    }
+    if !session.identity.is_known() {
+        return session.fail(
+            "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO \
+             AUTH <user> <pass> option can be used to authenticate the client and select the RESP \
+             protocol version at the same time",
+        );
     }
     if let Some(name) = name {
         session.name = name;

@@ -9,7 +9,7 @@ use solera_time::SiteId;
 use solera_unistore::Address;
 use toml::Spanned;
 
-use super::{ClusterSpec, ConfigError, Reader, Setting, SiteTable};
+use super::{ClientTls, ClusterSpec, ConfigError, Reader, Setting, SiteTable};
 
 /// A host by name or address, and a port. Names are looked up when they are used.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -52,7 +52,9 @@ impl FromStr for HostPort {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeSpec {
     /// Where it speaks RESP.
-    pub resp: HostPort,
+    pub resp: Option<HostPort>,
+    /// Where it speaks RESP over TLS. It has one of the two, or both.
+    pub resp_tls: Option<HostPort>,
     /// Where other nodes reach it.
     pub peer: HostPort,
     /// Where it speaks HTTP.
@@ -111,7 +113,8 @@ impl ClusterSpec {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NodeTable {
-    resp: Spanned<String>,
+    resp: Option<Spanned<String>>,
+    resp_tls: Option<Spanned<String>>,
     peer: Spanned<String>,
     admin: Spanned<String>,
     workers: Option<Spanned<u16>>,
@@ -140,11 +143,16 @@ impl Reader<'_> {
             let mut total = 0;
             for table in &site.node {
                 let node = NodeSpec {
-                    resp: self.host_port(&table.resp, &mut taken)?,
+                    resp: self.optional(table.resp.as_ref(), &mut taken)?,
+                    resp_tls: self.optional(table.resp_tls.as_ref(), &mut taken)?,
                     peer: self.host_port(&table.peer, &mut taken)?,
                     admin: self.host_port(&table.admin, &mut taken)?,
                     workers: self.node_workers(table, default_workers)?,
                 };
+                if node.resp.is_none() && node.resp_tls.is_none() {
+                    let reason = "clients cannot reach this node; give it resp or resp_tls";
+                    return self.invalid(Some(table.peer.span().start), reason.to_owned());
+                }
                 total += u16::from(node.workers);
                 // A worker's number is one byte, in timestamps too.
                 if total > partitions.min(255) {
@@ -153,7 +161,8 @@ impl Reader<'_> {
                          share {partitions} partitions: each needs at least one, and a site has \
                          at most 255 workers"
                     );
-                    let place = table.workers.as_ref().map_or(table.resp.span(), Spanned::span);
+                    let first = table.resp.as_ref().unwrap_or(&table.peer).span();
+                    let place = table.workers.as_ref().map_or(first, Spanned::span);
                     return self.invalid(Some(place.start), reason);
                 }
                 nodes.push(node);
@@ -161,6 +170,37 @@ impl Reader<'_> {
             all.push(nodes);
         }
         Ok(all)
+    }
+
+    /// Whether TLS for clients, which begins at `place`, and the nodes' addresses fit together.
+    pub(super) fn check_tls(
+        &self,
+        tls: Option<&ClientTls>,
+        place: Option<usize>,
+        sites: &[SiteTable],
+    ) -> Result<(), ConfigError> {
+        let addresses = sites.iter().flat_map(|site| &site.node).map(|node| &node.resp_tls);
+        let address = addresses.flatten().next();
+        match (tls, address) {
+            (None, Some(address)) => {
+                let reason = "resp_tls needs a [tls] with cert and key".to_owned();
+                self.invalid(Some(address.span().start), reason)
+            }
+            (Some(ClientTls { port: None, .. }), None) => {
+                let reason = "[tls] is of no use: no node has a resp_tls, and there is no port for \
+                              `solera up`";
+                self.invalid(place, reason.to_owned())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn optional(
+        &self,
+        text: Option<&Spanned<String>>,
+        taken: &mut Vec<HostPort>,
+    ) -> Result<Option<HostPort>, ConfigError> {
+        text.map(|text| self.host_port(text, taken)).transpose()
     }
 
     fn node_workers(&self, table: &NodeTable, default: u8) -> Result<u8, ConfigError> {

@@ -1,16 +1,18 @@
 //! Taking the calls of other nodes, and what they send.
 
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use solera_unistore::Address;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, split};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
+use tokio_rustls::rustls::pki_types::CertificateDer;
 
 use super::{
-    Carrier, Failure, GREETING_TIMEOUT, LAST_PAUSE, NOTABLE_SKEW_US, SILENCE, read_greeting,
-    read_more, shortened, silent,
+    Carrier, Failure, GREETING_TIMEOUT, LAST_PAUSE, LAST_WORDS, NOTABLE_SKEW_US, SILENCE, Stream,
+    read_greeting, read_more, shortened, silent,
 };
 use crate::config::NodeId;
 use crate::handshake::{Card, Greeting, Refusal, clock_us};
@@ -19,6 +21,9 @@ use crate::network::Network;
 use crate::wire::{
     Answer, Frame, Kind, Question, WireError, decode_batch, read_frame, write_frame,
 };
+
+/// What the first byte of TLS says.
+const TLS_HANDSHAKE: u8 = 0x16;
 
 impl Carrier {
     pub(super) async fn take_calls(self: &Arc<Self>, listener: TcpListener) {
@@ -37,10 +42,19 @@ impl Carrier {
         }
     }
 
-    async fn take_call(&self, mut stream: TcpStream, from: std::net::SocketAddr) {
+    async fn take_call(&self, stream: TcpStream, from: SocketAddr) {
         // Without it acknowledgements wait; not fatal.
         let _ = stream.set_nodelay(true);
-        let greeted = timeout(GREETING_TIMEOUT, self.welcome(&mut stream)).await;
+        let mut opened = None;
+        let greeted = timeout(GREETING_TIMEOUT, async {
+            let certificate = self.open(stream, &mut opened).await?;
+            let stream = opened.as_mut().expect("it was opened without failure");
+            self.welcome(stream, certificate).await
+        });
+        let greeted = greeted.await;
+        let caller = || self.sites_at(from);
+        let greeted =
+            greeted.map(|greeted| greeted.map_err(|failure| self.explain(failure, &caller())));
         let (link, connection) = match greeted {
             Ok(Ok(welcomed)) => welcomed,
             Ok(Err(Failure::Refused(refusal))) => {
@@ -51,10 +65,12 @@ impl Carrier {
                 } else {
                     self.log.debug(format_args!("{line}"));
                 }
-                let _ = stream.write_all(&Greeting::Refusal(reason).encode()).await;
+                if let Some(stream) = opened {
+                    let _ = timeout(GREETING_TIMEOUT, refuse(stream, reason)).await;
+                }
                 return;
             }
-            Ok(Err(Failure::Broken(error))) => {
+            Ok(Err(error)) => {
                 self.log.debug(format_args!("a call from {from} broke: {error}"));
                 return;
             }
@@ -63,6 +79,7 @@ impl Carrier {
                 return;
             }
         };
+        let stream = opened.expect("who was welcomed has a connection");
         self.log.info(format_args!("link from {} is up", link.name));
         let ended = self.hear(&link, connection, stream).await;
         if link.hung_up(connection) {
@@ -71,12 +88,78 @@ impl Carrier {
         }
     }
 
-    async fn welcome(&self, stream: &mut TcpStream) -> Result<(Arc<Link>, u64), Failure> {
+    /// Begins TLS if this node speaks so. The connection is in `opened` then, or if the caller can be
+    /// told why there is none. Returns the caller's certificate.
+    async fn open(
+        &self,
+        stream: TcpStream,
+        opened: &mut Option<Stream>,
+    ) -> Result<Option<CertificateDer<'static>>, Failure> {
+        let mut first = [0];
+        if stream.peek(&mut first).await? == 0 {
+            return Err(Failure::Broken("it hung up".to_owned()));
+        }
+        let speaks_tls = first[0] == TLS_HANDSHAKE;
+        let reason = match (&self.tls, speaks_tls) {
+            (Some(tls), true) => match tls.acceptor.accept(stream).into_fallible().await {
+                Ok(stream) => {
+                    let chain = stream.get_ref().1.peer_certificates();
+                    let certificate = chain.and_then(|chain| chain.first()).cloned();
+                    *opened = Some(Box::new(stream));
+                    return Ok(certificate.map(CertificateDer::into_owned));
+                }
+                Err((error, stream)) => {
+                    hang_up(Box::new(stream)).await;
+                    return Err(error.into());
+                }
+            },
+            (None, false) => {
+                *opened = Some(Box::new(stream));
+                return Ok(None);
+            }
+            (Some(_), false) => {
+                "the caller speaks without TLS, and the called node only with it; give both \
+                 [peer_tls]"
+            }
+            (None, true) => {
+                "the caller speaks TLS, and the called node does not; give both [peer_tls]"
+            }
+        };
+        *opened = Some(Box::new(stream));
+        Err(Failure::Refused(Refusal::Tls(reason.to_owned())))
+    }
+
+    /// Whose address this is, as far as the configuration tells.
+    fn sites_at(&self, from: SocketAddr) -> String {
+        let at = |host: &str| host.parse::<IpAddr>().is_ok_and(|ip| ip == from.ip().to_canonical());
+        let here = self.spec.nodes().filter(|(id, node)| *id != self.me && at(&node.peer.host));
+        let mut sites: Vec<&str> =
+            here.map(|(id, _)| self.spec.sites[id.site.index()].name.as_str()).collect();
+        sites.dedup();
+        match sites.as_slice() {
+            [] => format!("the caller at {}", from.ip()),
+            sites => format!("the caller at {} (site {})", from.ip(), sites.join(" or ")),
+        }
+    }
+
+    async fn welcome(
+        &self,
+        stream: &mut Stream,
+        certificate: Option<CertificateDer<'static>>,
+    ) -> Result<(Arc<Link>, u64), Failure> {
         let Greeting::Hello(theirs) = read_greeting(stream).await? else {
             return Err(Failure::Refused(Refusal::Damaged));
         };
         let mut mine = Card::new(&self.spec, self.me, theirs.from, self.incarnation);
         let ahead_us = mine.check(&theirs, true, &self.spec).map_err(Failure::Refused)?;
+        if let (Some(tls), Some(node)) = (&self.tls, self.spec.node(theirs.from)) {
+            let who = self.spec.name_of(theirs.from);
+            // Verifying asks for one, so there is one.
+            let certificate = certificate.ok_or(Failure::Refused(Refusal::Damaged))?;
+            tls.check_host(&certificate, &node.peer.host).map_err(|problem| {
+                Failure::Refused(Refusal::Tls(format!("the certificate of {who} {problem}")))
+            })?;
+        }
         let link = self.links.iter().find(|link| link.peer == theirs.from);
         let link = link.ok_or(Failure::Refused(Refusal::NoSuchNode))?;
         self.note_skew(&link.name, ahead_us);
@@ -84,17 +167,13 @@ impl Carrier {
         let (connection, received) = accepted.ok_or(Failure::Refused(Refusal::Taken))?;
         mine.received = received;
         stream.write_all(&Greeting::Welcome(mine).encode()).await?;
+        stream.flush().await?;
         Ok((link.clone(), connection))
     }
 
     /// Takes what the peer sends, until the connection breaks or the peer calls anew.
-    async fn hear(
-        &self,
-        link: &Arc<Link>,
-        connection: u64,
-        stream: TcpStream,
-    ) -> Result<(), Failure> {
-        let (mut read, mut write) = stream.into_split();
+    async fn hear(&self, link: &Arc<Link>, connection: u64, stream: Stream) -> Result<(), Failure> {
+        let (mut read, mut write) = split(stream);
         let (answer, mut answers) = mpsc::unbounded_channel();
         let (mut input, mut output) = (Vec::new(), Vec::new());
         let mut warned = false;
@@ -142,7 +221,8 @@ impl Carrier {
                     write_frame(&mut output, Frame { kind: Kind::Answer, number, body: &body });
                 }
             }
-            timeout(SILENCE, write.write_all(&output)).await.map_err(|_| Failure::silence())??;
+            silent(timeout(SILENCE, write.write_all(&output)).await)?;
+            silent(timeout(SILENCE, write.flush()).await)?;
             output.clear();
         }
     }
@@ -159,6 +239,27 @@ impl Carrier {
         }
         Ok(())
     }
+}
+
+async fn refuse(mut stream: Stream, reason: String) {
+    // The caller may be gone.
+    let _ = stream.write_all(&Greeting::Refusal(reason).encode()).await;
+    hang_up(stream).await;
+}
+
+/// Ends a connection so that the other side can read why: what it still sends must not make the
+/// system throw that away.
+async fn hang_up(mut stream: Stream) {
+    let mut rest = [0; 1024];
+    let ending = async {
+        let _ = stream.shutdown().await;
+        for _ in 0..64 {
+            if !matches!(stream.read(&mut rest).await, Ok(1..)) {
+                return;
+            }
+        }
+    };
+    let _ = timeout(LAST_WORDS, ending).await;
 }
 
 /// Answers a question about this node's own workers; others are not asked in turn.

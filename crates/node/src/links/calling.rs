@@ -4,15 +4,15 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncWriteExt, ReadHalf, WriteHalf, split};
 use tokio::net::TcpStream;
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::watch;
 use tokio::time::{sleep, sleep_until, timeout};
+use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::{
-    Carrier, Failure, GREETING_TIMEOUT, LAST_PAUSE, SILENCE, read_greeting, read_more, shortened,
-    silent, stopped,
+    Carrier, Failure, GREETING_TIMEOUT, LAST_PAUSE, SILENCE, Stream, read_greeting, read_more,
+    shortened, silent, stopped,
 };
 use crate::handshake::{Card, Greeting, Refusal, clock_us};
 use crate::link::Link;
@@ -32,7 +32,9 @@ impl Carrier {
         let mut pause = FIRST_PAUSE;
         while !*stop.borrow() {
             let called = tokio::select! {
-                called = timeout(GREETING_TIMEOUT, self.call(&link)) => called,
+                called = timeout(GREETING_TIMEOUT, self.call(&link)) => {
+                    called.map(|called| called.map_err(|failure| self.explain(failure, &link.name)))
+                }
                 () = stopped(stop.clone()) => return,
             };
             match called.unwrap_or_else(|_| Err(Failure::Broken("it does not answer".to_owned()))) {
@@ -72,12 +74,11 @@ impl Carrier {
     }
 
     /// Makes a connection on which both have agreed to talk.
-    async fn call(&self, link: &Link) -> Result<TcpStream, Failure> {
-        let address = (link.address.host.as_str(), link.address.port);
-        let mut stream = TcpStream::connect(address).await?;
-        stream.set_nodelay(true)?;
+    async fn call(&self, link: &Link) -> Result<Stream, Failure> {
+        let mut stream = self.reach(link).await?;
         let card = Card::new(&self.spec, self.me, link.peer, self.incarnation);
         stream.write_all(&Greeting::Hello(card).encode()).await?;
+        stream.flush().await?;
         match read_greeting(&mut stream).await? {
             Greeting::Welcome(theirs) => {
                 let mine = Card::new(&self.spec, self.me, link.peer, self.incarnation);
@@ -94,14 +95,19 @@ impl Carrier {
         }
     }
 
+    async fn reach(&self, link: &Link) -> Result<Stream, Failure> {
+        let host = &link.address.host;
+        let stream = TcpStream::connect((host.as_str(), link.address.port)).await?;
+        stream.set_nodelay(true)?;
+        let Some(tls) = &self.tls else { return Ok(Box::new(stream)) };
+        let name = ServerName::try_from(host.clone());
+        let name = name.map_err(|_| Failure::Broken(format!("'{host}' is no host")))?;
+        Ok(Box::new(tls.connector.connect(name, stream).await?))
+    }
+
     /// Sends what the link has to say, until the connection breaks or the node stops. Returns why.
-    async fn converse(
-        &self,
-        link: &Link,
-        stream: TcpStream,
-        stop: watch::Receiver<bool>,
-    ) -> String {
-        let (read, write) = stream.into_split();
+    async fn converse(&self, link: &Link, stream: Stream, stop: watch::Receiver<bool>) -> String {
+        let (read, write) = split(stream);
         let ended = tokio::select! {
             ended = speak(link, write, stop) => ended,
             ended = listen_back(link, read) => ended,
@@ -121,7 +127,7 @@ fn jittered(pause: Duration) -> Duration {
 
 async fn speak(
     link: &Link,
-    mut write: OwnedWriteHalf,
+    mut write: WriteHalf<Stream>,
     stop: watch::Receiver<bool>,
 ) -> Result<(), Failure> {
     let mut output = Vec::new();
@@ -146,13 +152,14 @@ async fn speak(
             continue;
         }
         write.write_all(&output).await?;
+        write.flush().await?;
         output.clear();
         output.shrink_to(1 << 20);
     }
 }
 
 /// Takes acknowledgements and answers.
-async fn listen_back(link: &Link, mut read: OwnedReadHalf) -> Result<(), Failure> {
+async fn listen_back(link: &Link, mut read: ReadHalf<Stream>) -> Result<(), Failure> {
     let mut input = Vec::new();
     loop {
         if silent(timeout(SILENCE, read_more(&mut read, &mut input)).await)? == 0 {

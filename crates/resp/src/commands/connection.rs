@@ -15,6 +15,8 @@ family! { "connection":
         "Closes the connection.";
     Reset "reset" 1 "noscript loading stale fast no_auth allow_busy" (0, 0, 0) "6.2.0"
         "Returns the connection to its first state.";
+    Auth "auth" -2 "noscript loading stale fast no_auth allow_busy" (0, 0, 0) "1.0.0"
+        "Tells the server which user the connection is.";
     Client "client" -2 "noscript" (0, 0, 0) "2.4.0"
         "Tells and changes what the server knows of the client.";
     Wait "wait" 3 "noscript" (0, 0, 0) "3.0.0"

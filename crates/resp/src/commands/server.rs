@@ -13,4 +13,6 @@ family! { "server":
         "Reads settings.";
     Dbsize "dbsize" 1 "readonly fast" (0, 0, 0) "1.0.0"
         "Counts the keys at this site.";
+    Acl "acl" -2 "noscript loading stale" (0, 0, 0) "6.0.0"
+        "Tells about users and what they may do.";
 }

@@ -21,6 +21,6 @@ family! { "solera":
         "Lists the spaces and their levels.";
     SoleraLevel "solera.level" 2 "fast" (1, 1, 1 "RO") "0.1.0"
         "Tells the level of a key.";
-    SoleraAtRisk "solera.at-risk" -1 "" (0, 0, 0) "0.1.0"
+    SoleraAtRisk "solera.at-risk" -1 "admin" (0, 0, 0) "0.1.0"
         "Tells what the loss of sites could still undo.";
 }

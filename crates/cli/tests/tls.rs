@@ -1,0 +1,360 @@
+//! TLS with clients and between nodes: certificates that are right, and all sorts that are not.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+
+const SOLERA: &str = env!("CARGO_BIN_EXE_solera");
+const HOSTS: [&str; 2] = ["127.0.0.1", "127.0.0.2"];
+
+/// A folder with certificates and configurations, on ports of its own.
+struct Lab {
+    folder: PathBuf,
+    port: u16,
+}
+
+static NEXT: AtomicU16 = AtomicU16::new(0);
+
+impl Lab {
+    fn new() -> Lab {
+        let port = loop {
+            let port = 50_000
+                + (std::process::id() % 900) as u16 * 10
+                + NEXT.fetch_add(10, Ordering::Relaxed);
+            let free = |port| HOSTS.iter().all(|host| TcpListener::bind((*host, port)).is_ok());
+            if (port..port + 4).all(free) {
+                break port;
+            }
+        };
+        let folder = std::env::temp_dir().join(format!("solera-tls-{port}"));
+        std::fs::create_dir_all(&folder).unwrap();
+        Lab { folder, port }
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    /// An authority, whose certificate is in `name.pem`.
+    fn authority(&self, name: &str) -> Issuer<'static, KeyPair> {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.distinguished_name.push(DnType::CommonName, name);
+        let key = KeyPair::generate().unwrap();
+        let certificate = params.self_signed(&key).unwrap();
+        std::fs::write(self.at(&format!("{name}.pem")), certificate.pem()).unwrap();
+        Issuer::new(params, key)
+    }
+
+    /// A certificate for a host, in `name.pem` and `name.key`.
+    fn certificate(&self, name: &str, host: &str, issuer: &Issuer<'_, KeyPair>, until: i32) {
+        let mut params = CertificateParams::new(vec![host.to_owned()]).unwrap();
+        params.not_after = rcgen::date_time_ymd(until, 1, 1);
+        let key = KeyPair::generate().unwrap();
+        let certificate = params.signed_by(&key, issuer).unwrap();
+        std::fs::write(self.at(&format!("{name}.pem")), certificate.pem()).unwrap();
+        std::fs::write(self.at(&format!("{name}.key")), key.serialize_pem()).unwrap();
+    }
+
+    fn address(&self, site: usize, purpose: u16) -> SocketAddr {
+        SocketAddr::new(HOSTS[site].parse().unwrap(), self.port + purpose)
+    }
+
+    /// The configuration of two sites as one of them has it.
+    fn configure(&self, site: usize, head: &str) -> PathBuf {
+        let mut text = format!("{head}\n");
+        for (site, name) in ["eu", "us"].iter().enumerate() {
+            let [resp, tls, peer, admin] = [0, 1, 2, 3].map(|purpose| self.address(site, purpose));
+            text += &format!("[[site]]\nname = '{name}'\n[[site.node]]\nresp = '{resp}'\n");
+            text += &format!("peer = '{peer}'\nadmin = '{admin}'\n");
+            if head.contains("[tls]") {
+                text += &format!("resp_tls = '{tls}'\n");
+            }
+        }
+        let file = self.at(&format!("site{site}.toml"));
+        std::fs::write(&file, text).unwrap();
+        file
+    }
+
+    fn command(&self, site: usize, head: &str) -> Command {
+        let mut command = Command::new(SOLERA);
+        command.args(["serve", "--site", ["eu", "us"][site], "--config"]);
+        command.arg(self.configure(site, head)).stderr(Stdio::piped());
+        command
+    }
+
+    fn start(&self, site: usize, head: &str) -> Node {
+        let mut child = self.command(site, head).spawn().unwrap();
+        let log = Arc::new(Mutex::new(String::new()));
+        let (stderr, copy) = (BufReader::new(child.stderr.take().unwrap()), log.clone());
+        std::thread::spawn(move || {
+            for line in stderr.lines().map_while(Result::ok) {
+                *copy.lock().unwrap() += &(line + "\n");
+            }
+        });
+        Node { child, log }
+    }
+
+    /// What a node says that must not start.
+    fn refused(&self, head: &str) -> String {
+        let Output { status, stderr, .. } = self.command(0, head).output().unwrap();
+        assert!(!status.success());
+        String::from_utf8(stderr).unwrap()
+    }
+
+    /// Asks over TLS.
+    fn ask(&self, own: Option<&str>, command: &str) -> std::io::Result<String> {
+        let mut roots = RootCertStore::empty();
+        roots.add(certificate(&self.at("ca.pem"))).unwrap();
+        let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots);
+        let config = match own {
+            None => builder.with_no_client_auth(),
+            Some(own) => {
+                let key = PrivateKeyDer::from_pem_file(self.at(&format!("{own}.key"))).unwrap();
+                let own = certificate(&self.at(&format!("{own}.pem")));
+                builder.with_client_auth_cert(vec![own], key).unwrap()
+            }
+        };
+        let host = ServerName::try_from(HOSTS[0]).unwrap();
+        let tls = ClientConnection::new(Arc::new(config), host).unwrap();
+        let stream = TcpStream::connect(self.address(0, 1))?;
+        stream.set_read_timeout(Some(Duration::from_secs(20)))?;
+        let mut stream = StreamOwned::new(tls, stream);
+        stream.write_all(format!("{command}\r\nQUIT\r\n").as_bytes())?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok(answer)
+    }
+}
+
+fn certificate(file: &Path) -> CertificateDer<'static> {
+    CertificateDer::from_pem_file(file).unwrap()
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// A running node, killed at the end of the test.
+struct Node {
+    child: Child,
+    log: Arc<Mutex<String>>,
+}
+
+impl Node {
+    fn says(&self, what: &str) {
+        let started = Instant::now();
+        while !self.log.lock().unwrap().contains(what) {
+            let log = self.log.lock().unwrap().clone();
+            assert!(started.elapsed() < Duration::from_secs(30), "no '{what}' in:\n{log}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn peer_tls(own: &str, ca: &str) -> String {
+    format!("[peer_tls]\ncert = '{own}.pem'\nkey = '{own}.key'\nca = '{ca}.pem'")
+}
+
+#[test]
+fn clients_speak_tls_and_show_certificates_if_they_must() {
+    let lab = Lab::new();
+    let ca = lab.authority("ca");
+    lab.certificate("server", HOSTS[0], &ca, 2100);
+    lab.certificate("client", "somebody", &ca, 2100);
+    lab.certificate("stranger", "somebody", &lab.authority("other"), 2100);
+    let head = "[tls]\ncert = 'server.pem'\nkey = 'server.key'";
+    {
+        let node = lab.start(0, head);
+        node.says("(resp_tls)");
+        let long = "x".repeat(300_000);
+        assert_eq!(lab.ask(None, &format!("SET k {}", &long[..60_000])).unwrap(), "+OK\r\n+OK\r\n");
+        let many = "GET k\r\n".repeat(20);
+        assert_eq!(lab.ask(None, many.trim_end()).unwrap().len(), 20 * (60_000 + 10) + 5);
+        // Whoever speaks without TLS gets no answer.
+        let mut plain = TcpStream::connect(lab.address(0, 1)).unwrap();
+        plain.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        plain.write_all(b"PING\r\n").unwrap();
+        let mut answer = Vec::new();
+        let _ = plain.read_to_end(&mut answer);
+        assert!(!answer.starts_with(b"+PONG"));
+        node.says("no TLS with the client 127.0.0.1: it speaks without TLS");
+    }
+    let node = lab.start(0, &format!("{head}\nclient_ca = 'ca.pem'"));
+    node.says("(resp_tls)");
+    assert_eq!(lab.ask(Some("client"), "PING").unwrap(), "+PONG\r\n+OK\r\n");
+    assert!(lab.ask(None, "PING").is_err());
+    node.says("it shows no certificate, which tls.client_ca asks for");
+    assert!(lab.ask(Some("stranger"), "PING").is_err());
+}
+
+#[test]
+fn a_whole_cluster_on_one_machine_speaks_tls_too() {
+    let lab = Lab::new();
+    lab.certificate("server", HOSTS[0], &lab.authority("ca"), 2100);
+    let config = lab.at("up.toml");
+    // Nothing is read for links that there are not.
+    let tls = format!("[tls]\ncert = 'server.pem'\nkey = 'server.key'\nport = {}", lab.port);
+    std::fs::write(&config, format!("sites = 1\n{tls}\n{}", peer_tls("none", "none"))).unwrap();
+    let mut child = Command::new(SOLERA)
+        .args(["up", "--port", &(lab.port + 4).to_string(), "--config"])
+        .arg(&config)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let _up = Node { child, log: Arc::default() };
+    assert!(lines.into_iter().any(|line| line.contains("over TLS on ports")));
+    assert_eq!(lab.ask(None, "PING").unwrap(), "+PONG\r\n+OK\r\n");
+}
+
+#[test]
+fn nodes_speak_tls_with_one_another() {
+    let lab = Lab::new();
+    let ca = lab.authority("ca");
+    for (site, host) in HOSTS.iter().enumerate() {
+        lab.certificate(&format!("site{site}"), host, &ca, 2100);
+    }
+    let eu = lab.start(0, &peer_tls("site0", "ca"));
+    let us = lab.start(1, &peer_tls("site1", "ca"));
+    for (node, other) in [(&eu, "us"), (&us, "eu")] {
+        node.says(&format!("link to node 1 of site {other} is up"));
+        node.says(&format!("link from node 1 of site {other} is up"));
+    }
+    let ask = |site, command: &str| {
+        let mut stream = TcpStream::connect(lab.address(site, 0)).unwrap();
+        stream.write_all(format!("{command}\r\nQUIT\r\n").as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    ask(0, "SET k v");
+    let started = Instant::now();
+    while ask(1, "GET k") != "$1\r\nv\r\n+OK\r\n" {
+        assert!(started.elapsed() < Duration::from_secs(30), "it did not travel");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn nodes_that_do_not_match_tell_both_sides_why() {
+    let lab = Lab::new();
+    let ca = lab.authority("ca");
+    lab.certificate("site0", HOSTS[0], &ca, 2100);
+    lab.certificate("site1", HOSTS[1], &lab.authority("other"), 2100);
+    let file = |name: &str| lab.at(name).display().to_string();
+    let eu = lab.start(0, &peer_tls("site0", "ca"));
+    {
+        // Without TLS.
+        let us = lab.start(1, "");
+        eu.says("node 1 of site us speaks without TLS, and this node only with it");
+        eu.says("refused a call from 127.0.0.1: the caller speaks without TLS");
+        us.says("the caller speaks without TLS, and the called node only with it");
+        us.says(
+            "refused a call from 127.0.0.1: the caller speaks TLS, and the called node does not",
+        );
+    }
+    // Of another authority.
+    let us = lab.start(1, &peer_tls("site1", "other"));
+    for (node, other, own, ca) in
+        [(&eu, "us", "site0.pem", "ca.pem"), (&us, "eu", "site1.pem", "other.pem")]
+    {
+        node.says(&format!(
+            "link to node 1 of site {other} is refused: the certificate of node 1 of site {other} \
+             is not signed by an authority in {}",
+            file(ca)
+        ));
+        node.says(&format!(
+            "does not know the authority that signed the certificate of this node ({})",
+            file(own)
+        ));
+    }
+}
+
+#[test]
+fn a_node_cannot_pass_for_another() {
+    let lab = Lab::new();
+    let ca = lab.authority("ca");
+    lab.certificate("site0", HOSTS[0], &ca, 2100);
+    lab.certificate("site1", HOSTS[1], &ca, 2100);
+    let eu = lab.start(0, &peer_tls("site0", "ca"));
+    eu.says("(peer)");
+    // The other believes that it is at 127.0.0.1, for which its certificate is.
+    lab.certificate("thief", HOSTS[0], &ca, 2100);
+    let config = lab.configure(1, &peer_tls("thief", "ca"));
+    let text = std::fs::read_to_string(&config).unwrap();
+    let (eus, uss) = (format!("'{}'", lab.address(1, 2)), format!("'127.0.0.1:{}'", lab.port + 5));
+    std::fs::write(&config, text.replace(&eus, &uss)).unwrap();
+    let child = Command::new(SOLERA)
+        .args(["serve", "--site", "us", "--config"])
+        .arg(&config)
+        .stderr(Stdio::null())
+        .spawn();
+    let _us = Node { child: child.unwrap(), log: Arc::default() };
+    eu.says("refused a call from 127.0.0.1: the certificate of node 1 of site us is for 127.0.0.1");
+}
+
+#[test]
+fn what_cannot_be_used_is_refused_at_the_start() {
+    let lab = Lab::new();
+    let ca = lab.authority("ca");
+    lab.authority("other");
+    lab.certificate("good", HOSTS[0], &ca, 2100);
+    lab.certificate("old", HOSTS[0], &ca, 2020);
+    lab.certificate("elsewhere", "example.com", &ca, 2100);
+    std::fs::write(lab.at("empty.pem"), "nothing\n").unwrap();
+    std::fs::write(lab.at("damaged.pem"), "-----BEGIN CERTIFICATE-----\n!!!\n").unwrap();
+    let tls = |cert: &str, key: &str| format!("[tls]\ncert = '{cert}'\nkey = '{key}'");
+    let named = |name: &str, rest: &str| format!("{} ({rest}", lab.at(name).display());
+    for (head, line, told) in [
+        (tls("none.pem", "good.key"), 2, named("none.pem", "tls.cert) does not exist")),
+        (tls("empty.pem", "good.key"), 2, named("empty.pem", "tls.cert) holds no certificate")),
+        (tls("damaged.pem", "good.key"), 2, named("damaged.pem", "tls.cert) is damaged")),
+        (tls("good.pem", "good.pem"), 3, named("good.pem", "tls.key) holds no private key")),
+        (tls("good.pem", "old.key"), 3, named("old.key", "tls.key) is not the key of the cert")),
+        (tls("old.pem", "old.key"), 2, named("old.pem", "tls.cert) has expired on 2020-01-01T")),
+        (
+            tls("good.pem", "good.key") + "\nclient_ca = 'empty.pem'",
+            4,
+            named("empty.pem", "tls.client_ca) holds no certificate"),
+        ),
+        (peer_tls("old", "ca"), 2, named("old.pem", "peer_tls.cert) has expired on 2020-01-01T")),
+        (
+            peer_tls("good", "other"),
+            2,
+            named("good.pem", "peer_tls.cert) is not signed by an authority in"),
+        ),
+        (
+            peer_tls("elsewhere", "ca"),
+            2,
+            named("elsewhere.pem", "peer_tls.cert) is for example.com, not for 127.0.0.1"),
+        ),
+        (peer_tls("good", "none"), 4, named("none.pem", "peer_tls.ca) does not exist")),
+    ] {
+        let error = lab.refused(&head);
+        let at = format!("site0.toml, line {line}: {told}");
+        assert!(error.contains(&at), "{at}\n{error}");
+    }
+}

@@ -1,0 +1,326 @@
+//! Users, as Redis clients meet them: AUTH, ACL, and what is refused.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::{Duration, Instant};
+
+use solera_node::hash_password;
+
+const SOLERA: &str = env!("CARGO_BIN_EXE_solera");
+const NOAUTH: &str = "-NOAUTH Authentication required.";
+const WRONGPASS: &str = "-WRONGPASS invalid username-password pair or user is disabled.";
+const NO_KEY: &str =
+    "-NOPERM this user has no permissions to access one of the keys used as arguments";
+
+/// A running `solera up` with these users, stopped at the end of the test.
+struct Up {
+    child: Child,
+    port: u16,
+    file: PathBuf,
+}
+
+static NEXT_PORT: AtomicU16 = AtomicU16::new(0);
+
+impl Up {
+    fn start(users: &str) -> Up {
+        for _ in 0..20 {
+            let offset = NEXT_PORT.fetch_add(4, Ordering::Relaxed);
+            let port = 60_000 + (std::process::id() % 500) as u16 * 8 + offset % 400;
+            let file = std::env::temp_dir().join(format!("solera-users-{port}.toml"));
+            // Two workers: half of the keys are another's than the connection's.
+            std::fs::write(&file, format!("sites = 1\nworkers = 2\n{users}")).unwrap();
+            let mut child = Command::new(SOLERA)
+                .args(["up", "--port", &port.to_string(), "--config"])
+                .arg(&file)
+                .stdout(Stdio::piped())
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap();
+            let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+            let mut ready = lines.map_while(Result::ok).skip_while(|line| !line.contains("Ctrl-C"));
+            if ready.next().is_some() {
+                return Up { child, port, file };
+            }
+            child.wait().unwrap();
+            let _ = std::fs::remove_file(&file);
+        }
+        panic!("no free ports");
+    }
+
+    fn client(&self) -> Client {
+        let stream = TcpStream::connect(("127.0.0.1", self.port + 1)).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        Client(BufReader::new(stream))
+    }
+
+    fn reload(&self, users: &str) {
+        // At once, so that no half of it is read.
+        let new = self.file.with_extension("new");
+        std::fs::write(&new, format!("sites = 1\nworkers = 2\n{users}")).unwrap();
+        std::fs::rename(&new, &self.file).unwrap();
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-HUP", &pid]).status().unwrap().success());
+    }
+
+    fn metrics(&self) -> String {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        let request = b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+        stream.write_all(request).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+}
+
+impl Drop for Up {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_file(&self.file);
+    }
+}
+
+/// One connection that sends inline commands and reads replies line by line.
+struct Client(BufReader<TcpStream>);
+
+impl Client {
+    /// The first line of the reply; of a bulk string, the string; of an array, its items by spaces.
+    fn ask(&mut self, line: &str) -> String {
+        self.0.get_mut().write_all(format!("{line}\r\n").as_bytes()).unwrap();
+        self.reply()
+    }
+
+    fn reply(&mut self) -> String {
+        let line = self.line();
+        match line.split_at_checked(1) {
+            Some(("$", "-1")) | Some(("*", "-1")) => "nil".to_owned(),
+            Some(("$", _)) => self.line(),
+            Some(("*" | "%" | "~", count)) => {
+                let items =
+                    count.parse::<usize>().unwrap() * if line.starts_with('%') { 2 } else { 1 };
+                (0..items).map(|_| self.reply()).collect::<Vec<_>>().join(" ")
+            }
+            _ => line,
+        }
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.0.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    }
+
+    fn is_closed(&mut self) -> bool {
+        matches!(self.0.read(&mut [0; 64]), Ok(0) | Err(_))
+    }
+}
+
+fn user(name: &str, password: &str, rest: &str) -> String {
+    let hash = hash_password(password.as_bytes());
+    format!("[[user]]\nname = '{name}'\npassword_sha256 = ['{hash}']\n{rest}\n")
+}
+
+#[test]
+fn without_users_everybody_may_do_everything() {
+    let up = Up::start("");
+    let mut client = up.client();
+    for (line, reply) in [
+        ("SET a 1", "+OK"),
+        ("ACL WHOAMI", "default"),
+        ("ACL LIST", "user default on nopass ~* resetchannels +@all"),
+        (
+            "AUTH x",
+            "-ERR AUTH <password> called without any password configured for the default user. Are \
+             you sure your configuration is correct?",
+        ),
+        ("AUTH default x", "+OK"),
+        ("AUTH bob x", WRONGPASS),
+        ("AUTH a b c", "-ERR syntax error"),
+        ("ACL USERS", "default"),
+        ("ACL CAT transaction", "multi exec discard solera.begin solera.commit solera.abort"),
+        ("ACL CAT foo", "-ERR Unknown category 'foo'"),
+        ("ACL FOO", "-ERR unknown subcommand 'FOO'. Try ACL HELP."),
+        ("ACL WHOAMI x", "-ERR wrong number of arguments for 'acl|whoami' command"),
+        ("ACL GENPASS x", "-ERR value is not an integer or out of range"),
+        ("ACL GETUSER nobody", "nil"),
+    ] {
+        assert_eq!(client.ask(line), reply, "{line}");
+    }
+    assert_eq!(client.ask("ACL GENPASS").len(), 64);
+    assert_eq!(client.ask("ACL GENPASS 5").len(), 2);
+    assert!(client.ask("ACL GENPASS 0").starts_with("-ERR ACL GENPASS argument must be"));
+    assert!(client.ask("ACL SETUSER x").contains("solera.toml"));
+}
+
+#[test]
+fn who_does_not_say_who_they_are_is_told_to() {
+    let up = Up::start(&user("alice", "pw", "commands = ['+@all']\nkeys = ['*']"));
+    let mut client = up.client();
+    for (line, reply) in [
+        ("GET a", NOAUTH),
+        ("GET b", NOAUTH),
+        ("GET", "-ERR wrong number of arguments for 'get' command"),
+        ("MULTI", NOAUTH),
+        ("ACL WHOAMI", NOAUTH),
+        ("INFO", NOAUTH),
+        ("SOLERA.TOKEN", NOAUTH),
+        ("AUTH pw", WRONGPASS),
+        ("AUTH alice wrong", WRONGPASS),
+        ("AUTH default pw", WRONGPASS),
+        ("HELLO 3 AUTH alice wrong", WRONGPASS),
+        ("GET a", NOAUTH),
+        ("AUTH alice pw", "+OK"),
+        ("SET a 1", "+OK"),
+        ("SET b 1", "+OK"),
+        ("ACL WHOAMI", "alice"),
+        ("AUTH alice wrong", WRONGPASS),
+        ("ACL WHOAMI", "alice"),
+        ("RESET", "+RESET"),
+        ("GET a", NOAUTH),
+    ] {
+        assert_eq!(client.ask(line), reply, "{line}");
+    }
+    let mut hog = up.client();
+    let part = [b"*2\r\n$3\r\nGET\r\n$500000000\r\n".as_slice(), &[b'x'; 20_000]].concat();
+    hog.0.get_mut().write_all(&part).unwrap();
+    assert_eq!(hog.reply(), "-ERR Protocol error: unauthenticated bulk length");
+    assert!(client.ask("HELLO 3").starts_with("-NOAUTH HELLO must be called with the client"));
+    assert!(client.ask("HELLO 3 AUTH alice pw SETNAME x").contains("proto :3"));
+    assert_eq!(client.ask("CLIENT GETNAME"), "x");
+    assert!(up.metrics().contains("solera_failed_logins_total{site=\"virginia\"} 5"));
+    assert_eq!(client.ask("QUIT"), "+OK");
+}
+
+#[test]
+fn users_do_what_they_may_and_nothing_else() {
+    let all = user("default", "pw", "commands = ['+@all']\nkeys = ['*']");
+    let rules = "commands = ['+@all', '-@dangerous', '-incr']\nkeys = ['cart:*', '%R~price:*']";
+    let up = Up::start(&(all + &user("bob", "pw", rules)));
+    let mut client = up.client();
+    let no =
+        |name: &str| format!("-NOPERM this user has no permissions to run the '{name}' command");
+    assert_eq!(client.ask("AUTH bob pw"), "+OK");
+    // Keys of both workers.
+    for i in 0..8 {
+        assert_eq!(client.ask(&format!("SET cart:{i} x")), "+OK");
+        assert_eq!(client.ask(&format!("GET other:{i}")), NO_KEY);
+        assert_eq!(client.ask(&format!("SET price:{i} x")), NO_KEY);
+        assert_eq!(client.ask(&format!("GET price:{i}")), "nil");
+        assert_eq!(client.ask(&format!("INCR cart:n{i}")), no("incr"));
+    }
+    for (line, reply) in [
+        ("MGET cart:1 other", NO_KEY),
+        ("MSET cart:1 y price:1 z", NO_KEY),
+        ("GET cart:1", "x"),
+        ("CLIENT SETNAME b", "+OK"),
+        ("CLIENT LIST", &no("client|list")),
+        ("CONFIG GET save", &no("config|get")),
+        ("ACL LIST", &no("acl|list")),
+        ("SOLERA.BEGIN", "+OK"),
+        ("GET other", NO_KEY),
+        ("SET cart:1 y", "+OK"),
+        ("SOLERA.COMMIT", "+OK"),
+        ("MULTI", "+OK"),
+        ("SET cart:1 z", "+QUEUED"),
+        ("SET other z", NO_KEY),
+        ("EXEC", "-EXECABORT Transaction discarded because of previous errors."),
+        ("GET cart:1", "y"),
+        ("MULTI", "+OK"),
+        ("SET cart:1 z", "+QUEUED"),
+        ("GET price:1", "+QUEUED"),
+        ("EXEC", "+OK nil"),
+        ("AUTH pw", "+OK"),
+        ("ACL WHOAMI", "default"),
+        ("GET other:1", "nil"),
+        ("ACL USERS", "bob default"),
+    ] {
+        assert_eq!(client.ask(line), reply, "{line}");
+    }
+    let hash = hash_password(b"pw");
+    assert_eq!(
+        client.ask("ACL GETUSER bob"),
+        format!(
+            "flags on passwords {hash} commands +@all -@dangerous -incr keys ~cart:* %R~price:* \
+             channels  selectors "
+        )
+    );
+}
+
+#[tokio::test]
+async fn rust_clients_say_who_they_are() {
+    let up = Up::start(&user("alice", "pw", "commands = ['+@all']\nkeys = ['*']"));
+    let address = ([127, 0, 0, 1], up.port + 1).into();
+    let mut client = solera::Client::connect_as(address, "alice", "pw").await.unwrap();
+    client.set("k", "v").await.unwrap();
+    client.reconnect().await.unwrap();
+    assert_eq!(client.get("k").await.unwrap().as_deref(), Some("v"));
+    let error = solera::Client::connect_as(address, "alice", "x").await.unwrap_err();
+    assert_eq!(error.code(), Some("WRONGPASS"), "{error}");
+    let error = solera::Client::connect(address).await.unwrap_err();
+    assert_eq!(error.code(), Some("NOAUTH"), "{error}");
+}
+
+#[test]
+fn users_change_while_the_server_runs() {
+    let everything = "commands = ['+@all']\nkeys = ['*']";
+    let bob = user("bob", "pw", everything);
+    let up = Up::start(&(user("alice", "pw", everything) + &bob));
+    let (mut alice, mut bobs) = (up.client(), up.client());
+    assert_eq!((alice.ask("AUTH alice pw"), bobs.ask("AUTH bob pw")), ("+OK".into(), "+OK".into()));
+    assert_eq!(bobs.ask("MULTI"), "+OK");
+    assert_eq!(bobs.ask("SET a 1"), "+QUEUED");
+    up.reload("[[user]]\nname = 'broken'");
+    up.reload(&user("bob", "new", "commands = ['+exec', '+acl|whoami']\nkeys = ['*']"));
+    assert!(alice.is_closed(), "the user is no more");
+    // Whoever was somebody stays so, with other rights.
+    eventually(|| bobs.ask("SET b 1").starts_with("-NOPERM"));
+    assert_eq!(bobs.ask("EXEC"), "-EXECABORT Transaction discarded because of previous errors.");
+    assert_eq!(bobs.ask("ACL WHOAMI"), "bob");
+    assert_eq!(up.client().ask("AUTH bob pw"), WRONGPASS);
+    assert_eq!(up.client().ask("AUTH bob new"), "+OK");
+    // Nobody is let in because a file is empty.
+    up.reload("");
+    up.reload(&user("bob", "newer", ""));
+    eventually(|| up.client().ask("AUTH bob newer") == "+OK");
+    assert_eq!(up.client().ask("GET a"), NOAUTH);
+    assert!(bobs.ask("ACL WHOAMI").starts_with("-NOPERM"));
+}
+
+fn eventually(mut holds: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !holds() {
+        assert!(started.elapsed() < Duration::from_secs(20), "it did not happen");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn hash(input: &str) -> (bool, String) {
+    let mut child = Command::new(SOLERA)
+        .args(["user", "hash"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let text = [output.stdout, output.stderr].concat();
+    (output.status.success(), String::from_utf8(text).unwrap())
+}
+
+#[test]
+fn a_password_becomes_a_line_of_the_configuration() {
+    let line = format!("password_sha256 = [\"{}\"]\n", hash_password(b"pa ss"));
+    assert_eq!(hash("pa ss\n"), (true, line.clone()));
+    assert_eq!(hash("pa ss"), (true, line.clone()));
+    let up = Up::start(&format!("[[user]]\nname = 'default'\n{line}"));
+    let mut client = up.client();
+    assert_eq!(client.ask("AUTH \"pa ss\""), "+OK");
+    for input in ["", "\n", "a\nb\n"] {
+        let (done, told) = hash(input);
+        assert!(!done && told.contains("standard input holds"), "{told}");
+    }
+}

@@ -1,0 +1,430 @@
+//! Users and what each may do, in the manner of Redis' access control lists.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use solera_resp::{Arguments, CATEGORIES, Command, Unit};
+
+mod pattern;
+
+use pattern::matches;
+
+/// The user that a connection is before it says who it is.
+pub(crate) const DEFAULT: &str = "default";
+
+/// A SHA-256 of a password.
+pub(crate) type Hash = [u8; 32];
+
+/// A rule that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum RuleError {
+    /// Neither adds nor removes anything.
+    Syntax(String),
+    /// No command or category of this name is served.
+    Unknown(String),
+    /// Not the hexadecimal form of a SHA-256.
+    Hash,
+    /// Not a pattern of keys.
+    Keys(String),
+}
+
+impl fmt::Display for RuleError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RuleError::Syntax(rule) => write!(
+                f,
+                "'{rule}' is no rule for commands; rules are as +get, -get, +client|list, +@read, \
+                 -@dangerous, +@all"
+            ),
+            RuleError::Unknown(rule) => {
+                write!(f, "'{rule}': there is no such command or category")
+            }
+            RuleError::Hash => write!(
+                f,
+                "a password's hash is 64 hexadecimal digits; `solera user hash` makes one from a \
+                 password"
+            ),
+            RuleError::Keys(pattern) => write!(
+                f,
+                "'{pattern}' is no pattern of keys; patterns are as cart:*, ~cart:*, %R~cart:*, \
+                 %W~cart:*"
+            ),
+        }
+    }
+}
+
+/// Keys that a user may read, write, or both.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Keys {
+    pattern: Vec<u8>,
+    read: bool,
+    write: bool,
+}
+
+impl Keys {
+    fn parse(text: &str) -> Result<Keys, RuleError> {
+        let (read, write, pattern) = match text.strip_prefix('%').and_then(|t| t.split_once('~')) {
+            Some((how, pattern)) => match how.to_ascii_uppercase().as_str() {
+                "R" => (true, false, pattern),
+                "W" => (false, true, pattern),
+                "RW" | "WR" => (true, true, pattern),
+                _ => return Err(RuleError::Keys(text.to_owned())),
+            },
+            None if text.eq_ignore_ascii_case("allkeys") => (true, true, "*"),
+            None => (true, true, text.strip_prefix('~').unwrap_or(text)),
+        };
+        // Redis' own rules have no spaces, so its tools could not read them back.
+        if pattern.is_empty() || pattern.contains(|c: char| c.is_whitespace() || c == '\0') {
+            return Err(RuleError::Keys(text.to_owned()));
+        }
+        Ok(Keys { pattern: pattern.as_bytes().to_vec(), read, write })
+    }
+}
+
+impl fmt::Display for Keys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let how = match (self.read, self.write) {
+            (true, false) => "%R",
+            (false, true) => "%W",
+            _ => "",
+        };
+        write!(f, "{how}~{}", String::from_utf8_lossy(&self.pattern))
+    }
+}
+
+/// What a user may not do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Denied {
+    /// Run the command of this name.
+    Command(String),
+    /// Use one of the keys.
+    Key,
+}
+
+impl fmt::Display for Denied {
+    /// In Redis' words.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "NOPERM this user has no permissions to ")?;
+        match self {
+            Denied::Command(name) => write!(f, "run the '{name}' command"),
+            Denied::Key => write!(f, "access one of the keys used as arguments"),
+        }
+    }
+}
+
+/// A user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct User {
+    pub(crate) name: String,
+    pub(crate) enabled: bool,
+    /// Any password is right.
+    pub(crate) nopass: bool,
+    pub(crate) hashes: Vec<Hash>,
+    /// The rules for commands, as given, in order.
+    rules: Vec<String>,
+    /// What they allow, by [`Unit::index`].
+    allowed: Vec<bool>,
+    keys: Vec<Keys>,
+}
+
+impl User {
+    /// A user that may do nothing.
+    pub(crate) fn new(name: &str) -> User {
+        User {
+            name: name.to_owned(),
+            enabled: true,
+            nopass: false,
+            hashes: Vec::new(),
+            rules: Vec::new(),
+            allowed: vec![false; Unit::all().count()],
+            keys: Vec::new(),
+        }
+    }
+
+    /// The user of a server without any: who need not say anything, and may do everything.
+    fn anybody() -> User {
+        let mut user = User { nopass: true, ..User::new(DEFAULT) };
+        user.add_rule("+@all").expect("it is a rule");
+        user.add_keys("*").expect("it is a pattern");
+        user
+    }
+
+    /// Adds a password by its hash, in hexadecimal, with or without `#`.
+    pub(crate) fn add_hash(&mut self, text: &str) -> Result<(), RuleError> {
+        let digits = text.strip_prefix('#').unwrap_or(text).as_bytes();
+        let mut hash = Hash::default();
+        if digits.len() != 2 * hash.len() || !digits.iter().all(u8::is_ascii_hexdigit) {
+            return Err(RuleError::Hash);
+        }
+        for (byte, pair) in hash.iter_mut().zip(digits.chunks(2)) {
+            let value = |digit: u8| char::from(digit).to_digit(16).unwrap_or_default() as u8;
+            *byte = value(pair[0]) << 4 | value(pair[1]);
+        }
+        self.hashes.push(hash);
+        Ok(())
+    }
+
+    /// Adds keys that the user may use.
+    pub(crate) fn add_keys(&mut self, pattern: &str) -> Result<(), RuleError> {
+        self.keys.push(Keys::parse(pattern)?);
+        Ok(())
+    }
+
+    /// Adds a rule for commands. Later rules win over earlier ones.
+    pub(crate) fn add_rule(&mut self, rule: &str) -> Result<(), RuleError> {
+        let lower = rule.to_ascii_lowercase();
+        let lower = match lower.as_str() {
+            "allcommands" => "+@all",
+            "nocommands" => "-@all",
+            other => other,
+        };
+        let unknown = || RuleError::Unknown(rule.to_owned());
+        let (allow, what) = match lower.split_at_checked(1) {
+            Some(("+", what)) => (true, what),
+            Some(("-", what)) => (false, what),
+            _ => return Err(RuleError::Syntax(rule.to_owned())),
+        };
+        match what.strip_prefix('@') {
+            Some("all") => {
+                self.rules.clear();
+                self.allowed.fill(allow);
+            }
+            Some(category) if CATEGORIES.contains(&category) => {
+                self.set(allow, |unit| unit.is_in(category));
+            }
+            Some(_) => return Err(unknown()),
+            None => {
+                let named = Unit::find(what).ok_or_else(unknown)?;
+                self.set(allow, |unit| named.contains(unit));
+            }
+        }
+        self.rules.push(lower.to_owned());
+        Ok(())
+    }
+
+    fn set(&mut self, allow: bool, concerns: impl Fn(Unit) -> bool) {
+        for unit in Unit::all().filter(|unit| concerns(*unit)) {
+            self.allowed[unit.index()] = allow;
+        }
+    }
+
+    /// Whether the user may send a request. Its number of arguments has been checked.
+    pub(crate) fn may(
+        &self,
+        command: &'static Command,
+        arguments: &Arguments<'_>,
+    ) -> Result<(), Denied> {
+        let unit = Unit::of(command, arguments);
+        // Whoever is not known yet must be able to say who they are, and to leave.
+        if !self.allowed[unit.index()] && !command.has_flag("no_auth") {
+            return Err(Denied::Command(unit.name()));
+        }
+        if !command.is_data() {
+            return Ok(());
+        }
+        let (reads, writes) = (command.reads_keys(), command.writes_keys());
+        let last = match command.last_key {
+            from_end if from_end < 0 => arguments.len() as i64 + from_end,
+            index => index,
+        };
+        let mut places = (command.first_key..=last).step_by(command.step.max(1) as usize);
+        let allowed =
+            places.all(|place| self.may_use(arguments.get(place as usize), reads, writes));
+        if allowed { Ok(()) } else { Err(Denied::Key) }
+    }
+
+    fn may_use(&self, key: &[u8], reads: bool, writes: bool) -> bool {
+        self.keys.iter().any(|keys| {
+            (keys.read || !reads) && (keys.write || !writes) && matches(&keys.pattern, key)
+        })
+    }
+
+    /// The hashes as people write them.
+    pub(crate) fn hashes_in_hex(&self) -> impl Iterator<Item = String> {
+        self.hashes.iter().map(|hash| hash.iter().map(|byte| format!("{byte:02x}")).collect())
+    }
+
+    /// The rules for commands, in one line.
+    pub(crate) fn rules(&self) -> String {
+        match self.rules.first().map(String::as_str) {
+            Some("+@all" | "-@all") => self.rules.join(" "),
+            Some(_) => format!("-@all {}", self.rules.join(" ")),
+            None => "-@all".to_owned(),
+        }
+    }
+
+    /// The patterns of keys, in one line.
+    pub(crate) fn keys(&self) -> String {
+        self.keys.iter().map(Keys::to_string).collect::<Vec<_>>().join(" ")
+    }
+}
+
+impl fmt::Display for User {
+    /// As ACL LIST shows it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "user {} {}", self.name, if self.enabled { "on" } else { "off" })?;
+        if self.nopass {
+            write!(f, " nopass")?;
+        }
+        self.hashes_in_hex().try_for_each(|hash| write!(f, " #{hash}"))?;
+        if !self.keys.is_empty() {
+            write!(f, " {}", self.keys())?;
+        }
+        // There are no channels to give access to.
+        write!(f, " resetchannels {}", self.rules())
+    }
+}
+
+/// All users of a cluster, by name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Users {
+    users: BTreeMap<String, Arc<User>>,
+    guarded: bool,
+}
+
+impl Default for Users {
+    /// Nobody needs a password.
+    fn default() -> Self {
+        let anybody = Arc::new(User::anybody());
+        Users { users: BTreeMap::from([(DEFAULT.to_owned(), anybody)]), guarded: false }
+    }
+}
+
+impl Users {
+    /// These users and no others; if there are none, nobody needs a password.
+    pub(crate) fn new(users: Vec<User>) -> Users {
+        if users.is_empty() {
+            return Users::default();
+        }
+        let named = users.into_iter().map(|user| (user.name.clone(), Arc::new(user)));
+        Users { users: named.collect(), guarded: true }
+    }
+
+    /// Whether any user is configured.
+    pub fn are_configured(&self) -> bool {
+        self.guarded
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<&Arc<User>> {
+        self.users.get(name)
+    }
+
+    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = &User> {
+        self.users.values().map(|user| &**user)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use solera_resp::{RequestParser, lookup};
+
+    use super::*;
+
+    fn user(rules: &[&str], keys: &[&str]) -> User {
+        let mut user = User::new("x");
+        rules.iter().for_each(|rule| user.add_rule(rule).unwrap());
+        keys.iter().for_each(|pattern| user.add_keys(pattern).unwrap());
+        user
+    }
+
+    fn may(user: &User, line: &str) -> Result<(), Denied> {
+        let request = format!("{line}\r\n");
+        let mut parser = RequestParser::new();
+        let (arguments, _) = parser.next(request.as_bytes()).unwrap().unwrap();
+        user.may(lookup(arguments.get(0)).unwrap(), &arguments)
+    }
+
+    fn no(command: &str) -> Result<(), Denied> {
+        Err(Denied::Command(command.to_owned()))
+    }
+
+    #[test]
+    fn later_rules_win() {
+        let nobody = user(&[], &["*"]);
+        assert_eq!(may(&nobody, "get a"), no("get"));
+        assert_eq!(may(&nobody, "auth x"), Ok(()), "one may always say who one is");
+        let reader = user(&["+@read", "-mget", "+client|setname"], &["*"]);
+        for (line, may_run) in [
+            ("get a", Ok(())),
+            ("mget a", no("mget")),
+            ("set a b", no("set")),
+            ("client setname x", Ok(())),
+            ("client list", no("client|list")),
+            ("client foo", no("client")),
+        ] {
+            assert_eq!(may(&reader, line), may_run, "{line}");
+        }
+        let careful = user(&["+@all", "-@dangerous", "+INFO"], &["*"]);
+        for (line, may_run) in [
+            ("client id", Ok(())),
+            ("client list", no("client|list")),
+            ("config get x", no("config|get")),
+            ("config foo", no("config")),
+            ("info", Ok(())),
+            ("solera.site", Ok(())),
+            ("acl whoami", Ok(())),
+            ("acl list", no("acl|list")),
+        ] {
+            assert_eq!(may(&careful, line), may_run, "{line}");
+        }
+        let container = user(&["+client", "-client|list", "nocommands", "+acl"], &[]);
+        assert_eq!(may(&container, "client id"), no("client|id"));
+        assert_eq!(may(&container, "acl list"), Ok(()));
+    }
+
+    #[test]
+    fn every_key_of_a_command_must_match() {
+        let user = user(&["+@all"], &["cart:*", "%R~price:*", "%W~log:*"]);
+        for (line, may_run) in [
+            ("mget cart:1 cart:2", true),
+            ("mget cart:1 x", false),
+            ("mset cart:1 x cart:2 y", true),
+            ("mset cart:1 cart:2 x cart:3", false),
+            ("get price:1", true),
+            ("set price:1 2", false),
+            ("set log:1 x", true),
+            ("get log:1", false),
+            ("incr log:1", false),
+            ("exists log:1 price:1", true),
+            ("exists x", false),
+            ("solera.level x", false),
+            ("del cart:1 price:1", false),
+            ("ping", true),
+        ] {
+            let expected = if may_run { Ok(()) } else { Err(Denied::Key) };
+            assert_eq!(may(&user, line), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn bad_rules_are_refused() {
+        let mut user = User::new("x");
+        for rule in ["", "get", "@read", "~x", ">pw"] {
+            assert_eq!(user.add_rule(rule), Err(RuleError::Syntax(rule.to_owned())));
+        }
+        for rule in ["+", "+foo", "-@foo", "+client|foo", "+@", "+get|x"] {
+            assert_eq!(user.add_rule(rule), Err(RuleError::Unknown(rule.to_owned())));
+        }
+        for pattern in ["", "~", "%Z~a", "a b", "%R~"] {
+            assert_eq!(user.add_keys(pattern), Err(RuleError::Keys(pattern.to_owned())));
+        }
+        let (short, other) = ("0".repeat(63), "g".repeat(64));
+        for hash in ["", "#", &short, &other, &"é".repeat(32)] {
+            assert_eq!(user.add_hash(hash), Err(RuleError::Hash), "{hash}");
+        }
+        assert_eq!(user, User::new("x"), "nothing of them stays");
+    }
+
+    #[test]
+    fn users_are_listed_as_by_redis() {
+        let mut bob = user(&["+@read", "-GET"], &["cart:*", "%r~ro:*"]);
+        let hash = "30c952fab122c3f9759f02a6d95c3758b246b4fee239957b2d4fee46e26170c4";
+        bob.add_hash(&format!("#{}", hash.to_uppercase())).unwrap();
+        let line = format!("user x on #{hash} ~cart:* %R~ro:* resetchannels -@all +@read -get");
+        assert_eq!(bob.to_string(), line);
+        let users = Users::default();
+        let all = users.iter().map(User::to_string).collect::<Vec<_>>();
+        assert_eq!(all, ["user default on nopass ~* resetchannels +@all"]);
+    }
+}

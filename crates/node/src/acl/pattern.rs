@@ -1,0 +1,112 @@
+//! Redis' patterns: `*`, `?`, `[a-c]`, `[^a]`, and `\` before a byte that stands for itself.
+
+/// Whether a pattern matches all of `text`. Takes time in proportion to the product of their lengths,
+/// whatever the pattern.
+pub(super) fn matches(mut pattern: &[u8], mut text: &[u8]) -> bool {
+    // Where to go on if the rest does not match: the last star takes one byte more.
+    let mut again: Option<(&[u8], &[u8])> = None;
+    loop {
+        if let [b'*', rest @ ..] = pattern {
+            again = Some((rest, text));
+            pattern = rest;
+            continue;
+        }
+        let stepped = match (pattern.is_empty(), text) {
+            (true, []) => return true,
+            (false, [byte, rest @ ..]) => one(pattern, *byte).map(|pattern| (pattern, rest)),
+            _ => None,
+        };
+        if let Some(step) = stepped {
+            (pattern, text) = step;
+            continue;
+        }
+        match again {
+            Some((after_star, [_, rest @ ..])) => {
+                again = Some((after_star, rest));
+                (pattern, text) = (after_star, rest);
+            }
+            _ => return false,
+        }
+    }
+}
+
+/// What follows the pattern's first element, if that matches the byte.
+fn one(pattern: &[u8], byte: u8) -> Option<&[u8]> {
+    match pattern {
+        [b'?', rest @ ..] => Some(rest),
+        [b'[', rest @ ..] => class(rest, byte),
+        [b'\\', literal, rest @ ..] | [literal, rest @ ..] => (*literal == byte).then_some(rest),
+        [] => None,
+    }
+}
+
+/// The same for a class, after its bracket; as in Redis, one that is not closed ends with the pattern.
+fn class(pattern: &[u8], byte: u8) -> Option<&[u8]> {
+    let (negated, mut rest) = match pattern {
+        [b'^', rest @ ..] => (true, rest),
+        rest => (false, rest),
+    };
+    let mut found = false;
+    loop {
+        match rest {
+            [] => break,
+            [b']', after @ ..] => {
+                rest = after;
+                break;
+            }
+            [b'\\', literal, after @ ..] => {
+                found |= *literal == byte;
+                rest = after;
+            }
+            [low, b'-', high, after @ ..] => {
+                found |= (*low.min(high)..=*low.max(high)).contains(&byte);
+                rest = after;
+            }
+            [literal, after @ ..] => {
+                found |= *literal == byte;
+                rest = after;
+            }
+        }
+    }
+    (found != negated).then_some(rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::matches;
+
+    #[test]
+    fn patterns_match_as_in_redis() {
+        for (pattern, text, expected) in [
+            ("", "", true),
+            ("*", "", true),
+            ("*", "abc", true),
+            ("cart:*", "cart:", true),
+            ("cart:*", "cart", false),
+            ("*:a:*", "x:a:b:a:", true),
+            ("*a*b", "xaxbxb", true),
+            ("*a*b", "xaxbx", false),
+            ("a?c", "abc", true),
+            ("a?c", "ac", false),
+            ("h[ae]llo", "hello", true),
+            ("h[^e]llo", "hello", false),
+            ("h[c-a]llo", "hbllo", true),
+            ("[\\]]", "]", true),
+            ("[a", "a", true),
+            ("\\*", "*", true),
+            ("\\*", "x", false),
+            ("a", "ab", false),
+            ("ab", "a", false),
+            ("[", "x", false),
+            ("a\\", "a\\", true),
+        ] {
+            assert_eq!(matches(pattern.as_bytes(), text.as_bytes()), expected, "{pattern} {text}");
+        }
+    }
+
+    #[test]
+    fn many_stars_do_not_take_forever() {
+        let (pattern, text) = ("*a".repeat(100), "a".repeat(10_000));
+        assert!(!matches((pattern + "b").as_bytes(), text.as_bytes()));
+    }
+}

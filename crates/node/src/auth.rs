@@ -1,0 +1,250 @@
+//! Which user a connection is, and how it proves that.
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ring::digest::{SHA256, digest};
+use solera_resp::{Arguments, Command};
+use subtle::{Choice, ConstantTimeEq};
+use tokio::sync::watch;
+
+use crate::acl::{DEFAULT, Denied, Hash, User, Users};
+use crate::log::Log;
+
+/// Failed attempts are logged at most so often, so that they cannot fill a disk.
+const LOG_INTERVAL: Duration = Duration::from_secs(1);
+/// How much of a name that somebody tried is logged.
+const LOGGED_NAME: usize = 64;
+
+/// Why a connection may not do something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// It has not said who it is.
+    Unknown,
+    /// Its user may not.
+    Denied(Denied),
+}
+
+impl fmt::Display for Refused {
+    /// In Redis' words.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refused::Unknown => f.write_str("NOAUTH Authentication required."),
+            Refused::Denied(denied) => denied.fmt(f),
+        }
+    }
+}
+
+/// The SHA-256 of a password, in hexadecimal: as in `password_sha256`.
+pub fn hash_password(password: &[u8]) -> String {
+    sha256(password).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn sha256(password: &[u8]) -> Hash {
+    let mut hash = Hash::default();
+    hash.copy_from_slice(digest(&SHA256, password).as_ref());
+    hash
+}
+
+/// The user of this name, if the password is right. How long that takes does not depend on how much
+/// of a hash is right, and hardly on whether the user exists.
+pub(crate) fn verify(users: &Users, name: &[u8], password: &[u8]) -> Option<Arc<User>> {
+    let hash = sha256(password);
+    let user = std::str::from_utf8(name).ok().and_then(|name| users.get(name))?;
+    let equal = user.hashes.iter().fold(Choice::from(0), |equal, own| equal | own.ct_eq(&hash));
+    let right = (user.nopass | bool::from(equal)) & user.enabled;
+    right.then(|| user.clone())
+}
+
+/// Who a connection is; nobody until it has said so.
+#[derive(Debug)]
+pub(crate) struct Identity(RefCell<Option<Arc<User>>>);
+
+impl Identity {
+    /// A new connection's: the default user, where that one needs no password.
+    pub(crate) fn new(users: &Users) -> Identity {
+        let identity = Identity(RefCell::new(None));
+        identity.reset(users);
+        identity
+    }
+
+    /// As for a new connection.
+    pub(crate) fn reset(&self, users: &Users) {
+        let default = users.get(DEFAULT).filter(|user| user.nopass && user.enabled);
+        *self.0.borrow_mut() = default.cloned();
+    }
+
+    pub(crate) fn become_user(&self, user: Arc<User>) {
+        *self.0.borrow_mut() = Some(user);
+    }
+
+    pub(crate) fn is_known(&self) -> bool {
+        self.0.borrow().is_some()
+    }
+
+    /// The user's name.
+    pub(crate) fn name(&self) -> String {
+        self.0.borrow().as_ref().map_or_else(String::new, |user| user.name.clone())
+    }
+
+    /// Whether the connection may send a request. Its number of arguments has been checked.
+    pub(crate) fn may(
+        &self,
+        command: &'static Command,
+        arguments: &Arguments<'_>,
+    ) -> Result<(), Refused> {
+        match &*self.0.borrow() {
+            Some(user) => user.may(command, arguments).map_err(Refused::Denied),
+            None if command.has_flag("no_auth") => Ok(()),
+            None => Err(Refused::Unknown),
+        }
+    }
+
+    /// Follows changes of the users. Ends when this one is no more, is disabled, or needs a password
+    /// and did not before.
+    pub(crate) async fn ends(&self, mut users: watch::Receiver<Arc<Users>>) {
+        while users.changed().await.is_ok() {
+            let users = users.borrow_and_update().clone();
+            let mut own = self.0.borrow_mut();
+            if let Some(known) = own.as_ref() {
+                let now = users.get(&known.name).filter(|user| user.enabled);
+                match now.filter(|now| now.nopass || !known.nopass) {
+                    Some(now) => *own = Some(now.clone()),
+                    None => return,
+                }
+            }
+        }
+        std::future::pending().await
+    }
+}
+
+/// Tells about failed attempts, but not about too many.
+pub(crate) struct Attempts {
+    log: Log,
+    told: Cell<Option<Instant>>,
+    untold: Cell<u64>,
+}
+
+impl Attempts {
+    pub(crate) fn new(log: Log) -> Attempts {
+        Attempts { log, told: Cell::new(None), untold: Cell::new(0) }
+    }
+
+    /// Somebody gave a wrong password, or named nobody.
+    pub(crate) fn failed(&self, name: &[u8], from: Option<SocketAddr>) {
+        let name = &name[..name.len().min(LOGGED_NAME)];
+        let from = from.map_or_else(|| "this process".to_owned(), |from| from.ip().to_string());
+        let what = format!("{from} failed to authenticate as '{}'", name.escape_ascii());
+        self.tell(format_args!("{what}"));
+    }
+
+    /// Somebody could not make a TLS connection.
+    pub(crate) fn broken(&self, reason: &str, from: SocketAddr) {
+        self.tell(format_args!("no TLS with the client {}: {reason}", from.ip()));
+    }
+
+    fn tell(&self, what: fmt::Arguments<'_>) {
+        if self.told.get().is_some_and(|told| told.elapsed() < LOG_INTERVAL) {
+            self.untold.set(self.untold.get() + 1);
+            return;
+        }
+        self.told.set(Some(Instant::now()));
+        match self.untold.take() {
+            0 => self.log.warn(what),
+            more => {
+                self.log.warn(format_args!("{what}; {more} more failed before and were not told"))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Made = (&'static str, fn(&mut User));
+
+    fn users(made: &[Made]) -> Users {
+        let user = |(name, change): &Made| {
+            let mut user = User::new(name);
+            change(&mut user);
+            user
+        };
+        Users::new(made.iter().map(user).collect())
+    }
+
+    fn with_password(user: &mut User) {
+        user.add_hash(&hash_password(b"other")).unwrap();
+        user.add_hash(&hash_password(b"pw")).unwrap();
+    }
+
+    #[test]
+    fn a_password_is_hashed_as_by_redis() {
+        let hash = "30c952fab122c3f9759f02a6d95c3758b246b4fee239957b2d4fee46e26170c4";
+        assert_eq!(hash_password(b"pw"), hash);
+    }
+
+    #[test]
+    fn only_the_right_password_of_an_enabled_user_opens() {
+        let users = users(&[
+            ("alice", with_password),
+            ("off", |user| {
+                with_password(user);
+                user.enabled = false;
+            }),
+            ("anybody", |user| user.nopass = true),
+            ("nobody", |_| ()),
+        ]);
+        for (name, password, expected) in [
+            ("alice", "pw", true),
+            ("alice", "other", true),
+            ("alice", "", false),
+            ("alice", "PW", false),
+            ("Alice", "pw", false),
+            ("off", "pw", false),
+            ("anybody", "x", true),
+            ("nobody", "", false),
+            ("default", "", false),
+            ("x", "pw", false),
+        ] {
+            let found = verify(&users, name.as_bytes(), password.as_bytes());
+            assert_eq!(found.map(|user| user.name.clone()), expected.then(|| name.to_owned()));
+        }
+        assert_eq!(verify(&users, b"\xff", b"pw"), None);
+    }
+
+    #[test]
+    fn a_connection_ends_with_its_user() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let ends = |before: &Users, name: &str, after: Users| {
+            let sender = watch::Sender::new(Arc::new(before.clone()));
+            let identity = Identity::new(before);
+            if let Some(user) = before.get(name) {
+                identity.become_user(user.clone());
+            }
+            let receiver = sender.subscribe();
+            sender.send_replace(Arc::new(after));
+            drop(sender);
+            runtime.block_on(async {
+                tokio::select! {
+                    biased;
+                    () = identity.ends(receiver) => true,
+                    () = std::future::ready(()) => false,
+                }
+            })
+        };
+        let alice = users(&[("alice", with_password)]);
+        let open = Users::default();
+        assert!(!ends(&alice, "alice", alice.clone()));
+        assert!(ends(&alice, "alice", users(&[("bob", with_password)])));
+        assert!(ends(&alice, "alice", open.clone()));
+        assert!(ends(&alice, "alice", users(&[("alice", |user| user.enabled = false)])));
+        assert!(ends(&open, "default", alice.clone()), "nobody was asked, and now somebody is");
+        assert!(ends(&open, "default", users(&[("default", with_password)])));
+        assert!(!ends(&open, "default", users(&[("default", |user| user.nopass = true)])));
+        assert!(!ends(&alice, "", open), "who is nobody yet stays so");
+    }
+}

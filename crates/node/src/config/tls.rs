@@ -1,0 +1,91 @@
+//! `[tls]` and `[peer_tls]`: the files that connections are protected with.
+
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::{ConfigError, Reader};
+
+/// A file that a setting names. It is read when it is needed: one configuration serves all nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedFile {
+    /// Where it is. A relative path begins at the configuration's own folder.
+    pub path: PathBuf,
+    /// The setting, as in `tls.cert`.
+    pub setting: String,
+    /// Where the setting stands: file and line.
+    pub at: Option<String>,
+}
+
+/// What connections are protected with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The own certificate, and those between it and the authority.
+    pub cert: NamedFile,
+    /// Its private key.
+    pub key: NamedFile,
+    /// Who signs the other side's certificates.
+    pub ca: Option<NamedFile>,
+}
+
+/// TLS for clients.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientTls {
+    /// With a `ca`, clients need certificates, too.
+    pub files: TlsFiles,
+    /// `up` speaks TLS for site *i*, from 1, on this port + *i*.
+    pub port: Option<u16>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ClientTable {
+    cert: Spanned<String>,
+    key: Spanned<String>,
+    client_ca: Option<Spanned<String>>,
+    port: Option<Spanned<u16>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PeerTable {
+    cert: Spanned<String>,
+    key: Spanned<String>,
+    ca: Spanned<String>,
+}
+
+impl Reader<'_> {
+    pub(super) fn client_tls(&self, table: &ClientTable) -> Result<ClientTls, ConfigError> {
+        if let Some(port) = table.port.as_ref().filter(|port| *port.get_ref() == 0) {
+            return self.invalid(Some(port.span().start), "there is no port 0".to_owned());
+        }
+        let files = TlsFiles {
+            cert: self.named("tls.cert", &table.cert)?,
+            key: self.named("tls.key", &table.key)?,
+            ca: table.client_ca.as_ref().map(|ca| self.named("tls.client_ca", ca)).transpose()?,
+        };
+        Ok(ClientTls { files, port: table.port.as_ref().map(|port| *port.get_ref()) })
+    }
+
+    pub(super) fn peer_tls(&self, table: &PeerTable) -> Result<TlsFiles, ConfigError> {
+        Ok(TlsFiles {
+            cert: self.named("peer_tls.cert", &table.cert)?,
+            key: self.named("peer_tls.key", &table.key)?,
+            ca: Some(self.named("peer_tls.ca", &table.ca)?),
+        })
+    }
+
+    fn named(&self, setting: &str, text: &Spanned<String>) -> Result<NamedFile, ConfigError> {
+        let place = Some(text.span().start);
+        if text.get_ref().is_empty() {
+            return self.invalid(place, format!("{setting} names no file"));
+        }
+        let folder = self.file.as_deref().map(Path::new).and_then(Path::parent);
+        Ok(NamedFile {
+            path: folder.unwrap_or(Path::new("")).join(text.get_ref()),
+            setting: setting.to_owned(),
+            at: self.at(place),
+        })
+    }
+}

@@ -1,0 +1,219 @@
+//! What access can be given to, in Redis' manner: commands, subcommands of some, categories of both.
+
+use crate::command::{COMMANDS, Command, CommandId, lookup};
+use crate::request::Arguments;
+
+/// Redis' categories, those of commands that are not served included, so that its rules work here.
+pub const CATEGORIES: [&str; 21] = [
+    "keyspace",
+    "read",
+    "write",
+    "set",
+    "sortedset",
+    "list",
+    "hash",
+    "string",
+    "bitmap",
+    "hyperloglog",
+    "geo",
+    "stream",
+    "pubsub",
+    "admin",
+    "fast",
+    "slow",
+    "blocking",
+    "dangerous",
+    "connection",
+    "transaction",
+    "scripting",
+];
+
+/// A subcommand that access is given to apart from its command.
+#[derive(Debug, PartialEq, Eq)]
+struct Subcommand {
+    parent: CommandId,
+    name: &'static str,
+    categories: &'static [&'static str],
+}
+
+const HARMLESS: &[&str] = &["@slow"];
+const CONNECTION: &[&str] = &["@slow", "@connection"];
+const ADMIN: &[&str] = &["@admin", "@slow", "@dangerous"];
+const ADMIN_CONNECTION: &[&str] = &["@admin", "@slow", "@dangerous", "@connection"];
+
+const fn sub(
+    parent: CommandId,
+    name: &'static str,
+    categories: &'static [&'static str],
+) -> Subcommand {
+    Subcommand { parent, name, categories }
+}
+
+static SUBCOMMANDS: [Subcommand; 16] = [
+    sub(CommandId::Client, "id", CONNECTION),
+    sub(CommandId::Client, "getname", CONNECTION),
+    sub(CommandId::Client, "setname", CONNECTION),
+    sub(CommandId::Client, "setinfo", CONNECTION),
+    sub(CommandId::Client, "info", CONNECTION),
+    sub(CommandId::Client, "no-touch", CONNECTION),
+    sub(CommandId::Client, "no-evict", ADMIN_CONNECTION),
+    sub(CommandId::Client, "list", ADMIN_CONNECTION),
+    sub(CommandId::Config, "get", ADMIN),
+    sub(CommandId::Acl, "whoami", HARMLESS),
+    sub(CommandId::Acl, "cat", HARMLESS),
+    sub(CommandId::Acl, "genpass", HARMLESS),
+    sub(CommandId::Acl, "help", HARMLESS),
+    sub(CommandId::Acl, "list", ADMIN),
+    sub(CommandId::Acl, "users", ADMIN),
+    sub(CommandId::Acl, "getuser", ADMIN),
+];
+
+/// Something that access is given to: a command, or a subcommand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unit {
+    command: &'static Command,
+    /// Its place among [`SUBCOMMANDS`].
+    subcommand: Option<usize>,
+}
+
+impl Unit {
+    /// All of them, by [`Unit::index`].
+    pub fn all() -> impl Iterator<Item = Unit> {
+        let commands = COMMANDS.iter().map(|command| Unit { command, subcommand: None });
+        let subcommands = (0..).zip(&SUBCOMMANDS).map(|(at, subcommand)| Unit {
+            command: &COMMANDS[subcommand.parent as usize],
+            subcommand: Some(at),
+        });
+        commands.chain(subcommands)
+    }
+
+    /// What a request needs. A subcommand that does not exist needs its command.
+    pub fn of(command: &'static Command, arguments: &Arguments<'_>) -> Unit {
+        let is_asked = |subcommand: &Subcommand| {
+            let name = subcommand.name.as_bytes();
+            subcommand.parent == command.id
+                && arguments.len() > 1
+                && arguments.get(1).eq_ignore_ascii_case(name)
+        };
+        Unit { command, subcommand: SUBCOMMANDS.iter().position(is_asked) }
+    }
+
+    /// The unit of a name as in rules: `get`, `client|list`, in any case.
+    pub fn find(name: &str) -> Option<Unit> {
+        let Some((command, name)) = name.split_once('|') else {
+            return Some(Unit { command: lookup(name.as_bytes())?, subcommand: None });
+        };
+        let command = lookup(command.as_bytes())?;
+        let named =
+            |sub: &Subcommand| sub.parent == command.id && sub.name.eq_ignore_ascii_case(name);
+        Some(Unit { command, subcommand: Some(SUBCOMMANDS.iter().position(named)?) })
+    }
+
+    /// Its place in [`Unit::all`].
+    pub fn index(self) -> usize {
+        self.subcommand.map_or(self.command.id as usize, |at| COMMANDS.len() + at)
+    }
+
+    /// The name, as in rules and in Redis' words.
+    pub fn name(self) -> String {
+        match self.subcommand {
+            Some(at) => format!("{}|{}", self.command.name, SUBCOMMANDS[at].name),
+            None => self.command.name.to_owned(),
+        }
+    }
+
+    /// Whether it is in a category, whose name is without `@`.
+    pub fn is_in(self, category: &str) -> bool {
+        let is = |own: &&str| own.strip_prefix('@') == Some(category);
+        match self.subcommand {
+            Some(at) => SUBCOMMANDS[at].categories.iter().any(is),
+            None => self.command.categories().iter().any(is),
+        }
+    }
+
+    /// Whether who may use `self` may use `other`: they are the same, or `other` is a subcommand.
+    pub fn contains(self, other: Unit) -> bool {
+        self.command.id == other.command.id
+            && (self.subcommand.is_none() || self.subcommand == other.subcommand)
+    }
+}
+
+impl Command {
+    /// Whether the command shows what its keys hold.
+    pub fn reads_keys(&self) -> bool {
+        self.key_flags.split(' ').any(|flag| flag == "access")
+    }
+
+    /// Whether the command changes what its keys hold.
+    pub fn writes_keys(&self) -> bool {
+        self.key_flags.split(' ').any(|flag| ["insert", "delete", "update"].contains(&flag))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::RequestParser;
+
+    #[test]
+    fn units_are_found_by_name_and_know_their_place() {
+        for (index, unit) in Unit::all().enumerate() {
+            assert_eq!(unit.index(), index);
+            assert_eq!(Unit::find(&unit.name().to_uppercase()), Some(unit));
+        }
+        for name in ["", "foo", "client|foo", "get|x", "foo|list", "client|"] {
+            assert_eq!(Unit::find(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn requests_need_the_subcommand_where_there_is_one() {
+        for (line, name) in [
+            ("CLIENT LIST", "client|list"),
+            ("client foo", "client"),
+            ("command list", "command"),
+            ("get list", "get"),
+            ("command", "command"),
+        ] {
+            let request = format!("{line}\r\n");
+            let mut parser = RequestParser::new();
+            let (arguments, _) = parser.next(request.as_bytes()).unwrap().unwrap();
+            assert_eq!(Unit::of(lookup(arguments.get(0)).unwrap(), &arguments).name(), name);
+        }
+    }
+
+    #[test]
+    fn categories_are_those_of_redis() {
+        let all = Unit::all().collect::<Vec<_>>();
+        let of = |category| {
+            let names = all.iter().filter(|unit| unit.is_in(category)).map(|unit| unit.name());
+            names.collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(
+            of("dangerous"),
+            "info config client|no-evict client|list config|get acl|list acl|users acl|getuser"
+        );
+        assert_eq!(of("hash"), "hset hget hmget hgetall hdel hincrby");
+        assert_eq!(of("@hash"), "");
+        for command in COMMANDS {
+            for category in command.categories() {
+                assert!(CATEGORIES.contains(&&category[1..]), "{category}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_done_with_keys_follows_from_their_flags() {
+        for (name, reads, writes) in [
+            ("get", true, false),
+            ("set", false, true),
+            ("incr", true, true),
+            ("del", false, true),
+            ("exists", false, false),
+            ("ping", false, false),
+        ] {
+            let command = lookup(name.as_bytes()).unwrap();
+            assert_eq!((command.reads_keys(), command.writes_keys()), (reads, writes), "{name}");
+        }
+    }
+}
