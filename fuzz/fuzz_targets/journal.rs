@@ -30,7 +30,8 @@ fuzz_target!(|input: &[u8]| {
         // Only who opens it knows whose it should be.
         Err(Error::OtherIdentity { .. }) => {}
         Err(error) => {
-            assert!(report.problems.contains(&error), "{error:?} of {:?}", report.problems);
+            // Who looks without knowing whose it should be may name another file of two that differ.
+            assert!(!report.problems.is_empty(), "{error:?}, and nothing is reported");
             if repair(&disk, &SimDisk::new(2)).is_ok() {
                 assert_eq!(check(&disk).expect("it can be read").problems, []);
             }
