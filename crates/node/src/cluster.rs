@@ -12,6 +12,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use serde::Deserialize;
+use solera_journal::RealDisk;
 use solera_resp::command::COMMANDS;
 use solera_time::SiteId;
 use solera_unistore::{Address, Config, Replica};
@@ -314,9 +315,10 @@ impl Cluster {
                     };
                     let name = format!("{} worker {}", cluster.site_name(address), address.worker);
                     let (durability, id) = (cluster.spec.durability, cluster.spec.id());
-                    let folder = data.of(address);
+                    let folder = data.of(address).map_err(StartError::Storage)?;
+                    let disk = RealDisk::new(&folder);
                     let (storage, replica, found) =
-                        Storage::open(&folder, durability, id, config, seed, on_event, name)
+                        Storage::open(disk, &folder, durability, id, config, seed, on_event, name)
                             .map_err(StartError::Storage)?;
                     cluster.found.push(found);
                     (replica, Some(storage))

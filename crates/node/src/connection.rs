@@ -45,7 +45,8 @@ pub(crate) async fn serve<S>(
     worker.count(|counters| counters.connections += 1);
     let mut session = Session::new(worker.clone(), member.client.clone(), from);
     let identity = session.identity.clone();
-    let mut connection = Connection { stream, session: &mut session, ahead: Vec::new() };
+    let mut connection =
+        Connection { stream, session: &mut session, ahead: Vec::new(), had_stopped: false };
     let death = worker.death();
     tokio::select! {
         biased;
@@ -98,6 +99,8 @@ struct Connection<'a, S> {
     session: &'a mut Session,
     /// What was read while a command waited.
     ahead: Vec<u8>,
+    /// Whether the worker's journal had failed before the current batch.
+    had_stopped: bool,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
@@ -116,10 +119,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
             let started = Instant::now();
             let mut used = 0;
             let mut commands = 0u64;
+            self.had_stopped = self.session.worker.has_stopped();
             let open = self.batch(&mut parser, &input, &mut used, &mut commands).await?;
             let worker = self.session.worker.clone();
             worker.flush();
-            if let Err(reason) = worker.durable().await {
+            if let Err(reason) = worker.durable(self.had_stopped).await {
                 let out = &mut self.session.out;
                 out.bytes.clear();
                 out.error(&format!(
@@ -180,7 +184,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
                     self.session.hush(start);
                     if self.session.out.bytes.len() > WRITE_SIZE {
                         self.session.worker.flush();
-                        if self.session.worker.durable().await.is_err() {
+                        if self.session.worker.durable(self.had_stopped).await.is_err() {
                             return Ok(true);
                         }
                         self.write().await?;
@@ -197,7 +201,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
     /// Runs a command that may have to wait. If the client leaves meanwhile, the command does not
     /// wait for much longer.
     async fn run_command(&mut self, arguments: &Arguments<'_>) -> Next {
-        let Connection { stream, session, ahead } = self;
+        let Connection { stream, session, ahead, .. } = self;
         let running = session.run(arguments);
         tokio::pin!(running);
         tokio::select! {

@@ -64,10 +64,14 @@ impl DataDir {
         Ok(DataDir { root: root.to_owned(), sites })
     }
 
-    /// The folder of a worker.
-    pub(crate) fn of(&self, worker: Address) -> PathBuf {
+    /// The folder of a worker, made if it is not there.
+    pub(crate) fn of(&self, worker: Address) -> Result<PathBuf, StorageError> {
         let site = &self.sites[worker.site.index()];
-        self.root.join(site).join(format!("worker-{}", worker.worker))
+        let folder = self.root.join(site).join(format!("worker-{}", worker.worker));
+        match fs::create_dir_all(&folder) {
+            Ok(()) => Ok(folder),
+            Err(error) => Err(StorageError { folder, reason: error.to_string() }),
+        }
     }
 }
 

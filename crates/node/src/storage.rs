@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use solera_journal::{
-    BackgroundSnapshot, Entry, Error, Event, Identity, Journal, Lsn, Options, RealDisk, Recovered,
-    SyncPolicy, Syncer,
+    BackgroundSnapshot, Disk, Entry, Error, Event, Identity, Journal, Lsn, Options, RealDisk,
+    Recovered, SyncPolicy, Syncer,
 };
 use solera_unistore::{Address, Checkpoint, Config, Output, Part, Record, Recovery, Replica};
 use tokio::sync::oneshot;
@@ -92,8 +92,8 @@ enum Waiting {
 }
 
 /// A worker's journal while it runs.
-pub(crate) struct Storage {
-    syncer: Syncer<RealDisk>,
+pub(crate) struct Storage<D: Disk = RealDisk> {
+    syncer: Syncer<D>,
     gates: bool,
     bytes: Vec<u8>,
     persisted: Lsn,
@@ -105,6 +105,8 @@ pub(crate) struct Storage {
     failure: Option<String>,
     /// The disk can take no more than what is needed to end well.
     stopped: bool,
+    /// The same, until somebody has asked.
+    just_stopped: bool,
     saving: Option<Saving>,
     /// Bytes of records since the last checkpoint began, and of that checkpoint.
     since: u64,
@@ -119,9 +121,12 @@ struct Saving {
     bytes: u64,
 }
 
-impl Storage {
-    /// Opens or begins the journal of a worker in `folder`, and builds its replica.
+impl<D: Disk> Storage<D> {
+    /// Opens or begins the journal of a worker on `disk`, which people know as `folder`, and builds its
+    /// replica.
+    #[expect(clippy::too_many_arguments, reason = "one caller, and all of them differ in type")]
     pub(crate) fn open(
+        disk: D,
         folder: &Path,
         durability: Durability,
         cluster: u64,
@@ -129,25 +134,23 @@ impl Storage {
         seed: u64,
         on_event: impl FnMut(Event) + Send + 'static,
         worker: String,
-    ) -> Result<(Storage, Replica, Found), StorageError> {
+    ) -> Result<(Storage<D>, Replica, Found), StorageError> {
         let began = Instant::now();
         let unusable = |reason: String| StorageError { folder: folder.to_owned(), reason };
-        std::fs::create_dir_all(folder).map_err(|error| unusable(error.to_string()))?;
         let identity = identity(cluster, &config);
         let mut recovery = Recovery::new(config, seed);
-        let (journal, found) =
-            Journal::open(RealDisk::new(folder), &Options::new(identity), |entry| match entry {
-                Entry::Snapshot { payload, .. } => {
-                    let (lsn, part) = payload.split_first_chunk::<8>().ok_or("it is too short")?;
-                    let part = Part::decode(part).map_err(|error| error.to_string())?;
-                    recovery.load(u64::from_le_bytes(*lsn), part).map_err(|error| error.to_string())
-                }
-                Entry::Record { lsn, payload } => {
-                    let record = Record::decode(payload).map_err(|error| error.to_string())?;
-                    recovery.replay(lsn.0, record).map_err(|error| error.to_string())
-                }
-            })
-            .map_err(|error| unusable(in_words(&error)))?;
+        let (journal, found) = Journal::open(disk, &Options::new(identity), |entry| match entry {
+            Entry::Snapshot { payload, .. } => {
+                let (lsn, part) = payload.split_first_chunk::<8>().ok_or("it is too short")?;
+                let part = Part::decode(part).map_err(|error| error.to_string())?;
+                recovery.load(u64::from_le_bytes(*lsn), part).map_err(|error| error.to_string())
+            }
+            Entry::Record { lsn, payload } => {
+                let record = Record::decode(payload).map_err(|error| error.to_string())?;
+                recovery.replay(lsn.0, record).map_err(|error| error.to_string())
+            }
+        })
+        .map_err(|error| unusable(in_words(&error)))?;
         let replica = recovery.finish();
         let policy = match durability {
             Durability::Interval(interval) => {
@@ -168,6 +171,7 @@ impl Storage {
             waiting: VecDeque::new(),
             failure: None,
             stopped: false,
+            just_stopped: false,
             saving: None,
             since: 0,
             last_checkpoint: 0,
@@ -237,8 +241,19 @@ impl Storage {
         self.gates && (self.persisted < self.syncer.last_lsn() || !self.waiting.is_empty())
     }
 
+    /// Whether nothing can be written any more.
+    pub(crate) fn has_stopped(&self) -> bool {
+        self.stopped
+    }
+
+    /// The same, but only once: whoever waits for a reply now may wait in vain.
+    pub(crate) fn has_just_stopped(&mut self) -> bool {
+        std::mem::take(&mut self.just_stopped)
+    }
+
     /// Told when all that was written until now is durable; nothing if it is, or need not be. The
-    /// sender is dropped if that will never be.
+    /// sender is dropped if that will never be. Of one that has stopped nothing can be said here: what
+    /// came before may be lost.
     pub(crate) fn durable(&mut self) -> Option<oneshot::Receiver<()>> {
         if self.stopped || !self.must_wait() {
             return None;
@@ -287,6 +302,7 @@ impl Storage {
     /// From now on nothing is written. Who waits is not told that it is durable.
     fn fail(&mut self, error: &Error) {
         self.failure.get_or_insert_with(|| in_words(error));
+        self.just_stopped = !self.stopped;
         self.stopped = true;
         self.waiting.clear();
         self.saving = None;
@@ -367,5 +383,98 @@ fn in_words(error: &Error) -> String {
         }
         error if error.is_disk_full() => format!("the disk is full ({error})"),
         error => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, mpsc};
+
+    use solera_data::{Op, Value};
+    use solera_journal::SimDisk;
+    use solera_levels::Level;
+    use solera_machine::{Machine, Now};
+    use solera_time::{Monotonic, Physical, SiteId, Vector};
+    use solera_unistore::{RequestId, Response, Topology};
+
+    use super::*;
+
+    /// Events come from the journal's thread, which is waited for.
+    fn open(disk: &SimDisk) -> (Storage<SimDisk>, Replica, mpsc::Receiver<Event>) {
+        let topology = Topology { partitions: 1, workers: vec![1] };
+        let address = Address { site: SiteId(0), worker: 0 };
+        let mut config = Config::new(address, Arc::new(topology));
+        config.journal = true;
+        let (sender, events) = mpsc::channel();
+        let on_event = move |event| {
+            let _ = sender.send(event);
+        };
+        let (folder, name) = (Path::new("simulated"), "worker".to_owned());
+        let always = Durability::Always;
+        let opened = Storage::open(disk.clone(), folder, always, 1, config, 1, on_event, name);
+        let (storage, replica, _) = opened.unwrap();
+        (storage, replica, events)
+    }
+
+    fn set(replica: &mut Replica, value: &[u8]) -> Record {
+        let now = Now { monotonic: Monotonic(1), physical: Physical(1_000_000) };
+        let op = Op::Set(Value::from(value));
+        let mut past = Vector::zero(1);
+        replica.execute_at_once(now, &mut past, Level::Causal, b"k", &op).unwrap().unwrap();
+        let outputs = std::iter::from_fn(|| replica.poll_output());
+        let mut records = outputs.filter_map(|output| match output {
+            Output::Record(record @ Record::Stored(_)) => Some(record),
+            _ => None,
+        });
+        records.next().unwrap()
+    }
+
+    fn reply() -> Output {
+        Output::Reply { request: RequestId(1), response: Response::Uniform }
+    }
+
+    #[test]
+    fn what_is_said_waits_for_what_was_written_before() {
+        let disk = SimDisk::new(1);
+        let (mut storage, mut replica, events) = open(&disk);
+        assert!(storage.pass(reply()).is_some());
+        storage.write(&set(&mut replica, b"v"));
+        assert!(storage.pass(reply()).is_none());
+        let mut told = storage.durable().unwrap();
+        assert!(storage.has_work());
+        storage.submit();
+        assert!(told.try_recv().is_err());
+        let mut released = Vec::new();
+        while released.is_empty() {
+            released = storage.on_event(events.recv().unwrap());
+        }
+        assert_eq!(released, [reply()]);
+        assert_eq!(told.try_recv(), Ok(()));
+        assert!(storage.durable().is_none() && storage.pass(reply()).is_some());
+    }
+
+    #[test]
+    fn a_disk_that_fails_makes_nobody_believe_that_a_write_is_done() {
+        let disk = SimDisk::new(1);
+        let (mut storage, mut replica, events) = open(&disk);
+        disk.set_capacity(disk.used());
+        // The first may find room in what is allocated.
+        let large = vec![b'x'; 100 << 20];
+        storage.write(&set(&mut replica, &large));
+        assert!(storage.pass(reply()).is_none());
+        let mut told = storage.durable().unwrap();
+        storage.submit();
+        while !storage.has_stopped() {
+            assert_eq!(storage.on_event(events.recv().unwrap()), []);
+        }
+        assert!(storage.has_just_stopped() && !storage.has_just_stopped());
+        assert!(storage.refuses().unwrap().contains("disk is full"), "{:?}", storage.refuses());
+        assert_eq!(told.try_recv(), Err(oneshot::error::TryRecvError::Closed));
+        // Others are told nothing more; clients may read.
+        storage.write(&set(&mut replica, b"v"));
+        let to = Address { site: SiteId(0), worker: 0 };
+        let message = solera_unistore::Message::Replicate(Vec::new());
+        assert!(storage.pass(Output::Send { to, message }).is_none());
+        assert!(storage.pass(reply()).is_some());
     }
 }

@@ -98,6 +98,14 @@ struct State {
 }
 
 impl State {
+    /// A journal that has just failed takes replies with it. Who waits for one is told; the
+    /// connection ends, because what was done is unknown.
+    fn give_up_waiting(&mut self) {
+        if self.storage.as_mut().is_some_and(Storage::has_just_stopped) {
+            self.waiting.clear();
+        }
+    }
+
     /// An output leaves the machine.
     fn let_go(&mut self, output: Output) {
         match output {
@@ -292,6 +300,7 @@ impl Worker {
     pub(crate) fn flush(&self) {
         let mut state = self.state.borrow_mut();
         let state = &mut *state;
+        state.give_up_waiting();
         while let Some(output) = state.replica.poll_output() {
             let Some(storage) = &mut state.storage else {
                 state.let_go(output);
@@ -299,6 +308,7 @@ impl Worker {
             };
             if let Output::Record(record) = &output {
                 storage.write(record);
+                state.give_up_waiting();
             } else if let Some(output) = storage.pass(output) {
                 state.let_go(output);
             }
@@ -322,10 +332,15 @@ impl Worker {
 
     /// Waits until all that was written so far is durable, if it has to be.
     ///
+    /// `had_stopped` tells whether the journal had failed already before anything was done.
+    ///
     /// # Errors
-    /// It never will be: the journal has failed.
-    pub(crate) async fn durable(&self) -> Result<(), String> {
+    /// It may never be: the journal has failed meanwhile.
+    pub(crate) async fn durable(&self, had_stopped: bool) -> Result<(), String> {
         let waiting = match &mut self.state.borrow_mut().storage {
+            Some(storage) if storage.has_stopped() && !had_stopped => {
+                return Err(self.refuses().unwrap_or_default());
+            }
             Some(storage) => storage.durable(),
             None => None,
         };
@@ -333,6 +348,11 @@ impl Worker {
             Some(waiting) => waiting.await.map_err(|_| self.refuses().unwrap_or_default()),
             None => Ok(()),
         }
+    }
+
+    /// Whether the journal of this worker has failed.
+    pub(crate) fn has_stopped(&self) -> bool {
+        self.state.borrow().storage.as_ref().is_some_and(Storage::has_stopped)
     }
 
     /// Whether this process takes no writes.
@@ -356,6 +376,10 @@ impl Worker {
             }
             storage.save(replica);
         }
+        drop(state);
+        if self.has_stopped() {
+            self.flush();
+        }
     }
 
     /// Hands records to the disk. Others that are ready to run come first, so that one sync serves
@@ -365,6 +389,9 @@ impl Worker {
             self.written.notified().await;
             if let Some(storage) = &mut self.state.borrow_mut().storage {
                 storage.submit();
+            }
+            if self.has_stopped() {
+                self.flush();
             }
         }
     }
