@@ -77,8 +77,8 @@ async fn tell(args: &DemoArgs) -> Told {
     partition(&mut stage).await?;
     death(&mut stage).await?;
     loss(&mut stage).await?;
-    println!("\n{}", stage.bold("All of it was checked while it was told."));
-    println!("Next: `solera up --wan aws`, then `redis-cli -p 7101`.");
+    say!("\n{}", stage.bold("All of it was checked while it was told."));
+    say!("Next: `solera up --wan aws`, then `redis-cli -p 7101`.");
     Ok(())
 }
 
@@ -220,7 +220,7 @@ impl Stage {
     fn title(&mut self, text: &str) {
         std::thread::sleep(self.pause);
         self.chapter += 1;
-        println!("\n{}", self.bold(&format!("{}. {text}", self.chapter)));
+        say!("\n{}", self.bold(&format!("{}. {text}", self.chapter)));
         std::thread::sleep(self.pause / 2);
     }
 
@@ -238,7 +238,7 @@ impl Stage {
             }
             _ => text.to_owned(),
         };
-        println!("   {coloured}");
+        say!("   {coloured}");
         // A pipe that is gone will show at the next line.
         let _ = std::io::stdout().flush();
         std::thread::sleep(self.pause / 2);

@@ -79,7 +79,7 @@ pub(crate) fn main(args: &FaultArgs) -> ExitCode {
     match done {
         Ok(text) => {
             // Who reads only the start of it, as `head` does, has what it wants.
-            let _ = writeln!(std::io::stdout(), "{text}");
+            say!("{text}");
             ExitCode::SUCCESS
         }
         Err(error) => {

@@ -54,9 +54,9 @@ pub(crate) fn main(args: &JournalArgs) -> ExitCode {
             Ok(report.problems.is_empty())
         }),
         Action::Dump { dir } => each(dir, |folder| {
-            println!("# {}", folder.display());
+            say!("# {}", folder.display());
             let report = dump(&RealDisk::new(folder), |entry| {
-                println!("{}", line(entry));
+                say!("{}", line(entry));
                 Ok(())
             })?;
             report.problems.iter().for_each(|problem| eprintln!("damaged: {problem}"));
@@ -114,18 +114,20 @@ fn journals(dir: &Path) -> Result<Vec<PathBuf>, String> {
 }
 
 fn tell(folder: &Path, report: &Report) {
-    println!("{}", folder.display());
+    say!("{}", folder.display());
     if let Some(identity) = &report.identity {
-        println!("  of        {identity}");
+        say!("  of        {identity}");
     }
     if let Some(snapshot) = &report.snapshot {
-        println!(
+        say!(
             "  snapshot  {}: {} parts, up to record {}",
-            snapshot.file, snapshot.records, snapshot.lsn.0
+            snapshot.file,
+            snapshot.records,
+            snapshot.lsn.0
         );
     }
     for segment in &report.segments {
-        println!(
+        say!(
             "  segment   {}: records {} to {}, {} of {} bytes used",
             segment.file,
             segment.first.0,
@@ -135,15 +137,15 @@ fn tell(folder: &Path, report: &Report) {
         );
     }
     if let Some(torn) = &report.torn {
-        println!("  torn      {torn}; the next start cuts it");
+        say!("  torn      {torn}; the next start cuts it");
     }
     for problem in &report.problems {
-        println!("  DAMAGED   {problem}");
+        say!("  DAMAGED   {problem}");
     }
     for file in &report.foreign {
-        println!("  foreign   {file} is none of a journal's files");
+        say!("  foreign   {file} is none of a journal's files");
     }
-    println!("  {}", if report.problems.is_empty() { "all is well" } else { "damaged" });
+    say!("  {}", if report.problems.is_empty() { "all is well" } else { "damaged" });
 }
 
 /// One entry as one line.
@@ -184,20 +186,20 @@ fn mend(dir: &Path, backup: Option<&Path>) -> Result<bool, String> {
     if done.problems.is_empty() {
         // Only an empty folder goes.
         let _ = std::fs::remove_dir(&backup);
-        println!("nothing was wrong, and nothing was changed");
+        say!("nothing was wrong, and nothing was changed");
         return Ok(true);
     }
     for problem in &done.problems {
-        println!("damaged: {problem}");
+        say!("damaged: {problem}");
     }
     if let Some((file, at)) = &done.cut {
-        println!("{file} was cut at byte {at}");
+        say!("{file} was cut at byte {at}");
     }
     for file in &done.moved {
-        println!("{file} was moved away");
+        say!("{file} was moved away");
     }
-    println!("what was changed or removed is in {}", backup.display());
-    println!(
+    say!("what was changed or removed is in {}", backup.display());
+    say!(
         "records {} to {} are lost, and what cannot be read after them; this node may have told \
          others of them: remove it from the cluster and add it anew unless it was alone",
         done.last.0 + 1,

@@ -1,5 +1,13 @@
 //! The `solera` command.
 
+/// Prints a line. A reader that has gone, as `head` does, needs no more lines, and is no failure.
+macro_rules! say {
+    ($($text:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stdout(), $($text)*);
+    }};
+}
+
 mod demo;
 mod fault;
 mod journal;

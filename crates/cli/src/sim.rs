@@ -73,7 +73,7 @@ fn scenario(args: &SimArgs, seed: u64) -> Scenario {
 fn one(args: &SimArgs, seed: u64) -> ExitCode {
     let trace = if args.trace.is_some() { Trace::on() } else { Trace::off() };
     let report = run(&scenario(args, seed), trace);
-    println!(
+    say!(
         "seed {seed}: {} transactions, {} steps, {:.1} s of virtual time",
         report.transactions,
         report.steps,
@@ -84,10 +84,10 @@ fn one(args: &SimArgs, seed: u64) -> ExitCode {
             eprintln!("cannot write the trace to {}: {error}", file.display());
             return ExitCode::from(2);
         }
-        println!("the trace is in {}", file.display());
+        say!("the trace is in {}", file.display());
     }
     if report.violations.is_empty() {
-        println!("no violation");
+        say!("no violation");
         return ExitCode::SUCCESS;
     }
     tell(&report, 5);
@@ -96,18 +96,18 @@ fn one(args: &SimArgs, seed: u64) -> ExitCode {
 
 fn tell(report: &Report, limit: usize) {
     for violation in report.violations.iter().take(limit) {
-        println!("  {violation}");
+        say!("  {violation}");
         if let Violation::Anomaly(anomaly) = violation {
             for t in anomaly.transactions() {
-                println!("  transaction {t}: {}", report.history.transactions[t]);
+                say!("  transaction {t}: {}", report.history.transactions[t]);
             }
             if let Some(key) = anomaly.key() {
-                println!("  writers of '{key}': {}", writers(report, key));
+                say!("  writers of '{key}': {}", writers(report, key));
             }
         }
     }
     if report.violations.len() > limit {
-        println!("  and {} more", report.violations.len() - limit);
+        say!("  and {} more", report.violations.len() - limit);
     }
 }
 
@@ -154,8 +154,8 @@ fn many(args: &SimArgs) -> ExitCode {
                         let mut failed = failed.lock().expect("no thread panics with the lock");
                         failed.push(seed);
                         bar.suspend(|| {
-                            println!("seed {seed} failed; replay: {}", replay(args, seed));
-                            println!("  {}", report.violations[0]);
+                            say!("seed {seed} failed; replay: {}", replay(args, seed));
+                            say!("  {}", report.violations[0]);
                         });
                         bar.set_message(format!("{} failed", failed.len()));
                     }
@@ -167,7 +167,7 @@ fn many(args: &SimArgs) -> ExitCode {
     bar.finish_and_clear();
     let mut failed = failed.lock().expect("no thread panics with the lock").clone();
     failed.sort_unstable();
-    println!(
+    say!(
         "{} seeds from {}: {} transactions, {} steps; {} failed",
         args.seeds,
         args.from,

@@ -1,6 +1,5 @@
 //! `solera up`: a geo-cluster in one process.
 
-use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -85,7 +84,7 @@ fn run(args: &UpArgs) -> Result<(), Box<dyn std::error::Error>> {
         let stopped = async {
             stop.asked().await;
             // The reader may be gone, and it stops all the same.
-            let _ = writeln!(std::io::stdout(), "\nstopping");
+            say!("\nstopping");
         };
         let reloaded = reload::on_hangup(args.config.as_deref(), &over, cluster.clone(), log);
         tokio::select! {
@@ -102,7 +101,7 @@ fn introduce(cluster: &Cluster, port: u16) {
     let mut workers: Vec<_> =
         (0..spec.sites.len()).map(|site| spec.workers_of(site).to_string()).collect();
     workers.dedup();
-    println!(
+    say!(
         "Solera {}: cluster '{}', {} sites of {} partitions on {} worker(s) each, f = {}\n",
         env!("CARGO_PKG_VERSION"),
         spec.name,
@@ -112,7 +111,7 @@ fn introduce(cluster: &Cluster, port: u16) {
         spec.f
     );
     let heads = spec.sites.iter().map(|site| format!("{:>1$}", site.name, width.max(8)));
-    println!(
+    say!(
         "  {:width$}  {:>5}   round trips in ms: {}",
         "site",
         "RESP",
@@ -120,7 +119,7 @@ fn introduce(cluster: &Cluster, port: u16) {
     );
     for (i, site) in spec.sites.iter().enumerate() {
         let trips = spec.wan.rtt_ms[i].iter().map(|rtt| format!("{rtt:>0$}", width.max(8)));
-        println!(
+        say!(
             "  {:width$}  {:>5}                      {}",
             site.name,
             site.listen.map_or(0, |address| address.port()),
@@ -128,34 +127,36 @@ fn introduce(cluster: &Cluster, port: u16) {
         );
     }
     for space in spec.spaces.iter() {
-        println!(
+        say!(
             "\n  space {}: keys beginning with '{}' are {}",
-            space.name, space.prefix, space.level
+            space.name,
+            space.prefix,
+            space.level
         );
     }
     let tls = spec.sites.iter().filter_map(|site| site.listen_tls);
     let ports: Vec<String> = tls.map(|address| address.port().to_string()).collect();
     if !ports.is_empty() {
-        println!("\n  RESP over TLS on ports {}", ports.join(", "));
+        say!("\n  RESP over TLS on ports {}", ports.join(", "));
     }
     if spec.users.are_configured() {
-        println!("\n  users: commands need AUTH");
+        say!("\n  users: commands need AUTH");
     }
-    println!("\n  HTTP  http://127.0.0.1:{port}/status  /metrics\n");
+    say!("\n  HTTP  http://127.0.0.1:{port}/status  /metrics\n");
     for found in cluster.found() {
-        println!("  {found}");
+        say!("  {found}");
     }
     match &spec.data {
-        Some(data) => println!("Data is in {}. Try, in other terminals:", data.display()),
-        None => println!(
+        Some(data) => say!("Data is in {}. Try, in other terminals:", data.display()),
+        None => say!(
             "Data is in memory and ends with this process (--data DIR keeps it). Try, in other \
              terminals:"
         ),
     }
-    println!("  redis-cli -p {} set greeting hello", port + 1);
+    say!("  redis-cli -p {} set greeting hello", port + 1);
     if spec.sites.len() > 1 {
-        println!("  redis-cli -p {} get greeting", port + 2);
-        println!("  solera fault cut 1 2 --port {port}");
+        say!("  redis-cli -p {} get greeting", port + 2);
+        say!("  solera fault cut 1 2 --port {port}");
     }
-    println!("Ctrl-C stops it.");
+    say!("Ctrl-C stops it.");
 }

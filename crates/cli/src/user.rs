@@ -34,7 +34,7 @@ pub(crate) fn main(args: &UserArgs) -> ExitCode {
     };
     match done {
         Ok(line) => {
-            println!("{line}");
+            say!("{line}");
             ExitCode::SUCCESS
         }
         Err(error) => {

@@ -104,50 +104,52 @@ impl Network {
 
     /// What a worker tells about itself, wherever it is. `None` if it cannot be reached.
     pub(crate) async fn sample(&self, worker: Address, detailed: bool) -> Option<WorkerSample> {
-        let link = match self.destination(worker) {
-            Destination::Here(_) => {
-                let (sender, receiver) = oneshot::channel();
-                self.control(worker, Control::Sample(detailed, sender));
-                return receiver.await.ok();
-            }
-            Destination::There(link) => link,
-        };
-        match link.ask(Question::Sample { worker: worker.worker, detailed }).await {
-            Some(Answer::Sample(sample)) => Some(*sample),
+        let order = |reply| Control::Sample(detailed, reply);
+        let question = Question::Sample { worker: worker.worker, detailed };
+        self.ask(worker, order, question, |answer| match answer {
+            Answer::Sample(sample) => Some(*sample),
             _ => None,
-        }
+        })
+        .await
     }
 
     /// How many keys a worker has, wherever it is. `None` if it cannot be reached.
     pub(crate) async fn count_keys(&self, worker: Address) -> Option<usize> {
-        let link = match self.destination(worker) {
-            Destination::Here(_) => {
-                let (sender, receiver) = oneshot::channel();
-                self.control(worker, Control::CountKeys(sender));
-                return receiver.await.ok();
-            }
-            Destination::There(link) => link,
-        };
-        match link.ask(Question::CountKeys { worker: worker.worker }).await {
-            Some(Answer::Keys(keys)) => usize::try_from(keys).ok(),
+        let question = Question::CountKeys { worker: worker.worker };
+        self.ask(worker, Control::CountKeys, question, |answer| match answer {
+            Answer::Keys(keys) => usize::try_from(keys).ok(),
             _ => None,
-        }
+        })
+        .await
     }
 
     /// What the loss of sites could still undo at a worker, wherever it is. `None` if it cannot be
     /// reached.
     pub(crate) async fn at_risk(&self, worker: Address, keys: usize) -> Option<AtRisk> {
-        let link = match self.destination(worker) {
+        let order = |reply| Control::AtRisk(keys, reply);
+        let question = Question::AtRisk { worker: worker.worker, keys: keys as u64 };
+        self.ask(worker, order, question, |answer| match answer {
+            Answer::AtRisk(at_risk) => Some(at_risk),
+            _ => None,
+        })
+        .await
+    }
+
+    /// Asks a worker: by an order in this process, or by a question over a link.
+    async fn ask<R>(
+        &self,
+        worker: Address,
+        order: impl FnOnce(oneshot::Sender<R>) -> Control,
+        question: Question,
+        read: impl FnOnce(Answer) -> Option<R>,
+    ) -> Option<R> {
+        match self.destination(worker) {
             Destination::Here(_) => {
                 let (sender, receiver) = oneshot::channel();
-                self.control(worker, Control::AtRisk(keys, sender));
-                return receiver.await.ok();
+                self.control(worker, order(sender));
+                receiver.await.ok()
             }
-            Destination::There(link) => link,
-        };
-        match link.ask(Question::AtRisk { worker: worker.worker, keys: keys as u64 }).await {
-            Some(Answer::AtRisk(at_risk)) => Some(at_risk),
-            _ => None,
+            Destination::There(link) => read(link.ask(question).await?),
         }
     }
 

@@ -85,7 +85,7 @@ impl Committed {
     }
 
     /// The updates after a time.
-    pub(crate) fn after(&self, ts: Timestamp) -> impl Iterator<Item = &Arc<Update>> {
+    pub(crate) fn after(&self, ts: Timestamp) -> impl DoubleEndedIterator<Item = &Arc<Update>> {
         let start = self.updates.partition_point(|update| update.dot.ts <= ts);
         self.updates.range(start..)
     }

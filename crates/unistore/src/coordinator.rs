@@ -73,6 +73,11 @@ impl Coordinator {
         Coordinator { worker, started, open: BTreeMap::new(), decided: BTreeMap::new() }
     }
 
+    /// How many decisions some participant has not confirmed.
+    pub(crate) fn unconfirmed(&self) -> usize {
+        self.decided.len()
+    }
+
     /// What a checkpoint keeps.
     pub(crate) fn to_save(&self) -> Vec<(TxId, Decision)> {
         self.decided.iter().map(|(tx, told)| (*tx, told.decision.clone())).collect()
@@ -88,9 +93,10 @@ impl Coordinator {
         self.decided.remove(&tx);
     }
 
-    /// Names the transactions of this run apart from those before.
+    /// Names the transactions of this run apart from those before; where there is a journal, this counts
+    /// and not [`Config::first_transaction`](crate::Config::first_transaction).
     pub(crate) fn number_run(&mut self, starts: u64) {
-        self.started = self.started.max(starts << 40);
+        self.started = starts << 40;
     }
 
     pub(crate) fn is_idle(&self) -> bool {

@@ -1,7 +1,6 @@
 //! The machine: what comes in, what goes out, and when.
 
 use std::collections::{BTreeSet, VecDeque};
-use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use smallvec::smallvec;
@@ -16,7 +15,7 @@ use crate::config::{Address, Config};
 use crate::coordinator::Coordinator;
 use crate::dissemination::Dissemination;
 use crate::failure_detector::FailureDetector;
-use crate::message::{Cause, Event, Input, Message, Output, SiteView, Update};
+use crate::message::{Cause, Event, Input, Message, Output, SiteView};
 use crate::participant::Participant;
 use crate::partition::{Done, Partition, Storing};
 use crate::partitioning::PartitionId;
@@ -571,7 +570,7 @@ impl Status<'_> {
 
     /// Commits of this worker that some participant has not confirmed.
     pub fn unconfirmed_decisions(&self) -> usize {
-        self.replica.coordinator.to_save().len()
+        self.replica.coordinator.unconfirmed()
     }
 
     /// The transactions of this site, as far as they wrote here, that the loss of sites could still
@@ -579,24 +578,25 @@ impl Status<'_> {
     pub fn at_risk(&self, keys: usize) -> AtRisk {
         let me = self.replica.me;
         let uniform = self.replica.dissemination.view.uniform_vec[me];
-        let partitions = self.replica.partitions.iter();
-        let updates: Vec<&Arc<Update>> = partitions
-            .flat_map(|partition| partition.committed[me.index()].after(uniform))
-            .collect();
-        let transactions: BTreeSet<Timestamp> =
-            updates.iter().map(|update| update.dot.ts).collect();
-        let mut newest: BTreeSet<(std::cmp::Reverse<Timestamp>, &Key)> = BTreeSet::new();
-        for update in updates {
-            for write in &update.writes {
-                newest.insert((std::cmp::Reverse(update.dot.ts), &write.key));
-                if newest.len() > keys {
-                    newest.pop_last();
-                }
-            }
+        let histories = self.replica.partitions.iter().map(|p| &p.committed[me.index()]);
+        let mut times: Vec<Timestamp> = Vec::new();
+        let mut newest: Vec<(Timestamp, &Key)> = Vec::new();
+        for history in histories {
+            times.extend(history.after(uniform).map(|update| update.dot.ts));
+            let writes = history
+                .after(uniform)
+                .rev()
+                .flat_map(|update| update.writes.iter().map(|write| (update.dot.ts, &write.key)));
+            newest.extend(writes.take(keys));
         }
-        let mut named: Vec<Key> = newest.into_iter().map(|(_, key)| key.clone()).collect();
-        named.dedup();
-        AtRisk { transactions: transactions.len(), keys: named }
+        // A transaction over several partitions is one.
+        times.sort_unstable();
+        times.dedup();
+        newest.sort_unstable_by(|a, b| b.cmp(a));
+        let mut seen = BTreeSet::new();
+        let fresh = newest.into_iter().map(|(_, key)| key).filter(|key| seen.insert(*key));
+        let named = fresh.take(keys).cloned().collect();
+        AtRisk { transactions: times.len(), keys: named }
     }
 
     /// Updates held because some site may still need them.
