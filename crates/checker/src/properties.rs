@@ -135,6 +135,29 @@ impl Ledger {
         }
     }
 
+    /// Nothing that `origin` has committed after `cut` will be seen any more: it was given up.
+    pub fn closed(&mut self, origin: usize, cut: u64) {
+        let gone: Vec<u64> = self
+            .committed
+            .range((origin, cut + 1)..=(origin, u64::MAX))
+            .map(|((_, time), _)| *time)
+            .collect();
+        for time in gone {
+            self.undone(origin, time);
+        }
+    }
+
+    /// A replica was given all that another one stores of a partition, up to `known_vec`.
+    pub fn filled(&mut self, site: usize, partition: usize, known_vec: &[u64]) {
+        for (origin, known) in known_vec.iter().enumerate() {
+            let Some(times) = self.missing.get(&(site, partition, origin)) else { continue };
+            let got: Vec<u64> = times.range(..=known).copied().collect();
+            for time in got {
+                self.stored(site, partition, origin, time);
+            }
+        }
+    }
+
     /// A replica stored a transaction's writes to its partition.
     pub fn stored(&mut self, site: usize, partition: usize, origin: usize, time: u64) {
         let Some(committed) = self.committed.get_mut(&(origin, time)) else {

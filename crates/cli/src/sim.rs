@@ -18,6 +18,7 @@ Examples:
   solera sim --seed 42                 one seed, with details
   solera sim --seed 42 --trace out.txt and everything that happened
   solera sim --seeds 300 --durable     with journals, crashes and restarts
+  solera sim --seeds 300 --members     and lost sites that are removed and added again
   solera sim --seeds 300 --without forwarding
                                        take a rule out, to see that the checks notice";
 
@@ -40,6 +41,9 @@ pub(crate) struct SimArgs {
     /// Give sites journals, and let them crash and start again
     #[arg(long)]
     durable: bool,
+    /// The same, and remove lost sites and add them again
+    #[arg(long, conflicts_with = "durable")]
+    members: bool,
     /// Take a rule of the protocol out
     #[arg(long, value_parser = rule)]
     without: Option<Rule>,
@@ -66,7 +70,11 @@ pub(crate) fn main(args: &SimArgs) -> ExitCode {
 }
 
 fn scenario(args: &SimArgs, seed: u64) -> Scenario {
-    let scenario = if args.durable { Scenario::durable(seed) } else { Scenario::from_seed(seed) };
+    let scenario = match (args.durable, args.members) {
+        (_, true) => Scenario::members(seed),
+        (true, false) => Scenario::durable(seed),
+        (false, false) => Scenario::from_seed(seed),
+    };
     scenario.without(args.without)
 }
 

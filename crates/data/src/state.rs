@@ -15,7 +15,7 @@ use crate::{Context, Dot, Effect};
 /// What a key holds: a string, a set and a hash, of which concurrent writers may leave several; then
 /// the set is visible rather than the hash, and the hash rather than the string, so that no element
 /// is lost to view.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct State {
     pub(crate) cell: Cell,
     pub(crate) set: Option<Box<AddWinsSet>>,

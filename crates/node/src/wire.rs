@@ -300,7 +300,7 @@ mod tests {
         let effect = Effect { cell, ..Effect::default() };
         let dot = Dot { ts: Timestamp(ts), site: SiteId(0) };
         let writes = vec![Write { key: Key::from("k"), effect }];
-        Arc::new(Update { dot, snap_vec: Vector::zero(2), writes })
+        Arc::new(Update { dot, snap_vec: Vector::zero(2), writes, eventual: false })
     }
 
     fn replicate(known: u64, updates: Vec<Arc<Update>>) -> Message {

@@ -727,7 +727,7 @@ impl Postman {
                     continue;
                 }
                 for message in messages {
-                    state.replica.handle(now, Input::Message { from: *from, message });
+                    state.replica.handle(now, Input::Message { from: *from, life: 0, message });
                 }
             }
         }

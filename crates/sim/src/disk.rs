@@ -57,6 +57,11 @@ impl Disk {
         }
     }
 
+    /// Whether something is written and not durable.
+    pub(crate) fn is_syncing(&self) -> bool {
+        self.persisted < self.written()
+    }
+
     /// Whether a sync should begin.
     pub(crate) fn begin_sync(&mut self) -> bool {
         let due = self.syncing.is_none() && self.persisted < self.written();

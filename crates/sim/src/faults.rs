@@ -24,6 +24,10 @@ pub(crate) enum Fault {
     Checkpoint(usize, usize),
     /// A site is gone for good.
     Destroy(usize),
+    /// An operator removes a site at another one, as soon as that can be done.
+    Remove(usize),
+    /// An operator adds a site that was removed, and starts it without any data.
+    Add(usize),
     /// A worker's wall clock jumps by this many microseconds.
     Jump(usize, usize, i64),
     /// Messages to and from a worker within its site take this many nanoseconds longer.
@@ -103,4 +107,44 @@ pub(crate) fn crashes(random: &mut Random, workers: &[u8], end: u64) -> Vec<(u64
         }
     }
     faults
+}
+
+/// Draws what an operator does about destroyed sites, and about one that is only thought to be.
+pub(crate) fn operate(
+    random: &mut Random,
+    faults: &[(u64, Fault)],
+    sites: usize,
+    losses: usize,
+    end: u64,
+) -> Vec<(u64, Fault)> {
+    let mut lost: Vec<(u64, usize)> = faults
+        .iter()
+        .filter_map(|(at, fault)| match fault {
+            Fault::Destroy(site) => Some((*at, *site)),
+            _ => None,
+        })
+        .collect();
+    if lost.is_empty() && losses > 0 {
+        lost.push((random.within(50 * MS, end / 2), random.below(sites)));
+    }
+    let mut operations = Vec::new();
+    for (at, site) in lost {
+        let at = at + random.within(0, 1000) * MS;
+        operations.push((at, Fault::Remove(site)));
+        if random.chance(75) {
+            let at = at + random.within(1, 1500) * MS;
+            operations.push((at, Fault::Add(site)));
+            if random.chance(30) {
+                let at = at + random.within(1, 500) * MS;
+                operations.push((at, Fault::Crash(site)));
+                operations.push((at + random.within(1, 300) * MS, Fault::Restart(site)));
+            }
+            if random.chance(20) {
+                let at = at + random.within(1, 800) * MS;
+                operations.push((at, Fault::Remove(site)));
+                operations.push((at + random.within(1, 800) * MS, Fault::Add(site)));
+            }
+        }
+    }
+    operations
 }

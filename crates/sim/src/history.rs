@@ -6,7 +6,7 @@ use solera_checker::{Answer, History, Op as Judged, Operation, Transaction, Witn
 use solera_data::{Op, OpError, Outcome, Value};
 use solera_levels::Level;
 use solera_time::Vector;
-use solera_unistore::{Cause, Event};
+use solera_unistore::{Cause, Event, Gap};
 
 use crate::client::{Recorded, Status, Step};
 
@@ -52,10 +52,11 @@ pub(crate) fn history(
     recorded: &[Recorded],
     places: &Places,
     sites: usize,
-    destroyed: Vec<usize>,
+    mut destroyed: Vec<usize>,
+    removed: &BTreeMap<usize, Vec<Gap>>,
     uniform: &[Vec<u64>],
 ) -> History {
-    let transactions = recorded
+    let mut transactions: Vec<Transaction> = recorded
         .iter()
         .flat_map(|recorded| {
             let (eventual, causal): (Vec<&Step>, Vec<&Step>) =
@@ -65,18 +66,51 @@ pub(crate) fn history(
             let eventual = eventual.into_iter().map(|step| transaction(recorded, &[step], None));
             causal.into_iter().filter(|t| !t.operations.is_empty()).chain(eventual)
         })
-        .map(|mut transaction| {
-            transaction.lost = is_lost(&transaction, &destroyed, uniform);
-            transaction
-        })
         .collect();
-    History { sites, destroyed, transactions, finals: Vec::new() }
+    let mut origins = sites;
+    for (site, gap) in removed.iter().flat_map(|(site, gaps)| gaps.iter().map(|gap| (*site, *gap)))
+    {
+        separate(&mut transactions, origins, site, gap);
+        destroyed.push(origins);
+        origins += 1;
+    }
+    for transaction in &mut transactions {
+        transaction.lost = is_lost(transaction, &destroyed, uniform);
+    }
+    History { sites: origins, destroyed, transactions, finals: Vec::new() }
 }
 
 /// A transaction of a destroyed site that is within no surviving site's uniform snapshot.
 fn is_lost(transaction: &Transaction, destroyed: &[usize], uniform: &[Vec<u64>]) -> bool {
     let Some((time, site)) = transaction.dot() else { return false };
-    destroyed.contains(&site) && uniform.iter().all(|uniform| uniform[site] < time)
+    destroyed.contains(&site)
+        && uniform.iter().all(|uniform| uniform.get(site).is_none_or(|uniform| *uniform < time))
+}
+
+/// What is gone with a site's life must not be taken for observed by those who know only that nothing
+/// more of it will come. It gets an origin of its own, which only that life's own transactions observe.
+fn separate(transactions: &mut [Transaction], origin: usize, site: usize, gap: Gap) {
+    let gone = |time: u64| gap.cut.0 < time && time <= gap.end.0;
+    for transaction in transactions {
+        let Some(witness) = &mut transaction.witness else { continue };
+        witness.snapshot.resize(origin + 1, 0);
+        if transaction.site != site {
+            continue;
+        }
+        let own = witness.snapshot[site];
+        // A new life may begin to read at its very beginning.
+        if gone(own) && own < gap.end.0 {
+            witness.snapshot[origin] = own;
+            witness.snapshot[site] = gap.cut.0;
+            transaction.site = origin;
+        }
+        if let Some((time, _)) = witness.dot
+            && gone(time)
+        {
+            witness.dot = Some((time, origin));
+            transaction.site = origin;
+        }
+    }
 }
 
 fn transaction(recorded: &Recorded, steps: &[&Step], witness: Option<Witness>) -> Transaction {

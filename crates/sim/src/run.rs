@@ -1,5 +1,6 @@
 //! One run: load under faults, healing, rest, judgement.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use solera_checker::properties::{Broken, Ledger, Vectors};
@@ -7,7 +8,7 @@ use solera_checker::{FinalRead, History, Violation as Anomaly};
 use solera_data::{Key, Op, OpError, Outcome};
 use solera_levels::Level;
 use solera_time::{SiteId, Vector};
-use solera_unistore::{Address, Command, Event, RequestId, Response};
+use solera_unistore::{Address, Command, Event, Gap, RequestId, Response, Standing};
 
 use crate::client::Clients;
 use crate::history::{Places, answer, entries, history};
@@ -112,9 +113,14 @@ impl<'a> Run<'a> {
 
     fn load_until_done(&mut self) {
         let end = self.world.now + PATIENCE;
-        while !self.clients.all_done() && self.world.now < end {
+        while (!self.clients.all_done() || self.world.unfinished().is_some())
+            && self.world.now < end
+        {
             let until = self.world.now + 100 * MS;
             self.load(until);
+        }
+        if let Some(what) = self.world.unfinished() {
+            self.violations.push(Violation::Unrest(what));
         }
         for client in self.clients.stuck() {
             self.violations.push(Violation::Stuck(client));
@@ -125,7 +131,8 @@ impl<'a> Run<'a> {
     fn rest(&mut self) {
         let end = self.world.now + REST;
         self.load(end);
-        let destroyed = !self.destroyed().is_empty();
+        let missed = |site| !matches!(self.world.standing(site), Some((Standing::Gone, _)));
+        let destroyed = self.destroyed().into_iter().any(missed);
         for (address, replica) in self.world.replicas() {
             if self.world.state(address.site.index()) != SiteState::Up {
                 continue;
@@ -156,7 +163,9 @@ impl<'a> Run<'a> {
             .filter(|(address, _)| self.world.state(address.site.index()) == SiteState::Up)
             .map(|(_, replica)| entries(&replica.status().view().uniform_vec))
             .collect();
-        let mut history = history(&recorded, &self.places, sites, self.destroyed(), &uniform);
+        let removed: BTreeMap<usize, Vec<Gap>> = self.world.removed().collect();
+        let destroyed = self.destroyed();
+        let mut history = history(&recorded, &self.places, sites, destroyed, &removed, &uniform);
         history.finals = finals;
         let anomalies = solera_checker::check(&history).into_iter().map(Violation::Anomaly);
         self.violations.extend(anomalies);
@@ -177,6 +186,7 @@ impl<'a> Run<'a> {
                 Happening::Wake(client) => self.clients.wake(&mut self.world, client),
                 Happening::Undone(event) => self.undo(&event),
                 Happening::SiteDown(site) => self.clients.site_down(&mut self.world, site),
+                Happening::Replaced(site, cut) => self.ledger.closed(site, cut.0),
                 Happening::Event(address, event) => self.note(address, &event),
                 Happening::Reply(from, request, response) => {
                     if let Some((_, slot)) =
@@ -211,6 +221,13 @@ impl<'a> Run<'a> {
                 let site = address.site.index();
                 self.ledger.stored(site, partition, dot.site.index(), dot.ts.0);
             }
+            Event::Filled { partition, known_vec } => {
+                let (site, partition) = (address.site.index(), usize::from(partition.0));
+                self.ledger.filled(site, partition, &entries(known_vec));
+            }
+            Event::Closed { site, gap } => {
+                self.ledger.closed(site.index(), gap.cut.0);
+            }
             Event::Snapshot { .. } => {}
         }
     }
@@ -235,6 +252,10 @@ impl<'a> Run<'a> {
         }
         for (address, replica) in self.world.replicas() {
             let site = address.site.index();
+            // What a joining site has got is claimed once it serves.
+            if self.world.is_joining(site) {
+                continue;
+            }
             let status = replica.status();
             for (partition, known_vec) in status.known_vecs() {
                 let known = &mut vectors.known_vec[site][usize::from(partition.0)];

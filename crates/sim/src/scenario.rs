@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use solera_unistore::{Rule, Timing, Topology};
 
-use crate::faults::{Fault, crashes, schedule};
+use crate::faults::{Fault, crashes, operate, schedule};
 use crate::random::Random;
 
 /// One millisecond of virtual time, in nanoseconds.
@@ -96,6 +96,21 @@ impl Scenario {
         scenario.faults.extend(crashes(&mut random, &scenario.topology.workers, end));
         scenario.faults.sort_by_key(|(at, _)| *at);
         Scenario { durable: true, ..scenario }
+    }
+
+    /// The scenario of a seed in which, beside that, sites that are lost are removed and added again.
+    pub fn members(seed: u64) -> Self {
+        let mut scenario = Scenario::durable(seed);
+        let mut random = Random::new(seed.wrapping_mul(7_368_787));
+        let sites = scenario.topology.sites();
+        let losses = scenario.f.min(sites - 1 - scenario.f);
+        let (faults, end) = (&scenario.faults, scenario.faults_end);
+        let operations = operate(&mut random, faults, sites, losses, end);
+        let last = operations.iter().map(|(at, _)| *at).max().unwrap_or(end);
+        scenario.faults.extend(operations);
+        scenario.faults.sort_by_key(|(at, _)| *at);
+        scenario.faults_end = end.max(last + MS);
+        scenario
     }
 
     /// The same scenario with one rule of the protocol taken out.

@@ -1,11 +1,12 @@
 //! Replicas, links, clocks and time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use solera_machine::{Machine, Now};
-use solera_time::{Monotonic, Physical, SiteId, Vector};
+use solera_time::{Monotonic, Physical, SiteId, Timestamp, Vector};
 use solera_unistore::{
-    Address, Command, Config, Event, Input, Message, Output, Replica, RequestId, Response,
+    Address, Change, Command, Config, Event, Gap, Input, Message, Output, Replica, RequestId,
+    Response, Standing,
 };
 
 use crate::disk::Disk;
@@ -24,6 +25,8 @@ pub(crate) enum SiteState {
     Paused,
     Crashed,
     Destroyed,
+    /// It runs, and gets its data from the others before it serves clients.
+    Joining,
 }
 
 /// What is due at some time.
@@ -34,6 +37,8 @@ enum Due {
         from: Address,
         to: Address,
         message: Message,
+        /// Of the sender's site.
+        life: u32,
         epoch: u64,
     },
     Deadline(Address),
@@ -52,6 +57,8 @@ pub(crate) enum Happening {
     Event(Address, Event),
     /// A site stopped: for good, or for a while.
     SiteDown(usize),
+    /// A site that was removed is about to start anew; what it had committed after the cut is gone.
+    Replaced(usize, Timestamp),
     /// A commit of which nobody was told is undone by a crash.
     Undone(Event),
     /// A client's time has come.
@@ -79,6 +86,12 @@ pub(crate) struct World {
     /// Messages sent between two sites in an earlier epoch are lost.
     epochs: Vec<Vec<u64>>,
     cuts: Vec<Vec<u32>>,
+    /// Which life of each site runs.
+    lives: Vec<u32>,
+    /// The sites that were removed in some life.
+    removed: BTreeSet<usize>,
+    /// The sites whose present life has served clients.
+    served: BTreeSet<usize>,
     skew: BTreeMap<Address, i64>,
     slow: BTreeMap<Address, u64>,
     /// Messages within a paused site; they arrive when it resumes.
@@ -108,6 +121,9 @@ impl World {
             last_arrival: BTreeMap::new(),
             epochs: vec![vec![0; sites]; sites],
             cuts: vec![vec![0; sites]; sites],
+            lives: vec![0; sites],
+            removed: BTreeSet::new(),
+            served: (0..sites).collect(),
             skew: BTreeMap::new(),
             slow: BTreeMap::new(),
             deferred: Vec::new(),
@@ -152,7 +168,9 @@ impl World {
         self.now = at;
         self.steps += 1;
         match due {
-            Due::Deliver { from, to, message, epoch } => self.deliver(from, to, message, epoch),
+            Due::Deliver { from, to, message, life, epoch } => {
+                self.deliver(from, to, message, life, epoch);
+            }
             Due::Deadline(address) => self.deadline(address),
             Due::Synced(address, crashes) => self.synced(address, crashes),
             Due::Fault(fault) => self.strike(fault),
@@ -236,7 +254,7 @@ impl World {
             return;
         }
         self.scheduled.remove(&address);
-        if self.states[address.site.index()] != SiteState::Up {
+        if !self.runs(address.site.index()) {
             return;
         }
         let now = self.now_at(address);
@@ -273,6 +291,7 @@ impl World {
         }
         self.sync(address);
         self.schedule_deadline(address);
+        self.note_serving(address.site.index());
     }
 
     /// An output leaves its replica.
@@ -334,7 +353,7 @@ impl World {
             let slow = self.slow.get(&from).max(self.slow.get(&to)).copied().unwrap_or(0);
             self.random.within(5_000, 100_000) + slow
         } else {
-            if self.cuts[a][b] > 0 || self.states[b] != SiteState::Up {
+            if self.cuts[a][b] > 0 || !self.runs(b) {
                 return;
             }
             self.delays[a][b] + self.random.within(0, self.jitter)
@@ -342,23 +361,23 @@ impl World {
         let last = self.last_arrival.entry((from, to)).or_default();
         let at = (self.now + delay).max(*last + 1);
         *last = at;
-        let epoch = self.epochs[a][b];
-        self.push(at, Due::Deliver { from, to, message, epoch });
+        let (epoch, life) = (self.epochs[a][b], self.lives[a]);
+        self.push(at, Due::Deliver { from, to, message, life, epoch });
     }
 
-    fn deliver(&mut self, from: Address, to: Address, message: Message, epoch: u64) {
+    fn deliver(&mut self, from: Address, to: Address, message: Message, life: u32, epoch: u64) {
         let (a, b) = (from.site.index(), to.site.index());
         if a == b && self.states[b] == SiteState::Paused {
             self.deferred.push((from, to, message));
             return;
         }
-        if self.epochs[a][b] != epoch || self.states[b] != SiteState::Up {
+        if self.epochs[a][b] != epoch || !self.runs(b) {
             return;
         }
         if self.trace.is_on() {
             self.trace.write(self.now, format_args!("{from:?} → {to:?} {message:?}"));
         }
-        self.handle(to, Input::Message { from, message });
+        self.handle(to, Input::Message { from, life, message });
     }
 
     fn strike(&mut self, fault: Fault) {
@@ -390,7 +409,9 @@ impl World {
                     }
                 }
             }
-            Fault::Destroy(site) => self.stop(site, SiteState::Destroyed),
+            Fault::Destroy(site) => self.destroy(site),
+            Fault::Remove(site) => self.remove(site),
+            Fault::Add(site) => self.add(site),
             Fault::Jump(site, worker, by) => {
                 let address = Address { site: SiteId(site as u8), worker: worker as u8 };
                 *self.skew.entry(address).or_default() += by;
@@ -410,7 +431,9 @@ impl World {
 
     fn stop(&mut self, site: usize, state: SiteState) {
         let now = self.states[site];
-        if now == SiteState::Destroyed || (now == SiteState::Crashed && state == SiteState::Paused)
+        let paused = state == SiteState::Paused;
+        if now == SiteState::Destroyed
+            || (paused && matches!(now, SiteState::Crashed | SiteState::Joining))
         {
             return;
         }
@@ -421,12 +444,173 @@ impl World {
         self.happenings.push(Happening::SiteDown(site));
     }
 
+    /// Whether a site's workers run.
+    fn runs(&self, site: usize) -> bool {
+        matches!(self.states[site], SiteState::Up | SiteState::Joining)
+    }
+
+    /// Whether a site has not yet all that it shall have before it serves.
+    pub(crate) fn is_joining(&self, site: usize) -> bool {
+        !self.served.contains(&site)
+    }
+
+    /// A replica that an operator can ask, other than at this site.
+    fn root_beside(&self, site: usize) -> Option<Address> {
+        let up = |other: &usize| *other != site && self.states[*other] == SiteState::Up;
+        let other = (0..self.states.len()).find(up)?;
+        Some(Address { site: SiteId(other as u8), worker: 0 })
+    }
+
+    /// How a site stands, as another one knows.
+    pub(crate) fn standing(&self, site: usize) -> Option<(Standing, u32)> {
+        let replica = self.replicas.get(&self.root_beside(site)?)?;
+        let (members, site) = (replica.status().members().clone(), SiteId(site as u8));
+        Some((members.standing(site), members.life(site)))
+    }
+
+    /// The sites that were removed in some life, with what is gone of them.
+    pub(crate) fn removed(&self) -> impl Iterator<Item = (usize, Vec<Gap>)> + '_ {
+        self.removed.iter().map(|site| {
+            let root = self.root_beside(*site).and_then(|root| self.replicas.get(&root));
+            let members = root.map(|replica| replica.status().members().clone());
+            let id = SiteId(*site as u8);
+            let mut gaps = members.as_ref().map_or(Vec::new(), |members| members.gaps(id).to_vec());
+            if let (Some(gap), Some(members)) = (gaps.last_mut(), members)
+                && !members.is_member(id)
+            {
+                // Nobody knows how long it went on.
+                gap.end = Timestamp::MAX;
+            }
+            // A life that never served leaves nothing between two gaps.
+            gaps.dedup_by(|next, last| {
+                let adjoin = next.cut == last.end;
+                if adjoin {
+                    last.end = next.end;
+                }
+                adjoin
+            });
+            (*site, gaps)
+        })
+    }
+
+    /// Sites that an operator has removed or added, and that are not there yet.
+    pub(crate) fn unfinished(&self) -> Option<String> {
+        let waiting = self.queue.values().find_map(|due| match due {
+            Due::Fault(fault @ (Fault::Remove(_) | Fault::Add(_))) => Some(format!("{fault:?}")),
+            _ => None,
+        });
+        let changing = |site: &usize| {
+            let standing = self.standing(*site);
+            let rests = matches!(standing, Some((Standing::Member | Standing::Gone, _)));
+            !rests || self.states[*site] == SiteState::Joining
+        };
+        waiting.or_else(|| {
+            let site = self.removed.iter().copied().find(changing)?;
+            Some(format!("site {site} is {:?} and {:?}", self.standing(site), self.states[site]))
+        })
+    }
+
+    fn ask_for_change(&mut self, site: usize, change: Change) -> bool {
+        let Some(root) = self.root_beside(site) else { return false };
+        let now = self.now_at(root);
+        let Some(replica) = self.replicas.get_mut(&root) else { return false };
+        let done = replica.change_members(now, SiteId(site as u8), change);
+        self.trace.write(self.now, format_args!("{change:?} site {site}: {done:?}"));
+        self.carry_out(root);
+        done.is_ok()
+    }
+
+    fn remove(&mut self, site: usize) {
+        if self.ask_for_change(site, Change::Remove) {
+            self.removed.insert(site);
+            let at = self.now + self.random.within(0, 300) * MS;
+            self.push(at, Due::Fault(Fault::Destroy(site)));
+        }
+        // Until it is seen to be so: who was asked may crash before it is durable.
+        if !matches!(self.standing(site), Some((Standing::Leaving | Standing::Gone, _)))
+            || self.root_beside(site).is_some_and(|root| self.disks[&root].is_syncing())
+        {
+            self.push(self.now + 50 * MS, Due::Fault(Fault::Remove(site)));
+        }
+    }
+
+    fn destroy(&mut self, site: usize) {
+        if self.is_joining(site) {
+            // Others wait for it until an operator gives it up.
+            self.push(self.now + 50 * MS, Due::Fault(Fault::Remove(site)));
+        }
+        self.stop(site, SiteState::Destroyed);
+    }
+
+    fn add(&mut self, site: usize) {
+        if self.states[site] != SiteState::Destroyed && self.lives[site] > 0 {
+            let forgotten = Some((Standing::Gone, self.lives[site] - 1));
+            if self.is_joining(site) && self.standing(site) == forgotten {
+                // Who was asked crashed before it was durable.
+                self.ask_for_change(site, Change::Add);
+                self.push(self.now + 100 * MS, Due::Fault(Fault::Add(site)));
+            }
+            return;
+        }
+        if self.states[site] != SiteState::Destroyed || !self.ask_for_change(site, Change::Add) {
+            if self.states[site] == SiteState::Destroyed
+                && matches!(self.standing(site), Some((Standing::Member, _)))
+            {
+                // Who was asked to remove it is lost, and has told nobody.
+                self.push(self.now + 50 * MS, Due::Fault(Fault::Remove(site)));
+            }
+            self.push(self.now + 60 * MS, Due::Fault(Fault::Add(site)));
+            return;
+        }
+        self.push(self.now + 100 * MS, Due::Fault(Fault::Add(site)));
+        let gaps = self.removed().find(|(other, _)| *other == site).map(|(_, gaps)| gaps);
+        let gap = *gaps.iter().flatten().last().expect("it was removed");
+        self.happenings.push(Happening::Replaced(site, gap.cut));
+        self.states[site] = SiteState::Joining;
+        self.lives[site] += 1;
+        self.served.remove(&site);
+        let (id, lives) = (SiteId(site as u8), u64::from(self.lives[site]));
+        // The clocks of what replaces a site are not behind those of what it replaces.
+        let known = self.replicas.values().flat_map(|replica| {
+            let of_site = replica.address().site == id;
+            of_site.then(|| replica.status().view().clock.max(max_known(replica, id)))
+        });
+        let latest = known.max().unwrap_or(Timestamp::ZERO).micros() as i64;
+        let skew = latest - EPOCH_MICROS - (self.now / 1000) as i64;
+        self.lose(site, site);
+        for address in self.addresses_of(site) {
+            let config = self.configs.get_mut(&address).expect("every address has one");
+            config.life = self.lives[site];
+            config.first_transaction = lives << 50;
+            let former = self.skew.entry(address).or_default();
+            *former = (*former).max(skew + 1);
+            let replica = Replica::new(config.clone(), self.now);
+            self.booted.insert(address, self.now);
+            self.disks.insert(address, Disk::default());
+            self.replicas.insert(address, replica);
+            self.scheduled.remove(&address);
+            self.schedule_deadline(address);
+        }
+    }
+
+    /// A site that has joined serves clients once all its workers say so.
+    fn note_serving(&mut self, site: usize) {
+        let mut workers = self.replicas.iter().filter(|(address, _)| address.site.index() == site);
+        if self.states[site] == SiteState::Joining
+            && workers.all(|(_, replica)| replica.status().view().serving)
+        {
+            self.trace.write(self.now, format_args!("site {site} serves"));
+            self.states[site] = SiteState::Up;
+            self.served.insert(site);
+        }
+    }
+
     fn addresses_of(&self, site: usize) -> Vec<Address> {
         self.configs.keys().copied().filter(|address| address.site.index() == site).collect()
     }
 
     fn crash(&mut self, site: usize) {
-        if self.states[site] != SiteState::Up {
+        if !self.runs(site) {
             return;
         }
         self.stop(site, SiteState::Crashed);
@@ -445,13 +629,15 @@ impl World {
         if self.states[site] != SiteState::Crashed {
             return;
         }
-        self.states[site] = SiteState::Up;
+        self.states[site] = if self.lives[site] == 0 { SiteState::Up } else { SiteState::Joining };
         for address in self.addresses_of(site) {
             self.booted.insert(address, self.now);
             let disk = &self.disks[&address];
             self.trace.write(self.now, format_args!("{address:?} starts from {}", disk.contents()));
             let replica = disk.recover(self.configs[&address].clone(), self.now);
-            self.claims[site].join(&replica.status().view().uniform_vec);
+            if self.states[site] == SiteState::Up {
+                self.claims[site].join(&replica.status().view().uniform_vec);
+            }
             self.replicas.insert(address, replica);
             self.schedule_deadline(address);
         }
@@ -470,8 +656,8 @@ impl World {
             let last = self.last_arrival.entry((from, to)).or_default();
             let at = (self.now + MS / 100).max(*last + 1);
             *last = at;
-            let epoch = self.epochs[site][site];
-            self.push(at, Due::Deliver { from, to, message, epoch });
+            let (epoch, life) = (self.epochs[site][site], self.lives[site]);
+            self.push(at, Due::Deliver { from, to, message, life, epoch });
         }
         let addresses: Vec<_> =
             self.replicas.keys().filter(|address| address.site.index() == site).copied().collect();
@@ -480,4 +666,10 @@ impl World {
             self.schedule_deadline(address);
         }
     }
+}
+
+/// The latest time of a site that one of its replicas has told of.
+fn max_known(replica: &Replica, site: SiteId) -> Timestamp {
+    let known = replica.status().known_vecs().map(|(_, known_vec)| known_vec[site]).max();
+    known.unwrap_or(Timestamp::ZERO)
 }

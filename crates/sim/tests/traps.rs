@@ -53,3 +53,26 @@ fn remote_transactions_are_invisible_before_uniform() {
         )
     });
 }
+
+/// The same, where lost sites are removed and added again.
+fn trap_members(rule: Rule) {
+    let caught = (0..400).find(|seed| {
+        let report = run(&Scenario::members(*seed).without(Some(rule)), Trace::off());
+        !report.violations.is_empty()
+    });
+    let seed = caught.expect("no seed notices that the rule is gone");
+    let report = run(&Scenario::members(seed), Trace::off());
+    assert!(report.violations.is_empty(), "seed {seed}: {}", report.violations[0]);
+}
+
+/// A site that leaves is gone too early: one member keeps what another never gets.
+#[test]
+fn a_site_is_gone_when_all_have_the_same_of_it() {
+    trap_members(Rule::GoneWhenConverged);
+}
+
+/// A donor folds on: some keys are handed over as they were later, and are changed again.
+#[test]
+fn a_donor_holds_its_snapshot() {
+    trap_members(Rule::DonorHoldsSnapshot);
+}

@@ -94,8 +94,13 @@ impl Replica {
     }
 
     fn outcome_of(&self, now: Now, waiting: &Waiting) -> Option<Response> {
-        let reached = self.reached(waiting.kind);
         let past = &waiting.past;
+        if waiting.kind == Kind::Attach
+            && let Some(gone) = self.gone(past)
+        {
+            return Some(Response::Failed(gone));
+        }
+        let reached = self.reached(waiting.kind);
         let missing = SiteId::all(past.sites())
             .find(|site| past[*site] > reached[*site])
             .or_else(|| (past.strong > reached.strong).then_some(self.me));
@@ -127,6 +132,15 @@ impl Replica {
                 uniform_vec.with(self.me, self.clock.last().max(self.dissemination.view.clock))
             }
         }
+    }
+
+    /// A past that contains transactions that were given up with their site's life.
+    fn gone(&self, past: &Vector) -> Option<CommandError> {
+        let members = &self.dissemination.members;
+        SiteId::all(past.sites()).find_map(|site| {
+            let gap = members.gap_of(site, past[site])?;
+            Some(CommandError::Lost { site, missing: past[site].ahead_of(gap.cut) })
+        })
     }
 
     /// A past that contains transactions of a failed site which no reachable site stores: they are

@@ -34,7 +34,8 @@ impl Checkpoint {
 }
 
 impl Replica {
-    /// The next part of a checkpoint, with at most so many keys; `None` when it is complete.
+    /// The next part of a checkpoint, with at most so many keys; `None` when it is complete, and
+    /// at a joining site before it serves.
     ///
     /// # Panics
     /// If outputs were not taken: the part would know of records that have no number yet.
@@ -43,12 +44,16 @@ impl Replica {
             self.has_no_outputs(),
             "records have to be written before a part that knows of them"
         );
+        if !self.dissemination.view.serving {
+            return None;
+        }
         if !checkpoint.begun {
             checkpoint.begun = true;
             return Some(Part::Worker {
                 promise: self.promised,
                 prepared: self.participant.to_save(),
                 decided: self.coordinator.to_save(),
+                members: self.dissemination.members.clone(),
             });
         }
         // The partition whose updates and keys are being written.

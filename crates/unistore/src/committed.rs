@@ -48,6 +48,16 @@ impl Committed {
             .collect()
     }
 
+    /// Removes and returns the causal updates after a time; none of them is folded.
+    pub(crate) fn drop_causal_after(&mut self, cut: Timestamp) -> Vec<Arc<Update>> {
+        let start = self.updates.partition_point(|update| update.dot.ts <= cut);
+        let after = self.updates.split_off(start);
+        let (kept, dropped) = after.into_iter().partition(|update| update.eventual);
+        self.updates.extend::<Vec<_>>(kept);
+        self.folded = self.folded.min(start);
+        dropped
+    }
+
     /// The next update that is within `floor` and not yet folded; marks it folded.
     pub(crate) fn next_to_fold(&mut self, floor: &Vector) -> Option<Arc<Update>> {
         let next = self.updates.get(self.folded).filter(|update| update.within(floor))?;

@@ -101,15 +101,21 @@ pub enum Rule {
     KnownVecBelowPrepared,
     /// Remote transactions are invisible before they are uniform (Alg. 1 l. 5).
     UniformBeforeVisible,
+    /// A site that leaves is gone only when all members have the same of its history.
+    GoneWhenConverged,
+    /// A donor folds nothing beyond the snapshot that it hands over.
+    DonorHoldsSnapshot,
 }
 
 impl Rule {
     /// Every rule, with the name that commands use.
-    pub const ALL: [(Rule, &'static str); 4] = [
+    pub const ALL: [(Rule, &'static str); 6] = [
         (Rule::Forwarding, "forwarding"),
         (Rule::WaitOnKnownVec, "wait-on-known-vec"),
         (Rule::KnownVecBelowPrepared, "known-vec-below-prepared"),
         (Rule::UniformBeforeVisible, "uniform-before-visible"),
+        (Rule::GoneWhenConverged, "gone-when-converged"),
+        (Rule::DonorHoldsSnapshot, "donor-holds-snapshot"),
     ];
 }
 
@@ -133,6 +139,11 @@ pub struct Config {
     pub first_transaction: u64,
     /// Whether to emit [`Output::Trace`](crate::Output::Trace), for simulation.
     pub trace: bool,
+    /// Which life of its site the replica belongs to; see [`Members::life`](crate::Members::life). In
+    /// any but the first it gets its data from the other sites.
+    pub life: u32,
+    /// The most bytes of data that a joining worker asks for in a second.
+    pub fill_rate: u64,
     /// A rule to leave out; `None` except in tests of the checks themselves.
     pub without: Option<Rule>,
 }
@@ -150,6 +161,8 @@ impl Config {
             journal: false,
             first_transaction: 0,
             trace: false,
+            life: 0,
+            fill_rate: 256 << 20,
             without: None,
         }
     }

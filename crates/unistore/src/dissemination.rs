@@ -6,7 +6,8 @@ use std::collections::VecDeque;
 use solera_time::{SiteId, Timestamp, Vector};
 
 use crate::config::{Address, Config, Rule};
-use crate::message::{SiteView, Subtree};
+use crate::membership::{Members, Standing};
+use crate::message::{Converged, SiteView, Subtree};
 use crate::uniformity::uniform_vec;
 
 /// This worker's place in the dissemination tree and what it heard of its children.
@@ -23,6 +24,8 @@ pub(crate) struct Dissemination {
     root: Option<Root>,
     /// The latest results, as the root found them.
     pub(crate) view: SiteView,
+    /// Who takes part, as far as this worker knows.
+    pub(crate) members: Members,
 }
 
 /// What only the root of a site's tree keeps.
@@ -32,6 +35,8 @@ struct Root {
     uniform_before_visible: bool,
     /// `stableMatrix` (Alg. 2 l. 32).
     stable_matrix: Vec<Vector>,
+    /// Whom each site listened to when it last said so.
+    told: Vec<Option<Members>>,
     floors: Vec<Floors>,
     /// What this site's workers knew when they stated the site's floor.
     ceiling: Vector,
@@ -69,6 +74,7 @@ impl Dissemination {
                 f: config.f,
                 uniform_before_visible: config.keeps(Rule::UniformBeforeVisible),
                 stable_matrix: vec![zero; sites],
+                told: vec![None; sites],
                 floors: (0..sites)
                     .map(|_| Floors { in_force: zero, announced: VecDeque::new() })
                     .collect(),
@@ -81,7 +87,10 @@ impl Dissemination {
                 floor: zero,
                 clock: Timestamp::ZERO,
                 settled_vec: zero,
+                agreed: false,
+                serving: config.life == 0,
             },
+            members: Members::at_start(sites, me.site, config.life),
         }
     }
 
@@ -108,6 +117,27 @@ impl Dissemination {
         self.view.floor.join(&view.floor);
         self.view.clock = self.view.clock.max(view.clock);
         self.view.settled_vec.join(&view.settled_vec);
+        self.view.agreed = view.agreed;
+        self.view.serving |= view.serving;
+    }
+
+    /// A site begins a new life: what it had told does not hold for it.
+    pub(crate) fn welcome(&mut self, site: SiteId) {
+        let Some(root) = &mut self.root else { return };
+        root.stable_matrix[site.index()] = Vector::zero(self.members.sites());
+        // Nothing settles beyond what has settled until it says what it will observe.
+        root.floors[site.index()] =
+            Floors { in_force: self.view.settled_vec, announced: VecDeque::new() };
+    }
+
+    /// At the root: another site that takes part or joins and has not told that it knows the same
+    /// members.
+    pub(crate) fn not_agreed(&self) -> Option<SiteId> {
+        let told = self.root.as_ref().map_or(&[][..], |root| &root.told);
+        let told = |site: &SiteId| told.get(site.index()).and_then(Option::as_ref);
+        self.members
+            .listening()
+            .find(|site| *site != self.me.site && told(site) != Some(&self.members))
     }
 
     /// What this worker's subtree knows, given its own share; `None` until every child has spoken.
@@ -119,6 +149,17 @@ impl Dissemination {
             met.floor.meet(&child.floor);
             met.ceiling.join(&child.ceiling);
             met.uniform_vec.join(&child.uniform_vec);
+            met.filled &= child.filled;
+            met.base_vec.join(&child.base_vec);
+            met.converged.retain_mut(|mine| {
+                let of = |converged: &Converged| (converged.site, converged.life, converged.gone);
+                let same = |theirs: &&Converged| of(theirs) == of(mine);
+                let Some(theirs) = child.converged.iter().find(same) else { return false };
+                mine.least = mine.least.min(theirs.least);
+                mine.most = mine.most.max(theirs.most);
+                mine.ceiling.join(&theirs.ceiling);
+                true
+            });
         }
         Some(met)
     }
@@ -126,8 +167,12 @@ impl Dissemination {
     /// At the root: takes the whole site's state, and finds `stableVec` (Alg. 2 l. 29),
     /// `uniformVec` (l. 33–36) and the site's floor.
     pub(crate) fn on_whole_site(&mut self, site: Subtree) {
-        let Some(root) = &mut self.root else { return };
         let me = self.me.site;
+        self.view.agreed = self.not_agreed().is_none();
+        let Some(root) = &mut self.root else { return };
+        if !self.members.is_member(me) {
+            return;
+        }
         self.view.stable_vec.join(&site.known_vec);
         self.view.floor.join(&site.floor);
         self.view.uniform_vec.join(&site.uniform_vec);
@@ -135,7 +180,15 @@ impl Dissemination {
         self.view.clock = self.view.clock.max(site.ceiling[me]);
         root.stable_matrix[me.index()] = self.view.stable_vec;
         root.floors[me.index()].announce(root.ceiling, self.view.floor);
+        for converged in &site.converged {
+            if converged.gone && self.members.standing(converged.site) == Standing::Gone {
+                root.floors[converged.site.index()].announce_the_end(converged.ceiling);
+            }
+        }
         self.refresh();
+        // Snapshots must be within what every partition has, and none below what one was filled with.
+        let filled_with = site.base_vec.with(me, Timestamp::ZERO);
+        self.view.serving |= site.filled && self.view.uniform_vec.covers(&filled_with);
     }
 
     /// At the root: STABLEVEC of another site (Alg. 2 l. 31–32), with its floor.
@@ -145,8 +198,13 @@ impl Dissemination {
         stable_vec: &Vector,
         ceiling: Vector,
         floor: Vector,
+        members: Members,
     ) {
         let Some(root) = &mut self.root else { return };
+        root.told[site.index()] = Some(members);
+        if !self.members.is_member(self.me.site) || !self.members.is_member(site) {
+            return;
+        }
         root.stable_matrix[site.index()].join(stable_vec);
         root.floors[site.index()].announce(ceiling, floor);
         self.refresh();
@@ -162,7 +220,7 @@ impl Dissemination {
         let me = self.me.site;
         let Some(root) = &mut self.root else { return };
         let uniform = if root.uniform_before_visible {
-            uniform_vec(&root.stable_matrix, self.me.site, root.f)
+            uniform_vec(&root.stable_matrix, self.me.site, root.f, &self.members)
         } else {
             self.view.stable_vec
         };
@@ -177,6 +235,13 @@ impl Dissemination {
         // Within both: stored here by every partition, and folded.
         let mut folded = self.view.floor;
         folded.meet(&self.view.stable_vec);
+        for site in SiteId::all(folded.sites()) {
+            let last = self.members.gaps(site).last();
+            if last.is_some_and(|gap| !self.members.is_member(site) && folded[site] >= gap.end) {
+                // A ceiling may name a later time, of one who heard more and forgot it in a crash.
+                folded[site] = Timestamp::MAX;
+            }
+        }
         for floors in &mut root.floors {
             floors.advance(&folded);
             settled.meet(&floors.in_force);
@@ -191,6 +256,15 @@ impl Floors {
             self.announced.pop_back();
         }
         self.announced.push_back((ceiling, floor));
+    }
+
+    /// The site is gone: once what there is of it is folded, nothing of it will be.
+    fn announce_the_end(&mut self, ceiling: Vector) {
+        let top = Vector::top(ceiling.sites());
+        let announced = self.announced.back().map_or(self.in_force, |(_, floor)| *floor);
+        if announced != top {
+            self.announce(ceiling, top);
+        }
     }
 
     fn advance(&mut self, folded: &Vector) {

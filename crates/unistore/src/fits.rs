@@ -1,11 +1,12 @@
 //! Whether a message from a wire is one that this cluster's replicas can have sent.
 
 use solera_data::Key;
-use solera_time::Vector;
+use solera_time::{SiteId, Vector};
 
 use crate::command::Response;
 use crate::config::{Address, Topology};
-use crate::message::{Message, Stretch, Subtree, Write};
+use crate::membership::Members;
+use crate::message::{Chunk, Converged, Filling, Message, Stretch, Subtree, Write};
 use crate::partitioning::PartitionId;
 
 impl Message {
@@ -36,10 +37,23 @@ impl Message {
             | Message::Abort { .. }
             | Message::Resolved { .. }
             | Message::Undecided { .. } => within_site,
-            Message::Up(Subtree { known_vec, floor, ceiling, uniform_vec }) => {
-                within_site && fits.vectors(&[known_vec, floor, ceiling, uniform_vec])
+            Message::Up(Subtree {
+                known_vec,
+                floor,
+                ceiling,
+                uniform_vec,
+                base_vec,
+                converged,
+                ..
+            }) => {
+                let listed = |converged: &Converged| {
+                    fits.lists(converged.site) && fits.vector(&converged.ceiling)
+                };
+                within_site
+                    && fits.vectors(&[known_vec, floor, ceiling, uniform_vec, base_vec])
+                    && converged.iter().all(listed)
             }
-            Message::Down(view) => {
+            Message::Down(view, members) => {
                 let vectors = [
                     &view.stable_vec,
                     &view.uniform_vec,
@@ -47,18 +61,22 @@ impl Message {
                     &view.floor,
                     &view.settled_vec,
                 ];
-                within_site && fits.vectors(&vectors)
+                within_site && fits.vectors(&vectors) && fits.members(members)
             }
             Message::Replicate(stretches) => {
                 !within_site && stretches.iter().all(|stretch| fits.stretch(stretch))
             }
-            Message::Gap { origin, .. } => !within_site && origin.index() < topology.sites(),
-            Message::KnownVecGlobal { known_vecs, .. } => {
-                !within_site && known_vecs.iter().all(|(_, known_vec)| fits.vector(known_vec))
+            Message::Gap { origin, .. } => !within_site && fits.lists(*origin),
+            Message::KnownVecGlobal { known_vecs, members, .. } => {
+                !within_site
+                    && known_vecs.iter().all(|(_, known_vec)| fits.vector(known_vec))
+                    && fits.members(members)
             }
-            Message::StableVec { stable_vec, floor, ceiling } => {
-                !within_site && fits.vectors(&[stable_vec, floor, ceiling])
+            Message::StableVec { stable_vec, floor, ceiling, members } => {
+                !within_site && fits.vectors(&[stable_vec, floor, ceiling]) && fits.members(members)
             }
+            Message::Fetch(_) => !within_site,
+            Message::Filling(filling) => !within_site && fits.filling(filling),
         }
     }
 }
@@ -80,6 +98,34 @@ impl Fits<'_> {
 
     fn vectors(&self, vectors: &[&Vector]) -> bool {
         vectors.iter().all(|vector| self.vector(vector))
+    }
+
+    fn lists(&self, site: SiteId) -> bool {
+        site.index() < self.topology.sites()
+    }
+
+    fn members(&self, members: &Members) -> bool {
+        members.fits(self.topology.sites())
+    }
+
+    fn filling(&self, Filling { fetch, chunk, .. }: &Filling) -> bool {
+        let of = |key: &Key| PartitionId::of(key, self.topology.partitions) == fetch.partition;
+        self.topology.partitions > fetch.partition.0
+            && self.topology.owner(self.to.site, fetch.partition) == self.to
+            && match chunk {
+                Chunk::Begin(begin) => self.vectors(&[
+                    &begin.snapshot,
+                    &begin.known_vec,
+                    &begin.arrived,
+                    &begin.forgotten,
+                ]),
+                Chunk::Updates(updates) => updates.iter().all(|update| {
+                    self.lists(update.dot.site)
+                        && self.vector(&update.snap_vec)
+                        && update.writes.iter().all(|write| of(&write.key))
+                }),
+                Chunk::Keys(keys) => keys.iter().all(|(key, _)| of(key)),
+            }
     }
 
     fn owned(&self, key: &Key) -> bool {
@@ -111,7 +157,7 @@ impl Fits<'_> {
 
 #[cfg(test)]
 mod tests {
-    use solera_time::{SiteId, Timestamp};
+    use solera_time::Timestamp;
 
     use super::*;
     use crate::command::TxId;

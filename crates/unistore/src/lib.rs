@@ -17,6 +17,8 @@
 //! | `barriers` | UNIFORM_BARRIER and ATTACH |
 //! | `failure_detector` | who is suspected |
 //! | `record`, `checkpoint`, `recovery` | what a journal keeps, and building a replica from it |
+//! | `membership` | who takes part |
+//! | `transfer`, `joining` | a partition's full state for a site that joins: its donor, its receiver |
 //! | `fits` | whether a message from a wire can be true |
 
 mod barriers;
@@ -28,6 +30,8 @@ mod coordinator;
 mod dissemination;
 mod failure_detector;
 mod fits;
+mod joining;
+mod membership;
 mod message;
 mod op_log;
 mod participant;
@@ -38,13 +42,17 @@ mod record;
 mod recovery;
 mod replica;
 mod replication;
+mod transfer;
 mod uniformity;
 
 pub use checkpoint::Checkpoint;
 pub use command::{Command, CommandError, RequestId, Response, TxId};
 pub use config::{Address, Config, Rule, Timing, Topology};
+pub use joining::Progress;
+pub use membership::{Change, Gap, MemberError, Members, Standing};
 pub use message::{
-    Cause, Event, Executed, Input, Message, Output, SiteView, Stretch, Subtree, Update, Write,
+    Begin, Cause, Chunk, Converged, Event, Executed, Fetch, Filling, Input, Message, Output,
+    SiteView, Stretch, Subtree, Update, Write,
 };
 pub use partitioning::PartitionId;
 pub use record::{Decision, DecodeError, Part, Prepared, Promise, Record, SavedKey};

@@ -3,12 +3,13 @@
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-use solera_data::{Context, Dot, Effect, Key, Op, OpError, Outcome};
+use solera_data::{Context, Dot, Effect, Key, Op, OpError, Outcome, State};
 use solera_levels::Level;
 use solera_time::{SiteId, Timestamp, Vector};
 
 use crate::command::{Command, RequestId, Response, TxId};
 use crate::config::Address;
+use crate::membership::{Gap, Members};
 use crate::partitioning::PartitionId;
 use crate::record::Record;
 
@@ -31,6 +32,8 @@ pub struct Update {
     pub snap_vec: Vector,
     /// Its writes to this partition.
     pub writes: Vec<Write>,
+    /// Whether it is an operation on an eventual space: shown wherever it arrives, and whole by itself.
+    pub eventual: bool,
 }
 
 impl Update {
@@ -179,7 +182,7 @@ pub enum Message {
     /// KNOWNVEC_LOCAL (Alg. 2 l. 24), up the dissemination tree, for the sender's whole subtree.
     Up(Subtree),
     /// Results of KNOWNVEC_LOCAL and STABLEVEC, down the dissemination tree.
-    Down(SiteView),
+    Down(SiteView, Members),
 
     /// REPLICATE and HEARTBEAT (Alg. 2 l. 6, 8, 21, 22).
     Replicate(Vec<Stretch>),
@@ -198,6 +201,8 @@ pub enum Message {
         known_vecs: Vec<(PartitionId, Vector)>,
         /// The sites that the sender suspects to have failed.
         suspects: Vec<SiteId>,
+        /// Whom the sender listened to until then.
+        members: Members,
     },
     /// STABLEVEC (Alg. 2 l. 25), between the roots of the sites' dissemination trees.
     StableVec {
@@ -207,11 +212,66 @@ pub enum Message {
         floor: Vector,
         /// See `floor`.
         ceiling: Vector,
+        /// Who takes part, as far as the sending site knows.
+        members: Members,
     },
+
+    /// A joining site's worker asks for a piece of a partition.
+    Fetch(Fetch),
+    /// The answer.
+    Filling(Filling),
+}
+
+/// A piece of a partition that a joining site asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fetch {
+    /// The partition.
+    pub partition: PartitionId,
+    /// Tells one attempt of the asking worker from its others.
+    pub attempt: u64,
+    /// The first item wanted: 0 is the [`Chunk::Begin`], updates follow, then keys.
+    pub position: u64,
+}
+
+/// A piece of a partition for a joining site.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Filling {
+    /// What was asked for.
+    pub fetch: Fetch,
+    /// What to ask for next; the number of all items if nothing is left.
+    pub next: u64,
+    /// The items.
+    pub chunk: Chunk,
+}
+
+/// Items of a partition for a joining site.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Chunk {
+    /// The partition itself.
+    Begin(Box<Begin>),
+    /// All updates that are not causally stable.
+    Updates(Vec<Arc<Update>>),
+    /// Keys, with what the snapshot sees of them.
+    Keys(Vec<(Key, State)>),
+}
+
+/// What a joining site is told first of a partition.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Begin {
+    /// The keys that follow are as this snapshot sees them. It is uniform.
+    pub snapshot: Vector,
+    /// `knownVec` of the donor: the updates up to here are in the keys or among the updates.
+    pub known_vec: Vector,
+    /// The last update of each origin.
+    pub arrived: Vector,
+    /// Up to where the updates of each origin were forgotten.
+    pub forgotten: Vector,
+    /// How many items there are, this one included.
+    pub items: u64,
 }
 
 /// What a subtree of a site's dissemination tree knows.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Subtree {
     /// The meet of the `knownVec`s of its partitions.
     pub known_vec: Vector,
@@ -222,6 +282,30 @@ pub struct Subtree {
     pub ceiling: Vector,
     /// What its workers have shown as uniform: after a restart, one may remember more than others.
     pub uniform_vec: Vector,
+    /// Whether all its partitions are filled, at a joining site.
+    pub filled: bool,
+    /// The join of the snapshots that they were filled with.
+    pub base_vec: Vector,
+    /// The sites that leave and of whose history its workers have the same as every other member, and
+    /// those that are gone.
+    pub converged: Vec<Converged>,
+}
+
+/// What a subtree has of the history of a site that leaves or is gone, when all members have the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Converged {
+    /// The site.
+    pub site: SiteId,
+    /// Its life.
+    pub life: u32,
+    /// Whether it is gone.
+    pub gone: bool,
+    /// Every partition has at least the history up to here.
+    pub least: Timestamp,
+    /// No partition has more than up to here.
+    pub most: Timestamp,
+    /// Covers every update of it that is not causally stable.
+    pub ceiling: Vector,
 }
 
 /// What the root of a site's dissemination tree found out for all of its workers.
@@ -240,6 +324,10 @@ pub struct SiteView {
     pub clock: Timestamp,
     /// Causal stability: every transaction that arrives from now on, from any site, observes this.
     pub settled_vec: Vector,
+    /// Whether every member has told that it knows the same members.
+    pub agreed: bool,
+    /// Whether the site can answer clients: always, unless it has joined and is not up to date yet.
+    pub serving: bool,
 }
 
 /// An input of a [`Replica`](crate::Replica).
@@ -251,6 +339,8 @@ pub enum Input {
     Message {
         /// The sender.
         from: Address,
+        /// Which life of its site the sender belongs to; see [`Members::life`].
+        life: u32,
         /// The message.
         message: Message,
     },
@@ -327,5 +417,19 @@ pub enum Event {
         partition: PartitionId,
         /// The transaction.
         dot: Dot,
+    },
+    /// A replica has got all that a donor had of a partition.
+    Filled {
+        /// The partition.
+        partition: PartitionId,
+        /// What it has of each origin.
+        known_vec: Vector,
+    },
+    /// A replica keeps nothing of a site's life after the cut, and expects nothing more of it.
+    Closed {
+        /// The site.
+        site: SiteId,
+        /// What is gone.
+        gap: Gap,
     },
 }

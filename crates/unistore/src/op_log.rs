@@ -116,6 +116,34 @@ impl OpLog {
         self.base_local = self.base_local.max(forgotten.base_local);
     }
 
+    /// Drops an update that no snapshot has shown.
+    pub(crate) fn discard(&mut self, dot: Dot) {
+        self.pending.remove(dot);
+        if let Some(shown) = &mut self.shown {
+            shown.waiting.remove(dot);
+        }
+        if self.pending.is_empty() {
+            self.shown = None;
+        }
+    }
+
+    /// The version at a snapshot that nothing was folded beyond.
+    pub(crate) fn state_within(&self, snapshot: &Vector) -> State {
+        let mut state = self.base.clone();
+        let (within, _) = self.pending.look(snapshot);
+        for waiting in within {
+            let (effect, context) = waiting.effect();
+            state.apply(effect, context);
+        }
+        state
+    }
+
+    /// Gives a log that has no base the one that a donor has handed over. What it depends on is
+    /// uniform, and older than this site's life: nobody waits for it.
+    pub(crate) fn begin_with(&mut self, base: State) {
+        self.base = base;
+    }
+
     /// What a checkpoint keeps.
     pub(crate) fn save(&self, key: Key) -> SavedKey {
         let pending = self.pending.dots().collect();

@@ -256,7 +256,7 @@ impl Replica {
         writes: Vec<Write>,
     ) -> SmallVec<[(PartitionId, Arc<Update>); 1]> {
         let groups = group_by(writes, |key| self.partition_of(key));
-        let update = |writes| Arc::new(Update { dot, snap_vec, writes });
+        let update = |writes| Arc::new(Update { dot, snap_vec, writes, eventual: false });
         groups.into_iter().map(|(id, writes)| (id, update(writes))).collect()
     }
 

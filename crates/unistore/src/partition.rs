@@ -10,7 +10,8 @@ use solera_data::{Context, Dot, Effect, Key, Op, OpError, Outcome, State, View, 
 use solera_time::{SiteId, Timestamp, Vector};
 
 use crate::committed::Committed;
-use crate::message::{Update, Write};
+use crate::membership::Gap;
+use crate::message::{Begin, Update, Write};
 use crate::op_log::OpLog;
 use crate::partitioning::PartitionId;
 use crate::record::{Part, SavedKey};
@@ -35,6 +36,10 @@ pub(crate) struct Partition {
     pub(crate) global_matrix: Vec<Vector>,
     /// How far the history of an origin was sent to a site: `sent[site][origin]`.
     pub(crate) sent: Vec<Vector>,
+    /// The sites whose `knownVec` in `global_matrix` is of a time when they had the same members.
+    pub(crate) agreed: Vec<bool>,
+    /// Whether it stores anything yet; at a joining site it is filled first.
+    pub(crate) filled: bool,
     /// What a key that is not in `keys` reads as.
     absent: OpLog,
 }
@@ -48,6 +53,8 @@ pub(crate) enum Storing {
     Visible,
     /// Other sites, and snapshots of this one that may not contain it.
     Pending,
+    /// The same, for an operation on an eventual space.
+    Eventual,
 }
 
 /// What came of a transaction of one operation.
@@ -59,6 +66,14 @@ pub(crate) struct Done {
     pub(crate) dependency: Timestamp,
     /// The time, if there was something to store, and the update if there is a journal.
     pub(crate) stored: Option<(Dot, Option<Arc<Update>>)>,
+}
+
+/// A partition on its way to a joining site.
+#[derive(Debug)]
+pub(crate) struct HandOver {
+    pub(crate) begin: Begin,
+    pub(crate) updates: Vec<Arc<Update>>,
+    pub(crate) keys: Vec<Key>,
 }
 
 /// How an update of the journal is restored.
@@ -82,6 +97,8 @@ impl Partition {
             committed: (0..sites).map(|_| Committed::default()).collect(),
             global_matrix: vec![Vector::zero(sites); sites],
             sent: vec![Vector::zero(sites); sites],
+            agreed: vec![false; sites],
+            filled: true,
             absent: OpLog::default(),
         }
     }
@@ -170,7 +187,7 @@ impl Partition {
             let empty = log.is_empty();
             let update = journal.then(|| {
                 let writes = vec![Write { key: occupied.key().clone(), effect }];
-                Arc::new(Update { dot, snap_vec: *snap_vec, writes })
+                Arc::new(Update { dot, snap_vec: *snap_vec, writes, eventual: false })
             });
             if empty {
                 self.forget(key);
@@ -182,9 +199,10 @@ impl Partition {
             EntryRef::Vacant(_) => Key::from(key),
         };
         let log = entry.or_insert_with(|| OpLog::after(absent));
-        let update =
-            Arc::new(Update { dot, snap_vec: *snap_vec, writes: vec![Write { key, effect }] });
-        if storing != Storing::Pending && log.is_folded() {
+        let writes = vec![Write { key, effect }];
+        let eventual = storing == Storing::Eventual;
+        let update = Arc::new(Update { dot, snap_vec: *snap_vec, writes, eventual });
+        if matches!(storing, Storing::Alone | Storing::Visible) && log.is_folded() {
             log.fold_now(&update.writes[0].effect, context);
         } else {
             log.append(update.clone(), 0);
@@ -197,16 +215,21 @@ impl Partition {
 
     /// What a checkpoint says of the partition itself.
     pub(crate) fn summary(&self) -> Part {
-        let mut forgotten = Vector::zero(self.committed.len());
-        for (site, committed) in SiteId::all(self.committed.len()).zip(&self.committed) {
-            forgotten[site] = committed.forgotten();
-        }
         Part::Partition {
             partition: self.id,
             arrived: self.arrived,
             absent: self.absent.base_local(),
-            forgotten,
+            forgotten: self.forgotten(),
         }
+    }
+
+    /// Up to where the updates of each origin were forgotten.
+    fn forgotten(&self) -> Vector {
+        let mut forgotten = Vector::zero(self.committed.len());
+        for (site, committed) in SiteId::all(self.committed.len()).zip(&self.committed) {
+            forgotten[site] = committed.forgotten();
+        }
+        forgotten
     }
 
     /// What a checkpoint will have to say of updates and keys.
@@ -333,6 +356,79 @@ impl Partition {
                     });
                 }
             }
+        }
+    }
+
+    /// A site's life is over: of its causal transactions those after the cut are dropped, which no
+    /// snapshot has shown, and nothing more is waited for.
+    pub(crate) fn close(&mut self, site: SiteId, gap: Gap) {
+        for update in self.committed[site.index()].drop_causal_after(gap.cut) {
+            for write in &update.writes {
+                self.update_log(&write.key, |log, _| log.discard(update.dot));
+            }
+        }
+        self.known_vec.raise(site, gap.end);
+    }
+
+    /// What is known of a site belongs to its former life.
+    pub(crate) fn welcome(&mut self, site: SiteId) {
+        let nothing = Vector::zero(self.committed.len());
+        self.global_matrix[site.index()] = nothing;
+        self.sent[site.index()] = nothing;
+    }
+
+    /// Forgets everything, to be filled anew.
+    pub(crate) fn empty(&mut self) {
+        let sites = self.committed.len();
+        self.keys.clear();
+        self.filled = false;
+        self.known_vec = Vector::zero(sites);
+        self.arrived = Vector::zero(sites);
+        self.committed = (0..sites).map(|_| Committed::default()).collect();
+        self.absent = OpLog::default();
+    }
+
+    /// Begins to hand over: everything that is not causally stable, and the names of all keys.
+    pub(crate) fn hand_over(&self, snapshot: Vector) -> HandOver {
+        let (updates, keys) = self.to_save();
+        let begin = Begin {
+            snapshot,
+            known_vec: self.known_vec,
+            arrived: self.arrived,
+            forgotten: self.forgotten(),
+            items: 1 + (updates.len() + keys.len()) as u64,
+        };
+        HandOver { begin, updates, keys }
+    }
+
+    /// A key as a snapshot sees it that nothing was folded beyond.
+    pub(crate) fn state_within(&self, key: &Key, snapshot: &Vector) -> State {
+        self.keys.get(key).map_or_else(State::new, |log| log.state_within(snapshot))
+    }
+
+    /// Takes an update of a donor. The keys that follow contain it if it is within the snapshot.
+    pub(crate) fn take_update(&mut self, update: Arc<Update>, snapshot: &Vector) {
+        if update.within(snapshot) {
+            self.committed[update.dot.site.index()].insert(update);
+        } else {
+            self.store(update);
+        }
+    }
+
+    /// Takes a key of a donor.
+    pub(crate) fn take_key(&mut self, key: &Key, state: State) {
+        self.log_of(key).begin_with(state);
+        // A key that the snapshot does not see, and nothing else changes.
+        self.update_log(key, |_, _| {});
+    }
+
+    /// All of a donor's items were taken.
+    pub(crate) fn is_filled(&mut self, begin: &Begin) {
+        self.filled = true;
+        self.has_arrived(&begin.known_vec);
+        self.arrived = begin.arrived;
+        for (site, committed) in SiteId::all(self.committed.len()).zip(&mut self.committed) {
+            committed.restore_forgotten(begin.forgotten[site]);
         }
     }
 

@@ -62,6 +62,17 @@ impl Pending {
         self.len += 1;
     }
 
+    /// Removes an update, if it is there.
+    pub(crate) fn remove(&mut self, dot: Dot) {
+        let Some(queue) = self.queues.get_mut(dot.site.index()) else { return };
+        let before = queue.len();
+        queue.retain(|waiting| waiting.update.dot != dot);
+        self.len -= before - queue.len();
+        if self.len == 0 {
+            self.queues = Vec::new();
+        }
+    }
+
     /// Removes the updates within `vec` and returns them in the order of their dots, which extends
     /// causality.
     pub(crate) fn take_within(&mut self, vec: &Vector) -> SmallVec<[Waiting; 4]> {

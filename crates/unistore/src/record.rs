@@ -15,11 +15,12 @@ use solera_time::{Timestamp, Vector};
 
 use crate::command::TxId;
 use crate::config::Address;
-use crate::message::{Update, Write};
+use crate::membership::Members;
+use crate::message::{Chunk, Update, Write};
 use crate::partitioning::PartitionId;
 
 /// The version of records and parts; their first byte.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 /// A step that must survive a restart.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -41,6 +42,10 @@ pub enum Record {
     Forgotten(TxId),
     /// See [`Promise`].
     Promised(Promise),
+    /// Who takes part from now on.
+    Members(Members),
+    /// A joining site's worker got a piece of a partition; whether it was the last one.
+    Filled(PartitionId, Chunk, bool),
 }
 
 /// A transaction that waits for its coordinator's decision.
@@ -93,6 +98,8 @@ pub enum Part {
         prepared: Vec<(TxId, Prepared)>,
         /// See [`Record::Decided`].
         decided: Vec<(TxId, Decision)>,
+        /// Who takes part.
+        members: Members,
     },
     /// A partition.
     Partition {

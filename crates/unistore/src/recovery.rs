@@ -9,6 +9,7 @@ use solera_data::{Dot, Key};
 
 use crate::command::TxId;
 use crate::config::Config;
+use crate::membership::Members;
 use crate::message::Update;
 use crate::partition::Restoring;
 use crate::partitioning::PartitionId;
@@ -68,7 +69,12 @@ impl Recovery {
     /// The data is of a worker with other partitions.
     pub fn load(&mut self, lsn: u64, part: Part) -> Result<(), ForeignPartition> {
         match part {
-            Part::Worker { promise, prepared, decided } => {
+            Part::Worker { promise, prepared, decided, members } => {
+                // There are no checkpoints before everything is filled.
+                for partition in &mut self.replica.partitions {
+                    partition.filled = true;
+                }
+                self.members(&members);
                 self.promised(&promise);
                 for (tx, prepared) in prepared {
                     self.prepared(tx, prepared);
@@ -87,6 +93,10 @@ impl Recovery {
                 let index = self.index_of(partition)?;
                 for update in updates {
                     self.replica.clock.observe(update.dot.ts);
+                    if self.replica.config.life > 0 && update.dot.site == self.replica.me {
+                        // Of this life, it is covered anyway.
+                        self.replica.former_ceiling.join(&update.commit_vec());
+                    }
                     self.replica.partitions[index].restore_committed(update);
                 }
             }
@@ -134,6 +144,14 @@ impl Recovery {
             Record::Decided(tx, decision) => self.decided(tx, decision),
             Record::Forgotten(tx) => self.replica.coordinator.forget(tx),
             Record::Promised(promise) => self.promised(&promise),
+            Record::Members(members) => self.members(&members),
+            Record::Filled(partition, chunk, complete) => {
+                let index = self.index_of(partition)?;
+                // Otherwise the checkpoint has it, and what came after.
+                if lsn > self.listed[index] {
+                    self.replica.take_chunk(index, chunk, complete);
+                }
+            }
         }
         Ok(())
     }
@@ -142,10 +160,11 @@ impl Recovery {
     /// transactions of its clients, are gone.
     pub fn finish(mut self) -> Replica {
         let replica = &mut self.replica;
+        replica.drop_unfinished();
         replica.clock.observe(self.promise.clock);
         self.promise.starts += 1;
         replica.coordinator.number_run(self.promise.starts);
-        for partition in &mut replica.partitions {
+        for partition in replica.partitions.iter_mut().filter(|partition| partition.filled) {
             partition.known_vec.join(&self.promise.known_vec);
         }
         replica.promised = self.promise;
@@ -212,6 +231,13 @@ impl Recovery {
     fn decided(&mut self, tx: TxId, decision: Decision) {
         self.replica.clock.observe(decision.ts);
         self.replica.coordinator.restore(tx, decision);
+    }
+
+    fn members(&mut self, theirs: &Members) {
+        let mut members = self.replica.dissemination.members.clone();
+        if members.merge(theirs) {
+            self.replica.set_members(members);
+        }
     }
 
     fn promised(&mut self, promise: &Promise) {

@@ -11,15 +11,18 @@ use solera_time::{HybridClock, Lane, Monotonic, SiteId, Timestamp, Vector};
 
 use crate::barriers::Barriers;
 use crate::command::{Command, RequestId, Response};
-use crate::config::{Address, Config};
+use crate::config::{Address, Config, Rule};
 use crate::coordinator::Coordinator;
 use crate::dissemination::Dissemination;
 use crate::failure_detector::FailureDetector;
+use crate::joining::{Joining, Progress};
+use crate::membership::{Change, MemberError, Members, Standing};
 use crate::message::{Cause, Event, Input, Message, Output, SiteView};
 use crate::participant::Participant;
 use crate::partition::{Done, Partition, Storing};
 use crate::partitioning::PartitionId;
 use crate::record::{Promise, Record};
+use crate::transfer::Donor;
 
 /// What one worker of a site runs of UniStore.
 ///
@@ -36,6 +39,10 @@ pub struct Replica {
     pub(crate) dissemination: Dissemination,
     pub(crate) detector: FailureDetector,
     pub(crate) barriers: Barriers,
+    pub(crate) donor: Donor,
+    pub(crate) joining: Joining,
+    /// Covers the updates of this site's former lives that are not causally stable.
+    pub(crate) former_ceiling: Vector,
     /// When KNOWNVEC_GLOBAL was last sent.
     pub(crate) known_vec_sent: Monotonic,
     /// When what was forwarded without effect was last forwarded again.
@@ -75,7 +82,11 @@ impl Replica {
         let partitions: Vec<_> = config
             .topology
             .owned_by(config.address)
-            .map(|id| Partition::new(id, me, sites, seed))
+            .map(|id| {
+                let mut partition = Partition::new(id, me, sites, seed);
+                partition.filled = config.life == 0;
+                partition
+            })
             .collect();
         Replica {
             me,
@@ -85,6 +96,9 @@ impl Replica {
             dissemination: Dissemination::new(&config),
             detector: FailureDetector::new(me, sites, config.timing.suspect_after),
             barriers: Barriers::default(),
+            donor: Donor::default(),
+            joining: Joining::new(Vector::zero(sites)),
+            former_ceiling: Vector::zero(sites),
             known_vec_sent: Monotonic(0),
             forwarded_again: Monotonic(0),
             gap_asked: vec![vec![None; sites]; partitions.len()],
@@ -190,7 +204,9 @@ impl Replica {
             }
             snap_vec
         };
-        let storing = if eventual || !self.snapshots_are_fresh() {
+        let storing = if eventual {
+            Storing::Eventual
+        } else if !self.snapshots_are_fresh() {
             Storing::Pending
         } else if self.config.topology.sites() == 1 {
             Storing::Alone
@@ -254,7 +270,9 @@ impl Replica {
     /// Whether every live and future snapshot of the site contains all that was committed here: this
     /// worker is alone at its site and has no open transaction.
     pub(crate) fn snapshots_are_fresh(&self) -> bool {
-        self.config.topology.workers[self.me.index()] == 1 && self.coordinator.is_idle()
+        self.config.topology.workers[self.me.index()] == 1
+            && self.coordinator.is_idle()
+            && (self.donor.is_idle() || !self.config.keeps(Rule::DonorHoldsSnapshot))
     }
 
     /// A new local timestamp, past everything in `snap_vec`, so that dots extend causality.
@@ -415,17 +433,19 @@ impl Replica {
                 self.execute_for_peer(now, to, &mut past, Level::Eventual, key, op);
             }
             Message::Up(subtree) => self.dissemination.on_up(from, subtree),
-            Message::Down(view) => self.on_down(view),
+            Message::Down(view, members) => self.on_down(now, view, &members),
             Message::Replicate(stretches) => self.on_replicate(now, from, stretches),
             Message::Gap { partition, origin, known } => {
                 self.on_gap(from.site, partition, origin, known);
             }
-            Message::KnownVecGlobal { known_vecs, suspects } => {
-                self.on_known_vec_global(from.site, known_vecs, suspects);
+            Message::KnownVecGlobal { known_vecs, suspects, members } => {
+                self.on_known_vec_global(from.site, known_vecs, suspects, &members);
             }
-            Message::StableVec { stable_vec, floor, ceiling } => {
-                self.dissemination.on_stable_vec(from.site, &stable_vec, ceiling, floor);
+            Message::StableVec { stable_vec, floor, ceiling, members } => {
+                self.dissemination.on_stable_vec(from.site, &stable_vec, ceiling, floor, members);
             }
+            Message::Fetch(fetch) => self.on_fetch(now, from, fetch),
+            Message::Filling(filling) => self.on_filling(now, from, filling),
         }
     }
 
@@ -435,9 +455,91 @@ impl Replica {
         }
     }
 
-    fn on_down(&mut self, view: SiteView) {
+    fn on_down(&mut self, now: Now, view: SiteView, members: &Members) {
+        self.learn_members(now, members);
         self.dissemination.on_down(view);
         self.send_down();
+    }
+
+    /// Changes how a site stands, for an operator. To be asked of the root of a site's workers (worker
+    /// 0), which is the first to hear what other sites confirm.
+    ///
+    /// # Errors
+    /// It cannot be changed now.
+    pub fn change_members(
+        &mut self,
+        now: Now,
+        site: SiteId,
+        change: Change,
+    ) -> Result<(), MemberError> {
+        let members = self.dissemination.members.changed(self.me, site, change)?;
+        // Its life must be a new one, and only all sites together know of all lives.
+        if change == Change::Add
+            && let Some(other) = self.dissemination.not_agreed()
+        {
+            return Err(MemberError::NotAgreed(other));
+        }
+        self.learn_members(now, &members);
+        Ok(())
+    }
+
+    /// Takes what another knows of the sites' standings.
+    pub(crate) fn learn_members(&mut self, now: Now, theirs: &Members) {
+        let mut members = self.dissemination.members.clone();
+        if members.merge(theirs) {
+            self.be_active(now);
+            self.record(|| Record::Members(members.clone()));
+            self.set_members(members);
+        }
+    }
+
+    /// What follows from new standings.
+    pub(crate) fn set_members(&mut self, members: Members) {
+        let before = std::mem::replace(&mut self.dissemination.members, members.clone());
+        // All workers of a site that has joined begin after its former lives.
+        for gap in members.gaps(self.me) {
+            self.clock.observe(gap.end);
+        }
+        for site in SiteId::all(members.sites()) {
+            for gap in &members.gaps(site)[before.gaps(site).len()..] {
+                if site != self.me && !members.is_member(self.me) {
+                    // What it has got may lack some of what the members have agreed to keep.
+                    self.begin_filling_anew();
+                }
+                for partition in &mut self.partitions {
+                    partition.close(site, *gap);
+                }
+                self.trace(|| Event::Closed { site, gap: *gap });
+            }
+            if members.life(site) != before.life(site) {
+                self.dissemination.welcome(site);
+                for partition in &mut self.partitions {
+                    partition.welcome(site);
+                }
+            }
+        }
+        for partition in &mut self.partitions {
+            partition.agreed.fill(false);
+        }
+    }
+
+    /// Whether a message of another site's replica may count: it must belong to the life of its site
+    /// that takes part now. What is known of the sites' standings is taken from anybody.
+    fn admits(&mut self, now: Now, from: Address, life: u32, message: &Message) -> bool {
+        if let Message::StableVec { members, .. } | Message::KnownVecGlobal { members, .. } =
+            message
+        {
+            self.learn_members(now, members);
+        }
+        let members = &self.dissemination.members;
+        members.life(from.site) == life
+            && match members.standing(from.site) {
+                Standing::Member => true,
+                Standing::Joining => {
+                    matches!(message, Message::Fetch(_) | Message::StableVec { .. })
+                }
+                Standing::Leaving | Standing::Gone => false,
+            }
     }
 
     /// Something happened that others should hear of soon.
@@ -456,6 +558,8 @@ impl Replica {
         self.expire_transactions(now);
         self.ask_for_decisions(now);
         self.repeat_decisions(now);
+        self.fill(now);
+        self.release_pins(now);
         self.advance_known_vec(now);
         self.keep_promises(now);
         self.broadcast_vecs(now);
@@ -478,7 +582,7 @@ impl Replica {
 
     fn tick_interval(&self, now: Now) -> std::time::Duration {
         let recent = self.is_active(now);
-        let waiting = !self.barriers.is_empty() || !self.participant.is_idle();
+        let waiting = !self.barriers.is_empty() || !self.participant.is_idle() || !self.is_filled();
         let timing = &self.config.timing;
         if recent || waiting { timing.tick } else { timing.idle_tick }
     }
@@ -498,8 +602,11 @@ impl Machine for Replica {
 
     fn handle(&mut self, now: Now, input: Input) {
         match input {
-            Input::Message { from, message } => {
+            Input::Message { from, life, message } => {
                 if from.site != self.me {
+                    if !self.admits(now, from, life, &message) {
+                        return;
+                    }
                     self.detector.heard(from.site, now.monotonic);
                 }
                 self.on_message(now, from, message);
@@ -553,9 +660,30 @@ impl Status<'_> {
         self.replica.partitions.iter().map(|partition| (partition.id, partition.known_vec))
     }
 
-    /// The sites that this worker suspects to have failed.
+    /// The members that this worker suspects to have failed.
     pub fn suspects(&self) -> Vec<SiteId> {
-        self.replica.detector.suspected()
+        let suspected = self.replica.detector.suspected().into_iter();
+        suspected.filter(|site| self.members().is_member(*site)).collect()
+    }
+
+    /// How each site stands, as far as this worker knows.
+    pub fn members(&self) -> &Members {
+        &self.replica.dissemination.members
+    }
+
+    /// A member or joining site that has not confirmed to know the same standings; only known at the root.
+    pub fn not_agreed(&self) -> Option<SiteId> {
+        self.replica.dissemination.not_agreed()
+    }
+
+    /// How far this worker has come with getting its partitions, if its site joins.
+    pub fn progress(&self) -> Progress {
+        let partitions = &self.replica.partitions;
+        Progress {
+            filled: partitions.iter().filter(|partition| partition.filled).count(),
+            partitions: partitions.len(),
+            current: self.replica.joining.current(),
+        }
     }
 
     /// Transactions that are open or being committed by this worker.

@@ -7,7 +7,8 @@ use solera_machine::Now;
 use solera_time::{SiteId, Timestamp, Vector};
 
 use crate::config::{Address, Rule};
-use crate::message::{Event, Message, Stretch, Subtree};
+use crate::membership::{Gap, Members, Standing};
+use crate::message::{Converged, Event, Message, Stretch, Subtree};
 use crate::partitioning::PartitionId;
 use crate::record::{Promise, Record};
 use crate::replica::Replica;
@@ -42,7 +43,7 @@ impl Replica {
         if again {
             self.forwarded_again = now.monotonic;
         }
-        for dest in topology.siblings_of(self.me) {
+        for dest in self.other_members() {
             let mut by_worker: BTreeMap<Address, Vec<Stretch>> = BTreeMap::new();
             for index in 0..self.partitions.len() {
                 let owner = topology.owner(dest, self.partitions[index].id);
@@ -66,12 +67,21 @@ impl Replica {
         }
     }
 
+    /// The members beside this site; none while it is none itself.
+    fn other_members(&self) -> Vec<SiteId> {
+        let members = &self.dissemination.members;
+        let others = members.members().filter(|site| *site != self.me);
+        if members.is_member(self.me) { others.collect() } else { Vec::new() }
+    }
+
     /// Whether this replica tells `dest` of the transactions of `origin`.
     fn sends(&self, dest: SiteId, origin: SiteId) -> bool {
-        origin == self.me
-            || (origin != dest
-                && self.config.keeps(Rule::Forwarding)
-                && self.detector.should_forward(dest, origin))
+        let forwards = || match self.dissemination.members.standing(origin) {
+            Standing::Member => self.detector.should_forward(dest, origin),
+            Standing::Leaving => !self.detector.suspects(dest),
+            Standing::Gone | Standing::Joining => false,
+        };
+        origin == self.me || (origin != dest && self.config.keeps(Rule::Forwarding) && forwards())
     }
 
     /// What comes next in the history of `origin` for `dest`: REPLICATE if there are updates, else
@@ -103,6 +113,7 @@ impl Replica {
     pub(crate) fn on_replicate(&mut self, now: Now, from: Address, stretches: Vec<Stretch>) {
         for stretch in stretches {
             if let Some(index) = self.index_of(stretch.partition)
+                && self.partitions[index].filled
                 && stretch.origin != self.me
                 && stretch.origin.index() < self.config.topology.sites()
             {
@@ -175,15 +186,15 @@ impl Replica {
     fn send_known_vecs(&mut self) {
         let topology = self.config.topology.clone();
         let suspects = self.detector.suspected();
-        for dest in topology.siblings_of(self.me) {
+        for dest in self.other_members() {
             let mut by_worker: BTreeMap<Address, Vec<(PartitionId, Vector)>> = BTreeMap::new();
             for partition in &self.partitions {
                 let owner = topology.owner(dest, partition.id);
                 by_worker.entry(owner).or_default().push((partition.id, partition.known_vec));
             }
             for (owner, known_vecs) in by_worker {
-                let suspects = suspects.clone();
-                self.send(owner, Message::KnownVecGlobal { known_vecs, suspects });
+                let (suspects, members) = (suspects.clone(), self.dissemination.members.clone());
+                self.send(owner, Message::KnownVecGlobal { known_vecs, suspects, members });
             }
         }
     }
@@ -194,12 +205,15 @@ impl Replica {
         site: SiteId,
         known_vecs: Vec<(PartitionId, Vector)>,
         suspects: Vec<SiteId>,
+        members: &Members,
     ) {
         self.detector.heard_suspicions(site, suspects);
+        let agreed = *members == self.dissemination.members;
         for (partition, known_vec) in known_vecs {
             if let Some(index) = self.index_of(partition) {
                 // Usually greater than before, but after a restart it may be less.
                 self.partitions[index].global_matrix[site.index()] = known_vec;
+                self.partitions[index].agreed[site.index()] = agreed;
             }
         }
     }
@@ -213,15 +227,82 @@ impl Replica {
             self.send(parent, Message::Up(subtree));
             return;
         }
+        self.conclude(now, &subtree);
         self.dissemination.on_whole_site(subtree);
-        if let Some((stable_vec, floor, ceiling)) = self.dissemination.stable_vec() {
-            let siblings = self.config.topology.siblings_of(self.me);
-            for site in siblings {
-                let root = Address { site, worker: 0 };
-                self.send(root, Message::StableVec { stable_vec, floor, ceiling });
+        let members = self.dissemination.members.clone();
+        // Who was not told yet that it may join knows nothing that others should learn.
+        let me = self.me;
+        if let Some((stable_vec, floor, ceiling)) = self.dissemination.stable_vec()
+            && members.life(me) == self.config.life
+        {
+            for site in members.listening().filter(|site| *site != me) {
+                let (root, members) = (Address { site, worker: 0 }, members.clone());
+                self.send(root, Message::StableVec { stable_vec, floor, ceiling, members });
             }
         }
         self.send_down();
+    }
+
+    /// At the root: a site is gone when all members have the same of its history, and this one has
+    /// joined when all its partitions are there.
+    fn conclude(&mut self, now: Now, subtree: &Subtree) {
+        // A joining site has to know, too, before it takes part.
+        let agreed = !self.config.keeps(Rule::GoneWhenConverged)
+            || self.dissemination.not_agreed().is_none();
+        for Converged { site, life, least, most, .. } in
+            subtree.converged.iter().filter(|converged| agreed && !converged.gone)
+        {
+            let members = &self.dissemination.members;
+            if members.standing(*site) == Standing::Leaving && members.life(*site) == *life {
+                // Least of all partitions: what is after it may be there in part.
+                let members = members.closed(*site, Gap { cut: *least, end: *most });
+                self.learn_members(now, &members);
+            }
+        }
+        let members = &self.dissemination.members;
+        let joining = members.standing(self.me) == Standing::Joining
+            && members.life(self.me) == self.config.life
+            && members.which(Standing::Leaving).next().is_none();
+        if joining && subtree.filled {
+            let members = members.joined(self.me, self.clock.read(now.physical));
+            self.learn_members(now, &members);
+        }
+    }
+
+    /// The sites that leave and of whose history every member has the same as this worker: then
+    /// nobody can get more of it. And those that are gone.
+    fn converged(&self) -> Vec<Converged> {
+        let members = &self.dissemination.members;
+        let others = self.other_members();
+        let same = |site: SiteId| {
+            !self.config.keeps(Rule::GoneWhenConverged)
+                || self.partitions.iter().all(|partition| {
+                    others.iter().all(|other| {
+                        partition.agreed[other.index()]
+                            && partition.global_matrix[other.index()][site]
+                                == partition.known_vec[site]
+                    })
+                })
+        };
+        let leaving = members.which(Standing::Leaving).filter(|site| same(*site));
+        let converged = leaving.chain(members.which(Standing::Gone)).map(|site| {
+            let known = || self.partitions.iter().map(|partition| partition.known_vec[site]);
+            let mut ceiling = Vector::zero(self.config.topology.sites());
+            for partition in &self.partitions {
+                for update in partition.committed[site.index()].iter() {
+                    ceiling.join(&update.commit_vec());
+                }
+            }
+            Converged {
+                site,
+                life: members.life(site),
+                gone: members.standing(site) == Standing::Gone,
+                least: known().min().unwrap_or(Timestamp::MAX),
+                most: known().max().unwrap_or(Timestamp::ZERO),
+                ceiling,
+            }
+        });
+        if members.is_member(self.me) { converged.collect() } else { Vec::new() }
     }
 
     /// This worker alone: the meet of its partitions' `knownVec`s, and of the snapshots of its open
@@ -230,16 +311,20 @@ impl Replica {
         let clock = self.clock.read(now.physical);
         let future = self.dissemination.view.uniform_vec.with(self.me, clock);
         let mut ceiling = future;
+        ceiling.join(&self.former_ceiling);
         for partition in &self.partitions {
             ceiling.join(&partition.known_vec);
         }
+        let (filled, converged, base_vec) =
+            (self.is_filled(), self.converged(), self.joining.base_vec);
         if self.config.journal {
             let Promise { floor, known_vec, uniform_vec, .. } = self.promised;
-            return Subtree { known_vec, floor, ceiling, uniform_vec };
+            return Subtree { known_vec, floor, ceiling, uniform_vec, filled, base_vec, converged };
         }
-        let floor = self.coordinator.floor(future);
+        let floor = self.floor(future);
         let uniform_vec = self.dissemination.view.uniform_vec;
-        Subtree { known_vec: self.own_known_vec(clock), floor, ceiling, uniform_vec }
+        let known_vec = self.own_known_vec(clock);
+        Subtree { known_vec, floor, ceiling, uniform_vec, filled, base_vec, converged }
     }
 
     /// What all partitions of this worker know.
@@ -280,7 +365,7 @@ impl Replica {
 
     fn promise(&mut self, now: Now, clock: Timestamp) {
         let future = self.dissemination.view.uniform_vec.with(self.me, clock);
-        self.promised.floor.join(&self.coordinator.floor(future));
+        self.promised.floor.join(&self.floor(future));
         self.promised.known_vec.join(&self.own_known_vec(clock));
         self.promised.uniform_vec.join(&self.dissemination.view.uniform_vec);
         let interval = self.config.timing.promise_interval;
@@ -295,7 +380,7 @@ impl Replica {
     pub(crate) fn send_down(&mut self) {
         let view = self.dissemination.view;
         for child in self.dissemination.children().to_vec() {
-            self.send(child, Message::Down(view));
+            self.send(child, Message::Down(view, self.dissemination.members.clone()));
         }
     }
 }

@@ -2,17 +2,27 @@
 
 use solera_time::{SiteId, Timestamp, Vector};
 
+use crate::membership::Members;
+
 /// Computes `uniformVec` from `stableMatrix` (Alg. 2 l. 33–36): entry `j` is the greatest timestamp
 /// such that `f + 1` sites, `me` among them, store all of `j`'s transactions up to it.
 ///
 /// The paper takes, over all groups of `f + 1` sites that include `me`, the maximum of the groups'
 /// minima. The best group consists of `me` and the `f` others that store most, so sorting the
-/// others gives the same entry without enumerating groups.
-pub(crate) fn uniform_vec(stable_matrix: &[Vector], me: SiteId, f: usize) -> Vector {
+/// others gives the same entry without enumerating groups. Only members count, and no more than all
+/// of them are asked for.
+pub(crate) fn uniform_vec(
+    stable_matrix: &[Vector],
+    me: SiteId,
+    f: usize,
+    members: &Members,
+) -> Vector {
     let sites = stable_matrix.len();
+    let f = f.min(members.members().count().saturating_sub(1));
     let mut uniform = Vector::zero(sites);
     for origin in SiteId::all(sites) {
-        let mut others: Vec<Timestamp> = SiteId::all(sites)
+        let mut others: Vec<Timestamp> = members
+            .members()
             .filter(|site| *site != me)
             .map(|site| stable_matrix[site.index()][origin])
             .collect();
@@ -61,9 +71,18 @@ mod tests {
     #[test]
     fn a_majority_that_includes_me_decides() {
         let rows = matrix(&[&[9, 2, 3], &[5, 8, 1], &[7, 4, 6]]);
-        assert_eq!(uniform_vec(&rows, SiteId(0), 1), matrix(&[&[7, 2, 3]])[0]);
-        assert_eq!(uniform_vec(&rows, SiteId(0), 0), matrix(&[&[9, 2, 3]])[0]);
-        assert_eq!(uniform_vec(&rows, SiteId(0), 2), matrix(&[&[5, 2, 1]])[0]);
+        assert_eq!(
+            uniform_vec(&rows, SiteId(0), 1, &Members::new(rows.len())),
+            matrix(&[&[7, 2, 3]])[0]
+        );
+        assert_eq!(
+            uniform_vec(&rows, SiteId(0), 0, &Members::new(rows.len())),
+            matrix(&[&[9, 2, 3]])[0]
+        );
+        assert_eq!(
+            uniform_vec(&rows, SiteId(0), 2, &Members::new(rows.len())),
+            matrix(&[&[5, 2, 1]])[0]
+        );
     }
 
     #[test]
@@ -81,7 +100,7 @@ mod tests {
                 for f in 0..sites {
                     for me in SiteId::all(sites) {
                         let expected = by_enumeration(&rows, me, f);
-                        assert_eq!(uniform_vec(&rows, me, f), expected);
+                        assert_eq!(uniform_vec(&rows, me, f, &Members::new(rows.len())), expected);
                     }
                 }
             }

@@ -92,7 +92,10 @@ impl Stage {
             let Some(((from, to), _)) = ready.map(|(link, _)| (*link, ())) else { return };
             let message = self.links.get_mut(&(from, to)).unwrap().pop_front().unwrap();
             let now = self.now();
-            self.replicas.get_mut(&to).unwrap().handle(now, Input::Message { from, message });
+            self.replicas
+                .get_mut(&to)
+                .unwrap()
+                .handle(now, Input::Message { from, life: 0, message });
             self.drain(to);
         }
     }

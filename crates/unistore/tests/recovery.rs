@@ -98,7 +98,7 @@ fn later_times_are_later_than_a_prepare_time_in_a_checkpoint() {
     let snap_vec = Vector::zero(2).with(SiteId(0), ahead);
     let tx = TxId { coordinator: 1, sequence: 7 };
     let message = Message::Prepare { tx, snap_vec, writes: Vec::new() };
-    host.handle(now(2, 1001), Input::Message { from: OTHER, message });
+    host.handle(now(2, 1001), Input::Message { from: OTHER, life: 0, message });
     host.checkpoint();
     host.restart();
     let told = host.tick(now(1, 1500)).into_iter().filter_map(|output| match output {
@@ -146,7 +146,10 @@ fn a_decision_is_repeated_until_all_have_confirmed_it() {
         matches!(output, Output::Send { to, message: Message::Commit { .. } } if *to == OTHER)
     });
     assert!(told);
-    host.handle(now(2, 1001), Input::Message { from: OTHER, message: Message::Resolved { tx } });
+    host.handle(
+        now(2, 1001),
+        Input::Message { from: OTHER, life: 0, message: Message::Resolved { tx } },
+    );
     assert_eq!(host.replica.status().unconfirmed_decisions(), 0);
     host.restart();
     assert_eq!(host.replica.status().unconfirmed_decisions(), 0);

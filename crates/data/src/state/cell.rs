@@ -9,7 +9,7 @@ use crate::{CellChange, Dot, Value};
 ///
 /// An assignment lives until a removal or assignment that observed it. Of the living, which are
 /// concurrent, the one with the greatest dot shows.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Cell {
     assigned: SmallVec<[(Dot, Value); 1]>,
     counter: Option<Box<Counter>>,

@@ -8,7 +8,7 @@ use crate::effect::Seen;
 ///
 /// Increments that are causally stable are merged: every later removal has observed them all.
 /// The others are kept apart, because a removal may have observed only some.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Counter {
     /// The sum of the settled increments, if there are any.
     settled: Option<i128>,

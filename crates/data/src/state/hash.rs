@@ -7,7 +7,7 @@ use crate::effect::Seen;
 use crate::{Dot, HashChange, Value};
 
 /// Fields with a register and counter each.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Hash {
     fields: HashMap<Value, Cell, FixedState>,
 }

@@ -8,7 +8,7 @@ use crate::{Dot, SetChange, Value};
 
 /// The living adds of one element. An add takes the place of those it observed: whoever observes it
 /// has observed them.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Dots(SmallVec<[Dot; 1]>);
 
 impl Dots {
@@ -28,7 +28,7 @@ impl Dots {
 
 /// A set in which an add wins over a concurrent removal. Needs no tombstones: effects come in causal
 /// order, so a removal never comes before what it observed.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct AddWinsSet {
     elements: HashMap<Value, Dots, FixedState>,
 }

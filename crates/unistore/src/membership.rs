@@ -1,0 +1,347 @@
+//! Which sites take part.
+//!
+//! The paper's sites are a fixed set. Here an operator may declare one dead for good, and bring it, or
+//! what replaces it, back with no memory of its own. How that is safe is told in
+//! `docs/decisions/0011-membership.md`; in short: every member stops to listen to a site that leaves,
+//! the members give one another what they have of its history, and once all have the same, all draw
+//! the same conclusion from it.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use solera_time::{SiteId, Timestamp};
+
+/// How a site stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It takes part.
+    Member,
+    /// It was declared dead; nobody listens to it, and its history is being settled.
+    Leaving,
+    /// It is gone, and nothing of it will change any more.
+    Gone,
+    /// It was let in again, and is getting all data from the others.
+    Joining,
+}
+
+impl fmt::Display for Standing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Standing::Member => "member",
+            Standing::Leaving => "leaving",
+            Standing::Gone => "removed",
+            Standing::Joining => "joining",
+        })
+    }
+}
+
+/// The times of a site's transactions that are gone with one of its lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Gap {
+    /// Causal transactions up to here are kept, by every member.
+    pub cut: Timestamp,
+    /// No member has anything of the life that is after this. When the site has joined again: its next
+    /// life begins after this.
+    pub end: Timestamp,
+}
+
+/// What is decided of one site.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Slot {
+    /// Only ever grows: its last two bits are the standing.
+    stage: u32,
+    /// One for each life that ended.
+    gaps: Vec<Gap>,
+}
+
+/// The sites' standings, as far as a replica knows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Members(Vec<Slot>);
+
+/// Why a site's standing cannot be changed now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum MemberError {
+    /// The asked site itself is not a member.
+    NotAMember,
+    /// A site does not remove itself.
+    Itself,
+    /// The site stands so that there is nothing to change.
+    Already(u32),
+    /// Another site is leaving or joining, and this one has to wait until it has left or joined.
+    Busy(SiteId),
+    /// A site that has not told, since the asked one started, that it knows of all earlier changes.
+    NotAgreed(SiteId),
+}
+
+/// A change of a site's standing that an operator can ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Change {
+    /// It is dead for good.
+    Remove,
+    /// It may join, with nothing of its own.
+    Add,
+}
+
+fn standing_at(stage: u32) -> Standing {
+    match stage % 4 {
+        0 => Standing::Member,
+        1 => Standing::Leaving,
+        2 => Standing::Gone,
+        _ => Standing::Joining,
+    }
+}
+
+impl MemberError {
+    /// In words, with the sites' names.
+    pub fn explain(&self, name: impl Fn(SiteId) -> String) -> String {
+        match self {
+            MemberError::NotAMember => "this site is no member itself; ask another one".to_owned(),
+            MemberError::Itself => {
+                "a site does not remove itself; ask another one, when this one is stopped"
+                    .to_owned()
+            }
+            MemberError::Already(stage) => match standing_at(*stage) {
+                Standing::Member => "the site is a member already".to_owned(),
+                Standing::Leaving => {
+                    "the site is leaving; it can be added once it is gone".to_owned()
+                }
+                Standing::Gone => "the site is gone already".to_owned(),
+                Standing::Joining => "the site is joining already".to_owned(),
+            },
+            MemberError::Busy(site) => format!(
+                "site {} is leaving or joining; one site joins at a time, when none is leaving",
+                name(*site)
+            ),
+            MemberError::NotAgreed(site) => format!(
+                "site {} has not confirmed the last change yet, or was not heard since this site \
+                 started; it must be reachable",
+                name(*site)
+            ),
+        }
+    }
+}
+
+impl Members {
+    /// All sites, from the beginning.
+    pub fn new(sites: usize) -> Self {
+        Members(vec![Slot::default(); sites])
+    }
+
+    /// What a replica of a site's life knows at first. In any but the first life the site is no member
+    /// before others have told that it may join.
+    pub(crate) fn at_start(sites: usize, site: SiteId, life: u32) -> Self {
+        let mut members = Members::new(sites);
+        if life > 0 {
+            let unknown = Gap { cut: Timestamp::ZERO, end: Timestamp::ZERO };
+            let gaps = vec![unknown; life as usize];
+            members.0[site.index()] = Slot { stage: 4 * life - 2, gaps };
+        }
+        members
+    }
+
+    /// How many sites are listed.
+    pub fn sites(&self) -> usize {
+        self.0.len()
+    }
+
+    /// How a site stands.
+    pub fn standing(&self, site: SiteId) -> Standing {
+        standing_at(self.0[site.index()].stage)
+    }
+
+    /// Which life of a site the present one is: 0 from the beginning, one more each time that it joins.
+    pub fn life(&self, site: SiteId) -> u32 {
+        (self.0[site.index()].stage + 1) / 4
+    }
+
+    /// Whether a site takes part.
+    pub fn is_member(&self, site: SiteId) -> bool {
+        self.standing(site) == Standing::Member
+    }
+
+    /// The sites that take part.
+    pub fn members(&self) -> impl Iterator<Item = SiteId> + '_ {
+        SiteId::all(self.sites()).filter(|site| self.is_member(*site))
+    }
+
+    /// The sites that take part or will.
+    pub(crate) fn listening(&self) -> impl Iterator<Item = SiteId> + '_ {
+        self.members().chain(self.which(Standing::Joining))
+    }
+
+    /// The sites with a standing.
+    pub fn which(&self, standing: Standing) -> impl Iterator<Item = SiteId> + '_ {
+        SiteId::all(self.sites()).filter(move |site| self.standing(*site) == standing)
+    }
+
+    /// What is gone with the earlier lives of a site.
+    pub fn gaps(&self, site: SiteId) -> &[Gap] {
+        &self.0[site.index()].gaps
+    }
+
+    /// The gap in which a transaction of this time is gone. While its site is no member, that is any
+    /// time after the last cut: nobody knows how long its old life went on.
+    pub fn gap_of(&self, site: SiteId, ts: Timestamp) -> Option<Gap> {
+        let (gaps, present) = (self.gaps(site), matches!(self.standing(site), Standing::Member));
+        let open = |at: usize| !present && at + 1 == gaps.len();
+        let within = |at: &usize| gaps[*at].cut < ts && (ts <= gaps[*at].end || open(*at));
+        (0..gaps.len()).find(within).map(|at| gaps[at])
+    }
+
+    /// Whether this can be a list of so many sites.
+    pub(crate) fn fits(&self, sites: usize) -> bool {
+        self.sites() == sites
+            && self.0.iter().all(|slot| slot.gaps.len() == (slot.stage as usize + 2) / 4)
+    }
+
+    /// Takes what another knows and this one does not. Returns whether there was something.
+    pub(crate) fn merge(&mut self, other: &Members) -> bool {
+        let before = self.clone();
+        for (mine, theirs) in self.0.iter_mut().zip(&other.0) {
+            let former = if theirs.stage > mine.stage {
+                std::mem::replace(&mut mine.gaps, theirs.gaps.clone())
+            } else {
+                theirs.gaps.clone()
+            };
+            mine.stage = mine.stage.max(theirs.stage);
+            // A site that joins tells late from when on its life is a new one.
+            for (gap, former) in mine.gaps.iter_mut().zip(former) {
+                gap.end = gap.end.max(former.end);
+            }
+        }
+        *self != before
+    }
+
+    /// The list after a change, asked for at site `me`.
+    pub(crate) fn changed(
+        &self,
+        me: SiteId,
+        site: SiteId,
+        change: Change,
+    ) -> Result<Members, MemberError> {
+        if !self.is_member(me) {
+            return Err(MemberError::NotAMember);
+        }
+        let slot = &self.0[site.index()];
+        let mut busy = SiteId::all(self.sites()).filter(|other| {
+            *other != site && matches!(self.standing(*other), Standing::Leaving | Standing::Joining)
+        });
+        let stage = match (change, self.standing(site)) {
+            (Change::Remove, _) if site == me => return Err(MemberError::Itself),
+            (Change::Remove, Standing::Member) => slot.stage + 1,
+            (Change::Remove, Standing::Joining) => slot.stage + 2,
+            (Change::Add, Standing::Gone) => slot.stage + 1,
+            _ => return Err(MemberError::Already(slot.stage)),
+        };
+        if change == Change::Add
+            && let Some(other) = busy.next()
+        {
+            return Err(MemberError::Busy(other));
+        }
+        let mut members = self.clone();
+        members.0[site.index()].stage = stage;
+        Ok(members)
+    }
+
+    /// The list after a site that leaves is gone.
+    pub(crate) fn closed(&self, site: SiteId, gap: Gap) -> Members {
+        let mut members = self.clone();
+        let slot = &mut members.0[site.index()];
+        slot.stage += 1;
+        slot.gaps.push(gap);
+        members
+    }
+
+    /// The list after a site has joined. Its new life begins after `now`.
+    pub(crate) fn joined(&self, site: SiteId, now: Timestamp) -> Members {
+        let mut members = self.clone();
+        let slot = &mut members.0[site.index()];
+        slot.stage += 1;
+        if let Some(gap) = slot.gaps.last_mut() {
+            gap.end = gap.end.max(now);
+        }
+        members
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: SiteId = SiteId(0);
+    const B: SiteId = SiteId(1);
+    const C: SiteId = SiteId(2);
+
+    #[test]
+    fn a_site_leaves_and_joins_again_and_again() {
+        let mut members = Members::new(3);
+        for life in 0..3 {
+            assert_eq!((members.standing(C), members.life(C)), (Standing::Member, life));
+            members = members.changed(A, C, Change::Remove).unwrap();
+            assert_eq!((members.standing(C), members.life(C)), (Standing::Leaving, life));
+            let (cut, end) =
+                (Timestamp(10 * u64::from(life) + 1), Timestamp(10 * u64::from(life) + 5));
+            members = members.closed(C, Gap { cut, end });
+            assert_eq!((members.standing(C), members.life(C)), (Standing::Gone, life));
+            assert!(members.fits(3));
+            members = members.changed(B, C, Change::Add).unwrap();
+            assert_eq!((members.standing(C), members.life(C)), (Standing::Joining, life + 1));
+            assert!(members.gap_of(C, Timestamp(1000)).is_some());
+            members = members.joined(C, Timestamp(10 * u64::from(life) + 7));
+        }
+        for (ts, lost) in [(1, false), (2, true), (7, true), (8, false), (14, true), (28, false)] {
+            assert_eq!(members.gap_of(C, Timestamp(ts)).is_some(), lost, "{ts}");
+        }
+    }
+
+    #[test]
+    fn a_site_that_cannot_finish_joining_is_removed() {
+        let gap = Gap { cut: Timestamp(1), end: Timestamp(1) };
+        let members = Members::new(3).changed(A, C, Change::Remove).unwrap().closed(C, gap);
+        let joining = members.changed(A, C, Change::Add).unwrap();
+        let leaving = joining.changed(A, C, Change::Remove).unwrap();
+        assert_eq!((leaving.standing(C), leaving.life(C)), (Standing::Leaving, 1));
+    }
+
+    #[test]
+    fn what_cannot_be_changed_is_refused() {
+        let members = Members::new(3);
+        let leaving = members.changed(A, C, Change::Remove).unwrap();
+        let gone = leaving.closed(C, Gap { cut: Timestamp(1), end: Timestamp(2) });
+        let busy = gone.changed(A, B, Change::Remove).unwrap();
+        for (list, at, site, change, error) in [
+            (&members, A, A, Change::Remove, MemberError::Itself),
+            (&members, A, C, Change::Add, MemberError::Already(0)),
+            (&leaving, A, C, Change::Add, MemberError::Already(1)),
+            (&leaving, A, C, Change::Remove, MemberError::Already(1)),
+            (&busy, A, C, Change::Add, MemberError::Busy(B)),
+            (&gone, C, B, Change::Remove, MemberError::NotAMember),
+            (&gone, A, C, Change::Remove, MemberError::Already(2)),
+        ] {
+            assert_eq!(list.changed(at, site, change), Err(error));
+        }
+    }
+
+    #[test]
+    fn the_later_stage_wins() {
+        let mut one = Members::new(3);
+        let other = one.changed(A, C, Change::Remove).unwrap();
+        assert!(one.merge(&other));
+        assert!(!one.merge(&other));
+        assert!(!one.merge(&Members::new(3)));
+        assert_eq!(one, other);
+    }
+
+    #[test]
+    fn a_life_that_began_while_it_was_ended_is_not_forgotten() {
+        let gap = Gap { cut: Timestamp(1), end: Timestamp(2) };
+        let gone = Members::new(3).changed(A, C, Change::Remove).unwrap().closed(C, gap);
+        let joining = gone.changed(A, C, Change::Add).unwrap();
+        let (mut joined, mut leaving) =
+            (joining.joined(C, Timestamp(9)), joining.changed(A, C, Change::Remove).unwrap());
+        assert!(joined.merge(&leaving));
+        assert!(leaving.merge(&joined));
+        assert_eq!(joined, leaving);
+        assert!(leaving.gap_of(C, Timestamp(9)).is_some());
+    }
+}
