@@ -1,5 +1,6 @@
 //! What goes wrong, and when.
 
+use crate::disk_faults::DiskFault;
 use crate::random::Random;
 use crate::scenario::MS;
 
@@ -28,6 +29,8 @@ pub(crate) enum Fault {
     Jump(usize, usize, i64),
     /// Messages to and from a worker within its site take this many nanoseconds longer.
     Slow(usize, usize, u64),
+    /// Something happens to a worker with a journal, or to its disk.
+    Disk(usize, usize, DiskFault),
 }
 
 /// Draws a schedule of faults that ends before `end`; at most `losses` sites are destroyed.

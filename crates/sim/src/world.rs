@@ -8,14 +8,18 @@ use solera_unistore::{
     Address, Command, Config, Event, Input, Message, Output, Replica, RequestId, Response,
 };
 
-use crate::disk::Disk;
+use crate::disk_faults::DiskFault;
 use crate::faults::Fault;
 use crate::random::Random;
 use crate::scenario::{MS, Scenario};
+use crate::storage::{Health, Refusal, Storage};
+use crate::tally::Tally;
 use crate::trace::Trace;
 
 /// The wall clock at the start of the world, in microseconds since the Unix epoch.
 const EPOCH_MICROS: i64 = 1_800_000_000_000_000;
+/// How long a client waits for an operation on a key whose worker may have died with it.
+const PATIENCE: u64 = 5_000 * MS;
 
 /// Whether a site runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,11 +39,15 @@ enum Due {
         to: Address,
         message: Message,
         epoch: u64,
+        /// The incarnations of both.
+        lives: (u64, u64),
     },
     Deadline(Address),
-    /// A sync of the worker's journal is done; the number tells before which crash it began.
+    /// A sync of the worker's journal is done, in this incarnation.
     Synced(Address, u64),
     Fault(Fault),
+    /// A client has waited long enough.
+    Unanswered(Address, RequestId),
     Wake(usize),
 }
 
@@ -52,6 +60,14 @@ pub(crate) enum Happening {
     Event(Address, Event),
     /// A site stopped: for good, or for a while.
     SiteDown(usize),
+    /// A worker died, or its journal did: nobody who waits for a reply of it gets one.
+    WorkerDown(Address),
+    /// A worker does not take a command; nothing was done.
+    Refused(Address, RequestId),
+    /// There was no reply in time.
+    Unanswered(Address, RequestId),
+    /// What was durable is not there.
+    Lost(String),
     /// A commit of which nobody was told is undone by a crash.
     Undone(Event),
     /// A client's time has come.
@@ -66,9 +82,14 @@ pub(crate) struct World {
     pub(crate) steps: u64,
     replicas: BTreeMap<Address, Replica>,
     configs: BTreeMap<Address, Config>,
-    /// The disks of workers with journals.
-    disks: BTreeMap<Address, Disk>,
+    /// The journals and disks of workers, where sites are durable.
+    storages: BTreeMap<Address, Storage>,
+    /// What took effect of the faults of workers and disks.
+    pub(crate) tally: Tally,
     claims: Vec<Vector>,
+    told: BTreeMap<Address, Vector>,
+    /// When the last message of a worker that died arrives, by incarnation.
+    gasps: BTreeMap<(Address, u64), u64>,
     booted: BTreeMap<Address, u64>,
     states: Vec<SiteState>,
     queue: BTreeMap<(u64, u64), Due>,
@@ -82,7 +103,7 @@ pub(crate) struct World {
     skew: BTreeMap<Address, i64>,
     slow: BTreeMap<Address, u64>,
     /// Messages within a paused site; they arrive when it resumes.
-    deferred: Vec<(Address, Address, Message)>,
+    deferred: Vec<(Address, Address, Message, (u64, u64))>,
     happenings: Vec<Happening>,
     delays: Vec<Vec<u64>>,
     jitter: u64,
@@ -98,9 +119,12 @@ impl World {
             steps: 0,
             replicas: BTreeMap::new(),
             configs: BTreeMap::new(),
-            disks: BTreeMap::new(),
+            storages: BTreeMap::new(),
+            tally: Tally::default(),
             booted: BTreeMap::new(),
             claims: vec![Vector::zero(sites); sites],
+            told: BTreeMap::new(),
+            gasps: BTreeMap::new(),
             states: vec![SiteState::Up; sites],
             queue: BTreeMap::new(),
             sequence: 0,
@@ -126,12 +150,16 @@ impl World {
                 config.without = scenario.without;
                 world.skew.insert(address, scenario.skew[site.index()][usize::from(worker)]);
                 config.journal = scenario.durable;
-                if scenario.durable {
-                    world.disks.insert(address, Disk::default());
-                }
                 world.configs.insert(address, config.clone());
-                world.replicas.insert(address, Replica::new(config, scenario.seed));
-                world.schedule_deadline(address);
+                if scenario.durable {
+                    let (bytes, seed) = (scenario.segment_bytes, world.random.next());
+                    let storage = Storage::new(&config, seed, bytes, scenario.weakness);
+                    world.storages.insert(address, storage);
+                    world.start(address);
+                } else {
+                    world.replicas.insert(address, Replica::new(config, scenario.seed));
+                    world.schedule_deadline(address);
+                }
             }
         }
         for (at, fault) in &scenario.faults {
@@ -152,10 +180,15 @@ impl World {
         self.now = at;
         self.steps += 1;
         match due {
-            Due::Deliver { from, to, message, epoch } => self.deliver(from, to, message, epoch),
+            Due::Deliver { from, to, message, epoch, lives } => {
+                self.deliver(from, to, message, epoch, lives);
+            }
             Due::Deadline(address) => self.deadline(address),
-            Due::Synced(address, crashes) => self.synced(address, crashes),
+            Due::Synced(address, life) => self.synced(address, life),
             Due::Fault(fault) => self.strike(fault),
+            Due::Unanswered(worker, request) => {
+                self.happenings.push(Happening::Unanswered(worker, request));
+            }
             Due::Wake(client) => self.happenings.push(Happening::Wake(client)),
         }
         Some(std::mem::take(&mut self.happenings))
@@ -165,6 +198,16 @@ impl World {
     pub(crate) fn command(&mut self, to: Address, request: RequestId, command: Command) {
         if self.trace.is_on() {
             self.trace.write(self.now, format_args!("{to:?} {request:?} {command:?}"));
+        }
+        if let Some(storage) = self.storages.get(&to) {
+            if !storage.takes(&command) {
+                self.tally.count("commands refused");
+                self.happenings.push(Happening::Refused(to, request));
+                return;
+            }
+            if matches!(command, Command::Execute { .. } | Command::Operate { .. }) {
+                self.push(self.now + PATIENCE, Due::Unanswered(to, request));
+            }
         }
         self.handle(to, Input::Client { request, command });
     }
@@ -179,14 +222,30 @@ impl World {
         self.push(self.now + delay, Due::Wake(client));
     }
 
+    /// A site none of whose workers answers is as good as crashed.
     pub(crate) fn state(&self, site: usize) -> SiteState {
-        self.states[site]
+        let mut workers = self.replicas.keys().filter(|worker| worker.site.index() == site);
+        match self.states[site] {
+            SiteState::Up if !workers.any(|worker| self.answers(*worker)) => SiteState::Crashed,
+            state => state,
+        }
     }
 
-    /// What sites with journals have told others to store, or remember to be uniform. After a crash
-    /// they know of less than that, because they do not remember the time in which nothing happened.
-    pub(crate) fn claims(&self) -> &[Vector] {
-        &self.claims
+    /// Whether a worker runs and answers clients.
+    pub(crate) fn answers(&self, worker: Address) -> bool {
+        self.replicas.contains_key(&worker)
+            && self.storages.get(&worker).is_none_or(Storage::answers)
+    }
+
+    /// What a worker with a journal, or its site, has told others to store, or remembers to be uniform.
+    /// After a crash it knows of less than that, because it does not remember the time in which nothing
+    /// happened.
+    pub(crate) fn claims(&self, worker: Address) -> Vector {
+        let mut claims = self.claims[worker.site.index()];
+        if let Some(told) = self.told.get(&worker) {
+            claims.join(told);
+        }
+        claims
     }
 
     pub(crate) fn replicas(&self) -> impl Iterator<Item = (&Address, &Replica)> {
@@ -199,9 +258,13 @@ impl World {
             row.fill(0);
         }
         self.slow.clear();
+        self.storages.values_mut().for_each(Storage::heal);
         for site in 0..self.states.len() {
             self.resume(site);
             self.restart(site);
+        }
+        for address in self.configs.keys().copied().collect::<Vec<_>>() {
+            self.start_again(address);
         }
     }
 
@@ -249,22 +312,22 @@ impl World {
     /// Carries out all outputs of a replica.
     fn carry_out(&mut self, address: Address) {
         while let Some(output) = self.replicas.get_mut(&address).and_then(Machine::poll_output) {
-            let disk = self.disks.get_mut(&address);
-            match (output, disk) {
-                (Output::Record(record), Some(disk)) => {
+            let storage = self.storages.get_mut(&address);
+            match (output, storage) {
+                (Output::Record(record), Some(storage)) => {
                     if self.trace.is_on() {
                         self.trace.write(self.now, format_args!("{address:?} writes {record:?}"));
                     }
-                    disk.write(&record);
+                    storage.write(&record);
                 }
-                (Output::Trace(event), disk) => {
-                    if let Some(disk) = disk {
-                        disk.note(&event);
+                (Output::Trace(event), storage) => {
+                    if let Some(storage) = storage {
+                        storage.note(&event);
                     }
                     self.happenings.push(Happening::Event(address, event));
                 }
-                (output, Some(disk)) => {
-                    if let Some(output) = disk.pass(output) {
+                (output, Some(storage)) => {
+                    if let Some(output) = storage.pass(output) {
                         self.let_go(address, output);
                     }
                 }
@@ -279,10 +342,8 @@ impl World {
     fn let_go(&mut self, address: Address, output: Output) {
         match output {
             Output::Send { to, message } => {
-                if let (Message::StableVec { stable_vec, .. }, true) =
-                    (&message, self.disks.contains_key(&address))
-                {
-                    self.claims[address.site.index()].join(stable_vec);
+                if self.storages.contains_key(&address) {
+                    self.note_claims(address, &message);
                 }
                 self.send(address, to, message);
             }
@@ -297,25 +358,59 @@ impl World {
         }
     }
 
-    /// Begins to sync a worker's journal if something was written.
-    fn sync(&mut self, address: Address) {
-        let Some(disk) = self.disks.get_mut(&address) else { return };
-        if disk.begin_sync() {
-            let slow = if self.random.chance(2) { 50 * MS } else { MS };
-            let at = self.now + self.random.within(20_000, slow);
-            let crashes = disk.crashes;
-            self.push(at, Due::Synced(address, crashes));
+    fn note_claims(&mut self, worker: Address, message: &Message) {
+        let claims = &mut self.claims[worker.site.index()];
+        match message {
+            Message::StableVec { stable_vec, .. } => claims.join(stable_vec),
+            Message::Down(view) => claims.join(&view.stable_vec),
+            Message::Up(subtree) => {
+                let told = self.told.entry(worker).or_insert(subtree.known_vec);
+                told.join(&subtree.known_vec);
+            }
+            _ => {}
         }
     }
 
-    fn synced(&mut self, address: Address, crashes: u64) {
-        let Some(disk) = self.disks.get_mut(&address).filter(|disk| disk.crashes == crashes) else {
+    /// Begins to sync a worker's journal if something was written.
+    fn sync(&mut self, address: Address) {
+        let Some(storage) = self.storages.get_mut(&address) else { return };
+        if storage.begin_sync() {
+            let slow = if self.random.chance(2) { 50 * MS } else { MS };
+            let at = self.now + storage.slow + self.random.within(20_000, slow);
+            let life = storage.starts;
+            self.push(at, Due::Synced(address, life));
+        }
+        self.look_after(address);
+    }
+
+    fn synced(&mut self, address: Address, life: u64) {
+        let gone = self.states[address.site.index()] == SiteState::Destroyed;
+        let Some(storage) = self.storages.get_mut(&address).filter(|s| s.starts == life && !gone)
+        else {
             return;
         };
-        for output in disk.end_sync() {
+        for output in storage.end_sync() {
             self.let_go(address, output);
         }
+        self.look_after(address);
         self.sync(address);
+    }
+
+    /// After a worker's disk was used: it may have failed meanwhile.
+    fn look_after(&mut self, address: Address) {
+        let Some(storage) = self.storages.get_mut(&address) else { return };
+        match storage.health() {
+            Health::Well => {}
+            Health::Stopped => {
+                self.tally.count("journals stopped");
+                self.trace.write(self.now, format_args!("{address:?} writes no more"));
+                self.happenings.push(Happening::WorkerDown(address));
+            }
+            Health::PowerLost => {
+                self.tally.count("losses of power within a call");
+                self.kill(address, true);
+            }
+        }
     }
 
     fn schedule_deadline(&mut self, address: Address) {
@@ -343,16 +438,34 @@ impl World {
         let at = (self.now + delay).max(*last + 1);
         *last = at;
         let epoch = self.epochs[a][b];
-        self.push(at, Due::Deliver { from, to, message, epoch });
+        let lives = (self.life(from), self.life(to));
+        self.push(at, Due::Deliver { from, to, message, epoch, lives });
     }
 
-    fn deliver(&mut self, from: Address, to: Address, message: Message, epoch: u64) {
+    /// Which incarnation of a worker runs, or was the last to run.
+    fn life(&self, worker: Address) -> u64 {
+        self.storages.get(&worker).map_or(0, |storage| storage.starts)
+    }
+
+    fn deliver(
+        &mut self,
+        from: Address,
+        to: Address,
+        message: Message,
+        epoch: u64,
+        lives: (u64, u64),
+    ) {
         let (a, b) = (from.site.index(), to.site.index());
         if a == b && self.states[b] == SiteState::Paused {
-            self.deferred.push((from, to, message));
+            self.deferred.push((from, to, message, lives));
             return;
         }
         if self.epochs[a][b] != epoch || self.states[b] != SiteState::Up {
+            return;
+        }
+        // Links are between incarnations; of one that has died, what was on its way may arrive.
+        let silenced = self.gasps.get(&(from, lives.0)).is_some_and(|last| self.now > *last);
+        if silenced || self.life(to) != lives.1 {
             return;
         }
         if self.trace.is_on() {
@@ -381,14 +494,11 @@ impl World {
             Fault::Checkpoint(site, worker) => {
                 let address = Address { site: SiteId(site as u8), worker: worker as u8 };
                 let keys = self.random.within(1, 8) as usize;
-                if let (Some(disk), Some(replica)) =
-                    (self.disks.get_mut(&address), self.replicas.get(&address))
-                {
-                    let part = disk.checkpoint(replica, keys);
-                    if self.trace.is_on() {
-                        self.trace.write(self.now, format_args!("{address:?} saves {part:?}"));
-                    }
-                }
+                self.checkpoint(address, keys);
+            }
+            Fault::Disk(site, worker, fault) => {
+                let address = Address { site: SiteId(site as u8), worker: worker as u8 };
+                self.strike_disk(address, fault);
             }
             Fault::Destroy(site) => self.stop(site, SiteState::Destroyed),
             Fault::Jump(site, worker, by) => {
@@ -429,15 +539,11 @@ impl World {
         if self.states[site] != SiteState::Up {
             return;
         }
+        self.tally.count("crashes of sites");
         self.stop(site, SiteState::Crashed);
         self.lose(site, site);
         for address in self.addresses_of(site) {
-            self.replicas.remove(&address);
-            self.scheduled.remove(&address);
-            if let Some(disk) = self.disks.get_mut(&address) {
-                let undone = disk.crash(&mut self.random);
-                self.happenings.extend(undone.into_iter().map(Happening::Undone));
-            }
+            self.kill(address, true);
         }
     }
 
@@ -447,13 +553,139 @@ impl World {
         }
         self.states[site] = SiteState::Up;
         for address in self.addresses_of(site) {
-            self.booted.insert(address, self.now);
-            let disk = &self.disks[&address];
-            self.trace.write(self.now, format_args!("{address:?} starts from {}", disk.contents()));
-            let replica = disk.recover(self.configs[&address].clone(), self.now);
-            self.claims[site].join(&replica.status().view().uniform_vec);
-            self.replicas.insert(address, replica);
-            self.schedule_deadline(address);
+            self.start(address);
+        }
+    }
+
+    /// A worker dies; with its machine's power, or alone.
+    fn kill(&mut self, address: Address, power: bool) {
+        let Some(storage) = self.storages.get_mut(&address) else { return };
+        let life = storage.starts;
+        storage.crash(power);
+        self.scheduled.remove(&address);
+        if self.replicas.remove(&address).is_some() {
+            let last = self.now + self.random.within(0, 200_000);
+            self.gasps.insert((address, life), last);
+            self.happenings.push(Happening::WorkerDown(address));
+        }
+    }
+
+    /// Starts a worker from its disk, if its site is not down as a whole.
+    fn start(&mut self, address: Address) {
+        let site = address.site.index();
+        if self.states[site] != SiteState::Up || self.replicas.contains_key(&address) {
+            return;
+        }
+        let Some(storage) = self.storages.get_mut(&address) else { return };
+        match storage.start(&self.configs[&address], self.now) {
+            Ok(started) => {
+                if let Some(torn) = &started.recovered.torn {
+                    self.tally.count("torn tails");
+                    self.trace.write(self.now, format_args!("{address:?}: {torn}"));
+                }
+                if self.now > 0 {
+                    self.tally.count("restarts");
+                }
+                let recovered = &started.recovered;
+                self.trace.write(self.now, format_args!("{address:?} starts from {recovered:?}"));
+                self.happenings.extend(started.undone.into_iter().map(Happening::Undone));
+                self.booted.insert(address, self.now);
+                let uniform_vec = started.replica.status().view().uniform_vec;
+                self.claims[site].join(&uniform_vec);
+                self.replicas.insert(address, started.replica);
+                self.carry_out(address);
+            }
+            Err(Refusal::NotNow) => {
+                self.tally.count("starts that failed for now");
+                let at = self.now + self.random.within(1, 100) * MS;
+                self.push(
+                    at,
+                    Due::Fault(Fault::Disk(site, address.worker.into(), DiskFault::Start)),
+                );
+            }
+            Err(Refusal::Damaged(damage)) => {
+                self.tally.count("damage refused");
+                self.trace.write(self.now, format_args!("{address:?} is damaged: {damage}"));
+                self.stop(site, SiteState::Destroyed);
+            }
+            Err(Refusal::Lost { unseeable: true, .. }) => {
+                self.tally.count("damage that cannot be seen");
+                self.trace.write(self.now, format_args!("{address:?} has lost its last batch"));
+                self.stop(site, SiteState::Destroyed);
+            }
+            Err(Refusal::Lost { promised, found, .. }) => {
+                self.happenings.push(Happening::Lost(format!(
+                    "{address:?} has records up to {found} of the {promised} that were durable"
+                )));
+                self.stop(site, SiteState::Destroyed);
+            }
+        }
+    }
+
+    /// Starts a worker that does not run, and one whose disk has failed.
+    fn start_again(&mut self, address: Address) {
+        let failing = self.storages.get(&address).is_some_and(Storage::is_failing);
+        if failing && self.states[address.site.index()] == SiteState::Up {
+            self.kill(address, false);
+        }
+        self.start(address);
+    }
+
+    /// Writes the next part of a worker's checkpoint. Whether there was one.
+    fn checkpoint(&mut self, address: Address, keys: usize) -> bool {
+        let (Some(storage), Some(replica)) =
+            (self.storages.get_mut(&address), self.replicas.get(&address))
+        else {
+            return false;
+        };
+        let part = storage.checkpoint(replica, keys);
+        if self.trace.is_on() {
+            self.trace.write(self.now, format_args!("{address:?} saves {part:?}"));
+        }
+        self.look_after(address);
+        part.is_some()
+    }
+
+    fn strike_disk(&mut self, address: Address, fault: DiskFault) {
+        let site = address.site.index();
+        let Some(storage) = self.storages.get_mut(&address) else { return };
+        match fault {
+            // Of a paused process nobody can tell whether it died.
+            DiskFault::Crash { power } => {
+                if self.states[site] == SiteState::Up && self.replicas.contains_key(&address) {
+                    self.tally.count("crashes of workers");
+                    self.kill(address, power);
+                }
+            }
+            DiskFault::Start => self.start_again(address),
+            DiskFault::PowerFails { calls } => storage.fail_power_after(calls),
+            DiskFault::Fill { room } => {
+                self.tally.count("full disks");
+                storage.fill(room);
+            }
+            DiskFault::Fail(call, skip) => storage.fail_call(call, skip),
+            DiskFault::Slow(by) => {
+                self.tally.count("slow disks");
+                storage.slow = by;
+            }
+            DiskFault::Heal => {
+                storage.heal();
+                self.start_again(address);
+            }
+            DiskFault::Rot => {
+                let place = storage.rot(&mut self.random);
+                self.tally.count("rotten bits");
+                self.trace.write(self.now, format_args!("{address:?} rots: {place:?}"));
+            }
+            DiskFault::Misdirect => {
+                let place = storage.misdirect(&mut self.random);
+                self.tally.count("misdirected writes");
+                self.trace.write(self.now, format_args!("{address:?} misdirects: {place:?}"));
+            }
+            DiskFault::Checkpoint => {
+                self.tally.count("whole checkpoints");
+                while self.checkpoint(address, 3) {}
+            }
         }
     }
 
@@ -464,14 +696,14 @@ impl World {
         self.states[site] = SiteState::Up;
         let (mine, others): (Vec<_>, Vec<_>) = std::mem::take(&mut self.deferred)
             .into_iter()
-            .partition(|(_, to, _)| to.site.index() == site);
+            .partition(|(_, to, ..)| to.site.index() == site);
         self.deferred = others;
-        for (from, to, message) in mine {
+        for (from, to, message, lives) in mine {
             let last = self.last_arrival.entry((from, to)).or_default();
             let at = (self.now + MS / 100).max(*last + 1);
             *last = at;
             let epoch = self.epochs[site][site];
-            self.push(at, Due::Deliver { from, to, message, epoch });
+            self.push(at, Due::Deliver { from, to, message, epoch, lives });
         }
         let addresses: Vec<_> =
             self.replicas.keys().filter(|address| address.site.index() == site).copied().collect();
