@@ -43,7 +43,8 @@ pub(crate) fn disk_faults(
     let mut add = |at: u64, site: usize, worker: usize, fault: DiskFault| {
         faults.push((at, Fault::Disk(site, worker, fault)));
     };
-    for _ in 0..random.within(1, 9) {
+    let most = random.weighted(&[(80, 9), (20, 40)]);
+    for _ in 0..random.within(1, most) {
         let at = random.within(50 * MS, end);
         let until = (at + random.within(1, 1500) * MS).min(end);
         let site = random.below(workers.len());
@@ -51,6 +52,11 @@ pub(crate) fn disk_faults(
         match random.below(9) {
             0..2 => {
                 add(at, site, worker, DiskFault::Crash { power: random.chance(50) });
+                if random.chance(40) {
+                    // While it starts.
+                    let calls = random.within(1, 12);
+                    add(until, site, worker, DiskFault::PowerFails { calls });
+                }
                 add(until, site, worker, DiskFault::Start);
             }
             2..4 => {
