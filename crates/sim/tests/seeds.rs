@@ -98,3 +98,11 @@ fn what_a_checkpoint_saw_removed_does_not_come_back() {
 fn nothing_is_settled_while_a_journal_is_replayed() {
     clean_durable(1711);
 }
+
+/// A checkpoint was complete before the next promise was made. The updates folded in it had been
+/// executed on newer uniform snapshots than the last promise told of, and after a restart they were
+/// within snapshots that did not cover what they depended on.
+#[test]
+fn a_checkpoint_remembers_what_was_uniform() {
+    clean_durable(686);
+}
