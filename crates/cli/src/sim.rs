@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use solera_sim::{Report, Scenario, Trace, Violation, run};
+use solera_sim::{Report, Scenario, Tally, Trace, Violation, run};
 use solera_unistore::Rule;
 
 const EXAMPLES: &str = "\
@@ -17,7 +17,7 @@ Examples:
   solera sim --seeds 20000 --from 300  a long run, with progress
   solera sim --seed 42                 one seed, with details
   solera sim --seed 42 --trace out.txt and everything that happened
-  solera sim --seeds 300 --durable     with journals, crashes and restarts
+  solera sim --seeds 300 --durable     with journals on simulated disks, crashes and restarts
   solera sim --seeds 300 --members     and lost sites that are removed and added again
   solera sim --seeds 300 --without forwarding
                                        take a rule out, to see that the checks notice";
@@ -38,7 +38,11 @@ pub(crate) struct SimArgs {
     /// Write everything that happens to this file (with --seed)
     #[arg(long, requires = "seed")]
     trace: Option<PathBuf>,
-    /// Give sites journals, and let them crash and start again
+    /// Give sites journals on simulated disks, and let sites and workers crash and start again
+    ///
+    /// Each worker has the journal that servers have. Power fails in the middle of writes and tears them;
+    /// disks are slow or full, fail, let bits rot, and put writes into the wrong place; sites are away
+    /// for long. The last line counts what took effect.
     #[arg(long)]
     durable: bool,
     /// The same, and remove lost sites and add them again
@@ -87,6 +91,7 @@ fn one(args: &SimArgs, seed: u64) -> ExitCode {
         report.steps,
         report.virtual_ms as f64 / 1000.0
     );
+    tell_faults(&report.tally);
     if let Some(file) = &args.trace {
         if let Err(error) = fs::write(file, report.trace.bytes()) {
             eprintln!("cannot write the trace to {}: {error}", file.display());
@@ -100,6 +105,12 @@ fn one(args: &SimArgs, seed: u64) -> ExitCode {
     }
     tell(&report, 5);
     ExitCode::FAILURE
+}
+
+fn tell_faults(tally: &Tally) {
+    if !tally.is_empty() {
+        say!("faults that took effect: {tally}");
+    }
 }
 
 fn tell(report: &Report, limit: usize) {
@@ -146,6 +157,7 @@ fn many(args: &SimArgs) -> ExitCode {
     let started = AtomicU64::new(0);
     let failed: Arc<Mutex<Vec<u64>>> = Arc::default();
     let (transactions, steps) = (AtomicU64::new(0), AtomicU64::new(0));
+    let tally: Mutex<Tally> = Mutex::default();
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
@@ -158,6 +170,7 @@ fn many(args: &SimArgs) -> ExitCode {
                     let report = run(&scenario(args, seed), Trace::off());
                     transactions.fetch_add(report.transactions as u64, Ordering::Relaxed);
                     steps.fetch_add(report.steps, Ordering::Relaxed);
+                    tally.lock().expect("no thread panics with the lock").add(&report.tally);
                     if !report.violations.is_empty() {
                         let mut failed = failed.lock().expect("no thread panics with the lock");
                         failed.push(seed);
@@ -183,6 +196,7 @@ fn many(args: &SimArgs) -> ExitCode {
         steps.into_inner(),
         failed.len()
     );
+    tell_faults(&tally.into_inner().expect("no thread panics with the lock"));
     if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 

@@ -116,6 +116,14 @@ impl<F: DiskFile> Plan<F> {
             next = Some(walk.next);
             kept.push((segment, walk));
         }
+        // What follows the last one that stays goes, and with it goes what said where that one ends: as
+        // the last of all it may be damaged where it was not before.
+        if let (Some((segment, walk)), Some(_)) = (kept.last_mut(), segments.peek()) {
+            let as_last = segment.walk(None, &mut |_, _| Ok(()))?;
+            next = Some(as_last.next);
+            let damage = walk.damage.take().or(as_last.damage);
+            *walk = Walk { damage, ..as_last };
+        }
         self.next = next.unwrap_or(1);
         let rest = segments.filter_map(|found| match found {
             Ok(segment) => Some(segment.name),

@@ -220,6 +220,14 @@ impl SimDisk {
         state.durable_names.insert(name.to_owned(), file);
     }
 
+    /// Forgets all failures that were asked for and did not happen yet, and gives back the space. What
+    /// is spoilt stays so.
+    pub fn heal(&self) {
+        let mut state = self.state();
+        (state.power, state.fault, state.misdirect) = (None, None, None);
+        state.capacity = u64::MAX;
+    }
+
     /// Lets each sync take between `least` and `most` microseconds of virtual time.
     pub fn set_sync_latency_us(&self, least: u64, most: u64) {
         self.state().sync_latency_us = (least, most);

@@ -119,6 +119,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
             let started = Instant::now();
             let mut used = 0;
             let mut commands = 0u64;
+            if !self.session.worker.answers() {
+                let reason = self.session.worker.refuses().unwrap_or_default();
+                let out = &mut self.session.out;
+                out.error(&format!(
+                    "MISCONF {reason}; nothing is answered until the node is started again"
+                ));
+                return self.write().await;
+            }
             self.had_stopped = self.session.worker.has_stopped();
             let open = self.batch(&mut parser, &input, &mut used, &mut commands).await?;
             let worker = self.session.worker.clone();

@@ -197,8 +197,9 @@ impl<D: Disk> Storage<D> {
     /// An output goes out now, or waits for the records before it.
     pub(crate) fn pass(&mut self, output: Output) -> Option<Output> {
         if self.stopped {
-            // Nothing may be said to others that is not durable; a client may read what is here.
-            return matches!(output, Output::Reply { .. }).then_some(output);
+            // Nothing may be said to others that is not durable.
+            let reply = matches!(output, Output::Reply { .. });
+            return (reply && self.answers()).then_some(output);
         }
         if !self.must_wait() {
             return Some(output);
@@ -246,7 +247,14 @@ impl<D: Disk> Storage<D> {
         self.stopped
     }
 
-    /// The same, but only once: whoever waits for a reply now may wait in vain.
+    /// Whether clients are answered. Where replies wait for the disk, they do not come any more when it
+    /// has failed: what is in memory and was not written is gone when the worker starts again, and
+    /// nobody may have seen it.
+    pub(crate) fn answers(&self) -> bool {
+        !(self.stopped && self.gates)
+    }
+
+    /// Whether it has stopped, but only once: whoever waits for a reply now may wait in vain.
     pub(crate) fn has_just_stopped(&mut self) -> bool {
         std::mem::take(&mut self.just_stopped)
     }
@@ -470,11 +478,11 @@ mod tests {
         assert!(storage.has_just_stopped() && !storage.has_just_stopped());
         assert!(storage.refuses().unwrap().contains("disk is full"), "{:?}", storage.refuses());
         assert_eq!(told.try_recv(), Err(oneshot::error::TryRecvError::Closed));
-        // Others are told nothing more; clients may read.
+        // Nobody is told anything more: who reads now would see what is gone after a restart.
         storage.write(&set(&mut replica, b"v"));
         let to = Address { site: SiteId(0), worker: 0 };
         let message = solera_unistore::Message::Replicate(Vec::new());
         assert!(storage.pass(Output::Send { to, message }).is_none());
-        assert!(storage.pass(reply()).is_some());
+        assert!(storage.pass(reply()).is_none() && !storage.answers());
     }
 }

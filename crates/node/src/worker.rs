@@ -236,6 +236,9 @@ impl Worker {
 
     /// Waits for the reply to a request.
     pub(crate) async fn reply_to(&self, request: RequestId) -> Option<Response> {
+        if !self.answers() {
+            return None;
+        }
         let (sender, receiver) = oneshot::channel();
         self.state.borrow_mut().waiting.insert(request, sender);
         let _forgotten = Forgotten(self, request);
@@ -243,8 +246,9 @@ impl Worker {
         receiver.await.ok()
     }
 
-    /// The same for a request on a key that `owner` holds. Where a site has several nodes, `owner`
-    /// may die meanwhile, or a transaction may hold the key whose coordinator has died.
+    /// The same for a request on a key that `owner` holds. The journal of `owner` may fail meanwhile;
+    /// where a site has several nodes, it may die, or a transaction may hold the key whose coordinator
+    /// has died.
     ///
     /// # Errors
     /// Nothing came in time. The request may have been carried out, and may still be.
@@ -253,11 +257,8 @@ impl Worker {
         request: RequestId,
         owner: Address,
     ) -> Result<Option<Response>, Silent> {
-        if self.spec.sites[self.address.site.index()].nodes.len() < 2 {
-            return Ok(self.reply_to(request).await);
-        }
         let reply = tokio::time::timeout(PEER_TIMEOUT, self.reply_to(request)).await;
-        reply.map_err(|_| match self.network.is_here(owner) {
+        reply.map_err(|_| match self.network.is_here(owner) && !self.refuses_writes() {
             true => Silent("the node that decides a transaction on the key".to_owned()),
             false => Silent(self.node_name(owner)),
         })
@@ -353,6 +354,11 @@ impl Worker {
     /// Whether the journal of this worker has failed.
     pub(crate) fn has_stopped(&self) -> bool {
         self.state.borrow().storage.as_ref().is_some_and(Storage::has_stopped)
+    }
+
+    /// Whether clients of this worker are answered at all.
+    pub(crate) fn answers(&self) -> bool {
+        self.state.borrow().storage.as_ref().is_none_or(Storage::answers)
     }
 
     /// Whether this process takes no writes.

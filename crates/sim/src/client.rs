@@ -88,6 +88,7 @@ pub(crate) struct Clients {
     keys_per_kind: usize,
     random: Random,
     workers: Vec<u8>,
+    pace: u64,
     /// Clients that gave up a past that died with a site.
     pub(crate) lost_pasts: usize,
 }
@@ -122,6 +123,7 @@ impl Clients {
             keys_per_kind: scenario.keys_per_kind,
             random,
             workers: scenario.topology.workers.clone(),
+            pace: scenario.pace,
             lost_pasts: 0,
         }
     }
@@ -184,11 +186,7 @@ impl Clients {
         request: RequestId,
         response: Response,
     ) {
-        let waiting = Some((from, request));
-        let Some(index) = self.clients.iter().position(|client| client.waiting_for == waiting)
-        else {
-            return;
-        };
+        let Some(index) = self.waiting(from, request) else { return };
         self.clients[index].waiting_for = None;
         let doing = std::mem::replace(&mut self.clients[index].doing, Doing::Nothing);
         match (doing, response) {
@@ -243,29 +241,82 @@ impl Clients {
     /// A site stopped; its clients lose their connections.
     pub(crate) fn site_down(&mut self, world: &mut World, site: usize) {
         for index in 0..self.clients.len() {
-            let client = &mut self.clients[index];
+            let client = &self.clients[index];
             let asked = client.waiting_for.map(|(worker, _)| worker.site.index());
-            if (client.site != site && asked != Some(site)) || matches!(client.doing, Doing::Done) {
-                continue;
+            if client.site == site || asked == Some(site) {
+                self.cut_off(world, index);
             }
-            client.waiting_for = None;
-            match std::mem::replace(&mut client.doing, Doing::Nothing) {
-                Doing::Execute(recorded) | Doing::Commit(recorded) => {
-                    self.record(recorded, Status::Unknown);
-                }
-                Doing::Begin(recorded, _) | Doing::Operate(recorded, ..) => {
-                    self.record(recorded, Status::Aborted);
-                }
-                _ => {}
-            }
-            let delay = self.random.within(1, 50) * MS;
-            world.wake(index, delay);
         }
+    }
+
+    /// A worker answers nobody who waits; they lose their connections.
+    pub(crate) fn worker_down(&mut self, world: &mut World, worker: Address) {
+        for index in 0..self.clients.len() {
+            if self.clients[index].waiting_for.is_some_and(|(asked, _)| asked == worker) {
+                self.cut_off(world, index);
+            }
+        }
+    }
+
+    /// No reply has come in time: the worker that holds the key may have died.
+    pub(crate) fn unanswered(&mut self, world: &mut World, from: Address, request: RequestId) {
+        if let Some(index) = self.waiting(from, request) {
+            if let Doing::Operate(_, _, tx) = self.clients[index].doing {
+                let request = self.request(index, from);
+                world.command(from, request, Command::Abort { tx });
+            }
+            self.cut_off(world, index);
+        }
+    }
+
+    /// A worker has not done what it was asked to do: it takes no writes, or nothing at all.
+    pub(crate) fn refused(&mut self, world: &mut World, from: Address, request: RequestId) {
+        let Some(index) = self.waiting(from, request) else { return };
+        self.clients[index].waiting_for = None;
+        match std::mem::replace(&mut self.clients[index].doing, Doing::Nothing) {
+            Doing::Execute(recorded) => self.finish(world, index, recorded, Status::Aborted),
+            Doing::Operate(recorded, _, tx) => {
+                let request = self.request(index, from);
+                self.clients[index].waiting_for = None;
+                world.command(from, request, Command::Abort { tx });
+                self.finish(world, index, recorded, Status::Aborted);
+            }
+            // The transaction is given up when it has been idle for long enough.
+            Doing::Commit(recorded) => self.finish(world, index, recorded, Status::Aborted),
+            doing => {
+                self.clients[index].doing = doing;
+                self.cut_off(world, index);
+            }
+        }
+    }
+
+    fn waiting(&self, from: Address, request: RequestId) -> Option<usize> {
+        let waiting = Some((from, request));
+        self.clients.iter().position(|client| client.waiting_for == waiting)
+    }
+
+    fn cut_off(&mut self, world: &mut World, index: usize) {
+        let client = &mut self.clients[index];
+        if matches!(client.doing, Doing::Done) {
+            return;
+        }
+        client.waiting_for = None;
+        match std::mem::replace(&mut client.doing, Doing::Nothing) {
+            Doing::Execute(recorded) | Doing::Commit(recorded) => {
+                self.record(recorded, Status::Unknown);
+            }
+            Doing::Begin(recorded, _) | Doing::Operate(recorded, ..) => {
+                self.record(recorded, Status::Aborted);
+            }
+            _ => {}
+        }
+        let delay = self.random.within(1, 50) * MS;
+        world.wake(index, delay);
     }
 
     fn start_single(&mut self, world: &mut World, index: usize) {
         let step = self.random_step();
-        let worker = self.some_worker(index);
+        let worker = self.some_worker(world, index);
         let Step { key, level, op, .. } = step.clone();
         let past = self.clients[index].past;
         let request = self.request(index, worker);
@@ -284,7 +335,7 @@ impl Clients {
             (5, Fate::VanishCommitting),
         ]);
         let recorded = self.record_of(index, steps, None);
-        let worker = self.some_worker(index);
+        let worker = self.some_worker(world, index);
         let past = self.clients[index].past;
         let request = self.request(index, worker);
         self.clients[index].doing = Doing::Begin(recorded, fate);
@@ -336,7 +387,7 @@ impl Clients {
     }
 
     fn barrier(&mut self, world: &mut World, index: usize, then: Option<usize>) {
-        let worker = self.some_worker(index);
+        let worker = self.some_worker(world, index);
         let past = self.clients[index].past;
         let request = self.request(index, worker);
         self.clients[index].doing = Doing::Barrier { then };
@@ -376,7 +427,7 @@ impl Clients {
         }
         self.clients[index].site = site;
         self.clients[index].attached = false;
-        let worker = self.some_worker(index);
+        let worker = self.some_worker(world, index);
         let past = self.clients[index].past;
         let request = self.request(index, worker);
         self.clients[index].doing = Doing::Attach { attempts };
@@ -405,7 +456,7 @@ impl Clients {
     fn rest(&mut self, world: &mut World, index: usize) {
         self.clients[index].doing = Doing::Nothing;
         let think = self.random.weighted(&[(50, 1), (40, 30), (10, 150)]);
-        let delay = self.random.within(1000, think * MS + 2000);
+        let delay = self.random.within(1000, think * MS + 2000) * self.pace;
         world.wake(index, delay);
     }
 
@@ -420,10 +471,14 @@ impl Clients {
         }
     }
 
-    fn some_worker(&mut self, index: usize) -> Address {
+    /// A worker of the client's site, one that answers if there is one.
+    fn some_worker(&mut self, world: &World, index: usize) -> Address {
         let site = self.clients[index].site;
-        let worker = self.random.below(usize::from(self.workers[site])) as u8;
-        Address { site: SiteId(site as u8), worker }
+        let workers = usize::from(self.workers[site]);
+        let first = self.random.below(workers);
+        let at = |worker: usize| Address { site: SiteId(site as u8), worker: worker as u8 };
+        let running = (first..first + workers).map(|worker| at(worker % workers));
+        running.into_iter().find(|worker| world.answers(*worker)).unwrap_or(at(first))
     }
 
     fn request(&mut self, index: usize, worker: Address) -> RequestId {

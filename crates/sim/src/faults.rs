@@ -1,5 +1,6 @@
 //! What goes wrong, and when.
 
+use crate::disk_faults::DiskFault;
 use crate::random::Random;
 use crate::scenario::MS;
 
@@ -32,6 +33,16 @@ pub(crate) enum Fault {
     Jump(usize, usize, i64),
     /// Messages to and from a worker within its site take this many nanoseconds longer.
     Slow(usize, usize, u64),
+    /// Something happens to a worker with a journal, or to its disk.
+    Disk(usize, usize, DiskFault),
+}
+
+impl Fault {
+    /// Whether it may cost a site its data.
+    pub(crate) fn spoils(self) -> bool {
+        let Fault::Disk(_, _, fault) = self else { return false };
+        matches!(fault, DiskFault::Rot | DiskFault::Misdirect | DiskFault::Fail(..))
+    }
 }
 
 /// Draws a schedule of faults that ends before `end`; at most `losses` sites are destroyed.

@@ -1,21 +1,24 @@
 //! Whole sites in virtual time, from one seed.
 //!
 //! A seed decides everything: the shape of the cluster, delays, clock skew, faults and load. The
-//! machines are those the server runs. While the world runs, UniStore's Properties 1–4 are checked as
+//! machines are those the server runs, and so are the journals, on simulated disks. While the world runs, UniStore's Properties 1–4 are checked as
 //! assertions; when it has healed and come to rest, `solera-checker` judges the recorded history, and
 //! every client and every transaction must have come to an end. The same seed gives the same trace,
 //! byte for byte.
 
 mod client;
-mod disk;
+mod disk_faults;
 mod faults;
 mod history;
 mod random;
 mod run;
 mod scenario;
+mod storage;
+mod tally;
 mod trace;
 mod world;
 
 pub use run::{Report, Violation, run};
-pub use scenario::Scenario;
+pub use scenario::{Scenario, Weakness};
+pub use tally::Tally;
 pub use trace::Trace;

@@ -8,11 +8,12 @@ use solera_checker::{FinalRead, History, Violation as Anomaly};
 use solera_data::{Key, Op, OpError, Outcome};
 use solera_levels::Level;
 use solera_time::{SiteId, Vector};
-use solera_unistore::{Address, Command, Event, Gap, RequestId, Response, Standing};
+use solera_unistore::{Address, Command, Event, Gap, PartitionId, RequestId, Response, Standing};
 
 use crate::client::Clients;
 use crate::history::{Places, answer, entries, history};
 use crate::scenario::{MS, Scenario};
+use crate::tally::Tally;
 use crate::trace::Trace;
 use crate::world::{Happening, SiteState, World};
 
@@ -29,6 +30,8 @@ pub struct Report {
     pub virtual_ms: u64,
     /// What went wrong; nothing, if all is well.
     pub violations: Vec<Violation>,
+    /// What took effect of the faults of workers and disks.
+    pub tally: Tally,
     /// What the clients saw, with the places that the protocol claims.
     pub history: History,
     /// What happened.
@@ -44,6 +47,8 @@ pub enum Violation {
     Anomaly(Anomaly),
     /// A client waits for something that does not come.
     Stuck(String),
+    /// What counted as durable is not there after a restart.
+    Lost(String),
     /// A replica did not come to rest: transactions stay prepared, open or unsettled.
     Unrest(String),
 }
@@ -54,6 +59,7 @@ impl fmt::Display for Violation {
             Violation::Property(at, broken) => write!(f, "at {at} ms: {broken}"),
             Violation::Anomaly(anomaly) => anomaly.fmt(f),
             Violation::Stuck(client) => write!(f, "a client is stuck: {client}"),
+            Violation::Lost(what) => write!(f, "lost: {what}"),
             Violation::Unrest(what) => write!(f, "no rest: {what}"),
         }
     }
@@ -175,6 +181,7 @@ impl<'a> Run<'a> {
             steps: self.world.steps,
             virtual_ms: self.world.now / MS,
             violations: self.violations,
+            tally: self.world.tally,
             history,
             trace: self.world.trace,
         }
@@ -187,6 +194,14 @@ impl<'a> Run<'a> {
                 Happening::Undone(event) => self.undo(&event),
                 Happening::SiteDown(site) => self.clients.site_down(&mut self.world, site),
                 Happening::Replaced(site, cut) => self.ledger.closed(site, cut.0),
+                Happening::WorkerDown(worker) => self.clients.worker_down(&mut self.world, worker),
+                Happening::Refused(from, request) => {
+                    self.clients.refused(&mut self.world, from, request);
+                }
+                Happening::Unanswered(from, request) => {
+                    self.clients.unanswered(&mut self.world, from, request);
+                }
+                Happening::Lost(what) => self.violations.push(Violation::Lost(what)),
                 Happening::Event(address, event) => self.note(address, &event),
                 Happening::Reply(from, request, response) => {
                     if let Some((_, slot)) =
@@ -247,8 +262,12 @@ impl<'a> Run<'a> {
             stable_vec: vec![Vec::new(); sites],
             uniform_vec: vec![Vec::new(); sites],
         };
-        for (known_vecs, claims) in vectors.known_vec.iter_mut().zip(self.world.claims()) {
-            known_vecs.fill(entries(claims));
+        for site in SiteId::all(sites) {
+            for partition in 0..self.scenario.topology.partitions {
+                let owner = self.scenario.topology.owner(site, PartitionId(partition));
+                vectors.known_vec[site.index()][usize::from(partition)] =
+                    entries(&self.world.claims(owner));
+            }
         }
         for (address, replica) in self.world.replicas() {
             let site = address.site.index();

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use solera_unistore::{Rule, Timing, Topology};
 
+use crate::disk_faults::disk_faults;
 use crate::faults::{Fault, crashes, operate, schedule};
 use crate::random::Random;
 
@@ -22,6 +23,9 @@ pub struct Scenario {
     pub(crate) without: Option<Rule>,
     /// Whether sites have journals, crash and come back.
     pub(crate) durable: bool,
+    /// The size of their segments.
+    pub(crate) segment_bytes: u64,
+    pub(crate) weakness: Option<Weakness>,
     /// One-way delays between sites in nanoseconds, `delays[from][to]`.
     pub(crate) delays: Vec<Vec<u64>>,
     /// Random extra delay between sites, up to this many nanoseconds.
@@ -31,6 +35,8 @@ pub struct Scenario {
     pub(crate) faults: Vec<(u64, Fault)>,
     /// When faults end and everything heals, in nanoseconds.
     pub(crate) faults_end: u64,
+    /// How many times longer than usual clients pause.
+    pub(crate) pace: u64,
     pub(crate) sessions: usize,
     pub(crate) transactions_per_session: usize,
     pub(crate) keys_per_kind: usize,
@@ -77,24 +83,51 @@ impl Scenario {
             },
             without: None,
             durable: false,
+            segment_bytes: 0,
+            weakness: None,
             delays,
             jitter: random.weighted(&[(30, 1), (50, 5 * MS), (20, 60 * MS)]),
             skew,
             faults,
             faults_end,
+            pace: 1,
             sessions: random.within(4, 11) as usize,
             transactions_per_session: random.within(20, 61) as usize,
             keys_per_kind: random.within(1, 5) as usize,
         }
     }
 
-    /// The scenario of a seed in which sites have journals, crash, and start again from them.
+    /// The scenario of a seed in which sites have journals, crash, and start again from them, while
+    /// their disks are slow, full, or spoil what is on them.
     pub fn durable(seed: u64) -> Self {
         let mut scenario = Scenario::from_seed(seed);
         let mut random = Random::new(seed.wrapping_mul(1_000_003));
+        let sites = scenario.topology.sites();
+        let workers = &scenario.topology.workers;
+        let destroyed: Vec<usize> = scenario.faults.iter().filter_map(destroyed).collect();
+        let absent = random.chance(6).then(|| random.below(sites));
+        if absent.is_some() {
+            scenario.pace = 8;
+            scenario.faults_end += random.within(4000, 12_000) * MS;
+        }
         let end = scenario.faults_end;
-        scenario.faults.extend(crashes(&mut random, &scenario.topology.workers, end));
+        scenario.faults.extend(crashes(&mut random, workers, end));
+        if let Some(site) = absent {
+            // Away for so long that the others give the site up for dead; clients go on all the while.
+            let at = random.within(50 * MS, 2000 * MS);
+            scenario.faults.retain(|(_, fault)| *fault != Fault::Restart(site));
+            scenario.faults.push((at, Fault::Crash(site)));
+        }
+        // A site whose data is damaged counts as lost.
+        let losses = scenario.f.min(sites - 1 - scenario.f).saturating_sub(destroyed.len());
+        let mut spoilt: Vec<usize> = (0..sites).filter(|site| !destroyed.contains(site)).collect();
+        while spoilt.len() > losses {
+            spoilt.swap_remove(random.below(spoilt.len()));
+        }
+        spoilt.retain(|_| random.chance(40));
+        scenario.faults.extend(disk_faults(&mut random, workers, &spoilt, end));
         scenario.faults.sort_by_key(|(at, _)| *at);
+        scenario.segment_bytes = random.weighted(&[(30, 4), (40, 16), (30, 64)]) << 10;
         Scenario { durable: true, ..scenario }
     }
 
@@ -102,6 +135,8 @@ impl Scenario {
     pub fn members(seed: u64) -> Self {
         let mut scenario = Scenario::durable(seed);
         let mut random = Random::new(seed.wrapping_mul(7_368_787));
+        // A site that is lost to its disks would be one more than is removed here.
+        scenario.faults.retain(|(_, fault)| !fault.spoils());
         let sites = scenario.topology.sites();
         let losses = scenario.f.min(sites - 1 - scenario.f);
         let (faults, end) = (&scenario.faults, scenario.faults_end);
@@ -118,4 +153,25 @@ impl Scenario {
         self.without = rule;
         self
     }
+
+    /// The same scenario with a precaution of the journals' hosts taken out.
+    pub fn weakened(mut self, weakness: Weakness) -> Self {
+        self.weakness = Some(weakness);
+        self
+    }
+}
+
+fn destroyed((_, fault): &(u64, Fault)) -> Option<usize> {
+    if let Fault::Destroy(site) = fault { Some(*site) } else { None }
+}
+
+/// A precaution of the journals' hosts that can be taken out, to see that the judges notice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Weakness {
+    /// Replies and messages leave before the records that they rest on are durable.
+    AcknowledgesBeforeSync,
+    /// A damaged journal is cut at its first damage, and the worker starts.
+    StartsFromDamage,
+    /// A worker whose journal has failed answers reads from its memory.
+    AnswersWithoutJournal,
 }

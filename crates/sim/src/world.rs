@@ -1,6 +1,7 @@
 //! Replicas, links, clocks and time.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use solera_machine::{Machine, Now};
 use solera_time::{Monotonic, Physical, SiteId, Timestamp, Vector};
@@ -9,14 +10,18 @@ use solera_unistore::{
     Response, Standing,
 };
 
-use crate::disk::Disk;
+use crate::disk_faults::DiskFault;
 use crate::faults::Fault;
 use crate::random::Random;
 use crate::scenario::{MS, Scenario};
+use crate::storage::{Health, Refusal, Storage};
+use crate::tally::Tally;
 use crate::trace::Trace;
 
 /// The wall clock at the start of the world, in microseconds since the Unix epoch.
 const EPOCH_MICROS: i64 = 1_800_000_000_000_000;
+/// How long a client waits for an operation on a key whose worker may have died with it.
+const PATIENCE: u64 = 5_000 * MS;
 
 /// Whether a site runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,11 +45,15 @@ enum Due {
         /// Of the sender's site.
         life: u32,
         epoch: u64,
+        /// Of both workers.
+        incarnations: (u64, u64),
     },
     Deadline(Address),
-    /// A sync of the worker's journal is done; the number tells before which crash it began.
+    /// A sync of the worker's journal is done, in this incarnation.
     Synced(Address, u64),
     Fault(Fault),
+    /// A client has waited long enough.
+    Unanswered(Address, RequestId),
     Wake(usize),
 }
 
@@ -59,6 +68,14 @@ pub(crate) enum Happening {
     SiteDown(usize),
     /// A site that was removed is about to start anew; what it had committed after the cut is gone.
     Replaced(usize, Timestamp),
+    /// A worker died, or its journal did: nobody who waits for a reply of it gets one.
+    WorkerDown(Address),
+    /// A worker does not take a command; nothing was done.
+    Refused(Address, RequestId),
+    /// There was no reply in time.
+    Unanswered(Address, RequestId),
+    /// What was durable is not there.
+    Lost(String),
     /// A commit of which nobody was told is undone by a crash.
     Undone(Event),
     /// A client's time has come.
@@ -73,9 +90,14 @@ pub(crate) struct World {
     pub(crate) steps: u64,
     replicas: BTreeMap<Address, Replica>,
     configs: BTreeMap<Address, Config>,
-    /// The disks of workers with journals.
-    disks: BTreeMap<Address, Disk>,
+    /// The journals and disks of workers, where sites are durable.
+    storages: BTreeMap<Address, Storage>,
+    /// What took effect of the faults of workers and disks.
+    pub(crate) tally: Tally,
     claims: Vec<Vector>,
+    told: BTreeMap<Address, Vector>,
+    /// When the last message of a worker that died arrives, by incarnation.
+    gasps: BTreeMap<(Address, u64), u64>,
     booted: BTreeMap<Address, u64>,
     states: Vec<SiteState>,
     queue: BTreeMap<(u64, u64), Due>,
@@ -90,12 +112,14 @@ pub(crate) struct World {
     lives: Vec<u32>,
     /// The sites that were removed in some life.
     removed: BTreeSet<usize>,
+    /// The latest time that a transaction at each site has read or written at.
+    latest: Vec<Timestamp>,
     /// The sites whose present life has served clients.
     served: BTreeSet<usize>,
     skew: BTreeMap<Address, i64>,
     slow: BTreeMap<Address, u64>,
     /// Messages within a paused site; they arrive when it resumes.
-    deferred: Vec<(Address, Address, Message)>,
+    deferred: Vec<(Address, Address, Message, (u64, u64))>,
     happenings: Vec<Happening>,
     delays: Vec<Vec<u64>>,
     jitter: u64,
@@ -111,9 +135,12 @@ impl World {
             steps: 0,
             replicas: BTreeMap::new(),
             configs: BTreeMap::new(),
-            disks: BTreeMap::new(),
+            storages: BTreeMap::new(),
+            tally: Tally::default(),
             booted: BTreeMap::new(),
             claims: vec![Vector::zero(sites); sites],
+            told: BTreeMap::new(),
+            gasps: BTreeMap::new(),
             states: vec![SiteState::Up; sites],
             queue: BTreeMap::new(),
             sequence: 0,
@@ -123,6 +150,7 @@ impl World {
             cuts: vec![vec![0; sites]; sites],
             lives: vec![0; sites],
             removed: BTreeSet::new(),
+            latest: vec![Timestamp::ZERO; sites],
             served: (0..sites).collect(),
             skew: BTreeMap::new(),
             slow: BTreeMap::new(),
@@ -142,12 +170,16 @@ impl World {
                 config.without = scenario.without;
                 world.skew.insert(address, scenario.skew[site.index()][usize::from(worker)]);
                 config.journal = scenario.durable;
-                if scenario.durable {
-                    world.disks.insert(address, Disk::default());
-                }
                 world.configs.insert(address, config.clone());
-                world.replicas.insert(address, Replica::new(config, scenario.seed));
-                world.schedule_deadline(address);
+                if scenario.durable {
+                    let (bytes, seed) = (scenario.segment_bytes, world.random.next());
+                    let storage = Storage::new(&config, seed, bytes, scenario.weakness);
+                    world.storages.insert(address, storage);
+                    world.start(address);
+                } else {
+                    world.replicas.insert(address, Replica::new(config, scenario.seed));
+                    world.schedule_deadline(address);
+                }
             }
         }
         for (at, fault) in &scenario.faults {
@@ -168,12 +200,15 @@ impl World {
         self.now = at;
         self.steps += 1;
         match due {
-            Due::Deliver { from, to, message, life, epoch } => {
-                self.deliver(from, to, message, life, epoch);
+            Due::Deliver { from, to, message, life, epoch, incarnations } => {
+                self.deliver(from, to, message, life, epoch, incarnations);
             }
             Due::Deadline(address) => self.deadline(address),
-            Due::Synced(address, crashes) => self.synced(address, crashes),
+            Due::Synced(address, life) => self.synced(address, life),
             Due::Fault(fault) => self.strike(fault),
+            Due::Unanswered(worker, request) => {
+                self.happenings.push(Happening::Unanswered(worker, request));
+            }
             Due::Wake(client) => self.happenings.push(Happening::Wake(client)),
         }
         Some(std::mem::take(&mut self.happenings))
@@ -183,6 +218,16 @@ impl World {
     pub(crate) fn command(&mut self, to: Address, request: RequestId, command: Command) {
         if self.trace.is_on() {
             self.trace.write(self.now, format_args!("{to:?} {request:?} {command:?}"));
+        }
+        if let Some(storage) = self.storages.get(&to) {
+            if !storage.takes(&command) {
+                self.tally.count("commands refused");
+                self.happenings.push(Happening::Refused(to, request));
+                return;
+            }
+            if matches!(command, Command::Execute { .. } | Command::Operate { .. }) {
+                self.push(self.now + PATIENCE, Due::Unanswered(to, request));
+            }
         }
         self.handle(to, Input::Client { request, command });
     }
@@ -197,14 +242,30 @@ impl World {
         self.push(self.now + delay, Due::Wake(client));
     }
 
+    /// A site none of whose workers answers is as good as crashed.
     pub(crate) fn state(&self, site: usize) -> SiteState {
-        self.states[site]
+        let mut workers = self.replicas.keys().filter(|worker| worker.site.index() == site);
+        match self.states[site] {
+            SiteState::Up if !workers.any(|worker| self.answers(*worker)) => SiteState::Crashed,
+            state => state,
+        }
     }
 
-    /// What sites with journals have told others to store, or remember to be uniform. After a crash
-    /// they know of less than that, because they do not remember the time in which nothing happened.
-    pub(crate) fn claims(&self) -> &[Vector] {
-        &self.claims
+    /// Whether a worker runs and answers clients.
+    pub(crate) fn answers(&self, worker: Address) -> bool {
+        self.replicas.contains_key(&worker)
+            && self.storages.get(&worker).is_none_or(Storage::answers)
+    }
+
+    /// What a worker with a journal, or its site, has told others to store, or remembers to be uniform.
+    /// After a crash it knows of less than that, because it does not remember the time in which nothing
+    /// happened.
+    pub(crate) fn claims(&self, worker: Address) -> Vector {
+        let mut claims = self.claims[worker.site.index()];
+        if let Some(told) = self.told.get(&worker) {
+            claims.join(told);
+        }
+        claims
     }
 
     pub(crate) fn replicas(&self) -> impl Iterator<Item = (&Address, &Replica)> {
@@ -217,9 +278,13 @@ impl World {
             row.fill(0);
         }
         self.slow.clear();
+        self.storages.values_mut().for_each(Storage::heal);
         for site in 0..self.states.len() {
             self.resume(site);
             self.restart(site);
+        }
+        for address in self.configs.keys().copied().collect::<Vec<_>>() {
+            self.start_again(address);
         }
     }
 
@@ -267,22 +332,28 @@ impl World {
     /// Carries out all outputs of a replica.
     fn carry_out(&mut self, address: Address) {
         while let Some(output) = self.replicas.get_mut(&address).and_then(Machine::poll_output) {
-            let disk = self.disks.get_mut(&address);
-            match (output, disk) {
-                (Output::Record(record), Some(disk)) => {
+            let storage = self.storages.get_mut(&address);
+            match (output, storage) {
+                (Output::Record(record), Some(storage)) => {
                     if self.trace.is_on() {
                         self.trace.write(self.now, format_args!("{address:?} writes {record:?}"));
                     }
-                    disk.write(&record);
+                    storage.write(&record);
                 }
-                (Output::Trace(event), disk) => {
-                    if let Some(disk) = disk {
-                        disk.note(&event);
+                (Output::Trace(event), storage) => {
+                    if let Some(storage) = storage {
+                        storage.note(&event);
+                    }
+                    if let Event::Snapshot { snap_vec, .. } | Event::Committed { snap_vec, .. } =
+                        &event
+                    {
+                        let latest = &mut self.latest[address.site.index()];
+                        *latest = (*latest).max(snap_vec[address.site]);
                     }
                     self.happenings.push(Happening::Event(address, event));
                 }
-                (output, Some(disk)) => {
-                    if let Some(output) = disk.pass(output) {
+                (output, Some(storage)) => {
+                    if let Some(output) = storage.pass(output) {
                         self.let_go(address, output);
                     }
                 }
@@ -298,10 +369,8 @@ impl World {
     fn let_go(&mut self, address: Address, output: Output) {
         match output {
             Output::Send { to, message } => {
-                if let (Message::StableVec { stable_vec, .. }, true) =
-                    (&message, self.disks.contains_key(&address))
-                {
-                    self.claims[address.site.index()].join(stable_vec);
+                if self.storages.contains_key(&address) {
+                    self.note_claims(address, &message);
                 }
                 self.send(address, to, message);
             }
@@ -316,25 +385,59 @@ impl World {
         }
     }
 
-    /// Begins to sync a worker's journal if something was written.
-    fn sync(&mut self, address: Address) {
-        let Some(disk) = self.disks.get_mut(&address) else { return };
-        if disk.begin_sync() {
-            let slow = if self.random.chance(2) { 50 * MS } else { MS };
-            let at = self.now + self.random.within(20_000, slow);
-            let crashes = disk.crashes;
-            self.push(at, Due::Synced(address, crashes));
+    fn note_claims(&mut self, worker: Address, message: &Message) {
+        let claims = &mut self.claims[worker.site.index()];
+        match message {
+            Message::StableVec { stable_vec, .. } => claims.join(stable_vec),
+            Message::Down(view, _) => claims.join(&view.stable_vec),
+            Message::Up(subtree) => {
+                let told = self.told.entry(worker).or_insert(subtree.known_vec);
+                told.join(&subtree.known_vec);
+            }
+            _ => {}
         }
     }
 
-    fn synced(&mut self, address: Address, crashes: u64) {
-        let Some(disk) = self.disks.get_mut(&address).filter(|disk| disk.crashes == crashes) else {
+    /// Begins to sync a worker's journal if something was written.
+    fn sync(&mut self, address: Address) {
+        let Some(storage) = self.storages.get_mut(&address) else { return };
+        if storage.begin_sync() {
+            let slow = if self.random.chance(2) { 50 * MS } else { MS };
+            let at = self.now + storage.slow + self.random.within(20_000, slow);
+            let life = storage.starts;
+            self.push(at, Due::Synced(address, life));
+        }
+        self.look_after(address);
+    }
+
+    fn synced(&mut self, address: Address, life: u64) {
+        let gone = self.states[address.site.index()] == SiteState::Destroyed;
+        let Some(storage) = self.storages.get_mut(&address).filter(|s| s.starts == life && !gone)
+        else {
             return;
         };
-        for output in disk.end_sync() {
+        for output in storage.end_sync() {
             self.let_go(address, output);
         }
+        self.look_after(address);
         self.sync(address);
+    }
+
+    /// After a worker's disk was used: it may have failed meanwhile.
+    fn look_after(&mut self, address: Address) {
+        let Some(storage) = self.storages.get_mut(&address) else { return };
+        match storage.health() {
+            Health::Well => {}
+            Health::Stopped => {
+                self.tally.count("journals stopped");
+                self.trace.write(self.now, format_args!("{address:?} writes no more"));
+                self.happenings.push(Happening::WorkerDown(address));
+            }
+            Health::PowerLost => {
+                self.tally.count("losses of power within a call");
+                self.kill(address, true);
+            }
+        }
     }
 
     fn schedule_deadline(&mut self, address: Address) {
@@ -362,16 +465,35 @@ impl World {
         let at = (self.now + delay).max(*last + 1);
         *last = at;
         let (epoch, life) = (self.epochs[a][b], self.lives[a]);
-        self.push(at, Due::Deliver { from, to, message, life, epoch });
+        let incarnations = (self.incarnation(from), self.incarnation(to));
+        self.push(at, Due::Deliver { from, to, message, life, epoch, incarnations });
     }
 
-    fn deliver(&mut self, from: Address, to: Address, message: Message, life: u32, epoch: u64) {
+    /// Which incarnation of a worker runs, or was the last to run.
+    fn incarnation(&self, worker: Address) -> u64 {
+        self.storages.get(&worker).map_or(0, |storage| storage.starts)
+    }
+
+    fn deliver(
+        &mut self,
+        from: Address,
+        to: Address,
+        message: Message,
+        life: u32,
+        epoch: u64,
+        incarnations: (u64, u64),
+    ) {
         let (a, b) = (from.site.index(), to.site.index());
         if a == b && self.states[b] == SiteState::Paused {
-            self.deferred.push((from, to, message));
+            self.deferred.push((from, to, message, incarnations));
             return;
         }
         if self.epochs[a][b] != epoch || !self.runs(b) {
+            return;
+        }
+        // Links are between incarnations; of one that has died, what was on its way may arrive.
+        let silenced = self.gasps.get(&(from, incarnations.0)).is_some_and(|last| self.now > *last);
+        if silenced || self.incarnation(to) != incarnations.1 {
             return;
         }
         if self.trace.is_on() {
@@ -400,14 +522,11 @@ impl World {
             Fault::Checkpoint(site, worker) => {
                 let address = Address { site: SiteId(site as u8), worker: worker as u8 };
                 let keys = self.random.within(1, 8) as usize;
-                if let (Some(disk), Some(replica)) =
-                    (self.disks.get_mut(&address), self.replicas.get(&address))
-                {
-                    let part = disk.checkpoint(replica, keys);
-                    if self.trace.is_on() {
-                        self.trace.write(self.now, format_args!("{address:?} saves {part:?}"));
-                    }
-                }
+                self.checkpoint(address, keys);
+            }
+            Fault::Disk(site, worker, fault) => {
+                let address = Address { site: SiteId(site as u8), worker: worker as u8 };
+                self.strike_disk(address, fault);
             }
             Fault::Destroy(site) => self.destroy(site),
             Fault::Remove(site) => self.remove(site),
@@ -528,7 +647,7 @@ impl World {
         }
         // Until it is seen to be so: who was asked may crash before it is durable.
         if !matches!(self.standing(site), Some((Standing::Leaving | Standing::Gone, _)))
-            || self.root_beside(site).is_some_and(|root| self.disks[&root].is_syncing())
+            || self.root_beside(site).is_some_and(|root| self.storages[&root].is_syncing())
         {
             self.push(self.now + 50 * MS, Due::Fault(Fault::Remove(site)));
         }
@@ -569,13 +688,9 @@ impl World {
         self.states[site] = SiteState::Joining;
         self.lives[site] += 1;
         self.served.remove(&site);
-        let (id, lives) = (SiteId(site as u8), u64::from(self.lives[site]));
+        let lives = u64::from(self.lives[site]);
         // The clocks of what replaces a site are not behind those of what it replaces.
-        let known = self.replicas.values().flat_map(|replica| {
-            let of_site = replica.address().site == id;
-            of_site.then(|| replica.status().view().clock.max(max_known(replica, id)))
-        });
-        let latest = known.max().unwrap_or(Timestamp::ZERO).micros() as i64;
+        let latest = self.latest[site].later(Duration::from_millis(1)).micros() as i64;
         let skew = latest - EPOCH_MICROS - (self.now / 1000) as i64;
         self.lose(site, site);
         for address in self.addresses_of(site) {
@@ -584,21 +699,24 @@ impl World {
             config.first_transaction = lives << 50;
             let former = self.skew.entry(address).or_default();
             *former = (*former).max(skew + 1);
-            let replica = Replica::new(config.clone(), self.now);
-            self.booted.insert(address, self.now);
-            self.disks.insert(address, Disk::default());
-            self.replicas.insert(address, replica);
+            self.replicas.remove(&address);
             self.scheduled.remove(&address);
-            self.schedule_deadline(address);
+            if let Some(storage) = self.storages.get_mut(&address) {
+                storage.replace(config, self.random.next());
+            }
+            self.start(address);
         }
     }
 
     /// A site that has joined serves clients once all its workers say so.
     fn note_serving(&mut self, site: usize) {
-        let mut workers = self.replicas.iter().filter(|(address, _)| address.site.index() == site);
-        if self.states[site] == SiteState::Joining
-            && workers.all(|(_, replica)| replica.status().view().serving)
-        {
+        if self.states[site] != SiteState::Joining {
+            return;
+        }
+        let serves = |address: &Address| {
+            self.replicas.get(address).is_some_and(|replica| replica.status().view().serving)
+        };
+        if self.addresses_of(site).iter().all(serves) {
             self.trace.write(self.now, format_args!("site {site} serves"));
             self.states[site] = SiteState::Up;
             self.served.insert(site);
@@ -613,15 +731,11 @@ impl World {
         if !self.runs(site) {
             return;
         }
+        self.tally.count("crashes of sites");
         self.stop(site, SiteState::Crashed);
         self.lose(site, site);
         for address in self.addresses_of(site) {
-            self.replicas.remove(&address);
-            self.scheduled.remove(&address);
-            if let Some(disk) = self.disks.get_mut(&address) {
-                let undone = disk.crash(&mut self.random);
-                self.happenings.extend(undone.into_iter().map(Happening::Undone));
-            }
+            self.kill(address, true);
         }
     }
 
@@ -631,15 +745,141 @@ impl World {
         }
         self.states[site] = if self.lives[site] == 0 { SiteState::Up } else { SiteState::Joining };
         for address in self.addresses_of(site) {
-            self.booted.insert(address, self.now);
-            let disk = &self.disks[&address];
-            self.trace.write(self.now, format_args!("{address:?} starts from {}", disk.contents()));
-            let replica = disk.recover(self.configs[&address].clone(), self.now);
-            if self.states[site] == SiteState::Up {
-                self.claims[site].join(&replica.status().view().uniform_vec);
+            self.start(address);
+        }
+    }
+
+    /// A worker dies; with its machine's power, or alone.
+    fn kill(&mut self, address: Address, power: bool) {
+        let Some(storage) = self.storages.get_mut(&address) else { return };
+        let life = storage.starts;
+        storage.crash(power);
+        self.scheduled.remove(&address);
+        if self.replicas.remove(&address).is_some() {
+            let last = self.now + self.random.within(0, 200_000);
+            self.gasps.insert((address, life), last);
+            self.happenings.push(Happening::WorkerDown(address));
+        }
+    }
+
+    /// Starts a worker from its disk, if its site is not down as a whole.
+    fn start(&mut self, address: Address) {
+        let site = address.site.index();
+        if !self.runs(site) || self.replicas.contains_key(&address) {
+            return;
+        }
+        let Some(storage) = self.storages.get_mut(&address) else { return };
+        match storage.start(&self.configs[&address], self.now) {
+            Ok(started) => {
+                if let Some(torn) = &started.recovered.torn {
+                    self.tally.count("torn tails");
+                    self.trace.write(self.now, format_args!("{address:?}: {torn}"));
+                }
+                if self.now > 0 {
+                    self.tally.count("restarts");
+                }
+                let recovered = &started.recovered;
+                self.trace.write(self.now, format_args!("{address:?} starts from {recovered:?}"));
+                self.happenings.extend(started.undone.into_iter().map(Happening::Undone));
+                self.booted.insert(address, self.now);
+                if !self.is_joining(site) {
+                    let uniform_vec = started.replica.status().view().uniform_vec;
+                    self.claims[site].join(&uniform_vec);
+                }
+                self.replicas.insert(address, started.replica);
+                self.carry_out(address);
             }
-            self.replicas.insert(address, replica);
-            self.schedule_deadline(address);
+            Err(Refusal::NotNow) => {
+                self.tally.count("starts that failed for now");
+                let at = self.now + self.random.within(1, 100) * MS;
+                self.push(
+                    at,
+                    Due::Fault(Fault::Disk(site, address.worker.into(), DiskFault::Start)),
+                );
+            }
+            Err(Refusal::Damaged(damage)) => {
+                self.tally.count("damage refused");
+                self.trace.write(self.now, format_args!("{address:?} is damaged: {damage}"));
+                self.destroy(site);
+            }
+            Err(Refusal::Lost { unseeable: true, .. }) => {
+                self.tally.count("damage that cannot be seen");
+                self.trace.write(self.now, format_args!("{address:?} has lost its last batch"));
+                self.destroy(site);
+            }
+            Err(Refusal::Lost { promised, found, .. }) => {
+                self.happenings.push(Happening::Lost(format!(
+                    "{address:?} has records up to {found} of the {promised} that were durable"
+                )));
+                self.destroy(site);
+            }
+        }
+    }
+
+    /// Starts a worker that does not run, and one whose disk has failed.
+    fn start_again(&mut self, address: Address) {
+        let failing = self.storages.get(&address).is_some_and(Storage::is_failing);
+        if failing && self.runs(address.site.index()) {
+            self.kill(address, false);
+        }
+        self.start(address);
+    }
+
+    /// Writes the next part of a worker's checkpoint. Whether there was one.
+    fn checkpoint(&mut self, address: Address, keys: usize) -> bool {
+        let (Some(storage), Some(replica)) =
+            (self.storages.get_mut(&address), self.replicas.get(&address))
+        else {
+            return false;
+        };
+        let part = storage.checkpoint(replica, keys);
+        if self.trace.is_on() {
+            self.trace.write(self.now, format_args!("{address:?} saves {part:?}"));
+        }
+        self.look_after(address);
+        part.is_some()
+    }
+
+    fn strike_disk(&mut self, address: Address, fault: DiskFault) {
+        let site = address.site.index();
+        let Some(storage) = self.storages.get_mut(&address) else { return };
+        match fault {
+            // Of a paused process nobody can tell whether it died.
+            DiskFault::Crash { power } => {
+                if self.runs(site) && self.replicas.contains_key(&address) {
+                    self.tally.count("crashes of workers");
+                    self.kill(address, power);
+                }
+            }
+            DiskFault::Start => self.start_again(address),
+            DiskFault::PowerFails { calls } => storage.fail_power_after(calls),
+            DiskFault::Fill { room } => {
+                self.tally.count("full disks");
+                storage.fill(room);
+            }
+            DiskFault::Fail(call, skip) => storage.fail_call(call, skip),
+            DiskFault::Slow(by) => {
+                self.tally.count("slow disks");
+                storage.slow = by;
+            }
+            DiskFault::Heal => {
+                storage.heal();
+                self.start_again(address);
+            }
+            DiskFault::Rot => {
+                let place = storage.rot(&mut self.random);
+                self.tally.count("rotten bits");
+                self.trace.write(self.now, format_args!("{address:?} rots: {place:?}"));
+            }
+            DiskFault::Misdirect => {
+                let place = storage.misdirect(&mut self.random);
+                self.tally.count("misdirected writes");
+                self.trace.write(self.now, format_args!("{address:?} misdirects: {place:?}"));
+            }
+            DiskFault::Checkpoint => {
+                self.tally.count("whole checkpoints");
+                while self.checkpoint(address, 3) {}
+            }
         }
     }
 
@@ -650,14 +890,14 @@ impl World {
         self.states[site] = SiteState::Up;
         let (mine, others): (Vec<_>, Vec<_>) = std::mem::take(&mut self.deferred)
             .into_iter()
-            .partition(|(_, to, _)| to.site.index() == site);
+            .partition(|(_, to, ..)| to.site.index() == site);
         self.deferred = others;
-        for (from, to, message) in mine {
+        for (from, to, message, incarnations) in mine {
             let last = self.last_arrival.entry((from, to)).or_default();
             let at = (self.now + MS / 100).max(*last + 1);
             *last = at;
             let (epoch, life) = (self.epochs[site][site], self.lives[site]);
-            self.push(at, Due::Deliver { from, to, message, life, epoch });
+            self.push(at, Due::Deliver { from, to, message, life, epoch, incarnations });
         }
         let addresses: Vec<_> =
             self.replicas.keys().filter(|address| address.site.index() == site).copied().collect();
@@ -666,10 +906,4 @@ impl World {
             self.schedule_deadline(address);
         }
     }
-}
-
-/// The latest time of a site that one of its replicas has told of.
-fn max_known(replica: &Replica, site: SiteId) -> Timestamp {
-    let known = replica.status().known_vecs().map(|(_, known_vec)| known_vec[site]).max();
-    known.unwrap_or(Timestamp::ZERO)
 }

@@ -1,7 +1,7 @@
 //! The checks notice when a rule of the protocol is taken out, and the same seeds are clean with it.
 
 use solera_checker::properties::Broken;
-use solera_sim::{Scenario, Trace, Violation, run};
+use solera_sim::{Scenario, Trace, Violation, Weakness, run};
 use solera_unistore::Rule;
 
 /// Finds a seed that fails without `rule` in the expected way, and shows that the rule mends it.
@@ -54,7 +54,40 @@ fn remote_transactions_are_invisible_before_uniform() {
     });
 }
 
-/// The same, where lost sites are removed and added again.
+/// Finds a seed that fails without a precaution of the journals' hosts, and shows that it mends it.
+fn weakened(weakness: Weakness, expected: impl Fn(&Violation) -> bool) {
+    let caught = (0..400).find(|seed| {
+        let report = run(&Scenario::durable(*seed).weakened(weakness), Trace::off());
+        report.violations.iter().any(&expected)
+    });
+    let seed = caught.expect("no seed notices that the precaution is gone");
+    let report = run(&Scenario::durable(seed), Trace::off());
+    assert!(report.violations.is_empty(), "seed {seed}: {}", report.violations[0]);
+}
+
+/// `docs/decisions/0007-durability.md`: what is acknowledged before it is durable may be undone.
+#[test]
+fn records_before_words() {
+    weakened(Weakness::AcknowledgesBeforeSync, |violation| {
+        matches!(violation, Violation::Anomaly(solera_checker::Violation::Lost { .. }))
+    });
+}
+
+/// A journal that is damaged must not be started from: what is cut off was acknowledged.
+#[test]
+fn damage_refuses_to_start() {
+    weakened(Weakness::StartsFromDamage, |violation| matches!(violation, Violation::Anomaly(_)));
+}
+
+/// What is in memory and in no journal must not be read: it is gone when the worker starts again.
+#[test]
+fn a_worker_without_journal_answers_nobody() {
+    weakened(Weakness::AnswersWithoutJournal, |violation| {
+        matches!(violation, Violation::Anomaly(_))
+    });
+}
+
+/// The same as [`trap`], where lost sites are removed and added again.
 fn trap_members(rule: Rule) {
     let caught = (0..400).find(|seed| {
         let report = run(&Scenario::members(*seed).without(Some(rule)), Trace::off());

@@ -49,8 +49,12 @@ impl Replica {
         }
         if !checkpoint.begun {
             checkpoint.begun = true;
+            // What is folded no longer tells on which snapshots it was executed, and the last promise
+            // may be older: all that has been seen is within what is uniform now.
+            let mut promise = self.promised;
+            promise.uniform_vec.join(&self.dissemination.view.uniform_vec);
             return Some(Part::Worker {
-                promise: self.promised,
+                promise,
                 prepared: self.participant.to_save(),
                 decided: self.coordinator.to_save(),
                 members: self.dissemination.members.clone(),

@@ -163,7 +163,9 @@ impl Recovery {
         replica.drop_unfinished();
         replica.clock.observe(self.promise.clock);
         self.promise.starts += 1;
-        replica.coordinator.number_run(self.promise.starts);
+        // Lives, too, have transactions of their own.
+        let life = u64::from(replica.config.life);
+        replica.coordinator.number_run((life << 16) + self.promise.starts);
         for partition in replica.partitions.iter_mut().filter(|partition| partition.filled) {
             partition.known_vec.join(&self.promise.known_vec);
         }

@@ -506,7 +506,7 @@ impl Replica {
                     // What it has got may lack some of what the members have agreed to keep.
                     self.begin_filling_anew();
                 }
-                for partition in &mut self.partitions {
+                for partition in self.partitions.iter_mut().filter(|partition| partition.filled) {
                     partition.close(site, *gap);
                 }
                 self.trace(|| Event::Closed { site, gap: *gap });

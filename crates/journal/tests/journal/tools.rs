@@ -139,6 +139,34 @@ fn a_repair_keeps_what_stands_before_a_gap_a_bad_header_or_a_short_file() {
     }
 }
 
+/// Found by fuzzing: where the second segment began told where the first one ended, and that it was cut
+/// short did not matter; but the second one was another's and went.
+#[test]
+fn what_a_repair_leaves_is_judged_without_what_it_removes() {
+    let disk = SimDisk::new(1);
+    drop(filled(&disk, 100));
+    let names = segments(&disk);
+    let size_at = 32;
+    forge(&disk, &names[0], size_at, 4096 + 512);
+    let identity_at = 48;
+    forge(&disk, &names[1], identity_at, u64::from_le_bytes(*b"another/"));
+    let (repair, content) = repaired(&disk);
+    assert_eq!(repair.moved, names[1..]);
+    let last = repair.last.0;
+    assert_eq!(content.lsns(), (1..=last).collect::<Vec<_>>());
+    assert!(last > 20, "{last}");
+}
+
+/// Puts a number into a header, under a right checksum.
+fn forge(disk: &SimDisk, file: &str, at: usize, number: u64) {
+    let mut bytes = disk.content(file).unwrap();
+    bytes[at..at + 8].copy_from_slice(&number.to_le_bytes());
+    bytes[12..16].fill(0);
+    let checksum = crc32c::crc32c(&bytes[..512]);
+    bytes[12..16].copy_from_slice(&checksum.to_le_bytes());
+    disk.put(file, &bytes);
+}
+
 #[test]
 fn a_repair_never_falls_behind_the_snapshot() {
     let disk = SimDisk::new(1);

@@ -63,6 +63,7 @@ pub(crate) const HOUSE: &[Room] = &[
         &[
             "solera-checker",
             "solera-data",
+            "solera-journal",
             "solera-levels",
             "solera-machine",
             "solera-time",
