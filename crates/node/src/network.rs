@@ -145,7 +145,7 @@ impl Network {
             |reply| Control::Scan(ask, reply),
             question,
             |answer| match answer {
-                Answer::Scan(page) => Some(page),
+                Answer::Scan(page) if page.as_ref().is_none_or(scan::Page::is_sound) => Some(page),
                 _ => None,
             },
         )

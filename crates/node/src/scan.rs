@@ -81,6 +81,15 @@ pub(crate) struct Page {
     pub(crate) next: Option<Cursor>,
 }
 
+impl Page {
+    /// Whether it holds what pages hold. One of another node may be anything.
+    pub(crate) fn is_sound(&self) -> bool {
+        self.entries.iter().all(|(_, content)| {
+            matches!(content, Outcome::Bulk(_) | Outcome::Members(_) | Outcome::Pairs(_))
+        })
+    }
+}
+
 /// What a worker keeps between the pages of a scan; of the latest only.
 #[derive(Debug, Default)]
 pub(crate) struct Scans {

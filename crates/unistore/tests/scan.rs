@@ -128,9 +128,9 @@ fn a_scan_waits_for_what_is_prepared_within_its_snapshot() {
     let message = Message::Prepare { tx, snap_vec: Vector::zero(1), writes };
     replica.handle(now(1), Input::Message { from: at(0), message });
     let ts = loop {
-        match replica.poll_output().unwrap() {
-            Output::Send { message: Message::PrepareAck { ts, .. }, .. } => break ts,
-            _ => {}
+        let output = replica.poll_output().unwrap();
+        if let Output::Send { message: Message::PrepareAck { ts, .. }, .. } = output {
+            break ts;
         }
     };
     let before = Vector::zero(1).with(SiteId(0), solera_time::Timestamp(ts.0 - 1));

@@ -155,6 +155,6 @@ fn write_entry(out: &mut Writer, key: &Key, content: &Outcome) {
             begin(b"string", 1);
             out.bulk(value);
         }
-        other => unreachable!("a scan does not yield {other:?}"),
+        other => unreachable!("a sound page does not hold {other:?}"),
     }
 }
