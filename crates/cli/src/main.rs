@@ -8,10 +8,13 @@ macro_rules! say {
     }};
 }
 
+mod backup;
+mod connect;
 mod demo;
 mod fault;
 mod journal;
 mod reload;
+mod restore;
 mod serve;
 mod sim;
 mod stop;
@@ -40,6 +43,8 @@ enum Command {
     Up(up::UpArgs),
     Serve(serve::ServeArgs),
     Fault(fault::FaultArgs),
+    Backup(backup::BackupArgs),
+    Restore(restore::RestoreArgs),
     Journal(journal::JournalArgs),
     Sim(sim::SimArgs),
     User(user::UserArgs),
@@ -51,6 +56,8 @@ fn main() -> ExitCode {
         Command::Up(args) => up::main(&args),
         Command::Serve(args) => serve::main(&args),
         Command::Fault(args) => fault::main(&args),
+        Command::Backup(args) => backup::main(&args),
+        Command::Restore(args) => restore::main(&args),
         Command::Journal(args) => journal::main(&args),
         Command::Sim(args) => sim::main(&args),
         Command::User(args) => user::main(&args),

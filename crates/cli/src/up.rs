@@ -8,8 +8,8 @@ use std::sync::Arc;
 use clap::Args;
 use solera_node::{AdminListener, Cluster, ClusterSpec, Level, Log, Overrides};
 
-use crate::reload;
 use crate::stop::Stop;
+use crate::{reload, restore};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -17,6 +17,7 @@ Examples:
   solera up --wan aws                      with the delays of regions around the world
   solera up --sites 5 --wan lan --port 8000
   solera up --config solera.toml           sites, spaces and more from a file
+  solera up --data DIR --restore FILE      a new cluster with what `solera backup` saved
 
 Then, in other terminals:
   redis-cli -p 7101 set greeting hello
@@ -49,6 +50,9 @@ pub(crate) struct UpArgs {
     /// A solera.toml
     #[arg(long)]
     config: Option<PathBuf>,
+    /// Begin the data directory with a backup; it must not exist, or be empty
+    #[arg(long, value_name = "FILE", requires = "data")]
+    restore: Option<PathBuf>,
 }
 
 /// Runs until Ctrl-C or SIGTERM.
@@ -73,6 +77,9 @@ fn run(args: &UpArgs) -> Result<(), Box<dyn std::error::Error>> {
     let spec = ClusterSpec::load(args.config.as_deref(), over.clone())?.listen_from(args.port)?;
     for warning in spec.warnings() {
         eprintln!("warning: {warning}");
+    }
+    if let Some(file) = &args.restore {
+        restore::begin_with(file, &spec)?.tell(false);
     }
     let log = Log { level: Level::Warn };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -208,6 +208,20 @@ fn clients_speak_tls_and_show_certificates_if_they_must() {
     assert!(lab.ask(None, "PING").is_err());
     node.says("it shows no certificate, which tls.client_ca asks for");
     assert!(lab.ask(Some("stranger"), "PING").is_err());
+
+    // Our own commands do as other clients.
+    let backup = |options: &[&str]| {
+        let from = lab.address(0, 1).to_string();
+        let mut command = Command::new(SOLERA);
+        command.args(["backup", "--from", &from]).args(options).current_dir(&lab.folder);
+        command.output().unwrap()
+    };
+    let own = ["--cacert", "ca.pem", "--cert", "client.pem", "--key", "client.key", "a.backup"];
+    let with = backup(&own);
+    assert!(with.status.success(), "{}", String::from_utf8_lossy(&with.stderr));
+    assert!(!backup(&["--cacert", "ca.pem", "b.backup"]).status.success());
+    assert!(!backup(&["--cacert", "other.pem", "b.backup"]).status.success());
+    assert!(!lab.at("b.backup").exists());
 }
 
 #[test]

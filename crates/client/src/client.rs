@@ -9,6 +9,7 @@ use solera_resp::Value;
 use tokio::net::TcpStream;
 
 use crate::connection::Connection;
+use crate::endpoint::Endpoint;
 use crate::error::Error;
 
 /// A session's causal past, to be attached at any site of the same cluster. Opaque.
@@ -31,6 +32,7 @@ impl From<&str> for Token {
 #[derive(Clone)]
 pub(crate) enum Target {
     Remote(SocketAddr),
+    Named(Endpoint),
     Embedded(Arc<Cluster>, usize),
 }
 
@@ -74,6 +76,18 @@ impl Client {
         Client::open_as(Target::Remote(address), Some(login)).await
     }
 
+    /// Connects to a site as an [`Endpoint`] says: by a name, over TLS, as a user.
+    ///
+    /// # Errors
+    /// As [`Client::connect_as`], and whatever TLS objects to.
+    pub async fn connect_to(endpoint: &Endpoint) -> Result<Client, Error> {
+        let login = endpoint
+            .login
+            .as_ref()
+            .map(|(user, password)| Login { user: user.clone(), password: password.clone() });
+        Client::open_as(Target::Named(endpoint.clone()), login).await
+    }
+
     pub(crate) async fn open(target: Target) -> Result<Client, Error> {
         Client::open_as(target, None).await
     }
@@ -97,6 +111,16 @@ impl Client {
             Value::Error(text) => Err(Error::server(&text)),
             value => Ok(value),
         }
+    }
+
+    /// Sends commands without waiting for the reply of each before the next, and returns the replies
+    /// in their order; what the server refused is a [`Value::Error`]. Meant for many commands with
+    /// short replies.
+    ///
+    /// # Errors
+    /// The connection broke: any of the commands may have been carried out.
+    pub async fn pipeline(&mut self, commands: &[Vec<&[u8]>]) -> Result<Vec<Value>, Error> {
+        self.connection.call_all(commands).await
     }
 
     /// Takes the session's causal past, to attach it at another site.
@@ -162,6 +186,7 @@ impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.target {
             Target::Remote(address) => write!(f, "Client({address})"),
+            Target::Named(endpoint) => write!(f, "Client({endpoint})"),
             Target::Embedded(_, site) => write!(f, "Client(embedded site {site})"),
         }
     }
@@ -173,6 +198,14 @@ async fn dial(target: &Target, login: Option<&Login>) -> Result<Connection, Erro
             let stream = TcpStream::connect(address).await?;
             stream.set_nodelay(true)?;
             Connection::new(stream)
+        }
+        Target::Named(endpoint) => {
+            let stream = TcpStream::connect((endpoint.host.as_str(), endpoint.port)).await?;
+            stream.set_nodelay(true)?;
+            match &endpoint.tls {
+                None => Connection::new(stream),
+                Some(tls) => Connection::new(tls.connect(&endpoint.host, stream).await?),
+            }
         }
         Target::Embedded(cluster, site) => {
             let stream = cluster.connect(*site).map_err(|down| {

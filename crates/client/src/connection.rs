@@ -32,6 +32,24 @@ impl Connection {
         encode_command(&mut self.output, command);
         self.stream.write_all(&self.output).await?;
         self.stream.flush().await?;
+        self.reply().await
+    }
+
+    /// Sends commands at once and waits for all replies. Together, commands and replies should fit
+    /// into the buffers on the way: nothing is read before all is sent.
+    pub(crate) async fn call_all(&mut self, commands: &[Vec<&[u8]>]) -> Result<Vec<Value>, Error> {
+        self.output.clear();
+        commands.iter().for_each(|command| encode_command(&mut self.output, command));
+        self.stream.write_all(&self.output).await?;
+        self.stream.flush().await?;
+        let mut replies = Vec::with_capacity(commands.len());
+        for _ in commands {
+            replies.push(self.reply().await?);
+        }
+        Ok(replies)
+    }
+
+    async fn reply(&mut self) -> Result<Value, Error> {
         loop {
             let parsed = self
                 .parser

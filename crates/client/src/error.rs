@@ -29,7 +29,8 @@ impl Error {
         }
     }
 
-    pub(crate) fn server(text: &str) -> Self {
+    /// The error that an error reply stands for.
+    pub fn server(text: &str) -> Self {
         let (code, message) = text.split_once(' ').unwrap_or((text, ""));
         Error::Server { code: code.to_owned(), message: message.to_owned() }
     }

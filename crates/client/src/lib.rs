@@ -25,12 +25,16 @@ mod client;
 mod commands;
 mod connection;
 mod embedded;
+mod endpoint;
 mod error;
+mod tls;
 mod transaction;
 
 pub use client::{Client, Token};
 pub use embedded::Embedded;
+pub use endpoint::Endpoint;
 pub use error::Error;
+pub use tls::{Tls, TlsError};
 pub use transaction::Transaction;
 
 pub use solera_node::{ClusterSpec, Fault, Overrides};

@@ -171,6 +171,11 @@ impl User {
         Ok(())
     }
 
+    /// Whether the user may read whatever there is.
+    pub(crate) fn reads_all_keys(&self) -> bool {
+        self.keys.iter().any(|keys| keys.read && keys.pattern == b"*")
+    }
+
     /// Adds a rule for commands. Later rules win over earlier ones.
     pub(crate) fn add_rule(&mut self, rule: &str) -> Result<(), RuleError> {
         let lower = rule.to_ascii_lowercase();

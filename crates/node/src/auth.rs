@@ -103,6 +103,11 @@ impl Identity {
         }
     }
 
+    /// Whether its user may read all keys.
+    pub(crate) fn reads_all_keys(&self) -> bool {
+        self.0.borrow().as_ref().is_some_and(|user| user.reads_all_keys())
+    }
+
     /// Follows changes of the users. Ends when this one is no more, is disabled, or needs a password
     /// and did not before.
     pub(crate) async fn ends(&self, mut users: watch::Receiver<Arc<Users>>) {

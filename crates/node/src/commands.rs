@@ -3,6 +3,7 @@
 mod client;
 mod connection;
 mod data;
+mod export;
 mod server;
 mod solera;
 mod users;
@@ -62,6 +63,7 @@ pub(crate) async fn run_other(
         CommandId::SoleraSpaces => solera::spaces(session),
         CommandId::SoleraLevel => solera::level(session, arguments),
         CommandId::SoleraAtRisk => solera::at_risk(session, arguments).await,
+        CommandId::SoleraExport => export::export(session, arguments).await,
         CommandId::Wait => solera::wait(session, arguments).await,
         _ => session.fail("ERR the command cannot be run here"),
     }

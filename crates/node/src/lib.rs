@@ -21,6 +21,7 @@ mod log;
 mod network;
 mod node;
 mod queue;
+mod scan;
 mod session;
 mod spaces;
 mod status;
@@ -39,7 +40,7 @@ pub use config::{
     ClientTls, ClusterSpec, ConfigError, HostPort, NamedFile, NodeId, NodeSpec, Overrides,
     SiteSpec, TlsFiles,
 };
-pub use log::{Level, Log};
+pub use log::{Level, Log, utc};
 pub use node::{Node, ServeError};
 pub use spaces::{Space, SpaceError, Spaces};
 pub use status::{ClusterStatus, LinkStatus, NodeStatus, PeerStatus, ReachedSite, SiteStatus};

@@ -119,6 +119,11 @@ impl Link {
         answer.ok()?.ok()
     }
 
+    /// The process that the peer was when it was last heard of.
+    pub(crate) fn incarnation(&self) -> Option<u64> {
+        self.state().incarnation
+    }
+
     /// Whether messages reach the peer and its own come back, as far as is known.
     pub(crate) fn is_whole(&self) -> bool {
         let state = self.state();

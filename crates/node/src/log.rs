@@ -80,7 +80,7 @@ impl Log {
 }
 
 /// Milliseconds since 1970 as `2026-01-31T23:59:59.999Z`.
-pub(crate) fn utc(ms: u64) -> String {
+pub fn utc(ms: u64) -> String {
     let (days, in_day) = (ms / 86_400_000, ms % 86_400_000);
     // Years begin in March here, so that the leap day is their last; 719468 days are from March of
     // the year 0 to 1970, and 146097 are in 400 years.

@@ -12,6 +12,7 @@ use tokio::sync::oneshot;
 
 use crate::clients::Clients;
 use crate::link::Link;
+use crate::scan;
 use crate::status::WorkerSample;
 use crate::wan::Wan;
 use crate::wire::{Answer, Question};
@@ -135,6 +136,28 @@ impl Network {
         .await
     }
 
+    /// The next page of a partition that a worker has, wherever it is; `Some(None)` while it cannot
+    /// tell yet. `None` if it cannot be reached.
+    pub(crate) async fn scan(&self, worker: Address, ask: scan::Ask) -> Option<Option<scan::Page>> {
+        let question = Question::Scan { worker: worker.worker, ask: Box::new(ask.clone()) };
+        self.ask(
+            worker,
+            |reply| Control::Scan(ask, reply),
+            question,
+            |answer| match answer {
+                Answer::Scan(page) if page.as_ref().is_none_or(scan::Page::is_sound) => Some(page),
+                _ => None,
+            },
+        )
+        .await
+    }
+
+    /// Which process runs a worker, as a number that is not used again; 0 for this one. `None` if it
+    /// was never heard of.
+    pub(crate) fn process_of(&self, worker: Address) -> Option<u64> {
+        self.link_to(worker).map_or(Some(0), Link::incarnation)
+    }
+
     /// Asks a worker: by an order in this process, or by a question over a link.
     async fn ask<R>(
         &self,
@@ -156,6 +179,11 @@ impl Network {
     /// The clients of a site in this process.
     pub(crate) fn clients(&self, site: SiteId) -> &Arc<Clients> {
         &self.clients[site.index()]
+    }
+
+    /// Whether the cluster has so many sites.
+    pub(crate) fn has_sites(&self, sites: usize) -> bool {
+        self.workers.len() == sites
     }
 
     /// Every worker of a site.

@@ -75,6 +75,8 @@ pub(crate) struct Session {
     given_up: bool,
     /// Why EXEC gave its transaction up.
     unreachable: Option<Unreachable>,
+    /// Which process ran each worker of the site when the transaction's snapshot was first scanned.
+    pub(crate) scanned: Option<(TxId, Vec<Option<u64>>)>,
 }
 
 impl Session {
@@ -94,6 +96,7 @@ impl Session {
             tx: None,
             given_up: false,
             unreachable: None,
+            scanned: None,
             worker,
         }
     }
@@ -156,6 +159,21 @@ impl Session {
     /// Whether MULTI or SOLERA.BEGIN is open.
     pub(crate) fn in_transaction(&self) -> bool {
         self.tx.is_some() || self.given_up || self.queue.is_some()
+    }
+
+    /// The open transaction, and its snapshot to be scanned. Without, appends the error.
+    pub(crate) fn snapshot(&mut self) -> Option<(TxId, Vector)> {
+        let Some(tx) = self.tx else {
+            self.fail("ERR this is for an open transaction; SOLERA.BEGIN it first");
+            return None;
+        };
+        let now = self.worker.now();
+        if let Some(snapshot) = self.worker.with(|replica| replica.snapshot_of(now, tx)) {
+            return Some((tx, snapshot));
+        }
+        (self.tx, self.given_up) = (None, true);
+        self.fail_command(&CommandError::NoSuchTransaction);
+        None
     }
 
     /// Runs a command on one key of this worker and appends its reply: the hot path, without any

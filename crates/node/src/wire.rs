@@ -10,6 +10,7 @@ use solera_time::SiteId;
 use solera_unistore::{Address, AtRisk, Message, Stretch, Topology};
 
 use crate::handshake::{Greeting, HEAD};
+use crate::scan;
 use crate::status::WorkerSample;
 
 /// Length, checksum, kind and number.
@@ -258,7 +259,7 @@ pub fn read_as_peer(bytes: &[u8]) {
 }
 
 /// What a node asks another of its site.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Question {
     /// What a worker tells about itself; whether in detail.
     Sample { worker: u8, detailed: bool },
@@ -266,6 +267,8 @@ pub(crate) enum Question {
     CountKeys { worker: u8 },
     /// What the loss of sites could still undo at a worker, with at most so many keys.
     AtRisk { worker: u8, keys: u64 },
+    /// The next page of a partition that a worker has.
+    Scan { worker: u8, ask: Box<scan::Ask> },
 }
 
 /// The answer to a [`Question`].
@@ -274,6 +277,8 @@ pub(crate) enum Answer {
     Sample(Box<WorkerSample>),
     Keys(u64),
     AtRisk(AtRisk),
+    /// Nothing where the worker cannot tell yet.
+    Scan(Option<scan::Page>),
     /// There is no such worker, or it is stopping.
     Nothing,
 }

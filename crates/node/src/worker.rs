@@ -33,6 +33,7 @@ use crate::cluster::Run;
 use crate::config::ClusterSpec;
 use crate::connection::{serve, serve_tls};
 use crate::network::{Network, Parcel};
+use crate::scan::{self, Scans};
 use crate::status::WorkerSample;
 use crate::storage::Storage;
 use crate::tls::client_problem;
@@ -50,6 +51,8 @@ pub(crate) enum Control {
     CountKeys(oneshot::Sender<usize>),
     /// Tell what the loss of sites could still undo, with at most so many keys.
     AtRisk(usize, oneshot::Sender<AtRisk>),
+    /// Tell the next page of a partition; nothing while that cannot be told yet.
+    Scan(scan::Ask, oneshot::Sender<Option<scan::Page>>),
     /// These are the users from now on.
     Users(Arc<Users>),
     /// Stop serving, as if the site had died; keep the state.
@@ -88,6 +91,7 @@ pub(crate) struct Worker {
 
 struct State {
     replica: Replica,
+    scans: Scans,
     storage: Option<Storage>,
     waiting: BTreeMap<RequestId, oneshot::Sender<Response>>,
     requests: u64,
@@ -147,6 +151,17 @@ impl Worker {
     /// Runs `action` on the machine. Must not be called from within another.
     pub(crate) fn with<R>(&self, action: impl FnOnce(&mut Replica) -> R) -> R {
         action(&mut self.state.borrow_mut().replica)
+    }
+
+    /// The next page of a partition of this worker; `None` while that cannot be told yet.
+    pub(crate) fn scan(&self, ask: &scan::Ask) -> Option<scan::Page> {
+        let now = self.now();
+        let mut state = self.state.borrow_mut();
+        let State { replica, scans, .. } = &mut *state;
+        let page = scans.page(replica, &self.spec.spaces, now, ask);
+        drop(state);
+        self.flush();
+        page
     }
 
     /// Counts with the worker's counters.
@@ -526,6 +541,7 @@ pub(crate) fn run(
         network,
         state: RefCell::new(State {
             replica,
+            scans: Scans::default(),
             storage,
             waiting: BTreeMap::new(),
             requests: run.first_number,
@@ -699,6 +715,9 @@ impl Postman {
                 let at_risk = self.worker.with(|replica| replica.status().at_risk(keys));
                 let _ = reply.send(at_risk);
             }
+            Control::Scan(ask, reply) => {
+                let _ = reply.send(self.worker.scan(&ask));
+            }
             Control::Users(users) => self.worker.set_users(users),
             Control::Kill(done) => {
                 self.worker.alive.send_replace(false);
@@ -738,6 +757,7 @@ impl Postman {
             }
         }
         state.replica.on_deadline(now);
+        state.scans.forget_idle(now.monotonic);
         drop(state);
         self.worker.flush();
         self.worker.save();

@@ -62,6 +62,7 @@ pub enum CommandId {
     SoleraSpaces,
     SoleraLevel,
     SoleraAtRisk,
+    SoleraExport,
 }
 
 /// A command as COMMAND describes it.

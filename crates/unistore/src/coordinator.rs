@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use solera_data::{Effect, Key, Op};
 use solera_levels::Level;
 use solera_machine::Now;
-use solera_time::{Monotonic, Timestamp, Vector};
+use solera_time::{Monotonic, SiteId, Timestamp, Vector};
 
 use crate::command::{CommandError, RequestId, Response, TxId};
 use crate::config::Address;
@@ -31,9 +31,9 @@ pub(crate) struct Coordinator {
 }
 
 #[derive(Debug)]
-struct Transaction {
+pub(crate) struct Transaction {
     /// `snapVec[tid]`.
-    snap_vec: Vector,
+    pub(crate) snap_vec: Vector,
     /// The greatest local timestamp that was read.
     local_dependency: Timestamp,
     /// `wbuff[tid]`: one canonical effect per key.
@@ -118,6 +118,12 @@ impl Coordinator {
 }
 
 impl Transaction {
+    /// The client reads all of the snapshot, and thereby shows that it is there.
+    pub(crate) fn observe_all(&mut self, now: Monotonic, local: SiteId) {
+        self.last_active = now;
+        self.local_dependency = self.snap_vec[local];
+    }
+
     fn effects(&mut self, level: Level) -> &mut BTreeMap<Key, Effect> {
         if level == Level::Eventual { &mut self.eventual_writes } else { &mut self.writes }
     }
@@ -460,7 +466,7 @@ impl Replica {
     }
 
     /// A transaction that still takes operations.
-    fn open_transaction(&mut self, tx: TxId) -> Option<&mut Transaction> {
+    pub(crate) fn open_transaction(&mut self, tx: TxId) -> Option<&mut Transaction> {
         self.coordinator.open.get_mut(&tx).filter(|transaction| transaction.preparing.is_none())
     }
 

@@ -14,6 +14,7 @@
 //! | `replication` | PROPAGATE, REPLICATE, forwarding (Alg. 2 l. 1–22) |
 //! | `dissemination` | BROADCAST_VECS by a tree, floors, causal stability |
 //! | `uniformity` | `uniformVec` from `stableMatrix` (Alg. 2 l. 31–36) |
+//! | `scan` | reading all keys in one snapshot |
 //! | `barriers` | UNIFORM_BARRIER and ATTACH |
 //! | `failure_detector` | who is suspected |
 //! | `record`, `checkpoint`, `recovery` | what a journal keeps, and building a replica from it |
@@ -43,6 +44,7 @@ mod recovery;
 mod replica;
 mod replication;
 mod transfer;
+mod scan;
 mod uniformity;
 
 pub use checkpoint::Checkpoint;

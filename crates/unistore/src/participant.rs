@@ -171,11 +171,7 @@ impl Replica {
         op: &Op,
         own: Option<&Effect>,
     ) -> Option<Executed> {
-        // The clock moves past the snapshot instead of the read waiting for it (l. 21).
-        self.clock.observe(snap_vec[self.me]);
-        let _ = self.clock.read(now.physical);
-        // Nor may a later transaction get a time within it after a restart.
-        self.promise_past(now, snap_vec[self.me]);
+        self.move_past(now, snap_vec);
         let eventual = level == Level::Eventual;
         if !eventual && self.is_blocked(key, snap_vec[self.me]) {
             return None;
@@ -188,6 +184,15 @@ impl Replica {
             self.partitions[index].read(key, snap_vec, own, |view| execute(op, view));
         let local_dependency = if eventual { Timestamp::ZERO } else { dependency };
         Some(Executed { result, local_dependency })
+    }
+
+    /// No later transaction gets a time within the snapshot: the clock moves past it instead of the
+    /// read waiting for it (l. 21).
+    pub(crate) fn move_past(&mut self, now: Now, snap_vec: &Vector) {
+        self.clock.observe(snap_vec[self.me]);
+        let _ = self.clock.read(now.physical);
+        // Nor after a restart.
+        self.promise_past(now, snap_vec[self.me]);
     }
 
     /// PREPARE (UniStore Alg. 1 l. 36–41).

@@ -120,7 +120,12 @@ impl Partition {
     }
 
     /// The same without preparing for later reads.
-    fn peek<R>(&self, key: &[u8], snap_vec: &Vector, read: impl FnOnce(&View<'_>) -> R) -> R {
+    pub(crate) fn peek<R>(
+        &self,
+        key: &[u8],
+        snap_vec: &Vector,
+        read: impl FnOnce(&View<'_>) -> R,
+    ) -> R {
         self.keys.get(key).unwrap_or(&self.absent).read(snap_vec, None, self.local, read).0
     }
 

@@ -96,7 +96,7 @@ pub(crate) async fn dbsize(session: &mut Session) {
 }
 
 /// How many keys the site's workers have that can be reached, and one that cannot.
-async fn count_keys(session: &Session) -> (usize, Option<Unreachable>) {
+pub(super) async fn count_keys(session: &Session) -> (usize, Option<Unreachable>) {
     let worker = &session.worker;
     let (mut keys, mut missing) = (0, None);
     for other in worker.network.workers_of(worker.address.site) {

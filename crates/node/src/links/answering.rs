@@ -290,5 +290,11 @@ async fn answer_to(network: &Network, me: NodeId, question: Question) -> Answer 
             }
             None => Answer::Nothing,
         },
+        Question::Scan { worker, ask } => match here(worker) {
+            Some(worker) if network.has_sites(ask.snapshot.sites()) => {
+                network.scan(worker, *ask).await.map_or(Answer::Nothing, Answer::Scan)
+            }
+            _ => Answer::Nothing,
+        },
     }
 }

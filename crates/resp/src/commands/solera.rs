@@ -23,4 +23,6 @@ family! { "solera":
         "Tells the level of a key.";
     SoleraAtRisk "solera.at-risk" -1 "admin" (0, 0, 0) "0.1.0"
         "Tells what the loss of sites could still undo.";
+    SoleraExport "solera.export" -1 "admin readonly" (0, 0, 0) "0.1.0"
+        "Tells all keys of the open transaction's snapshot and what they hold.";
 }

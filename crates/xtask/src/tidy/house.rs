@@ -93,12 +93,14 @@ pub(crate) const HOUSE: &[Room] = &[
         &["solera-data", "solera-node", "solera-resp"],
         &["solera-checker"],
     ),
+    room("solera-backup", "backup", Floor::Programming, &["solera"], &[]),
     room(
         "solera-cli",
         "cli",
         Floor::Evidence,
         &[
             "solera",
+            "solera-backup",
             "solera-checker",
             "solera-data",
             "solera-journal",

@@ -1,0 +1,393 @@
+//! The bytes of a backup. `docs/formats/backup.md` draws them.
+
+use std::fmt;
+use std::io::{self, Read, Write};
+
+use ring::digest::{Context, SHA256};
+
+use crate::entry::{Content, Entry, Tally};
+use crate::header::Header;
+
+/// Every version begins with these bytes; the rest of the line is its number.
+const NAME: &[u8] = b"solera backup ";
+const MAGIC: &[u8; 16] = b"solera backup 1\n";
+/// Length, checksum and kind.
+const FRAME_HEAD: usize = 4 + 4 + 1;
+/// Entries are gathered into frames of about this size.
+const FRAME_BYTES: usize = 256 * 1024;
+/// The longest frame that is read: the longest value and key fit.
+const MAX_FRAME: usize = (1 << 30) + FRAME_BYTES;
+/// Added to the type of an entry that continues the one before.
+const CONTINUED: u8 = 0x80;
+
+const HEADER: u8 = b'H';
+const KEYS: u8 = b'K';
+const END: u8 = b'E';
+
+/// Writes a backup. It counts only when [`BackupWriter::finish`] was called.
+pub struct BackupWriter<W> {
+    sink: Hashed<W>,
+    body: Vec<u8>,
+    last: Option<(Vec<u8>, u8)>,
+    tally: Tally,
+}
+
+/// Hashes and counts all that is written or read.
+struct Hashed<S> {
+    inner: S,
+    context: Context,
+    at: u64,
+}
+
+impl<S> Hashed<S> {
+    fn new(inner: S) -> Self {
+        Hashed { inner, context: Context::new(&SHA256), at: 0 }
+    }
+
+    fn passed(&mut self, bytes: &[u8]) {
+        self.context.update(bytes);
+        self.at += bytes.len() as u64;
+    }
+}
+
+impl<W: Write> Hashed<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.inner.write_all(bytes)?;
+        self.passed(bytes);
+        Ok(())
+    }
+
+    fn write_frame(&mut self, kind: u8, body: &[u8]) -> io::Result<()> {
+        if body.len() > MAX_FRAME {
+            return Err(io::Error::other("a value is too long for a backup"));
+        }
+        let length = (body.len() as u32).to_le_bytes();
+        let checksum = checksum(self.at, length, kind, body).to_le_bytes();
+        self.write(&[&length[..], &checksum, &[kind]].concat())?;
+        self.write(body)
+    }
+}
+
+/// The place counts, too: a frame in another's place is damage.
+fn checksum(at: u64, length: [u8; 4], kind: u8, body: &[u8]) -> u32 {
+    let head = [&at.to_le_bytes()[..], &length, &[kind]].concat();
+    crc32c::crc32c_append(crc32c::crc32c(&head), body)
+}
+
+impl<W: Write> BackupWriter<W> {
+    /// Begins a backup.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn new(sink: W, header: &Header) -> io::Result<Self> {
+        let mut sink = Hashed::new(sink);
+        sink.write(MAGIC)?;
+        sink.write_frame(HEADER, &serde_json::to_vec(header)?)?;
+        Ok(BackupWriter { sink, body: Vec::new(), last: None, tally: Tally::default() })
+    }
+
+    /// Adds a key, or a further part of the one before.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn write(&mut self, entry: &Entry) -> io::Result<()> {
+        let kind = entry.content.kind();
+        let again =
+            self.last.as_ref().is_some_and(|(key, last)| *key == entry.key && *last == kind);
+        assert!(!entry.continued || again, "parts of a key follow one another");
+        self.tally.add(entry);
+        self.body.push(if entry.continued { kind | CONTINUED } else { kind });
+        put(&mut self.body, &entry.key)?;
+        put_length(&mut self.body, entry.content.len())?;
+        match &entry.content {
+            Content::String(value) => put(&mut self.body, value)?,
+            Content::Set(elements) => {
+                elements.iter().try_for_each(|element| put(&mut self.body, element))?;
+            }
+            Content::Hash(pairs) => {
+                for (field, value) in pairs {
+                    put(&mut self.body, field)?;
+                    put(&mut self.body, value)?;
+                }
+            }
+        }
+        self.last = Some((entry.key.clone(), kind));
+        if self.body.len() >= FRAME_BYTES { self.end_frame() } else { Ok(()) }
+    }
+
+    /// Completes the backup. Making it durable is left to the caller.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn finish(mut self) -> io::Result<(W, Tally)> {
+        if !self.body.is_empty() {
+            self.end_frame()?;
+        }
+        let Tally { strings, sets, hashes, elements, fields, bytes, digest } = self.tally;
+        let mut body = Vec::new();
+        for number in [strings, sets, hashes, elements, fields, bytes] {
+            body.extend_from_slice(&number.to_le_bytes());
+        }
+        body.extend_from_slice(&digest.to_le_bytes());
+        body.extend_from_slice(self.sink.context.clone().finish().as_ref());
+        self.sink.write_frame(END, &body)?;
+        self.sink.inner.flush()?;
+        Ok((self.sink.inner, self.tally))
+    }
+
+    fn end_frame(&mut self) -> io::Result<()> {
+        let body = std::mem::take(&mut self.body);
+        self.sink.write_frame(KEYS, &body)
+    }
+}
+
+fn put_length(body: &mut Vec<u8>, length: usize) -> io::Result<()> {
+    let length = u32::try_from(length).map_err(|_| io::Error::other("more than 4 GiB"))?;
+    body.extend_from_slice(&length.to_le_bytes());
+    Ok(())
+}
+
+fn put(body: &mut Vec<u8>, bytes: &[u8]) -> io::Result<()> {
+    put_length(body, bytes.len())?;
+    body.extend_from_slice(bytes);
+    Ok(())
+}
+
+/// Why a backup cannot be used.
+#[derive(Debug)]
+pub enum ReadError {
+    /// The file cannot be read.
+    Io(io::Error),
+    /// It does not begin as backups do.
+    NotABackup,
+    /// It is of another version of the format.
+    Version(String),
+    /// It ends too early: the backup was not completed, or the file was cut.
+    Incomplete {
+        /// Where the part begins that is not all there, in bytes.
+        at: u64,
+    },
+    /// It is not what was written.
+    Damaged {
+        /// Where the damaged part begins, in bytes.
+        at: u64,
+        /// What is wrong there.
+        what: &'static str,
+    },
+}
+
+impl fmt::Display for ReadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ReadError::Io(error) => write!(f, "it cannot be read: {error}"),
+            ReadError::NotABackup => write!(f, "this is no backup of Solera"),
+            ReadError::Version(version) => write!(
+                f,
+                "it is of version {version} of the format, and this program reads version 1"
+            ),
+            ReadError::Incomplete { at } => write!(
+                f,
+                "it is incomplete, and ends in what begins at byte {at}: it was cut, or never finished"
+            ),
+            ReadError::Damaged { at, what } => write!(f, "it is damaged at byte {at}: {what}"),
+        }
+    }
+}
+
+impl std::error::Error for ReadError {}
+
+impl From<io::Error> for ReadError {
+    fn from(error: io::Error) -> Self {
+        ReadError::Io(error)
+    }
+}
+
+/// Reads a backup, part by part. Only who has read up to its end knows that all of it is well.
+pub struct BackupReader<R> {
+    source: Hashed<R>,
+    header: Header,
+    /// The current frame, and how much of it is read.
+    body: Vec<u8>,
+    used: usize,
+    /// Where the frame begins.
+    at: u64,
+    last: Option<(Vec<u8>, u8)>,
+    tally: Tally,
+    done: bool,
+}
+
+impl<R: Read> BackupReader<R> {
+    /// Reads the beginning.
+    ///
+    /// # Errors
+    /// It is no backup, or not one that can be read.
+    pub fn open(source: R) -> Result<Self, ReadError> {
+        let mut source = Hashed::new(source);
+        let mut magic = Vec::new();
+        source.inner.by_ref().take(MAGIC.len() as u64).read_to_end(&mut magic)?;
+        if magic != MAGIC {
+            return Err(match magic.strip_prefix(NAME) {
+                Some(version) if magic.len() == MAGIC.len() => {
+                    ReadError::Version(String::from_utf8_lossy(version).trim().to_owned())
+                }
+                Some(_) => ReadError::Incomplete { at: 0 },
+                None => ReadError::NotABackup,
+            });
+        }
+        source.passed(&magic);
+        let at = source.at;
+        let (kind, body) = read_frame(&mut source)?;
+        if kind != HEADER {
+            return Err(ReadError::Damaged { at, what: "there is no header" });
+        }
+        let header = serde_json::from_slice(&body).map_err(|_| ReadError::Damaged {
+            at,
+            what: "the header does not say what it should",
+        })?;
+        Ok(BackupReader {
+            source,
+            header,
+            body: Vec::new(),
+            used: 0,
+            at,
+            last: None,
+            tally: Tally::default(),
+            done: false,
+        })
+    }
+
+    /// Where the backup is from.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// What was read so far: all of it once there are no more entries.
+    pub fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    /// The next key, or part of one; `None` at the end, and then the backup is complete and whole.
+    ///
+    /// # Errors
+    /// It is not.
+    pub fn next_entry(&mut self) -> Result<Option<Entry>, ReadError> {
+        while self.used == self.body.len() {
+            if self.done || !self.next_frame()? {
+                return Ok(None);
+            }
+        }
+        let mut rest = &self.body[self.used..];
+        let entry = take_entry(&mut rest, self.last.as_ref());
+        let entry = entry.map_err(|what| ReadError::Damaged { at: self.at, what })?;
+        self.used = self.body.len() - rest.len();
+        self.tally.add(&entry);
+        self.last = Some((entry.key.clone(), entry.content.kind()));
+        Ok(Some(entry))
+    }
+
+    /// Whether there is another frame of entries.
+    fn next_frame(&mut self) -> Result<bool, ReadError> {
+        let hash = self.source.context.clone().finish();
+        self.at = self.source.at;
+        let (kind, body) = read_frame(&mut self.source)?;
+        let damaged = |what| Err(ReadError::Damaged { at: self.at, what });
+        match kind {
+            KEYS if body.is_empty() => damaged("a part without keys"),
+            KEYS => {
+                (self.body, self.used) = (body, 0);
+                Ok(true)
+            }
+            END => {
+                let Tally { strings, sets, hashes, elements, fields, bytes, digest } = self.tally;
+                let mut expected = Vec::new();
+                for number in [strings, sets, hashes, elements, fields, bytes] {
+                    expected.extend_from_slice(&number.to_le_bytes());
+                }
+                expected.extend_from_slice(&digest.to_le_bytes());
+                expected.extend_from_slice(hash.as_ref());
+                if body != expected {
+                    return damaged("its content is not what its end says");
+                }
+                let mut beyond = [0];
+                if self.source.inner.read(&mut beyond)? != 0 {
+                    let at = self.source.at;
+                    return Err(ReadError::Damaged { at, what: "something follows its end" });
+                }
+                self.done = true;
+                Ok(false)
+            }
+            _ => damaged("a part of a kind that does not exist here"),
+        }
+    }
+}
+
+fn read_frame<R: Read>(source: &mut Hashed<R>) -> Result<(u8, Vec<u8>), ReadError> {
+    let at = source.at;
+    let head = read_exactly(source, FRAME_HEAD, at)?;
+    let (length, rest) = head.split_first_chunk::<4>().expect("it has 9 bytes");
+    let (expected, kind) = rest.split_first_chunk::<4>().expect("it has 5 bytes");
+    let bytes = u32::from_le_bytes(*length) as usize;
+    if bytes > MAX_FRAME {
+        return Err(ReadError::Damaged { at, what: "a part longer than any" });
+    }
+    let body = read_exactly(source, bytes, at)?;
+    if checksum(at, *length, kind[0], &body) != u32::from_le_bytes(*expected) {
+        return Err(ReadError::Damaged { at, what: "the checksum is of other bytes" });
+    }
+    Ok((kind[0], body))
+}
+
+/// Sets no memory aside for what may not be there.
+fn read_exactly<R: Read>(
+    source: &mut Hashed<R>,
+    length: usize,
+    at: u64,
+) -> Result<Vec<u8>, ReadError> {
+    let mut bytes = Vec::new();
+    source.inner.by_ref().take(length as u64).read_to_end(&mut bytes)?;
+    if bytes.len() < length {
+        return Err(ReadError::Incomplete { at });
+    }
+    source.passed(&bytes);
+    Ok(bytes)
+}
+
+const SHORT: &str = "an entry is longer than its part";
+
+fn take_entry(rest: &mut &[u8], last: Option<&(Vec<u8>, u8)>) -> Result<Entry, &'static str> {
+    let (kind, left) = rest.split_first().ok_or(SHORT)?;
+    *rest = left;
+    let (continued, kind) = (kind & CONTINUED != 0, kind & !CONTINUED);
+    let key = take(rest)?;
+    let again = last.is_some_and(|(other, of)| *other == key && *of == kind);
+    if continued && !again {
+        return Err("a part of a key without its beginning");
+    }
+    let count = take_length(rest)?;
+    if count == 0 || (kind == 1 && (count > 1 || continued)) {
+        return Err("a key that holds nothing, or too much");
+    }
+    let content = match kind {
+        1 => Content::String(take(rest)?),
+        2 => Content::Set((0..count).map(|_| take(rest)).collect::<Result<_, _>>()?),
+        3 => {
+            let mut pair = || Ok::<_, &'static str>((take(rest)?, take(rest)?));
+            Content::Hash((0..count).map(|_| pair()).collect::<Result<_, _>>()?)
+        }
+        _ => return Err("a key of a type that does not exist"),
+    };
+    Ok(Entry { key, continued, content })
+}
+
+fn take_length(rest: &mut &[u8]) -> Result<usize, &'static str> {
+    let (length, left) = rest.split_first_chunk::<4>().ok_or(SHORT)?;
+    *rest = left;
+    Ok(u32::from_le_bytes(*length) as usize)
+}
+
+fn take(rest: &mut &[u8]) -> Result<Vec<u8>, &'static str> {
+    let length = take_length(rest)?;
+    let (bytes, left) = rest.split_at_checked(length).ok_or(SHORT)?;
+    *rest = left;
+    Ok(bytes.to_vec())
+}

@@ -1,0 +1,176 @@
+//! Reading everything in one snapshot of a running cluster.
+
+use std::fmt;
+
+use solera::{Client, Error, Value};
+
+use crate::entry::{Content, Entry};
+
+/// Why a snapshot cannot be read to its end.
+#[derive(Debug)]
+pub enum ScanError {
+    /// The site cannot be reached, or refused.
+    Client(Error),
+    /// The site answered what SOLERA.EXPORT does not promise.
+    Answer(&'static str),
+}
+
+impl fmt::Display for ScanError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ScanError::Client(error) if error.code() == Some("NOTX") => write!(
+                f,
+                "the site gave the snapshot up ({error}); if it took too long, raise \
+                 transaction_max_age_ms there"
+            ),
+            ScanError::Client(error) => error.fmt(f),
+            ScanError::Answer(what) => write!(f, "the site answered strangely: {what}"),
+        }
+    }
+}
+
+impl std::error::Error for ScanError {}
+
+impl From<Error> for ScanError {
+    fn from(error: Error) -> Self {
+        ScanError::Client(error)
+    }
+}
+
+/// What a site says of itself and of the snapshot.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Introduction {
+    pub(crate) cluster: String,
+    pub(crate) site: String,
+    pub(crate) sites: Vec<String>,
+    pub(crate) partitions: u16,
+    /// How many keys there are, about.
+    pub(crate) keys: u64,
+    pub(crate) snapshot: Vec<u64>,
+}
+
+/// A snapshot that is held while it is read.
+pub(crate) struct Scan<'a> {
+    client: &'a mut Client,
+    pub(crate) introduction: Introduction,
+}
+
+impl<'a> Scan<'a> {
+    /// Takes a snapshot.
+    pub(crate) async fn begin(client: &'a mut Client) -> Result<Self, ScanError> {
+        client.command(&["SOLERA.BEGIN"]).await?;
+        let introduction = introduce(client.command(&["SOLERA.EXPORT"]).await?)?;
+        Ok(Scan { client, introduction })
+    }
+
+    /// Reads all keys of a partition.
+    pub(crate) async fn partition<E: From<ScanError>>(
+        &mut self,
+        partition: u16,
+        mut each: impl FnMut(Entry) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let (partition, mut cursor) = (partition.to_string(), b"0".to_vec());
+        let mut last = None;
+        loop {
+            let command = [b"SOLERA.EXPORT", partition.as_bytes(), &cursor];
+            let page = self.client.command(&command).await.map_err(ScanError::from)?;
+            let (next, entries) = page_of(page)?;
+            for value in entries {
+                let (key, content) = entry_of(value)?;
+                let continued = last.as_ref() == Some(&key);
+                last = Some(key.clone());
+                each(Entry { key, continued, content })?;
+            }
+            if next == b"0" {
+                return Ok(());
+            }
+            if next == cursor {
+                return Err(ScanError::Answer("the next page is the same one").into());
+            }
+            cursor = next;
+        }
+    }
+
+    /// Lets the snapshot go. Only if that succeeds was it held all the time.
+    pub(crate) async fn end(self) -> Result<(), ScanError> {
+        self.client.command(&["SOLERA.COMMIT"]).await?;
+        Ok(())
+    }
+}
+
+fn introduce(value: Value) -> Result<Introduction, ScanError> {
+    let Value::Map(pairs) = value else { return Err(ScanError::Answer("no map")) };
+    let mut found = Introduction::default();
+    for (what, value) in pairs {
+        match (text(what)?.as_str(), value) {
+            ("cluster", value) => found.cluster = text(value)?,
+            ("site", value) => found.site = text(value)?,
+            ("sites", Value::Array(names)) => {
+                found.sites = names.into_iter().map(text).collect::<Result<_, _>>()?;
+            }
+            ("partitions", value) => {
+                found.partitions = u16::try_from(number(value)?)
+                    .map_err(|_| ScanError::Answer("too many partitions"))?;
+            }
+            ("keys", value) => found.keys = number(value)?,
+            ("snapshot", Value::Array(times)) => {
+                found.snapshot = times.into_iter().map(number).collect::<Result<_, _>>()?;
+            }
+            _ => {}
+        }
+    }
+    match found.partitions {
+        0 => Err(ScanError::Answer("no partitions")),
+        _ => Ok(found),
+    }
+}
+
+fn page_of(value: Value) -> Result<(Vec<u8>, Vec<Value>), ScanError> {
+    const WHAT: ScanError = ScanError::Answer("no page");
+    let Value::Array(parts) = value else { return Err(WHAT) };
+    let [Value::Bulk(cursor), Value::Array(entries)] =
+        <[Value; 2]>::try_from(parts).map_err(|_| WHAT)?
+    else {
+        return Err(WHAT);
+    };
+    Ok((cursor, entries))
+}
+
+fn entry_of(value: Value) -> Result<(Vec<u8>, Content), ScanError> {
+    const WHAT: ScanError = ScanError::Answer("no entry");
+    let Value::Array(parts) = value else { return Err(WHAT) };
+    let mut parts = parts.into_iter().map(bytes);
+    let mut next = || parts.next().ok_or(WHAT)?;
+    let (key, kind) = (next()?, next()?);
+    let content = match kind.as_slice() {
+        b"string" => Content::String(next()?),
+        b"set" => Content::Set(parts.collect::<Result<_, _>>()?),
+        b"hash" => {
+            let mut pairs = Vec::new();
+            while let Some(field) = parts.next() {
+                pairs.push((field?, parts.next().ok_or(WHAT)??));
+            }
+            Content::Hash(pairs)
+        }
+        _ => return Err(ScanError::Answer("a type that this version does not know")),
+    };
+    if content.is_empty() { Err(WHAT) } else { Ok((key, content)) }
+}
+
+pub(crate) fn bytes(value: Value) -> Result<Vec<u8>, ScanError> {
+    match value {
+        Value::Bulk(bytes) => Ok(bytes),
+        _ => Err(ScanError::Answer("no bytes")),
+    }
+}
+
+pub(crate) fn text(value: Value) -> Result<String, ScanError> {
+    String::from_utf8(bytes(value)?).map_err(|_| ScanError::Answer("no text"))
+}
+
+fn number(value: Value) -> Result<u64, ScanError> {
+    match value {
+        Value::Integer(number) => Ok(number as u64),
+        _ => Err(ScanError::Answer("no number")),
+    }
+}

@@ -1,0 +1,119 @@
+//! From a running cluster to a file.
+
+use std::fmt;
+use std::io::{self, Write};
+
+use solera::{Client, Value};
+
+use crate::Progress;
+use crate::entry::Tally;
+use crate::file::BackupWriter;
+use crate::header::{Header, SpaceInfo};
+use crate::scan::{Scan, ScanError, text};
+
+/// Why no backup was taken.
+#[derive(Debug)]
+pub enum TakeError {
+    /// The snapshot cannot be read.
+    Scan(ScanError),
+    /// The file cannot be written.
+    Write(io::Error),
+}
+
+impl fmt::Display for TakeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TakeError::Scan(error) => error.fmt(f),
+            TakeError::Write(error) => write!(f, "the backup cannot be written: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for TakeError {}
+
+impl From<ScanError> for TakeError {
+    fn from(error: ScanError) -> Self {
+        TakeError::Scan(error)
+    }
+}
+
+impl From<solera::Error> for TakeError {
+    fn from(error: solera::Error) -> Self {
+        TakeError::Scan(error.into())
+    }
+}
+
+impl From<io::Error> for TakeError {
+    fn from(error: io::Error) -> Self {
+        TakeError::Write(error)
+    }
+}
+
+/// Writes all that a cluster holds, in one causal snapshot of the site that the client is at.
+/// `taken_ms` is the time, in milliseconds since 1970.
+///
+/// Everything that the site had acknowledged before is in it, and of other sites what was visible at
+/// this one. Returns the sink; making it durable is left to the caller.
+///
+/// # Errors
+/// The snapshot cannot be read to its end, or not be written. What was written is then no backup.
+pub async fn take<W: Write>(
+    client: &mut Client,
+    sink: W,
+    taken_ms: u64,
+    mut progress: impl FnMut(Progress),
+) -> Result<(W, Header, Tally), TakeError> {
+    let spaces = spaces(client).await?;
+    let mut scan = Scan::begin(client).await?;
+    let known = scan.introduction.clone();
+    let header = Header {
+        cluster: known.cluster,
+        site: known.site,
+        sites: known.sites,
+        partitions: known.partitions,
+        spaces,
+        snapshot: known.snapshot,
+        taken_ms,
+        solera: env!("CARGO_PKG_VERSION").to_owned(),
+    };
+    let mut writer = BackupWriter::new(sink, &header)?;
+    let mut done = 0;
+    for partition in 0..header.partitions {
+        scan.partition(partition, |entry| {
+            writer.write(&entry)?;
+            if !entry.continued {
+                done += 1;
+                progress(Progress::Keys(done, known.keys));
+            }
+            Ok::<_, TakeError>(())
+        })
+        .await?;
+    }
+    scan.end().await?;
+    let (sink, tally) = writer.finish()?;
+    Ok((sink, header, tally))
+}
+
+/// The cluster's spaces.
+pub(crate) async fn spaces(client: &mut Client) -> Result<Vec<SpaceInfo>, ScanError> {
+    const WHAT: ScanError = ScanError::Answer("no spaces");
+    let Value::Array(spaces) = client.command(&["SOLERA.SPACES"]).await? else {
+        return Err(WHAT);
+    };
+    let space = |value| {
+        let Value::Map(pairs) = value else { return Err(WHAT) };
+        let mut info =
+            SpaceInfo { name: String::new(), prefix: String::new(), level: String::new() };
+        for (what, value) in pairs {
+            let place = match text(what)?.as_str() {
+                "name" => &mut info.name,
+                "prefix" => &mut info.prefix,
+                "level" => &mut info.level,
+                _ => continue,
+            };
+            *place = text(value)?;
+        }
+        Ok(info)
+    };
+    spaces.into_iter().map(space).collect()
+}

@@ -1,0 +1,215 @@
+//! The bytes of backups: what is written is read back, and whatever else they are is refused.
+
+use proptest::prelude::*;
+use solera_backup::{
+    BackupReader, BackupWriter, Content, Entry, Header, ReadError, SpaceInfo, Tally,
+};
+
+fn header() -> Header {
+    let level = |name: &str, prefix: &str, level: &str| SpaceInfo {
+        name: name.to_owned(),
+        prefix: prefix.to_owned(),
+        level: level.to_owned(),
+    };
+    Header {
+        cluster: "shop".to_owned(),
+        site: "eu".to_owned(),
+        sites: vec!["eu".to_owned(), "us".to_owned()],
+        partitions: 16,
+        spaces: vec![level("log", "log:", "eventual"), level("default", "", "causal")],
+        snapshot: vec![7, 8],
+        taken_ms: 1_800_000_000_000,
+        solera: "0.1.0".to_owned(),
+    }
+}
+
+fn entry(key: &str, continued: bool, content: Content) -> Entry {
+    Entry { key: key.as_bytes().to_vec(), continued, content }
+}
+
+fn entries() -> Vec<Entry> {
+    let set = |elements: &[&str]| {
+        Content::Set(elements.iter().map(|element| element.as_bytes().to_vec()).collect())
+    };
+    vec![
+        entry("a", false, Content::String(b"\0\xff\r\n".to_vec())),
+        entry("", false, Content::String(Vec::new())),
+        entry("s", false, set(&["", "x"])),
+        entry("s", true, set(&["y"])),
+        entry("h", false, Content::Hash(vec![(b"f".to_vec(), b"1".to_vec())])),
+        entry("h", true, Content::Hash(vec![(b"g".to_vec(), Vec::new())])),
+        // More than a frame.
+        entry("long", false, Content::String(vec![b'l'; 300_000])),
+        entry("z", false, Content::String(b"last".to_vec())),
+    ]
+}
+
+fn write(entries: &[Entry]) -> (Vec<u8>, Tally) {
+    let mut writer = BackupWriter::new(Vec::new(), &header()).unwrap();
+    entries.iter().for_each(|entry| writer.write(entry).unwrap());
+    writer.finish().unwrap()
+}
+
+/// Everything, or why not.
+fn read(bytes: &[u8]) -> Result<(Header, Vec<Entry>, Tally), ReadError> {
+    let mut reader = BackupReader::open(bytes)?;
+    let mut entries = Vec::new();
+    while let Some(entry) = reader.next_entry()? {
+        entries.push(entry);
+    }
+    assert!(reader.next_entry()?.is_none(), "the end stays the end");
+    Ok((reader.header().clone(), entries, *reader.tally()))
+}
+
+#[test]
+fn what_is_written_is_read_back() {
+    for entries in [entries(), Vec::new()] {
+        let (bytes, tally) = write(&entries);
+        assert_eq!(read(&bytes).unwrap(), (header(), entries, tally));
+    }
+    let tally = write(&entries()).1;
+    assert_eq!((tally.keys(), tally.strings, tally.sets, tally.hashes), (6, 4, 1, 1));
+    assert_eq!((tally.elements, tally.fields), (3, 2));
+    assert_eq!(tally.bytes, 300_000 + 21);
+}
+
+#[test]
+fn a_tally_tells_contents_apart_and_not_their_order() {
+    let tally = |entries: &[Entry]| write(entries).1;
+    let string = |key: &str, value: &str| entry(key, false, Content::String(value.into()));
+    let set = |continued: bool, elements: &[&str]| {
+        entry("s", continued, Content::Set(elements.iter().map(|e| (*e).into()).collect()))
+    };
+    let base = tally(&[string("a", "1"), string("b", "2")]);
+    assert_eq!(tally(&[string("b", "2"), string("a", "1")]), base);
+    assert_ne!(tally(&[string("a", "2"), string("b", "1")]), base);
+    assert_ne!(tally(&[string("a1", ""), string("b", "2")]), base);
+    assert_eq!(tally(&[set(false, &["x", "y"])]), tally(&[set(false, &["y"]), set(true, &["x"])]));
+    assert_ne!(
+        tally(&[set(false, &["x"])]),
+        tally(&[entry("s", false, Content::String("x".into()))])
+    );
+}
+
+#[test]
+fn a_backup_that_was_cut_is_refused_with_its_place() {
+    let bytes = write(&entries()).0;
+    for length in (0..2000).chain(bytes.len() - 2000..bytes.len()) {
+        match read(&bytes[..length]).unwrap_err() {
+            ReadError::Incomplete { at } => assert!(at as usize <= length),
+            ReadError::NotABackup => assert!(length < 14),
+            other => panic!("cut at {length}: {other}"),
+        }
+    }
+}
+
+#[test]
+fn a_changed_byte_is_found_with_its_place() {
+    let good = write(&entries()).0;
+    for at in (0..1500).chain(good.len() - 1500..good.len()) {
+        for bit in [1, 0x80] {
+            let mut bytes = good.clone();
+            bytes[at] ^= bit;
+            match read(&bytes).unwrap_err() {
+                ReadError::Damaged { at: place, .. } | ReadError::Incomplete { at: place } => {
+                    assert!(at >= 16 && place as usize <= at, "byte {at}, found at {place}");
+                }
+                ReadError::NotABackup | ReadError::Version(_) => assert!(at < 16),
+                ReadError::Io(error) => panic!("{error}"),
+            }
+        }
+    }
+}
+
+/// Where frames begin, and the end.
+fn frames(bytes: &[u8]) -> Vec<usize> {
+    let mut places = vec![16];
+    while let Some(head) = bytes[*places.last().unwrap()..].first_chunk::<4>() {
+        places.push(places.last().unwrap() + 9 + u32::from_le_bytes(*head) as usize);
+    }
+    places
+}
+
+#[test]
+fn parts_that_are_left_out_doubled_or_moved_are_noticed() {
+    let long = |key: &str| entry(key, false, Content::String(vec![b'x'; 300_000]));
+    let bytes = write(&[long("a"), long("b"), long("c")]).0;
+    let frames = frames(&bytes);
+    assert_eq!((frames.len(), *frames.last().unwrap()), (6, bytes.len()));
+    let frame = |i: usize| &bytes[frames[i]..frames[i + 1]];
+    let head = &bytes[..frames[1]];
+    for (what, order) in [
+        ("without the second", &[1, 3, 4][..]),
+        ("in another order", &[2, 1, 3, 4]),
+        ("with one twice", &[1, 1, 2, 3, 4]),
+        ("without any", &[4]),
+        ("with two ends", &[1, 2, 3, 4, 4]),
+        ("with the header again", &[0, 1, 2, 3, 4]),
+    ] {
+        let parts = order.iter().flat_map(|i| frame(*i).to_vec());
+        let spliced: Vec<u8> = head.iter().copied().chain(parts).collect();
+        assert!(matches!(read(&spliced), Err(ReadError::Damaged { .. })), "{what}");
+    }
+    let followed = [&bytes[..], b"x"].concat();
+    assert!(
+        matches!(read(&followed), Err(ReadError::Damaged { at, .. }) if at as usize == bytes.len())
+    );
+    // The end of another backup, whose place is right.
+    let other = write(&[long("a"), long("b"), long("d")]).0;
+    let swapped = [&bytes[..frames[4]], &other[frames[4]..]].concat();
+    assert!(matches!(read(&swapped), Err(ReadError::Damaged { .. })));
+}
+
+#[test]
+fn what_is_no_backup_or_of_another_version_is_said_to_be() {
+    for text in ["", "x", "solera backuq 1\n", "[[site]]\nname = 'eu'\n", "solera-1-00"] {
+        assert!(matches!(read(text.as_bytes()), Err(ReadError::NotABackup)), "{text}");
+    }
+    let newer = read(b"solera backup 2\nwhatever").unwrap_err();
+    assert!(matches!(&newer, ReadError::Version(version) if version == "2"), "{newer}");
+}
+
+fn any_entries() -> impl Strategy<Value = Vec<Entry>> {
+    let bytes = || proptest::collection::vec(any::<u8>(), 0..20);
+    let content = prop_oneof![
+        bytes().prop_map(Content::String),
+        proptest::collection::vec(bytes(), 1..5).prop_map(Content::Set),
+        proptest::collection::vec((bytes(), bytes()), 1..5).prop_map(Content::Hash),
+    ];
+    let entry =
+        (bytes(), content).prop_map(|(key, content)| Entry { key, continued: false, content });
+    proptest::collection::vec(entry, 0..20)
+}
+
+proptest! {
+    #[test]
+    fn any_entries_are_read_back(entries in any_entries()) {
+        let (bytes, tally) = write(&entries);
+        prop_assert_eq!(read(&bytes).unwrap(), (header(), entries, tally));
+    }
+
+    #[test]
+    fn random_damage_is_never_taken_for_a_backup(
+        entries in any_entries(),
+        damage in proptest::collection::vec((any::<prop::sample::Index>(), 0..4u8, any::<u8>()), 1..6),
+    ) {
+        let good = write(&entries).0;
+        let mut bytes = good.clone();
+        for (place, kind, byte) in damage {
+            let at = place.index(bytes.len().max(1));
+            match kind {
+                0 if at < bytes.len() => bytes[at] = byte,
+                1 if at < bytes.len() => drop(bytes.remove(at)),
+                2 => bytes.insert(at, byte),
+                _ => bytes.truncate(at),
+            }
+        }
+        prop_assert!(bytes == good || read(&bytes).is_err());
+    }
+
+    #[test]
+    fn any_bytes_are_refused_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+        prop_assert!(read(&bytes).is_err());
+        prop_assert!(read(&[b"solera backup 1\n", bytes.as_slice()].concat()).is_err());
+    }
+}

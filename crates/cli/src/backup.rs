@@ -1,0 +1,267 @@
+//! `solera backup`: one causal snapshot of a running cluster, in a file.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufReader, BufWriter};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use clap::{Args, Subcommand};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde_json::json;
+use solera::Endpoint;
+use solera_backup::{BackupReader, Header, Progress, ReadError, Tally, take};
+use solera_node::utc;
+
+use crate::connect::LoginArgs;
+use crate::stop::Stop;
+
+const EXAMPLES: &str = "\
+Examples:
+  solera backup monday.backup                      of `solera up` on this machine
+  solera backup --from eu-1.example.com:7101 monday.backup
+  SOLERA_PASSWORD=… solera backup --from eu-1.example.com:7101 --user backup --cacert ca.pem monday.backup
+  solera backup check monday.backup                reads all of a backup, and tells what is in it
+
+The file holds all keys as they are in one causal snapshot of the site: all that the site had
+acknowledged, and of other sites what was visible there. Any node of the site will do. A user needs
+the command solera.export, those of a transaction, and all keys:
+  commands = [\"+@transaction\", \"+solera.begin\", \"+solera.commit\", \"+solera.spaces\", \"+solera.export\"]
+  keys = [\"%R~*\"]
+
+`solera restore` makes a new cluster from it.";
+
+/// How long something takes before it tells how far it is.
+const SILENT: Duration = Duration::from_secs(2);
+
+/// Save a running cluster to a file, or check such a file
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
+#[command(subcommand_negates_reqs = true)]
+pub(crate) struct BackupArgs {
+    #[command(subcommand)]
+    action: Option<Action>,
+    /// The file to write; it must not exist
+    #[arg(required = true)]
+    file: Option<PathBuf>,
+    /// The site, by any of its nodes
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7101")]
+    from: Endpoint,
+    #[command(flatten)]
+    login: LoginArgs,
+    /// Tell the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Read all of a backup: whether it is whole, and what is in it
+    Check {
+        /// The file
+        file: PathBuf,
+        /// Tell the result as JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// Does it; fails if there is no whole backup in the end.
+pub(crate) fn main(args: &BackupArgs) -> ExitCode {
+    let done = match (&args.action, &args.file) {
+        (Some(Action::Check { file, json }), _) => check(file).map(|found| found.tell(*json)),
+        (None, Some(file)) => save(args, file).map(|made| made.tell(args.json)),
+        (None, None) => unreachable!("the file is required"),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("solera backup: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// A whole backup.
+pub(crate) struct Backup {
+    file: PathBuf,
+    pub(crate) header: Header,
+    pub(crate) tally: Tally,
+    file_bytes: u64,
+}
+
+impl Backup {
+    fn tell(&self, as_json: bool) {
+        let Backup { file, header, tally, file_bytes } = self;
+        if as_json {
+            let about = json!({
+                "file": file, "file_bytes": file_bytes, "taken": utc(header.taken_ms),
+                "cluster": header.cluster, "site": header.site, "sites": header.sites,
+                "partitions": header.partitions, "spaces": header.spaces,
+                "snapshot": header.snapshot, "solera": header.solera,
+                "keys": tally.keys(), "content": tally,
+            });
+            return say!("{about}");
+        }
+        let Header { cluster, site, .. } = header;
+        say!("{}: cluster '{cluster}' at {site}, {}", file.display(), utc(header.taken_ms));
+        say!("  {}", Amount(tally));
+        for space in header.spaces.iter().filter(|space| !space.prefix.is_empty()) {
+            say!("  space {}: keys with '{}' are {}", space.name, space.prefix, space.level);
+        }
+        say!("  {file_bytes} bytes");
+    }
+}
+
+/// What there is, as people read it.
+pub(crate) struct Amount<'a>(pub(crate) &'a Tally);
+
+impl std::fmt::Display for Amount<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Tally { strings, sets, hashes, elements, fields, .. } = self.0;
+        write!(
+            f,
+            "{} keys: {strings} strings, {sets} sets of {elements} elements, {hashes} hashes of \
+             {fields} fields",
+            self.0.keys()
+        )
+    }
+}
+
+/// Reads all of a backup.
+pub(crate) fn check(file: &Path) -> Result<Backup, String> {
+    let wrong = |error: ReadError| format!("{}: {error}", file.display());
+    let mut backup = open(file)?;
+    let file_bytes = fs::metadata(file).map_err(|error| wrong(error.into()))?.len();
+    while backup.next_entry().map_err(wrong)?.is_some() {}
+    let (header, tally) = (backup.header().clone(), *backup.tally());
+    Ok(Backup { file: file.to_owned(), header, tally, file_bytes })
+}
+
+/// Opens a backup to be read.
+pub(crate) fn open(file: &Path) -> Result<BackupReader<BufReader<File>>, String> {
+    let opened = File::open(file).map_err(ReadError::Io);
+    let read =
+        opened.and_then(|opened| BackupReader::open(BufReader::with_capacity(1 << 16, opened)));
+    read.map_err(|error| format!("{}: {error}", file.display()))
+}
+
+fn save(args: &BackupArgs, file: &Path) -> Result<Backup, String> {
+    let unwritable = |error: io::Error| format!("{} cannot be written: {error}", file.display());
+    if file.exists() {
+        return Err(format!("{} exists; choose another name", file.display()));
+    }
+    let partial = Partial::create(file).map_err(unwritable)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| error.to_string())?;
+    let (sink, header, tally) = runtime.block_on(async {
+        let stop = Stop::new().map_err(|error| error.to_string())?;
+        let sink = partial.file.try_clone().map_err(unwritable)?;
+        let taking = async {
+            let mut client = args.login.connect(&args.from).await?;
+            let bar = Bar::new("saved");
+            let sink = BufWriter::with_capacity(1 << 16, sink);
+            let taken = take(&mut client, sink, now_ms(), |progress| bar.show(progress)).await;
+            taken.map_err(|error| error.to_string())
+        };
+        tokio::select! {
+            taken = taking => taken,
+            () = stop.asked() => Err("stopped; there is no backup".to_owned()),
+        }
+    })?;
+    drop(sink);
+    let file_bytes = partial.complete(file).map_err(unwritable)?;
+    Ok(Backup { file: file.to_owned(), header, tally, file_bytes })
+}
+
+/// A backup that is being written, under another name; removed unless it is completed.
+struct Partial {
+    file: File,
+    path: PathBuf,
+}
+
+impl Partial {
+    /// Only the owner may read it: it holds everything.
+    fn create(target: &Path) -> io::Result<Partial> {
+        let name = target.file_name().ok_or_else(|| io::Error::other("it is no file's name"))?;
+        let mut name = name.to_owned();
+        name.push(format!(".partial-{}", std::process::id()));
+        let path = target.with_file_name(name);
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
+        Ok(Partial { file, path })
+    }
+
+    /// Gives it its name once it is on the disk. Returns its size.
+    fn complete(self, target: &Path) -> io::Result<u64> {
+        self.file.sync_all()?;
+        let bytes = self.file.metadata()?.len();
+        // Unlike renaming, linking never replaces what somebody else has put there meanwhile.
+        match fs::hard_link(&self.path, target) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                // Not every file system has links.
+                fs::rename(&self.path, target)?;
+            }
+            linked => linked?,
+        }
+        let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty());
+        File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;
+        Ok(bytes)
+    }
+}
+
+impl Drop for Partial {
+    fn drop(&mut self) {
+        // It may have its name already.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+fn now_ms() -> u64 {
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    since_epoch.as_millis() as u64
+}
+
+/// Tells how far something is that takes long.
+pub(crate) struct Bar {
+    bar: ProgressBar,
+    done: &'static str,
+    started: Instant,
+}
+
+impl Bar {
+    pub(crate) fn new(done: &'static str) -> Bar {
+        let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::hidden()).with_style(
+            ProgressStyle::with_template("{bar:40} {pos} of {len} keys {msg}, {eta} left")
+                .expect("the template is well-formed"),
+        );
+        Bar { bar, done, started: Instant::now() }
+    }
+
+    pub(crate) fn show(&self, progress: Progress) {
+        if self.bar.is_hidden() {
+            // How long a wait takes is known only when it is over.
+            if self.started.elapsed() < SILENT && progress != Progress::Waiting {
+                return;
+            }
+            self.bar.set_draw_target(ProgressDrawTarget::stderr());
+        }
+        let (message, done, all) = match progress {
+            Progress::Keys(done, all) => (self.done, done, all),
+            Progress::Compared(done, all) => ("compared", done, all),
+            Progress::Waiting => return self.bar.set_message("written; waiting for other sites"),
+        };
+        if self.bar.message() != message {
+            self.bar.set_message(message);
+        }
+        // There may be more by now.
+        self.bar.set_length(all.max(done));
+        self.bar.set_position(done);
+    }
+}
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}

@@ -1,0 +1,52 @@
+//! Which running site a command talks to, and how it is let in.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use solera::{Client, Endpoint, Tls};
+
+/// How a site lets the command in.
+#[derive(Debug, Args)]
+pub(crate) struct LoginArgs {
+    /// The user to be, where the cluster has users
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
+    /// The user's password. Others on this machine can see it; SOLERA_PASSWORD in the environment
+    /// is better
+    #[arg(long)]
+    password: Option<String>,
+    /// Speak TLS, and trust certificates that this authority signed (PEM)
+    #[arg(long, value_name = "FILE")]
+    cacert: Option<PathBuf>,
+    /// The certificate to show, where the cluster wants one (PEM)
+    #[arg(long, value_name = "FILE", requires = "cacert", requires = "key")]
+    cert: Option<PathBuf>,
+    /// Its key (PEM)
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    key: Option<PathBuf>,
+}
+
+impl LoginArgs {
+    /// Connects to a site.
+    ///
+    /// # Errors
+    /// In words for people.
+    pub(crate) async fn connect(&self, endpoint: &Endpoint) -> Result<Client, String> {
+        let mut endpoint = endpoint.clone();
+        let password = self.password.clone().or_else(|| std::env::var("SOLERA_PASSWORD").ok());
+        match (&self.user, password) {
+            (Some(user), Some(password)) => endpoint = endpoint.user(user, &password),
+            (Some(_), None) => return Err("--user needs SOLERA_PASSWORD or --password".to_owned()),
+            (None, _) if self.password.is_some() => {
+                return Err("--password needs --user".to_owned());
+            }
+            (None, _) => {}
+        }
+        if let Some(authority) = &self.cacert {
+            let own = self.cert.as_deref().zip(self.key.as_deref());
+            endpoint = endpoint.tls(Tls::new(authority, own).map_err(|error| error.to_string())?);
+        }
+        let connected = Client::connect_to(&endpoint).await;
+        connected.map_err(|error| format!("{endpoint}: {error}"))
+    }
+}

@@ -1,0 +1,536 @@
+//! Backups as a person takes and restores them: `solera backup` under load, `solera restore`.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Lines};
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStderr, ChildStdout, Command, Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use solera::{Client, Error, Value};
+
+const SOLERA: &str = env!("CARGO_BIN_EXE_solera");
+const ACCOUNTS: i64 = 40;
+const OPENING: i64 = 1000;
+
+/// A folder for a test's files, removed at its end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let folder = std::env::temp_dir().join(format!("solera-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        Folder(folder)
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    fn text(&self, name: &str) -> String {
+        self.at(name).to_str().unwrap().to_owned()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A running `solera up`, stopped at the end of the test.
+struct Up {
+    child: Child,
+    port: u16,
+    /// Kept open, because it says goodbye.
+    _lines: Lines<BufReader<ChildStdout>>,
+}
+
+static NEXT_PORT: AtomicU16 = AtomicU16::new(0);
+
+/// The first of ten ports that nobody uses. Tests run side by side; each takes ports of its own.
+fn free_ports() -> u16 {
+    loop {
+        let offset = NEXT_PORT.fetch_add(10, Ordering::Relaxed);
+        let port = 31_000 + (std::process::id() % 140) as u16 * 100 + offset % 100;
+        if (port..port + 10).all(|port| TcpListener::bind(("127.0.0.1", port)).is_ok()) {
+            return port;
+        }
+    }
+}
+
+impl Up {
+    fn start(arguments: &[&str]) -> Up {
+        let port = free_ports();
+        let mut child = Command::new(SOLERA)
+            .args(["up", "--port", &port.to_string()])
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let started = lines.by_ref().map_while(Result::ok).any(|line| line.contains("Ctrl-C"));
+        assert!(started, "`solera up` did not start");
+        Up { child, port, _lines: lines }
+    }
+
+    fn at(&self, site: u16) -> String {
+        format!("127.0.0.1:{}", self.port + site)
+    }
+
+    async fn client(&self, site: u16) -> Client {
+        Client::connect(self.at(site).parse().unwrap()).await.unwrap()
+    }
+}
+
+impl Drop for Up {
+    fn drop(&mut self) {
+        let _ = Command::new("kill").arg(self.child.id().to_string()).status();
+        let _ = self.child.wait();
+    }
+}
+
+fn solera(arguments: &[&str]) -> Output {
+    Command::new(SOLERA).args(arguments).env_remove("SOLERA_PASSWORD").output().unwrap()
+}
+
+/// What a command says that must succeed.
+fn ok(arguments: &[&str]) -> String {
+    let output = solera(arguments);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// What a command says that must fail.
+fn refused(arguments: &[&str]) -> String {
+    let output = solera(arguments);
+    assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stdout));
+    String::from_utf8(output.stderr).unwrap()
+}
+
+async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let started = Instant::now();
+    while !holds().await {
+        assert!(started.elapsed() < Duration::from_secs(30), "it did not happen: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+fn account(number: i64) -> String {
+    format!("account:{number}")
+}
+
+async fn number(client: &mut Client, key: &str) -> i64 {
+    client.get(key).await.unwrap().map_or(0, |text| text.parse().unwrap())
+}
+
+/// Moves money about, posts and then indexes posts, and removes them again, until told to stop.
+async fn load(mut client: Client, site: u16, stop: Arc<AtomicBool>, rounds: Arc<AtomicU64>) {
+    let mut seed = u64::from(site);
+    let mut random = move |below: i64| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) as i64 % below
+    };
+    let mut round: i64 = 0;
+    while !stop.load(Ordering::Relaxed) {
+        round += 1;
+        let (from, to, amount) = (account(random(ACCOUNTS)), account(random(ACCOUNTS)), random(50));
+        client
+            .transaction(async |tx| {
+                tx.incr_by(&from, -amount).await?;
+                tx.incr_by(&to, amount).await.map(drop)
+            })
+            .await
+            .unwrap();
+        // The index names only posts that exist: written after them, unwritten before.
+        let post = format!("post:{site}:{round}");
+        client.set(&post, format!("{post} by {site}")).await.unwrap();
+        client.sadd("index", &post).await.unwrap();
+        client.hincr_by("posted", &site.to_string(), 1).await.unwrap();
+        client.incr_by("writes", 1).await.unwrap();
+        if round > 10 {
+            let old = format!("post:{site}:{}", round - 10);
+            client.srem("index", &old).await.unwrap();
+            client.del(&old).await.unwrap();
+        }
+        rounds.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// What must hold in every causal snapshot.
+async fn check_invariants(client: &mut Client) {
+    let mut total = 0;
+    for number_of in 0..ACCOUNTS {
+        total += number(client, &account(number_of)).await;
+    }
+    assert_eq!(total, ACCOUNTS * OPENING, "a transfer was cut in two");
+    let index = client.smembers("index").await.unwrap();
+    for post in &index {
+        assert!(client.exists(post).await.unwrap(), "{post} is in the index, and is not there");
+    }
+    // Each site posts one by one, and posts before it counts.
+    let mut highest = BTreeMap::<String, i64>::new();
+    for post in index {
+        let parts: Vec<&str> = post.split(':').collect();
+        let place = highest.entry(parts[1].to_owned()).or_default();
+        *place = parts[2].parse::<i64>().unwrap().max(*place);
+    }
+    let posted = client.hgetall("posted").await.unwrap();
+    let mut sum = 0;
+    for (site, count) in &posted {
+        let count: i64 = count.parse().unwrap();
+        let highest = highest.get(site).copied().unwrap_or(0);
+        assert!((count..=count + 1).contains(&highest), "{site}: {count} posts, {highest} indexed");
+        sum += count;
+    }
+    let writes = number(client, "writes").await;
+    assert!((sum - 4..=sum).contains(&writes), "{writes} writes of {sum}");
+}
+
+#[tokio::test]
+async fn a_backup_under_load_is_a_causal_snapshot_and_becomes_a_new_cluster() {
+    let folder = Folder::new("backup-load");
+    let config = folder.text("solera.toml");
+    std::fs::write(&config, "[[space]]\nname = 'log'\nprefix = 'log:'\nlevel = 'eventual'\n")
+        .unwrap();
+    let up = Up::start(&["--wan", "lan", "--workers", "2", "--config", &config]);
+    let mut one = up.client(1).await;
+    for number in 0..ACCOUNTS {
+        one.incr_by(&account(number), OPENING).await.unwrap();
+    }
+    one.command(&["SET", "bytes", "a\r\nb"]).await.unwrap();
+    one.set("log:1", "logged").await.unwrap();
+    for i in 0..30 {
+        let elements: Vec<String> = (0..500).map(|j| format!("element {i} {j}")).collect();
+        let mut command = vec!["SADD".to_owned(), "big".to_owned()];
+        command.extend(elements);
+        one.command(&command).await.unwrap();
+    }
+    one.barrier(Some(Duration::from_secs(20))).await.unwrap();
+    let token = one.token().await.unwrap();
+
+    let (stop, rounds) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let mut loads = Vec::new();
+    for site in 1..=3 {
+        for _ in 0..if site == 1 { 2 } else { 1 } {
+            let mut client = up.client(site).await;
+            client.attach(&token).await.unwrap();
+            let name = site + 10 * loads.len() as u16;
+            loads.push(tokio::spawn(load(client, name, stop.clone(), rounds.clone())));
+        }
+    }
+    let mut files = Vec::new();
+    for (i, site) in [1, 2, 3, 1].into_iter().enumerate() {
+        let before = rounds.load(Ordering::Relaxed);
+        eventually("load", async || rounds.load(Ordering::Relaxed) > before + 50).await;
+        let (file, from) = (folder.text(&format!("{i}.backup")), up.at(site));
+        let taken = file.clone();
+        let said =
+            tokio::task::spawn_blocking(move || ok(&["backup", "--from", &from, "--json", &taken]));
+        let said: serde_json::Value = serde_json::from_str(&said.await.unwrap()).unwrap();
+        assert_eq!(said["content"]["elements"].as_u64().map(|n| n >= 15_000), Some(true), "{said}");
+        files.push(file);
+    }
+    stop.store(true, Ordering::Relaxed);
+    for load in loads {
+        load.await.unwrap();
+    }
+    drop(up);
+
+    for (i, file) in files.iter().enumerate() {
+        let checked = ok(&["backup", "check", file]);
+        assert!(checked.contains("space log: keys with 'log:' are eventual"), "{checked}");
+        let data = folder.text(&format!("data-{i}"));
+        let shape = ["--sites", "2", "--partitions", "7", "--workers", "3", "--config", &config];
+        let said = ok(&[&["restore", file, "--data", &data][..], &shape].concat());
+        assert!(said.contains("is the same"), "{said}");
+        let up = Up::start(&[&["--data", &data][..], &shape].concat());
+        for site in 1..=2 {
+            let mut client = up.client(site).await;
+            eventually("all is at both sites", async || {
+                number(&mut client, &account(0)).await != 0
+                    && client.command(&["SCARD", "big"]).await.unwrap() == Value::Integer(15_000)
+                    && client.get("log:1").await.unwrap().as_deref() == Some("logged")
+            })
+            .await;
+            // What becomes visible at another site does so in causal order, and last comes this.
+            if site == 1 {
+                check_invariants(&mut client).await;
+            }
+            let bytes = client.command(&["GET", "bytes"]).await.unwrap();
+            assert_eq!(bytes, Value::Bulk(b"a\r\nb".to_vec()));
+            for (key, kind) in [("writes", "string"), ("index", "set"), ("posted", "hash")] {
+                eventually(key, async || {
+                    client.command(&["TYPE", key]).await.unwrap() == Value::Simple(kind.to_owned())
+                })
+                .await;
+            }
+        }
+        // Numbers go on counting.
+        let mut client = up.client(1).await;
+        let writes = number(&mut client, "writes").await;
+        assert_eq!(client.incr_by("writes", 1).await.unwrap(), writes + 1);
+    }
+}
+
+#[tokio::test]
+async fn one_command_starts_a_new_cluster_from_a_backup() {
+    let folder = Folder::new("backup-up");
+    let (file, data) = (folder.text("a.backup"), folder.text("data"));
+    let up = Up::start(&["--sites", "1"]);
+    let mut client = up.client(1).await;
+    client.set("k", "v").await.unwrap();
+    client.incr_by("n", 7).await.unwrap();
+    ok(&["backup", "--from", &up.at(1), &file]);
+    client.set("k", "later").await.unwrap();
+    drop(up);
+
+    let up = Up::start(&["--sites", "2", "--data", &data, "--restore", &file]);
+    let mut client = up.client(1).await;
+    assert_eq!(client.get("k").await.unwrap().as_deref(), Some("v"));
+    assert_eq!(client.incr_by("n", 1).await.unwrap(), 8);
+    // And only a new one.
+    let error = refused(&["up", "--sites", "2", "--data", &data, "--restore", &file]);
+    assert!(error.contains("is not empty"), "{error}");
+    let error = refused(&["restore", &file, "--data", &data]);
+    assert!(error.contains("is not empty"), "{error}");
+}
+
+#[tokio::test]
+async fn a_running_cluster_is_filled_only_if_it_is_empty_and_promises_the_same() {
+    let folder = Folder::new("backup-to");
+    let (file, config) = (folder.text("a.backup"), folder.text("solera.toml"));
+    std::fs::write(&config, "[[space]]\nname = 'log'\nprefix = 'log:'\nlevel = 'eventual'\n")
+        .unwrap();
+    let old = Up::start(&["--sites", "1", "--config", &config]);
+    let mut client = old.client(1).await;
+    client.set("k", "old").await.unwrap();
+    client.sadd("s", "a").await.unwrap();
+    ok(&["backup", "--from", &old.at(1), &file]);
+    // An existing file is not replaced.
+    let error = refused(&["backup", "--from", &old.at(1), &file]);
+    assert!(error.contains("exists"), "{error}");
+    let error = refused(&["restore", &file, "--to", &old.at(1)]);
+    assert!(error.contains("holds 2 keys already"), "{error}");
+    client.set("k", "new").await.unwrap();
+    client.sadd("s", "b").await.unwrap();
+    ok(&["restore", &file, "--to", &old.at(1), "--force"]);
+    assert_eq!(client.get("k").await.unwrap().as_deref(), Some("old"));
+    assert_eq!(client.smembers("s").await.unwrap().len(), 2);
+
+    let other = Up::start(&["--sites", "1"]);
+    let error = refused(&["restore", &file, "--to", &other.at(1)]);
+    assert!(error.contains("prefix = \"log:\"\nlevel = \"eventual\""), "{error}");
+    assert_eq!(other.client(1).await.command(&["DBSIZE"]).await.unwrap(), Value::Integer(0));
+    let same = Up::start(&["--sites", "3", "--config", &config]);
+    let said = ok(&["restore", &file, "--to", &same.at(2), "--json"]);
+    let said: serde_json::Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(
+        (&said["keys"], &said["compared"], &said["durable"]),
+        (&2.into(), &true.into(), &true.into())
+    );
+    assert_eq!(same.client(2).await.get("k").await.unwrap().as_deref(), Some("old"));
+}
+
+#[tokio::test]
+async fn a_damaged_or_cut_backup_is_refused_before_anything_is_written() {
+    let folder = Folder::new("backup-damaged");
+    let (file, data) = (folder.text("a.backup"), folder.text("data"));
+    let up = Up::start(&["--sites", "1"]);
+    let mut client = up.client(1).await;
+    for i in 0..100 {
+        client.set(&format!("k{i}"), "value").await.unwrap();
+    }
+    ok(&["backup", "--from", &up.at(1), &file]);
+    let good = std::fs::read(&file).unwrap();
+    let empty = Up::start(&["--sites", "1"]);
+    let place = good.len() / 2;
+    let mut changed = good.clone();
+    changed[place] ^= 1;
+    for (bytes, what) in [
+        (changed, "damaged at byte "),
+        (good[..place].to_vec(), "incomplete"),
+        (good[..good.len() - 1].to_vec(), "incomplete"),
+        (b"something else".to_vec(), "no backup of Solera"),
+    ] {
+        std::fs::write(&file, bytes).unwrap();
+        for arguments in [
+            &["backup", "check", &file][..],
+            &["restore", &file, "--to", &empty.at(1)],
+            &["restore", &file, "--data", &data],
+        ] {
+            let error = refused(arguments);
+            assert!(error.contains(what), "{error}");
+        }
+    }
+    assert_eq!(empty.client(1).await.command(&["DBSIZE"]).await.unwrap(), Value::Integer(0));
+    assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 1, "something was left behind");
+}
+
+#[tokio::test]
+async fn a_backup_is_for_users_who_may_read_everything() {
+    let folder = Folder::new("backup-users");
+    let (file, config) = (folder.text("a.backup"), folder.text("solera.toml"));
+    let hash = "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b";
+    let user = |name: &str, commands: &str, keys: &str| {
+        format!(
+            "[[user]]\nname = '{name}'\npassword_sha256 = ['{hash}']\ncommands = {commands}\nkeys = {keys}\n"
+        )
+    };
+    let narrow = "['+solera.begin', '+solera.commit', '+solera.spaces', '+solera.export']";
+    let text = user("backup", narrow, "['%R~*']")
+        + &user("some", narrow, "['cart:*']")
+        + &user("none", "['+@all', '-@admin']", "['*']");
+    std::fs::write(&config, text).unwrap();
+    let up = Up::start(&["--sites", "1", "--config", &config]);
+    let from = up.at(1);
+    let with = |user: &'static str, password: &'static str| {
+        ["backup", "--from", &from, "--user", user, "--password", password, &file]
+            .map(str::to_owned)
+    };
+    for (user, password, what) in [
+        ("some", "secret", "NOPERM SOLERA.EXPORT shows every key"),
+        ("none", "secret", "NOPERM this user has no permissions to run the 'solera.export'"),
+        ("backup", "wrong", "WRONGPASS"),
+    ] {
+        let arguments = with(user, password);
+        let error = refused(&arguments.each_ref().map(String::as_str));
+        assert!(error.contains(what), "{error}");
+    }
+    assert!(refused(&["backup", "--from", &from, &file]).contains("NOAUTH"));
+    assert!(!Path::new(&file).exists());
+    let arguments = with("backup", "secret");
+    ok(&arguments.each_ref().map(String::as_str));
+    let done = Command::new(SOLERA)
+        .args(["backup", "--from", &from, "--user", "backup", &folder.text("b.backup")])
+        .env("SOLERA_PASSWORD", "secret")
+        .output()
+        .unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+}
+
+/// A node of `solera serve`, killed at the end of the test.
+struct Node {
+    child: Child,
+    resp: SocketAddr,
+    log: Lines<BufReader<ChildStderr>>,
+}
+
+impl Node {
+    fn start(config: &str, number: u16, port: u16) -> Node {
+        let mut child = Command::new(SOLERA)
+            .args(["serve", "--config", config, "--site", "eu", "--node", &number.to_string()])
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let log = BufReader::new(child.stderr.take().unwrap()).lines();
+        let resp = SocketAddr::from(([127, 0, 0, 1], port + 3 * (number - 1)));
+        Node { child, resp, log }
+    }
+
+    async fn client(&self) -> Client {
+        let mut client = Err(Error::Start("not tried".to_owned()));
+        eventually("a client", async || {
+            client = Client::connect(self.resp).await;
+            client.is_ok()
+        })
+        .await;
+        client.unwrap()
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        assert!(self.log.by_ref().map_while(Result::ok).all(|line| !line.contains("panicked")));
+    }
+}
+
+#[tokio::test]
+async fn any_node_of_a_site_saves_all_of_it_and_none_while_one_is_away() {
+    let folder = Folder::new("backup-nodes");
+    let (config, port) = (folder.text("solera.toml"), free_ports());
+    let node = |number: u16| {
+        let at = |purpose: u16| format!("127.0.0.1:{}", port + 3 * number + purpose);
+        let (resp, peer, admin) = (at(0), at(1), at(2));
+        format!("[[site.node]]\nresp = '{resp}'\npeer = '{peer}'\nadmin = '{admin}'\nworkers = 2\n")
+    };
+    std::fs::write(&config, format!("[[site]]\nname = 'eu'\n{}{}", node(0), node(1))).unwrap();
+    let (one, two) = (Node::start(&config, 1, port), Node::start(&config, 2, port));
+    let (mut client, _) = (one.client().await, two.client().await);
+    eventually("the nodes are linked", async || client.command(&["DBSIZE"]).await.is_ok()).await;
+    for i in 0..200 {
+        let key = format!("k{i}");
+        eventually("a write", async || client.set(&key, "v").await.is_ok()).await;
+    }
+    let elements: Vec<String> = (0..9000).map(|i| format!("element {i}")).collect();
+    for name in ["s1", "s2", "s3", "s4"] {
+        let mut command = vec!["SADD".to_owned(), name.to_owned()];
+        command.extend(elements.iter().cloned());
+        client.command(&command).await.unwrap();
+    }
+    for (i, node) in [&one, &two].into_iter().enumerate() {
+        let (file, from) = (folder.text(&format!("{i}.backup")), node.resp.to_string());
+        let said = ok(&["backup", "--from", &from, &file]);
+        assert!(said.contains("204 keys: 200 strings, 4 sets of 36000 elements"), "{said}");
+    }
+
+    // A snapshot that was begun before a node went away is not read to its end after it is back.
+    client.command(&["SOLERA.BEGIN"]).await.unwrap();
+    client.command(&["SOLERA.EXPORT"]).await.unwrap();
+    drop(two);
+    let file = folder.text("c.backup");
+    let error = refused(&["backup", "--from", &one.resp.to_string(), &file]);
+    assert!(error.contains("TRYAGAIN node 2 of site eu is unreachable"), "{error}");
+    assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 3, "something was left behind");
+    let _two = Node::start(&config, 2, port);
+    let mut again = one.client().await;
+    eventually("the node is back", async || again.command(&["DBSIZE"]).await.is_ok()).await;
+    let mut errors = Vec::new();
+    for partition in 0..16 {
+        let page = client.command(&["SOLERA.EXPORT", &partition.to_string(), "0"]).await;
+        errors.extend(page.err().map(|error| error.to_string()));
+    }
+    assert_eq!(errors.len(), 8, "{errors:?}");
+    assert!(errors.iter().all(|error| error.contains("restarted meanwhile")), "{errors:?}");
+}
+
+#[tokio::test]
+async fn a_snapshot_that_was_given_up_makes_no_backup() {
+    let folder = Folder::new("backup-idle");
+    let config = folder.text("solera.toml");
+    std::fs::write(&config, "transaction_timeout_ms = 100\ntransaction_max_age_ms = 100\n")
+        .unwrap();
+    let up = Up::start(&["--sites", "1", "--config", &config]);
+    let mut client = up.client(1).await;
+    client.set("k", "v").await.unwrap();
+    let error = client.command(&["SOLERA.EXPORT"]).await.unwrap_err();
+    assert!(error.to_string().contains("SOLERA.BEGIN it first"), "{error}");
+    client.command(&["SOLERA.BEGIN"]).await.unwrap();
+    eventually("it is given up", async || {
+        client.command(&["SOLERA.EXPORT", "0", "0"]).await.is_err_and(|error| {
+            assert_eq!(error.code(), Some("NOTX"), "{error}");
+            true
+        })
+    })
+    .await;
+    assert_eq!(client.command(&["SOLERA.COMMIT"]).await.unwrap_err().code(), Some("NOTX"));
+    for (arguments, what) in [
+        (&["16", "0"][..], "there are 16 partitions"),
+        (&["x", "0"], "there are 16 partitions"),
+        (&["0", "x"], "invalid cursor"),
+        (&["0"], "wrong number of arguments"),
+    ] {
+        // The transaction may have been given up before.
+        eventually(what, async || {
+            let _ = client.command(&["SOLERA.ABORT"]).await;
+            client.command(&["SOLERA.BEGIN"]).await.unwrap();
+            let command = [&["SOLERA.EXPORT"], arguments].concat();
+            client.command(&command).await.unwrap_err().to_string().contains(what)
+        })
+        .await;
+    }
+}

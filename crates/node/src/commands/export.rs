@@ -1,0 +1,160 @@
+//! SOLERA.EXPORT: everything in one snapshot, for `solera backup`.
+
+use std::time::{Duration, Instant};
+
+use solera_data::{Key, Outcome};
+use solera_resp::{Arguments, Writer, parse_integer};
+use solera_time::Vector;
+use solera_unistore::{PartitionId, TxId};
+
+use super::server::count_keys;
+use crate::scan::{Ask, Cursor, Page};
+use crate::session::Session;
+use crate::worker::Unreachable;
+
+/// How long a page is waited for: until the transactions that were prepared when the snapshot was taken
+/// are decided.
+const PATIENCE: Duration = Duration::from_secs(5);
+const AGAIN: Duration = Duration::from_millis(2);
+
+/// SOLERA.EXPORT [partition cursor]: tells of the open transaction's snapshot, or the next page of a
+/// partition in it.
+pub(crate) async fn export(session: &mut Session, arguments: &Arguments<'_>) {
+    if session.worker.is_guarded() && !session.identity.reads_all_keys() {
+        return session.fail(
+            "NOPERM SOLERA.EXPORT shows every key; this user needs the keys '*' or '%R~*' for it",
+        );
+    }
+    let Some((tx, snapshot)) = session.snapshot() else { return };
+    match arguments.len() {
+        1 => introduce(session, tx, &snapshot).await,
+        3 => page(session, tx, snapshot, arguments).await,
+        _ => session.fail("ERR wrong number of arguments for 'solera.export' command"),
+    }
+}
+
+async fn introduce(session: &mut Session, tx: TxId, snapshot: &Vector) {
+    remember_processes(session, tx);
+    let (keys, missing) = count_keys(session).await;
+    if let Some(missing) = missing {
+        return session.fail(missing.to_string());
+    }
+    let spec = session.worker.spec.clone();
+    let site = session.worker.site_name(session.worker.address.site).to_owned();
+    let out = &mut session.out;
+    out.map(6);
+    for (what, text) in [("cluster", &spec.name), ("site", &site)] {
+        out.bulk(what.as_bytes());
+        out.bulk(text.as_bytes());
+    }
+    for (what, number) in [("partitions", i64::from(spec.partitions)), ("keys", keys as i64)] {
+        out.bulk(what.as_bytes());
+        out.integer(number);
+    }
+    out.bulk(b"sites");
+    out.array(spec.sites.len());
+    spec.sites.iter().for_each(|site| out.bulk(site.name.as_bytes()));
+    out.bulk(b"snapshot");
+    out.array(snapshot.sites());
+    snapshot.entries().iter().for_each(|ts| out.integer(ts.0 as i64));
+}
+
+async fn page(session: &mut Session, tx: TxId, snapshot: Vector, arguments: &Arguments<'_>) {
+    let partitions = session.worker.spec.partitions;
+    let partition = parse_integer(arguments.get(1)).and_then(|number| u16::try_from(number).ok());
+    let Some(partition) = partition.filter(|number| *number < partitions).map(PartitionId) else {
+        return session.fail(format!("ERR there are {partitions} partitions, from 0"));
+    };
+    let from = match arguments.get(2) {
+        b"0" => None,
+        other => match Cursor::decode(other) {
+            Some(cursor) => Some(cursor),
+            None => return session.fail("ERR invalid cursor"),
+        },
+    };
+    remember_processes(session, tx);
+    match find(session, Ask { partition, snapshot, from }).await {
+        Ok(page) => write_page(&mut session.out, &page),
+        Err(error) => session.fail(error),
+    }
+}
+
+/// Notes which processes run the site's workers: one that restarts may forget the snapshot.
+fn remember_processes(session: &mut Session, tx: TxId) {
+    if session.scanned.as_ref().is_none_or(|(scanned, _)| *scanned != tx) {
+        let worker = &session.worker;
+        let workers = worker.network.workers_of(worker.address.site);
+        let processes = workers.map(|other| worker.network.process_of(other)).collect();
+        session.scanned = Some((tx, processes));
+    }
+}
+
+/// Asks the partition's worker until it answers.
+async fn find(session: &Session, ask: Ask) -> Result<Page, String> {
+    let worker = &session.worker;
+    let owner = worker.with(|replica| replica.holder_of(ask.partition));
+    let started = Instant::now();
+    let page = loop {
+        let answer = if owner == worker.address {
+            Some(worker.scan(&ask))
+        } else {
+            worker.network.scan(owner, ask.clone()).await
+        };
+        match answer {
+            Some(Some(page)) => break page,
+            _ if started.elapsed() < PATIENCE => tokio::time::sleep(AGAIN).await,
+            Some(None) => {
+                return Err("TRYAGAIN a transaction on the partition is not decided".to_owned());
+            }
+            None => return Err(Unreachable(worker.node_name(owner)).to_string()),
+        }
+    };
+    let before = session
+        .scanned
+        .as_ref()
+        .and_then(|(_, processes)| processes.get(usize::from(owner.worker)).copied().flatten());
+    if before.is_none() || before != worker.network.process_of(owner) {
+        return Err(format!(
+            "TRYAGAIN {} restarted meanwhile, and may have forgotten the snapshot; begin anew",
+            worker.node_name(owner)
+        ));
+    }
+    Ok(page)
+}
+
+fn write_page(out: &mut Writer, page: &Page) {
+    out.array(2);
+    match &page.next {
+        Some(cursor) => out.bulk(&cursor.encode()),
+        None => out.bulk(b"0"),
+    }
+    out.array(page.entries.len());
+    page.entries.iter().for_each(|(key, content)| write_entry(out, key, content));
+}
+
+/// An array: the key, its type, and what it holds.
+fn write_entry(out: &mut Writer, key: &Key, content: &Outcome) {
+    let mut begin = |kind: &[u8], length: usize| {
+        out.array(2 + length);
+        out.bulk(key);
+        out.bulk(kind);
+    };
+    match content {
+        Outcome::Members(members) => {
+            begin(b"set", members.len());
+            members.iter().for_each(|member| out.bulk(member));
+        }
+        Outcome::Pairs(pairs) => {
+            begin(b"hash", 2 * pairs.len());
+            for (field, value) in pairs {
+                out.bulk(field);
+                out.bulk(value);
+            }
+        }
+        Outcome::Bulk(value) => {
+            begin(b"string", 1);
+            out.bulk(value);
+        }
+        other => unreachable!("a sound page does not hold {other:?}"),
+    }
+}
