@@ -157,6 +157,12 @@ struct Node {
 }
 
 impl Node {
+    /// Lets the node read its configuration again.
+    fn hang_up(&self) {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-HUP", &pid]).status().unwrap().success());
+    }
+
     fn says(&self, what: &str) {
         let started = Instant::now();
         while !self.log.lock().unwrap().contains(what) {
@@ -314,6 +320,41 @@ fn a_node_cannot_pass_for_another() {
         .spawn();
     let _us = Node { child: child.unwrap(), log: Arc::default() };
     eu.says("refused a call from 127.0.0.1: the certificate of node 1 of site us is for 127.0.0.1");
+}
+
+#[test]
+fn certificates_are_read_again_on_sighup() {
+    let lab = Lab::new();
+    let ca = lab.authority("ca");
+    lab.certificate("site0", HOSTS[0], &ca, 2100);
+    // The other site has another authority, and the first shows clients a certificate of that.
+    let other = lab.authority("us");
+    lab.certificate("site1", HOSTS[1], &other, 2100);
+    lab.certificate("server", HOSTS[0], &other, 2100);
+    let tls = "[tls]\ncert = 'server.pem'\nkey = 'server.key'\n";
+    let eu = lab.start(0, &format!("{tls}{}", peer_tls("site0", "ca")));
+    let us = lab.start(1, &peer_tls("site1", "us"));
+    us.says("link to node 1 of site eu is refused");
+    assert!(lab.ask(None, "PING").is_err());
+
+    lab.certificate("server", HOSTS[0], &ca, 2100);
+    eu.hang_up();
+    eu.says("certificates for clients were read; certificates for nodes were read");
+    assert_eq!(lab.ask(None, "PING").unwrap(), "+PONG\r\n+OK\r\n");
+
+    lab.certificate("site1", HOSTS[1], &ca, 2100);
+    std::fs::copy(lab.at("ca.pem"), lab.at("us.pem")).unwrap();
+    us.hang_up();
+    us.says("link to node 1 of site eu is up");
+    us.says("link from node 1 of site eu is up");
+
+    // Neither of two is taken if one cannot be used.
+    lab.certificate("server", HOSTS[0], &other, 2100);
+    lab.certificate("site0", HOSTS[0], &ca, 2020);
+    eu.hang_up();
+    eu.says("the settings stay as they were:");
+    eu.says("site0.pem (peer_tls.cert) has expired");
+    assert_eq!(lab.ask(None, "PING").unwrap(), "+PONG\r\n+OK\r\n");
 }
 
 #[test]

@@ -74,6 +74,7 @@ pub struct BackgroundSnapshot {
 #[derive(Debug)]
 enum Command {
     Write(Batch),
+    Policy(SyncPolicy),
     Publish(WrittenSnapshot),
     SnapshotFailed(Error),
     Close,
@@ -124,6 +125,12 @@ impl<D: Disk> Syncer<D> {
         // The thread may have failed just now; it says so before it goes.
         let sent = self.commands.send(Command::Write(batch));
         sent.or_else(|_| self.usable().and(Err(Error::Stopped)))
+    }
+
+    /// Syncs by this policy from now on.
+    pub fn set_policy(&self, policy: SyncPolicy) {
+        // A thread that has failed syncs no more.
+        let _ = self.commands.send(Command::Policy(policy));
     }
 
     /// The last record that was appended; 0 if there is none.
@@ -321,11 +328,21 @@ impl<D: Disk, E: FnMut(Event)> Thread<D, E> {
     fn take(&mut self, command: Command) -> Result<bool, Error> {
         match command {
             Command::Write(batch) => self.writer.write(&batch)?,
+            Command::Policy(policy) => self.change_policy(policy),
             Command::Publish(snapshot) => self.publish(snapshot)?,
             Command::SnapshotFailed(error) => (self.on_event)(Event::SnapshotFailed(error)),
             Command::Close => return Ok(false),
         }
         Ok(true)
+    }
+
+    fn change_policy(&mut self, policy: SyncPolicy) {
+        self.policy = policy;
+        if let SyncPolicy::Interval { interval_ms } = policy {
+            // What waits already waits for no longer than before, nor than it would from now on.
+            let at = Instant::now() + Duration::from_millis(interval_ms);
+            self.sync_at = self.sync_at.map(|before| before.min(at));
+        }
     }
 
     fn publish(&mut self, snapshot: WrittenSnapshot) -> Result<(), Error> {

@@ -128,6 +128,8 @@ async fn status(
 async fn ready(State(cluster): State<Arc<Cluster>>) -> (StatusCode, &'static str) {
     if cluster.is_ready() {
         (StatusCode::OK, "ready\n")
+    } else if cluster.network.is_draining() {
+        (StatusCode::SERVICE_UNAVAILABLE, "the process is stopping\n")
     } else {
         (StatusCode::SERVICE_UNAVAILABLE, "another node of the site cannot be reached\n")
     }

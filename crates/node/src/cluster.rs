@@ -7,7 +7,7 @@ use std::fmt;
 use std::hash::BuildHasher;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -20,8 +20,8 @@ use tokio::io::DuplexStream;
 use tokio::sync::{mpsc, oneshot};
 use tokio_rustls::TlsAcceptor;
 
-use crate::acl::Users;
 use crate::config::{ClusterSpec, ConfigError};
+use crate::current::Current;
 use crate::data_dir::DataDir;
 use crate::link::Link;
 use crate::log::Log;
@@ -39,8 +39,8 @@ pub struct Cluster {
     threads: Vec<JoinHandle<()>>,
     /// Spreads in-memory connections over workers.
     connected: AtomicUsize,
-    /// Whether there are users.
-    guarded: AtomicBool,
+    /// What clients' TLS needs, where it is spoken.
+    pub(crate) tls: Option<Arc<Current<TlsAcceptor>>>,
     /// Which node this process is, if it is not the whole cluster.
     pub(crate) here: Option<Here>,
     /// What was in the data directory.
@@ -57,7 +57,7 @@ pub(crate) struct Run {
     pub(crate) first_number: u64,
     pub(crate) log: Log,
     /// What clients' TLS needs, where it is spoken.
-    pub(crate) tls: Option<TlsAcceptor>,
+    pub(crate) tls: Option<Arc<Current<TlsAcceptor>>>,
 }
 
 /// A site of a running cluster.
@@ -112,18 +112,6 @@ impl fmt::Display for StartError {
 }
 
 impl std::error::Error for StartError {}
-
-/// Without users everybody could do everything. A file that is only half written must not lead there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WouldOpen;
-
-impl fmt::Display for WouldOpen {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("without any [[user]] everybody could do everything; for that, restart")
-    }
-}
-
-impl std::error::Error for WouldOpen {}
 
 /// A site that is not there.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -252,6 +240,7 @@ impl Cluster {
         }
         let tls = spec.tls.as_ref().filter(|tls| tls.port.is_some());
         let tls = tls.map(|tls| for_clients(&tls.files)).transpose().map_err(StartError::Tls)?;
+        let tls = tls.map(|tls| Arc::new(Current::new(tls)));
         let cluster = match spec.durability {
             // What is in memory ends with this run, so tokens must not outlive it.
             Durability::Memory => RandomState::new().hash_one(spec.id()),
@@ -281,14 +270,13 @@ impl Cluster {
             };
             workers.push((0..topology.workers[site.index()]).map(at).map(destination).collect());
         }
-        let network = Arc::new(Network::new(workers, &spec.wan));
-        let guarded = AtomicBool::new(spec.users.are_configured());
+        let network = Arc::new(Network::new(workers, &spec));
         let mut cluster = Cluster {
             spec,
             network,
             threads: Vec::new(),
             connected: AtomicUsize::new(0),
-            guarded,
+            tls: run.tls.clone(),
             here: None,
             found: Vec::new(),
         };
@@ -372,30 +360,16 @@ impl Cluster {
         &self.spec
     }
 
+    /// The settings as of now: what the cluster is made of, with what has changed since it started.
+    pub fn settings(&self) -> Arc<ClusterSpec> {
+        self.network.settings()
+    }
+
     /// The sites, in order.
     pub fn sites(&self) -> Vec<SiteInfo> {
         let info =
             |site: &crate::SiteSpec| SiteInfo { name: site.name.clone(), listen: site.listen };
         self.spec.sites.iter().map(info).collect()
-    }
-
-    /// Lets other users do other things from now on. Connections of users that are no more, or are
-    /// disabled, are closed, and those that never needed a password and would now.
-    ///
-    /// # Errors
-    /// There are no users any more; nothing is changed then.
-    pub fn set_users(&self, users: Users) -> Result<(), WouldOpen> {
-        if !users.are_configured() && self.guarded.load(Ordering::Relaxed) {
-            return Err(WouldOpen);
-        }
-        self.guarded.store(users.are_configured(), Ordering::Relaxed);
-        let users = Arc::new(users);
-        for site in SiteId::all(self.spec.sites.len()) {
-            for worker in self.network.workers_here(site) {
-                self.network.control(worker, Control::Users(users.clone()));
-            }
-        }
-        Ok(())
     }
 
     /// An in-memory connection to a site, which speaks RESP like any other.
@@ -614,7 +588,7 @@ mod tests {
     #[test]
     fn what_was_never_heard_of_has_no_age() {
         let cluster =
-            Cluster::start(ClusterSpec::local(3).unwrap(), Log { level: crate::log::Level::Error })
+            Cluster::start(ClusterSpec::local(3).unwrap(), Log::new(crate::log::Level::Error))
                 .unwrap();
         let since_the_epoch = 1.7e12;
         let sample = WorkerSample {

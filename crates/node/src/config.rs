@@ -12,10 +12,12 @@ use solera_unistore::Topology;
 use toml::Spanned;
 
 use crate::acl::Users;
+use crate::log::Level;
 use crate::spaces::{Space, SpaceError, Spaces};
 use crate::storage::Durability;
 use crate::wan::Wan;
 
+mod changes;
 mod nodes;
 mod tls;
 mod users;
@@ -72,6 +74,10 @@ pub struct ClusterSpec {
     pub tls: Option<ClientTls>,
     /// TLS between nodes.
     pub peer_tls: Option<TlsFiles>,
+    /// How long clients may take to come to an end when the process is told to stop.
+    pub drain: Duration,
+    /// What to log, if the configuration says it.
+    pub log_level: Option<Level>,
 }
 
 /// A configuration that cannot be used.
@@ -119,6 +125,8 @@ struct File {
     durability: Option<Spanned<String>>,
     sync_interval_ms: Option<Spanned<u64>>,
     max_clock_skew_ms: Option<Spanned<u64>>,
+    drain_ms: Option<Spanned<u64>>,
+    log_level: Option<Spanned<String>>,
     #[serde(default)]
     site: Vec<SiteTable>,
     #[serde(default)]
@@ -158,6 +166,8 @@ pub struct Overrides {
     pub wan: Option<String>,
     /// Where data is kept.
     pub data: Option<PathBuf>,
+    /// What to log.
+    pub log_level: Option<Level>,
 }
 
 impl ClusterSpec {
@@ -397,11 +407,21 @@ impl Reader<'_> {
             let reason = "clocks differ by milliseconds; allow at least 1000 ms".to_owned();
             return self.invalid(skew.place, reason);
         }
+        let drain = Setting::new(None, file.drain_ms, 5000);
+        if drain.value > 3_600_000 {
+            let reason = "drain_ms is at most 3600000, an hour".to_owned();
+            return self.invalid(drain.place, reason);
+        }
         let cluster = Setting::new(None, file.cluster, "solera".to_owned());
         if !is_name(&cluster.value) {
             let reason = format!("{:?} is no name for a cluster: {NAMES}", cluster.value);
             return self.invalid(cluster.place, reason);
         }
+        let log_level = match file.log_level {
+            _ if over.log_level.is_some() => over.log_level,
+            Some(level) => Some(self.log_level(&level)?),
+            None => None,
+        };
         let data = over.data.or(file.data);
         let durability = self.durability(data.is_some(), file.durability, file.sync_interval_ms)?;
         Ok(ClusterSpec {
@@ -425,6 +445,16 @@ impl Reader<'_> {
             users: self.users(&file.user)?,
             tls,
             peer_tls: file.peer_tls.as_ref().map(|table| self.peer_tls(table)).transpose()?,
+            drain: Duration::from_millis(drain.value),
+            log_level,
+        })
+    }
+
+    fn log_level(&self, level: &Spanned<String>) -> Result<Level, ConfigError> {
+        let named = level.get_ref().parse();
+        named.or_else(|reason: String| {
+            let reason = format!("there is no level '{}': {reason}", level.get_ref());
+            self.invalid(Some(level.span().start), reason)
         })
     }
 
@@ -586,6 +616,7 @@ mod tests {
             ("workers = 1000", "line 1: a site has 1 to 255 workers, not 1000"),
             ("sites = 3\nf = 3", "line 2: 3 of 3 sites cannot fail"),
             ("max_connections = 0", "line 1: nobody could connect"),
+            ("log_level = 'loud'", "line 1: there is no level 'loud': the levels are error"),
             ("transaction_timeout_ms = 0", "line 1: no transaction"),
             ("\ntransaction_timeout_ms = 900000", "line 2: transactions end after 600000 ms"),
             ("sites = 6\nwan = 'aws'", "line 2: the delays of 'aws' cover 5 sites"),

@@ -12,7 +12,9 @@ mod cluster;
 mod commands;
 mod config;
 mod connection;
+mod current;
 mod data_dir;
+mod drain;
 mod handshake;
 mod http;
 mod link;
@@ -21,6 +23,7 @@ mod log;
 mod network;
 mod node;
 mod queue;
+mod reload;
 mod session;
 mod spaces;
 mod status;
@@ -34,13 +37,15 @@ mod worker;
 pub use acl::Users;
 pub use admin::{AdminError, AdminListener};
 pub use auth::hash_password;
-pub use cluster::{Cluster, Fault, FaultError, SiteDown, SiteInfo, SiteRef, StartError, WouldOpen};
+pub use cluster::{Cluster, Fault, FaultError, SiteDown, SiteInfo, SiteRef, StartError};
 pub use config::{
     ClientTls, ClusterSpec, ConfigError, HostPort, NamedFile, NodeId, NodeSpec, Overrides,
     SiteSpec, TlsFiles,
 };
+pub use drain::Unfinished;
 pub use log::{Level, Log};
 pub use node::{Node, ServeError};
+pub use reload::ReloadError;
 pub use spaces::{Space, SpaceError, Spaces};
 pub use status::{ClusterStatus, LinkStatus, NodeStatus, PeerStatus, ReachedSite, SiteStatus};
 pub use storage::{Durability, Found, StorageError};

@@ -11,6 +11,7 @@ use tokio_rustls::TlsAcceptor;
 use crate::admin::AdminListener;
 use crate::cluster::{Cluster, Run, StartError};
 use crate::config::{ClusterSpec, ConfigError, HostPort, NodeId};
+use crate::current::Current;
 use crate::link::Link;
 use crate::links::{Carrier, Running};
 use crate::log::Log;
@@ -182,13 +183,16 @@ impl Node {
         };
         let incarnation = RandomState::new().hash_one(me);
         // Other nodes know the cluster by this, too. 48 bits are short on the wire, and enough.
-        let run = Run { cluster: spec.id(), first_number: incarnation >> 16, log, tls };
+        let tls = tls.map(|tls| Arc::new(Current::new(tls)));
+        let peer_tls = peer_tls.map(|tls| Arc::new(Current::new(tls)));
+        let run =
+            Run { cluster: spec.id(), first_number: incarnation >> 16, log: log.clone(), tls };
         let mut cluster = Cluster::launch(spec.clone(), run, link_to).map_err(ServeError::Start)?;
         let carrier = Carrier {
             topology: Arc::new(spec.topology()),
             spec,
             me,
-            tls: peer_tls,
+            tls: peer_tls.clone(),
             incarnation,
             network: cluster.network.clone(),
             links: links.clone(),
@@ -196,7 +200,7 @@ impl Node {
             told: Mutex::new(None),
         };
         let running = carrier.start(peer).map_err(cannot_listen("peer"))?;
-        cluster.here = Some(Here { id: me, links, _running: running });
+        cluster.here = Some(Here { id: me, links, peer_tls, _running: running });
         Ok((cluster, admin))
     }
 }
@@ -205,6 +209,8 @@ impl Node {
 pub(crate) struct Here {
     pub(crate) id: NodeId,
     pub(crate) links: Vec<Arc<Link>>,
+    /// What new links are protected with.
+    pub(crate) peer_tls: Option<Arc<Current<PeerTls>>>,
     _running: Running,
 }
 
@@ -217,9 +223,9 @@ impl Here {
 }
 
 impl Cluster {
-    /// Whether all of the site can be served; `up` always is.
+    /// Whether all of the site can be served, and this process is not about to leave.
     pub fn is_ready(&self) -> bool {
-        self.here.as_ref().is_none_or(Here::is_ready)
+        !self.network.is_draining() && self.here.as_ref().is_none_or(Here::is_ready)
     }
 
     /// What goes on at this node and its site; `None` if this process is a whole cluster.
@@ -243,7 +249,7 @@ impl Cluster {
             f: self.spec.f,
             site: self.spec.sites[site.index()].name.clone(),
             node: u16::from(here.id.node) + 1,
-            ready: here.is_ready(),
+            ready: self.is_ready(),
             own_site: self.site_status(site.index(), &samples),
             missing_nodes,
             sites: self.reached_sites(here),

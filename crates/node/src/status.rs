@@ -96,7 +96,7 @@ pub struct NodeStatus {
     pub site: String,
     /// The node's number within it, from 1.
     pub node: u16,
-    /// Whether the links to all other nodes of its site are up.
+    /// Whether the links to all other nodes of its site are up, and the node is not stopping.
     pub ready: bool,
     /// The whole of its site, but for the nodes that cannot be asked.
     pub own_site: SiteStatus,

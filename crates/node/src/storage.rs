@@ -152,14 +152,8 @@ impl<D: Disk> Storage<D> {
         })
         .map_err(|error| unusable(in_words(&error)))?;
         let replica = recovery.finish();
-        let policy = match durability {
-            Durability::Interval(interval) => {
-                SyncPolicy::Interval { interval_ms: interval.as_millis() as u64 }
-            }
-            Durability::Always | Durability::Memory => SyncPolicy::Always,
-        };
         let persisted = journal.persisted_lsn();
-        let syncer = Syncer::start(journal, policy, on_event)
+        let syncer = Syncer::start(journal, policy(durability), on_event)
             .map_err(|error| unusable(error.to_string()))?;
         let storage = Storage {
             syncer,
@@ -178,6 +172,11 @@ impl<D: Disk> Storage<D> {
         };
         let (keys, took) = (replica.status().keys(), began.elapsed());
         Ok((storage, replica, Found { worker, journal: found, keys, took }))
+    }
+
+    /// Changes how long writes may wait for the disk. Whether replies wait for it stays.
+    pub(crate) fn set_durability(&self, durability: Durability) {
+        self.syncer.set_policy(policy(durability));
     }
 
     /// Appends a record.
@@ -358,6 +357,15 @@ impl<D: Disk> Storage<D> {
             self.last_checkpoint = saving.bytes;
             saving.snapshot.finish();
         }
+    }
+}
+
+fn policy(durability: Durability) -> SyncPolicy {
+    match durability {
+        Durability::Interval(interval) => {
+            SyncPolicy::Interval { interval_ms: interval.as_millis() as u64 }
+        }
+        Durability::Always | Durability::Memory => SyncPolicy::Always,
     }
 }
 

@@ -20,7 +20,7 @@ use solera_unistore::{
     Address, AtRisk, Command, Input, Message, Output, Replica, RequestId, Response, Status,
 };
 use tokio::io::DuplexStream;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::spawn_local;
@@ -32,11 +32,14 @@ use crate::clients::Ends;
 use crate::cluster::Run;
 use crate::config::ClusterSpec;
 use crate::connection::{serve, serve_tls};
+use crate::current::Current;
 use crate::network::{Network, Parcel};
 use crate::status::WorkerSample;
 use crate::storage::Storage;
 use crate::tls::client_problem;
 
+/// How many clients may have connected that are not served yet.
+const BACKLOG: i32 = 1024;
 /// How long a request waits for another node of the site.
 const PEER_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -50,8 +53,8 @@ pub(crate) enum Control {
     CountKeys(oneshot::Sender<usize>),
     /// Tell what the loss of sites could still undo, with at most so many keys.
     AtRisk(usize, oneshot::Sender<AtRisk>),
-    /// These are the users from now on.
-    Users(Arc<Users>),
+    /// These are the settings from now on.
+    Configure(Arc<ClusterSpec>),
     /// Stop serving, as if the site had died; keep the state.
     Kill(oneshot::Sender<()>),
     /// Go on.
@@ -74,7 +77,7 @@ pub(crate) struct Worker {
     /// Whether any user is configured: what every command asks first.
     guarded: Cell<bool>,
     attempts: Attempts,
-    tls: Option<TlsAcceptor>,
+    tls: Option<Arc<Current<TlsAcceptor>>>,
     /// Clients whose TLS begins just now.
     greetings: Cell<usize>,
     /// Wakes the protocol's task when its deadline has moved.
@@ -168,9 +171,15 @@ impl Worker {
         self.users.subscribe()
     }
 
-    fn set_users(&self, users: Arc<Users>) {
-        self.guarded.set(users.are_configured());
-        self.users.send_replace(users);
+    /// Takes over what can change while the worker runs.
+    fn configure(&self, spec: &ClusterSpec) {
+        self.guarded.set(spec.users.are_configured());
+        self.users.send_replace(Arc::new(spec.users.clone()));
+        let mut state = self.state.borrow_mut();
+        state.replica.limit_transactions(spec.transaction_timeout, spec.transaction_max_age);
+        if let Some(storage) = &mut state.storage {
+            storage.set_durability(spec.durability);
+        }
     }
 
     /// Makes a connection a user, if the password is right.
@@ -192,7 +201,7 @@ impl Worker {
     /// Takes a place among those whose TLS begins; `None` if there are too many.
     pub(crate) fn admit_greeting(&self) -> Option<Greeting<'_>> {
         let greetings = self.greetings.get();
-        (greetings < self.spec.max_connections).then(|| {
+        (greetings < self.network.settings().max_connections).then(|| {
             self.greetings.set(greetings + 1);
             Greeting(self)
         })
@@ -574,36 +583,54 @@ fn listen(worker: &Rc<Worker>) -> std::io::Result<()> {
 fn listen_on(
     worker: &Rc<Worker>,
     address: SocketAddr,
-    tls: Option<TlsAcceptor>,
+    tls: Option<Arc<Current<TlsAcceptor>>>,
 ) -> std::io::Result<()> {
     let listener = TcpListener::from_std(bind(address)?)?;
     let worker = worker.clone();
     spawn_local(async move {
         let death = worker.death();
-        tokio::pin!(death);
+        let draining = worker.network.draining();
+        tokio::pin!(death, draining);
+        let accepted = |accepted: std::io::Result<(TcpStream, SocketAddr)>| {
+            accepted.map(|(stream, from)| take_client(&worker, stream, from, tls.as_deref()))
+        };
         loop {
             tokio::select! {
-                accepted = listener.accept() => match accepted {
-                    Ok((stream, from)) => {
-                        // Without it replies wait for acknowledgements; not fatal.
-                        let _ = stream.set_nodelay(true);
-                        let ends = Ends::of(&stream);
-                        match &tls {
-                            None => spawn_local(serve(stream, worker.clone(), ends, Some(from))),
-                            Some(tls) => {
-                                let (tls, worker) = (tls.clone(), worker.clone());
-                                spawn_local(serve_tls(stream, tls, worker, ends, from))
-                            }
-                        };
+                client = listener.accept() => {
+                    if accepted(client).is_err() {
+                        // Out of descriptors, most likely: leave room for others to end.
+                        tokio::time::sleep(Duration::from_millis(10)).await;
                     }
-                    // Out of descriptors, most likely: leave room for others to end.
-                    Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
-                },
+                }
                 () = &mut death => return,
+                () = &mut draining => break,
+            }
+        }
+        // Who has connected before the end is served.
+        for _ in 0..BACKLOG {
+            tokio::select! {
+                biased;
+                client = listener.accept() => drop(accepted(client)),
+                () = std::future::ready(()) => return,
             }
         }
     });
     Ok(())
+}
+
+fn take_client(
+    worker: &Rc<Worker>,
+    stream: TcpStream,
+    from: SocketAddr,
+    tls: Option<&Current<TlsAcceptor>>,
+) {
+    // Without it replies wait for acknowledgements; not fatal.
+    let _ = stream.set_nodelay(true);
+    let (worker, ends) = (worker.clone(), Ends::of(&stream));
+    match tls {
+        None => spawn_local(serve(stream, worker, ends, Some(from))),
+        Some(tls) => spawn_local(serve_tls(stream, (*tls.get()).clone(), worker, ends, from)),
+    };
 }
 
 fn bind(address: SocketAddr) -> std::io::Result<std::net::TcpListener> {
@@ -612,7 +639,7 @@ fn bind(address: SocketAddr) -> std::io::Result<std::net::TcpListener> {
     socket.set_reuse_port(true)?;
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
-    socket.listen(1024)?;
+    socket.listen(BACKLOG)?;
     Ok(socket.into())
 }
 
@@ -693,7 +720,7 @@ impl Postman {
                 let at_risk = self.worker.with(|replica| replica.status().at_risk(keys));
                 let _ = reply.send(at_risk);
             }
-            Control::Users(users) => self.worker.set_users(users),
+            Control::Configure(spec) => self.worker.configure(&spec),
             Control::Kill(done) => {
                 self.worker.alive.send_replace(false);
                 self.under_way.retain(|from, _| from.site == self.worker.address.site);

@@ -91,6 +91,16 @@ fn with_an_interval_a_sync_comes_by_itself() {
 
 /// A snapshot syncs before its time; the next interval begins with the next record.
 #[test]
+fn a_shorter_interval_holds_at_once() {
+    let disk = SimDisk::new(1);
+    let (mut syncer, told) = start(&disk, SyncPolicy::Interval { interval_ms: 3_600_000 });
+    syncer.append(&record(1, 100)).unwrap();
+    syncer.submit().unwrap();
+    syncer.set_policy(SyncPolicy::Interval { interval_ms: 1 });
+    persisted(&told, 1);
+}
+
+#[test]
 fn an_interval_goes_on_after_a_snapshot() {
     let disk = SimDisk::new(1);
     let (mut syncer, told) = start(&disk, SyncPolicy::Interval { interval_ms: 1 });

@@ -67,7 +67,7 @@ pub(crate) fn config(session: &mut Session, arguments: &Arguments<'_>) {
             .iter()
             .filter(|(name, _)| wanted.iter().any(|pattern| matches(pattern, name)))
             .collect();
-        let limit = session.worker.spec.max_connections.to_string();
+        let limit = session.worker.network.settings().max_connections.to_string();
         session.out.map(found.len());
         for (name, value) in found {
             let value = if *name == "maxclients" { &limit } else { *value };
