@@ -195,3 +195,45 @@ fn a_second_signal_ends_it_at_once() {
     up.signal("-TERM");
     assert_eq!(up.child.wait().unwrap().code(), Some(130));
 }
+
+fn user(name: &str, commands: &str) -> String {
+    let hash = solera_node::hash_password(b"pw");
+    format!("[[user]]\nname = '{name}'\npassword_sha256 = ['{hash}']\ncommands = [{commands}]\n")
+}
+
+#[test]
+fn http_is_for_users_where_there_are_any() {
+    let users = user("root", "'+@all'") + &user("watcher", "'+info'") + &user("bob", "'+get'");
+    let up = Up::start(&users);
+    let fault = |user: &str, password: &str, what: &[&str]| {
+        let mut command = Command::new(SOLERA);
+        command.arg("fault").args(what).args(["--port", &up.port.to_string()]);
+        if !user.is_empty() {
+            command.args(["--user", user]).env("SOLERA_PASSWORD", password);
+        }
+        let output = command.output().unwrap();
+        (output.status.success(), String::from_utf8(output.stderr).unwrap())
+    };
+    // Probes have no password.
+    assert_eq!([up.http("/health"), up.http("/ready")], [200, 200]);
+    let closed = ["/", "/status", "/metrics", "/faults", "/x"].map(|path| up.http(path));
+    assert_eq!(closed, [401; 5]);
+    for (user, password, what, told) in [
+        ("", "", ["status"].as_slice(), "needs a user"),
+        ("watcher", "", &["status"], "needs a user and its password"),
+        ("watcher", "pw", &["status"], ""),
+        ("watcher", "pw", &["heal"], "user 'watcher' may not do this"),
+        ("bob", "pw", &["status"], "needs the right to run INFO"),
+        ("root", "pw", &["status"], ""),
+        ("root", "pw", &["heal"], ""),
+    ] {
+        let (done, error) = fault(user, password, what);
+        assert_eq!(done, told.is_empty(), "{user} {what:?}: {error}");
+        assert!(error.contains(told), "{user} {what:?}: {error}");
+    }
+    up.says("127.0.0.1 failed to authenticate as 'watcher'");
+    // The default user is who says nothing.
+    up.reload(&(users + "[[user]]\nname = 'default'\nnopass = true\ncommands = ['+info']"));
+    eventually("the default user may look", || up.http("/status") == 200);
+    assert!(!fault("", "", &["heal"]).0);
+}

@@ -222,7 +222,10 @@ fn a_whole_cluster_on_one_machine_speaks_tls_too() {
     lab.certificate("server", HOSTS[0], &lab.authority("ca"), 2100);
     let config = lab.at("up.toml");
     // Nothing is read for links that there are not.
-    let tls = format!("[tls]\ncert = 'server.pem'\nkey = 'server.key'\nport = {}", lab.port);
+    let tls = format!(
+        "[tls]\ncert = 'server.pem'\nkey = 'server.key'\nport = {}\nadmin = true",
+        lab.port
+    );
     std::fs::write(&config, format!("sites = 1\n{tls}\n{}", peer_tls("none", "none"))).unwrap();
     let mut child = Command::new(SOLERA)
         .args(["up", "--port", &(lab.port + 4).to_string(), "--config"])
@@ -234,6 +237,22 @@ fn a_whole_cluster_on_one_machine_speaks_tls_too() {
     let _up = Node { child, log: Arc::default() };
     assert!(lines.into_iter().any(|line| line.contains("over TLS on ports")));
     assert_eq!(lab.ask(None, "PING").unwrap(), "+PONG\r\n+OK\r\n");
+    // HTTP too, as it is asked for.
+    lab.authority("other");
+    for (ca, told) in [
+        (Some("ca.pem"), ""),
+        (Some("other.pem"), "certificate"),
+        (Some("none.pem"), "none.pem (--ca)"),
+        (None, "If it speaks TLS, give its authority by --ca"),
+    ] {
+        let mut command = Command::new(SOLERA);
+        command.args(["fault", "status", "--port", &(lab.port + 4).to_string()]);
+        command.args(ca.map(|ca| format!("--ca={}", lab.at(ca).display())));
+        let Output { status, stderr, .. } = command.output().unwrap();
+        let stderr = String::from_utf8(stderr).unwrap();
+        assert_eq!(status.success(), told.is_empty(), "{ca:?}: {stderr}");
+        assert!(stderr.contains(told), "{ca:?}: {stderr}");
+    }
 }
 
 #[test]

@@ -2,19 +2,22 @@
 
 use std::fmt::{self, Write};
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, Request, State};
 use axum::http::{Method, StatusCode, Uri};
+use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde::Deserialize;
 use serde_json::json;
 
+use crate::auth::Attempts;
 use crate::cluster::{Cluster, Fault, FaultError};
 use crate::http::{self, refusal};
+use crate::http_auth::{Guard, guard};
 use crate::status::{PeerStatus, ReachedSite, SiteStatus};
 
 /// Why the HTTP side does not run.
@@ -69,8 +72,8 @@ impl AdminListener {
         Ok(AdminListener { listener: tokio::net::TcpListener::from_std(listener)? })
     }
 
-    /// Serves a cluster's status and metrics, and faults if it is all in this process, until `end`
-    /// is done; requests that are under way then have a second.
+    /// Serves a cluster's status and metrics, and faults if it is all in this process, to those who may,
+    /// until `end` is done; requests that are under way then have a second.
     pub async fn serve(self, cluster: Arc<Cluster>, end: impl Future<Output = ()>) {
         let mut router = Router::new()
             .route("/", get(index))
@@ -81,9 +84,15 @@ impl AdminListener {
         if cluster.here.is_none() {
             router = router.route("/faults", post(faults));
         }
-        let router =
-            router.fallback(unknown).method_not_allowed_fallback(not_allowed).with_state(cluster);
-        http::serve(self.listener, router, end).await;
+        let attempts = Arc::new(Mutex::new(Attempts::new(cluster.log.clone())));
+        let tls = cluster.admin_tls.clone();
+        let guarded = Guard { cluster: cluster.clone(), attempts };
+        let router = router
+            .fallback(unknown)
+            .method_not_allowed_fallback(not_allowed)
+            .layer(from_fn_with_state(guarded, guard))
+            .with_state(cluster);
+        http::serve(self.listener, tls, router, end).await;
     }
 }
 

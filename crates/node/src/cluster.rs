@@ -29,7 +29,7 @@ use crate::network::{Destination, Network, Parcel};
 use crate::node::Here;
 use crate::status::{ClusterStatus, LinkStatus, SiteStatus, WorkerSample};
 use crate::storage::{Durability, Found, Storage, StorageError};
-use crate::tls::for_clients;
+use crate::tls::{for_admin, for_clients};
 use crate::worker::{self, Control};
 
 /// A running cluster, or one running node of it. Dropping it stops it.
@@ -41,6 +41,9 @@ pub struct Cluster {
     connected: AtomicUsize,
     /// What clients' TLS needs, where it is spoken.
     pub(crate) tls: Option<Arc<Current<TlsAcceptor>>>,
+    /// The same of HTTP.
+    pub(crate) admin_tls: Option<Arc<Current<TlsAcceptor>>>,
+    pub(crate) log: Log,
     /// Which node this process is, if it is not the whole cluster.
     pub(crate) here: Option<Here>,
     /// What was in the data directory.
@@ -58,6 +61,8 @@ pub(crate) struct Run {
     pub(crate) log: Log,
     /// What clients' TLS needs, where it is spoken.
     pub(crate) tls: Option<Arc<Current<TlsAcceptor>>>,
+    /// The same of HTTP.
+    pub(crate) admin_tls: Option<Arc<Current<TlsAcceptor>>>,
 }
 
 /// A site of a running cluster.
@@ -241,12 +246,18 @@ impl Cluster {
         let tls = spec.tls.as_ref().filter(|tls| tls.port.is_some());
         let tls = tls.map(|tls| for_clients(&tls.files)).transpose().map_err(StartError::Tls)?;
         let tls = tls.map(|tls| Arc::new(Current::new(tls)));
+        let admin_tls = admin_tls(&spec).map_err(StartError::Tls)?;
+        let admin_tls = admin_tls.map(|tls| Arc::new(Current::new(tls)));
         let cluster = match spec.durability {
             // What is in memory ends with this run, so tokens must not outlive it.
             Durability::Memory => RandomState::new().hash_one(spec.id()),
             _ => spec.id(),
         };
-        Cluster::launch(Arc::new(spec), Run { cluster, first_number: 0, log, tls }, |_| None)
+        Cluster::launch(
+            Arc::new(spec),
+            Run { cluster, first_number: 0, log, tls, admin_tls },
+            |_| None,
+        )
     }
 
     /// Starts the workers that run in this process: those that no link leads to.
@@ -277,6 +288,8 @@ impl Cluster {
             threads: Vec::new(),
             connected: AtomicUsize::new(0),
             tls: run.tls.clone(),
+            admin_tls: run.admin_tls.clone(),
+            log: run.log.clone(),
             here: None,
             found: Vec::new(),
         };
@@ -565,6 +578,12 @@ impl Cluster {
             FaultError::NoSuchSite(wanted, names)
         })
     }
+}
+
+/// What HTTP needs to speak TLS, if it does.
+pub(crate) fn admin_tls(spec: &ClusterSpec) -> Result<Option<TlsAcceptor>, ConfigError> {
+    let tls = spec.tls.as_ref().filter(|tls| tls.admin);
+    tls.map(|tls| for_admin(&tls.files)).transpose()
 }
 
 impl Drop for Cluster {

@@ -17,6 +17,7 @@ mod data_dir;
 mod drain;
 mod handshake;
 mod http;
+mod http_auth;
 mod link;
 mod links;
 mod log;

@@ -4,7 +4,7 @@ use std::fmt;
 
 use solera_time::SiteId;
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, admin_tls};
 use crate::config::{ClusterSpec, ConfigError};
 use crate::tls::{PeerTls, for_clients};
 use crate::worker::Control;
@@ -50,6 +50,7 @@ impl Cluster {
         let tls = self.tls.as_ref().zip(spec.tls.as_ref());
         let tls = tls.map(|(current, tls)| for_clients(&tls.files).map(|new| (current, new)));
         let tls = tls.transpose().map_err(ReloadError::Tls)?;
+        let admin_tls = admin_tls(&spec).map_err(ReloadError::Tls)?;
         let here = self.here.as_ref();
         let peer_tls = here.and_then(|here| Some((here, here.peer_tls.as_ref()?)));
         let peer_tls = peer_tls.zip(spec.peer_tls.as_ref()).and_then(|((here, current), files)| {
@@ -60,6 +61,10 @@ impl Cluster {
         if let Some((current, new)) = tls {
             current.set(new);
             changes.push("certificates for clients were read".to_owned());
+        }
+        if let Some((current, new)) = self.admin_tls.as_ref().zip(admin_tls) {
+            current.set(new);
+            changes.push("the certificate for HTTP was read".to_owned());
         }
         if let Some((current, new)) = peer_tls {
             current.set(new);

@@ -31,7 +31,7 @@ impl ClusterSpec {
             spec.sites.iter().map(|site| site.name.clone()).collect()
         };
         let kind = |durability| std::mem::discriminant::<Durability>(durability);
-        let port = |spec: &ClusterSpec| spec.tls.as_ref().map(|tls| tls.port);
+        let speaks = |spec: &ClusterSpec| spec.tls.as_ref().map(|tls| (tls.port, tls.admin));
         let site = |spec: &ClusterSpec| match names(spec) == names(self) {
             true => self.sites.iter().zip(&spec.sites).position(|(a, b)| a.nodes != b.nodes),
             false => names(self).iter().zip(names(spec)).position(|(a, b)| *a != b),
@@ -47,7 +47,7 @@ impl ClusterSpec {
             ("data", self.data != new.data),
             ("durability", kind(&self.durability) != kind(&new.durability)),
             ("space", self.spaces != new.spaces),
-            ("tls", port(self) != port(new)),
+            ("tls", speaks(self) != speaks(new)),
             ("peer_tls", self.peer_tls.is_some() != new.peer_tls.is_some()),
         ] {
             if changed {
