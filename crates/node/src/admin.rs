@@ -18,7 +18,7 @@ use crate::auth::Attempts;
 use crate::cluster::{Cluster, Fault, FaultError};
 use crate::http::{self, refusal};
 use crate::http_auth::{Guard, guard};
-use crate::status::{PeerStatus, ReachedSite, SiteStatus};
+use crate::status::{MemoryStatus, PeerStatus, ReachedSite, SiteStatus};
 
 /// Why the HTTP side does not run.
 #[derive(Debug)]
@@ -172,7 +172,7 @@ async fn faults(State(cluster): State<Arc<Cluster>>, request: Request) -> Respon
 
 async fn metrics(State(cluster): State<Arc<Cluster>>) -> Response {
     let (sites, reached) = cluster.measured().await;
-    let text = render(&sites) + &render_links(&reached);
+    let text = render(&sites) + &render_memory(cluster.memory_status()) + &render_links(&reached);
     ([("content-type", "text/plain; version=0.0.4")], text).into_response()
 }
 
@@ -296,6 +296,21 @@ fn render_batches(text: &mut String, site: &SiteStatus) {
     let _ = writeln!(text, "solera_batch_seconds_count{{site=\"{name}\"}} {count}");
 }
 
+fn render_memory(memory: MemoryStatus) -> String {
+    let mut text = String::new();
+    let gauges = [
+        ("solera_memory_bytes", "What the process takes.", Some(memory.used_bytes)),
+        ("solera_memory_limit_bytes", "What it may take.", memory.max_bytes),
+    ];
+    for (name, help, value) in gauges {
+        head(&mut text, name, help, "gauge");
+        if let Some(value) = value {
+            let _ = writeln!(text, "{name} {value}");
+        }
+    }
+    text
+}
+
 type LinkGauge = (&'static str, &'static str, &'static str, fn(&PeerStatus) -> u64);
 
 const LINK_GAUGES: [LinkGauge; 4] = [
@@ -360,7 +375,8 @@ mod tests {
             problem: None,
         };
         let reached = ReachedSite { name: "us".to_owned(), reached: true, nodes: vec![link] };
-        render(&[site]) + &render_links(&[reached])
+        let memory = MemoryStatus { used_bytes: 7, max_bytes: Some(9), full: false };
+        render(&[site]) + &render_memory(memory) + &render_links(&[reached])
     }
 
     #[test]
@@ -392,7 +408,10 @@ mod tests {
                 let (series, value) = line.rsplit_once(' ').unwrap();
                 let name = series.split('{').next().unwrap();
                 assert!(name.starts_with(&described), "{line}");
-                assert!(series.ends_with('}') && value.parse::<f64>().is_ok(), "{line}");
+                assert!(
+                    (series == name || series.ends_with('}')) && value.parse::<f64>().is_ok(),
+                    "{line}"
+                );
             }
         }
         assert!(text.contains(r#"solera_space_keys{site="eu",space="a\"b"} 2"#), "{text}");

@@ -25,9 +25,10 @@ use crate::current::Current;
 use crate::data_dir::DataDir;
 use crate::link::Link;
 use crate::log::Log;
+use crate::memory::Gauge;
 use crate::network::{Destination, Network, Parcel};
 use crate::node::Here;
-use crate::status::{ClusterStatus, LinkStatus, SiteStatus, WorkerSample};
+use crate::status::{ClusterStatus, LinkStatus, MemoryStatus, SiteStatus, WorkerSample};
 use crate::storage::{Durability, Found, Storage, StorageError};
 use crate::tls::{for_admin, for_clients};
 use crate::worker::{self, Control};
@@ -37,6 +38,7 @@ pub struct Cluster {
     pub(crate) spec: Arc<ClusterSpec>,
     pub(crate) network: Arc<Network>,
     threads: Vec<JoinHandle<()>>,
+    _gauge: Gauge,
     /// Spreads in-memory connections over workers.
     connected: AtomicUsize,
     /// What clients' TLS needs, where it is spoken.
@@ -282,10 +284,12 @@ impl Cluster {
             workers.push((0..topology.workers[site.index()]).map(at).map(destination).collect());
         }
         let network = Arc::new(Network::new(workers, &spec));
+        let gauge = Gauge::start(&network, run.log.clone()).map_err(StartError::Worker)?;
         let mut cluster = Cluster {
             spec,
             network,
             threads: Vec::new(),
+            _gauge: gauge,
             connected: AtomicUsize::new(0),
             tls: run.tls.clone(),
             admin_tls: run.admin_tls.clone(),
@@ -472,7 +476,20 @@ impl Cluster {
                 });
             }
         }
-        ClusterStatus { cluster: self.spec.name.clone(), f: self.spec.f, sites, links }
+        ClusterStatus {
+            cluster: self.spec.name.clone(),
+            f: self.spec.f,
+            sites,
+            links,
+            memory: self.memory_status(),
+        }
+    }
+
+    /// What this process takes of the machine's memory.
+    pub(crate) fn memory_status(&self) -> MemoryStatus {
+        let memory = self.network.memory();
+        let max_bytes = self.network.settings().max_memory;
+        MemoryStatus { used_bytes: memory.used(), max_bytes, full: memory.is_full() }
     }
 
     /// What the workers of a site that run in this process tell.

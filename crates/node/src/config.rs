@@ -17,11 +17,13 @@ use crate::spaces::{Space, SpaceError, Spaces};
 use crate::storage::Durability;
 use crate::wan::Wan;
 
+mod amount;
 mod changes;
 mod nodes;
 mod tls;
 mod users;
 
+use amount::Amount;
 pub use tls::{ClientTls, NamedFile, TlsFiles};
 
 pub use nodes::{HostPort, NodeId, NodeSpec};
@@ -74,6 +76,8 @@ pub struct ClusterSpec {
     pub tls: Option<ClientTls>,
     /// TLS between nodes.
     pub peer_tls: Option<TlsFiles>,
+    /// How many bytes the process may take before it refuses writes.
+    pub max_memory: Option<u64>,
     /// How long clients may take to come to an end when the process is told to stop.
     pub drain: Duration,
     /// What to log, if the configuration says it.
@@ -126,6 +130,7 @@ struct File {
     sync_interval_ms: Option<Spanned<u64>>,
     max_clock_skew_ms: Option<Spanned<u64>>,
     drain_ms: Option<Spanned<u64>>,
+    max_memory: Option<Spanned<Amount>>,
     log_level: Option<Spanned<String>>,
     #[serde(default)]
     site: Vec<SiteTable>,
@@ -445,9 +450,23 @@ impl Reader<'_> {
             users: self.users(&file.user)?,
             tls,
             peer_tls: file.peer_tls.as_ref().map(|table| self.peer_tls(table)).transpose()?,
+            max_memory: file.max_memory.map(|amount| self.max_memory(&amount)).transpose()?,
             drain: Duration::from_millis(drain.value),
             log_level,
         })
+    }
+
+    fn max_memory(&self, amount: &Spanned<Amount>) -> Result<u64, ConfigError> {
+        let place = Some(amount.span().start);
+        match amount.get_ref().bytes() {
+            Ok(bytes) if bytes < LEAST_MEMORY => {
+                let least = LEAST_MEMORY >> 20;
+                let reason = format!("the process alone may take {least} MiB; max_memory is more");
+                self.invalid(place, reason)
+            }
+            Ok(bytes) => Ok(bytes),
+            Err(reason) => self.invalid(place, reason),
+        }
     }
 
     fn log_level(&self, level: &Spanned<String>) -> Result<Level, ConfigError> {
@@ -571,6 +590,9 @@ impl Reader<'_> {
     }
 }
 
+/// What a process takes without any data, and a little more.
+const LEAST_MEMORY: u64 = 32 << 20;
+
 const NAMES: &str = "names have 1 to 64 letters, digits, '-', '_' or '.', the last not in front";
 
 fn is_name(name: &str) -> bool {
@@ -616,6 +638,8 @@ mod tests {
             ("workers = 1000", "line 1: a site has 1 to 255 workers, not 1000"),
             ("sites = 3\nf = 3", "line 2: 3 of 3 sites cannot fail"),
             ("max_connections = 0", "line 1: nobody could connect"),
+            ("max_memory = '4 Gibi'", "line 1: '4 Gibi' is no amount of bytes"),
+            ("\nmax_memory = 1000", "line 2: the process alone may take 32 MiB"),
             ("log_level = 'loud'", "line 1: there is no level 'loud': the levels are error"),
             ("transaction_timeout_ms = 0", "line 1: no transaction"),
             ("\ntransaction_timeout_ms = 900000", "line 2: transactions end after 600000 ms"),

@@ -21,6 +21,7 @@ mod http_auth;
 mod link;
 mod links;
 mod log;
+mod memory;
 mod network;
 mod node;
 mod queue;
@@ -48,7 +49,9 @@ pub use log::{Level, Log};
 pub use node::{Node, ServeError};
 pub use reload::ReloadError;
 pub use spaces::{Space, SpaceError, Spaces};
-pub use status::{ClusterStatus, LinkStatus, NodeStatus, PeerStatus, ReachedSite, SiteStatus};
+pub use status::{
+    ClusterStatus, LinkStatus, MemoryStatus, NodeStatus, PeerStatus, ReachedSite, SiteStatus,
+};
 pub use storage::{Durability, Found, StorageError};
 pub use token::{Token, TokenError};
 pub use wan::{Wan, WanError};

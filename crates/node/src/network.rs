@@ -14,6 +14,7 @@ use crate::clients::Clients;
 use crate::config::ClusterSpec;
 use crate::current::Current;
 use crate::link::Link;
+use crate::memory::Memory;
 use crate::status::WorkerSample;
 use crate::wire::{Answer, Question};
 use crate::worker::Control;
@@ -49,6 +50,7 @@ pub(crate) struct Network {
     clients: Vec<Arc<Clients>>,
     /// The configuration as of now: what can change while the process runs is read here.
     settings: Current<ClusterSpec>,
+    memory: Memory,
     /// Whether this process is about to leave.
     draining: watch::Sender<bool>,
 }
@@ -69,6 +71,7 @@ impl Network {
             failure: OnceLock::new(),
             clients: (0..sites).map(|_| Arc::default()).collect(),
             settings: Current::new(spec.clone()),
+            memory: Memory::default(),
             draining: watch::Sender::new(false),
         }
     }
@@ -81,6 +84,11 @@ impl Network {
     /// These are the settings from now on. They differ only in what can change.
     pub(crate) fn change_settings(&self, spec: ClusterSpec) {
         self.settings.set(spec);
+    }
+
+    /// What this process takes of the machine's memory.
+    pub(crate) fn memory(&self) -> &Memory {
+        &self.memory
     }
 
     /// From now on this process takes no clients.
@@ -204,6 +212,11 @@ impl Network {
     /// The workers of a site that run in this process.
     pub(crate) fn workers_here(&self, site: SiteId) -> impl Iterator<Item = Address> + '_ {
         self.workers_of(site).filter(|worker| self.is_here(*worker))
+    }
+
+    /// All workers that run in this process.
+    pub(crate) fn all_here(&self) -> impl Iterator<Item = Address> + '_ {
+        SiteId::all(self.workers.len()).flat_map(|site| self.workers_here(site))
     }
 
     /// Whether a worker runs in this process. One that does not exist runs nowhere.

@@ -260,6 +260,7 @@ impl Cluster {
             own_site: self.site_status(site.index(), &samples),
             missing_nodes,
             sites: self.reached_sites(here),
+            memory: self.memory_status(),
         })
     }
 

@@ -15,6 +15,19 @@ pub struct ClusterStatus {
     pub sites: Vec<SiteStatus>,
     /// The links between them.
     pub links: Vec<LinkStatus>,
+    /// The process' memory.
+    pub memory: MemoryStatus,
+}
+
+/// What a process takes of the machine's memory.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct MemoryStatus {
+    /// How many bytes; 0 where that cannot be measured.
+    pub used_bytes: u64,
+    /// How many it may take.
+    pub max_bytes: Option<u64>,
+    /// Whether commands that need more are refused.
+    pub full: bool,
 }
 
 /// A site.
@@ -104,6 +117,8 @@ pub struct NodeStatus {
     pub missing_nodes: Vec<u16>,
     /// All sites, in order, and the links to their nodes.
     pub sites: Vec<ReachedSite>,
+    /// The process' memory.
+    pub memory: MemoryStatus,
 }
 
 /// A site, as a node reaches it.

@@ -49,6 +49,8 @@ pub(crate) enum Control {
     Connect(DuplexStream),
     /// Tell about yourself; whether in detail.
     Sample(bool, oneshot::Sender<WorkerSample>),
+    /// Tell how many bytes a partition of yours takes, by its place; nothing if there is none.
+    PartitionBytes(usize, oneshot::Sender<Option<usize>>),
     /// Count keys.
     CountKeys(oneshot::Sender<usize>),
     /// Tell what the loss of sites could still undo, with at most so many keys.
@@ -362,6 +364,11 @@ impl Worker {
     /// Whether the journal of this worker has failed.
     pub(crate) fn has_stopped(&self) -> bool {
         self.state.borrow().storage.as_ref().is_some_and(Storage::has_stopped)
+    }
+
+    /// Whether some commands are refused now that are not otherwise.
+    pub(crate) fn refuses_some(&self) -> bool {
+        self.refuses_writes() || self.network.memory().is_full()
     }
 
     /// Whether this process takes no writes.
@@ -711,6 +718,10 @@ impl Postman {
             }
             Control::Sample(detailed, reply) => {
                 let _ = reply.send(self.worker.sample(detailed));
+            }
+            Control::PartitionBytes(place, reply) => {
+                let size = self.worker.with(|r| r.status().versions_and_bytes_of(place));
+                let _ = reply.send(size.map(|(_, bytes)| bytes));
             }
             Control::CountKeys(reply) => {
                 let now = self.worker.now();

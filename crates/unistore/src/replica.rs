@@ -623,7 +623,14 @@ impl Status<'_> {
         self.replica.partitions.iter().flat_map(Partition::each_key)
     }
 
-    /// Versions of keys, and approximate bytes. Walks all keys.
+    /// Versions of keys, and approximate bytes, of one of the worker's partitions; nothing if it has
+    /// fewer. Walks its keys.
+    pub fn versions_and_bytes_of(&self, place: usize) -> Option<(usize, usize)> {
+        let (_, versions, bytes) = self.replica.partitions.get(place)?.size();
+        Some((versions, bytes))
+    }
+
+    /// The same of all partitions. Walks all keys.
     pub fn versions_and_bytes(&self) -> (usize, usize) {
         self.replica.partitions.iter().map(Partition::size).fold(
             (0, 0),

@@ -87,6 +87,12 @@ impl ClusterSpec {
                 changes.push(format!("{setting} is {new} (was {old})"));
             }
         }
+        if self.max_memory != new.max_memory {
+            let limit = |spec: &ClusterSpec| {
+                spec.max_memory.map_or("unlimited".to_owned(), |limit| format!("{limit} bytes"))
+            };
+            changes.push(format!("max_memory is {} (was {})", limit(new), limit(self)));
+        }
         if self.log_level != new.log_level {
             let name = |spec: &ClusterSpec| {
                 spec.log_level.map_or("the default".to_owned(), |level| level.to_string())
