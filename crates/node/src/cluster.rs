@@ -524,6 +524,9 @@ impl Cluster {
             status.prepared_transactions += sample.prepared_transactions;
             status.unsettled_updates += sample.unsettled_updates;
             status.at_risk += sample.at_risk;
+            if let Some(journal) = &sample.journal {
+                status.journal.get_or_insert_default().add(journal);
+            }
             for (command, count) in COMMANDS.iter().zip(&sample.commands) {
                 if *count > 0 {
                     *status.commands.entry(command.name).or_default() += count;

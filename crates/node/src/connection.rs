@@ -127,6 +127,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
         let draining = self.session.worker.network.draining();
         tokio::pin!(draining);
         loop {
+            self.session.worker.keep_pace().await;
             if input.capacity() - input.len() < READ_SIZE / 4 {
                 input.reserve(READ_SIZE.max(input.len()));
             }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 
@@ -157,16 +157,17 @@ impl Meter {
         let mut sum = 0;
         for worker in self.network.all_here() {
             for place in 0.. {
-                let began = Instant::now();
                 let (reply, answer) = oneshot::channel();
                 self.network.control(worker, Control::PartitionBytes(place, reply));
                 match answer.blocking_recv() {
-                    Ok(Some(bytes)) => sum += bytes as u64,
+                    Ok(Some((bytes, took))) => {
+                        sum += bytes as u64;
+                        self.pause(took * PAUSE_FACTOR)?;
+                    }
                     Ok(None) => break,
                     // The worker has ended.
                     Err(_) => return None,
                 }
-                self.pause(began.elapsed() * PAUSE_FACTOR)?;
             }
         }
         Some(sum)

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use solera_journal::Stats;
 
 /// A cluster, as `/status` shows it.
 #[derive(Clone, Debug, Serialize)]
@@ -83,6 +84,9 @@ pub struct SiteStatus {
     pub unsettled_updates: usize,
     /// Transactions that the loss of sites could still undo. One over several workers counts at each.
     pub at_risk: usize,
+    /// What the journals of the site in this process tell, if there are any; only in the metrics.
+    #[serde(skip)]
+    pub(crate) journal: Option<JournalSample>,
 }
 
 /// The link between two sites.
@@ -175,4 +179,45 @@ pub(crate) struct WorkerSample {
     pub(crate) unsettled_updates: usize,
     pub(crate) at_risk: usize,
     pub(crate) failed_logins: u64,
+    /// Nothing without a journal; other nodes are not told.
+    #[serde(skip)]
+    pub(crate) journal: Option<JournalSample>,
+}
+
+/// What a journal tells, or those of several workers together.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct JournalSample {
+    pub(crate) stats: Stats,
+    pub(crate) disk_bytes: u64,
+    /// Checkpoints published since the start.
+    pub(crate) checkpoints: u64,
+    /// When the last was published, in seconds since the Unix epoch: of several, the earliest.
+    pub(crate) checkpoint_at_s: Option<f64>,
+    /// How long it took: of several, the longest.
+    pub(crate) checkpoint_took_s: Option<f64>,
+    /// Records after the last.
+    pub(crate) since_checkpoint: u64,
+}
+
+impl JournalSample {
+    /// Adds what another worker tells.
+    pub(crate) fn add(&mut self, other: &JournalSample) {
+        let (sum, more) = (&mut self.stats, &other.stats);
+        sum.records += more.records;
+        sum.bytes += more.bytes;
+        sum.waiting_bytes += more.waiting_bytes;
+        sum.sync_sum_us += more.sync_sum_us;
+        sum.segments += more.segments;
+        sum.syncs.resize(more.syncs.len(), 0);
+        sum.syncs.iter_mut().zip(&more.syncs).for_each(|(sum, count)| *sum += count);
+        self.disk_bytes += other.disk_bytes;
+        self.checkpoints += other.checkpoints;
+        self.since_checkpoint += other.since_checkpoint;
+        let both = |a: Option<f64>, b: Option<f64>, of: fn(f64, f64) -> f64| match (a, b) {
+            (Some(a), Some(b)) => Some(of(a, b)),
+            (a, b) => a.or(b),
+        };
+        self.checkpoint_at_s = both(self.checkpoint_at_s, other.checkpoint_at_s, f64::min);
+        self.checkpoint_took_s = both(self.checkpoint_took_s, other.checkpoint_took_s, f64::max);
+    }
 }

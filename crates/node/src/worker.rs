@@ -40,6 +40,8 @@ use crate::tls::client_problem;
 
 /// How many clients may have connected that are not served yet.
 const BACKLOG: i32 = 1024;
+/// While more bytes of records wait for the disk, no more commands are read.
+const MAX_UNWRITTEN: u64 = 32 << 20;
 /// How long a request waits for another node of the site.
 const PEER_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -49,8 +51,9 @@ pub(crate) enum Control {
     Connect(DuplexStream),
     /// Tell about yourself; whether in detail.
     Sample(bool, oneshot::Sender<WorkerSample>),
-    /// Tell how many bytes a partition of yours takes, by its place; nothing if there is none.
-    PartitionBytes(usize, oneshot::Sender<Option<usize>>),
+    /// Tell how many bytes a partition of yours takes, by its place, and how long counting them has
+    /// taken; nothing if there is none.
+    PartitionBytes(usize, oneshot::Sender<Option<(usize, Duration)>>),
     /// Count keys.
     CountKeys(oneshot::Sender<usize>),
     /// Tell what the loss of sites could still undo, with at most so many keys.
@@ -361,6 +364,20 @@ impl Worker {
         }
     }
 
+    /// Waits while too much waits for the disk: what clients write must not fill the memory when they
+    /// are faster. Nothing that the disk waits for waits here.
+    pub(crate) async fn keep_pace(&self) {
+        if self.is_behind(MAX_UNWRITTEN) {
+            while self.is_behind(MAX_UNWRITTEN / 2) {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        }
+    }
+
+    fn is_behind(&self, bytes: u64) -> bool {
+        self.state.borrow().storage.as_ref().is_some_and(|storage| storage.is_behind(bytes))
+    }
+
     /// Whether the journal of this worker has failed.
     pub(crate) fn has_stopped(&self) -> bool {
         self.state.borrow().storage.as_ref().is_some_and(Storage::has_stopped)
@@ -471,6 +488,8 @@ impl Worker {
             prepared_transactions: status.prepared_transactions(),
             unsettled_updates: status.unsettled_updates(),
             at_risk: status.at_risk(0).transactions,
+            // Its files are looked at, which is too much for every status.
+            journal: state.storage.as_ref().filter(|_| detailed).map(Storage::sample),
         }
     }
 }
@@ -720,8 +739,9 @@ impl Postman {
                 let _ = reply.send(self.worker.sample(detailed));
             }
             Control::PartitionBytes(place, reply) => {
+                let began = Instant::now();
                 let size = self.worker.with(|r| r.status().versions_and_bytes_of(place));
-                let _ = reply.send(size.map(|(_, bytes)| bytes));
+                let _ = reply.send(size.map(|(_, bytes)| (bytes, began.elapsed())));
             }
             Control::CountKeys(reply) => {
                 let now = self.worker.now();
