@@ -3,11 +3,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use solera_node::{Cluster, Level, Log, Overrides};
+use solera_node::{Cluster, Log, Overrides};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Reads the file whenever the process is told to. A file that cannot be used changes nothing. The log
-/// is at `default` where neither the file nor `over` says otherwise.
+/// Reads the file whenever the process is told to. A file that cannot be used changes nothing.
 ///
 /// # Errors
 /// The signal cannot be waited for. There is no other end.
@@ -16,7 +15,6 @@ pub(crate) async fn on_hangup(
     over: &Overrides,
     cluster: Arc<Cluster>,
     log: Log,
-    default: Level,
 ) -> std::io::Result<()> {
     let mut hangup = signal(SignalKind::hangup())?;
     let Some(config) = config else {
@@ -29,7 +27,7 @@ pub(crate) async fn on_hangup(
         hangup.recv().await;
         let read = cluster.settings().reload(config, over.clone());
         let changed = read.map_err(|error| error.to_string()).and_then(|spec| {
-            let level = spec.log_level.unwrap_or(default);
+            let level = spec.log_level.unwrap_or_default();
             let changes = cluster.reload(spec);
             changes.map(|changes| (level, changes)).map_err(|error| format!("{file}: {error}"))
         });

@@ -24,9 +24,6 @@ The file lists every site with its nodes, and is the same for all of them:
   peer = \"10.0.0.1:7201\"    # other nodes
   admin = \"10.0.0.1:7301\"   # HTTP";
 
-/// What is logged where nobody says otherwise.
-const DEFAULT_LEVEL: Level = Level::Info;
-
 /// Run one node of a cluster
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -53,7 +50,7 @@ pub(crate) struct ServeArgs {
 
 /// Runs until Ctrl-C or SIGTERM.
 pub(crate) fn main(args: &ServeArgs) -> ExitCode {
-    let log = Log::new(args.log_level.unwrap_or(DEFAULT_LEVEL));
+    let log = Log::new(args.log_level.unwrap_or_default());
     match run(args, log.clone()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -67,7 +64,7 @@ fn run(args: &ServeArgs, log: Log) -> Result<(), Box<dyn std::error::Error>> {
     let over =
         Overrides { data: args.data.clone(), log_level: args.log_level, ..Overrides::default() };
     let spec = ClusterSpec::load(Some(&args.config), over.clone())?;
-    log.set_level(spec.log_level.unwrap_or(DEFAULT_LEVEL));
+    log.set_level(spec.log_level.unwrap_or_default());
     for warning in spec.warnings() {
         log.warn(format_args!("{warning}"));
     }
@@ -105,8 +102,7 @@ fn run(args: &ServeArgs, log: Log) -> Result<(), Box<dyn std::error::Error>> {
             }
         };
         let config = Some(args.config.as_path());
-        let reloaded =
-            reload::on_hangup(config, &over, cluster.clone(), log.clone(), DEFAULT_LEVEL);
+        let reloaded = reload::on_hangup(config, &over, cluster.clone(), log.clone());
         tokio::select! {
             () = admin.serve(cluster.clone(), stopped) => {}
             failed = reloaded => return Ok(failed?),

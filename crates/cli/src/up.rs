@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Args;
-use solera_node::{AdminListener, Cluster, ClusterSpec, Level, Log, Overrides};
+use solera_node::{AdminListener, Cluster, ClusterSpec, Log, Overrides};
 
 use crate::reload;
 use crate::stop::Stop;
@@ -22,9 +22,6 @@ Then, in other terminals:
   redis-cli -p 7101 set greeting hello
   redis-cli -p 7102 get greeting
   solera fault cut 1 2";
-
-/// What is logged where the configuration does not say otherwise.
-const DEFAULT_LEVEL: Level = Level::Warn;
 
 /// Run a whole geo-cluster in one process, for development
 #[derive(Debug, Args)]
@@ -78,7 +75,7 @@ fn run(args: &UpArgs) -> Result<(), Box<dyn std::error::Error>> {
     for warning in spec.warnings() {
         eprintln!("warning: {warning}");
     }
-    let log = Log::new(spec.log_level.unwrap_or(DEFAULT_LEVEL));
+    let log = Log::new(spec.log_level.unwrap_or_default());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let stop = Stop::new()?;
@@ -93,7 +90,7 @@ fn run(args: &UpArgs) -> Result<(), Box<dyn std::error::Error>> {
             let _ = cluster.drain().await;
         };
         let config = args.config.as_deref();
-        let reloaded = reload::on_hangup(config, &over, cluster.clone(), log, DEFAULT_LEVEL);
+        let reloaded = reload::on_hangup(config, &over, cluster.clone(), log);
         tokio::select! {
             () = admin.serve(cluster.clone(), stopped) => {}
             failed = reloaded => failed?,

@@ -12,7 +12,6 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use serde::Deserialize;
-use solera_journal::RealDisk;
 use solera_resp::command::COMMANDS;
 use solera_time::SiteId;
 use solera_unistore::{Address, Config, Replica};
@@ -28,6 +27,7 @@ use crate::log::Log;
 use crate::memory::Gauge;
 use crate::network::{Destination, Network, Parcel};
 use crate::node::Here;
+use crate::recovering::{Opening, open_all};
 use crate::status::{ClusterStatus, LinkStatus, MemoryStatus, SiteStatus, WorkerSample};
 use crate::storage::{Durability, Found, Storage, StorageError};
 use crate::tls::{for_admin, for_clients};
@@ -303,6 +303,7 @@ impl Cluster {
             }
             _ => None,
         };
+        let (mut openings, mut workers, mut mailboxes) = (Vec::new(), Vec::new(), Vec::new());
         for (address, mailbox_of, mailbox) in receivers {
             let mut config = Config::new(address, topology.clone());
             config.f = cluster.spec.f;
@@ -311,24 +312,26 @@ impl Cluster {
             config.first_transaction = run.first_number;
             config.journal = data.is_some();
             let seed = RandomState::new().hash_one(address);
-            let (replica, storage) = match &data {
-                None => (Replica::new(config, seed), None),
-                Some(data) => {
-                    let on_event = move |event| {
-                        // A worker that has ended needs no word.
-                        let _ = mailbox_of.send(Parcel::Control(Control::Journal(event)));
-                    };
-                    let name = format!("{} worker {}", cluster.site_name(address), address.worker);
-                    let (durability, id) = (cluster.spec.durability, cluster.spec.id());
-                    let folder = data.of(address).map_err(StartError::Storage)?;
-                    let disk = RealDisk::new(&folder);
-                    let (storage, replica, found) =
-                        Storage::open(disk, &folder, durability, id, config, seed, on_event, name)
-                            .map_err(StartError::Storage)?;
-                    cluster.found.push(found);
-                    (replica, Some(storage))
-                }
-            };
+            match &data {
+                None => workers.push((Replica::new(config, seed), None)),
+                Some(data) => openings.push(Opening {
+                    folder: data.of(address).map_err(StartError::Storage)?,
+                    config,
+                    seed,
+                    name: format!("{} worker {}", cluster.site_name(address), address.worker),
+                    mailbox: mailbox_of,
+                }),
+            }
+            mailboxes.push(mailbox);
+        }
+        let (durability, id) = (cluster.spec.durability, cluster.spec.id());
+        let opened = open_all(openings, durability, id, &run.log).map_err(StartError::Storage)?;
+        for (storage, replica, found) in opened {
+            workers.push((replica, Some(storage)));
+            cluster.found.push(found);
+        }
+        // In the order of their mailboxes: either all have a journal or none has.
+        for ((replica, storage), mailbox) in workers.into_iter().zip(mailboxes) {
             cluster.start_worker(replica, storage, run.clone(), mailbox)?;
         }
         Ok(cluster)

@@ -25,6 +25,7 @@ mod memory;
 mod network;
 mod node;
 mod queue;
+mod recovering;
 mod reload;
 mod session;
 mod spaces;

@@ -8,13 +8,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// How much an event matters; what matters less than asked for is not written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// Something that a person must mend.
     Error,
     /// Something that a person may have to mend.
     Warn,
     /// What happens.
+    #[default]
     Info,
     /// Every attempt.
     Debug,

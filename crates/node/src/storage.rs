@@ -15,6 +15,7 @@ use solera_journal::{
 use solera_unistore::{Address, Checkpoint, Config, Output, Part, Record, Recovery, Replica};
 use tokio::sync::oneshot;
 
+use crate::recovering::Progress;
 use crate::status::JournalSample;
 
 /// A checkpoint is begun after so many bytes of records, or after as many as the last one has.
@@ -151,6 +152,7 @@ impl<D: Disk> Storage<D> {
         seed: u64,
         on_event: impl FnMut(Event) + Send + 'static,
         worker: String,
+        progress: &Progress,
     ) -> Result<(Storage<D>, Replica, Found), StorageError> {
         let began = Instant::now();
         let unusable = |reason: String| StorageError { folder: folder.to_owned(), reason };
@@ -158,11 +160,13 @@ impl<D: Disk> Storage<D> {
         let mut recovery = Recovery::new(config, seed);
         let (journal, found) = Journal::open(disk, &Options::new(identity), |entry| match entry {
             Entry::Snapshot { payload, .. } => {
+                progress.read(payload.len());
                 let (lsn, part) = payload.split_first_chunk::<8>().ok_or("it is too short")?;
                 let part = Part::decode(part).map_err(|error| error.to_string())?;
                 recovery.load(u64::from_le_bytes(*lsn), part).map_err(|error| error.to_string())
             }
             Entry::Record { lsn, payload } => {
+                progress.read(payload.len());
                 let record = Record::decode(payload).map_err(|error| error.to_string())?;
                 recovery.replay(lsn.0, record).map_err(|error| error.to_string())
             }
@@ -484,7 +488,17 @@ mod tests {
         config.journal = true;
         let (folder, name) = (Path::new("simulated"), "worker".to_owned());
         let always = Durability::Always;
-        let opened = Storage::open(disk.clone(), folder, always, 1, config, 1, on_event, name);
+        let opened = Storage::open(
+            disk.clone(),
+            folder,
+            always,
+            1,
+            config,
+            1,
+            on_event,
+            name,
+            &Progress::default(),
+        );
         let (storage, replica, _) = opened.unwrap();
         (storage, replica)
     }
