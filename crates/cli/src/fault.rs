@@ -1,12 +1,11 @@
 //! `solera fault`: lets something go wrong in a running cluster.
 
-use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
 use std::process::ExitCode;
-use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
+
+use crate::admin::AdminArgs;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -18,16 +17,12 @@ Examples:
   solera fault restart frankfurt         and comes back with the state it had
   solera fault status                    how the cluster is";
 
-/// How long an answer may take.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-
 /// Let something go wrong in a running `solera up`, or right again
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct FaultArgs {
-    /// The port of `solera up`
-    #[arg(long, default_value_t = 7100, global = true)]
-    port: u16,
+    #[command(flatten)]
+    admin: AdminArgs,
     #[command(subcommand)]
     fault: Kind,
 }
@@ -73,8 +68,8 @@ enum Kind {
 /// Does it; fails if the cluster refuses or cannot be reached.
 pub(crate) fn main(args: &FaultArgs) -> ExitCode {
     let done = match &args.fault {
-        Kind::Status { json } => status(args.port, *json),
-        fault => inject(args.port, fault),
+        Kind::Status { json } => status(&args.admin, *json),
+        fault => inject(&args.admin, fault),
     };
     match done {
         Ok(text) => {
@@ -89,7 +84,7 @@ pub(crate) fn main(args: &FaultArgs) -> ExitCode {
     }
 }
 
-fn inject(port: u16, fault: &Kind) -> Result<String, String> {
+fn inject(admin: &AdminArgs, fault: &Kind) -> Result<String, String> {
     let (body, done) = match fault {
         Kind::Cut { a, b } => {
             (json!({"fault": "cut", "a": a, "b": b}), format!("cut the link between {a} and {b}"))
@@ -105,15 +100,11 @@ fn inject(port: u16, fault: &Kind) -> Result<String, String> {
         ),
         Kind::Status { .. } => unreachable!("the caller shows the status"),
     };
-    let answer = http(port, "POST", "/faults", &body.to_string())?;
-    match answer.get("error").and_then(Value::as_str) {
-        Some(error) => Err(error.to_owned()),
-        None => Ok(done),
-    }
+    admin.ask("POST", "/faults", &body.to_string()).map(|_| done)
 }
 
-fn status(port: u16, as_json: bool) -> Result<String, String> {
-    let status = http(port, "GET", "/status", "")?;
+fn status(admin: &AdminArgs, as_json: bool) -> Result<String, String> {
+    let status = admin.ask("GET", "/status", "")?;
     if as_json {
         return serde_json::to_string_pretty(&status).map_err(|error| error.to_string());
     }
@@ -149,41 +140,4 @@ fn status(port: u16, as_json: bool) -> Result<String, String> {
         lines.push(format!("{a} – {b}: {} ms, {state}", link["rtt_ms"]));
     }
     Ok(lines.join("\n"))
-}
-
-/// One HTTP request with a JSON answer. The server is our own and close by.
-fn http(port: u16, method: &str, path: &str, body: &str) -> Result<Value, String> {
-    let address = SocketAddr::from(([127, 0, 0, 1], port));
-    let failed = |error: std::io::Error| {
-        format!("no cluster answers on port {port} ({error}); is `solera up` running there?")
-    };
-    let mut stream =
-        TcpStream::connect_timeout(&address, Duration::from_secs(2)).map_err(failed)?;
-    stream.set_read_timeout(Some(ANSWER_TIMEOUT)).map_err(failed)?;
-    let request = format!(
-        "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\
-         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
-        body.len()
-    );
-    stream.write_all(request.as_bytes()).map_err(failed)?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).map_err(|error| match error.kind() {
-        ErrorKind::WouldBlock | ErrorKind::TimedOut => format!(
-            "something listens on port {port} and did not answer within {} s; is it stopped, busy, \
-             or no `solera up`?",
-            ANSWER_TIMEOUT.as_secs()
-        ),
-        _ => failed(error),
-    })?;
-    let no_cluster = || {
-        format!(
-            "what listens on port {port} is not the HTTP side of `solera up`; that is the port \
-             given to it, 7100 if none was"
-        )
-    };
-    if !answer.starts_with("HTTP/") {
-        return Err(no_cluster());
-    }
-    let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
-    serde_json::from_str(body).map_err(|_| no_cluster())
 }

@@ -8,6 +8,7 @@ macro_rules! say {
     }};
 }
 
+mod admin;
 mod backup;
 mod connect;
 mod demo;

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use solera_node::{Cluster, ClusterSpec, Log, Overrides};
+use solera_node::{Cluster, Log, Overrides};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Reads the file whenever the process is told to. A file that cannot be used changes nothing.
@@ -22,17 +22,25 @@ pub(crate) async fn on_hangup(
         hangup.recv().await;
         return Ok(());
     };
+    let file = config.display();
     loop {
         hangup.recv().await;
-        let file = config.display();
-        let changed = ClusterSpec::load(Some(config), over.clone())
-            .map_err(|error| error.to_string())
-            .and_then(|spec| {
-                cluster.set_users(spec.users).map_err(|error| format!("{file}: {error}"))
-            });
+        let read = cluster.settings().reload(config, over.clone());
+        let changed = read.map_err(|error| error.to_string()).and_then(|spec| {
+            let level = spec.log_level.unwrap_or_default();
+            let changes = cluster.reload(spec);
+            changes.map(|changes| (level, changes)).map_err(|error| format!("{file}: {error}"))
+        });
         match changed {
-            Ok(()) => log.info(format_args!("read {file} again: users are as it says")),
-            Err(error) => log.error(format_args!("users stay as they were: {error}")),
+            Ok((level, changes)) => {
+                let changes = match changes.as_slice() {
+                    [] => "nothing has changed".to_owned(),
+                    changes => changes.join("; "),
+                };
+                log.info(format_args!("read {file} again: {changes}"));
+                log.set_level(level);
+            }
+            Err(error) => log.error(format_args!("the settings stay as they were: {error}")),
         }
     }
 }

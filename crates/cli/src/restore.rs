@@ -91,6 +91,7 @@ fn run(args: &RestoreArgs) -> Result<Done, String> {
             workers: args.workers,
             wan: None,
             data: args.data.clone(),
+            log_level: None,
         };
         let spec = ClusterSpec::load(args.config.as_deref(), over);
         return begin_with(&args.file, &spec.map_err(|error| error.to_string())?);

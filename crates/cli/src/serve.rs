@@ -43,15 +43,15 @@ pub(crate) struct ServeArgs {
     /// Listen on this address instead of the hosts in the file, such as 0.0.0.0
     #[arg(long)]
     bind: Option<IpAddr>,
-    /// What to log on standard error: error, warn, info or debug
-    #[arg(long, default_value = "info")]
-    log_level: Level,
+    /// What to log on standard error: error, warn, info (the default) or debug
+    #[arg(long)]
+    log_level: Option<Level>,
 }
 
 /// Runs until Ctrl-C or SIGTERM.
 pub(crate) fn main(args: &ServeArgs) -> ExitCode {
-    let log = Log { level: args.log_level };
-    match run(args, log) {
+    let log = Log::new(args.log_level.unwrap_or_default());
+    match run(args, log.clone()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             log.error(format_args!("{error}"));
@@ -61,10 +61,10 @@ pub(crate) fn main(args: &ServeArgs) -> ExitCode {
 }
 
 fn run(args: &ServeArgs, log: Log) -> Result<(), Box<dyn std::error::Error>> {
-    let spec = ClusterSpec::load(
-        Some(&args.config),
-        Overrides { data: args.data.clone(), ..Overrides::default() },
-    )?;
+    let over =
+        Overrides { data: args.data.clone(), log_level: args.log_level, ..Overrides::default() };
+    let spec = ClusterSpec::load(Some(&args.config), over.clone())?;
+    log.set_level(spec.log_level.unwrap_or_default());
     for warning in spec.warnings() {
         log.warn(format_args!("{warning}"));
     }
@@ -76,7 +76,7 @@ fn run(args: &ServeArgs, log: Log) -> Result<(), Box<dyn std::error::Error>> {
         let (name, addresses) = (node.name().to_owned(), node.addresses());
         let version = env!("CARGO_PKG_VERSION");
         log.info(format_args!("Solera {version} starts as {name} of cluster '{cluster}'"));
-        let (cluster, admin) = node.start(log)?;
+        let (cluster, admin) = node.start(log.clone())?;
         for (setting, address) in addresses {
             if let Some(address) = address {
                 log.info(format_args!("listening on {address} ({setting})"));
@@ -92,17 +92,23 @@ fn run(args: &ServeArgs, log: Log) -> Result<(), Box<dyn std::error::Error>> {
             Some(data) => log.info(format_args!("data is in {}", data.display())),
             None => log.info(format_args!("data is in memory and ends with this process")),
         }
-        let stopped = async move {
-            stop.asked().await;
-            log.info(format_args!("stopping"));
-        };
         let cluster = Arc::new(cluster);
-        let over = Overrides { data: args.data.clone(), ..Overrides::default() };
-        let reloaded = reload::on_hangup(Some(&args.config), &over, cluster.clone(), log);
+        let stopped = async {
+            stop.asked().await;
+            let seconds = cluster.settings().drain.as_secs_f64();
+            log.info(format_args!("stopping, within {seconds} s; a second signal ends it at once"));
+            if let Err(unfinished) = cluster.drain().await {
+                log.warn(format_args!("the time to stop is up: {unfinished}"));
+            }
+        };
+        let config = Some(args.config.as_path());
+        let reloaded = reload::on_hangup(config, &over, cluster.clone(), log.clone());
         tokio::select! {
-            () = admin.serve(cluster, stopped) => {}
+            () = admin.serve(cluster.clone(), stopped) => {}
             failed = reloaded => return Ok(failed?),
         };
+        // Its last words go out, and its journals are closed.
+        drop(cluster);
         log.info(format_args!("stopped"));
         Ok(())
     })

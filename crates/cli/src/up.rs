@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Args;
-use solera_node::{AdminListener, Cluster, ClusterSpec, Level, Log, Overrides};
+use solera_node::{AdminListener, Cluster, ClusterSpec, Log, Overrides};
 
 use crate::stop::Stop;
 use crate::{reload, restore};
@@ -73,6 +73,7 @@ fn run(args: &UpArgs) -> Result<(), Box<dyn std::error::Error>> {
         workers: args.workers,
         wan: args.wan.clone(),
         data: args.data.clone(),
+        log_level: None,
     };
     let spec = ClusterSpec::load(args.config.as_deref(), over.clone())?.listen_from(args.port)?;
     for warning in spec.warnings() {
@@ -81,21 +82,24 @@ fn run(args: &UpArgs) -> Result<(), Box<dyn std::error::Error>> {
     if let Some(file) = &args.restore {
         restore::begin_with(file, &spec)?.tell(false);
     }
-    let log = Log { level: Level::Warn };
+    let log = Log::new(spec.log_level.unwrap_or_default());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let stop = Stop::new()?;
         let admin = AdminListener::bind(SocketAddr::from(([127, 0, 0, 1], args.port))).await?;
-        let cluster = Arc::new(Cluster::start(spec, log)?);
+        let cluster = Arc::new(Cluster::start(spec, log.clone())?);
         introduce(&cluster, args.port);
         let stopped = async {
             stop.asked().await;
             // The reader may be gone, and it stops all the same.
             say!("\nstopping");
+            // Who is not done by then is cut off, as it was told.
+            let _ = cluster.drain().await;
         };
-        let reloaded = reload::on_hangup(args.config.as_deref(), &over, cluster.clone(), log);
+        let config = args.config.as_deref();
+        let reloaded = reload::on_hangup(config, &over, cluster.clone(), log);
         tokio::select! {
-            () = admin.serve(cluster, stopped) => {}
+            () = admin.serve(cluster.clone(), stopped) => {}
             failed = reloaded => failed?,
         }
         Ok(())

@@ -425,6 +425,26 @@ async fn a_node_stops_when_it_is_asked_to() {
 }
 
 #[tokio::test]
+async fn a_node_that_leaves_tells_what_is_not_safe_elsewhere() {
+    let plan = Plan::new("f = 1\ndrain_ms = 100");
+    let mut nodes: Vec<_> = (0..NODES).map(|node| plan.start(0, node)).collect();
+    for node in &nodes {
+        eventually(node, async || node.is_ready()).await;
+    }
+    let mut client = nodes[0].client().await;
+    for key in keys() {
+        client.set(&key, "v").await.unwrap();
+    }
+    drop(client);
+    // The other site does not run.
+    nodes[0].signal("-TERM");
+    assert!(nodes[0].child.wait().unwrap().success());
+    let told = "the time to stop is up: 0 clients were not done, 0 transactions not decided, and";
+    eventually(&nodes[0], async || nodes[0].log().contains(told)).await;
+    nodes[1].kill();
+}
+
+#[tokio::test]
 async fn a_node_that_is_asked_twice_ends_at_once() {
     let plan = Plan::new("");
     let mut node = plan.start(0, 0);

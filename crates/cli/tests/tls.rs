@@ -157,6 +157,12 @@ struct Node {
 }
 
 impl Node {
+    /// Lets the node read its configuration again.
+    fn hang_up(&self) {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-HUP", &pid]).status().unwrap().success());
+    }
+
     fn says(&self, what: &str) {
         let started = Instant::now();
         while !self.log.lock().unwrap().contains(what) {
@@ -230,7 +236,10 @@ fn a_whole_cluster_on_one_machine_speaks_tls_too() {
     lab.certificate("server", HOSTS[0], &lab.authority("ca"), 2100);
     let config = lab.at("up.toml");
     // Nothing is read for links that there are not.
-    let tls = format!("[tls]\ncert = 'server.pem'\nkey = 'server.key'\nport = {}", lab.port);
+    let tls = format!(
+        "[tls]\ncert = 'server.pem'\nkey = 'server.key'\nport = {}\nadmin = true",
+        lab.port
+    );
     std::fs::write(&config, format!("sites = 1\n{tls}\n{}", peer_tls("none", "none"))).unwrap();
     let mut child = Command::new(SOLERA)
         .args(["up", "--port", &(lab.port + 4).to_string(), "--config"])
@@ -242,6 +251,22 @@ fn a_whole_cluster_on_one_machine_speaks_tls_too() {
     let _up = Node { child, log: Arc::default() };
     assert!(lines.into_iter().any(|line| line.contains("over TLS on ports")));
     assert_eq!(lab.ask(None, "PING").unwrap(), "+PONG\r\n+OK\r\n");
+    // HTTP too, as it is asked for.
+    lab.authority("other");
+    for (ca, told) in [
+        (Some("ca.pem"), ""),
+        (Some("other.pem"), "certificate"),
+        (Some("none.pem"), "none.pem (--ca)"),
+        (None, "If it speaks TLS, give its authority by --ca"),
+    ] {
+        let mut command = Command::new(SOLERA);
+        command.args(["fault", "status", "--port", &(lab.port + 4).to_string()]);
+        command.args(ca.map(|ca| format!("--ca={}", lab.at(ca).display())));
+        let Output { status, stderr, .. } = command.output().unwrap();
+        let stderr = String::from_utf8(stderr).unwrap();
+        assert_eq!(status.success(), told.is_empty(), "{ca:?}: {stderr}");
+        assert!(stderr.contains(told), "{ca:?}: {stderr}");
+    }
 }
 
 #[test]
@@ -328,6 +353,41 @@ fn a_node_cannot_pass_for_another() {
         .spawn();
     let _us = Node { child: child.unwrap(), log: Arc::default() };
     eu.says("refused a call from 127.0.0.1: the certificate of node 1 of site us is for 127.0.0.1");
+}
+
+#[test]
+fn certificates_are_read_again_on_sighup() {
+    let lab = Lab::new();
+    let ca = lab.authority("ca");
+    lab.certificate("site0", HOSTS[0], &ca, 2100);
+    // The other site has another authority, and the first shows clients a certificate of that.
+    let other = lab.authority("us");
+    lab.certificate("site1", HOSTS[1], &other, 2100);
+    lab.certificate("server", HOSTS[0], &other, 2100);
+    let tls = "[tls]\ncert = 'server.pem'\nkey = 'server.key'\n";
+    let eu = lab.start(0, &format!("{tls}{}", peer_tls("site0", "ca")));
+    let us = lab.start(1, &peer_tls("site1", "us"));
+    us.says("link to node 1 of site eu is refused");
+    assert!(lab.ask(None, "PING").is_err());
+
+    lab.certificate("server", HOSTS[0], &ca, 2100);
+    eu.hang_up();
+    eu.says("certificates for clients were read; certificates for nodes were read");
+    assert_eq!(lab.ask(None, "PING").unwrap(), "+PONG\r\n+OK\r\n");
+
+    lab.certificate("site1", HOSTS[1], &ca, 2100);
+    std::fs::copy(lab.at("ca.pem"), lab.at("us.pem")).unwrap();
+    us.hang_up();
+    us.says("link to node 1 of site eu is up");
+    us.says("link from node 1 of site eu is up");
+
+    // Neither of two is taken if one cannot be used.
+    lab.certificate("server", HOSTS[0], &other, 2100);
+    lab.certificate("site0", HOSTS[0], &ca, 2020);
+    eu.hang_up();
+    eu.says("the settings stay as they were:");
+    eu.says("site0.pem (peer_tls.cert) has expired");
+    assert_eq!(lab.ask(None, "PING").unwrap(), "+PONG\r\n+OK\r\n");
 }
 
 #[test]

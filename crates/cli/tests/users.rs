@@ -67,7 +67,9 @@ impl Up {
 
     fn metrics(&self) -> String {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
-        let request = b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+        // As alice, whose password is pw.
+        let request = b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\
+                        Authorization: Basic YWxpY2U6cHc=\r\n\r\n";
         stream.write_all(request).unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();

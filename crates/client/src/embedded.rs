@@ -28,7 +28,7 @@ impl Embedded {
     /// # Errors
     /// A port is in use, or threads cannot be started.
     pub fn with(spec: ClusterSpec) -> Result<Embedded, Error> {
-        let cluster = Cluster::start(spec, Log { level: Level::Error })
+        let cluster = Cluster::start(spec, Log::new(Level::Error))
             .map_err(|error| Error::Start(error.to_string()))?;
         Ok(Embedded { cluster: Arc::new(cluster) })
     }

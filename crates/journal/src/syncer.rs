@@ -13,6 +13,7 @@ use crate::header::Identity;
 use crate::journal::Journal;
 use crate::record::{Batch, Encoder, Lsn};
 use crate::snapshot::{SnapshotFile, WrittenSnapshot, snapshot_header};
+use crate::stats::{Counters, Stats};
 use crate::writer::Writer;
 
 /// After so much was written it is synced, even if more has come in.
@@ -58,6 +59,9 @@ pub struct Syncer<D: Disk> {
     disk: D,
     identity: Identity,
     snapshots: u64,
+    /// Records appended since the start, and their bytes.
+    appended: (u64, u64),
+    counters: Arc<Counters>,
     commands: Sender<Command>,
     failure: Arc<OnceLock<Error>>,
     thread: Option<JoinHandle<()>>,
@@ -74,6 +78,7 @@ pub struct BackgroundSnapshot {
 #[derive(Debug)]
 enum Command {
     Write(Batch),
+    Policy(SyncPolicy),
     Publish(WrittenSnapshot),
     SnapshotFailed(Error),
     Close,
@@ -101,20 +106,41 @@ impl<D: Disk> Syncer<D> {
         let failure = Arc::new(OnceLock::new());
         let told = writer.persisted();
         let failed = failure.clone();
-        let thread = Thread { writer, policy, inbox, on_event, failed, told, sync_at: None };
+        let counters = Arc::new(Counters::default());
+        counters.set_segments(writer.segments());
+        let counting = counters.clone();
+        // Of these nothing is known but their frames.
+        let before = encoder.waiting_bytes() as u64;
+        let sync_at = None;
+        let thread = Thread { writer, policy, inbox, on_event, counting, failed, told, sync_at };
         let thread = Builder::new().name("solera-journal".to_owned()).spawn(|| thread.run())?;
         let thread = Some(thread);
-        Ok(Syncer { encoder, disk, identity, snapshots: 0, commands, failure, thread })
+        let (snapshots, appended) = (0, (0, before));
+        Ok(Syncer {
+            encoder,
+            disk,
+            identity,
+            snapshots,
+            appended,
+            counters,
+            commands,
+            failure,
+            thread,
+        })
     }
 
     /// Takes a record and returns its number. It goes nowhere before [`submit`](Self::submit).
     pub fn append(&mut self, record: &[u8]) -> Result<Lsn, Error> {
         self.usable()?;
-        self.encoder.append(record).map(Lsn)
+        let before = self.encoder.waiting_bytes();
+        let lsn = self.encoder.append(record).map(Lsn)?;
+        self.appended.0 += 1;
+        self.appended.1 += (self.encoder.waiting_bytes() - before) as u64;
+        Ok(lsn)
     }
 
     /// Hands over what was appended, to be written and synced. Never waits, so that a slow disk makes
-    /// the queue grow: how far [`Event::Persisted`] is behind [`last_lsn`](Self::last_lsn) shows it.
+    /// the queue grow: [`waiting_bytes`](Self::waiting_bytes) shows it.
     pub fn submit(&mut self) -> Result<(), Error> {
         self.usable()?;
         let batch = self.encoder.take();
@@ -124,6 +150,24 @@ impl<D: Disk> Syncer<D> {
         // The thread may have failed just now; it says so before it goes.
         let sent = self.commands.send(Command::Write(batch));
         sent.or_else(|_| self.usable().and(Err(Error::Stopped)))
+    }
+
+    /// Syncs by this policy from now on.
+    pub fn set_policy(&self, policy: SyncPolicy) {
+        // A thread that has failed syncs no more.
+        let _ = self.commands.send(Command::Policy(policy));
+    }
+
+    /// How many bytes of records are in memory because the disk has not taken them yet. Who appends
+    /// faster than the disk writes should wait when this grows.
+    pub fn waiting_bytes(&self) -> u64 {
+        self.counters.waiting(self.appended.1)
+    }
+
+    /// What the journal has done since it was opened.
+    pub fn stats(&self) -> Stats {
+        let (records, bytes) = self.appended;
+        self.counters.stats(records, bytes)
     }
 
     /// The last record that was appended; 0 if there is none.
@@ -264,6 +308,7 @@ struct Thread<D: Disk, E> {
     policy: SyncPolicy,
     inbox: Receiver<Command>,
     on_event: E,
+    counting: Arc<Counters>,
     failed: Arc<OnceLock<Error>>,
     /// The last record that was told to be persisted.
     told: Lsn,
@@ -297,16 +342,17 @@ impl<D: Disk, E: FnMut(Event)> Thread<D, E> {
                 open = self.take(command)?;
             }
             if !open {
-                self.writer.sync()?;
+                self.sync()?;
                 return self.writer.seal();
             }
             if self.sync_is_due() {
-                self.writer.sync()?;
+                self.sync()?;
                 self.sync_at = None;
             }
             self.tell_persisted();
             // When nobody waits for it any more.
             self.prepare()?;
+            self.counting.set_segments(self.writer.segments());
         }
     }
 
@@ -320,7 +366,11 @@ impl<D: Disk, E: FnMut(Event)> Thread<D, E> {
     /// Returns whether more may come.
     fn take(&mut self, command: Command) -> Result<bool, Error> {
         match command {
-            Command::Write(batch) => self.writer.write(&batch)?,
+            Command::Write(batch) => {
+                self.writer.write(&batch)?;
+                self.counting.wrote(batch.bytes.len() as u64);
+            }
+            Command::Policy(policy) => self.change_policy(policy),
             Command::Publish(snapshot) => self.publish(snapshot)?,
             Command::SnapshotFailed(error) => (self.on_event)(Event::SnapshotFailed(error)),
             Command::Close => return Ok(false),
@@ -328,9 +378,18 @@ impl<D: Disk, E: FnMut(Event)> Thread<D, E> {
         Ok(true)
     }
 
+    fn change_policy(&mut self, policy: SyncPolicy) {
+        self.policy = policy;
+        if let SyncPolicy::Interval { interval_ms } = policy {
+            // What waits already waits for no longer than before, nor than it would from now on.
+            let at = Instant::now() + Duration::from_millis(interval_ms);
+            self.sync_at = self.sync_at.map(|before| before.min(at));
+        }
+    }
+
     fn publish(&mut self, snapshot: WrittenSnapshot) -> Result<(), Error> {
         // The batches with its records came before it.
-        self.writer.sync()?;
+        self.sync()?;
         self.tell_persisted();
         let lsn = snapshot.lsn();
         match self.writer.publish(snapshot) {
@@ -339,6 +398,15 @@ impl<D: Disk, E: FnMut(Event)> Thread<D, E> {
                 (self.on_event)(Event::SnapshotFailed(error));
             }
             Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<(), Error> {
+        if self.writer.unsynced() {
+            let began = Instant::now();
+            self.writer.sync()?;
+            self.counting.synced(began.elapsed());
         }
         Ok(())
     }

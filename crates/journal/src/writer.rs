@@ -162,6 +162,11 @@ impl<D: Disk> Writer<D> {
         self.durable < self.next
     }
 
+    /// How many segments there are.
+    pub(crate) fn segments(&self) -> usize {
+        self.segments.len()
+    }
+
     pub(crate) fn snapshot(&self) -> Option<Lsn> {
         self.snapshot
     }

@@ -214,6 +214,20 @@ impl User {
         }
     }
 
+    /// Whether the user may run a command, or a subcommand as `acl|list`, whatever its arguments.
+    pub(crate) fn may_run(&self, name: &str) -> bool {
+        Unit::find(name).is_some_and(|named| self.may_each(|unit| named.contains(unit)))
+    }
+
+    /// Whether the user may run all commands of a category.
+    pub(crate) fn may_run_all(&self, category: &str) -> bool {
+        self.may_each(|unit| unit.is_in(category))
+    }
+
+    fn may_each(&self, concerns: impl Fn(Unit) -> bool) -> bool {
+        Unit::all().filter(|unit| concerns(*unit)).all(|unit| self.allowed[unit.index()])
+    }
+
     /// Whether the user may send a request. Its number of arguments has been checked.
     pub(crate) fn may(
         &self,

@@ -2,20 +2,23 @@
 
 use std::fmt::{self, Write};
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, Request, State};
 use axum::http::{Method, StatusCode, Uri};
+use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde::Deserialize;
 use serde_json::json;
 
+use crate::auth::Attempts;
 use crate::cluster::{Cluster, Fault, FaultError};
 use crate::http::{self, refusal};
-use crate::status::{PeerStatus, ReachedSite, SiteStatus};
+use crate::http_auth::{Guard, guard};
+use crate::status::{JournalSample, MemoryStatus, PeerStatus, ReachedSite, SiteStatus};
 
 /// Why the HTTP side does not run.
 #[derive(Debug)]
@@ -69,8 +72,8 @@ impl AdminListener {
         Ok(AdminListener { listener: tokio::net::TcpListener::from_std(listener)? })
     }
 
-    /// Serves a cluster's status and metrics, and faults if it is all in this process, until `end`
-    /// is done; requests that are under way then have a second.
+    /// Serves a cluster's status and metrics, and faults if it is all in this process, to those who may,
+    /// until `end` is done; requests that are under way then have a second.
     pub async fn serve(self, cluster: Arc<Cluster>, end: impl Future<Output = ()>) {
         let mut router = Router::new()
             .route("/", get(index))
@@ -81,9 +84,15 @@ impl AdminListener {
         if cluster.here.is_none() {
             router = router.route("/faults", post(faults));
         }
-        let router =
-            router.fallback(unknown).method_not_allowed_fallback(not_allowed).with_state(cluster);
-        http::serve(self.listener, router, end).await;
+        let attempts = Arc::new(Mutex::new(Attempts::new(cluster.log.clone())));
+        let tls = cluster.admin_tls.clone();
+        let guarded = Guard { cluster: cluster.clone(), attempts };
+        let router = router
+            .fallback(unknown)
+            .method_not_allowed_fallback(not_allowed)
+            .layer(from_fn_with_state(guarded, guard))
+            .with_state(cluster);
+        http::serve(self.listener, tls, router, end).await;
     }
 }
 
@@ -128,6 +137,8 @@ async fn status(
 async fn ready(State(cluster): State<Arc<Cluster>>) -> (StatusCode, &'static str) {
     if cluster.is_ready() {
         (StatusCode::OK, "ready\n")
+    } else if cluster.network.is_draining() {
+        (StatusCode::SERVICE_UNAVAILABLE, "the process is stopping\n")
     } else {
         (StatusCode::SERVICE_UNAVAILABLE, "another node of the site cannot be reached\n")
     }
@@ -161,7 +172,10 @@ async fn faults(State(cluster): State<Arc<Cluster>>, request: Request) -> Respon
 
 async fn metrics(State(cluster): State<Arc<Cluster>>) -> Response {
     let (sites, reached) = cluster.measured().await;
-    let text = render(&sites) + &render_links(&reached);
+    let text = render(&sites)
+        + &render_journals(&sites)
+        + &render_memory(cluster.memory_status())
+        + &render_links(&reached);
     ([("content-type", "text/plain; version=0.0.4")], text).into_response()
 }
 
@@ -263,26 +277,112 @@ fn render(sites: &[SiteStatus]) -> String {
     }
     head(&mut text, "solera_batch_seconds", "Time to process a batch of commands.", "histogram");
     for site in sites {
-        render_batches(&mut text, site);
+        let metric = ("solera_batch_seconds", &*site.name);
+        render_histogram(&mut text, metric, &site.batch_us, site.batch_sum_us);
     }
     text
 }
 
-/// The last of the counts are those without an upper bound.
-fn render_batches(text: &mut String, site: &SiteStatus) {
-    let name = &site.name;
+/// A histogram of durations: how many took less than so many microseconds, but for the last, which have
+/// no upper bound.
+fn render_histogram(
+    text: &mut String,
+    (metric, site): (&str, &str),
+    buckets: &[(u64, u64)],
+    sum_us: u64,
+) {
     let mut count = 0;
-    for (upper, more) in site.batch_us.iter().take(site.batch_us.len().saturating_sub(1)) {
+    for (upper, more) in buckets.iter().take(buckets.len().saturating_sub(1)) {
         count += more;
         let le = *upper as f64 / 1e6;
-        let _ =
-            writeln!(text, "solera_batch_seconds_bucket{{site=\"{name}\",le=\"{le}\"}} {count}");
+        let _ = writeln!(text, "{metric}_bucket{{site=\"{site}\",le=\"{le}\"}} {count}");
     }
-    count += site.batch_us.last().map_or(0, |(_, more)| *more);
-    let _ = writeln!(text, "solera_batch_seconds_bucket{{site=\"{name}\",le=\"+Inf\"}} {count}");
-    let sum = site.batch_sum_us as f64 / 1e6;
-    let _ = writeln!(text, "solera_batch_seconds_sum{{site=\"{name}\"}} {sum}");
-    let _ = writeln!(text, "solera_batch_seconds_count{{site=\"{name}\"}} {count}");
+    count += buckets.last().map_or(0, |(_, more)| *more);
+    let _ = writeln!(text, "{metric}_bucket{{site=\"{site}\",le=\"+Inf\"}} {count}");
+    let _ = writeln!(text, "{metric}_sum{{site=\"{site}\"}} {}", sum_us as f64 / 1e6);
+    let _ = writeln!(text, "{metric}_count{{site=\"{site}\"}} {count}");
+}
+
+type JournalMetric = (&'static str, &'static str, &'static str, fn(&JournalSample) -> Option<f64>);
+
+const JOURNAL_METRICS: [JournalMetric; 9] = [
+    ("solera_journal_records_total", "counter", "Records appended.", |journal| {
+        Some(journal.stats.records as f64)
+    }),
+    ("solera_journal_bytes_total", "counter", "Bytes appended.", |journal| {
+        Some(journal.stats.bytes as f64)
+    }),
+    ("solera_journal_waiting_bytes", "gauge", "Bytes that wait for the disk.", |journal| {
+        Some(journal.stats.waiting_bytes as f64)
+    }),
+    ("solera_journal_segments", "gauge", "Segments on the disk.", |journal| {
+        Some(journal.stats.segments as f64)
+    }),
+    ("solera_journal_disk_bytes", "gauge", "What the journals' files take.", |journal| {
+        Some(journal.disk_bytes as f64)
+    }),
+    ("solera_checkpoints_total", "counter", "Checkpoints made.", |journal| {
+        Some(journal.checkpoints as f64)
+    }),
+    (
+        "solera_checkpoint_timestamp_seconds",
+        "gauge",
+        "When the last was made; of several workers, the earliest.",
+        |journal| journal.checkpoint_at_s,
+    ),
+    (
+        "solera_checkpoint_duration_seconds",
+        "gauge",
+        "What the last took; of several workers, the longest.",
+        |journal| journal.checkpoint_took_s,
+    ),
+    (
+        "solera_journal_records_since_checkpoint",
+        "gauge",
+        "Records that a recovery would replay.",
+        |journal| Some(journal.since_checkpoint as f64),
+    ),
+];
+
+/// The journals; nothing where there are none.
+fn render_journals(sites: &[SiteStatus]) -> String {
+    let mut text = String::new();
+    let journals: Vec<(&str, &JournalSample)> =
+        sites.iter().filter_map(|site| Some((&*site.name, site.journal.as_ref()?))).collect();
+    if journals.is_empty() {
+        return text;
+    }
+    for (name, kind, help, value) in JOURNAL_METRICS {
+        head(&mut text, name, help, kind);
+        for (site, journal) in &journals {
+            if let Some(value) = value(journal) {
+                let _ = writeln!(text, "{name}{{site=\"{site}\"}} {value}");
+            }
+        }
+    }
+    let metric = "solera_journal_sync_seconds";
+    head(&mut text, metric, "Time to make what was written durable.", "histogram");
+    for (site, journal) in &journals {
+        let counts = journal.stats.syncs.iter().enumerate();
+        let buckets: Vec<_> = counts.map(|(i, count)| (1 << i, *count)).collect();
+        render_histogram(&mut text, (metric, site), &buckets, journal.stats.sync_sum_us);
+    }
+    text
+}
+
+fn render_memory(memory: MemoryStatus) -> String {
+    let mut text = String::new();
+    let gauges = [
+        ("solera_memory_bytes", "What the process takes.", Some(memory.used_bytes)),
+        ("solera_memory_limit_bytes", "What it may take.", memory.max_bytes),
+    ];
+    for (name, help, value) in gauges {
+        head(&mut text, name, help, "gauge");
+        if let Some(value) = value {
+            let _ = writeln!(text, "{name} {value}");
+        }
+    }
+    text
 }
 
 type LinkGauge = (&'static str, &'static str, &'static str, fn(&PeerStatus) -> u64);
@@ -323,9 +423,15 @@ fn render_links(sites: &[ReachedSite]) -> String {
 mod tests {
     use std::collections::BTreeSet;
 
+    use solera_journal::Stats;
+
     use super::*;
 
     fn everything() -> String {
+        let mut journal = JournalSample { checkpoint_at_s: Some(9.0), ..JournalSample::default() };
+        let other = Stats { records: 3, syncs: vec![1, 0, 2], sync_sum_us: 7, ..Stats::default() };
+        let other = JournalSample { stats: other, checkpoint_at_s: Some(5.0), ..journal.clone() };
+        journal.add(&other);
         let site = SiteStatus {
             name: "eu".to_owned(),
             versions: Some(3),
@@ -336,6 +442,7 @@ mod tests {
             batch_sum_us: 1_500_000,
             lag_ms: [("us".to_owned(), Some(2.0)), ("asia".to_owned(), None)].into(),
             uniformity_ms: None,
+            journal: Some(journal),
             ..SiteStatus::default()
         };
         let link = PeerStatus {
@@ -349,7 +456,12 @@ mod tests {
             problem: None,
         };
         let reached = ReachedSite { name: "us".to_owned(), reached: true, nodes: vec![link] };
-        render(&[site]) + &render_links(&[reached])
+        let memory = MemoryStatus { used_bytes: 7, max_bytes: Some(9), full: false };
+        let sites = [site];
+        render(&sites)
+            + &render_journals(&sites)
+            + &render_memory(memory)
+            + &render_links(&[reached])
     }
 
     #[test]
@@ -381,7 +493,10 @@ mod tests {
                 let (series, value) = line.rsplit_once(' ').unwrap();
                 let name = series.split('{').next().unwrap();
                 assert!(name.starts_with(&described), "{line}");
-                assert!(series.ends_with('}') && value.parse::<f64>().is_ok(), "{line}");
+                assert!(
+                    (series == name || series.ends_with('}')) && value.parse::<f64>().is_ok(),
+                    "{line}"
+                );
             }
         }
         assert!(text.contains(r#"solera_space_keys{site="eu",space="a\"b"} 2"#), "{text}");
@@ -392,6 +507,22 @@ mod tests {
         let text = everything();
         assert!(text.contains(r#"solera_lag_seconds{site="eu",behind="us"} 0.002"#), "{text}");
         assert!(!text.contains("asia") && !text.contains("solera_uniformity_delay_seconds{"));
+    }
+
+    #[test]
+    fn the_journals_of_several_workers_are_told_together() {
+        let text = everything();
+        for line in [
+            r#"solera_journal_records_total{site="eu"} 3"#,
+            r#"solera_checkpoint_timestamp_seconds{site="eu"} 5"#,
+            r#"solera_journal_sync_seconds_bucket{site="eu",le="0.000002"} 1"#,
+            r#"solera_journal_sync_seconds_bucket{site="eu",le="+Inf"} 3"#,
+            r#"solera_journal_sync_seconds_sum{site="eu"} 0.000007"#,
+        ] {
+            assert!(text.lines().any(|other| other == line), "{line} in {text}");
+        }
+        assert!(!text.contains("solera_checkpoint_duration_seconds{"));
+        assert_eq!(render_journals(&[SiteStatus::default()]), "");
     }
 
     #[test]

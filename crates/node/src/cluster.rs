@@ -7,12 +7,11 @@ use std::fmt;
 use std::hash::BuildHasher;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use serde::Deserialize;
-use solera_journal::RealDisk;
 use solera_resp::command::COMMANDS;
 use solera_time::SiteId;
 use solera_unistore::{Address, Config, Replica};
@@ -20,16 +19,18 @@ use tokio::io::DuplexStream;
 use tokio::sync::{mpsc, oneshot};
 use tokio_rustls::TlsAcceptor;
 
-use crate::acl::Users;
 use crate::config::{ClusterSpec, ConfigError};
+use crate::current::Current;
 use crate::data_dir::DataDir;
 use crate::link::Link;
 use crate::log::Log;
+use crate::memory::Gauge;
 use crate::network::{Destination, Network, Parcel};
 use crate::node::Here;
-use crate::status::{ClusterStatus, LinkStatus, SiteStatus, WorkerSample};
+use crate::recovering::{Opening, open_all};
+use crate::status::{ClusterStatus, LinkStatus, MemoryStatus, SiteStatus, WorkerSample};
 use crate::storage::{Durability, Found, Storage, StorageError};
-use crate::tls::for_clients;
+use crate::tls::{for_admin, for_clients};
 use crate::worker::{self, Control};
 
 /// A running cluster, or one running node of it. Dropping it stops it.
@@ -37,10 +38,14 @@ pub struct Cluster {
     pub(crate) spec: Arc<ClusterSpec>,
     pub(crate) network: Arc<Network>,
     threads: Vec<JoinHandle<()>>,
+    _gauge: Gauge,
     /// Spreads in-memory connections over workers.
     connected: AtomicUsize,
-    /// Whether there are users.
-    guarded: AtomicBool,
+    /// What clients' TLS needs, where it is spoken.
+    pub(crate) tls: Option<Arc<Current<TlsAcceptor>>>,
+    /// The same of HTTP.
+    pub(crate) admin_tls: Option<Arc<Current<TlsAcceptor>>>,
+    pub(crate) log: Log,
     /// Which node this process is, if it is not the whole cluster.
     pub(crate) here: Option<Here>,
     /// What was in the data directory.
@@ -57,7 +62,9 @@ pub(crate) struct Run {
     pub(crate) first_number: u64,
     pub(crate) log: Log,
     /// What clients' TLS needs, where it is spoken.
-    pub(crate) tls: Option<TlsAcceptor>,
+    pub(crate) tls: Option<Arc<Current<TlsAcceptor>>>,
+    /// The same of HTTP.
+    pub(crate) admin_tls: Option<Arc<Current<TlsAcceptor>>>,
 }
 
 /// A site of a running cluster.
@@ -112,18 +119,6 @@ impl fmt::Display for StartError {
 }
 
 impl std::error::Error for StartError {}
-
-/// Without users everybody could do everything. A file that is only half written must not lead there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WouldOpen;
-
-impl fmt::Display for WouldOpen {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("without any [[user]] everybody could do everything; for that, restart")
-    }
-}
-
-impl std::error::Error for WouldOpen {}
 
 /// A site that is not there.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -252,12 +247,19 @@ impl Cluster {
         }
         let tls = spec.tls.as_ref().filter(|tls| tls.port.is_some());
         let tls = tls.map(|tls| for_clients(&tls.files)).transpose().map_err(StartError::Tls)?;
+        let tls = tls.map(|tls| Arc::new(Current::new(tls)));
+        let admin_tls = admin_tls(&spec).map_err(StartError::Tls)?;
+        let admin_tls = admin_tls.map(|tls| Arc::new(Current::new(tls)));
         let cluster = match spec.durability {
             // What is in memory ends with this run, so tokens must not outlive it.
             Durability::Memory => RandomState::new().hash_one(spec.id()),
             _ => spec.id(),
         };
-        Cluster::launch(Arc::new(spec), Run { cluster, first_number: 0, log, tls }, |_| None)
+        Cluster::launch(
+            Arc::new(spec),
+            Run { cluster, first_number: 0, log, tls, admin_tls },
+            |_| None,
+        )
     }
 
     /// Starts the workers that run in this process: those that no link leads to.
@@ -281,14 +283,17 @@ impl Cluster {
             };
             workers.push((0..topology.workers[site.index()]).map(at).map(destination).collect());
         }
-        let network = Arc::new(Network::new(workers, &spec.wan));
-        let guarded = AtomicBool::new(spec.users.are_configured());
+        let network = Arc::new(Network::new(workers, &spec));
+        let gauge = Gauge::start(&network, run.log.clone()).map_err(StartError::Worker)?;
         let mut cluster = Cluster {
             spec,
             network,
             threads: Vec::new(),
+            _gauge: gauge,
             connected: AtomicUsize::new(0),
-            guarded,
+            tls: run.tls.clone(),
+            admin_tls: run.admin_tls.clone(),
+            log: run.log.clone(),
             here: None,
             found: Vec::new(),
         };
@@ -298,6 +303,7 @@ impl Cluster {
             }
             _ => None,
         };
+        let (mut openings, mut workers, mut mailboxes) = (Vec::new(), Vec::new(), Vec::new());
         for (address, mailbox_of, mailbox) in receivers {
             let mut config = Config::new(address, topology.clone());
             config.f = cluster.spec.f;
@@ -306,24 +312,26 @@ impl Cluster {
             config.first_transaction = run.first_number;
             config.journal = data.is_some();
             let seed = RandomState::new().hash_one(address);
-            let (replica, storage) = match &data {
-                None => (Replica::new(config, seed), None),
-                Some(data) => {
-                    let on_event = move |event| {
-                        // A worker that has ended needs no word.
-                        let _ = mailbox_of.send(Parcel::Control(Control::Journal(event)));
-                    };
-                    let name = format!("{} worker {}", cluster.site_name(address), address.worker);
-                    let (durability, id) = (cluster.spec.durability, cluster.spec.id());
-                    let folder = data.of(address).map_err(StartError::Storage)?;
-                    let disk = RealDisk::new(&folder);
-                    let (storage, replica, found) =
-                        Storage::open(disk, &folder, durability, id, config, seed, on_event, name)
-                            .map_err(StartError::Storage)?;
-                    cluster.found.push(found);
-                    (replica, Some(storage))
-                }
-            };
+            match &data {
+                None => workers.push((Replica::new(config, seed), None)),
+                Some(data) => openings.push(Opening {
+                    folder: data.of(address).map_err(StartError::Storage)?,
+                    config,
+                    seed,
+                    name: format!("{} worker {}", cluster.site_name(address), address.worker),
+                    mailbox: mailbox_of,
+                }),
+            }
+            mailboxes.push(mailbox);
+        }
+        let (durability, id) = (cluster.spec.durability, cluster.spec.id());
+        let opened = open_all(openings, durability, id, &run.log).map_err(StartError::Storage)?;
+        for (storage, replica, found) in opened {
+            workers.push((replica, Some(storage)));
+            cluster.found.push(found);
+        }
+        // In the order of their mailboxes: either all have a journal or none has.
+        for ((replica, storage), mailbox) in workers.into_iter().zip(mailboxes) {
             cluster.start_worker(replica, storage, run.clone(), mailbox)?;
         }
         Ok(cluster)
@@ -372,30 +380,16 @@ impl Cluster {
         &self.spec
     }
 
+    /// The settings as of now: what the cluster is made of, with what has changed since it started.
+    pub fn settings(&self) -> Arc<ClusterSpec> {
+        self.network.settings()
+    }
+
     /// The sites, in order.
     pub fn sites(&self) -> Vec<SiteInfo> {
         let info =
             |site: &crate::SiteSpec| SiteInfo { name: site.name.clone(), listen: site.listen };
         self.spec.sites.iter().map(info).collect()
-    }
-
-    /// Lets other users do other things from now on. Connections of users that are no more, or are
-    /// disabled, are closed, and those that never needed a password and would now.
-    ///
-    /// # Errors
-    /// There are no users any more; nothing is changed then.
-    pub fn set_users(&self, users: Users) -> Result<(), WouldOpen> {
-        if !users.are_configured() && self.guarded.load(Ordering::Relaxed) {
-            return Err(WouldOpen);
-        }
-        self.guarded.store(users.are_configured(), Ordering::Relaxed);
-        let users = Arc::new(users);
-        for site in SiteId::all(self.spec.sites.len()) {
-            for worker in self.network.workers_here(site) {
-                self.network.control(worker, Control::Users(users.clone()));
-            }
-        }
-        Ok(())
     }
 
     /// An in-memory connection to a site, which speaks RESP like any other.
@@ -485,7 +479,20 @@ impl Cluster {
                 });
             }
         }
-        ClusterStatus { cluster: self.spec.name.clone(), f: self.spec.f, sites, links }
+        ClusterStatus {
+            cluster: self.spec.name.clone(),
+            f: self.spec.f,
+            sites,
+            links,
+            memory: self.memory_status(),
+        }
+    }
+
+    /// What this process takes of the machine's memory.
+    pub(crate) fn memory_status(&self) -> MemoryStatus {
+        let memory = self.network.memory();
+        let max_bytes = self.network.settings().max_memory;
+        MemoryStatus { used_bytes: memory.used(), max_bytes, full: memory.is_full() }
     }
 
     /// What the workers of a site that run in this process tell.
@@ -520,6 +527,9 @@ impl Cluster {
             status.prepared_transactions += sample.prepared_transactions;
             status.unsettled_updates += sample.unsettled_updates;
             status.at_risk += sample.at_risk;
+            if let Some(journal) = &sample.journal {
+                status.journal.get_or_insert_default().add(journal);
+            }
             for (command, count) in COMMANDS.iter().zip(&sample.commands) {
                 if *count > 0 {
                     *status.commands.entry(command.name).or_default() += count;
@@ -593,6 +603,12 @@ impl Cluster {
     }
 }
 
+/// What HTTP needs to speak TLS, if it does.
+pub(crate) fn admin_tls(spec: &ClusterSpec) -> Result<Option<TlsAcceptor>, ConfigError> {
+    let tls = spec.tls.as_ref().filter(|tls| tls.admin);
+    tls.map(|tls| for_admin(&tls.files)).transpose()
+}
+
 impl Drop for Cluster {
     fn drop(&mut self) {
         for site in SiteId::all(self.spec.sites.len()) {
@@ -614,7 +630,7 @@ mod tests {
     #[test]
     fn what_was_never_heard_of_has_no_age() {
         let cluster =
-            Cluster::start(ClusterSpec::local(3).unwrap(), Log { level: crate::log::Level::Error })
+            Cluster::start(ClusterSpec::local(3).unwrap(), Log::new(crate::log::Level::Error))
                 .unwrap();
         let since_the_epoch = 1.7e12;
         let sample = WorkerSample {

@@ -12,14 +12,18 @@ use solera_unistore::Topology;
 use toml::Spanned;
 
 use crate::acl::Users;
+use crate::log::Level;
 use crate::spaces::{Space, SpaceError, Spaces};
 use crate::storage::Durability;
 use crate::wan::Wan;
 
+mod amount;
+mod changes;
 mod nodes;
 mod tls;
 mod users;
 
+use amount::Amount;
 pub use tls::{ClientTls, NamedFile, TlsFiles};
 
 pub use nodes::{HostPort, NodeId, NodeSpec};
@@ -72,6 +76,12 @@ pub struct ClusterSpec {
     pub tls: Option<ClientTls>,
     /// TLS between nodes.
     pub peer_tls: Option<TlsFiles>,
+    /// How many bytes the process may take before it refuses writes.
+    pub max_memory: Option<u64>,
+    /// How long clients may take to come to an end when the process is told to stop.
+    pub drain: Duration,
+    /// What to log, if the configuration says it.
+    pub log_level: Option<Level>,
 }
 
 /// A configuration that cannot be used.
@@ -119,6 +129,9 @@ struct File {
     durability: Option<Spanned<String>>,
     sync_interval_ms: Option<Spanned<u64>>,
     max_clock_skew_ms: Option<Spanned<u64>>,
+    drain_ms: Option<Spanned<u64>>,
+    max_memory: Option<Spanned<Amount>>,
+    log_level: Option<Spanned<String>>,
     #[serde(default)]
     site: Vec<SiteTable>,
     #[serde(default)]
@@ -158,6 +171,8 @@ pub struct Overrides {
     pub wan: Option<String>,
     /// Where data is kept.
     pub data: Option<PathBuf>,
+    /// What to log.
+    pub log_level: Option<Level>,
 }
 
 impl ClusterSpec {
@@ -397,11 +412,21 @@ impl Reader<'_> {
             let reason = "clocks differ by milliseconds; allow at least 1000 ms".to_owned();
             return self.invalid(skew.place, reason);
         }
+        let drain = Setting::new(None, file.drain_ms, 5000);
+        if drain.value > 3_600_000 {
+            let reason = "drain_ms is at most 3600000, an hour".to_owned();
+            return self.invalid(drain.place, reason);
+        }
         let cluster = Setting::new(None, file.cluster, "solera".to_owned());
         if !is_name(&cluster.value) {
             let reason = format!("{:?} is no name for a cluster: {NAMES}", cluster.value);
             return self.invalid(cluster.place, reason);
         }
+        let log_level = match file.log_level {
+            _ if over.log_level.is_some() => over.log_level,
+            Some(level) => Some(self.log_level(&level)?),
+            None => None,
+        };
         let data = over.data.or(file.data);
         let durability = self.durability(data.is_some(), file.durability, file.sync_interval_ms)?;
         Ok(ClusterSpec {
@@ -425,6 +450,30 @@ impl Reader<'_> {
             users: self.users(&file.user)?,
             tls,
             peer_tls: file.peer_tls.as_ref().map(|table| self.peer_tls(table)).transpose()?,
+            max_memory: file.max_memory.map(|amount| self.max_memory(&amount)).transpose()?,
+            drain: Duration::from_millis(drain.value),
+            log_level,
+        })
+    }
+
+    fn max_memory(&self, amount: &Spanned<Amount>) -> Result<u64, ConfigError> {
+        let place = Some(amount.span().start);
+        match amount.get_ref().bytes() {
+            Ok(bytes) if bytes < LEAST_MEMORY => {
+                let least = LEAST_MEMORY >> 20;
+                let reason = format!("the process alone may take {least} MiB; max_memory is more");
+                self.invalid(place, reason)
+            }
+            Ok(bytes) => Ok(bytes),
+            Err(reason) => self.invalid(place, reason),
+        }
+    }
+
+    fn log_level(&self, level: &Spanned<String>) -> Result<Level, ConfigError> {
+        let named = level.get_ref().parse();
+        named.or_else(|reason: String| {
+            let reason = format!("there is no level '{}': {reason}", level.get_ref());
+            self.invalid(Some(level.span().start), reason)
         })
     }
 
@@ -541,6 +590,9 @@ impl Reader<'_> {
     }
 }
 
+/// What a process takes without any data, and a little more.
+const LEAST_MEMORY: u64 = 32 << 20;
+
 const NAMES: &str = "names have 1 to 64 letters, digits, '-', '_' or '.', the last not in front";
 
 fn is_name(name: &str) -> bool {
@@ -586,6 +638,9 @@ mod tests {
             ("workers = 1000", "line 1: a site has 1 to 255 workers, not 1000"),
             ("sites = 3\nf = 3", "line 2: 3 of 3 sites cannot fail"),
             ("max_connections = 0", "line 1: nobody could connect"),
+            ("max_memory = '4 Gibi'", "line 1: '4 Gibi' is no amount of bytes"),
+            ("\nmax_memory = 1000", "line 2: the process alone may take 32 MiB"),
+            ("log_level = 'loud'", "line 1: there is no level 'loud': the levels are error"),
             ("transaction_timeout_ms = 0", "line 1: no transaction"),
             ("\ntransaction_timeout_ms = 900000", "line 2: transactions end after 600000 ms"),
             ("sites = 6\nwan = 'aws'", "line 2: the delays of 'aws' cover 5 sites"),

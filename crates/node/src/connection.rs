@@ -26,8 +26,12 @@ const WRITE_SIZE: usize = 256 * 1024;
 /// commands in gets its answers, and a client that is gone does not keep its connection.
 const AFTER_END: Duration = Duration::from_secs(10);
 
-/// Serves a connection until it closes, breaks the protocol, is killed, its site dies, or its user is no
-/// more.
+/// How long a client may take to notice that the process leaves. What it sends until then is read and
+/// thrown away: otherwise the system would tell it of a broken connection before it has read its answers.
+const LEAVE_TIMEOUT: Duration = Duration::from_millis(200);
+
+/// Serves a connection until it closes, breaks the protocol, is killed, its site dies, its user is no
+/// more, or the process leaves and the client has its answers.
 pub(crate) async fn serve<S>(
     mut stream: S,
     worker: Rc<Worker>,
@@ -37,7 +41,8 @@ pub(crate) async fn serve<S>(
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let clients = worker.network.clients(worker.address.site);
-    let Some(member) = clients.admit(worker.new_client(), ends, worker.spec.max_connections) else {
+    let limit = worker.network.settings().max_connections;
+    let Some(member) = clients.admit(worker.new_client(), ends, limit) else {
         // The client may be gone already.
         let _ = stream.write_all(b"-ERR max number of clients reached\r\n").await;
         return;
@@ -56,8 +61,20 @@ pub(crate) async fn serve<S>(
         // A broken connection ends like a closed one.
         _ = connection.run() => {}
     }
+    let mut stream = connection.stream;
     session.close();
+    if worker.network.is_draining() {
+        let _ = timeout(LEAVE_TIMEOUT, leave(&mut stream)).await;
+    }
     worker.count(|counters| counters.connections -= 1);
+}
+
+/// Tells a client that nothing more comes, and waits until it has understood.
+async fn leave(stream: &mut (impl AsyncRead + AsyncWrite + Unpin)) {
+    let mut rest = [0; 1024];
+    if stream.shutdown().await.is_ok() {
+        while let Ok(1..) = stream.read(&mut rest).await {}
+    }
 }
 
 /// The same over TLS. A client that does not greet in time, or has no right certificate, is let go.
@@ -107,14 +124,26 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
     async fn run(&mut self) -> std::io::Result<()> {
         let mut parser = RequestParser::new();
         let mut input: Vec<u8> = Vec::with_capacity(READ_SIZE);
+        let draining = self.session.worker.network.draining();
+        tokio::pin!(draining);
         loop {
+            self.session.worker.keep_pace().await;
             if input.capacity() - input.len() < READ_SIZE / 4 {
                 input.reserve(READ_SIZE.max(input.len()));
             }
             if !self.ahead.is_empty() {
                 input.append(&mut self.ahead);
-            } else if self.stream.read_buf(&mut input).await? == 0 {
-                return Ok(());
+            } else {
+                let between = input.is_empty() && !self.session.in_transaction();
+                let read = tokio::select! {
+                    // What has come before the end is answered.
+                    biased;
+                    read = self.stream.read_buf(&mut input) => read?,
+                    () = &mut draining, if between => 0,
+                };
+                if read == 0 {
+                    return Ok(());
+                }
             }
             let started = Instant::now();
             let mut used = 0;

@@ -2,21 +2,26 @@
 //! the last ones may take when the process ends.
 
 use std::future::poll_fn;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::Request;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::{Json, Router, body};
+use axum::{Extension, Json, Router, body};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use serde_json::json;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+
+use crate::current::Current;
+use crate::http_auth::From;
 
 /// How long the head of a request may take, and how long a connection may be idle.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
@@ -66,9 +71,14 @@ fn closing(mut answer: Response) -> Response {
     answer
 }
 
-/// Serves until `end` is done and what is under way then has been answered, which takes [`GRACE`] at
+/// Serves, over TLS if there is `tls`, until `end` is done and what is under way then has been answered, which takes [`GRACE`] at
 /// most.
-pub(crate) async fn serve(listener: TcpListener, router: Router, end: impl Future<Output = ()>) {
+pub(crate) async fn serve(
+    listener: TcpListener,
+    tls: Option<Arc<Current<TlsAcceptor>>>,
+    router: Router,
+    end: impl Future<Output = ()>,
+) {
     let (ending, ended) = watch::channel(false);
     let mut connections = JoinSet::new();
     tokio::pin!(end);
@@ -79,8 +89,10 @@ pub(crate) async fn serve(listener: TcpListener, router: Router, end: impl Futur
             // Nobody needs to know how a connection ended.
             Some(_) = connections.join_next() => {}
             accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => {
-                    connections.spawn(talk(stream, router.clone(), ended.clone()));
+                Ok((stream, from)) => {
+                    let tls = tls.as_ref().map(|tls| tls.get());
+                    let router = router.clone().layer(Extension(From(from)));
+                    connections.spawn(take(stream, tls, router, ended.clone()));
                 }
                 // Out of descriptors, most likely: leave room for others to end.
                 Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
@@ -94,7 +106,28 @@ pub(crate) async fn serve(listener: TcpListener, router: Router, end: impl Futur
     let _ = timeout(GRACE, all_gone).await;
 }
 
-async fn talk(stream: TcpStream, router: Router, mut ended: watch::Receiver<bool>) {
+/// Speaks HTTP over what a caller has connected to.
+async fn take(
+    stream: TcpStream,
+    tls: Option<Arc<TlsAcceptor>>,
+    router: Router,
+    ended: watch::Receiver<bool>,
+) {
+    match tls {
+        None => talk(stream, router, ended).await,
+        Some(tls) => {
+            // Who does not speak TLS, or not in time, cannot be told.
+            if let Ok(Ok(stream)) = timeout(HEAD_TIMEOUT, tls.accept(stream)).await {
+                talk(stream, router, ended).await;
+            }
+        }
+    }
+}
+
+async fn talk<S>(stream: S, router: Router, mut ended: watch::Receiver<bool>)
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
     let service = TowerToHyperService::new(router);
     let mut connection = http1::Builder::new()
         .timer(TokioTimer::new())

@@ -12,15 +12,21 @@ mod cluster;
 mod commands;
 mod config;
 mod connection;
+mod current;
 mod data_dir;
+mod drain;
 mod handshake;
 mod http;
+mod http_auth;
 mod link;
 mod links;
 mod log;
+mod memory;
 mod network;
 mod node;
 mod queue;
+mod recovering;
+mod reload;
 mod scan;
 mod session;
 mod spaces;
@@ -35,15 +41,19 @@ mod worker;
 pub use acl::Users;
 pub use admin::{AdminError, AdminListener};
 pub use auth::hash_password;
-pub use cluster::{Cluster, Fault, FaultError, SiteDown, SiteInfo, SiteRef, StartError, WouldOpen};
+pub use cluster::{Cluster, Fault, FaultError, SiteDown, SiteInfo, SiteRef, StartError};
 pub use config::{
     ClientTls, ClusterSpec, ConfigError, HostPort, NamedFile, NodeId, NodeSpec, Overrides,
     SiteSpec, TlsFiles,
 };
+pub use drain::Unfinished;
 pub use log::{Level, Log, utc};
 pub use node::{Node, ServeError};
+pub use reload::ReloadError;
 pub use spaces::{Space, SpaceError, Spaces};
-pub use status::{ClusterStatus, LinkStatus, NodeStatus, PeerStatus, ReachedSite, SiteStatus};
+pub use status::{
+    ClusterStatus, LinkStatus, MemoryStatus, NodeStatus, PeerStatus, ReachedSite, SiteStatus,
+};
 pub use storage::{Durability, Found, StorageError};
 pub use token::{Token, TokenError};
 pub use wan::{Wan, WanError};

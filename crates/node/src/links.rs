@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::config::{ClusterSpec, NodeId};
+use crate::current::Current;
 use crate::handshake::{Greeting, HEAD, Refusal};
 use crate::link::Link;
 use crate::log::Log;
@@ -49,7 +50,7 @@ pub(crate) struct Carrier {
     pub(crate) topology: Arc<Topology>,
     pub(crate) me: NodeId,
     /// Between nodes, if they speak so.
-    pub(crate) tls: Option<PeerTls>,
+    pub(crate) tls: Option<Arc<Current<PeerTls>>>,
     /// Tells this process from those that were this node before.
     pub(crate) incarnation: u64,
     pub(crate) network: Arc<Network>,
@@ -110,6 +111,11 @@ impl Carrier {
         let _ = timeout(LAST_WORDS, callers.join_all()).await;
     }
 
+    /// What new links are protected with.
+    fn tls(&self) -> Option<Arc<PeerTls>> {
+        self.tls.as_ref().map(|tls| tls.get())
+    }
+
     fn note_skew(&self, name: &str, ahead_us: i64) {
         if ahead_us.abs() > NOTABLE_SKEW_US {
             let seconds = ahead_us.unsigned_abs() as f64 / 1e6;
@@ -122,7 +128,7 @@ impl Carrier {
     /// Says it in plain words if a connection with `whom` failed for its TLS.
     fn explain(&self, failure: Failure, whom: &str) -> Failure {
         let explained = match &failure {
-            Failure::Io(error) => self.tls.as_ref().and_then(|tls| tls.explain(error, whom)),
+            Failure::Io(error) => self.tls().and_then(|tls| tls.explain(error, whom)),
             _ => None,
         };
         explained.map_or(failure, |reason| Failure::Refused(Refusal::Tls(reason)))

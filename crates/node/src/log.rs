@@ -3,16 +3,19 @@
 use std::fmt;
 use std::io::Write;
 use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// How much an event matters; what matters less than asked for is not written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// Something that a person must mend.
     Error,
     /// Something that a person may have to mend.
     Warn,
     /// What happens.
+    #[default]
     Info,
     /// Every attempt.
     Debug,
@@ -27,6 +30,12 @@ impl Level {
     ];
 }
 
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(Level::ALL[*self as usize].1)
+    }
+}
+
 impl FromStr for Level {
     type Err = String;
 
@@ -36,36 +45,47 @@ impl FromStr for Level {
     }
 }
 
-/// Writes events up to its level. Where standard error is closed, they are lost.
-#[derive(Clone, Copy, Debug)]
+/// Writes events up to its level, which all clones share. Where standard error is closed, they are
+/// lost.
+#[derive(Clone, Debug)]
 pub struct Log {
-    /// The level.
-    pub level: Level,
+    /// Its place in [`Level::ALL`].
+    level: Arc<AtomicUsize>,
 }
 
 impl Log {
+    /// Writes events up to this level.
+    pub fn new(level: Level) -> Log {
+        Log { level: Arc::new(AtomicUsize::new(level as usize)) }
+    }
+
+    /// Writes events up to this level from now on.
+    pub fn set_level(&self, level: Level) {
+        self.level.store(level as usize, Ordering::Relaxed);
+    }
+
     /// Writes an [`Level::Error`].
-    pub fn error(self, event: fmt::Arguments<'_>) {
+    pub fn error(&self, event: fmt::Arguments<'_>) {
         self.write(Level::Error, event);
     }
 
     /// Writes a [`Level::Warn`].
-    pub fn warn(self, event: fmt::Arguments<'_>) {
+    pub fn warn(&self, event: fmt::Arguments<'_>) {
         self.write(Level::Warn, event);
     }
 
     /// Writes a [`Level::Info`].
-    pub fn info(self, event: fmt::Arguments<'_>) {
+    pub fn info(&self, event: fmt::Arguments<'_>) {
         self.write(Level::Info, event);
     }
 
     /// Writes a [`Level::Debug`].
-    pub fn debug(self, event: fmt::Arguments<'_>) {
+    pub fn debug(&self, event: fmt::Arguments<'_>) {
         self.write(Level::Debug, event);
     }
 
-    fn write(self, level: Level, event: fmt::Arguments<'_>) {
-        if level > self.level {
+    fn write(&self, level: Level, event: fmt::Arguments<'_>) {
+        if level as usize > self.level.load(Ordering::Relaxed) {
             return;
         }
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

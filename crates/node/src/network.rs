@@ -8,13 +8,15 @@ use std::time::{Duration, Instant};
 use solera_time::SiteId;
 use solera_unistore::{Address, AtRisk, Message};
 use tokio::sync::mpsc::UnboundedSender;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 use crate::clients::Clients;
+use crate::config::ClusterSpec;
+use crate::current::Current;
 use crate::link::Link;
+use crate::memory::Memory;
 use crate::scan;
 use crate::status::WorkerSample;
-use crate::wan::Wan;
 use crate::wire::{Answer, Question};
 use crate::worker::Control;
 
@@ -47,12 +49,17 @@ pub(crate) struct Network {
     failure: OnceLock<String>,
     /// The clients of each site in this process.
     clients: Vec<Arc<Clients>>,
+    /// The configuration as of now: what can change while the process runs is read here.
+    settings: Current<ClusterSpec>,
+    memory: Memory,
+    /// Whether this process is about to leave.
+    draining: watch::Sender<bool>,
 }
 
 impl Network {
-    /// `wan` is how long messages take between sites of this process.
-    pub(crate) fn new(workers: Vec<Vec<Destination>>, wan: &Wan) -> Self {
-        let sites = workers.len();
+    /// Its `wan` is how long messages take between sites of this process.
+    pub(crate) fn new(workers: Vec<Vec<Destination>>, spec: &ClusterSpec) -> Self {
+        let (sites, wan) = (workers.len(), &spec.wan);
         let matrix = |value: &dyn Fn(usize, usize) -> u64| {
             (0..sites).map(|a| (0..sites).map(|b| AtomicU64::new(value(a, b))).collect()).collect()
         };
@@ -64,6 +71,44 @@ impl Network {
             alive: (0..sites).map(|_| AtomicBool::new(true)).collect(),
             failure: OnceLock::new(),
             clients: (0..sites).map(|_| Arc::default()).collect(),
+            settings: Current::new(spec.clone()),
+            memory: Memory::default(),
+            draining: watch::Sender::new(false),
+        }
+    }
+
+    /// The settings as of now.
+    pub(crate) fn settings(&self) -> Arc<ClusterSpec> {
+        self.settings.get()
+    }
+
+    /// These are the settings from now on. They differ only in what can change.
+    pub(crate) fn change_settings(&self, spec: ClusterSpec) {
+        self.settings.set(spec);
+    }
+
+    /// What this process takes of the machine's memory.
+    pub(crate) fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    /// From now on this process takes no clients.
+    pub(crate) fn start_draining(&self) {
+        self.draining.send_replace(true);
+    }
+
+    pub(crate) fn is_draining(&self) -> bool {
+        *self.draining.borrow()
+    }
+
+    /// Ends when this process is about to leave.
+    pub(crate) fn draining(&self) -> impl Future<Output = ()> + use<> {
+        let mut draining = self.draining.subscribe();
+        async move {
+            if draining.wait_for(|draining| *draining).await.is_err() {
+                // Nobody will ever say so.
+                std::future::pending().await
+            }
         }
     }
 
@@ -195,6 +240,11 @@ impl Network {
     /// The workers of a site that run in this process.
     pub(crate) fn workers_here(&self, site: SiteId) -> impl Iterator<Item = Address> + '_ {
         self.workers_of(site).filter(|worker| self.is_here(*worker))
+    }
+
+    /// All workers that run in this process.
+    pub(crate) fn all_here(&self) -> impl Iterator<Item = Address> + '_ {
+        SiteId::all(self.workers.len()).flat_map(|site| self.workers_here(site))
     }
 
     /// Whether a worker runs in this process. One that does not exist runs nowhere.

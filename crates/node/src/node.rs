@@ -9,8 +9,9 @@ use solera_time::SiteId;
 use tokio_rustls::TlsAcceptor;
 
 use crate::admin::AdminListener;
-use crate::cluster::{Cluster, Run, StartError};
+use crate::cluster::{Cluster, Run, StartError, admin_tls};
 use crate::config::{ClusterSpec, ConfigError, HostPort, NodeId};
+use crate::current::Current;
 use crate::link::Link;
 use crate::links::{Carrier, Running};
 use crate::log::Log;
@@ -85,6 +86,7 @@ pub struct Node {
     resp: Option<SocketAddr>,
     resp_tls: Option<SocketAddr>,
     tls: Option<TlsAcceptor>,
+    admin_tls: Option<TlsAcceptor>,
     peer_tls: Option<PeerTls>,
     peer: TcpListener,
     admin: TcpListener,
@@ -128,6 +130,7 @@ impl Node {
         };
         let tls = spec.tls.as_ref().filter(|_| listed.resp_tls.is_some());
         let tls = tls.map(|tls| for_clients(&tls.files)).transpose().map_err(ServeError::Tls)?;
+        let admin_tls = admin_tls(&spec).map_err(ServeError::Tls)?;
         let peer_tls = spec.peer_tls.as_ref();
         let peer_tls = peer_tls.map(|files| PeerTls::load(files, &name, &listed.peer.host));
         let peer_tls = peer_tls.transpose().map_err(ServeError::Tls)?;
@@ -139,7 +142,7 @@ impl Node {
         let resp_tls = take_optional("resp_tls", listed.resp_tls.as_ref())?;
         let (_, peer) = take("peer", &listed.peer)?;
         let (_, admin) = take("admin", &listed.admin)?;
-        Ok(Node { id, name, resp, resp_tls, tls, peer_tls, peer, admin, spec })
+        Ok(Node { id, name, resp, resp_tls, tls, admin_tls, peer_tls, peer, admin, spec })
     }
 
     /// The node, as people call it.
@@ -159,7 +162,8 @@ impl Node {
     /// # Errors
     /// Threads cannot be started, or a port was taken meanwhile.
     pub fn start(self, log: Log) -> Result<(Cluster, AdminListener), ServeError> {
-        let Node { id: me, name, mut spec, resp, resp_tls, tls, peer_tls, peer, admin } = self;
+        let Node { id: me, name, mut spec, resp, resp_tls, peer, admin, .. } = self;
+        let current = |tls: TlsAcceptor| Arc::new(Current::new(tls));
         let cannot_listen = |setting| {
             let node = name.clone();
             move |error| ServeError::Listen { node, setting, address: "its port".to_owned(), error }
@@ -182,13 +186,20 @@ impl Node {
         };
         let incarnation = RandomState::new().hash_one(me);
         // Other nodes know the cluster by this, too. 48 bits are short on the wire, and enough.
-        let run = Run { cluster: spec.id(), first_number: incarnation >> 16, log, tls };
+        let peer_tls = self.peer_tls.map(|tls| Arc::new(Current::new(tls)));
+        let run = Run {
+            cluster: spec.id(),
+            first_number: incarnation >> 16,
+            log: log.clone(),
+            tls: self.tls.map(current),
+            admin_tls: self.admin_tls.map(current),
+        };
         let mut cluster = Cluster::launch(spec.clone(), run, link_to).map_err(ServeError::Start)?;
         let carrier = Carrier {
             topology: Arc::new(spec.topology()),
             spec,
             me,
-            tls: peer_tls,
+            tls: peer_tls.clone(),
             incarnation,
             network: cluster.network.clone(),
             links: links.clone(),
@@ -196,7 +207,7 @@ impl Node {
             told: Mutex::new(None),
         };
         let running = carrier.start(peer).map_err(cannot_listen("peer"))?;
-        cluster.here = Some(Here { id: me, links, _running: running });
+        cluster.here = Some(Here { id: me, links, peer_tls, _running: running });
         Ok((cluster, admin))
     }
 }
@@ -205,6 +216,8 @@ impl Node {
 pub(crate) struct Here {
     pub(crate) id: NodeId,
     pub(crate) links: Vec<Arc<Link>>,
+    /// What new links are protected with.
+    pub(crate) peer_tls: Option<Arc<Current<PeerTls>>>,
     _running: Running,
 }
 
@@ -217,9 +230,9 @@ impl Here {
 }
 
 impl Cluster {
-    /// Whether all of the site can be served; `up` always is.
+    /// Whether all of the site can be served, and this process is not about to leave.
     pub fn is_ready(&self) -> bool {
-        self.here.as_ref().is_none_or(Here::is_ready)
+        !self.network.is_draining() && self.here.as_ref().is_none_or(Here::is_ready)
     }
 
     /// What goes on at this node and its site; `None` if this process is a whole cluster.
@@ -243,10 +256,11 @@ impl Cluster {
             f: self.spec.f,
             site: self.spec.sites[site.index()].name.clone(),
             node: u16::from(here.id.node) + 1,
-            ready: here.is_ready(),
+            ready: self.is_ready(),
             own_site: self.site_status(site.index(), &samples),
             missing_nodes,
             sites: self.reached_sites(here),
+            memory: self.memory_status(),
         })
     }
 

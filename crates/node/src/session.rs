@@ -183,7 +183,7 @@ impl Session {
             return false;
         }
         let Some(command) = lookup(arguments.get(0)) else { return false };
-        if !command.takes(arguments.len()) || self.worker.refuses_writes() {
+        if !command.takes(arguments.len()) || self.worker.refuses_some() {
             return false;
         }
         if self.worker.is_guarded() && self.identity.may(command, arguments).is_err() {
@@ -236,6 +236,10 @@ impl Session {
             && let Some(reason) = self.worker.refuses()
         {
             self.refuse(&format!("MISCONF this node takes no writes: {reason}"));
+            return Next::Stay;
+        }
+        if self.worker.network.memory().is_full() && command.has_flag("denyoom") {
+            self.refuse("OOM command not allowed when used memory > 'maxmemory'.");
             return Next::Stay;
         }
         if self.queue.is_some() && !ends_queue(command.id) {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use solera_journal::Stats;
 
 /// A cluster, as `/status` shows it.
 #[derive(Clone, Debug, Serialize)]
@@ -15,6 +16,19 @@ pub struct ClusterStatus {
     pub sites: Vec<SiteStatus>,
     /// The links between them.
     pub links: Vec<LinkStatus>,
+    /// The process' memory.
+    pub memory: MemoryStatus,
+}
+
+/// What a process takes of the machine's memory.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct MemoryStatus {
+    /// How many bytes; 0 where that cannot be measured.
+    pub used_bytes: u64,
+    /// How many it may take.
+    pub max_bytes: Option<u64>,
+    /// Whether commands that need more are refused.
+    pub full: bool,
 }
 
 /// A site.
@@ -70,6 +84,9 @@ pub struct SiteStatus {
     pub unsettled_updates: usize,
     /// Transactions that the loss of sites could still undo. One over several workers counts at each.
     pub at_risk: usize,
+    /// What the journals of the site in this process tell, if there are any; only in the metrics.
+    #[serde(skip)]
+    pub(crate) journal: Option<JournalSample>,
 }
 
 /// The link between two sites.
@@ -96,7 +113,7 @@ pub struct NodeStatus {
     pub site: String,
     /// The node's number within it, from 1.
     pub node: u16,
-    /// Whether the links to all other nodes of its site are up.
+    /// Whether the links to all other nodes of its site are up, and the node is not stopping.
     pub ready: bool,
     /// The whole of its site, but for the nodes that cannot be asked.
     pub own_site: SiteStatus,
@@ -104,6 +121,8 @@ pub struct NodeStatus {
     pub missing_nodes: Vec<u16>,
     /// All sites, in order, and the links to their nodes.
     pub sites: Vec<ReachedSite>,
+    /// The process' memory.
+    pub memory: MemoryStatus,
 }
 
 /// A site, as a node reaches it.
@@ -160,4 +179,45 @@ pub(crate) struct WorkerSample {
     pub(crate) unsettled_updates: usize,
     pub(crate) at_risk: usize,
     pub(crate) failed_logins: u64,
+    /// Nothing without a journal; other nodes are not told.
+    #[serde(skip)]
+    pub(crate) journal: Option<JournalSample>,
+}
+
+/// What a journal tells, or those of several workers together.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct JournalSample {
+    pub(crate) stats: Stats,
+    pub(crate) disk_bytes: u64,
+    /// Checkpoints published since the start.
+    pub(crate) checkpoints: u64,
+    /// When the last was published, in seconds since the Unix epoch: of several, the earliest.
+    pub(crate) checkpoint_at_s: Option<f64>,
+    /// How long it took: of several, the longest.
+    pub(crate) checkpoint_took_s: Option<f64>,
+    /// Records after the last.
+    pub(crate) since_checkpoint: u64,
+}
+
+impl JournalSample {
+    /// Adds what another worker tells.
+    pub(crate) fn add(&mut self, other: &JournalSample) {
+        let (sum, more) = (&mut self.stats, &other.stats);
+        sum.records += more.records;
+        sum.bytes += more.bytes;
+        sum.waiting_bytes += more.waiting_bytes;
+        sum.sync_sum_us += more.sync_sum_us;
+        sum.segments += more.segments;
+        sum.syncs.resize(more.syncs.len(), 0);
+        sum.syncs.iter_mut().zip(&more.syncs).for_each(|(sum, count)| *sum += count);
+        self.disk_bytes += other.disk_bytes;
+        self.checkpoints += other.checkpoints;
+        self.since_checkpoint += other.since_checkpoint;
+        let both = |a: Option<f64>, b: Option<f64>, of: fn(f64, f64) -> f64| match (a, b) {
+            (Some(a), Some(b)) => Some(of(a, b)),
+            (a, b) => a.or(b),
+        };
+        self.checkpoint_at_s = both(self.checkpoint_at_s, other.checkpoint_at_s, f64::min);
+        self.checkpoint_took_s = both(self.checkpoint_took_s, other.checkpoint_took_s, f64::max);
+    }
 }

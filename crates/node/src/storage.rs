@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use solera_journal::{
     BackgroundSnapshot, Disk, Entry, Error, Event, Identity, Journal, Lsn, Options, RealDisk,
@@ -14,6 +14,9 @@ use solera_journal::{
 };
 use solera_unistore::{Address, Checkpoint, Config, Output, Part, Record, Recovery, Replica};
 use tokio::sync::oneshot;
+
+use crate::recovering::Progress;
+use crate::status::JournalSample;
 
 /// A checkpoint is begun after so many bytes of records, or after as many as the last one has.
 const CHECKPOINT_BYTES: u64 = 64 << 20;
@@ -111,6 +114,21 @@ pub(crate) struct Storage<D: Disk = RealDisk> {
     /// Bytes of records since the last checkpoint began, and of that checkpoint.
     since: u64,
     last_checkpoint: u64,
+    /// Where its files are.
+    folder: PathBuf,
+    checkpoints: Checkpoints,
+}
+
+/// What is told of checkpoints.
+#[derive(Debug, Default)]
+struct Checkpoints {
+    published: u64,
+    /// When the one that is being made was begun.
+    begun: Option<Instant>,
+    /// When the last was published, and how long it took.
+    last: Option<(SystemTime, Duration)>,
+    /// The last record that the one in force stands for.
+    upto: Lsn,
 }
 
 struct Saving {
@@ -134,6 +152,7 @@ impl<D: Disk> Storage<D> {
         seed: u64,
         on_event: impl FnMut(Event) + Send + 'static,
         worker: String,
+        progress: &Progress,
     ) -> Result<(Storage<D>, Replica, Found), StorageError> {
         let began = Instant::now();
         let unusable = |reason: String| StorageError { folder: folder.to_owned(), reason };
@@ -141,25 +160,21 @@ impl<D: Disk> Storage<D> {
         let mut recovery = Recovery::new(config, seed);
         let (journal, found) = Journal::open(disk, &Options::new(identity), |entry| match entry {
             Entry::Snapshot { payload, .. } => {
+                progress.read(payload.len());
                 let (lsn, part) = payload.split_first_chunk::<8>().ok_or("it is too short")?;
                 let part = Part::decode(part).map_err(|error| error.to_string())?;
                 recovery.load(u64::from_le_bytes(*lsn), part).map_err(|error| error.to_string())
             }
             Entry::Record { lsn, payload } => {
+                progress.read(payload.len());
                 let record = Record::decode(payload).map_err(|error| error.to_string())?;
                 recovery.replay(lsn.0, record).map_err(|error| error.to_string())
             }
         })
         .map_err(|error| unusable(in_words(&error)))?;
         let replica = recovery.finish();
-        let policy = match durability {
-            Durability::Interval(interval) => {
-                SyncPolicy::Interval { interval_ms: interval.as_millis() as u64 }
-            }
-            Durability::Always | Durability::Memory => SyncPolicy::Always,
-        };
         let persisted = journal.persisted_lsn();
-        let syncer = Syncer::start(journal, policy, on_event)
+        let syncer = Syncer::start(journal, policy(durability), on_event)
             .map_err(|error| unusable(error.to_string()))?;
         let storage = Storage {
             syncer,
@@ -175,9 +190,19 @@ impl<D: Disk> Storage<D> {
             saving: None,
             since: 0,
             last_checkpoint: 0,
+            folder: folder.to_owned(),
+            checkpoints: Checkpoints {
+                upto: found.snapshot.unwrap_or_default(),
+                ..Checkpoints::default()
+            },
         };
         let (keys, took) = (replica.status().keys(), began.elapsed());
         Ok((storage, replica, Found { worker, journal: found, keys, took }))
+    }
+
+    /// Changes how long writes may wait for the disk. Whether replies wait for it stays.
+    pub(crate) fn set_durability(&self, durability: Durability) {
+        self.syncer.set_policy(policy(durability));
     }
 
     /// Appends a record.
@@ -288,10 +313,38 @@ impl<D: Disk> Storage<D> {
                 self.failure.get_or_insert_with(|| in_words(&error));
             }
             Event::Failed(error) => self.fail(&error),
-            Event::SnapshotPublished(_) => {}
+            Event::SnapshotPublished(upto) => self.count_checkpoint(upto),
             Event::SnapshotFailed(_) => self.since = 0,
         }
         Vec::new()
+    }
+
+    /// Whether more than this waits to be written, in bytes. Of a journal that has failed nothing does.
+    pub(crate) fn is_behind(&self, bytes: u64) -> bool {
+        !self.stopped && self.syncer.waiting_bytes() > bytes
+    }
+
+    /// What there is to tell of the journal.
+    pub(crate) fn sample(&self) -> JournalSample {
+        let last = self.checkpoints.last;
+        let published = last.and_then(|(at, _)| at.duration_since(UNIX_EPOCH).ok());
+        JournalSample {
+            stats: self.syncer.stats(),
+            disk_bytes: disk_bytes(&self.folder),
+            checkpoints: self.checkpoints.published,
+            checkpoint_at_s: published.map(|at| at.as_secs_f64()),
+            checkpoint_took_s: last.map(|(_, took)| took.as_secs_f64()),
+            since_checkpoint: self.syncer.last_lsn().0.saturating_sub(self.checkpoints.upto.0),
+        }
+    }
+
+    fn count_checkpoint(&mut self, upto: Lsn) {
+        let checkpoints = &mut self.checkpoints;
+        checkpoints.published += 1;
+        checkpoints.upto = upto;
+        if let Some(began) = checkpoints.begun.take() {
+            checkpoints.last = Some((SystemTime::now(), began.elapsed()));
+        }
     }
 
     fn release(&mut self, upto: Lsn) -> Vec<Output> {
@@ -353,6 +406,7 @@ impl<D: Disk> Storage<D> {
         let lsn = self.syncer.last_lsn();
         self.since = 0;
         if let Ok(snapshot) = self.syncer.begin_snapshot(lsn) {
+            self.checkpoints.begun = Some(Instant::now());
             let checkpoint = Checkpoint::default();
             self.saving = Some(Saving { checkpoint, snapshot, knows: lsn, bytes: 0 });
         }
@@ -367,6 +421,21 @@ impl<D: Disk> Storage<D> {
             saving.snapshot.finish();
         }
     }
+}
+
+fn policy(durability: Durability) -> SyncPolicy {
+    match durability {
+        Durability::Interval(interval) => {
+            SyncPolicy::Interval { interval_ms: interval.as_millis() as u64 }
+        }
+        Durability::Always | Durability::Memory => SyncPolicy::Always,
+    }
+}
+
+/// The files in a folder, together. What cannot be read does not count.
+fn disk_bytes(folder: &Path) -> u64 {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.filter_map(|entry| Some(entry.metadata().ok()?.len())).sum()
 }
 
 /// Binds a journal to its cluster's shape and its worker.
@@ -409,19 +478,67 @@ mod tests {
 
     /// Events come from the journal's thread, which is waited for.
     fn open(disk: &SimDisk) -> (Storage<SimDisk>, Replica, mpsc::Receiver<Event>) {
-        let topology = Topology { partitions: 1, workers: vec![1] };
-        let address = Address { site: SiteId(0), worker: 0 };
-        let mut config = Config::new(address, Arc::new(topology));
-        config.journal = true;
         let (sender, events) = mpsc::channel();
         let on_event = move |event| {
             let _ = sender.send(event);
         };
+        let (storage, replica) = open_with(disk, on_event);
+        (storage, replica, events)
+    }
+
+    fn open_with(
+        disk: &SimDisk,
+        on_event: impl FnMut(Event) + Send + 'static,
+    ) -> (Storage<SimDisk>, Replica) {
+        let topology = Topology { partitions: 1, workers: vec![1] };
+        let address = Address { site: SiteId(0), worker: 0 };
+        let mut config = Config::new(address, Arc::new(topology));
+        config.journal = true;
         let (folder, name) = (Path::new("simulated"), "worker".to_owned());
         let always = Durability::Always;
-        let opened = Storage::open(disk.clone(), folder, always, 1, config, 1, on_event, name);
+        let opened = Storage::open(
+            disk.clone(),
+            folder,
+            always,
+            1,
+            config,
+            1,
+            on_event,
+            name,
+            &Progress::default(),
+        );
         let (storage, replica, _) = opened.unwrap();
-        (storage, replica, events)
+        (storage, replica)
+    }
+
+    #[test]
+    fn a_slow_disk_is_noticed_until_it_has_caught_up() {
+        let disk = SimDisk::new(1);
+        let (resume, paused) = mpsc::channel::<()>();
+        let (sender, events) = mpsc::channel();
+        let on_event = move |event| {
+            let _ = sender.send(event);
+            // Nothing is written until the test goes on.
+            let _ = paused.recv();
+        };
+        let (mut storage, mut replica) = open_with(&disk, on_event);
+        let mut write = |storage: &mut Storage<SimDisk>| {
+            let record = set(&mut replica, &[b'x'; 1000]);
+            storage.write(&record);
+            storage.submit();
+        };
+        write(&mut storage);
+        events.recv().unwrap();
+        assert!(!storage.is_behind(0));
+        write(&mut storage);
+        write(&mut storage);
+        assert!(storage.is_behind(2000) && !storage.is_behind(4000));
+        drop(resume);
+        while storage.is_behind(0) {
+            std::thread::yield_now();
+        }
+        let told = storage.sample();
+        assert_eq!((told.stats.records, told.since_checkpoint), (3, 3));
     }
 
     fn set(replica: &mut Replica, value: &[u8]) -> Record {

@@ -51,6 +51,14 @@ pub(crate) fn for_clients(files: &TlsFiles) -> Result<TlsAcceptor, ConfigError> 
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
+/// What the server side of HTTP needs. Its clients show no certificates: probes have none.
+///
+/// # Errors
+/// As [`for_clients`].
+pub(crate) fn for_admin(files: &TlsFiles) -> Result<TlsAcceptor, ConfigError> {
+    for_clients(&TlsFiles { ca: None, ..files.clone() })
+}
+
 /// What the links of a node need.
 pub(crate) struct PeerTls {
     pub(crate) acceptor: TlsAcceptor,

@@ -20,7 +20,7 @@ use solera_unistore::{
     Address, AtRisk, Command, Input, Message, Output, Replica, RequestId, Response, Status,
 };
 use tokio::io::DuplexStream;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::spawn_local;
@@ -32,12 +32,17 @@ use crate::clients::Ends;
 use crate::cluster::Run;
 use crate::config::ClusterSpec;
 use crate::connection::{serve, serve_tls};
+use crate::current::Current;
 use crate::network::{Network, Parcel};
 use crate::scan::{self, Scans};
 use crate::status::WorkerSample;
 use crate::storage::Storage;
 use crate::tls::client_problem;
 
+/// How many clients may have connected that are not served yet.
+const BACKLOG: i32 = 1024;
+/// While more bytes of records wait for the disk, no more commands are read.
+const MAX_UNWRITTEN: u64 = 32 << 20;
 /// How long a request waits for another node of the site.
 const PEER_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -47,14 +52,17 @@ pub(crate) enum Control {
     Connect(DuplexStream),
     /// Tell about yourself; whether in detail.
     Sample(bool, oneshot::Sender<WorkerSample>),
+    /// Tell how many bytes a partition of yours takes, by its place, and how long counting them has
+    /// taken; nothing if there is none.
+    PartitionBytes(usize, oneshot::Sender<Option<(usize, Duration)>>),
     /// Count keys.
     CountKeys(oneshot::Sender<usize>),
     /// Tell what the loss of sites could still undo, with at most so many keys.
     AtRisk(usize, oneshot::Sender<AtRisk>),
     /// Tell the next page of a partition; nothing while that cannot be told yet.
     Scan(scan::Ask, oneshot::Sender<Option<scan::Page>>),
-    /// These are the users from now on.
-    Users(Arc<Users>),
+    /// These are the settings from now on.
+    Configure(Arc<ClusterSpec>),
     /// Stop serving, as if the site had died; keep the state.
     Kill(oneshot::Sender<()>),
     /// Go on.
@@ -77,7 +85,7 @@ pub(crate) struct Worker {
     /// Whether any user is configured: what every command asks first.
     guarded: Cell<bool>,
     attempts: Attempts,
-    tls: Option<TlsAcceptor>,
+    tls: Option<Arc<Current<TlsAcceptor>>>,
     /// Clients whose TLS begins just now.
     greetings: Cell<usize>,
     /// Wakes the protocol's task when its deadline has moved.
@@ -183,9 +191,15 @@ impl Worker {
         self.users.subscribe()
     }
 
-    fn set_users(&self, users: Arc<Users>) {
-        self.guarded.set(users.are_configured());
-        self.users.send_replace(users);
+    /// Takes over what can change while the worker runs.
+    fn configure(&self, spec: &ClusterSpec) {
+        self.guarded.set(spec.users.are_configured());
+        self.users.send_replace(Arc::new(spec.users.clone()));
+        let mut state = self.state.borrow_mut();
+        state.replica.limit_transactions(spec.transaction_timeout, spec.transaction_max_age);
+        if let Some(storage) = &mut state.storage {
+            storage.set_durability(spec.durability);
+        }
     }
 
     /// Makes a connection a user, if the password is right.
@@ -207,7 +221,7 @@ impl Worker {
     /// Takes a place among those whose TLS begins; `None` if there are too many.
     pub(crate) fn admit_greeting(&self) -> Option<Greeting<'_>> {
         let greetings = self.greetings.get();
-        (greetings < self.spec.max_connections).then(|| {
+        (greetings < self.network.settings().max_connections).then(|| {
             self.greetings.set(greetings + 1);
             Greeting(self)
         })
@@ -366,6 +380,20 @@ impl Worker {
         }
     }
 
+    /// Waits while too much waits for the disk: what clients write must not fill the memory when they
+    /// are faster. Nothing that the disk waits for waits here.
+    pub(crate) async fn keep_pace(&self) {
+        if self.is_behind(MAX_UNWRITTEN) {
+            while self.is_behind(MAX_UNWRITTEN / 2) {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        }
+    }
+
+    fn is_behind(&self, bytes: u64) -> bool {
+        self.state.borrow().storage.as_ref().is_some_and(|storage| storage.is_behind(bytes))
+    }
+
     /// Whether the journal of this worker has failed.
     pub(crate) fn has_stopped(&self) -> bool {
         self.state.borrow().storage.as_ref().is_some_and(Storage::has_stopped)
@@ -374,6 +402,11 @@ impl Worker {
     /// Whether clients of this worker are answered at all.
     pub(crate) fn answers(&self) -> bool {
         self.state.borrow().storage.as_ref().is_none_or(Storage::answers)
+    }
+
+    /// Whether some commands are refused now that are not otherwise.
+    pub(crate) fn refuses_some(&self) -> bool {
+        self.refuses_writes() || self.network.memory().is_full()
     }
 
     /// Whether this process takes no writes.
@@ -476,6 +509,8 @@ impl Worker {
             prepared_transactions: status.prepared_transactions(),
             unsettled_updates: status.unsettled_updates(),
             at_risk: status.at_risk(0).transactions,
+            // Its files are looked at, which is too much for every status.
+            journal: state.storage.as_ref().filter(|_| detailed).map(Storage::sample),
         }
     }
 }
@@ -596,36 +631,54 @@ fn listen(worker: &Rc<Worker>) -> std::io::Result<()> {
 fn listen_on(
     worker: &Rc<Worker>,
     address: SocketAddr,
-    tls: Option<TlsAcceptor>,
+    tls: Option<Arc<Current<TlsAcceptor>>>,
 ) -> std::io::Result<()> {
     let listener = TcpListener::from_std(bind(address)?)?;
     let worker = worker.clone();
     spawn_local(async move {
         let death = worker.death();
-        tokio::pin!(death);
+        let draining = worker.network.draining();
+        tokio::pin!(death, draining);
+        let accepted = |accepted: std::io::Result<(TcpStream, SocketAddr)>| {
+            accepted.map(|(stream, from)| take_client(&worker, stream, from, tls.as_deref()))
+        };
         loop {
             tokio::select! {
-                accepted = listener.accept() => match accepted {
-                    Ok((stream, from)) => {
-                        // Without it replies wait for acknowledgements; not fatal.
-                        let _ = stream.set_nodelay(true);
-                        let ends = Ends::of(&stream);
-                        match &tls {
-                            None => spawn_local(serve(stream, worker.clone(), ends, Some(from))),
-                            Some(tls) => {
-                                let (tls, worker) = (tls.clone(), worker.clone());
-                                spawn_local(serve_tls(stream, tls, worker, ends, from))
-                            }
-                        };
+                client = listener.accept() => {
+                    if accepted(client).is_err() {
+                        // Out of descriptors, most likely: leave room for others to end.
+                        tokio::time::sleep(Duration::from_millis(10)).await;
                     }
-                    // Out of descriptors, most likely: leave room for others to end.
-                    Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
-                },
+                }
                 () = &mut death => return,
+                () = &mut draining => break,
+            }
+        }
+        // Who has connected before the end is served.
+        for _ in 0..BACKLOG {
+            tokio::select! {
+                biased;
+                client = listener.accept() => drop(accepted(client)),
+                () = std::future::ready(()) => return,
             }
         }
     });
     Ok(())
+}
+
+fn take_client(
+    worker: &Rc<Worker>,
+    stream: TcpStream,
+    from: SocketAddr,
+    tls: Option<&Current<TlsAcceptor>>,
+) {
+    // Without it replies wait for acknowledgements; not fatal.
+    let _ = stream.set_nodelay(true);
+    let (worker, ends) = (worker.clone(), Ends::of(&stream));
+    match tls {
+        None => spawn_local(serve(stream, worker, ends, Some(from))),
+        Some(tls) => spawn_local(serve_tls(stream, (*tls.get()).clone(), worker, ends, from)),
+    };
 }
 
 fn bind(address: SocketAddr) -> std::io::Result<std::net::TcpListener> {
@@ -634,7 +687,7 @@ fn bind(address: SocketAddr) -> std::io::Result<std::net::TcpListener> {
     socket.set_reuse_port(true)?;
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
-    socket.listen(1024)?;
+    socket.listen(BACKLOG)?;
     Ok(socket.into())
 }
 
@@ -707,6 +760,11 @@ impl Postman {
             Control::Sample(detailed, reply) => {
                 let _ = reply.send(self.worker.sample(detailed));
             }
+            Control::PartitionBytes(place, reply) => {
+                let began = Instant::now();
+                let size = self.worker.with(|r| r.status().versions_and_bytes_of(place));
+                let _ = reply.send(size.map(|(_, bytes)| (bytes, began.elapsed())));
+            }
             Control::CountKeys(reply) => {
                 let now = self.worker.now();
                 let _ = reply.send(self.worker.with(|replica| replica.count_keys(now)));
@@ -718,7 +776,7 @@ impl Postman {
             Control::Scan(ask, reply) => {
                 let _ = reply.send(self.worker.scan(&ask));
             }
-            Control::Users(users) => self.worker.set_users(users),
+            Control::Configure(spec) => self.worker.configure(&spec),
             Control::Kill(done) => {
                 self.worker.alive.send_replace(false);
                 self.under_way.retain(|from, _| from.site == self.worker.address.site);

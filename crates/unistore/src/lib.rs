@@ -43,8 +43,8 @@ mod record;
 mod recovery;
 mod replica;
 mod replication;
-mod transfer;
 mod scan;
+mod transfer;
 mod uniformity;
 
 pub use checkpoint::Checkpoint;

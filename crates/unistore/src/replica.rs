@@ -1,6 +1,7 @@
 //! The machine: what comes in, what goes out, and when.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use smallvec::smallvec;
@@ -174,6 +175,13 @@ impl Replica {
         let nothing = Vector::zero(self.config.topology.sites());
         let snap_vec = self.start_snapshot(now, &nothing);
         self.partitions.iter().map(|partition| partition.keys_within(&snap_vec)).sum()
+    }
+
+    /// From now on an open transaction is aborted after so long without a word of its client, and at
+    /// this age.
+    pub fn limit_transactions(&mut self, idle: Duration, age: Duration) {
+        let timing = &mut self.config.timing;
+        (timing.idle_transaction_timeout, timing.max_transaction_age) = (idle, age);
     }
 
     /// What the replica knows and holds, for status reports and for the simulator's assertions.
@@ -743,7 +751,14 @@ impl Status<'_> {
         self.replica.partitions.iter().flat_map(Partition::each_key)
     }
 
-    /// Versions of keys, and approximate bytes. Walks all keys.
+    /// Versions of keys, and approximate bytes, of one of the worker's partitions; nothing if it has
+    /// fewer. Walks its keys.
+    pub fn versions_and_bytes_of(&self, place: usize) -> Option<(usize, usize)> {
+        let (_, versions, bytes) = self.replica.partitions.get(place)?.size();
+        Some((versions, bytes))
+    }
+
+    /// The same of all partitions. Walks all keys.
     pub fn versions_and_bytes(&self) -> (usize, usize) {
         self.replica.partitions.iter().map(Partition::size).fold(
             (0, 0),

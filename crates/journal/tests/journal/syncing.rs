@@ -91,6 +91,46 @@ fn with_an_interval_a_sync_comes_by_itself() {
 
 /// A snapshot syncs before its time; the next interval begins with the next record.
 #[test]
+fn what_waits_for_the_disk_is_told_and_what_was_done_counted() {
+    let disk = SimDisk::new(1);
+    let (journal, _, _) = open(&disk).unwrap();
+    let (tell, told) = channel();
+    let (resume, paused) = channel::<()>();
+    let on_event = move |event| {
+        let _ = tell.send(event);
+        // Until the test goes on, nothing is written.
+        let _ = paused.recv();
+    };
+    let mut syncer = Syncer::start(journal, SyncPolicy::Always, on_event).unwrap();
+    let mut write = |lsn| {
+        syncer.append(&record(lsn, 1000)).unwrap();
+        syncer.submit().unwrap();
+        syncer.waiting_bytes()
+    };
+    write(1);
+    persisted(&told, 1);
+    assert!((1000..1100).contains(&write(2)));
+    assert!((2000..2200).contains(&write(3)));
+    resume.send(()).unwrap();
+    persisted(&told, 3);
+    assert_eq!(syncer.waiting_bytes(), 0);
+    let stats = syncer.stats();
+    assert_eq!((stats.records, stats.syncs.iter().sum::<u64>(), stats.segments), (3, 2, 1));
+    assert!((3000..3300).contains(&stats.bytes));
+    drop(resume);
+}
+
+#[test]
+fn a_shorter_interval_holds_at_once() {
+    let disk = SimDisk::new(1);
+    let (mut syncer, told) = start(&disk, SyncPolicy::Interval { interval_ms: 3_600_000 });
+    syncer.append(&record(1, 100)).unwrap();
+    syncer.submit().unwrap();
+    syncer.set_policy(SyncPolicy::Interval { interval_ms: 1 });
+    persisted(&told, 1);
+}
+
+#[test]
 fn an_interval_goes_on_after_a_snapshot() {
     let disk = SimDisk::new(1);
     let (mut syncer, told) = start(&disk, SyncPolicy::Interval { interval_ms: 1 });

@@ -67,10 +67,16 @@ pub(crate) fn config(session: &mut Session, arguments: &Arguments<'_>) {
             .iter()
             .filter(|(name, _)| wanted.iter().any(|pattern| matches(pattern, name)))
             .collect();
-        let limit = session.worker.spec.max_connections.to_string();
+        let settings = session.worker.network.settings();
+        let clients = settings.max_connections.to_string();
+        let memory = settings.max_memory.unwrap_or(0).to_string();
         session.out.map(found.len());
         for (name, value) in found {
-            let value = if *name == "maxclients" { &limit } else { *value };
+            let value = match *name {
+                "maxclients" => &clients,
+                "maxmemory" => &memory,
+                _ => *value,
+            };
             session.out.bulk(name.as_bytes());
             session.out.bulk(value.as_bytes());
         }
@@ -127,6 +133,8 @@ pub(crate) async fn info(session: &mut Session, arguments: &Arguments<'_>) {
     let connections = session.clients().count();
     let mut commands = 0;
     session.worker.count(|counters| commands = counters.commands.iter().sum::<u64>());
+    let network = &session.worker.network;
+    let (used, limit) = (network.memory().used(), network.settings().max_memory.unwrap_or(0));
     let sections = [
         (
             "Server",
@@ -139,6 +147,10 @@ pub(crate) async fn info(session: &mut Session, arguments: &Arguments<'_>) {
             ),
         ),
         ("Clients", format!("connected_clients:{connections}\r\n")),
+        (
+            "Memory",
+            format!("used_memory:{used}\r\nused_memory_rss:{used}\r\nmaxmemory:{limit}\r\n"),
+        ),
         ("Stats", format!("total_commands_processed:{commands}\r\n")),
         ("Replication", "role:master\r\nconnected_slaves:0\r\n".to_owned()),
         (

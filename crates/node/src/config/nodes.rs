@@ -186,9 +186,9 @@ impl Reader<'_> {
                 let reason = "resp_tls needs a [tls] with cert and key".to_owned();
                 self.invalid(Some(address.span().start), reason)
             }
-            (Some(ClientTls { port: None, .. }), None) => {
-                let reason = "[tls] is of no use: no node has a resp_tls, and there is no port for \
-                              `solera up`";
+            (Some(ClientTls { port: None, admin: false, .. }), None) => {
+                let reason = "[tls] is of no use: no node has a resp_tls, admin is not set, and there \
+                              is no port for `solera up`";
                 self.invalid(place, reason.to_owned())
             }
             _ => Ok(()),

@@ -36,6 +36,8 @@ pub struct ClientTls {
     pub files: TlsFiles,
     /// `up` speaks TLS for site *i*, from 1, on this port + *i*.
     pub port: Option<u16>,
+    /// Whether HTTP speaks TLS, too, with the same certificate and without client certificates.
+    pub admin: bool,
 }
 
 #[derive(Debug, Deserialize)]
@@ -45,6 +47,8 @@ pub(super) struct ClientTable {
     key: Spanned<String>,
     client_ca: Option<Spanned<String>>,
     port: Option<Spanned<u16>>,
+    #[serde(default)]
+    admin: bool,
 }
 
 #[derive(Debug, Deserialize)]
@@ -65,7 +69,8 @@ impl Reader<'_> {
             key: self.named("tls.key", &table.key)?,
             ca: table.client_ca.as_ref().map(|ca| self.named("tls.client_ca", ca)).transpose()?,
         };
-        Ok(ClientTls { files, port: table.port.as_ref().map(|port| *port.get_ref()) })
+        let port = table.port.as_ref().map(|port| *port.get_ref());
+        Ok(ClientTls { files, port, admin: table.admin })
     }
 
     pub(super) fn peer_tls(&self, table: &PeerTable) -> Result<TlsFiles, ConfigError> {

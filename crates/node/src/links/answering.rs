@@ -100,7 +100,7 @@ impl Carrier {
             return Err(Failure::Broken("it hung up".to_owned()));
         }
         let speaks_tls = first[0] == TLS_HANDSHAKE;
-        let reason = match (&self.tls, speaks_tls) {
+        let reason = match (self.tls(), speaks_tls) {
             (Some(tls), true) => match tls.acceptor.accept(stream).into_fallible().await {
                 Ok(stream) => {
                     let chain = stream.get_ref().1.peer_certificates();
@@ -151,8 +151,9 @@ impl Carrier {
             return Err(Failure::Refused(Refusal::Damaged));
         };
         let mut mine = Card::new(&self.spec, self.me, theirs.from, self.incarnation);
-        let ahead_us = mine.check(&theirs, true, &self.spec).map_err(Failure::Refused)?;
-        if let (Some(tls), Some(node)) = (&self.tls, self.spec.node(theirs.from)) {
+        let ahead_us =
+            mine.check(&theirs, true, &self.network.settings()).map_err(Failure::Refused)?;
+        if let (Some(tls), Some(node)) = (self.tls(), self.spec.node(theirs.from)) {
             let who = self.spec.name_of(theirs.from);
             // Verifying asks for one, so there is one.
             let certificate = certificate.ok_or(Failure::Refused(Refusal::Damaged))?;

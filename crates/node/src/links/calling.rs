@@ -82,7 +82,9 @@ impl Carrier {
         match read_greeting(&mut stream).await? {
             Greeting::Welcome(theirs) => {
                 let mine = Card::new(&self.spec, self.me, link.peer, self.incarnation);
-                let ahead_us = mine.check(&theirs, false, &self.spec).map_err(Failure::Refused)?;
+                let ahead_us = mine
+                    .check(&theirs, false, &self.network.settings())
+                    .map_err(Failure::Refused)?;
                 self.note_skew(&link.name, ahead_us);
                 if !link.opened(theirs.incarnation, theirs.received) {
                     return Err(Failure::Refused(Refusal::Taken));
@@ -99,7 +101,7 @@ impl Carrier {
         let host = &link.address.host;
         let stream = TcpStream::connect((host.as_str(), link.address.port)).await?;
         stream.set_nodelay(true)?;
-        let Some(tls) = &self.tls else { return Ok(Box::new(stream)) };
+        let Some(tls) = self.tls() else { return Ok(Box::new(stream)) };
         let name = ServerName::try_from(host.clone());
         let name = name.map_err(|_| Failure::Broken(format!("'{host}' is no host")))?;
         Ok(Box::new(tls.connector.connect(name, stream).await?))

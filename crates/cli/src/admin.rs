@@ -1,0 +1,173 @@
+//! Talking to the HTTP side of a running cluster.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::Value;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
+use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+
+/// How long an answer may take.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// Where the password is if it is not on the command line, which others may see.
+const PASSWORD: &str = "SOLERA_PASSWORD";
+
+/// Where the HTTP side is, and as whom to talk to it.
+#[derive(Debug, Args)]
+pub(crate) struct AdminArgs {
+    /// Its port: that of `solera up`, or of a node's `admin`
+    #[arg(long, default_value_t = 7100, global = true)]
+    port: u16,
+    /// Its host
+    #[arg(long, default_value = "127.0.0.1", global = true)]
+    host: String,
+    /// Where users are configured: who asks. The password is read from SOLERA_PASSWORD
+    #[arg(long, global = true)]
+    user: Option<String>,
+    /// Speak TLS, to a server whose certificate is signed by an authority in this file
+    #[arg(long, global = true)]
+    ca: Option<PathBuf>,
+}
+
+impl AdminArgs {
+    /// One request with a JSON answer.
+    ///
+    /// # Errors
+    /// In words: nobody answers, or what is refused.
+    pub(crate) fn ask(&self, method: &str, path: &str, body: &str) -> Result<Value, String> {
+        let mut head = format!(
+            "{method} {path} HTTP/1.1\r\nHost: {}:{}\r\nConnection: close\r\n\
+             Content-Type: application/json\r\nContent-Length: {}\r\n",
+            self.host,
+            self.port,
+            body.len()
+        );
+        if let Some(user) = &self.user {
+            let password = std::env::var(PASSWORD).map_err(|_| {
+                format!("there is no password for '{user}'; put it into {PASSWORD}")
+            })?;
+            let both = base64(format!("{user}:{password}").as_bytes());
+            head += &format!("Authorization: Basic {both}\r\n");
+        }
+        let stream = self.connect()?;
+        let answer = match &self.ca {
+            None => self.talk(stream, &head, body)?,
+            Some(_) => self.talk(StreamOwned::new(self.tls()?, stream), &head, body)?,
+        };
+        let no_cluster = || {
+            format!(
+                "what listens on port {} is not the HTTP side of `solera up`; that is the port \
+                 given to it, 7100 if none was. If it speaks TLS, give its authority by --ca",
+                self.port
+            )
+        };
+        if !answer.starts_with("HTTP/") {
+            return Err(no_cluster());
+        }
+        let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+        let value: Value = serde_json::from_str(body).map_err(|_| no_cluster())?;
+        match value.get("error").and_then(Value::as_str) {
+            Some(error) => Err(error.to_owned()),
+            None => Ok(value),
+        }
+    }
+
+    fn failed(&self, error: &std::io::Error) -> String {
+        let port = self.port;
+        format!("no cluster answers on port {port} ({error}); is `solera up` running there?")
+    }
+
+    fn connect(&self) -> Result<TcpStream, String> {
+        let failed = |error| self.failed(&error);
+        let mut last = std::io::Error::from(ErrorKind::NotFound);
+        for address in (self.host.as_str(), self.port).to_socket_addrs().map_err(failed)? {
+            match TcpStream::connect_timeout(&address, Duration::from_secs(2)) {
+                Ok(stream) => {
+                    stream.set_read_timeout(Some(ANSWER_TIMEOUT)).map_err(failed)?;
+                    return Ok(stream);
+                }
+                Err(error) => last = error,
+            }
+        }
+        Err(self.failed(&last))
+    }
+
+    fn tls(&self) -> Result<ClientConnection, String> {
+        let Some(ca) = &self.ca else { return Err("TLS needs --ca".to_owned()) };
+        let unusable = |reason: String| format!("{} (--ca): {reason}", ca.display());
+        let mut roots = RootCertStore::empty();
+        let read =
+            CertificateDer::pem_file_iter(ca).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+        for certificate in read.map_err(|error| unusable(error.to_string()))? {
+            roots.add(certificate).map_err(|error| unusable(error.to_string()))?;
+        }
+        if roots.is_empty() {
+            return Err(unusable("it holds no certificate in PEM".to_owned()));
+        }
+        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| error.to_string())?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let host = ServerName::try_from(self.host.clone());
+        let host = host.map_err(|_| format!("'{}' is no host", self.host))?;
+        ClientConnection::new(Arc::new(config), host).map_err(|error| error.to_string())
+    }
+
+    fn talk(
+        &self,
+        mut stream: impl Read + Write,
+        head: &str,
+        body: &str,
+    ) -> Result<String, String> {
+        let request = format!("{head}\r\n{body}");
+        let mut answer = Vec::new();
+        let talked =
+            stream.write_all(request.as_bytes()).and_then(|()| stream.read_to_end(&mut answer));
+        talked.map_err(|error| match error.kind() {
+            ErrorKind::WouldBlock | ErrorKind::TimedOut => format!(
+                "something listens on port {} and did not answer within {} s; is it stopped, busy, \
+                 or no `solera up`?",
+                self.port,
+                ANSWER_TIMEOUT.as_secs()
+            ),
+            _ => self.failed(&error),
+        })?;
+        Ok(String::from_utf8_lossy(&answer).into_owned())
+    }
+}
+
+/// As RFC 4648 writes bytes.
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::new();
+    for three in bytes.chunks(3) {
+        let value = |i: usize| u32::from(three.get(i).copied().unwrap_or(0));
+        let bits = value(0) << 16 | value(1) << 8 | value(2);
+        for i in 0..4 {
+            let digit = DIGITS[(bits >> (18 - 6 * i) & 63) as usize];
+            text.push(if i <= three.len() { char::from(digit) } else { '=' });
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::base64;
+
+    #[test]
+    fn base64_is_that_of_the_rfc() {
+        for (text, expected) in
+            [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg==")]
+        {
+            assert_eq!(base64(text.as_bytes()), expected);
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! What of a configuration can change while a process runs, and what cannot.
+
+use std::path::Path;
+
+use toml::de::{DeTable, DeValue};
+
+use super::{ClusterSpec, ConfigError, Overrides, Reader};
+use crate::storage::Durability;
+
+impl ClusterSpec {
+    /// Reads the configuration of a running cluster again, whose settings are `self`.
+    ///
+    /// # Errors
+    /// As [`ClusterSpec::load`], or a setting has changed that cannot change without a restart.
+    pub fn reload(&self, file: &Path, over: Overrides) -> Result<ClusterSpec, ConfigError> {
+        let name = file.display().to_string();
+        let text = std::fs::read_to_string(file)
+            .map_err(|error| ConfigError::Unreadable(name.clone(), error.to_string()))?;
+        let reader = Reader { file: Some(name), text: &text };
+        let mut new = reader.read(over)?;
+        self.check_fixed(&new, &reader)?;
+        // Where this process listens is not from the file.
+        for (new, own) in new.sites.iter_mut().zip(&self.sites) {
+            (new.listen, new.listen_tls) = (own.listen, own.listen_tls);
+        }
+        Ok(new)
+    }
+
+    fn check_fixed(&self, new: &ClusterSpec, reader: &Reader<'_>) -> Result<(), ConfigError> {
+        let names = |spec: &ClusterSpec| -> Vec<String> {
+            spec.sites.iter().map(|site| site.name.clone()).collect()
+        };
+        let kind = |durability| std::mem::discriminant::<Durability>(durability);
+        let speaks = |spec: &ClusterSpec| spec.tls.as_ref().map(|tls| (tls.port, tls.admin));
+        let site = |spec: &ClusterSpec| match names(spec) == names(self) {
+            true => self.sites.iter().zip(&spec.sites).position(|(a, b)| a.nodes != b.nodes),
+            false => names(self).iter().zip(names(spec)).position(|(a, b)| *a != b),
+        };
+        for (setting, changed) in [
+            ("cluster", self.name != new.name),
+            ("sites", self.sites.len() != new.sites.len()),
+            ("site", site(new).is_some()),
+            ("partitions", self.partitions != new.partitions),
+            ("workers", self.workers != new.workers),
+            ("f", self.f != new.f),
+            ("wan", self.wan != new.wan),
+            ("data", self.data != new.data),
+            ("durability", kind(&self.durability) != kind(&new.durability)),
+            ("space", self.spaces != new.spaces),
+            ("tls", speaks(self) != speaks(new)),
+            ("peer_tls", self.peer_tls.is_some() != new.peer_tls.is_some()),
+        ] {
+            if changed {
+                let reason = format!("{setting} cannot change while the process runs; restart it");
+                let entry = if setting == "site" { site(new) } else { None };
+                return match reader.place_of(setting, entry) {
+                    Some(place) => reader.invalid(Some(place), reason),
+                    None => {
+                        let at = reader.file.clone();
+                        Err(ConfigError::Invalid { at, reason })
+                    }
+                };
+            }
+        }
+        Ok(())
+    }
+
+    /// What differs in other settings, in words.
+    pub(crate) fn changes_to(&self, new: &ClusterSpec) -> Vec<String> {
+        let interval = |spec: &ClusterSpec| match spec.durability {
+            Durability::Interval(interval) => interval.as_millis() as u64,
+            Durability::Always | Durability::Memory => 0,
+        };
+        let numbers = |spec: &ClusterSpec| {
+            [
+                ("transaction_timeout_ms", spec.transaction_timeout.as_millis() as u64),
+                ("transaction_max_age_ms", spec.transaction_max_age.as_millis() as u64),
+                ("max_connections", spec.max_connections as u64),
+                ("max_clock_skew_ms", spec.max_clock_skew.as_millis() as u64),
+                ("sync_interval_ms", interval(spec)),
+                ("drain_ms", spec.drain.as_millis() as u64),
+            ]
+        };
+        let mut changes = Vec::new();
+        for ((setting, old), (_, new)) in numbers(self).into_iter().zip(numbers(new)) {
+            if old != new {
+                changes.push(format!("{setting} is {new} (was {old})"));
+            }
+        }
+        if self.max_memory != new.max_memory {
+            let limit = |spec: &ClusterSpec| {
+                spec.max_memory.map_or("unlimited".to_owned(), |limit| format!("{limit} bytes"))
+            };
+            changes.push(format!("max_memory is {} (was {})", limit(new), limit(self)));
+        }
+        if self.log_level != new.log_level {
+            let name = |spec: &ClusterSpec| {
+                spec.log_level.map_or("the default".to_owned(), |level| level.to_string())
+            };
+            changes.push(format!("log_level is {} (was {})", name(new), name(self)));
+        }
+        if self.users != new.users {
+            changes.push("users are as it says".to_owned());
+        }
+        changes
+    }
+}
+
+impl Reader<'_> {
+    /// Where a setting stands: of a list of tables, the one that is asked for, or the first.
+    fn place_of(&self, setting: &str, entry: Option<usize>) -> Option<usize> {
+        let table = DeTable::parse(self.text).ok()?;
+        let (name, value) = table.get_ref().iter().find(|(name, _)| name.get_ref() == setting)?;
+        match value.get_ref() {
+            DeValue::Array(list) => Some(list.get(entry.unwrap_or(0))?.span().start),
+            _ => Some(name.span().start),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str = "\
+partitions = 32
+data = 'd'
+durability = 'interval'
+max_connections = 10
+[[site]]
+name = 'eu'
+[[site.node]]
+resp = 'a:1'
+peer = 'a:2'
+admin = 'a:3'
+[[site]]
+name = 'us'
+[[site.node]]
+resp = 'b:1'
+peer = 'b:2'
+admin = 'b:3'
+";
+
+    fn parse(text: &str) -> ClusterSpec {
+        ClusterSpec::parse("s.toml", text, Overrides::default()).unwrap()
+    }
+
+    #[test]
+    fn what_cannot_change_is_named_with_its_line() {
+        let old = parse(FILE);
+        for (from, to, reason) in [
+            ("partitions = 32", "partitions = 16", "s.toml, line 1: partitions cannot change"),
+            ("partitions = 32", "", "s.toml: partitions cannot change"),
+            ("data = 'd'", "data = 'e'", "line 2: data cannot"),
+            ("'interval'", "'always'", "line 3: durability cannot"),
+            ("[[site]]", "cluster = 'x'\n[[site]]", "line 5: cluster cannot"),
+            ("[[site]]", "f = 1\n[[site]]", "line 5: f cannot"),
+            ("'eu'", "'asia'", "line 5: site cannot"),
+            ("'b:1'", "'b:7'", "line 11: site cannot"),
+            ("'b:3'", "'b:3'\nworkers = 2", "line 11: site cannot"),
+            ("[[site]]", "[peer_tls]\ncert='a'\nkey='b'\nca='c'\n[[site]]", "line 5: peer_tls can"),
+            (
+                "[[site]]",
+                "[[space]]\nname = 'x'\nprefix = 'x'\nlevel = 'eventual'\n[[site]]",
+                "line 5: space cannot",
+            ),
+        ] {
+            let text = FILE.replacen(from, to, 1);
+            let reader = Reader { file: Some("s.toml".to_owned()), text: &text };
+            let error = old.check_fixed(&parse(&text), &reader).unwrap_err().to_string();
+            assert!(error.contains(reason), "{error}, not {reason}");
+        }
+    }
+
+    #[test]
+    fn what_can_change_is_told() {
+        let text = FILE.replace("max_connections = 10", "max_connections = 20\nlog_level = 'warn'")
+            + "[[user]]\nname = 'default'\nnopass = true";
+        let text = text.replace("'interval'", "'interval'\nsync_interval_ms = 5");
+        let (old, new) = (parse(FILE), parse(&text));
+        let reader = Reader { file: None, text: &text };
+        assert_eq!(old.check_fixed(&new, &reader), Ok(()));
+        assert_eq!(
+            old.changes_to(&new),
+            [
+                "max_connections is 20 (was 10)",
+                "sync_interval_ms is 5 (was 100)",
+                "log_level is warn (was the default)",
+                "users are as it says",
+            ]
+        );
+        assert!(old.changes_to(&old).is_empty());
+    }
+}

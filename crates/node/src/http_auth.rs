@@ -1,0 +1,174 @@
+//! Who may ask what over HTTP: the same users as over RESP, by HTTP Basic.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::Response;
+
+use crate::acl::{DEFAULT, User, Users};
+use crate::auth::{Attempts, verify};
+use crate::cluster::Cluster;
+use crate::http::refusal;
+
+/// Where a request comes from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct From(pub(crate) SocketAddr);
+
+/// What guards the HTTP side.
+#[derive(Clone)]
+pub(crate) struct Guard {
+    pub(crate) cluster: Arc<Cluster>,
+    pub(crate) attempts: Arc<Mutex<Attempts>>,
+}
+
+/// Lets requests pass that their user may send. Probes have no user: whether the process lives is
+/// everybody's.
+pub(crate) async fn guard(State(guard): State<Guard>, request: Request, next: Next) -> Response {
+    if matches!(request.uri().path(), "/health" | "/ready") {
+        return next.run(request).await;
+    }
+    let users = &guard.cluster.settings().users;
+    match user_of(users, request.headers()) {
+        Ok(user) if may(&user, request.method()) => next.run(request).await,
+        Ok(user)
+            if user.name == DEFAULT && !request.headers().contains_key(header::AUTHORIZATION) =>
+        {
+            unauthorized("this needs a user; say who you are by HTTP Basic")
+        }
+        Ok(user) => {
+            let right = match is_reading(request.method()) {
+                true => "run INFO",
+                false => "run all commands of @admin",
+            };
+            let reason =
+                format!("user '{}' may not do this; it needs the right to {right}", user.name);
+            refusal(StatusCode::FORBIDDEN, reason)
+        }
+        Err(name) => {
+            if let Some(name) = name {
+                let from = request.extensions().get::<From>().map(|from| from.0);
+                let attempts = guard.attempts.lock().expect("nothing panics with the lock");
+                attempts.failed(&name, from);
+            }
+            unauthorized("this needs a user and its password, by HTTP Basic")
+        }
+    }
+}
+
+fn unauthorized(reason: &str) -> Response {
+    let mut answer = refusal(StatusCode::UNAUTHORIZED, reason);
+    let how = HeaderValue::from_static("Basic realm=\"solera\", charset=\"UTF-8\"");
+    answer.headers_mut().insert(header::WWW_AUTHENTICATE, how);
+    answer
+}
+
+fn is_reading(method: &Method) -> bool {
+    matches!(*method, Method::GET | Method::HEAD)
+}
+
+/// Reading is as INFO; what changes the cluster is for administrators.
+fn may(user: &User, method: &Method) -> bool {
+    if is_reading(method) { user.may_run("info") } else { user.may_run_all("admin") }
+}
+
+/// The user that a request names, or the default user if that one needs no password.
+///
+/// # Errors
+/// The name, if there was one, that was not proved.
+fn user_of(users: &Users, headers: &HeaderMap) -> Result<Arc<User>, Option<Vec<u8>>> {
+    let Some(given) = headers.get(header::AUTHORIZATION) else {
+        let default = users.get(DEFAULT).filter(|user| user.nopass && user.enabled);
+        return default.cloned().ok_or(None);
+    };
+    let (name, password) = credentials(given.as_bytes()).ok_or(None)?;
+    verify(users, &name, &password).ok_or(Some(name))
+}
+
+/// The name and the password of `Basic …`.
+fn credentials(given: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
+    let (scheme, encoded) = given.split_at_checked(6)?;
+    if !scheme.eq_ignore_ascii_case(b"basic ") {
+        return None;
+    }
+    let decoded = from_base64(encoded.trim_ascii())?;
+    let colon = decoded.iter().position(|byte| *byte == b':')?;
+    Some((decoded[..colon].to_vec(), decoded[colon + 1..].to_vec()))
+}
+
+/// Base64 of RFC 4648, with or without padding.
+fn from_base64(text: &[u8]) -> Option<Vec<u8>> {
+    let mut digits = text;
+    for _ in 0..2 {
+        digits = digits.strip_suffix(b"=").unwrap_or(digits);
+    }
+    let mut bytes = Vec::new();
+    let (mut bits, mut held) = (0u32, 0);
+    for digit in digits {
+        let value = match digit {
+            b'A'..=b'Z' => digit - b'A',
+            b'a'..=b'z' => digit - b'a' + 26,
+            b'0'..=b'9' => digit - b'0' + 52,
+            b'+' => 62,
+            b'/' => 63,
+            _ => return None,
+        };
+        bits = bits << 6 | u32::from(value);
+        held += 6;
+        if held >= 8 {
+            held -= 8;
+            bytes.push((bits >> held) as u8);
+        }
+    }
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::auth::hash_password;
+
+    fn users() -> Users {
+        let mut admin = User::new("admin");
+        admin.add_hash(&hash_password(b"p:w")).unwrap();
+        admin.add_rule("+@all").unwrap();
+        let mut watcher = User::new("watcher");
+        watcher.add_hash(&hash_password(b"pw")).unwrap();
+        watcher.add_rule("+info").unwrap();
+        Users::new(vec![admin, watcher])
+    }
+
+    fn rights(users: &Users, given: Option<&'static str>) -> Option<(bool, bool)> {
+        let mut headers = HeaderMap::new();
+        if let Some(given) = given {
+            headers.insert(header::AUTHORIZATION, HeaderValue::from_static(given));
+        }
+        let user = user_of(users, &headers).ok()?;
+        Some((may(&user, &Method::GET), may(&user, &Method::POST)))
+    }
+
+    #[test]
+    fn who_proves_to_be_a_user_may_do_what_the_user_may() {
+        let users = users();
+        for (given, expected) in [
+            // admin:p:w
+            (Some("Basic YWRtaW46cDp3"), Some((true, true))),
+            (Some("basic  YWRtaW46cDp3"), Some((true, true))),
+            // watcher:pw
+            (Some("Basic d2F0Y2hlcjpwdw=="), Some((true, false))),
+            (Some("Basic d2F0Y2hlcjpwdw"), Some((true, false))),
+            // watcher:
+            (Some("Basic d2F0Y2hlcjo="), None),
+            (Some("Basic d2F0Y2hlcg=="), None),
+            (Some("Basic !"), None),
+            (Some("Bearer YWRtaW46cDp3"), None),
+            (Some("x"), None),
+            (None, None),
+        ] {
+            assert_eq!(rights(&users, given), expected, "{given:?}");
+        }
+        assert_eq!(rights(&Users::default(), None), Some((true, true)), "without users");
+    }
+}

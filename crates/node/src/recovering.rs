@@ -1,0 +1,174 @@
+//! Opening the journals of a process side by side, and telling how far that is.
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use solera_journal::RealDisk;
+use solera_unistore::{Config, Replica};
+use tokio::sync::mpsc::UnboundedSender;
+
+use crate::log::Log;
+use crate::network::Parcel;
+use crate::storage::{Durability, Found, Storage, StorageError};
+use crate::worker::Control;
+
+/// How often is told how far it is.
+const TELL_INTERVAL: Duration = Duration::from_secs(2);
+
+/// What of a record on the disk is not its payload, about.
+const FRAME_BYTES: u64 = 16;
+
+/// A worker whose journal is to be opened.
+pub(crate) struct Opening {
+    pub(crate) folder: PathBuf,
+    pub(crate) config: Config,
+    pub(crate) seed: u64,
+    /// The worker, as people call it.
+    pub(crate) name: String,
+    pub(crate) mailbox: UnboundedSender<Parcel>,
+}
+
+/// How much of the journals was read.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    bytes: AtomicU64,
+}
+
+impl Progress {
+    /// A record of so many bytes was read.
+    pub(crate) fn read(&self, bytes: usize) {
+        self.bytes.fetch_add(bytes as u64 + FRAME_BYTES, Relaxed);
+    }
+
+    /// Segments are as long as they will be, so that the end may come early, but not late.
+    fn percent(&self, total: u64) -> u64 {
+        (self.bytes.load(Relaxed).saturating_mul(100) / total.max(1)).min(99)
+    }
+}
+
+/// Opens all of them, as many at once as there are processors. What is returned is in their order.
+///
+/// # Errors
+/// The first that cannot be used; the others were opened, and are closed again.
+pub(crate) fn open_all(
+    openings: Vec<Opening>,
+    durability: Durability,
+    cluster: u64,
+    log: &Log,
+) -> Result<Vec<(Storage, Replica, Found)>, StorageError> {
+    let count = openings.len();
+    let total = openings.iter().map(|opening| records_on_disk(&opening.folder)).sum();
+    let progress = Progress::default();
+    let queue: Mutex<VecDeque<(usize, Opening)>> =
+        Mutex::new(openings.into_iter().enumerate().collect());
+    let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+    let at_once = std::thread::available_parallelism().map_or(1, usize::from).min(count);
+    let (sender, results) = channel();
+    let mut opened: Vec<Option<Result<_, StorageError>>> = (0..count).map(|_| None).collect();
+    std::thread::scope(|scope| {
+        for _ in 0..at_once {
+            let (sender, progress) = (sender.clone(), &progress);
+            scope.spawn(move || {
+                while let Some((place, opening)) = next() {
+                    // The receiver waits for all of them.
+                    let _ = sender.send((place, open(opening, durability, cluster, progress)));
+                }
+            });
+        }
+        drop(sender);
+        loop {
+            match results.recv_timeout(TELL_INTERVAL) {
+                Ok((place, result)) => opened[place] = Some(result),
+                Err(RecvTimeoutError::Timeout) => {
+                    let done = opened.iter().flatten().count();
+                    let percent = progress.percent(total);
+                    log.info(format_args!(
+                        "recovering: {percent}% read, {done} of {count} workers done"
+                    ));
+                }
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+        }
+    });
+    opened.into_iter().flatten().collect()
+}
+
+fn open(
+    opening: Opening,
+    durability: Durability,
+    cluster: u64,
+    progress: &Progress,
+) -> Result<(Storage, Replica, Found), StorageError> {
+    let Opening { folder, config, seed, name, mailbox } = opening;
+    let on_event = move |event| {
+        // A worker that has ended needs no word.
+        let _ = mailbox.send(Parcel::Control(Control::Journal(event)));
+    };
+    let disk = RealDisk::new(&folder);
+    Storage::open(disk, &folder, durability, cluster, config, seed, on_event, name, progress)
+}
+
+/// The bytes of a journal's segments and snapshots. What cannot be read is found out later.
+fn records_on_disk(folder: &Path) -> u64 {
+    let holds_records =
+        |path: &Path| path.extension().is_some_and(|kind| kind == "segment" || kind == "snapshot");
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let files = entries.filter(|entry| holds_records(&entry.path()));
+    files.filter_map(|file| Some(file.metadata().ok()?.len())).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use solera_time::SiteId;
+    use solera_unistore::{Address, Topology};
+    use tokio::sync::mpsc::unbounded_channel;
+
+    use super::*;
+    use crate::log::Level;
+
+    fn opening(root: &Path, worker: u8) -> Opening {
+        let topology = Arc::new(Topology { partitions: 8, workers: vec![8] });
+        let folder = root.join(worker.to_string());
+        std::fs::create_dir_all(&folder).unwrap();
+        Opening {
+            folder,
+            config: Config::new(Address { site: SiteId(0), worker }, topology),
+            seed: 1,
+            name: format!("worker {worker}"),
+            mailbox: unbounded_channel().0,
+        }
+    }
+
+    #[test]
+    fn journals_are_opened_in_their_order_or_not_at_all() {
+        let root = std::env::temp_dir().join(format!("solera-recovering-{}", std::process::id()));
+        let log = Log::new(Level::Error);
+        let open = || {
+            let openings = (0..8).map(|worker| opening(&root, worker)).collect();
+            open_all(openings, Durability::Always, 1, &log)
+        };
+        let names: Vec<String> =
+            open().unwrap().into_iter().map(|(_, _, found)| found.worker).collect();
+        assert_eq!(names, (0..8).map(|worker| format!("worker {worker}")).collect::<Vec<_>>());
+        // Of another worker.
+        std::fs::remove_dir_all(root.join("5")).unwrap();
+        std::fs::rename(root.join("6"), root.join("5")).unwrap();
+        let error = open().err().unwrap();
+        assert_eq!(error.folder, root.join("5"));
+        std::fs::remove_dir_all(&root).unwrap();
+    }
+
+    #[test]
+    fn progress_never_says_that_it_is_done() {
+        let progress = Progress::default();
+        assert_eq!([progress.percent(0), progress.percent(1000)], [0, 0]);
+        progress.read(500 - FRAME_BYTES as usize);
+        assert_eq!([progress.percent(1000), progress.percent(400)], [50, 99]);
+    }
+}

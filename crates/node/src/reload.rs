@@ -1,0 +1,82 @@
+//! Changing the settings of a running cluster: all that changes, or nothing.
+
+use std::fmt;
+
+use solera_time::SiteId;
+
+use crate::cluster::{Cluster, admin_tls};
+use crate::config::{ClusterSpec, ConfigError};
+use crate::tls::{PeerTls, for_clients};
+use crate::worker::Control;
+
+/// Why the settings stay as they were.
+#[derive(Debug)]
+pub enum ReloadError {
+    /// A certificate cannot be used.
+    Tls(ConfigError),
+    /// Without users everybody could do everything. A file that is only half written must not lead
+    /// there.
+    WouldOpen,
+}
+
+impl fmt::Display for ReloadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ReloadError::Tls(error) => error.fmt(f),
+            ReloadError::WouldOpen => {
+                f.write_str("without any [[user]] everybody could do everything; for that, restart")
+            }
+        }
+    }
+}
+
+impl std::error::Error for ReloadError {}
+
+impl Cluster {
+    /// Takes over settings, which must be those of [`ClusterSpec::reload`], and reads certificates
+    /// again. Returns what has changed, in words.
+    ///
+    /// Connections of users that are no more, or are disabled, are closed, and those that never
+    /// needed a password and would now. Certificates are for new connections.
+    ///
+    /// # Errors
+    /// Nothing is changed then.
+    pub fn reload(&self, spec: ClusterSpec) -> Result<Vec<String>, ReloadError> {
+        let old = self.network.settings();
+        if !spec.users.are_configured() && old.users.are_configured() {
+            return Err(ReloadError::WouldOpen);
+        }
+        let mut changes = old.changes_to(&spec);
+        let tls = self.tls.as_ref().zip(spec.tls.as_ref());
+        let tls = tls.map(|(current, tls)| for_clients(&tls.files).map(|new| (current, new)));
+        let tls = tls.transpose().map_err(ReloadError::Tls)?;
+        let admin_tls = admin_tls(&spec).map_err(ReloadError::Tls)?;
+        let here = self.here.as_ref();
+        let peer_tls = here.and_then(|here| Some((here, here.peer_tls.as_ref()?)));
+        let peer_tls = peer_tls.zip(spec.peer_tls.as_ref()).and_then(|((here, current), files)| {
+            let host = &spec.node(here.id)?.peer.host;
+            Some(PeerTls::load(files, &spec.name_of(here.id), host).map(|new| (current, new)))
+        });
+        let peer_tls = peer_tls.transpose().map_err(ReloadError::Tls)?;
+        if let Some((current, new)) = tls {
+            current.set(new);
+            changes.push("certificates for clients were read".to_owned());
+        }
+        if let Some((current, new)) = self.admin_tls.as_ref().zip(admin_tls) {
+            current.set(new);
+            changes.push("the certificate for HTTP was read".to_owned());
+        }
+        if let Some((current, new)) = peer_tls {
+            current.set(new);
+            changes.push("certificates for nodes were read".to_owned());
+        }
+        self.network.change_settings(spec);
+        let settings = self.network.settings();
+        for site in SiteId::all(self.spec.sites.len()) {
+            for worker in self.network.workers_here(site) {
+                self.network.control(worker, Control::Configure(settings.clone()));
+            }
+        }
+        Ok(changes)
+    }
+}
