@@ -45,6 +45,8 @@ pub struct Cluster {
     pub(crate) here: Option<Here>,
     /// What was in the data directory.
     found: Vec<Found>,
+    /// Held for as long as workers write there.
+    data: Option<DataDir>,
 }
 
 /// What distinguishes this run from others of the same cluster.
@@ -291,10 +293,12 @@ impl Cluster {
             guarded,
             here: None,
             found: Vec::new(),
+            data: None,
         };
         let data = match &cluster.spec.data {
             Some(root) if cluster.spec.durability != Durability::Memory => {
-                Some(DataDir::open(root, &cluster.spec).map_err(StartError::Storage)?)
+                let here: Vec<Address> = receivers.iter().map(|(address, ..)| *address).collect();
+                Some(DataDir::open(root, &cluster.spec, &here).map_err(StartError::Storage)?)
             }
             _ => None,
         };
@@ -315,7 +319,7 @@ impl Cluster {
                     };
                     let name = format!("{} worker {}", cluster.site_name(address), address.worker);
                     let (durability, id) = (cluster.spec.durability, cluster.spec.id());
-                    let folder = data.of(address).map_err(StartError::Storage)?;
+                    let folder = data.of(address);
                     let disk = RealDisk::new(&folder);
                     let (storage, replica, found) =
                         Storage::open(disk, &folder, durability, id, config, seed, on_event, name)
@@ -325,6 +329,10 @@ impl Cluster {
                 }
             };
             cluster.start_worker(replica, storage, run.clone(), mailbox)?;
+        }
+        if let Some(data) = data {
+            data.finish().map_err(StartError::Storage)?;
+            cluster.data = Some(data);
         }
         Ok(cluster)
     }

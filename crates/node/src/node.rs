@@ -3,6 +3,7 @@
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use solera_time::SiteId;
@@ -11,6 +12,7 @@ use tokio_rustls::TlsAcceptor;
 use crate::admin::AdminListener;
 use crate::cluster::{Cluster, Run, StartError};
 use crate::config::{ClusterSpec, ConfigError, HostPort, NodeId};
+use crate::data_dir::part_of;
 use crate::link::Link;
 use crate::links::{Carrier, Running};
 use crate::log::Log;
@@ -167,6 +169,10 @@ impl Node {
         let admin = AdminListener::from_std(admin).map_err(cannot_listen("admin"))?;
         let site = &mut spec.sites[me.site.index()];
         (site.listen, site.listen_tls) = (resp, resp_tls);
+        if spec.data_is_shared {
+            let part = |root: PathBuf| part_of(&root, &site.name, usize::from(me.node) + 1);
+            spec.data = spec.data.map(part);
+        }
         let spec = Arc::new(spec);
         let links: Vec<Arc<Link>> = spec
             .nodes()
