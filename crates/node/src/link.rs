@@ -8,6 +8,7 @@ use solera_unistore::{Address, Message};
 use tokio::sync::{Notify, oneshot};
 
 use crate::config::{HostPort, NodeId};
+use crate::log::Log;
 use crate::queue::Queue;
 use crate::status::PeerStatus;
 use crate::wire::{Answer, Frame, Kind, Question, encode_batch, write_frame};
@@ -30,6 +31,7 @@ pub(crate) struct Link {
     pub(crate) name: String,
     pub(crate) address: HostPort,
     within_site: bool,
+    log: Log,
     state: Mutex<State>,
     /// There is something to send.
     pub(crate) wake: Notify,
@@ -40,6 +42,8 @@ pub(crate) struct Link {
 #[derive(Debug)]
 struct State {
     queue: Queue,
+    /// Something was not queued since the queue was last empty.
+    overflows: bool,
     /// The process that the peer was when it was last heard of.
     incarnation: Option<u64>,
     /// Since when our connection to the peer stands, and the peer's to us.
@@ -59,9 +63,16 @@ struct State {
 }
 
 impl Link {
-    pub(crate) fn new(peer: NodeId, name: String, address: HostPort, within_site: bool) -> Link {
+    pub(crate) fn new(
+        peer: NodeId,
+        name: String,
+        address: HostPort,
+        within_site: bool,
+        log: Log,
+    ) -> Link {
         let state = State {
             queue: Queue::new(QUEUE_LIMIT, within_site),
+            overflows: false,
             incarnation: None,
             outgoing: None,
             incoming: None,
@@ -75,7 +86,7 @@ impl Link {
             asked: 0,
         };
         let (state, wake, called) = (Mutex::new(state), Notify::new(), Notify::new());
-        Link { peer, name, address, within_site, state, wake, called }
+        Link { peer, name, address, within_site, log, state, wake, called }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -84,20 +95,36 @@ impl Link {
 
     /// Queues messages from one worker to another, in order. Between sites they are dropped while
     /// there is no connection: the protocol asks for them when there is one. Within a site they are
-    /// kept for the process that the peer last was.
+    /// kept for the process that the peer last was. A full queue takes nothing, which the protocol
+    /// survives, too.
     pub(crate) fn send(&self, from: Address, to: Address, messages: Vec<Message>) {
-        let state = self.state();
+        let mut state = self.state();
         let takes =
             if self.within_site { state.incarnation.is_some() } else { state.outgoing.is_some() };
-        drop(state);
         if !takes {
             return;
         }
-        let bodies = encode_batch(from, to, messages);
-        let mut state = self.state();
-        bodies.into_iter().for_each(|body| state.queue.push(body));
+        let dropped = state.queue.dropped();
+        if state.queue.is_full() {
+            // Not worth encoding.
+            state.queue.refuse();
+        } else {
+            drop(state);
+            let bodies = encode_batch(from, to, messages);
+            state = self.state();
+            bodies.into_iter().for_each(|body| state.queue.push(body));
+        }
+        let overflows = state.queue.dropped() > dropped;
+        let news = overflows && !std::mem::replace(&mut state.overflows, true);
         drop(state);
         self.wake.notify_one();
+        if news {
+            self.log.warn(format_args!(
+                "{} takes messages too slowly: {} MiB wait for it, and some were dropped",
+                self.name,
+                QUEUE_LIMIT >> 20
+            ));
+        }
     }
 
     /// Asks the peer something. `None` if it does not answer.
@@ -235,6 +262,9 @@ impl Link {
             size += frame.1.len();
             frames.push(frame);
         }
+        if state.queue.bytes() == 0 {
+            state.overflows = false;
+        }
         // Copying and checksums are nothing that workers should wait for.
         drop(state);
         for (number, body) in frames {
@@ -290,7 +320,8 @@ mod tests {
 
     fn link(within_site: bool) -> Link {
         let peer = NodeId { site: SiteId(0), node: 1 };
-        Link::new(peer, "it".into(), "h:1".parse().unwrap(), within_site)
+        let log = Log { level: crate::log::Level::Error };
+        Link::new(peer, "it".into(), "h:1".parse().unwrap(), within_site, log)
     }
 
     fn say(link: &Link, sequence: u64) {

@@ -179,7 +179,7 @@ impl Node {
             .filter(|(id, _)| *id != me)
             .map(|(id, node)| {
                 let within_site = id.site == me.site;
-                Arc::new(Link::new(id, spec.name_of(id), node.peer.clone(), within_site))
+                Arc::new(Link::new(id, spec.name_of(id), node.peer.clone(), within_site, log))
             })
             .collect();
         let link_to = |worker| {
