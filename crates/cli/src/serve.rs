@@ -51,13 +51,15 @@ pub(crate) struct ServeArgs {
 /// Runs until Ctrl-C or SIGTERM.
 pub(crate) fn main(args: &ServeArgs) -> ExitCode {
     let log = Log { level: args.log_level };
-    match run(args, log) {
+    let code = match run(args, log) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             log.error(format_args!("{error}"));
             ExitCode::FAILURE
         }
-    }
+    };
+    log.flush();
+    code
 }
 
 fn run(args: &ServeArgs, log: Log) -> Result<(), Box<dyn std::error::Error>> {

@@ -53,7 +53,10 @@ pub(crate) struct UpArgs {
 
 /// Runs until Ctrl-C or SIGTERM.
 pub(crate) fn main(args: &UpArgs) -> ExitCode {
-    match run(args) {
+    let log = Log { level: Level::Warn };
+    let done = run(args, log);
+    log.flush();
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("solera up: {error}");
@@ -62,7 +65,7 @@ pub(crate) fn main(args: &UpArgs) -> ExitCode {
     }
 }
 
-fn run(args: &UpArgs) -> Result<(), Box<dyn std::error::Error>> {
+fn run(args: &UpArgs, log: Log) -> Result<(), Box<dyn std::error::Error>> {
     let over = Overrides {
         sites: args.sites,
         partitions: args.partitions,
@@ -74,7 +77,6 @@ fn run(args: &UpArgs) -> Result<(), Box<dyn std::error::Error>> {
     for warning in spec.warnings() {
         eprintln!("warning: {warning}");
     }
-    let log = Log { level: Level::Warn };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let stop = Stop::new()?;
