@@ -118,7 +118,7 @@ impl Recovery {
                 self.restore(lsn, partition, update, Restoring::Pending)?;
             }
             Record::Prepared(tx, prepared) => self.prepared(tx, prepared),
-            Record::Committed(tx, ts) => {
+            Record::Committed(tx, ts, eventual) => {
                 if let Some(prepared) = self.replica.participant.take(tx) {
                     let dot = Dot { ts, site: self.replica.me };
                     let updates =
@@ -126,6 +126,9 @@ impl Recovery {
                     for (partition, update) in updates {
                         self.store(lsn, partition, update)?;
                     }
+                }
+                for (partition, update) in eventual {
+                    self.restore(lsn, partition, update, Restoring::Pending)?;
                 }
             }
             Record::Aborted(tx) => {
