@@ -15,6 +15,8 @@ use crate::wire::{Answer, Frame, Kind, Question, encode_batch, write_frame};
 
 /// The most that waits for one node.
 const QUEUE_LIMIT: usize = 64 << 20;
+/// When so much waits, updates to replicate are better not made yet.
+const ENOUGH: usize = QUEUE_LIMIT / 4;
 /// Frames are gathered into writes of about this size.
 const WRITE_SIZE: usize = 256 * 1024;
 /// A link that broke so recently may be back before anybody notices.
@@ -125,6 +127,11 @@ impl Link {
                 QUEUE_LIMIT >> 20
             ));
         }
+    }
+
+    /// Whether so much waits that more updates would only take memory.
+    pub(crate) fn has_enough(&self) -> bool {
+        self.state().queue.bytes() >= ENOUGH
     }
 
     /// Asks the peer something. `None` if it does not answer.
@@ -397,5 +404,27 @@ mod tests {
         say(&link, 4);
         assert_eq!(gathered(&link), [2]);
         assert_eq!((link.status().reconnects, link.status().up), (1, true));
+    }
+
+    #[test]
+    fn a_link_says_when_it_has_enough() {
+        let link = link(false);
+        assert!(link.opened(7, 0));
+        let value = solera_data::Value::from(vec![b'x'; ENOUGH]);
+        let message = Message::Execute {
+            request: solera_unistore::RequestId(1),
+            past: solera_time::Vector::zero(1),
+            level: solera_levels::Level::Causal,
+            key: solera_data::Key::from("k"),
+            op: solera_data::Op::Set(value),
+        };
+        let at = |worker| Address { site: SiteId(0), worker };
+        for _ in 0..6 {
+            link.send(at(0), at(1), vec![message.clone()]);
+            assert!(link.has_enough());
+        }
+        assert_eq!((link.status().dropped_batches, gathered(&link)), (2, vec![1]));
+        (2..=4).for_each(|number| assert_eq!(gathered(&link), [number]));
+        assert!(!link.has_enough());
     }
 }

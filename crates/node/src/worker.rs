@@ -32,6 +32,7 @@ use crate::clients::Ends;
 use crate::cluster::Run;
 use crate::config::ClusterSpec;
 use crate::connection::{serve, serve_tls};
+use crate::log::Log;
 use crate::network::{Network, Parcel};
 use crate::status::WorkerSample;
 use crate::storage::Storage;
@@ -74,6 +75,7 @@ pub(crate) struct Worker {
     /// Whether any user is configured: what every command asks first.
     guarded: Cell<bool>,
     attempts: Attempts,
+    log: Log,
     tls: Option<TlsAcceptor>,
     /// Clients whose TLS begins just now.
     greetings: Cell<usize>,
@@ -376,7 +378,14 @@ impl Worker {
             }
             storage.save(replica);
         }
+        let problem = storage.as_mut().and_then(Storage::take_problem);
         drop(state);
+        if let Some(problem) = problem {
+            let (site, worker) = (self.site_name(self.address.site), self.address.worker);
+            self.log.warn(format_args!(
+                "{site} worker {worker}: a checkpoint failed, so its journal only grows: {problem}"
+            ));
+        }
         if self.has_stopped() {
             self.flush();
         }
@@ -538,6 +547,7 @@ pub(crate) fn run(
         users: watch::Sender::new(users),
         guarded,
         attempts: Attempts::new(run.log),
+        log: run.log,
         tls: run.tls,
         greetings: Cell::new(0),
         wake: Notify::new(),
@@ -730,6 +740,9 @@ impl Postman {
                     state.replica.handle(now, Input::Message { from: *from, message });
                 }
             }
+        }
+        if state.replica.next_deadline().is_some_and(|deadline| now.monotonic >= deadline) {
+            state.replica.hold_back(network.full_links(self.worker.address));
         }
         state.replica.on_deadline(now);
         drop(state);
