@@ -96,20 +96,20 @@ impl Link {
     }
 
     /// Queues messages from one worker to another, in order. Between sites they are dropped while
-    /// there is no connection: the protocol asks for them when there is one. Within a site they are
-    /// kept for the process that the peer last was. A full queue takes nothing, which the protocol
-    /// survives, too.
+    /// there is no connection, or too much waits: the protocol asks for them later. Within a site they
+    /// are kept for the process that the peer last was. While there is a connection to it, all of them
+    /// are: clients wait for what depends on them, and [`Self::is_reachable`] lets no more in.
     pub(crate) fn send(&self, from: Address, to: Address, messages: Vec<Message>) {
         let mut state = self.state();
-        let takes =
-            if self.within_site { state.incarnation.is_some() } else { state.outgoing.is_some() };
+        let connected = state.outgoing.is_some();
+        let takes = if self.within_site { state.incarnation.is_some() } else { connected };
         if !takes {
             return;
         }
         let dropped = state.queue.dropped();
-        if state.queue.is_full() {
+        if state.queue.is_full() && !(self.within_site && connected) {
             // Not worth encoding.
-            state.queue.refuse();
+            state.queue.count_dropped();
         } else {
             drop(state);
             let bodies = encode_batch(from, to, messages);
@@ -159,10 +159,14 @@ impl Link {
         state.outgoing.is_some() && state.incoming.is_some()
     }
 
-    /// The same, with patience for a link that has only just broken.
+    /// The same, with patience for a link that has only just broken, and with none for one that has too
+    /// much to send already.
     pub(crate) fn is_reachable(&self) -> bool {
         let state = self.state();
         let stands = state.outgoing.is_some() && state.incoming.is_some();
+        if state.queue.is_full() {
+            return false;
+        }
         stands || state.whole.is_some_and(|whole| whole.elapsed() < GRACE)
     }
 
@@ -406,25 +410,45 @@ mod tests {
         assert_eq!((link.status().reconnects, link.status().up), (1, true));
     }
 
-    #[test]
-    fn a_link_says_when_it_has_enough() {
-        let link = link(false);
-        assert!(link.opened(7, 0));
-        let value = solera_data::Value::from(vec![b'x'; ENOUGH]);
+    /// A message of about `size` bytes.
+    fn say_much(link: &Link, size: usize) {
         let message = Message::Execute {
             request: solera_unistore::RequestId(1),
             past: solera_time::Vector::zero(1),
             level: solera_levels::Level::Causal,
             key: solera_data::Key::from("k"),
-            op: solera_data::Op::Set(value),
+            op: solera_data::Op::Set(solera_data::Value::from(vec![b'x'; size])),
         };
         let at = |worker| Address { site: SiteId(0), worker };
+        link.send(at(0), at(1), vec![message]);
+    }
+
+    #[test]
+    fn a_link_between_sites_says_when_it_has_enough_and_drops_the_rest() {
+        let link = link(false);
+        assert!(link.opened(7, 0));
         for _ in 0..6 {
-            link.send(at(0), at(1), vec![message.clone()]);
+            say_much(&link, ENOUGH);
             assert!(link.has_enough());
         }
         assert_eq!((link.status().dropped_batches, gathered(&link)), (2, vec![1]));
         (2..=4).for_each(|number| assert_eq!(gathered(&link), [number]));
         assert!(!link.has_enough());
+    }
+
+    #[test]
+    fn a_link_within_a_site_keeps_all_while_it_stands_and_lets_no_more_in() {
+        let link = link(true);
+        link.accepted(7).unwrap();
+        assert!(link.opened(7, 0) && link.is_reachable());
+        (0..6).for_each(|_| say_much(&link, ENOUGH));
+        assert!(!link.is_reachable(), "clients are told to try again");
+        assert_eq!(link.status().dropped_batches, 0);
+        link.closed("cut".into());
+        say_much(&link, 1);
+        assert_eq!(link.status().dropped_batches, 1);
+        assert!(link.opened(7, 6));
+        assert!(link.is_reachable());
+        assert_eq!(gathered(&link), [0; 0]);
     }
 }

@@ -474,7 +474,7 @@ pub(crate) struct Unreachable(pub(crate) String);
 
 impl fmt::Display for Unreachable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "TRYAGAIN {} is unreachable; nothing was changed", self.0)
+        write!(f, "TRYAGAIN {} is unreachable or overwhelmed; nothing was changed", self.0)
     }
 }
 
