@@ -5,6 +5,7 @@
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use solera_data::{Effect, Key, Op, OpError};
 use solera_levels::Level;
@@ -17,6 +18,9 @@ use crate::message::{Cause, Event, Executed, Message, Write};
 use crate::partitioning::PartitionId;
 use crate::record::{Decision, Record};
 use crate::replica::{MAX_UPDATE, Replica};
+
+/// So many bytes per second participants can at least receive and keep.
+const SLOWEST_TRANSFER: usize = 16 << 20;
 
 /// The transactions that this worker coordinates.
 #[derive(Debug)]
@@ -52,6 +56,8 @@ struct Transaction {
 struct Preparing {
     request: RequestId,
     since: Monotonic,
+    /// How long participants have.
+    patience: Duration,
     participants: Vec<Address>,
     unprepared: Vec<Address>,
     /// Whether it writes anything but to eventual spaces.
@@ -337,9 +343,12 @@ impl Replica {
         let Some(transaction) = self.coordinator.open.get_mut(&tx) else { return };
         let participants: Vec<_> = shares.keys().copied().collect();
         let snap_vec = transaction.snap_vec;
+        let size: usize = shares.values().map(Share::size).sum();
+        let transfer = Duration::from_secs((size / SLOWEST_TRANSFER) as u64);
         transaction.preparing = Some(Preparing {
             request,
             since: now.monotonic,
+            patience: self.config.timing.prepare_timeout + transfer,
             unprepared: participants.clone(),
             participants,
             writes: shares.values().any(|share| !share.writes.is_empty()),
@@ -458,14 +467,13 @@ impl Replica {
     /// do not come to an end: an open snapshot keeps versions at every site.
     pub(crate) fn expire_transactions(&mut self, now: Now) {
         let timing = &self.config.timing;
-        let (prepare_timeout, idle_timeout, max_age) =
-            (timing.prepare_timeout, timing.idle_transaction_timeout, timing.max_transaction_age);
+        let (idle_timeout, max_age) = (timing.idle_transaction_timeout, timing.max_transaction_age);
         let overdue: Vec<TxId> = self
             .coordinator
             .open
             .iter()
             .filter(|(_, transaction)| match &transaction.preparing {
-                Some(preparing) => now.monotonic.since(preparing.since) >= prepare_timeout,
+                Some(preparing) => now.monotonic.since(preparing.since) >= preparing.patience,
                 None => {
                     now.monotonic.since(transaction.last_active) >= idle_timeout
                         || now.monotonic.since(transaction.began) >= max_age

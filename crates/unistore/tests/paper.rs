@@ -175,10 +175,14 @@ fn key_of(worker: u16) -> String {
 
 /// A transaction on both workers of one site that waits for its commit.
 fn prepared(stage: &mut Stage) -> RequestId {
+    prepared_with(stage, "new")
+}
+
+fn prepared_with(stage: &mut Stage, value: &str) -> RequestId {
     let none = Vector::zero(1);
     let tx = stage.begin(at(0, 0), none);
     for worker in [0, 1] {
-        let (key, op) = (Key::from(key_of(worker).as_str()), set("new"));
+        let (key, op) = (Key::from(key_of(worker).as_str()), set(value));
         stage.ask(at(0, 0), Command::Operate { tx, level: Level::Causal, key, op });
         stage.deliver(always);
     }
@@ -243,6 +247,16 @@ fn a_partition_that_does_not_prepare_in_time_aborts_the_transaction() {
     assert_eq!(status.prepared_transactions(), 0);
     let read = stage.execute(at(0, 1), Vector::zero(1), &key_of(1), Op::Get);
     assert_eq!(stage.outcome(read), Outcome::Nil);
+}
+
+#[test]
+fn a_large_transaction_has_time_to_get_to_its_partitions() {
+    let mut stage = Stage::new(&[2], None);
+    let commit = prepared_with(&mut stage, &"x".repeat(20 << 20));
+    stage.pass(2500, |from, _| from.worker == 0);
+    assert!(!stage.replies.contains_key(&commit));
+    stage.pass(1000, |from, _| from.worker == 0);
+    assert_eq!(*stage.reply(commit), Response::Failed(CommandError::PartitionSlow));
 }
 
 #[test]
