@@ -102,13 +102,20 @@ fn journals(dir: &Path) -> Result<Vec<PathBuf>, String> {
     if is_journal(dir) {
         return Ok(vec![dir.to_owned()]);
     }
-    let mut found = Vec::new();
-    for site in list(dir)?.into_iter().filter(|path| path.is_dir()) {
-        if is_journal(&site) {
-            found.push(site);
-        } else {
-            found.extend(list(&site)?.into_iter().filter(|path| is_journal(path)));
+    // A worker's folder is in its site's, and that may be in one node's part of a shared directory.
+    let (mut found, mut folders) = (Vec::new(), vec![dir.to_owned()]);
+    for _ in 0..4 {
+        let mut below = Vec::new();
+        for folder in folders {
+            below.extend(
+                list(&folder)?
+                    .into_iter()
+                    .filter(|path| path.is_dir() && !path.ends_with("lost+found")),
+            );
         }
+        let (journals, others) = below.into_iter().partition(|path| is_journal(path));
+        found.extend::<Vec<PathBuf>>(journals);
+        folders = others;
     }
     Ok(found)
 }

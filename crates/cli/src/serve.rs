@@ -51,13 +51,15 @@ pub(crate) struct ServeArgs {
 /// Runs until Ctrl-C or SIGTERM.
 pub(crate) fn main(args: &ServeArgs) -> ExitCode {
     let log = Log::new(args.log_level.unwrap_or_default());
-    match run(args, log.clone()) {
+    let code = match run(args, log.clone()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             log.error(format_args!("{error}"));
             ExitCode::FAILURE
         }
-    }
+    };
+    log.flush();
+    code
 }
 
 fn run(args: &ServeArgs, log: Log) -> Result<(), Box<dyn std::error::Error>> {

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Args;
-use solera_node::{AdminListener, Cluster, ClusterSpec, Log, Overrides};
+use solera_node::{AdminListener, Cluster, ClusterSpec, Level, Log, Overrides};
 
 use crate::stop::Stop;
 use crate::{reload, restore};
@@ -57,7 +57,10 @@ pub(crate) struct UpArgs {
 
 /// Runs until Ctrl-C or SIGTERM.
 pub(crate) fn main(args: &UpArgs) -> ExitCode {
-    match run(args) {
+    let log = Log::new(Level::default());
+    let done = run(args, log.clone());
+    log.flush();
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("solera up: {error}");
@@ -66,7 +69,7 @@ pub(crate) fn main(args: &UpArgs) -> ExitCode {
     }
 }
 
-fn run(args: &UpArgs) -> Result<(), Box<dyn std::error::Error>> {
+fn run(args: &UpArgs, log: Log) -> Result<(), Box<dyn std::error::Error>> {
     let over = Overrides {
         sites: args.sites,
         partitions: args.partitions,
@@ -79,10 +82,10 @@ fn run(args: &UpArgs) -> Result<(), Box<dyn std::error::Error>> {
     for warning in spec.warnings() {
         eprintln!("warning: {warning}");
     }
+    log.set_level(spec.log_level.unwrap_or_default());
     if let Some(file) = &args.restore {
         restore::begin_with(file, &spec)?.tell(false);
     }
-    let log = Log::new(spec.log_level.unwrap_or_default());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let stop = Stop::new()?;

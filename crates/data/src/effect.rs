@@ -5,6 +5,9 @@ use solera_time::{SiteId, Timestamp, Vector};
 
 use crate::Value;
 
+/// What each part of an effect or operation takes beside the bytes of its value, at most.
+pub(crate) const PIECE_BYTES: usize = 16;
+
 /// Identifies an effect: the commit timestamp of its transaction and the site that committed it.
 ///
 /// Dots order effects totally, by timestamp and then by site; the order extends causality, because a
@@ -123,6 +126,13 @@ impl Effect {
         self
     }
 
+    /// Approximate bytes of what it carries.
+    pub fn size(&self) -> usize {
+        let set = self.set.as_ref().map_or(0, |set| set.size());
+        let hash = self.hash.as_ref().map_or(0, |hash| hash.size());
+        PIECE_BYTES * (1 + self.unseen.len()) + self.cell.size() + set + hash
+    }
+
     /// Whether it matters what the transaction observed: not for increments alone.
     pub(crate) fn observes(&self) -> bool {
         let fields = |hash: &HashChange| {
@@ -150,6 +160,10 @@ impl CellChange {
         self.assign.is_some()
     }
 
+    fn size(&self) -> usize {
+        self.assign.as_ref().map_or(0, |value| value.len())
+    }
+
     fn then(self, later: CellChange) -> CellChange {
         if later.assign.is_some() {
             return later;
@@ -170,6 +184,10 @@ impl SetChange {
         }
         merge(&mut self.removed, later.removed, Ord::cmp, |_, _| ());
         merge(&mut self.added, later.added, Ord::cmp, |_, _| ());
+    }
+
+    fn size(&self) -> usize {
+        size_of_values(self.removed.iter().chain(&self.added))
     }
 
     /// At most how many elements it touches.
@@ -200,12 +218,22 @@ impl HashChange {
         );
     }
 
+    fn size(&self) -> usize {
+        let of_field = |(name, _, change): &(Value, bool, CellChange)| name.len() + change.size();
+        self.fields.iter().map(|field| PIECE_BYTES + of_field(field)).sum()
+    }
+
     /// What is done to a field: whether what was observed is removed, and the change of its cell.
     pub(crate) fn of_field(&self, field: &[u8]) -> Option<(bool, &CellChange)> {
         let at = self.fields.binary_search_by(|(other, ..)| other.as_bytes().cmp(field)).ok()?;
         let (_, removes, change) = &self.fields[at];
         Some((*removes, change))
     }
+}
+
+/// Approximate bytes of values and what surrounds them.
+pub(crate) fn size_of_values<'a>(values: impl IntoIterator<Item = &'a Value>) -> usize {
+    values.into_iter().map(|value| PIECE_BYTES + value.len()).sum()
 }
 
 fn names(sorted: &[Value], element: &[u8]) -> bool {

@@ -2,6 +2,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 
 use crate::Value;
+use crate::effect::{PIECE_BYTES, size_of_values};
 
 /// What a client does to one key. Named after the Redis command of the same meaning.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,6 +60,32 @@ impl Op {
     }
 }
 
+impl Op {
+    /// Approximate bytes of what it carries.
+    pub fn size(&self) -> usize {
+        PIECE_BYTES
+            + match self {
+                Op::Set(value) | Op::SetContains(value) | Op::HashGet(value) => value.len(),
+                Op::HashIncrBy(field, _) => field.len(),
+                Op::SetAdd(values)
+                | Op::SetRemove(values)
+                | Op::HashGetMany(values)
+                | Op::HashDelete(values) => size_of_values(values),
+                Op::HashSet(fields) => {
+                    size_of_values(fields.iter().flat_map(|(name, value)| [name, value]))
+                }
+                Op::Get
+                | Op::Delete
+                | Op::Exists
+                | Op::Type
+                | Op::IncrBy(_)
+                | Op::SetMembers
+                | Op::SetLen
+                | Op::HashGetAll => 0,
+            }
+    }
+}
+
 /// What an operation answers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outcome {
@@ -113,6 +140,8 @@ pub enum OpError {
     FieldNotAnInteger,
     /// The number would leave the 64-bit range.
     Overflow,
+    /// What it says or answers is longer than what is kept or told in one piece.
+    TooLarge,
 }
 
 impl fmt::Display for OpError {
@@ -123,6 +152,7 @@ impl fmt::Display for OpError {
             OpError::NotAnInteger => "value is not an integer or out of range",
             OpError::FieldNotAnInteger => "hash value is not an integer",
             OpError::Overflow => "increment or decrement would overflow",
+            OpError::TooLarge => "too large: at most 512 MB can be written or read at once",
         })
     }
 }

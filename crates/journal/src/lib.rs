@@ -59,4 +59,4 @@ pub use sim_disk::{FaultyCall, SimDisk, SimFile, SimLock};
 pub use snapshot::{SnapshotWriter, WrittenSnapshot};
 pub use stats::Stats;
 pub use syncer::{BackgroundSnapshot, Event, SyncPolicy, Syncer};
-pub use tools::{Report, SegmentReport, SnapshotReport, check, dump};
+pub use tools::{Report, SegmentReport, SnapshotReport, check, dump, is_begun};

@@ -70,6 +70,14 @@ impl SegmentReport {
     }
 }
 
+/// Whether the directory holds a journal, whole or damaged. Changes nothing.
+///
+/// Errors: the directory is not there, or cannot be read.
+pub fn is_begun(disk: &impl Disk) -> Result<bool, Error> {
+    let listing = Listing::read(disk)?;
+    Ok(!listing.segments.is_empty() || !listing.snapshots.is_empty())
+}
+
 /// Reads all that opening the journal would read, and goes on after damage.
 ///
 /// Errors are only those that prevent looking: the system's, and [`Error::Locked`].

@@ -50,6 +50,8 @@ pub struct Cluster {
     pub(crate) here: Option<Here>,
     /// What was in the data directory.
     found: Vec<Found>,
+    /// Held for as long as workers write there.
+    data: Option<DataDir>,
 }
 
 /// What distinguishes this run from others of the same cluster.
@@ -296,10 +298,12 @@ impl Cluster {
             log: run.log.clone(),
             here: None,
             found: Vec::new(),
+            data: None,
         };
         let data = match &cluster.spec.data {
             Some(root) if cluster.spec.durability != Durability::Memory => {
-                Some(DataDir::open(root, &cluster.spec).map_err(StartError::Storage)?)
+                let here: Vec<Address> = receivers.iter().map(|(address, ..)| *address).collect();
+                Some(DataDir::open(root, &cluster.spec, &here).map_err(StartError::Storage)?)
             }
             _ => None,
         };
@@ -315,7 +319,7 @@ impl Cluster {
             match &data {
                 None => workers.push((Replica::new(config, seed), None)),
                 Some(data) => openings.push(Opening {
-                    folder: data.of(address).map_err(StartError::Storage)?,
+                    folder: data.of(address),
                     config,
                     seed,
                     name: format!("{} worker {}", cluster.site_name(address), address.worker),
@@ -333,6 +337,10 @@ impl Cluster {
         // In the order of their mailboxes: either all have a journal or none has.
         for ((replica, storage), mailbox) in workers.into_iter().zip(mailboxes) {
             cluster.start_worker(replica, storage, run.clone(), mailbox)?;
+        }
+        if let Some(data) = data {
+            data.finish().map_err(StartError::Storage)?;
+            cluster.data = Some(data);
         }
         Ok(cluster)
     }

@@ -68,6 +68,8 @@ pub struct ClusterSpec {
     pub max_clock_skew: Duration,
     /// Where data is kept; in memory alone without it.
     pub data: Option<PathBuf>,
+    /// Whether `data` is from the file that all nodes share, and each takes a part of it.
+    pub data_is_shared: bool,
     /// When an acknowledged write is there.
     pub durability: Durability,
     /// Who may do what.
@@ -427,10 +429,12 @@ impl Reader<'_> {
             Some(level) => Some(self.log_level(&level)?),
             None => None,
         };
+        let data_is_shared = over.data.is_none();
         let data = over.data.or(file.data);
         let durability = self.durability(data.is_some(), file.durability, file.sync_interval_ms)?;
         Ok(ClusterSpec {
             data,
+            data_is_shared,
             durability,
             name: cluster.value,
             sites: names

@@ -8,12 +8,15 @@ use solera_unistore::{Address, Message};
 use tokio::sync::{Notify, oneshot};
 
 use crate::config::{HostPort, NodeId};
+use crate::log::Log;
 use crate::queue::Queue;
 use crate::status::PeerStatus;
 use crate::wire::{Answer, Frame, Kind, Question, encode_batch, write_frame};
 
 /// The most that waits for one node.
 const QUEUE_LIMIT: usize = 64 << 20;
+/// When so much waits, updates to replicate are better not made yet.
+const ENOUGH: usize = QUEUE_LIMIT / 4;
 /// Frames are gathered into writes of about this size.
 const WRITE_SIZE: usize = 256 * 1024;
 /// A link that broke so recently may be back before anybody notices.
@@ -30,6 +33,7 @@ pub(crate) struct Link {
     pub(crate) name: String,
     pub(crate) address: HostPort,
     within_site: bool,
+    log: Log,
     state: Mutex<State>,
     /// There is something to send.
     pub(crate) wake: Notify,
@@ -40,6 +44,8 @@ pub(crate) struct Link {
 #[derive(Debug)]
 struct State {
     queue: Queue,
+    /// Something was not queued since the queue was last empty.
+    overflows: bool,
     /// The process that the peer was when it was last heard of.
     incarnation: Option<u64>,
     /// Since when our connection to the peer stands, and the peer's to us.
@@ -59,9 +65,16 @@ struct State {
 }
 
 impl Link {
-    pub(crate) fn new(peer: NodeId, name: String, address: HostPort, within_site: bool) -> Link {
+    pub(crate) fn new(
+        peer: NodeId,
+        name: String,
+        address: HostPort,
+        within_site: bool,
+        log: Log,
+    ) -> Link {
         let state = State {
             queue: Queue::new(QUEUE_LIMIT, within_site),
+            overflows: false,
             incarnation: None,
             outgoing: None,
             incoming: None,
@@ -75,7 +88,7 @@ impl Link {
             asked: 0,
         };
         let (state, wake, called) = (Mutex::new(state), Notify::new(), Notify::new());
-        Link { peer, name, address, within_site, state, wake, called }
+        Link { peer, name, address, within_site, log, state, wake, called }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -83,21 +96,42 @@ impl Link {
     }
 
     /// Queues messages from one worker to another, in order. Between sites they are dropped while
-    /// there is no connection: the protocol asks for them when there is one. Within a site they are
-    /// kept for the process that the peer last was.
+    /// there is no connection, or too much waits: the protocol asks for them later. Within a site they
+    /// are kept for the process that the peer last was. While there is a connection to it, all of them
+    /// are: clients wait for what depends on them, and [`Self::is_reachable`] lets no more in.
     pub(crate) fn send(&self, from: Address, to: Address, messages: Vec<Message>) {
-        let state = self.state();
-        let takes =
-            if self.within_site { state.incarnation.is_some() } else { state.outgoing.is_some() };
-        drop(state);
+        let mut state = self.state();
+        let connected = state.outgoing.is_some();
+        let takes = if self.within_site { state.incarnation.is_some() } else { connected };
         if !takes {
             return;
         }
-        let bodies = encode_batch(from, to, messages);
-        let mut state = self.state();
-        bodies.into_iter().for_each(|body| state.queue.push(body));
+        let dropped = state.queue.dropped();
+        if state.queue.is_full() && !(self.within_site && connected) {
+            // Not worth encoding.
+            state.queue.count_dropped();
+        } else {
+            drop(state);
+            let bodies = encode_batch(from, to, messages);
+            state = self.state();
+            bodies.into_iter().for_each(|body| state.queue.push(body));
+        }
+        let overflows = state.queue.dropped() > dropped;
+        let news = overflows && !std::mem::replace(&mut state.overflows, true);
         drop(state);
         self.wake.notify_one();
+        if news {
+            self.log.warn(format_args!(
+                "{} takes messages too slowly: {} MiB wait for it, and some were dropped",
+                self.name,
+                QUEUE_LIMIT >> 20
+            ));
+        }
+    }
+
+    /// Whether so much waits that more updates would only take memory.
+    pub(crate) fn has_enough(&self) -> bool {
+        self.state().queue.bytes() >= ENOUGH
     }
 
     /// Asks the peer something. `None` if it does not answer.
@@ -130,10 +164,14 @@ impl Link {
         state.outgoing.is_some() && state.incoming.is_some()
     }
 
-    /// The same, with patience for a link that has only just broken.
+    /// The same, with patience for a link that has only just broken, and with none for one that has too
+    /// much to send already.
     pub(crate) fn is_reachable(&self) -> bool {
         let state = self.state();
         let stands = state.outgoing.is_some() && state.incoming.is_some();
+        if state.queue.is_full() {
+            return false;
+        }
         stands || state.whole.is_some_and(|whole| whole.elapsed() < GRACE)
     }
 
@@ -240,6 +278,9 @@ impl Link {
             size += frame.1.len();
             frames.push(frame);
         }
+        if state.queue.bytes() == 0 {
+            state.overflows = false;
+        }
         // Copying and checksums are nothing that workers should wait for.
         drop(state);
         for (number, body) in frames {
@@ -295,7 +336,8 @@ mod tests {
 
     fn link(within_site: bool) -> Link {
         let peer = NodeId { site: SiteId(0), node: 1 };
-        Link::new(peer, "it".into(), "h:1".parse().unwrap(), within_site)
+        let log = Log::new(crate::log::Level::Error);
+        Link::new(peer, "it".into(), "h:1".parse().unwrap(), within_site, log)
     }
 
     fn say(link: &Link, sequence: u64) {
@@ -371,5 +413,47 @@ mod tests {
         say(&link, 4);
         assert_eq!(gathered(&link), [2]);
         assert_eq!((link.status().reconnects, link.status().up), (1, true));
+    }
+
+    /// A message of about `size` bytes.
+    fn say_much(link: &Link, size: usize) {
+        let message = Message::Execute {
+            request: solera_unistore::RequestId(1),
+            past: solera_time::Vector::zero(1),
+            level: solera_levels::Level::Causal,
+            key: solera_data::Key::from("k"),
+            op: solera_data::Op::Set(solera_data::Value::from(vec![b'x'; size])),
+        };
+        let at = |worker| Address { site: SiteId(0), worker };
+        link.send(at(0), at(1), vec![message]);
+    }
+
+    #[test]
+    fn a_link_between_sites_says_when_it_has_enough_and_drops_the_rest() {
+        let link = link(false);
+        assert!(link.opened(7, 0));
+        for _ in 0..6 {
+            say_much(&link, ENOUGH);
+            assert!(link.has_enough());
+        }
+        assert_eq!((link.status().dropped_batches, gathered(&link)), (2, vec![1]));
+        (2..=4).for_each(|number| assert_eq!(gathered(&link), [number]));
+        assert!(!link.has_enough());
+    }
+
+    #[test]
+    fn a_link_within_a_site_keeps_all_while_it_stands_and_lets_no_more_in() {
+        let link = link(true);
+        link.accepted(7).unwrap();
+        assert!(link.opened(7, 0) && link.is_reachable());
+        (0..6).for_each(|_| say_much(&link, ENOUGH));
+        assert!(!link.is_reachable(), "clients are told to try again");
+        assert_eq!(link.status().dropped_batches, 0);
+        link.closed("cut".into());
+        say_much(&link, 1);
+        assert_eq!(link.status().dropped_batches, 1);
+        assert!(link.opened(7, 6));
+        assert!(link.is_reachable());
+        assert_eq!(gathered(&link), [0; 0]);
     }
 }

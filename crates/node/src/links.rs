@@ -36,6 +36,8 @@ const TELL_AGAIN: Duration = Duration::from_secs(60);
 /// Clocks that differ by more are warned about.
 const NOTABLE_SKEW_US: i64 = 1_000_000;
 const READ_SIZE: usize = 64 * 1024;
+/// How much memory for what comes in is kept between two frames.
+const KEPT_INPUT: usize = 4 << 20;
 /// The longest reason that is sent or told.
 const MAX_REASON: usize = 2000;
 
@@ -85,9 +87,11 @@ impl Carrier {
         listener.set_nonblocking(true)?;
         let (stop, stopped) = watch::channel(false);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let thread = std::thread::Builder::new()
-            .name("links".to_owned())
-            .spawn(move || runtime.block_on(Arc::new(self).run(listener, stopped)))?;
+        let thread = std::thread::Builder::new().name("links".to_owned()).spawn(move || {
+            runtime.block_on(Arc::new(self).run(listener, stopped));
+            // A name that is being looked up is not waited for: that can take half a minute.
+            runtime.shutdown_background();
+        })?;
         Ok(Running { stop, thread: Some(thread) })
     }
 
@@ -221,6 +225,28 @@ async fn read_more(read: &mut ReadHalf<Stream>, input: &mut Vec<u8>) -> std::io:
     read.read_buf(input).await
 }
 
+/// Removes what was read. What a very long frame needed is given back.
+fn consume(input: &mut Vec<u8>, used: usize) {
+    input.drain(..used);
+    if input.is_empty() && input.capacity() > KEPT_INPUT {
+        *input = Vec::new();
+    }
+}
+
 fn silent<T>(got: Result<std::io::Result<T>, tokio::time::error::Elapsed>) -> Result<T, Failure> {
     Ok(got.map_err(|_| Failure::silence())??)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_memory_of_a_long_frame_is_given_back() {
+        let mut input = vec![0; 2 * KEPT_INPUT];
+        consume(&mut input, KEPT_INPUT);
+        assert!(input.len() == KEPT_INPUT && input.capacity() > KEPT_INPUT);
+        consume(&mut input, KEPT_INPUT);
+        assert!(input.is_empty() && input.capacity() <= KEPT_INPUT);
+    }
 }

@@ -1,11 +1,22 @@
 //! The log: one line per event on standard error, with UTC time and level.
+//!
+//! A thread writes the lines. Whoever reads standard error may stop doing so without going away, and
+//! nothing but that thread may wait for it then: lines that find no room are counted and dropped.
 
 use std::fmt;
 use std::io::Write;
 use std::str::FromStr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// How many lines wait for a reader.
+const LINES: usize = 1024;
+/// How long [`Log::flush`] waits for a reader.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// How often it looks whether there is room.
+const RETRY: Duration = Duration::from_millis(5);
 
 /// How much an event matters; what matters less than asked for is not written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -84,6 +95,13 @@ impl Log {
         self.write(Level::Debug, event);
     }
 
+    /// Waits until all lines so far are written, or for a second: best called before the process ends.
+    pub fn flush(&self) {
+        if let Some(writer) = WRITER.get() {
+            writer.flush(PATIENCE);
+        }
+    }
+
     fn write(&self, level: Level, event: fmt::Arguments<'_>) {
         if level as usize > self.level.load(Ordering::Relaxed) {
             return;
@@ -94,8 +112,68 @@ impl Log {
         let event = event.to_string().replace(|c: char| c.is_control(), " ");
         let line =
             format!("{} {:<5} {event}\n", utc(since_epoch.as_millis() as u64), name.to_uppercase());
-        // In one piece, so that lines of several threads do not mix.
-        let _ = std::io::stderr().write_all(line.as_bytes());
+        WRITER.get_or_init(|| Writer::start(std::io::stderr())).write(line);
+    }
+}
+
+static WRITER: OnceLock<Writer> = OnceLock::new();
+
+/// The way to the thread that writes.
+struct Writer {
+    entries: SyncSender<Entry>,
+    lost: AtomicU64,
+}
+
+enum Entry {
+    Line(String),
+    /// All before it is written when this is dropped.
+    Flush(SyncSender<()>),
+}
+
+impl Writer {
+    fn start(out: impl Write + Send + 'static) -> Writer {
+        let (entries, inbox) = sync_channel(LINES);
+        // Without a thread nothing is logged, and nothing else suffers.
+        let _ = std::thread::Builder::new().name("log".to_owned()).spawn(|| drain(inbox, out));
+        Writer { entries, lost: AtomicU64::new(0) }
+    }
+
+    /// Never waits.
+    fn write(&self, line: String) {
+        let lost = self.lost.swap(0, Ordering::Relaxed);
+        if lost > 0 {
+            let told = format!("({lost} lines of the log were dropped here)\n");
+            if self.entries.try_send(Entry::Line(told)).is_err() {
+                self.lost.fetch_add(lost, Ordering::Relaxed);
+            }
+        }
+        if let Err(TrySendError::Full(_)) = self.entries.try_send(Entry::Line(line)) {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn flush(&self, patience: Duration) {
+        let began = Instant::now();
+        let (written, wait) = sync_channel(1);
+        let mut entry = Entry::Flush(written);
+        while let Err(error) = self.entries.try_send(entry) {
+            entry = match error {
+                TrySendError::Full(entry) if began.elapsed() < patience => entry,
+                _ => return,
+            };
+            std::thread::sleep(RETRY);
+        }
+        let _ = wait.recv_timeout(patience.saturating_sub(began.elapsed()));
+    }
+}
+
+fn drain(inbox: Receiver<Entry>, mut out: impl Write) {
+    for entry in inbox {
+        match entry {
+            // In one piece, so that lines do not mix with what others write there.
+            Entry::Line(line) => drop(out.write_all(line.as_bytes())),
+            Entry::Flush(written) => drop(written),
+        }
     }
 }
 
@@ -122,6 +200,43 @@ pub fn utc(ms: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Somebody who reads nothing until told to.
+    struct Stuck(Receiver<()>, std::sync::mpsc::Sender<String>);
+
+    impl Write for Stuck {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            // Once the test has let go, everything is read at once.
+            let _ = self.0.recv();
+            let _ = self.1.send(String::from_utf8_lossy(bytes).into_owned());
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn nobody_waits_for_who_reads_the_log() {
+        let (let_go, stuck) = std::sync::mpsc::channel();
+        let (sender, read) = std::sync::mpsc::channel();
+        let writer = Writer::start(Stuck(stuck, sender));
+        let lines = 2 * LINES;
+        (0..lines).for_each(|i| writer.write(format!("{i}\n")));
+        writer.flush(Duration::ZERO);
+        drop(let_go);
+        writer.flush(Duration::from_secs(20));
+        writer.write("last\n".to_owned());
+        drop(writer);
+        let told: Vec<String> = read.iter().collect();
+        assert_eq!(told[0], "0\n");
+        assert_eq!(told.last().unwrap(), "last\n");
+        let dropped = told.iter().filter_map(|line| line.strip_prefix('(')?.split(' ').next());
+        let dropped: Vec<usize> = dropped.map(|count| count.parse().unwrap()).collect();
+        let written = told.len() - dropped.len() - 1;
+        assert!(written < lines && written + dropped.iter().sum::<usize>() == lines, "{dropped:?}");
+    }
 
     #[test]
     fn times_are_those_of_the_calendar() {

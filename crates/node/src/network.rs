@@ -262,6 +262,13 @@ impl Network {
         }
     }
 
+    /// The workers of other sites to which enough is under way over their links.
+    pub(crate) fn full_links(&self, from: Address) -> Vec<Address> {
+        let sites = SiteId::all(self.workers.len()).filter(|site| *site != from.site);
+        let is_full = |worker: &Address| self.link_to(*worker).is_some_and(Link::has_enough);
+        sites.flat_map(|site| self.workers_of(site)).filter(is_full).collect()
+    }
+
     fn destination(&self, worker: Address) -> &Destination {
         &self.workers[worker.site.index()][usize::from(worker.worker)]
     }

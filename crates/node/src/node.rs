@@ -3,6 +3,7 @@
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use solera_time::SiteId;
@@ -12,6 +13,7 @@ use crate::admin::AdminListener;
 use crate::cluster::{Cluster, Run, StartError, admin_tls};
 use crate::config::{ClusterSpec, ConfigError, HostPort, NodeId};
 use crate::current::Current;
+use crate::data_dir::part_of;
 use crate::link::Link;
 use crate::links::{Carrier, Running};
 use crate::log::Log;
@@ -171,13 +173,23 @@ impl Node {
         let admin = AdminListener::from_std(admin).map_err(cannot_listen("admin"))?;
         let site = &mut spec.sites[me.site.index()];
         (site.listen, site.listen_tls) = (resp, resp_tls);
+        if spec.data_is_shared {
+            let part = |root: PathBuf| part_of(&root, &site.name, usize::from(me.node) + 1);
+            spec.data = spec.data.map(part);
+        }
         let spec = Arc::new(spec);
         let links: Vec<Arc<Link>> = spec
             .nodes()
             .filter(|(id, _)| *id != me)
             .map(|(id, node)| {
                 let within_site = id.site == me.site;
-                Arc::new(Link::new(id, spec.name_of(id), node.peer.clone(), within_site))
+                Arc::new(Link::new(
+                    id,
+                    spec.name_of(id),
+                    node.peer.clone(),
+                    within_site,
+                    log.clone(),
+                ))
             })
             .collect();
         let link_to = |worker| {

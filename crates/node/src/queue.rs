@@ -8,8 +8,8 @@ use std::sync::Arc;
 /// Within a site a frame stays until it is acknowledged, so that a broken connection loses nothing;
 /// between sites it is forgotten when it is sent, because the protocol asks again for what it misses.
 ///
-/// What does not fit is not taken. Dropping the oldest instead would never let a slow link catch up:
-/// a receiver can use what comes next, and nothing after a gap.
+/// Who fills it drops what comes while it is full. Dropping the oldest instead would never let a slow link
+/// catch up: a receiver can use what comes next, and nothing after a gap.
 #[derive(Debug)]
 pub(crate) struct Queue {
     frames: VecDeque<(u64, Arc<Vec<u8>>)>,
@@ -30,12 +30,8 @@ impl Queue {
         Queue { frames, sent: 0, bytes: 0, limit, last: 0, keeps, dropped: 0 }
     }
 
-    /// Adds a body, if there is room. There always is in an empty queue.
+    /// Adds a body, also beyond the limit: a long one would never find enough room among short ones.
     pub(crate) fn push(&mut self, body: Vec<u8>) {
-        if !self.frames.is_empty() && self.bytes + body.len() > self.limit {
-            self.dropped += 1;
-            return;
-        }
         self.last += 1;
         self.bytes += body.len();
         self.frames.push_back((self.last, Arc::new(body)));
@@ -79,11 +75,21 @@ impl Queue {
         self.bytes = 0;
     }
 
+    /// Whether the limit is reached.
+    pub(crate) fn is_full(&self) -> bool {
+        self.bytes >= self.limit
+    }
+
+    /// Something was dropped because the queue is full.
+    pub(crate) fn count_dropped(&mut self) {
+        self.dropped += 1;
+    }
+
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// How many frames were not taken.
+    /// How much was dropped.
     pub(crate) fn dropped(&self) -> u64 {
         self.dropped
     }
@@ -129,12 +135,15 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_not_taken_but_something_always_fits() {
+    fn the_last_frame_may_be_longer_than_the_room_that_is_left() {
         let mut queue = filled(true);
-        queue.push(vec![0; 30]);
-        assert_eq!((queue.bytes(), queue.dropped()), (90, 1));
-        queue.clear();
+        assert!(!queue.is_full());
         queue.push(vec![0; 1000]);
-        assert_eq!((queue.bytes(), numbers(&mut queue)), (1000, vec![4]));
+        assert_eq!(
+            (queue.is_full(), queue.bytes(), numbers(&mut queue)),
+            (true, 1090, vec![1, 2, 3, 4])
+        );
+        queue.acknowledge(4);
+        assert!(!queue.is_full());
     }
 }

@@ -415,7 +415,7 @@ impl Session {
     pub(crate) fn fail_command(&mut self, error: &CommandError) {
         let text = match error {
             CommandError::NoSuchTransaction => format!("NOTX {error}"),
-            CommandError::OperationsOutstanding => format!("ERR {error}"),
+            CommandError::OperationsOutstanding | CommandError::TooLarge => format!("ERR {error}"),
             CommandError::PartitionSlow => format!("TRYAGAIN {error}"),
             CommandError::TimedOut { site, behind } if *site == self.worker.address.site => {
                 let ms = behind.as_millis().max(1);

@@ -117,6 +117,8 @@ pub(crate) struct Storage<D: Disk = RealDisk> {
     /// Where its files are.
     folder: PathBuf,
     checkpoints: Checkpoints,
+    /// Why the last checkpoint came to nothing, until somebody has asked.
+    problem: Option<String>,
 }
 
 /// What is told of checkpoints.
@@ -195,6 +197,7 @@ impl<D: Disk> Storage<D> {
                 upto: found.snapshot.unwrap_or_default(),
                 ..Checkpoints::default()
             },
+            problem: None,
         };
         let (keys, took) = (replica.status().keys(), began.elapsed());
         Ok((storage, replica, Found { worker, journal: found, keys, took }))
@@ -314,7 +317,7 @@ impl<D: Disk> Storage<D> {
             }
             Event::Failed(error) => self.fail(&error),
             Event::SnapshotPublished(upto) => self.count_checkpoint(upto),
-            Event::SnapshotFailed(_) => self.since = 0,
+            Event::SnapshotFailed(error) => self.give_up_saving(&error),
         }
         Vec::new()
     }
@@ -393,22 +396,34 @@ impl<D: Disk> Storage<D> {
             part.encode(&mut self.bytes);
             saving.bytes += self.bytes.len() as u64;
             saving.knows = lsn;
-            if saving.snapshot.add(&self.bytes).is_err() {
-                // Its thread says why.
-                self.saving = None;
-                return;
+            if let Err(error) = saving.snapshot.add(&self.bytes) {
+                return self.give_up_saving(&error);
             }
         }
         self.finish_checkpoint();
     }
 
+    /// The next is begun when as much was written again.
+    fn give_up_saving(&mut self, error: &Error) {
+        (self.saving, self.since) = (None, 0);
+        self.problem = Some(in_words(error));
+    }
+
+    /// Why the last checkpoint failed, once.
+    pub(crate) fn take_problem(&mut self) -> Option<String> {
+        self.problem.take()
+    }
+
     fn begin_checkpoint(&mut self) {
         let lsn = self.syncer.last_lsn();
         self.since = 0;
-        if let Ok(snapshot) = self.syncer.begin_snapshot(lsn) {
-            self.checkpoints.begun = Some(Instant::now());
-            let checkpoint = Checkpoint::default();
-            self.saving = Some(Saving { checkpoint, snapshot, knows: lsn, bytes: 0 });
+        match self.syncer.begin_snapshot(lsn) {
+            Ok(snapshot) => {
+                self.checkpoints.begun = Some(Instant::now());
+                let checkpoint = Checkpoint::default();
+                self.saving = Some(Saving { checkpoint, snapshot, knows: lsn, bytes: 0 });
+            }
+            Err(error) => self.give_up_saving(&error),
         }
     }
 

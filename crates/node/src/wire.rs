@@ -6,8 +6,9 @@ use std::fmt;
 
 use postcard::ser_flavors::{Flavor, Size};
 use serde::{Deserialize, Serialize};
+use solera_data::OpError;
 use solera_time::SiteId;
-use solera_unistore::{Address, AtRisk, Message, Stretch, Topology};
+use solera_unistore::{Address, AtRisk, Message, Response, Stretch, Topology};
 
 use crate::handshake::{Greeting, HEAD};
 use crate::scan;
@@ -17,6 +18,8 @@ use crate::status::WorkerSample;
 const HEADER: usize = 4 + 4 + 1 + 8;
 /// The longest frame that is read. The largest value a client can send fits.
 const MAX_FRAME: usize = 1 << 30;
+/// The longest answer to a question. Answers are for people.
+const MAX_ANSWER: usize = 64 << 20;
 /// Batches are cut into frames of about this size, so that no message waits behind a very long one.
 const PIECE: usize = 1 << 20;
 
@@ -82,7 +85,7 @@ impl std::error::Error for WireError {}
 /// Appends a frame.
 ///
 /// # Panics
-/// If the body is longer than any frame; [`encode_batch`] does not make such bodies.
+/// If the body is longer than any frame; [`encode_batch`] and [`encode_answer`] do not make such bodies.
 pub(crate) fn write_frame(out: &mut Vec<u8>, frame: Frame<'_>) {
     let length = frame.body.len() + HEADER - 8;
     assert!(length <= MAX_FRAME, "frames are cut before");
@@ -117,10 +120,28 @@ pub(crate) fn read_frame(bytes: &[u8]) -> Result<Option<(Frame<'_>, usize)>, Wir
     Ok(Some((Frame { kind, number, body }, HEADER + body.len())))
 }
 
-/// The bodies of frames that carry messages from one worker to another, in order. A message that is
-/// too long for any frame is left out.
+/// The body of a frame that carries an answer. One that is too long becomes [`Answer::Nothing`].
+pub(crate) fn encode_answer(answer: &Answer) -> Vec<u8> {
+    let size = postcard::serialize_with_flavor(answer, Size::default());
+    let size = size.expect("answers have a serialised form");
+    let answer = if size <= MAX_ANSWER { answer } else { &Answer::Nothing };
+    postcard::to_stdvec(answer).expect("answers have a serialised form")
+}
+
+/// The bodies of frames that carry messages from one worker to another, in order. An answer that is
+/// too long for any frame becomes one that says so; nothing else gets so long.
 pub(crate) fn encode_batch(from: Address, to: Address, messages: Vec<Message>) -> Vec<Vec<u8>> {
-    let mut batch = Batch { head: [from.worker, to.worker], bodies: Vec::new(), body: Vec::new() };
+    encode_within(MAX_FRAME - HEADER, from, to, messages)
+}
+
+fn encode_within(
+    longest: usize,
+    from: Address,
+    to: Address,
+    messages: Vec<Message>,
+) -> Vec<Vec<u8>> {
+    let head = [from.worker, to.worker];
+    let mut batch = Batch { longest, head, bodies: Vec::new(), body: Vec::new() };
     for message in messages {
         batch.add(message);
     }
@@ -129,6 +150,7 @@ pub(crate) fn encode_batch(from: Address, to: Address, messages: Vec<Message>) -
 }
 
 struct Batch {
+    longest: usize,
     head: [u8; 2],
     bodies: Vec<Vec<u8>>,
     body: Vec<u8>,
@@ -143,8 +165,10 @@ impl Batch {
         {
             self.add(message);
             self.add(second);
-        } else if size + HEADER <= MAX_FRAME {
+        } else if size <= self.longest {
             self.append(&message, size);
+        } else if let Some(short) = too_large(message) {
+            self.add(short);
         }
     }
 
@@ -164,6 +188,24 @@ impl Batch {
         if !self.body.is_empty() {
             self.bodies.push(std::mem::take(&mut self.body));
         }
+    }
+}
+
+/// What is said instead of an answer that is too long.
+fn too_large(message: Message) -> Option<Message> {
+    match message {
+        Message::ExecuteReply {
+            request,
+            response: Response::Executed { outcome: Ok(_), past },
+        } => {
+            let response = Response::Executed { outcome: Err(OpError::TooLarge), past };
+            Some(Message::ExecuteReply { request, response })
+        }
+        Message::Version { tx, request, level, key, mut executed } if executed.result.is_ok() => {
+            executed.result = Err(OpError::TooLarge);
+            Some(Message::Version { tx, request, level, key, executed })
+        }
+        _ => None,
     }
 }
 
@@ -287,9 +329,9 @@ pub(crate) enum Answer {
 mod tests {
     use std::sync::Arc;
 
-    use solera_data::{CellChange, Dot, Effect, Key, Value};
+    use solera_data::{CellChange, Dot, Effect, Key, Outcome, Value};
     use solera_time::{Timestamp, Vector};
-    use solera_unistore::{PartitionId, TxId, Update, Write};
+    use solera_unistore::{PartitionId, RequestId, TxId, Update, Write};
 
     use super::*;
 
@@ -417,6 +459,26 @@ mod tests {
             }
         }
         assert_eq!((read, reached), (updates, Timestamp(99)));
+    }
+
+    #[test]
+    fn an_answer_that_is_too_long_says_so() {
+        let outcome = |size| Ok(Outcome::Bulk(Value::from(vec![b'x'; size])));
+        let reply = |outcome| Message::ExecuteReply {
+            request: RequestId(1),
+            response: Response::Executed { outcome, past: Vector::zero(2) },
+        };
+        for (size, told) in [(100, outcome(100)), (2000, Err(OpError::TooLarge))] {
+            let bodies = encode_within(1000, at(1), at(1), vec![reply(outcome(size))]);
+            let delivery = decode_batch(&bodies[0], SiteId(1), SiteId(1), &TOPOLOGY()).unwrap();
+            assert_eq!(delivery.messages, [reply(told)]);
+        }
+        for (size, nothing) in [(10, false), (MAX_ANSWER, true)] {
+            let keys = vec![Key::from(vec![b'x'; size].as_slice())];
+            let answer = Answer::AtRisk(AtRisk { transactions: 1, keys });
+            let read: Answer = postcard::from_bytes(&encode_answer(&answer)).unwrap();
+            assert_eq!(read == Answer::Nothing, nothing);
+        }
     }
 
     #[test]

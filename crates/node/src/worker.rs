@@ -33,6 +33,7 @@ use crate::cluster::Run;
 use crate::config::ClusterSpec;
 use crate::connection::{serve, serve_tls};
 use crate::current::Current;
+use crate::log::Log;
 use crate::network::{Network, Parcel};
 use crate::scan::{self, Scans};
 use crate::status::WorkerSample;
@@ -85,6 +86,7 @@ pub(crate) struct Worker {
     /// Whether any user is configured: what every command asks first.
     guarded: Cell<bool>,
     attempts: Attempts,
+    log: Log,
     tls: Option<Arc<Current<TlsAcceptor>>>,
     /// Clients whose TLS begins just now.
     greetings: Cell<usize>,
@@ -430,7 +432,14 @@ impl Worker {
             }
             storage.save(replica);
         }
+        let problem = storage.as_mut().and_then(Storage::take_problem);
         drop(state);
+        if let Some(problem) = problem {
+            let (site, worker) = (self.site_name(self.address.site), self.address.worker);
+            self.log.warn(format_args!(
+                "{site} worker {worker}: a checkpoint failed, so its journal only grows: {problem}"
+            ));
+        }
         if self.has_stopped() {
             self.flush();
         }
@@ -521,7 +530,7 @@ pub(crate) struct Unreachable(pub(crate) String);
 
 impl fmt::Display for Unreachable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "TRYAGAIN {} is unreachable; nothing was changed", self.0)
+        write!(f, "TRYAGAIN {} is unreachable or overwhelmed; nothing was changed", self.0)
     }
 }
 
@@ -594,7 +603,8 @@ pub(crate) fn run(
         }),
         users: watch::Sender::new(users),
         guarded,
-        attempts: Attempts::new(run.log),
+        attempts: Attempts::new(run.log.clone()),
+        log: run.log,
         tls: run.tls,
         greetings: Cell::new(0),
         wake: Notify::new(),
@@ -813,6 +823,9 @@ impl Postman {
                     state.replica.handle(now, Input::Message { from: *from, life: 0, message });
                 }
             }
+        }
+        if state.replica.next_deadline().is_some_and(|deadline| now.monotonic >= deadline) {
+            state.replica.hold_back(network.full_links(self.worker.address));
         }
         state.replica.on_deadline(now);
         state.scans.forget_idle(now.monotonic);

@@ -7,17 +7,23 @@ use std::sync::Arc;
 
 use solera_data::Key;
 
+use crate::command::TxId;
 use crate::message::Update;
-use crate::record::Part;
+use crate::record::{Part, Prepared};
 use crate::replica::Replica;
 
 /// How many updates are in one part.
 const UPDATES: usize = 256;
+/// A part of about so many bytes takes no more. A journal cannot keep one of 2^30 bytes, and clients
+/// wait while one is written.
+const PART_BYTES: usize = 1 << 20;
 
 /// How far a checkpoint has come.
 #[derive(Debug, Default)]
 pub struct Checkpoint {
     begun: bool,
+    /// Of the worker's own state: what is still to be written.
+    prepared: Vec<(TxId, Prepared)>,
     /// The owned partition whose turn it is.
     partition: usize,
     /// Of the partition before: what is still to be written.
@@ -47,31 +53,38 @@ impl Replica {
         if !self.dissemination.view.serving {
             return None;
         }
-        if !checkpoint.begun {
-            checkpoint.begun = true;
+        let first = !std::mem::replace(&mut checkpoint.begun, true);
+        if first {
+            checkpoint.prepared = self.participant.to_save();
+        }
+        if first || !checkpoint.prepared.is_empty() {
+            let size = |(_, prepared): &(TxId, Prepared)| prepared.size();
+            let prepared = take(&mut checkpoint.prepared, usize::MAX, size);
+            let decided = if first { self.coordinator.to_save() } else { Vec::new() };
             // What is folded no longer tells on which snapshots it was executed, and the last promise
             // may be older: all that has been seen is within what is uniform now.
             let mut promise = self.promised;
             promise.uniform_vec.join(&self.dissemination.view.uniform_vec);
-            return Some(Part::Worker {
-                promise,
-                prepared: self.participant.to_save(),
-                decided: self.coordinator.to_save(),
-                members: self.dissemination.members.clone(),
-            });
+            let members = self.dissemination.members.clone();
+            return Some(Part::Worker { promise, prepared, decided, members });
         }
         // The partition whose updates and keys are being written.
         let current = checkpoint.partition.checked_sub(1).map(|index| &self.partitions[index]);
         if let Some(partition) = current {
             if !checkpoint.updates.is_empty() {
-                let rest = checkpoint.updates.split_off(checkpoint.updates.len().min(UPDATES));
-                let updates = std::mem::replace(&mut checkpoint.updates, rest);
+                let updates = take(&mut checkpoint.updates, UPDATES, |update| update.size());
                 return Some(Part::Updates(partition.id, updates));
             }
             if !checkpoint.keys.is_empty() {
-                let rest = checkpoint.keys.len().saturating_sub(keys.max(1));
-                let names = checkpoint.keys.split_off(rest);
-                let saved = names.iter().map(|key| partition.save(key)).collect();
+                let (mut saved, mut bytes) = (Vec::new(), 0);
+                while saved.len() < keys.max(1)
+                    && bytes < PART_BYTES
+                    && let Some(key) = checkpoint.keys.pop()
+                {
+                    let key = partition.save(&key);
+                    bytes += key.key.len() + key.base.size();
+                    saved.push(key);
+                }
                 return Some(Part::Keys(partition.id, saved));
             }
         }
@@ -83,4 +96,16 @@ impl Replica {
         (checkpoint.updates, checkpoint.keys) = partition.to_save();
         Some(partition.summary())
     }
+}
+
+/// Takes some from the front, up to the one that makes them large.
+fn take<T>(items: &mut Vec<T>, most: usize, size: impl Fn(&T) -> usize) -> Vec<T> {
+    let mut bytes = 0;
+    let large = |item: &T| {
+        bytes += size(item);
+        bytes >= PART_BYTES
+    };
+    let count = items.iter().take(most).position(large).map_or(items.len().min(most), |at| at + 1);
+    let rest = items.split_off(count);
+    std::mem::replace(items, rest)
 }

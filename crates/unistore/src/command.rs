@@ -113,6 +113,8 @@ pub enum CommandError {
     OperationsOutstanding,
     /// A partition of this site did not prepare in time. The transaction had no effect; retry it.
     PartitionSlow,
+    /// The transaction writes more at one worker than can be kept in one piece. It had no effect.
+    TooLarge,
     /// The wait of a barrier or an attach ended without success; what it waits for may still come.
     TimedOut {
         /// The site whose transactions are missing.
@@ -147,6 +149,11 @@ impl fmt::Display for CommandError {
                     "a partition of this site answered too slowly; nothing was changed, retry"
                 )
             }
+            CommandError::TooLarge => write!(
+                f,
+                "the transaction is too large: at most 512 MB may be written to one worker at once; \
+                 nothing was changed"
+            ),
             CommandError::TimedOut { site, behind } => {
                 write!(f, "still {} ms behind site {site}", behind.as_millis())
             }

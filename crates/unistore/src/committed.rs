@@ -32,20 +32,25 @@ impl Committed {
         self.folded = self.folded.min(at);
     }
 
-    /// The updates in `(after, upto]`, at most `limit` of them.
+    /// The updates in `(after, upto]`, from the first on, and whether these are all of them. None is
+    /// begun when `budget`, in bytes, is used up; it is lowered by what was taken.
     pub(crate) fn stretch(
         &self,
         after: Timestamp,
         upto: Timestamp,
         limit: usize,
-    ) -> Vec<Arc<Update>> {
+        budget: &mut usize,
+    ) -> (Vec<Arc<Update>>, bool) {
         let start = self.updates.partition_point(|update| update.dot.ts <= after);
-        self.updates
-            .range(start..)
-            .take_while(|update| update.dot.ts <= upto)
-            .take(limit)
-            .cloned()
-            .collect()
+        let mut taken = Vec::new();
+        for update in self.updates.range(start..).take_while(|update| update.dot.ts <= upto) {
+            if taken.len() >= limit || *budget == 0 {
+                return (taken, false);
+            }
+            *budget = budget.saturating_sub(update.size());
+            taken.push(update.clone());
+        }
+        (taken, true)
     }
 
     /// Removes and returns the causal updates after a time; none of them is folded.

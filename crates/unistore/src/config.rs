@@ -64,7 +64,8 @@ pub struct Timing {
     pub suspect_after: Duration,
     /// A suspected site's transactions that no reachable site holds count as lost after this long.
     pub lost_after: Duration,
-    /// A coordinator aborts a transaction whose participants did not all prepare in this time.
+    /// A coordinator aborts a transaction whose participants did not all prepare in this time; a large
+    /// one has more, a second for each 16 MiB.
     pub prepare_timeout: Duration,
     /// An open transaction is aborted when its client does nothing for this long.
     pub idle_transaction_timeout: Duration,

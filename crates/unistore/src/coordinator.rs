@@ -5,8 +5,9 @@
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
-use solera_data::{Effect, Key, Op};
+use solera_data::{Effect, Key, Op, OpError};
 use solera_levels::Level;
 use solera_machine::Now;
 use solera_time::{Monotonic, SiteId, Timestamp, Vector};
@@ -14,10 +15,12 @@ use solera_time::{Monotonic, SiteId, Timestamp, Vector};
 use crate::command::{CommandError, RequestId, Response, TxId};
 use crate::config::Address;
 use crate::message::{Cause, Event, Executed, Message, Write};
-use crate::partition::group_by;
 use crate::partitioning::PartitionId;
 use crate::record::{Decision, Record};
-use crate::replica::{Replica, ReplyTo};
+use crate::replica::{MAX_UPDATE, Replica};
+
+/// So many bytes per second participants can at least receive and keep.
+const SLOWEST_TRANSFER: usize = 16 << 20;
 
 /// The transactions that this worker coordinates.
 #[derive(Debug)]
@@ -53,12 +56,31 @@ pub(crate) struct Transaction {
 struct Preparing {
     request: RequestId,
     since: Monotonic,
+    /// How long participants have.
+    patience: Duration,
     participants: Vec<Address>,
     unprepared: Vec<Address>,
+    /// Whether it writes anything but to eventual spaces.
+    writes: bool,
     /// The partitions it writes to, for the trace.
     partitions: Vec<PartitionId>,
     /// The greatest prepare time so far (Alg. 1 l. 33).
     ts: Timestamp,
+}
+
+/// What a transaction does at one worker.
+#[derive(Debug, Default)]
+struct Share {
+    writes: Vec<Write>,
+    eventual: Vec<(Key, Op)>,
+}
+
+impl Share {
+    /// Approximate bytes.
+    fn size(&self) -> usize {
+        let eventual = self.eventual.iter().map(|(key, op)| key.len() + op.size());
+        self.writes.iter().map(Write::size).sum::<usize>() + eventual.sum::<usize>()
+    }
 }
 
 /// A commit, and when the participants were last told; `None` after a restart.
@@ -181,6 +203,11 @@ impl Replica {
             return Some(Response::Failed(CommandError::NoSuchTransaction));
         };
         transaction.last_active = now.monotonic;
+        // It travels together with what the transaction has done to the key so far.
+        let own = transaction.effects(level).get(key).map_or(0, Effect::size);
+        if key.len() + op.size() + own > MAX_UPDATE {
+            return Some(Response::Operated(Err(OpError::TooLarge)));
+        }
         transaction.outstanding += 1;
         let snap_vec = transaction.snap_vec;
         let key = Key::from(key);
@@ -254,71 +281,88 @@ impl Replica {
             return;
         }
         self.be_active(now);
-        let writes = match self.coordinator.open.get_mut(&tx) {
-            Some(transaction) => std::mem::take(&mut transaction.writes),
+        let (writes, eventual) = match self.coordinator.open.get_mut(&tx) {
+            Some(tx) => (std::mem::take(&mut tx.writes), std::mem::take(&mut tx.eventual)),
             None => return,
         };
-        let writes = writes.into_iter().map(|(key, effect)| Write { key, effect }).collect();
-        let topology = self.config.topology.clone();
-        let by_owner = group_by(writes, |key| {
-            topology.owner(self.me, crate::PartitionId::of(key, topology.partitions))
-        });
-        match by_owner.as_slice() {
-            // UniStore Alg. 1 l. 28
-            [] => {
-                if let Some(transaction) = self.coordinator.open.remove(&tx) {
-                    self.finish_commit(now, request, transaction, None);
-                }
-            }
-            [(owner, _)] if *owner == self.config.address => {
-                self.commit_here(now, request, tx, by_owner);
-            }
-            _ => self.prepare(now, request, tx, by_owner),
+        let mut shares: BTreeMap<Address, Share> = BTreeMap::new();
+        for (key, effect) in writes {
+            let share = shares.entry(self.owner_of(&key)).or_default();
+            share.writes.push(Write { key, effect });
+        }
+        for (key, op) in eventual {
+            shares.entry(self.owner_of(&key)).or_default().eventual.push((key, op));
+        }
+        if shares.values().any(|share| share.size() > MAX_UPDATE) {
+            self.coordinator.open.remove(&tx);
+            self.reply(request, Response::Failed(CommandError::TooLarge));
+            return;
+        }
+        let elsewhere = shares.keys().any(|owner| *owner != self.config.address);
+        if elsewhere {
+            self.prepare(now, request, tx, shares);
+        } else {
+            let share = shares.into_values().next().unwrap_or_default();
+            self.commit_here(now, request, tx, share);
         }
     }
 
-    /// Prepares and commits in one step a transaction that wrote to this worker only.
-    fn commit_here(
-        &mut self,
-        now: Now,
-        request: RequestId,
-        tx: TxId,
-        by_owner: Vec<(Address, Vec<Write>)>,
-    ) {
+    /// Prepares and commits in one step a transaction that wrote to this worker only, or nothing at all
+    /// (UniStore Alg. 1 l. 28).
+    fn commit_here(&mut self, now: Now, request: RequestId, tx: TxId, share: Share) {
         let Some(snap_vec) = self.coordinator.open.get(&tx).map(|tx| tx.snap_vec) else { return };
-        let dot = self.new_dot(now, &snap_vec);
-        let writes: Vec<Write> = by_owner.into_iter().flat_map(|(_, writes)| writes).collect();
-        let partitions = self.partitions_of(&writes);
-        let Some(transaction) = self.coordinator.open.remove(&tx) else { return };
-        let updates = self.by_partition(dot, snap_vec, writes);
-        self.store_local(&updates);
-        self.record(|| Record::Stored(updates));
-        self.trace_transaction(tx, dot.ts, &snap_vec, partitions);
-        self.finish_commit(now, request, transaction, Some(dot.ts));
+        let Share { writes, eventual } = share;
+        let mut committed = None;
+        let transaction = if writes.is_empty() {
+            self.coordinator.open.remove(&tx)
+        } else {
+            let dot = self.new_dot(now, &snap_vec);
+            let partitions = self.partitions_of(&writes);
+            let transaction = self.coordinator.open.remove(&tx);
+            let updates = self.by_partition(dot, snap_vec, writes);
+            self.store_local(&updates);
+            self.record(|| Record::Stored(updates));
+            self.trace_transaction(tx, dot.ts, &snap_vec, partitions);
+            committed = Some(dot.ts);
+            transaction
+        };
+        for (key, op) in eventual {
+            if let Some((partition, update)) = self.execute_eventual(now, &key, &op) {
+                self.record(|| Record::StoredEventual(partition, update));
+            }
+        }
+        if let Some(transaction) = transaction {
+            self.finish_commit(request, transaction, committed);
+        }
     }
 
-    /// PREPARE to every involved worker (UniStore Alg. 1 l. 29).
+    /// PREPARE to every involved worker (UniStore Alg. 1 l. 29). Operations on eventual spaces ride
+    /// along: what only a message knew of could be lost after the client was told that it is done.
     fn prepare(
         &mut self,
         now: Now,
         request: RequestId,
         tx: TxId,
-        by_owner: Vec<(Address, Vec<Write>)>,
+        shares: BTreeMap<Address, Share>,
     ) {
-        let partitions = self.partitions_of(by_owner.iter().flat_map(|(_, writes)| writes));
+        let partitions = self.partitions_of(shares.values().flat_map(|share| &share.writes));
         let Some(transaction) = self.coordinator.open.get_mut(&tx) else { return };
-        let participants: Vec<_> = by_owner.iter().map(|(owner, _)| *owner).collect();
+        let participants: Vec<_> = shares.keys().copied().collect();
         let snap_vec = transaction.snap_vec;
+        let size: usize = shares.values().map(Share::size).sum();
+        let transfer = Duration::from_secs((size / SLOWEST_TRANSFER) as u64);
         transaction.preparing = Some(Preparing {
             request,
             since: now.monotonic,
+            patience: self.config.timing.prepare_timeout + transfer,
             unprepared: participants.clone(),
             participants,
+            writes: shares.values().any(|share| !share.writes.is_empty()),
             partitions,
             ts: snap_vec[self.me],
         });
-        for (owner, writes) in by_owner {
-            self.send(owner, Message::Prepare { tx, snap_vec, writes });
+        for (owner, Share { writes, eventual }) in shares {
+            self.send(owner, Message::Prepare { tx, snap_vec, writes, eventual });
         }
     }
 
@@ -334,13 +378,16 @@ impl Replica {
             return;
         }
         let (request, ts) = (preparing.request, preparing.ts);
+        let writes = preparing.writes;
         let participants = std::mem::take(&mut preparing.participants);
         let partitions = std::mem::take(&mut preparing.partitions);
         let snap_vec = transaction.snap_vec;
         self.decide(now, tx, Some(ts), participants);
-        self.trace_transaction(tx, ts, &snap_vec, partitions);
+        if writes {
+            self.trace_transaction(tx, ts, &snap_vec, partitions);
+        }
         if let Some(transaction) = self.coordinator.open.remove(&tx) {
-            self.finish_commit(now, request, transaction, Some(ts));
+            self.finish_commit(request, transaction, writes.then_some(ts));
         }
     }
 
@@ -366,28 +413,13 @@ impl Replica {
     /// Tells the client of a committed transaction its new causal past.
     fn finish_commit(
         &mut self,
-        now: Now,
         request: RequestId,
         transaction: Transaction,
         committed: Option<Timestamp>,
     ) {
         let mut past = transaction.snap_vec;
         past[self.me] = transaction.local_dependency.max(committed.unwrap_or(Timestamp::ZERO));
-        for (key, op) in transaction.eventual {
-            self.commit_eventual(now, key, op);
-        }
         self.reply(request, Response::Committed { past });
-    }
-
-    /// Repeats an operation on the latest state of an eventual space, as a transaction of its own.
-    fn commit_eventual(&mut self, now: Now, key: Key, op: Op) {
-        let owner = self.owner_of(&key);
-        let past = Vector::zero(self.config.topology.sites());
-        if owner == self.config.address {
-            self.execute_for_peer(now, ReplyTo::Nobody, &mut { past }, Level::Eventual, key, op);
-        } else {
-            self.send(owner, Message::ApplyEventual { key, op });
-        }
     }
 
     /// Drops an open transaction. One that is being committed goes on.
@@ -441,14 +473,13 @@ impl Replica {
     /// do not come to an end: an open snapshot keeps versions at every site.
     pub(crate) fn expire_transactions(&mut self, now: Now) {
         let timing = &self.config.timing;
-        let (prepare_timeout, idle_timeout, max_age) =
-            (timing.prepare_timeout, timing.idle_transaction_timeout, timing.max_transaction_age);
+        let (idle_timeout, max_age) = (timing.idle_transaction_timeout, timing.max_transaction_age);
         let overdue: Vec<TxId> = self
             .coordinator
             .open
             .iter()
             .filter(|(_, transaction)| match &transaction.preparing {
-                Some(preparing) => now.monotonic.since(preparing.since) >= prepare_timeout,
+                Some(preparing) => now.monotonic.since(preparing.since) >= preparing.patience,
                 None => {
                     now.monotonic.since(transaction.last_active) >= idle_timeout
                         || now.monotonic.since(transaction.began) >= max_age

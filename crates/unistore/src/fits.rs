@@ -27,10 +27,12 @@ impl Message {
             Message::GetVersion { snap_vec, key, .. } => {
                 within_site && fits.vector(snap_vec) && fits.owned(key)
             }
-            Message::Prepare { snap_vec, writes, .. } => {
-                within_site && fits.vector(snap_vec) && fits.writes(writes)
+            Message::Prepare { snap_vec, writes, eventual, .. } => {
+                within_site
+                    && fits.vector(snap_vec)
+                    && fits.writes(writes)
+                    && eventual.iter().all(|(key, _)| fits.owned(key))
             }
-            Message::ApplyEventual { key, .. } => within_site && fits.owned(key),
             Message::Version { .. }
             | Message::PrepareAck { .. }
             | Message::Commit { .. }
@@ -184,6 +186,13 @@ mod tests {
             tx,
             snap_vec,
             writes: vec![Write { key: key.clone(), effect: Default::default() }],
+            eventual: vec![],
+        };
+        let eventual = |key: &Key| Message::Prepare {
+            tx,
+            snap_vec: good,
+            writes: vec![],
+            eventual: vec![(key.clone(), solera_data::Op::Delete)],
         };
         let gap = |origin| Message::Gap {
             partition: PartitionId(9),
@@ -193,6 +202,8 @@ mod tests {
         for (message, from, fits) in [
             (prepare(good, &mine), at(0, 0), true),
             (prepare(good, &other), at(0, 0), false),
+            (eventual(&mine), at(0, 0), true),
+            (eventual(&other), at(0, 0), false),
             (prepare(Vector::zero(3), &mine), at(0, 0), false),
             (prepare(good, &mine), at(1, 0), false),
             (prepare(good, &mine), at(0, 2), false),

@@ -22,6 +22,13 @@ pub struct Write {
     pub effect: Effect,
 }
 
+impl Write {
+    /// Approximate bytes.
+    pub fn size(&self) -> usize {
+        self.key.len() + self.effect.size()
+    }
+}
+
 /// What a committed transaction did to one partition: an element of `committedCausal` and, key by
 /// key, of `opLog`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -48,6 +55,11 @@ impl Update {
             && vec.strong >= self.snap_vec.strong
             && SiteId::all(vec.sites())
                 .all(|site| site == self.dot.site || vec[site] >= self.snap_vec[site])
+    }
+
+    /// Approximate bytes.
+    pub(crate) fn size(&self) -> usize {
+        size_of::<Update>() + self.writes.iter().map(Write::size).sum::<usize>()
     }
 
     pub(crate) fn context(&self) -> Context<'_> {
@@ -142,6 +154,8 @@ pub enum Message {
         snap_vec: Vector,
         /// The receiver's share of `wbuff[tid]`.
         writes: Vec<Write>,
+        /// The operations on eventual spaces that the receiver executes if the transaction commits.
+        eventual: Vec<(Key, Op)>,
     },
     /// PREPARE_ACK (Alg. 1 l. 41).
     PrepareAck {
@@ -171,13 +185,6 @@ pub enum Message {
     Undecided {
         /// The transaction.
         tx: TxId,
-    },
-    /// An operation on an eventual space by a transaction that committed.
-    ApplyEventual {
-        /// The key.
-        key: Key,
-        /// The operation.
-        op: Op,
     },
     /// KNOWNVEC_LOCAL (Alg. 2 l. 24), up the dissemination tree, for the sender's whole subtree.
     Up(Subtree),

@@ -12,7 +12,7 @@ use solera_time::{Monotonic, Timestamp, Vector};
 use crate::command::{RequestId, Response, TxId};
 use crate::config::{Address, Rule};
 use crate::message::{Event, Executed, Message, Update, Write};
-use crate::partition::group_by;
+use crate::partition::{Storing, group_by};
 use crate::partitioning::PartitionId;
 use crate::record::{Prepared, Record};
 use crate::replica::{Replica, ReplyTo};
@@ -196,6 +196,7 @@ impl Replica {
     }
 
     /// PREPARE (UniStore Alg. 1 l. 36–41).
+    #[expect(clippy::too_many_arguments, reason = "one per field of the message")]
     pub(crate) fn on_prepare(
         &mut self,
         now: Now,
@@ -203,11 +204,12 @@ impl Replica {
         tx: TxId,
         snap_vec: Vector,
         writes: Vec<Write>,
+        eventual: Vec<(Key, Op)>,
     ) {
         // UniStore Alg. 1 l. 37–38
         self.learn_uniform(&snap_vec);
         let ts = self.new_dot(now, &snap_vec).ts;
-        let prepared = Prepared { coordinator, ts, snap_vec, writes };
+        let prepared = Prepared { coordinator, ts, snap_vec, writes, eventual };
         self.record(|| Record::Prepared(tx, prepared.clone()));
         let asked = Some(now.monotonic);
         self.participant.prepared.insert(tx, Waiting { prepared, asked });
@@ -220,14 +222,43 @@ impl Replica {
     pub(crate) fn on_commit(&mut self, now: Now, coordinator: Address, tx: TxId, ts: Timestamp) {
         self.clock.observe(ts);
         if let Some(prepared) = self.participant.take(tx) {
-            self.record(|| Record::Committed(tx, ts));
             let dot = Dot { ts, site: self.me };
             let updates = self.by_partition(dot, prepared.snap_vec, prepared.writes);
             self.store_local(&updates);
+            let eventual = prepared.eventual.into_iter();
+            let eventual =
+                eventual.filter_map(|(key, op)| self.execute_eventual(now, &key, &op)).collect();
+            // One record, so that a restart between the two cannot execute anything twice.
+            self.record(|| Record::Committed(tx, ts, eventual));
             self.be_active(now);
             self.retry_parked(now);
         }
         self.send(coordinator, Message::Resolved { tx });
+    }
+
+    /// Repeats an operation of a transaction that commits on the latest state of an eventual space, as a
+    /// transaction of its own. Returns its update, if there is one; nobody is told of a failure.
+    pub(crate) fn execute_eventual(
+        &mut self,
+        now: Now,
+        key: &Key,
+        op: &Op,
+    ) -> Option<(PartitionId, Arc<Update>)> {
+        let id = self.partition_of(key);
+        let index = self.index_of(id)?;
+        let snap_vec = self.partitions[index].arrived;
+        let (clock, site) = (&mut self.clock, self.me);
+        let done =
+            self.partitions[index].execute(key, op, &snap_vec, Storing::Eventual, true, || {
+                clock.observe(snap_vec.max_entry());
+                Dot { ts: clock.tick(now.physical), site }
+            });
+        let (dot, update) = done.stored?;
+        self.trace(|| Event::Stored { partition: id, dot });
+        let partitions = vec![id];
+        self.trace(|| Event::Committed { cause: None, dot, snap_vec, partitions, eventual: true });
+        self.be_active(now);
+        Some((id, update?))
     }
 
     /// The coordinator gave up, or never heard of the transaction.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
-use solera_data::{Dot, Key, State};
+use solera_data::{Dot, Key, Op, State};
 use solera_time::{Timestamp, Vector};
 
 use crate::command::TxId;
@@ -31,8 +31,9 @@ pub enum Record {
     StoredEventual(PartitionId, Arc<Update>),
     /// A transaction prepared here (UniStore Alg. 1 l. 36–40).
     Prepared(TxId, Prepared),
-    /// A prepared transaction committed with this local timestamp (Alg. 1 l. 42–48).
-    Committed(TxId, Timestamp),
+    /// A prepared transaction committed with this local timestamp (Alg. 1 l. 42–48). The updates are
+    /// what its operations on eventual spaces came to, so that these are executed once.
+    Committed(TxId, Timestamp, Vec<(PartitionId, Arc<Update>)>),
     /// A prepared transaction was given up.
     Aborted(TxId),
     /// A transaction that this worker coordinates committed (Alg. 1 l. 34). Until all participants have
@@ -59,6 +60,16 @@ pub struct Prepared {
     pub snap_vec: Vector,
     /// This worker's share of `wbuff[tid]`.
     pub writes: Vec<Write>,
+    /// Its operations on eventual spaces here, which are executed when it commits.
+    pub eventual: Vec<(Key, Op)>,
+}
+
+impl Prepared {
+    /// Approximate bytes.
+    pub(crate) fn size(&self) -> usize {
+        let eventual = self.eventual.iter().map(|(key, op)| key.len() + op.size());
+        self.writes.iter().map(Write::size).sum::<usize>() + eventual.sum::<usize>()
+    }
 }
 
 /// The commit of a transaction that some participant has not confirmed.

@@ -128,7 +128,7 @@ impl Recovery {
                 self.restore(lsn, partition, update, Restoring::Pending)?;
             }
             Record::Prepared(tx, prepared) => self.prepared(tx, prepared),
-            Record::Committed(tx, ts) => {
+            Record::Committed(tx, ts, eventual) => {
                 if let Some(prepared) = self.replica.participant.take(tx) {
                     let dot = Dot { ts, site: self.replica.me };
                     let updates =
@@ -136,6 +136,9 @@ impl Recovery {
                     for (partition, update) in updates {
                         self.store(lsn, partition, update)?;
                     }
+                }
+                for (partition, update) in eventual {
+                    self.restore(lsn, partition, update, Restoring::Pending)?;
                 }
             }
             Record::Aborted(tx) => {

@@ -48,6 +48,10 @@ pub struct Replica {
     pub(crate) known_vec_sent: Monotonic,
     /// When what was forwarded without effect was last forwarded again.
     pub(crate) forwarded_again: Monotonic,
+    /// Whose links are full.
+    pub(crate) held_back: Vec<Address>,
+    /// Which owned partition's updates are sent first, modulo their number.
+    pub(crate) first_to_send: usize,
     /// When the receiver of a gap last asked for it, per owned partition and origin.
     pub(crate) gap_asked: Vec<Vec<Option<Monotonic>>>,
     /// The last promise that was recorded, and when.
@@ -71,6 +75,14 @@ pub(crate) enum ReplyTo {
     /// Nobody waits.
     Nobody,
 }
+
+/// The most that a transaction may write at one worker, in bytes: the longest value that a Redis client
+/// can send, and its key. It must fit into one record of a journal and into one frame of a link, both of
+/// at most 2^30 bytes.
+pub(crate) const MAX_UPDATE: usize = 513 << 20;
+
+/// How many bytes of keys are named as being at risk.
+const AT_RISK_BYTES: usize = 8 << 20;
 
 /// How long a replica keeps its fast tick after something happened.
 const ACTIVE_FOR: std::time::Duration = std::time::Duration::from_millis(50);
@@ -102,6 +114,8 @@ impl Replica {
             former_ceiling: Vector::zero(sites),
             known_vec_sent: Monotonic(0),
             forwarded_again: Monotonic(0),
+            held_back: Vec::new(),
+            first_to_send: 0,
             gap_asked: vec![vec![None; sites]; partitions.len()],
             promised: Promise {
                 floor: Vector::zero(sites),
@@ -142,6 +156,9 @@ impl Replica {
         let partition = self.partition_of(key);
         let owner = self.config.topology.owner(self.me, partition);
         if owner != self.config.address {
+            if key.len() + op.size() > MAX_UPDATE {
+                return Some(Err(OpError::TooLarge));
+            }
             let (key, op, past) = (Key::from(key), op.clone(), *past);
             self.send(owner, Message::Execute { request, past, level, key, op });
             return None;
@@ -202,6 +219,9 @@ impl Replica {
         key: &[u8],
         op: &Op,
     ) -> Option<Result<Outcome, OpError>> {
+        if key.len() + op.size() > MAX_UPDATE {
+            return Some(Err(OpError::TooLarge));
+        }
         let eventual = level == Level::Eventual;
         let snap_vec = if eventual {
             self.owned(partition).arrived
@@ -427,19 +447,14 @@ impl Replica {
             Message::Version { tx, request, level, key, executed } => {
                 self.on_version(now, tx, request, level, &key, executed);
             }
-            Message::Prepare { tx, snap_vec, writes } => {
-                self.on_prepare(now, from, tx, snap_vec, writes);
+            Message::Prepare { tx, snap_vec, writes, eventual } => {
+                self.on_prepare(now, from, tx, snap_vec, writes, eventual);
             }
             Message::PrepareAck { tx, ts } => self.on_prepare_ack(now, from, tx, ts),
             Message::Commit { tx, ts } => self.on_commit(now, from, tx, ts),
             Message::Abort { tx } => self.on_abort(now, from, tx),
             Message::Resolved { tx } => self.on_resolved(from, tx),
             Message::Undecided { tx } => self.on_undecided(from, tx),
-            Message::ApplyEventual { key, op } => {
-                let mut past = Vector::zero(self.config.topology.sites());
-                let to = ReplyTo::Nobody;
-                self.execute_for_peer(now, to, &mut past, Level::Eventual, key, op);
-            }
             Message::Up(subtree) => self.dissemination.on_up(from, subtree),
             Message::Down(view, members) => self.on_down(now, view, &members),
             Message::Replicate(stretches) => self.on_replicate(now, from, stretches),
@@ -710,7 +725,8 @@ impl Status<'_> {
     }
 
     /// The transactions of this site, as far as they wrote here, that the loss of sites could still
-    /// undo: they are not uniform as far as this worker knows. And the keys of the latest of them.
+    /// undo: they are not uniform as far as this worker knows. And the keys of the latest of them, but
+    /// no more than can be told in a few megabytes.
     pub fn at_risk(&self, keys: usize) -> AtRisk {
         let me = self.replica.me;
         let uniform = self.replica.dissemination.view.uniform_vec[me];
@@ -731,7 +747,13 @@ impl Status<'_> {
         newest.sort_unstable_by(|a, b| b.cmp(a));
         let mut seen = BTreeSet::new();
         let fresh = newest.into_iter().map(|(_, key)| key).filter(|key| seen.insert(*key));
-        let named = fresh.take(keys).cloned().collect();
+        let mut room = AT_RISK_BYTES;
+        let told = fresh.take(keys).take_while(|key| {
+            let fits = key.len() <= room;
+            room = room.saturating_sub(key.len());
+            fits
+        });
+        let named = told.cloned().collect();
         AtRisk { transactions: times.len(), keys: named }
     }
 

@@ -15,6 +15,9 @@ use crate::replica::Replica;
 
 /// The most updates in one stretch; more follow with the next tick.
 const STRETCH_LIMIT: usize = 8192;
+/// About how many bytes of updates are sent to one worker with a tick: what a backlog may take of the
+/// time of local clients, who wait while it is encoded.
+const TICK_BYTES: usize = 1 << 20;
 
 /// How long a receiver waits before it asks again for what it misses: about the longest round trip.
 const GAP_INTERVAL: std::time::Duration = std::time::Duration::from_millis(250);
@@ -43,23 +46,35 @@ impl Replica {
         if again {
             self.forwarded_again = now.monotonic;
         }
+        let mut behind = false;
         for dest in self.other_members() {
-            let mut by_worker: BTreeMap<Address, Vec<Stretch>> = BTreeMap::new();
-            for index in 0..self.partitions.len() {
+            let mut by_worker: BTreeMap<Address, (usize, Vec<Stretch>)> = BTreeMap::new();
+            let (first, partitions) = (self.first_to_send, self.partitions.len());
+            for index in (0..partitions).map(|index| (index + first) % partitions) {
                 let owner = topology.owner(dest, self.partitions[index].id);
-                let stretches = by_worker.entry(owner).or_default();
+                if self.held_back.contains(&owner) {
+                    continue;
+                }
+                let (budget, stretches) =
+                    by_worker.entry(owner).or_insert_with(|| (TICK_BYTES, Vec::new()));
                 for origin in SiteId::all(topology.sites()) {
                     if self.sends(dest, origin) {
                         if again && origin != self.me {
                             self.partitions[index].forward_again(dest, origin);
                         }
-                        stretches.extend(self.next_stretch(index, dest, origin));
+                        stretches.extend(self.next_stretch(index, dest, origin, budget));
                     }
                 }
             }
-            for (owner, stretches) in by_worker {
+            for (owner, (budget, stretches)) in by_worker {
+                behind |= budget == 0;
                 self.send(owner, Message::Replicate(stretches));
             }
+        }
+        if behind {
+            // The rest is not left to slow ticks, nor to those partitions that come first.
+            self.be_active(now);
+            self.first_to_send += 1;
         }
         if now.monotonic.since(self.known_vec_sent) >= self.config.timing.known_vec_interval {
             self.known_vec_sent = now.monotonic;
@@ -74,6 +89,13 @@ impl Replica {
         if members.is_member(self.me) { others.collect() } else { Vec::new() }
     }
 
+    /// From now on, and until this is called again, these workers of other sites are sent no updates
+    /// and no heartbeats: what is under way to them is more than enough. What they miss meanwhile they
+    /// get later, without having to ask.
+    pub fn hold_back(&mut self, workers: Vec<Address>) {
+        self.held_back = workers;
+    }
+
     /// Whether this replica tells `dest` of the transactions of `origin`.
     fn sends(&self, dest: SiteId, origin: SiteId) -> bool {
         let forwards = || match self.dissemination.members.standing(origin) {
@@ -85,8 +107,14 @@ impl Replica {
     }
 
     /// What comes next in the history of `origin` for `dest`: REPLICATE if there are updates, else
-    /// HEARTBEAT.
-    fn next_stretch(&mut self, index: usize, dest: SiteId, origin: SiteId) -> Option<Stretch> {
+    /// HEARTBEAT. Nothing if not even the next update is within the budget.
+    fn next_stretch(
+        &mut self,
+        index: usize,
+        dest: SiteId,
+        origin: SiteId,
+        budget: &mut usize,
+    ) -> Option<Stretch> {
         let partition = &mut self.partitions[index];
         let reached = partition.global_matrix[dest.index()][origin];
         let sent = &mut partition.sent[dest.index()][origin];
@@ -100,11 +128,9 @@ impl Replica {
         if known < prev || (known == prev && origin != self.me) {
             return None;
         }
-        let updates = partition.committed[origin.index()].stretch(prev, known, STRETCH_LIMIT);
-        let known = match updates.last() {
-            Some(last) if updates.len() == STRETCH_LIMIT => last.dot.ts,
-            _ => known,
-        };
+        let history = &partition.committed[origin.index()];
+        let (updates, all) = history.stretch(prev, known, STRETCH_LIMIT, budget);
+        let known = if all { known } else { updates.last()?.dot.ts };
         *sent = known;
         Some(Stretch { partition: partition.id, origin, prev, known, updates })
     }

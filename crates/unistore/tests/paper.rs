@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use solera_data::{Key, Op, Outcome, Value};
+use solera_data::{Key, Op, OpError, Outcome, Value};
 use solera_levels::Level;
 use solera_machine::{Machine, Now};
 use solera_time::{Monotonic, Physical, SiteId, Timestamp, Vector};
@@ -178,10 +178,14 @@ fn key_of(worker: u16) -> String {
 
 /// A transaction on both workers of one site that waits for its commit.
 fn prepared(stage: &mut Stage) -> RequestId {
+    prepared_with(stage, "new")
+}
+
+fn prepared_with(stage: &mut Stage, value: &str) -> RequestId {
     let none = Vector::zero(1);
     let tx = stage.begin(at(0, 0), none);
     for worker in [0, 1] {
-        let (key, op) = (Key::from(key_of(worker).as_str()), set("new"));
+        let (key, op) = (Key::from(key_of(worker).as_str()), set(value));
         stage.ask(at(0, 0), Command::Operate { tx, level: Level::Causal, key, op });
         stage.deliver(always);
     }
@@ -249,6 +253,16 @@ fn a_partition_that_does_not_prepare_in_time_aborts_the_transaction() {
 }
 
 #[test]
+fn a_large_transaction_has_time_to_get_to_its_partitions() {
+    let mut stage = Stage::new(&[2], None);
+    let commit = prepared_with(&mut stage, &"x".repeat(20 << 20));
+    stage.pass(2500, |from, _| from.worker == 0);
+    assert!(!stage.replies.contains_key(&commit));
+    stage.pass(1000, |from, _| from.worker == 0);
+    assert_eq!(*stage.reply(commit), Response::Failed(CommandError::PartitionSlow));
+}
+
+#[test]
 fn a_participant_that_hears_no_decision_asks_for_it() {
     let mut stage = Stage::new(&[2], None);
     let commit = prepared(&mut stage);
@@ -260,6 +274,113 @@ fn a_participant_that_hears_no_decision_asks_for_it() {
     stage.pass(2500, always);
     let read = stage.execute(at(0, 1), Vector::zero(1), &key_of(1), Op::Get);
     assert_eq!(stage.outcome(read), bulk("new"));
+}
+
+/// A transaction of worker 0 that adds to an eventual key of worker 1, and is about to commit.
+fn eventual(stage: &mut Stage, key: &str) -> TxId {
+    let tx = stage.begin(at(0, 0), Vector::zero(1));
+    let (key, level) = (Key::from(key), Level::Eventual);
+    stage.ask(at(0, 0), Command::Operate { tx, level, key, op: Op::IncrBy(1) });
+    stage.deliver(always);
+    tx
+}
+
+#[test]
+fn an_eventual_write_is_told_to_be_done_only_when_nothing_can_lose_it() {
+    let mut stage = Stage::new(&[2], None);
+    let (key, nobody) = (key_of(1), Vector::zero(1));
+    let read = |stage: &mut Stage| {
+        let request = stage.execute(at(0, 1), nobody, &key, Op::Get);
+        stage.outcome(request)
+    };
+    let tx = eventual(&mut stage, &key);
+    let commit = stage.ask(at(0, 0), Command::Commit { tx });
+    assert!(!stage.replies.contains_key(&commit), "worker 1 does not know of it yet");
+    stage.deliver(|from, _| from.worker == 0);
+    assert_eq!(read(&mut stage), Outcome::Nil, "it may still be given up");
+    // The acknowledgement arrives, the decision is lost on its way.
+    stage.deliver(|from, _| from.worker == 1);
+    assert!(matches!(stage.reply(commit), Response::Committed { .. }));
+    stage.links.remove(&(at(0, 0), at(0, 1)));
+    stage.pass(2500, always);
+    assert_eq!(read(&mut stage), bulk("1"));
+    stage.pass(2500, always);
+    assert_eq!(read(&mut stage), bulk("1"), "a decision that is repeated does nothing");
+}
+
+#[test]
+fn what_is_too_large_for_a_record_is_refused_before_anything_is_recorded() {
+    let mut stage = Stage::new(&[2], None);
+    let nobody = Vector::zero(1);
+    let value = Value::from(vec![b'x'; 300 << 20]);
+    for worker in [0, 1] {
+        let long = vec![value.clone(), value.clone()];
+        let request = stage.execute(at(0, 0), nobody, &key_of(worker), Op::SetAdd(long));
+        let Response::Executed { outcome, .. } = stage.reply(request) else { panic!("no answer") };
+        assert_eq!(*outcome, Err(OpError::TooLarge));
+    }
+    // Each fits, but not both into one share.
+    for (keys, fits) in [([key_of(0), key_of(1)], true), (two_of_worker_1(), false)] {
+        let tx = stage.begin(at(0, 0), nobody);
+        for key in &keys {
+            let (key, op) = (Key::from(key.as_str()), Op::Set(value.clone()));
+            let done = stage.ask(at(0, 0), Command::Operate { tx, level: Level::Causal, key, op });
+            stage.deliver(always);
+            assert_eq!(stage.outcome(done), Outcome::Ok);
+        }
+        let commit = stage.ask(at(0, 0), Command::Commit { tx });
+        stage.deliver(always);
+        match stage.reply(commit) {
+            Response::Committed { .. } => assert!(fits),
+            other => assert!(!fits && *other == Response::Failed(CommandError::TooLarge)),
+        }
+    }
+}
+
+fn two_of_worker_1() -> [String; 2] {
+    let keys = (0..).map(|i| format!("other{i}"));
+    let mut keys = keys.filter(|key| PartitionId::of(key.as_bytes(), PARTITIONS).0 % 2 == 1);
+    [keys.next().unwrap(), keys.next().unwrap()]
+}
+
+/// Sizes of the updates in the REPLICATE messages that wait on a link.
+fn under_way(stage: &Stage, from: Address, to: Address) -> usize {
+    let messages = stage.links.get(&(from, to)).into_iter().flatten();
+    let stretches = messages.filter_map(|message| match message {
+        Message::Replicate(stretches) => Some(stretches),
+        _ => None,
+    });
+    let writes = stretches.flatten().flat_map(|stretch| &stretch.updates);
+    writes.flat_map(|update| &update.writes).map(|write| write.size()).sum()
+}
+
+#[test]
+fn a_backlog_is_sent_piece_by_piece_and_not_at_all_to_a_full_link() {
+    let mut stage = Stage::new(&[1, 1], None);
+    stage.pass(100, always);
+    let value = "x".repeat(300_000);
+    for i in 0..20 {
+        stage.execute(at(0, 0), Vector::zero(2), &format!("k{i}"), set(&value));
+    }
+    let (here, there) = (at(0, 0), at(1, 0));
+    let mut left = 20 * 300_000_usize;
+    while left > 0 {
+        stage.replicas.get_mut(&here).unwrap().hold_back(vec![there]);
+        stage.round(&[here], |_, _| false);
+        assert_eq!(under_way(&stage, here, there), 0, "the link is full");
+        stage.replicas.get_mut(&here).unwrap().hold_back(Vec::new());
+        stage.round(&[here], |_, _| false);
+        let sent = under_way(&stage, here, there);
+        assert!((1..2 << 20).contains(&sent), "{sent} bytes at once");
+        left = left.saturating_sub(sent);
+        stage.deliver(always);
+    }
+    assert!(!stage.links.values().flatten().any(|m| matches!(m, Message::Gap { .. })));
+    stage.pass(100, always);
+    for i in 0..20 {
+        let read = stage.execute(there, Vector::zero(2), &format!("k{i}"), Op::Get);
+        assert_eq!(stage.outcome(read), bulk(&value), "k{i}");
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use solera_data::{Op, Value};
+use solera_data::{Key, Op, Outcome, Value};
 use solera_levels::Level;
 use solera_machine::{Machine, Now};
 use solera_time::{Monotonic, Physical, SiteId, Timestamp, Vector};
@@ -97,7 +97,8 @@ fn later_times_are_later_than_a_prepare_time_in_a_checkpoint() {
     let ahead = Timestamp::from_physical(Physical(3_000_000));
     let snap_vec = Vector::zero(2).with(SiteId(0), ahead);
     let tx = TxId { coordinator: 1, sequence: 7 };
-    let message = Message::Prepare { tx, snap_vec, writes: Vec::new() };
+    let (writes, eventual) = (Vec::new(), Vec::new());
+    let message = Message::Prepare { tx, snap_vec, writes, eventual };
     host.handle(now(2, 1001), Input::Message { from: OTHER, life: 0, message });
     host.checkpoint();
     host.restart();
@@ -153,6 +154,81 @@ fn a_decision_is_repeated_until_all_have_confirmed_it() {
     assert_eq!(host.replica.status().unconfirmed_decisions(), 0);
     host.restart();
     assert_eq!(host.replica.status().unconfirmed_decisions(), 0);
+}
+
+/// Prepares, as a participant, a transaction that adds 1 to the eventual key `e`.
+fn prepare_increment(host: &mut Host, tx: TxId) {
+    let (snap_vec, writes) = (Vector::zero(2), Vec::new());
+    let eventual = vec![(Key::from("e"), Op::IncrBy(1))];
+    let message = Message::Prepare { tx, snap_vec, writes, eventual };
+    host.handle(now(2, 1001), Input::Message { from: OTHER, life: 0, message });
+}
+
+fn eventual_count(host: &mut Host) -> Outcome {
+    let (mut past, now) = (Vector::zero(2), now(9, 2000));
+    host.replica.execute_at_once(now, &mut past, Level::Eventual, b"e", &Op::Get).unwrap().unwrap()
+}
+
+#[test]
+fn an_eventual_operation_of_a_transaction_is_executed_once() {
+    let tx = TxId { coordinator: 1, sequence: 7 };
+    let commit = || Input::Message {
+        from: OTHER,
+        life: 0,
+        message: Message::Commit { tx, ts: Timestamp::from_physical(Physical(1_002_000)) },
+    };
+    let one = Outcome::Bulk(Value::from("1"));
+    // Restarts before and after the commit, with and without a checkpoint there.
+    for checkpoints in 0..4 {
+        let mut host = Host::new();
+        host.tick(now(1, 1000));
+        prepare_increment(&mut host, tx);
+        if checkpoints & 1 != 0 {
+            host.checkpoint();
+        }
+        host.restart();
+        assert_eq!(eventual_count(&mut host), Outcome::Nil);
+        host.handle(now(3, 1003), commit());
+        assert_eq!(eventual_count(&mut host), one);
+        if checkpoints & 2 != 0 {
+            host.checkpoint();
+        }
+        for _ in 0..2 {
+            host.restart();
+            assert_eq!(eventual_count(&mut host), one);
+            // The coordinator has not heard that it is done.
+            host.handle(now(4, 1004), commit());
+            assert_eq!(eventual_count(&mut host), one);
+        }
+    }
+}
+
+#[test]
+fn parts_of_a_checkpoint_are_short_whatever_is_in_them() {
+    let mut host = Host::new();
+    host.tick(now(1, 1000));
+    let value = Value::from(vec![b'x'; 400_000]);
+    for i in 0..20 {
+        let (mut past, op) = (Vector::zero(2), Op::Set(value.clone()));
+        let (key, now) = (format!("k{i}"), now(2, 1001));
+        let at_once =
+            host.replica.execute_at_once(now, &mut past, Level::Causal, key.as_bytes(), &op);
+        at_once.unwrap().unwrap();
+        let tx = TxId { coordinator: 1, sequence: i };
+        let (snap_vec, writes) = (Vector::zero(2), Vec::new());
+        let eventual = vec![(Key::from("e"), op)];
+        let message = Message::Prepare { tx, snap_vec, writes, eventual };
+        host.handle(now, Input::Message { from: OTHER, life: 0, message });
+    }
+    host.checkpoint();
+    for (_, part) in &host.parts {
+        let mut bytes = Vec::new();
+        part.encode(&mut bytes);
+        assert!(bytes.len() < 2 << 20, "a part of {} bytes", bytes.len());
+    }
+    host.restart();
+    assert_eq!(host.replica.status().keys(), 20);
+    assert_eq!(host.replica.status().prepared_transactions(), 20);
 }
 
 #[test]

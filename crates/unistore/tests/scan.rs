@@ -125,7 +125,7 @@ fn a_scan_waits_for_what_is_prepared_within_its_snapshot() {
     let tx = TxId { coordinator: 0, sequence: 1 };
     let cell = CellChange { assign: Some(Value::from("x")), add: None };
     let writes = vec![Write { key: key.clone(), effect: Effect { cell, ..Effect::default() } }];
-    let message = Message::Prepare { tx, snap_vec: Vector::zero(1), writes };
+    let message = Message::Prepare { tx, snap_vec: Vector::zero(1), writes, eventual: Vec::new() };
     replica.handle(now(1), Input::Message { from: at(0), life: 0, message });
     let ts = loop {
         let output = replica.poll_output().unwrap();

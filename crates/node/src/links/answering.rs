@@ -12,14 +12,14 @@ use tokio_rustls::rustls::pki_types::CertificateDer;
 
 use super::{
     Carrier, Failure, GREETING_TIMEOUT, LAST_PAUSE, LAST_WORDS, NOTABLE_SKEW_US, SILENCE, Stream,
-    read_greeting, read_more, shortened, silent,
+    consume, read_greeting, read_more, shortened, silent,
 };
 use crate::config::NodeId;
 use crate::handshake::{Card, Greeting, Refusal, clock_us};
 use crate::link::Link;
 use crate::network::Network;
 use crate::wire::{
-    Answer, Frame, Kind, Question, WireError, decode_batch, read_frame, write_frame,
+    Answer, Frame, Kind, Question, WireError, decode_batch, encode_answer, read_frame, write_frame,
 };
 
 /// What the first byte of TLS says.
@@ -211,14 +211,14 @@ impl Carrier {
                             kind => return Err(WireError::Kind(kind as u8).into()),
                         }
                     }
-                    input.drain(..used);
+                    consume(&mut input, used);
                     let Some(number) = link.received(connection) else {
                         return Ok(());
                     };
                     write_frame(&mut output, Frame { kind: Kind::Ack, number, body: &[] });
                 }
                 Some((number, found)) = answers.recv() => {
-                    let body = postcard::to_stdvec(&found).expect("answers have a serialised form");
+                    let body = encode_answer(&found);
                     write_frame(&mut output, Frame { kind: Kind::Answer, number, body: &body });
                 }
             }

@@ -1,18 +1,19 @@
 //! Calling other nodes, and sending what is for them.
 
 use std::hash::{BuildHasher, RandomState};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncWriteExt, ReadHalf, WriteHalf, split};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, ToSocketAddrs, lookup_host};
 use tokio::sync::watch;
 use tokio::time::{sleep, sleep_until, timeout};
 use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::{
-    Carrier, Failure, GREETING_TIMEOUT, LAST_PAUSE, SILENCE, Stream, read_greeting, read_more,
-    shortened, silent, stopped,
+    Carrier, Failure, GREETING_TIMEOUT, LAST_PAUSE, SILENCE, Stream, consume, read_greeting,
+    read_more, shortened, silent, stopped,
 };
 use crate::handshake::{Card, Greeting, Refusal, clock_us};
 use crate::link::Link;
@@ -99,7 +100,7 @@ impl Carrier {
 
     async fn reach(&self, link: &Link) -> Result<Stream, Failure> {
         let host = &link.address.host;
-        let stream = TcpStream::connect((host.as_str(), link.address.port)).await?;
+        let stream = connect((host.as_str(), link.address.port)).await?;
         stream.set_nodelay(true)?;
         let Some(tls) = self.tls() else { return Ok(Box::new(stream)) };
         let name = ServerName::try_from(host.clone());
@@ -119,6 +120,21 @@ impl Carrier {
             Err(error) => error.to_string(),
         }
     }
+}
+
+/// Connects to the first address of a host that answers. One that is silent leaves time for the others.
+async fn connect(host: impl ToSocketAddrs) -> Result<TcpStream, Failure> {
+    let addresses: Vec<SocketAddr> = lookup_host(host).await?.collect();
+    let patience = GREETING_TIMEOUT / (addresses.len() as u32 + 1);
+    let mut last = Failure::Broken("the host has no address".to_owned());
+    for address in addresses {
+        match timeout(patience, TcpStream::connect(address)).await {
+            Ok(Ok(stream)) => return Ok(stream),
+            Ok(Err(error)) => last = error.into(),
+            Err(_) => last = Failure::Broken(format!("{address} does not answer")),
+        }
+    }
+    Err(last)
 }
 
 /// Between half of a pause and all of it, so that nodes do not call in step.
@@ -179,6 +195,6 @@ async fn listen_back(link: &Link, mut read: ReadHalf<Stream>) -> Result<(), Fail
                 kind => return Err(WireError::Kind(kind as u8).into()),
             }
         }
-        input.drain(..used);
+        consume(&mut input, used);
     }
 }
