@@ -18,6 +18,7 @@ mod reload;
 mod restore;
 mod serve;
 mod sim;
+mod site;
 mod stop;
 mod up;
 mod user;
@@ -48,6 +49,7 @@ enum Command {
     Restore(restore::RestoreArgs),
     Journal(journal::JournalArgs),
     Sim(sim::SimArgs),
+    Site(site::SiteArgs),
     User(user::UserArgs),
 }
 
@@ -61,6 +63,7 @@ fn main() -> ExitCode {
         Command::Restore(args) => restore::main(&args),
         Command::Journal(args) => journal::main(&args),
         Command::Sim(args) => sim::main(&args),
+        Command::Site(args) => site::main(&args),
         Command::User(args) => user::main(&args),
     }
 }

@@ -40,6 +40,9 @@ pub(crate) struct ServeArgs {
     /// Keep data in this directory, and find it again; without, it ends with the process
     #[arg(long)]
     data: Option<PathBuf>,
+    /// The site was removed and joins again, in this life, as `solera site add` says
+    #[arg(long, value_name = "LIFE", value_parser = clap::value_parser!(u32).range(1..))]
+    join: Option<u32>,
     /// Listen on this address instead of the hosts in the file, such as 0.0.0.0
     #[arg(long)]
     bind: Option<IpAddr>,
@@ -78,7 +81,7 @@ fn run(args: &ServeArgs, log: Log) -> Result<(), Box<dyn std::error::Error>> {
         let (name, addresses) = (node.name().to_owned(), node.addresses());
         let version = env!("CARGO_PKG_VERSION");
         log.info(format_args!("Solera {version} starts as {name} of cluster '{cluster}'"));
-        let (cluster, admin) = node.start(log.clone())?;
+        let (cluster, admin) = node.start(args.join, log.clone())?;
         for (setting, address) in addresses {
             if let Some(address) = address {
                 log.info(format_args!("listening on {address} ({setting})"));
@@ -105,7 +108,9 @@ fn run(args: &ServeArgs, log: Log) -> Result<(), Box<dyn std::error::Error>> {
         };
         let config = Some(args.config.as_path());
         let reloaded = reload::on_hangup(config, &over, cluster.clone(), log.clone());
+        let expelled = cluster.clone();
         tokio::select! {
+            reason = expelled.expelled() => return Err(reason.into()),
             () = admin.serve(cluster.clone(), stopped) => {}
             failed = reloaded => return Ok(failed?),
         };

@@ -74,7 +74,11 @@ impl Plan {
     }
 
     fn start_as(&self, name: &str, site: usize, node: usize) -> Node {
-        let mut child = self.command(name, node).stderr(Stdio::piped()).spawn().unwrap();
+        self.started(self.command(name, node), site, node)
+    }
+
+    fn started(&self, mut command: Command, site: usize, node: usize) -> Node {
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let log = Arc::new(Mutex::new(String::new()));
         let (stderr, copy) = (BufReader::new(child.stderr.take().unwrap()), log.clone());
         std::thread::spawn(move || {
@@ -83,6 +87,29 @@ impl Plan {
             }
         });
         Node { child, log, resp: self.at(site, node, 0), admin: self.at(site, node, 2) }
+    }
+
+    /// A node of a site that joins in this life.
+    fn start_joining(&self, site: usize, node: usize, life: u32) -> Node {
+        let mut command = self.command(SITES[site], node);
+        command.args(["--join", &life.to_string()]);
+        self.started(command, site, node)
+    }
+
+    /// Where a node keeps its data.
+    fn data_of(&self, site: usize, node: usize) -> PathBuf {
+        self.data.as_ref().unwrap().join(format!("{}-{node}", SITES[site]))
+    }
+
+    /// What `solera site` says to this, asked at a node of the first site.
+    fn site(&self, arguments: &[&str]) -> Output {
+        let at = self.at(0, 1, 0).to_string();
+        Command::new(SOLERA)
+            .arg("site")
+            .args(arguments)
+            .args(["--at", &at, "--json"])
+            .output()
+            .unwrap()
     }
 
     fn command(&self, site: &str, node: usize) -> Command {
@@ -365,6 +392,75 @@ async fn a_node_that_hangs_for_a_while_loses_nothing() {
         let news = async || client.get("news").await.unwrap().as_deref() == Some("good");
         eventually(node, news).await;
     }
+}
+
+/// The nodes of site us are lost for good. The site is removed and joins again with empty directories,
+/// while the other takes writes.
+#[tokio::test]
+async fn a_site_is_removed_and_joins_again_while_the_other_serves() {
+    let mut plan = Plan::new("");
+    plan.data = Some(std::env::temp_dir().join(format!("solera-sites-{}", plan.port)));
+    let mut nodes = cluster(&plan).await;
+    let mut eu = nodes[0][0].client().await;
+    for key in keys() {
+        eu.set(&key, "old").await.unwrap();
+        eu.incr_by(&format!("{key}:n"), 2).await.unwrap();
+    }
+    let mut us = nodes[1][1].client().await;
+    eventually(&nodes[1][0], async || us.get("k99").await.ok().flatten().is_some()).await;
+    us.incr_by("k0:n", 5).await.unwrap();
+    eventually(&nodes[0][0], async || eu.get("k0:n").await.unwrap().as_deref() == Some("7")).await;
+    nodes[1].iter_mut().for_each(Node::kill);
+    for key in keys() {
+        eu.set(&key, "new").await.unwrap();
+    }
+
+    let removed = plan.site(&["remove", "us"]);
+    assert!(removed.status.success(), "{}", String::from_utf8_lossy(&removed.stderr));
+    assert!(String::from_utf8_lossy(&removed.stdout).contains(r#""standing":"removed""#));
+    // Nothing is kept for it any more.
+    let unsettled = |node: &Node| node.status()["own_site"]["unsettled_updates"].as_u64();
+    eventually(&nodes[0][0], async || unsettled(&nodes[0][0]) == Some(0)).await;
+    // It is told so if it lives.
+    let mut former = plan.start(1, 0);
+    assert!(!former.child.wait().unwrap().success());
+    assert!(former.log().contains("site us was removed from the cluster"), "{}", former.log());
+
+    let added = plan.site(&["add", "us"]);
+    assert!(added.status.success(), "{}", String::from_utf8_lossy(&added.stderr));
+    assert!(!plan.site(&["add", "us"]).status.success(), "it joins already");
+    let mut former = plan.start_joining(1, 0, 1);
+    assert!(!former.child.wait().unwrap().success());
+    assert!(former.log().contains("it is the data of life 0"), "{}", former.log());
+    for node in 0..NODES {
+        std::fs::remove_dir_all(plan.data_of(1, node)).unwrap();
+        nodes[1][node] = plan.start_joining(1, node, 1);
+    }
+    let mut written = 0;
+    while !nodes[1][0].is_ready() || !nodes[1][1].is_ready() {
+        eu.incr_by("k1:n", 1).await.unwrap();
+        written += 1;
+        assert!(written < 100_000, "{}", nodes[1][0].log());
+    }
+    let mut us = nodes[1][0].client().await;
+    for key in keys() {
+        assert_eq!(us.get(&key).await.unwrap().as_deref(), Some("new"), "{key}");
+    }
+    assert_eq!(us.get("k0:n").await.unwrap().as_deref(), Some("7"));
+    let all = (2 + written).to_string();
+    eventually(&nodes[1][0], async || us.get("k1:n").await.unwrap() == Some(all.clone())).await;
+    us.incr_by("k0:n", 1).await.unwrap();
+    eventually(&nodes[0][0], async || eu.get("k0:n").await.unwrap().as_deref() == Some("8")).await;
+
+    // From now on it is a site as any other: it comes back from its data, and not without.
+    nodes[1][0].kill();
+    nodes[1][0] = plan.start(1, 0);
+    eventually(&nodes[1][0], async || nodes[1][0].is_ready()).await;
+    nodes[1][0].kill();
+    std::fs::remove_dir_all(plan.data_of(1, 0)).unwrap();
+    let amnesiac = plan.start_joining(1, 0, 1);
+    eventually(&amnesiac, async || amnesiac.log().contains("has not the data that it had")).await;
+    assert!(!amnesiac.is_ready());
 }
 
 #[tokio::test]

@@ -455,7 +455,12 @@ mod tests {
             reconnects: 0,
             problem: None,
         };
-        let reached = ReachedSite { name: "us".to_owned(), reached: true, nodes: vec![link] };
+        let reached = ReachedSite {
+            name: "us".to_owned(),
+            standing: "member".to_owned(),
+            reached: true,
+            nodes: vec![link],
+        };
         let memory = MemoryStatus { used_bytes: 7, max_bytes: Some(9), full: false };
         let sites = [site];
         render(&sites)

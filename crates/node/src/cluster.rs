@@ -51,7 +51,7 @@ pub struct Cluster {
     /// What was in the data directory.
     found: Vec<Found>,
     /// Held for as long as workers write there.
-    data: Option<DataDir>,
+    pub(crate) data: Option<DataDir>,
 }
 
 /// What distinguishes this run from others of the same cluster.
@@ -67,6 +67,8 @@ pub(crate) struct Run {
     pub(crate) tls: Option<Arc<Current<TlsAcceptor>>>,
     /// The same of HTTP.
     pub(crate) admin_tls: Option<Arc<Current<TlsAcceptor>>>,
+    /// Which life of its site this process belongs to; nothing is that of its data.
+    pub(crate) life: Option<u32>,
 }
 
 /// A site of a running cluster.
@@ -259,7 +261,7 @@ impl Cluster {
         };
         Cluster::launch(
             Arc::new(spec),
-            Run { cluster, first_number: 0, log, tls, admin_tls },
+            Run { cluster, first_number: 0, log, tls, admin_tls, life: None },
             |_| None,
         )
     }
@@ -285,7 +287,16 @@ impl Cluster {
             };
             workers.push((0..topology.workers[site.index()]).map(at).map(destination).collect());
         }
-        let network = Arc::new(Network::new(workers, &spec));
+        let data = match &spec.data {
+            Some(root) if spec.durability != Durability::Memory => {
+                let here: Vec<Address> = receivers.iter().map(|(address, ..)| *address).collect();
+                let data = DataDir::open(root, &spec, &here, run.life);
+                Some(data.map_err(StartError::Storage)?)
+            }
+            _ => None,
+        };
+        let life = data.as_ref().map_or(run.life.unwrap_or(0), DataDir::life);
+        let network = Arc::new(Network::new(workers, &spec, life));
         let gauge = Gauge::start(&network, run.log.clone()).map_err(StartError::Worker)?;
         let mut cluster = Cluster {
             spec,
@@ -300,13 +311,6 @@ impl Cluster {
             found: Vec::new(),
             data: None,
         };
-        let data = match &cluster.spec.data {
-            Some(root) if cluster.spec.durability != Durability::Memory => {
-                let here: Vec<Address> = receivers.iter().map(|(address, ..)| *address).collect();
-                Some(DataDir::open(root, &cluster.spec, &here).map_err(StartError::Storage)?)
-            }
-            _ => None,
-        };
         let (mut openings, mut workers, mut mailboxes) = (Vec::new(), Vec::new(), Vec::new());
         for (address, mailbox_of, mailbox) in receivers {
             let mut config = Config::new(address, topology.clone());
@@ -315,6 +319,7 @@ impl Cluster {
             config.timing.max_transaction_age = cluster.spec.transaction_max_age;
             config.first_transaction = run.first_number;
             config.journal = data.is_some();
+            config.life = life;
             let seed = RandomState::new().hash_one(address);
             match &data {
                 None => workers.push((Replica::new(config, seed), None)),

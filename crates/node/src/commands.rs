@@ -5,6 +5,7 @@ mod connection;
 mod data;
 mod export;
 mod server;
+mod sites;
 mod solera;
 mod users;
 
@@ -60,6 +61,7 @@ pub(crate) async fn run_other(
         CommandId::SoleraAttach => solera::attach(session, arguments).await,
         CommandId::SoleraBarrier => solera::barrier(session, arguments).await,
         CommandId::SoleraSite => solera::site(session),
+        CommandId::SoleraSites => sites::sites(session, arguments).await,
         CommandId::SoleraSpaces => solera::spaces(session),
         CommandId::SoleraLevel => solera::level(session, arguments),
         CommandId::SoleraAtRisk => solera::at_risk(session, arguments).await,

@@ -1,6 +1,7 @@
 //! The data directory of a process: whose data it is, and a folder for each worker.
 
 use std::fs;
+use std::hash::{BuildHasher, RandomState};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -31,6 +32,12 @@ struct About {
     workers: Vec<u8>,
     /// The folders of the workers whose data this is. Nothing where an early version wrote the file.
     holds: Option<Vec<String>>,
+    /// Which life of its site the data belongs to.
+    #[serde(default)]
+    life: u32,
+    /// Drawn when the directory was begun: other nodes tell by it whether the data is still the same.
+    #[serde(default)]
+    id: String,
 }
 
 /// A data directory that belongs to this process.
@@ -40,6 +47,8 @@ pub(crate) struct DataDir {
     sites: Vec<String>,
     /// Whether it is only now begun, so that workers may lack a journal.
     begins: bool,
+    life: u32,
+    id: u64,
     /// Held as long as anybody writes here.
     _lock: Arc<<RealDisk as Disk>::Lock>,
 }
@@ -54,11 +63,13 @@ pub(crate) fn part_of(shared: &Path, site: &str, node: usize) -> PathBuf {
 }
 
 impl DataDir {
-    /// Opens the directory as that of these workers, or begins it if it is not there or empty.
+    /// Opens the directory as that of these workers, or begins it if it is not there or empty. `life`
+    /// is which life of its site they belong to; nothing is that of the data.
     pub(crate) fn open(
         root: &Path,
         spec: &ClusterSpec,
         workers: &[Address],
+        life: Option<u32>,
     ) -> Result<DataDir, StorageError> {
         let unusable = |reason: String| StorageError { folder: root.to_owned(), reason };
         let disk = RealDisk::new(root);
@@ -66,11 +77,19 @@ impl DataDir {
         let lock = disk.lock(LOCK).map_err(|error| unusable(error.to_string()))?;
         let lock = lock.ok_or_else(|| unusable("another process uses it".to_owned()))?;
         let sites: Vec<String> = spec.sites.iter().map(|site| site.name.clone()).collect();
-        let mut dir = DataDir { root: root.to_owned(), sites, begins: false, _lock: lock.into() };
+        let mut dir = DataDir {
+            root: root.to_owned(),
+            sites,
+            begins: false,
+            life: life.unwrap_or(0),
+            id: RandomState::new().hash_one(root),
+            _lock: lock.into(),
+        };
         let about = dir.describe(spec, workers);
         if let Some(found) = read(root, FILE).map_err(&unusable)? {
             let found = found.map_err(|error| unusable(format!("{FILE} is damaged: {error}")))?;
-            found.must_be(&about).map_err(&unusable)?;
+            found.must_be(&about, life).map_err(&unusable)?;
+            dir.is_of(&found);
             for worker in workers {
                 dir.must_hold(*worker)?;
             }
@@ -79,7 +98,10 @@ impl DataDir {
         dir.begins = true;
         match read(root, UNFINISHED).map_err(&unusable)? {
             // The first start was interrupted; some workers have a journal.
-            Some(Ok(found)) => found.must_be(&about).map_err(&unusable)?,
+            Some(Ok(found)) => {
+                found.must_be(&about, life).map_err(&unusable)?;
+                dir.is_of(&found);
+            }
             // If it is not whole, no worker has one.
             Some(Err(_)) | None => {
                 dir.must_be_empty().map_err(&unusable)?;
@@ -87,6 +109,21 @@ impl DataDir {
             }
         }
         Ok(dir)
+    }
+
+    /// Which life of its site the data belongs to.
+    pub(crate) fn life(&self) -> u32 {
+        self.life
+    }
+
+    /// Tells the data from any other.
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    fn is_of(&mut self, found: &About) {
+        self.life = found.life;
+        self.id = u64::from_str_radix(&found.id, 16).unwrap_or(0);
     }
 
     /// The folder of a worker. It may not be there yet.
@@ -116,6 +153,8 @@ impl DataDir {
             partitions: spec.partitions,
             workers: spec.topology().workers,
             holds: Some(workers.iter().map(|worker| self.name_of(*worker)).collect()),
+            life: self.life,
+            id: format!("{:016x}", self.id),
         }
     }
 
@@ -164,8 +203,8 @@ fn write(root: &Path, about: &About) -> io::Result<()> {
 }
 
 impl About {
-    fn must_be(&self, now: &About) -> Result<(), String> {
-        let About { format, cluster, sites, partitions, workers, holds } = self;
+    fn must_be(&self, now: &About, life: Option<u32>) -> Result<(), String> {
+        let About { format, cluster, sites, partitions, workers, holds, .. } = self;
         if *format != FORMAT {
             return Err(format!("it has format {format}; this version of Solera reads {FORMAT}"));
         }
@@ -187,6 +226,13 @@ impl About {
                 format!("{workers:?}"),
                 format!("{:?}", now.workers),
             );
+        }
+        if life.is_some_and(|life| life != self.life) {
+            return Err(format!(
+                "it is the data of life {} of the site, and the site joins with life {}: move it away, \
+                 and begin with an empty directory",
+                self.life, now.life
+            ));
         }
         match (holds, &now.holds) {
             (Some(was), Some(is)) if was != is => Err(format!(
@@ -226,7 +272,7 @@ name = 'us'
 
         fn open(&self, workers: &[Address]) -> Result<DataDir, String> {
             let spec = ClusterSpec::parse("s.toml", CLUSTER, crate::Overrides::default()).unwrap();
-            DataDir::open(&self.0, &spec, workers).map_err(|error| error.reason)
+            DataDir::open(&self.0, &spec, workers, None).map_err(|error| error.reason)
         }
 
         /// A first start that goes well.

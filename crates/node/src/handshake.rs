@@ -11,7 +11,7 @@ use crate::config::{ClusterSpec, NodeId};
 
 const MAGIC: [u8; 8] = *b"SOLERAPL";
 /// The version of all that nodes say to one another.
-const VERSION: u16 = 2;
+const VERSION: u16 = 3;
 /// Magic, version, kind, length and checksum: the same in every version.
 pub(crate) const HEAD: usize = 8 + 2 + 1 + 4 + 4;
 /// The longest greeting that is read.
@@ -28,6 +28,8 @@ pub(crate) enum Greeting {
     Welcome(Card),
     /// The called node's reason not to.
     Refusal(String),
+    /// The same, when the caller's site takes no part any more: it should stop.
+    Farewell(String),
 }
 
 /// Who a node is, and what it believes.
@@ -44,6 +46,10 @@ pub(crate) struct Card {
     pub(crate) to: NodeId,
     /// Drawn anew by each process.
     pub(crate) incarnation: u64,
+    /// Which life of its site the sender belongs to.
+    pub(crate) life: u32,
+    /// Drawn anew when a node begins without data.
+    pub(crate) data: u64,
     /// Microseconds since 1970.
     pub(crate) clock_us: u64,
     /// In a welcome: the last numbered frame that arrived from the caller's incarnation.
@@ -71,6 +77,12 @@ pub(crate) enum Refusal {
     Taken,
     /// Their clocks are too far apart, in milliseconds.
     Clocks { apart_ms: u64, limit_ms: u64 },
+    /// The site was removed.
+    Removed(String),
+    /// The site is not known to join.
+    UnknownLife(String),
+    /// The node, of this site, does not have the data that it had.
+    OtherData(String, String),
     /// TLS between them does not come about.
     Tls(String),
     /// The other node's words.
@@ -114,6 +126,20 @@ impl fmt::Display for Refusal {
                 *apart_ms as f64 / 1000.0,
                 *limit_ms as f64 / 1000.0
             ),
+            Refusal::Removed(site) => write!(
+                f,
+                "site {site} was removed from the cluster; to let it in again, `solera site add {site}` \
+                 and start its nodes as that says, with empty directories"
+            ),
+            Refusal::UnknownLife(site) => write!(
+                f,
+                "site {site} was not added again, as far as this node knows; see `solera site add`"
+            ),
+            Refusal::OtherData(node, site) => write!(
+                f,
+                "{node} has not the data that it had, so it is not the node it was; `solera site \
+                 remove {site}`, then add it again"
+            ),
             Refusal::Tls(reason) | Refusal::Told(reason) => f.write_str(reason),
         }
     }
@@ -134,6 +160,7 @@ impl Greeting {
             Greeting::Hello(card) => (1, postcard::to_stdvec(card)),
             Greeting::Welcome(card) => (2, postcard::to_stdvec(card)),
             Greeting::Refusal(reason) => (3, Ok(reason.clone().into_bytes())),
+            Greeting::Farewell(reason) => (4, Ok(reason.clone().into_bytes())),
         };
         let body = body.expect("cards have a serialised form");
         let mut bytes = MAGIC.to_vec();
@@ -178,6 +205,7 @@ impl Greeting {
             1 => Ok(Greeting::Hello(card()?)),
             2 => Ok(Greeting::Welcome(card()?)),
             3 => Ok(Greeting::Refusal(String::from_utf8_lossy(body).into_owned())),
+            4 => Ok(Greeting::Farewell(String::from_utf8_lossy(body).into_owned())),
             _ => Err(Refusal::Damaged),
         }
     }
@@ -193,9 +221,16 @@ impl Card {
             from,
             to,
             incarnation,
+            life: 0,
+            data: incarnation,
             clock_us: clock_us(),
             received: 0,
         }
+    }
+
+    /// The card of a node of this life of its site, with this data.
+    pub(crate) fn of(self, life: u32, data: u64) -> Card {
+        Card { life, data, ..self }
     }
 
     /// Whether the node that shows `theirs` may talk to the one that shows this card, and how far the
@@ -336,6 +371,7 @@ admin = 'b:3'
             Greeting::Hello(card.clone()),
             Greeting::Welcome(card),
             Greeting::Refusal("no".to_owned()),
+            Greeting::Farewell("gone".to_owned()),
         ] {
             assert_eq!(read(&greeting.encode()), Ok(greeting));
         }
@@ -355,7 +391,7 @@ admin = 'b:3'
         assert_eq!(read(&of_other_version), Ok(refusal));
         for (bytes, refusal) in [
             (with(0, b"GET / HT"), Refusal::NotSolera),
-            (with(8, &[0, 2]), Refusal::Version(2)),
+            (with(8, &[0, 4]), Refusal::Version(4)),
             (with(10, &[9]), Refusal::Damaged),
             (with(11, &[0xff; 4]), Refusal::Damaged),
             (with(11, &[0; 4]), Refusal::Damaged),

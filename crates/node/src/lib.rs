@@ -21,6 +21,7 @@ mod http_auth;
 mod link;
 mod links;
 mod log;
+mod membership;
 mod memory;
 mod network;
 mod node;

@@ -13,9 +13,10 @@ use tokio::time::timeout;
 
 use crate::config::{ClusterSpec, NodeId};
 use crate::current::Current;
-use crate::handshake::{Greeting, HEAD, Refusal};
+use crate::handshake::{Card, Greeting, HEAD, Refusal};
 use crate::link::Link;
 use crate::log::Log;
+use crate::membership::Unwelcome;
 use crate::network::Network;
 use crate::tls::PeerTls;
 use crate::wire::WireError;
@@ -55,6 +56,8 @@ pub(crate) struct Carrier {
     pub(crate) tls: Option<Arc<Current<PeerTls>>>,
     /// Tells this process from those that were this node before.
     pub(crate) incarnation: u64,
+    /// Tells its data from what the node had before, or would have if it lost this.
+    pub(crate) data: u64,
     pub(crate) network: Arc<Network>,
     pub(crate) links: Vec<Arc<Link>>,
     pub(crate) log: Log,
@@ -127,6 +130,33 @@ impl Carrier {
             let line = format!("the clock of {name} is {seconds:.1} s {way} this node's");
             self.log.warn(format_args!("{line}; nodes refuse one another when it is too much"));
         }
+    }
+
+    /// What this node shows to another one.
+    fn card(&self, to: NodeId) -> Card {
+        let life = self.network.membership().life;
+        Card::new(&self.spec, self.me, to, self.incarnation).of(life, self.data)
+    }
+
+    /// Whether a node that has shown its card takes part.
+    fn lets_in(&self, theirs: &Card) -> Result<(), Failure> {
+        let admitted = self.network.membership().let_in(theirs.from, theirs.life, theirs.data);
+        admitted.map_err(|unwelcome| self.unwelcome(theirs.from, unwelcome))
+    }
+
+    /// Whether it still does.
+    fn admits(&self, node: NodeId, life: u32) -> Result<(), Failure> {
+        let admitted = self.network.membership().admits(node.site, life);
+        admitted.map_err(|unwelcome| self.unwelcome(node, unwelcome))
+    }
+
+    fn unwelcome(&self, node: NodeId, unwelcome: Unwelcome) -> Failure {
+        let site = self.spec.sites[node.site.index()].name.clone();
+        Failure::Refused(match unwelcome {
+            Unwelcome::Removed => Refusal::Removed(site),
+            Unwelcome::Unknown => Refusal::UnknownLife(site),
+            Unwelcome::OtherData => Refusal::OtherData(self.spec.name_of(node), site),
+        })
     }
 
     /// Says it in plain words if a connection with `whom` failed for its TLS.

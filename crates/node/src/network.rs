@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use solera_time::SiteId;
-use solera_unistore::{Address, AtRisk, Message};
+use solera_unistore::{Address, AtRisk, Change, Message};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{oneshot, watch};
 
@@ -14,6 +14,7 @@ use crate::clients::Clients;
 use crate::config::ClusterSpec;
 use crate::current::Current;
 use crate::link::Link;
+use crate::membership::{Membership, SitesTold};
 use crate::memory::Memory;
 use crate::scan;
 use crate::status::WorkerSample;
@@ -23,7 +24,7 @@ use crate::worker::Control;
 /// What arrives in a worker's mailbox.
 pub(crate) enum Parcel {
     /// Messages of another worker, to be handled when they are due.
-    Messages { from: Address, due: Instant, messages: Vec<Message> },
+    Messages { from: Address, due: Instant, life: u32, messages: Vec<Message> },
     /// An order of the host.
     Control(Control),
 }
@@ -54,11 +55,13 @@ pub(crate) struct Network {
     memory: Memory,
     /// Whether this process is about to leave.
     draining: watch::Sender<bool>,
+    membership: Membership,
+    serves: AtomicBool,
 }
 
 impl Network {
     /// Its `wan` is how long messages take between sites of this process.
-    pub(crate) fn new(workers: Vec<Vec<Destination>>, spec: &ClusterSpec) -> Self {
+    pub(crate) fn new(workers: Vec<Vec<Destination>>, spec: &ClusterSpec, life: u32) -> Self {
         let (sites, wan) = (workers.len(), &spec.wan);
         let matrix = |value: &dyn Fn(usize, usize) -> u64| {
             (0..sites).map(|a| (0..sites).map(|b| AtomicU64::new(value(a, b))).collect()).collect()
@@ -74,7 +77,14 @@ impl Network {
             settings: Current::new(spec.clone()),
             memory: Memory::default(),
             draining: watch::Sender::new(false),
+            membership: Membership::new(sites, life),
+            serves: AtomicBool::new(life == 0),
         }
+    }
+
+    /// What is known of the sites' standings.
+    pub(crate) fn membership(&self) -> &Membership {
+        &self.membership
     }
 
     /// The settings as of now.
@@ -90,6 +100,16 @@ impl Network {
     /// What this process takes of the machine's memory.
     pub(crate) fn memory(&self) -> &Memory {
         &self.memory
+    }
+
+    /// Whether this process' site has the data that it serves.
+    pub(crate) fn serves(&self) -> bool {
+        self.serves.load(Ordering::Relaxed)
+    }
+
+    /// A worker of this process found out.
+    pub(crate) fn note_serves(&self, serves: bool) {
+        self.serves.store(serves, Ordering::Relaxed);
     }
 
     /// From now on this process takes no clients.
@@ -125,6 +145,11 @@ impl Network {
     /// Hands messages over. Between sites they take their time, and are lost on a cut link or when
     /// the receiver is dead: the protocol recovers by itself.
     pub(crate) fn send(&self, from: Address, to: Address, messages: Vec<Message>) {
+        self.deliver(from, self.membership.life, to, messages);
+    }
+
+    /// The same for what comes from a node of that life of its site.
+    pub(crate) fn deliver(&self, from: Address, life: u32, to: Address, messages: Vec<Message>) {
         let mailbox = match self.destination(to) {
             Destination::Here(mailbox) => mailbox,
             Destination::There(link) => return link.send(from, to, messages),
@@ -138,7 +163,7 @@ impl Network {
             due += self.delay(a, b);
         }
         // A mailbox without a worker belongs to a cluster that is stopping.
-        let _ = mailbox.send(Parcel::Messages { from, due, messages });
+        let _ = mailbox.send(Parcel::Messages { from, due, life, messages });
     }
 
     /// Gives a worker of this process an order. There is no ordering about of other nodes.
@@ -176,6 +201,22 @@ impl Network {
         let question = Question::AtRisk { worker: worker.worker, keys: keys as u64 };
         self.ask(worker, order, question, |answer| match answer {
             Answer::AtRisk(at_risk) => Some(at_risk),
+            _ => None,
+        })
+        .await
+    }
+
+    /// What the root of a site's workers knows of the sites, after it has changed what is asked for.
+    /// `None` if it cannot be reached.
+    pub(crate) async fn sites(
+        &self,
+        site: SiteId,
+        change: Option<(SiteId, Change)>,
+    ) -> Option<SitesTold> {
+        let root = Address { site, worker: 0 };
+        let (order, question) = (|reply| Control::Sites(change, reply), Question::Sites { change });
+        self.ask(root, order, question, |answer| match answer {
+            Answer::Sites(told) => Some(*told),
             _ => None,
         })
         .await
@@ -229,6 +270,11 @@ impl Network {
     /// Whether the cluster has so many sites.
     pub(crate) fn has_sites(&self, sites: usize) -> bool {
         self.workers.len() == sites
+    }
+
+    /// Whether there is such a site.
+    pub(crate) fn has_site(&self, site: SiteId) -> bool {
+        site.index() < self.workers.len()
     }
 
     /// Every worker of a site.

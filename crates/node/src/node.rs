@@ -13,10 +13,11 @@ use crate::admin::AdminListener;
 use crate::cluster::{Cluster, Run, StartError, admin_tls};
 use crate::config::{ClusterSpec, ConfigError, HostPort, NodeId};
 use crate::current::Current;
-use crate::data_dir::part_of;
+use crate::data_dir::{DataDir, part_of};
 use crate::link::Link;
 use crate::links::{Carrier, Running};
 use crate::log::Log;
+use crate::membership::share;
 use crate::status::{NodeStatus, ReachedSite, SiteStatus};
 use crate::tls::{PeerTls, for_clients};
 
@@ -159,11 +160,15 @@ impl Node {
     }
 
     /// Starts the node's workers and links. The HTTP side remains to be served, on this thread's
-    /// event loop.
+    /// event loop. `life` is for a site that was removed and joins again, as `solera site add` says.
     ///
     /// # Errors
     /// Threads cannot be started, or a port was taken meanwhile.
-    pub fn start(self, log: Log) -> Result<(Cluster, AdminListener), ServeError> {
+    pub fn start(
+        self,
+        life: Option<u32>,
+        log: Log,
+    ) -> Result<(Cluster, AdminListener), ServeError> {
         let Node { id: me, name, mut spec, resp, resp_tls, peer, admin, .. } = self;
         let current = |tls: TlsAcceptor| Arc::new(Current::new(tls));
         let cannot_listen = |setting| {
@@ -205,6 +210,7 @@ impl Node {
             log: log.clone(),
             tls: self.tls.map(current),
             admin_tls: self.admin_tls.map(current),
+            life,
         };
         let mut cluster = Cluster::launch(spec.clone(), run, link_to).map_err(ServeError::Start)?;
         let carrier = Carrier {
@@ -213,6 +219,7 @@ impl Node {
             me,
             tls: peer_tls.clone(),
             incarnation,
+            data: cluster.data.as_ref().map_or(incarnation, DataDir::id),
             network: cluster.network.clone(),
             links: links.clone(),
             log,
@@ -244,7 +251,14 @@ impl Here {
 impl Cluster {
     /// Whether all of the site can be served, and this process is not about to leave.
     pub fn is_ready(&self) -> bool {
-        !self.network.is_draining() && self.here.as_ref().is_none_or(Here::is_ready)
+        !self.network.is_draining()
+            && self.network.serves()
+            && self.here.as_ref().is_none_or(Here::is_ready)
+    }
+
+    /// Ends, with the reason, when the site of this process takes no part any more: it should stop.
+    pub async fn expelled(&self) -> String {
+        self.network.membership().expelled().await
     }
 
     /// What goes on at this node and its site; `None` if this process is a whole cluster.
@@ -263,7 +277,10 @@ impl Cluster {
                 None => missing_nodes.push(node),
             }
         }
+        let progress: Vec<_> = samples.iter().map(|sample| sample.progress).collect();
+        let joining = samples.iter().any(|sample| !sample.serving).then(|| share(&progress));
         Some(NodeStatus {
+            joining,
             cluster: self.spec.name.clone(),
             f: self.spec.f,
             site: self.spec.sites[site.index()].name.clone(),
@@ -277,10 +294,12 @@ impl Cluster {
     }
 
     fn reached_sites(&self, here: &Here) -> Vec<ReachedSite> {
+        let members = self.network.membership();
         let reach = |(site, name): (SiteId, String)| {
+            let standing = members.standing(site).to_string();
             let links = here.links.iter().filter(|link| link.peer.site == site);
             let nodes: Vec<_> = links.map(|link| link.status()).collect();
-            ReachedSite { name, reached: nodes.iter().all(|node| node.up), nodes }
+            ReachedSite { name, standing, reached: nodes.iter().all(|node| node.up), nodes }
         };
         let names = self.spec.sites.iter().map(|site| site.name.clone());
         SiteId::all(self.spec.sites.len()).zip(names).map(reach).collect()

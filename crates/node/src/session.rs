@@ -231,6 +231,12 @@ impl Session {
             self.refuse(&refused.to_string());
             return Next::Stay;
         }
+        if !self.worker.serves() && needs_data(command) {
+            let site = self.worker.site_name(self.worker.address.site);
+            let error = format!("LOADING site {site} is getting its data from the other sites");
+            self.refuse(&error);
+            return Next::Stay;
+        }
         if self.worker.refuses_writes()
             && (command.has_flag("write") || commits(command.id))
             && let Some(reason) = self.worker.refuses()
@@ -569,6 +575,19 @@ impl Session {
             self.worker.count(|counters| counters.errors += 1);
         }
     }
+}
+
+/// Whether a command is about data, its own or that of a past.
+fn needs_data(command: &Described) -> bool {
+    command.is_data()
+        || matches!(
+            command.id,
+            CommandId::Exec
+                | CommandId::SoleraBegin
+                | CommandId::SoleraAttach
+                | CommandId::SoleraBarrier
+                | CommandId::Wait
+        )
 }
 
 /// What may bring writes about that were buffered before.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use solera_journal::Stats;
+use solera_unistore::Progress;
 
 /// A cluster, as `/status` shows it.
 #[derive(Clone, Debug, Serialize)]
@@ -121,6 +122,8 @@ pub struct NodeStatus {
     pub missing_nodes: Vec<u16>,
     /// All sites, in order, and the links to their nodes.
     pub sites: Vec<ReachedSite>,
+    /// While the site gets its data from the others: which part of it is there, from 0 to 1.
+    pub joining: Option<f64>,
     /// The process' memory.
     pub memory: MemoryStatus,
 }
@@ -130,6 +133,8 @@ pub struct NodeStatus {
 pub struct ReachedSite {
     /// Its name.
     pub name: String,
+    /// How it stands: member, leaving, removed or joining.
+    pub standing: String,
     /// Whether the links to all of its nodes are up.
     pub reached: bool,
     /// The links to its nodes, without the node itself.
@@ -179,6 +184,9 @@ pub(crate) struct WorkerSample {
     pub(crate) unsettled_updates: usize,
     pub(crate) at_risk: usize,
     pub(crate) failed_logins: u64,
+    /// Whether the site has the data that it serves.
+    pub(crate) serving: bool,
+    pub(crate) progress: Progress,
     /// Nothing without a journal; other nodes are not told.
     #[serde(skip)]
     pub(crate) journal: Option<JournalSample>,

@@ -8,9 +8,10 @@ use postcard::ser_flavors::{Flavor, Size};
 use serde::{Deserialize, Serialize};
 use solera_data::OpError;
 use solera_time::SiteId;
-use solera_unistore::{Address, AtRisk, Message, Response, Stretch, Topology};
+use solera_unistore::{Address, AtRisk, Change, Message, Response, Stretch, Topology};
 
 use crate::handshake::{Greeting, HEAD};
+use crate::membership::SitesTold;
 use crate::scan;
 use crate::status::WorkerSample;
 
@@ -311,6 +312,8 @@ pub(crate) enum Question {
     AtRisk { worker: u8, keys: u64 },
     /// The next page of a partition that a worker has.
     Scan { worker: u8, ask: Box<scan::Ask> },
+    /// What the root knows of the sites, after it has changed what is asked for.
+    Sites { change: Option<(SiteId, Change)> },
 }
 
 /// The answer to a [`Question`].
@@ -321,6 +324,7 @@ pub(crate) enum Answer {
     AtRisk(AtRisk),
     /// Nothing where the worker cannot tell yet.
     Scan(Option<scan::Page>),
+    Sites(Box<SitesTold>),
     /// There is no such worker, or it is stopping.
     Nothing,
 }

@@ -17,7 +17,7 @@ use solera_resp::CommandId;
 use solera_resp::command::COMMANDS;
 use solera_time::{Monotonic, Physical, SiteId, Vector};
 use solera_unistore::{
-    Address, AtRisk, Command, Input, Message, Output, Replica, RequestId, Response, Status,
+    Address, AtRisk, Change, Command, Input, Message, Output, Replica, RequestId, Response, Status,
 };
 use tokio::io::DuplexStream;
 use tokio::net::{TcpListener, TcpStream};
@@ -34,6 +34,7 @@ use crate::config::ClusterSpec;
 use crate::connection::{serve, serve_tls};
 use crate::current::Current;
 use crate::log::Log;
+use crate::membership::SitesTold;
 use crate::network::{Network, Parcel};
 use crate::scan::{self, Scans};
 use crate::status::WorkerSample;
@@ -60,6 +61,8 @@ pub(crate) enum Control {
     CountKeys(oneshot::Sender<usize>),
     /// Tell what the loss of sites could still undo, with at most so many keys.
     AtRisk(usize, oneshot::Sender<AtRisk>),
+    /// Change how a site stands, if asked to, and tell how all do.
+    Sites(Option<(SiteId, Change)>, oneshot::Sender<SitesTold>),
     /// Tell the next page of a partition; nothing while that cannot be told yet.
     Scan(scan::Ask, oneshot::Sender<Option<scan::Page>>),
     /// These are the settings from now on.
@@ -86,6 +89,8 @@ pub(crate) struct Worker {
     /// Whether any user is configured: what every command asks first.
     guarded: Cell<bool>,
     attempts: Attempts,
+    /// See [`Self::serves`].
+    serves: Cell<bool>,
     log: Log,
     tls: Option<Arc<Current<TlsAcceptor>>>,
     /// Clients whose TLS begins just now.
@@ -406,9 +411,30 @@ impl Worker {
         self.state.borrow().storage.as_ref().is_none_or(Storage::answers)
     }
 
+    /// Whether the site has the data that it serves; one that joins gets it first.
+    pub(crate) fn serves(&self) -> bool {
+        self.serves.get()
+    }
+
+    /// Changes how a site stands, if asked to, and tells how all do. Only at the root.
+    fn sites(&self, change: Option<(SiteId, Change)>) -> SitesTold {
+        let now = self.now();
+        let told = {
+            let replica = &mut self.state.borrow_mut().replica;
+            let refused =
+                change.and_then(|(site, change)| replica.change_members(now, site, change).err());
+            let status = replica.status();
+            let (members, not_agreed) = (status.members().clone(), status.not_agreed());
+            SitesTold { members, not_agreed, refused }
+        };
+        self.network.membership().note(&told.members);
+        self.flush();
+        told
+    }
+
     /// Whether some commands are refused now that are not otherwise.
     pub(crate) fn refuses_some(&self) -> bool {
-        self.refuses_writes() || self.network.memory().is_full()
+        self.refuses_writes() || self.network.memory().is_full() || !self.serves()
     }
 
     /// Whether this process takes no writes.
@@ -518,6 +544,8 @@ impl Worker {
             prepared_transactions: status.prepared_transactions(),
             unsettled_updates: status.unsettled_updates(),
             at_risk: status.at_risk(0).transactions,
+            serving: view.serving,
+            progress: status.progress(),
             // Its files are looked at, which is too much for every status.
             journal: state.storage.as_ref().filter(|_| detailed).map(Storage::sample),
         }
@@ -578,6 +606,7 @@ pub(crate) fn run(
     let address = replica.address();
     let users = Arc::new(spec.users.clone());
     let guarded = Cell::new(users.are_configured());
+    let serving = replica.status().view().serving;
     let worker = Rc::new(Worker {
         address,
         spec,
@@ -604,6 +633,7 @@ pub(crate) fn run(
         users: watch::Sender::new(users),
         guarded,
         attempts: Attempts::new(run.log.clone()),
+        serves: Cell::new(serving),
         log: run.log,
         tls: run.tls,
         greetings: Cell::new(0),
@@ -706,7 +736,7 @@ struct Postman {
     worker: Rc<Worker>,
     mailbox: UnboundedReceiver<Parcel>,
     /// Messages under way, per sender, in order.
-    under_way: BTreeMap<Address, VecDeque<(Instant, Vec<Message>)>>,
+    under_way: BTreeMap<Address, VecDeque<(Instant, u32, Vec<Message>)>>,
     stopping: bool,
 }
 
@@ -755,8 +785,8 @@ impl Postman {
 
     fn take(&mut self, parcel: Parcel) {
         match parcel {
-            Parcel::Messages { from, due, messages } => {
-                self.under_way.entry(from).or_default().push_back((due, messages));
+            Parcel::Messages { from, due, life, messages } => {
+                self.under_way.entry(from).or_default().push_back((due, life, messages));
             }
             Parcel::Control(control) => self.obey(control),
         }
@@ -782,6 +812,9 @@ impl Postman {
             Control::AtRisk(keys, reply) => {
                 let at_risk = self.worker.with(|replica| replica.status().at_risk(keys));
                 let _ = reply.send(at_risk);
+            }
+            Control::Sites(change, reply) => {
+                let _ = reply.send(self.worker.sites(change));
             }
             Control::Scan(ask, reply) => {
                 let _ = reply.send(self.worker.scan(&ask));
@@ -812,15 +845,15 @@ impl Postman {
         let here = self.worker.address.site.index();
         let mut state = self.worker.state.borrow_mut();
         for (from, link) in &mut self.under_way {
-            while link.front().is_some_and(|(due, _)| *due <= instant) {
-                let Some((_, messages)) = link.pop_front() else { break };
+            while link.front().is_some_and(|(due, ..)| *due <= instant) {
+                let Some((_, life, messages)) = link.pop_front() else { break };
                 let there = from.site.index();
                 // What was under way when the link was cut is lost.
                 if there != here && network.is_cut(there, here) {
                     continue;
                 }
                 for message in messages {
-                    state.replica.handle(now, Input::Message { from: *from, life: 0, message });
+                    state.replica.handle(now, Input::Message { from: *from, life, message });
                 }
             }
         }
@@ -828,6 +861,11 @@ impl Postman {
             state.replica.hold_back(network.full_links(self.worker.address));
         }
         state.replica.on_deadline(now);
+        network.membership().note(state.replica.status().members());
+        let serving = state.replica.status().view().serving;
+        if serving != self.worker.serves.replace(serving) {
+            network.note_serves(serving);
+        }
         state.scans.forget_idle(now.monotonic);
         drop(state);
         self.worker.flush();

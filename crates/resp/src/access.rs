@@ -191,7 +191,7 @@ mod tests {
         };
         assert_eq!(
             of("dangerous"),
-            "info config solera.at-risk solera.export client|no-evict client|list config|get acl|list acl|users acl|getuser"
+            "info config solera.sites solera.at-risk solera.export client|no-evict client|list config|get acl|list acl|users acl|getuser"
         );
         assert_eq!(of("hash"), "hset hget hmget hgetall hdel hincrby");
         assert_eq!(of("@hash"), "");

@@ -59,6 +59,7 @@ pub enum CommandId {
     SoleraAttach,
     SoleraBarrier,
     SoleraSite,
+    SoleraSites,
     SoleraSpaces,
     SoleraLevel,
     SoleraAtRisk,

@@ -664,10 +664,12 @@ impl World {
     fn add(&mut self, site: usize) {
         if self.states[site] != SiteState::Destroyed && self.lives[site] > 0 {
             let forgotten = Some((Standing::Gone, self.lives[site] - 1));
-            if self.is_joining(site) && self.standing(site) == forgotten {
-                // Who was asked crashed before it was durable.
-                self.ask_for_change(site, Change::Add);
-                self.push(self.now + 100 * MS, Due::Fault(Fault::Add(site)));
+            if self.is_joining(site) {
+                if self.standing(site) == forgotten {
+                    // Who was asked crashed before it was durable.
+                    self.ask_for_change(site, Change::Add);
+                }
+                self.push(self.now + 200 * MS, Due::Fault(Fault::Add(site)));
             }
             return;
         }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use solera_machine::Now;
 use solera_time::{Monotonic, SiteId, Vector};
 
@@ -44,7 +45,7 @@ struct Attempt {
 }
 
 /// How far a joining worker has come, for people.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Progress {
     /// Partitions that are there.
     pub filled: usize,

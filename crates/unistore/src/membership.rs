@@ -194,7 +194,12 @@ impl Members {
             && self.0.iter().all(|slot| slot.gaps.len() == (slot.stage as usize + 2) / 4)
     }
 
-    /// Takes what another knows and this one does not. Returns whether there was something.
+    /// Takes what another list has and this one has not.
+    pub fn learn(&mut self, other: &Members) {
+        self.merge(other);
+    }
+
+    /// The same. Returns whether there was something.
     pub(crate) fn merge(&mut self, other: &Members) -> bool {
         let before = self.clone();
         for (mine, theirs) in self.0.iter_mut().zip(&other.0) {

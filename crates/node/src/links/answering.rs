@@ -15,7 +15,7 @@ use super::{
     consume, read_greeting, read_more, shortened, silent,
 };
 use crate::config::NodeId;
-use crate::handshake::{Card, Greeting, Refusal, clock_us};
+use crate::handshake::{Greeting, Refusal, clock_us};
 use crate::link::Link;
 use crate::network::Network;
 use crate::wire::{
@@ -55,7 +55,7 @@ impl Carrier {
         let caller = || self.sites_at(from);
         let greeted =
             greeted.map(|greeted| greeted.map_err(|failure| self.explain(failure, &caller())));
-        let (link, connection) = match greeted {
+        let (link, connection, life) = match greeted {
             Ok(Ok(welcomed)) => welcomed,
             Ok(Err(Failure::Refused(refusal))) => {
                 let reason = shortened(refusal.to_string());
@@ -66,7 +66,11 @@ impl Carrier {
                     self.log.debug(format_args!("{line}"));
                 }
                 if let Some(stream) = opened {
-                    let _ = timeout(GREETING_TIMEOUT, refuse(stream, reason)).await;
+                    let greeting = match refusal {
+                        Refusal::Removed(_) => Greeting::Farewell(reason),
+                        _ => Greeting::Refusal(reason),
+                    };
+                    let _ = timeout(GREETING_TIMEOUT, refuse(stream, greeting)).await;
                 }
                 return;
             }
@@ -81,7 +85,7 @@ impl Carrier {
         };
         let stream = opened.expect("who was welcomed has a connection");
         self.log.info(format_args!("link from {} is up", link.name));
-        let ended = self.hear(&link, connection, stream).await;
+        let ended = self.hear(&link, connection, life, stream).await;
         if link.hung_up(connection) {
             let reason = ended.err().map_or("it was closed".to_owned(), |error| error.to_string());
             self.log.warn(format_args!("link from {} is down: {reason}", link.name));
@@ -146,11 +150,11 @@ impl Carrier {
         &self,
         stream: &mut Stream,
         certificate: Option<CertificateDer<'static>>,
-    ) -> Result<(Arc<Link>, u64), Failure> {
+    ) -> Result<(Arc<Link>, u64, u32), Failure> {
         let Greeting::Hello(theirs) = read_greeting(stream).await? else {
             return Err(Failure::Refused(Refusal::Damaged));
         };
-        let mut mine = Card::new(&self.spec, self.me, theirs.from, self.incarnation);
+        let mut mine = self.card(theirs.from);
         let ahead_us =
             mine.check(&theirs, true, &self.network.settings()).map_err(Failure::Refused)?;
         if let (Some(tls), Some(node)) = (self.tls(), self.spec.node(theirs.from)) {
@@ -161,6 +165,7 @@ impl Carrier {
                 Failure::Refused(Refusal::Tls(format!("the certificate of {who} {problem}")))
             })?;
         }
+        self.lets_in(&theirs)?;
         let link = self.links.iter().find(|link| link.peer == theirs.from);
         let link = link.ok_or(Failure::Refused(Refusal::NoSuchNode))?;
         self.note_skew(&link.name, ahead_us);
@@ -169,11 +174,17 @@ impl Carrier {
         mine.received = received;
         stream.write_all(&Greeting::Welcome(mine).encode()).await?;
         stream.flush().await?;
-        Ok((link.clone(), connection))
+        Ok((link.clone(), connection, theirs.life))
     }
 
     /// Takes what the peer sends, until the connection breaks or the peer calls anew.
-    async fn hear(&self, link: &Arc<Link>, connection: u64, stream: Stream) -> Result<(), Failure> {
+    async fn hear(
+        &self,
+        link: &Arc<Link>,
+        connection: u64,
+        life: u32,
+        stream: Stream,
+    ) -> Result<(), Failure> {
         let (mut read, mut write) = split(stream);
         let (answer, mut answers) = mpsc::unbounded_channel();
         let (mut input, mut output) = (Vec::new(), Vec::new());
@@ -188,7 +199,7 @@ impl Carrier {
                     while let Some((frame, length)) = read_frame(&input[used..])? {
                         used += length;
                         match frame.kind {
-                            Kind::Messages => self.deliver(link, connection, frame)?,
+                            Kind::Messages => self.deliver(link, connection, life, frame)?,
                             Kind::Ping => {
                                 // What took its time on the way looks late; what is early is so.
                                 let ahead = frame.number.wrapping_sub(clock_us()) as i64;
@@ -228,7 +239,14 @@ impl Carrier {
         }
     }
 
-    fn deliver(&self, link: &Link, connection: u64, frame: Frame<'_>) -> Result<(), Failure> {
+    fn deliver(
+        &self,
+        link: &Link,
+        connection: u64,
+        life: u32,
+        frame: Frame<'_>,
+    ) -> Result<(), Failure> {
+        self.admits(link.peer, life)?;
         let delivery = decode_batch(frame.body, link.peer.site, self.me.site, &self.topology)?;
         if self.spec.node_of(delivery.from) != Some(link.peer)
             || self.spec.node_of(delivery.to) != Some(self.me)
@@ -236,15 +254,15 @@ impl Carrier {
             return Err(WireError::Misplaced.into());
         }
         if link.takes(connection, frame.number) {
-            self.network.send(delivery.from, delivery.to, delivery.messages);
+            self.network.deliver(delivery.from, life, delivery.to, delivery.messages);
         }
         Ok(())
     }
 }
 
-async fn refuse(mut stream: Stream, reason: String) {
+async fn refuse(mut stream: Stream, greeting: Greeting) {
     // The caller may be gone.
-    let _ = stream.write_all(&Greeting::Refusal(reason).encode()).await;
+    let _ = stream.write_all(&greeting.encode()).await;
     hang_up(stream).await;
 }
 
@@ -290,6 +308,13 @@ async fn answer_to(network: &Network, me: NodeId, question: Question) -> Answer 
                 at_risk.map_or(Answer::Nothing, Answer::AtRisk)
             }
             None => Answer::Nothing,
+        },
+        Question::Sites { change } => match here(0) {
+            Some(root) if change.is_none_or(|(site, _)| network.has_site(site)) => {
+                let told = network.sites(root.site, change).await;
+                told.map_or(Answer::Nothing, |told| Answer::Sites(Box::new(told)))
+            }
+            _ => Answer::Nothing,
         },
         Question::Scan { worker, ask } => match here(worker) {
             Some(worker) if network.has_sites(ask.snapshot.sites()) => {

@@ -15,7 +15,7 @@ use super::{
     Carrier, Failure, GREETING_TIMEOUT, LAST_PAUSE, SILENCE, Stream, consume, read_greeting,
     read_more, shortened, silent, stopped,
 };
-use crate::handshake::{Card, Greeting, Refusal, clock_us};
+use crate::handshake::{Greeting, Refusal, clock_us};
 use crate::link::Link;
 use crate::wire::{Frame, Kind, WireError, read_frame, write_frame};
 
@@ -77,15 +77,15 @@ impl Carrier {
     /// Makes a connection on which both have agreed to talk.
     async fn call(&self, link: &Link) -> Result<Stream, Failure> {
         let mut stream = self.reach(link).await?;
-        let card = Card::new(&self.spec, self.me, link.peer, self.incarnation);
-        stream.write_all(&Greeting::Hello(card).encode()).await?;
+        stream.write_all(&Greeting::Hello(self.card(link.peer)).encode()).await?;
         stream.flush().await?;
         match read_greeting(&mut stream).await? {
             Greeting::Welcome(theirs) => {
-                let mine = Card::new(&self.spec, self.me, link.peer, self.incarnation);
-                let ahead_us = mine
+                let ahead_us = self
+                    .card(link.peer)
                     .check(&theirs, false, &self.network.settings())
                     .map_err(Failure::Refused)?;
+                self.lets_in(&theirs)?;
                 self.note_skew(&link.name, ahead_us);
                 if !link.opened(theirs.incarnation, theirs.received) {
                     return Err(Failure::Refused(Refusal::Taken));
@@ -94,6 +94,11 @@ impl Carrier {
                 Ok(stream)
             }
             Greeting::Refusal(reason) => Err(Failure::Refused(Refusal::Told(shortened(reason)))),
+            Greeting::Farewell(reason) => {
+                let reason = shortened(reason);
+                self.network.membership().expel(format!("{} says: {reason}", link.name));
+                Err(Failure::Refused(Refusal::Told(reason)))
+            }
             Greeting::Hello(_) => Err(Failure::Refused(Refusal::NotSolera)),
         }
     }

@@ -17,6 +17,8 @@ family! { "solera":
         "Waits until the session's past is durable.";
     SoleraSite "solera.site" 1 "fast" (0, 0, 0) "0.1.0"
         "Names the site.";
+    SoleraSites "solera.sites" -1 "admin" (0, 0, 0) "0.1.0"
+        "Tells how the sites stand, and removes or adds one.";
     SoleraSpaces "solera.spaces" 1 "fast" (0, 0, 0) "0.1.0"
         "Lists the spaces and their levels.";
     SoleraLevel "solera.level" 2 "fast" (1, 1, 1 "RO") "0.1.0"

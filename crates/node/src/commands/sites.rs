@@ -1,0 +1,63 @@
+//! SOLERA.SITES: how the sites stand, and removing and adding one.
+
+use solera_resp::Arguments;
+use solera_time::SiteId;
+use solera_unistore::Change;
+
+use crate::session::Session;
+use crate::worker::Unreachable;
+
+/// SOLERA.SITES [REMOVE name | ADD name]: how each site stands, after the change.
+pub(crate) async fn sites(session: &mut Session, arguments: &Arguments<'_>) {
+    let worker = session.worker.clone();
+    let spec = worker.spec.clone();
+    let change = match arguments.len() {
+        1 => None,
+        3 => {
+            let (word, wanted) = (arguments.get(1), arguments.get(2));
+            let change = match () {
+                () if word.eq_ignore_ascii_case(b"remove") => Change::Remove,
+                () if word.eq_ignore_ascii_case(b"add") => Change::Add,
+                () => return session.fail("ERR syntax error"),
+            };
+            let named = |name: &str| name.as_bytes().eq_ignore_ascii_case(wanted);
+            let Some(site) = spec.sites.iter().position(|site| named(&site.name)) else {
+                let names: Vec<&str> = spec.sites.iter().map(|site| site.name.as_str()).collect();
+                let wanted = String::from_utf8_lossy(wanted);
+                let names = names.join(", ");
+                return session
+                    .fail(format!("ERR there is no site '{wanted}'; the sites are {names}"));
+            };
+            if spec.nodes().next().is_none() {
+                return session.fail("ERR the sites of one process come and go together");
+            }
+            Some((SiteId(site as u8), change))
+        }
+        _ => return session.fail("ERR syntax error"),
+    };
+    let me = worker.address.site;
+    let Some(told) = worker.network.sites(me, change).await else {
+        let root = worker.network.workers_of(me).next().expect("a site has a worker");
+        return session.fail(Unreachable(worker.node_name(root)).to_string());
+    };
+    let name = |site: SiteId| worker.site_name(site).to_owned();
+    if let Some(refused) = told.refused {
+        return session.fail(format!("ERR {}", refused.explain(name)));
+    }
+    let out = &mut session.out;
+    out.array(told.members.sites());
+    for site in SiteId::all(told.members.sites()) {
+        out.map(4);
+        let standing = told.members.standing(site).to_string();
+        for (key, value) in [("name", name(site)), ("standing", standing)] {
+            out.bulk(key.as_bytes());
+            out.bulk(value.as_bytes());
+        }
+        out.bulk(b"life");
+        out.integer(i64::from(told.members.life(site)));
+        // Whether every other site has confirmed the same.
+        out.bulk(b"waits-for");
+        let waits = told.not_agreed.map(name).unwrap_or_default();
+        out.bulk(waits.as_bytes());
+    }
+}
