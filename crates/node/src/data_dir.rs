@@ -20,7 +20,7 @@ const UNFINISHED: &str = "solera-data.toml.new";
 const LOCK: &str = "solera-data.lock";
 /// What the file system itself keeps in the root of a disk.
 const LOST_AND_FOUND: &str = "lost+found";
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 /// What was true when this data was first written, and must stay so.
 #[derive(Debug, Deserialize, PartialEq, Eq, Serialize)]
@@ -30,8 +30,9 @@ struct About {
     sites: Vec<String>,
     partitions: u16,
     workers: Vec<u8>,
-    /// The folders of the workers whose data this is. Nothing where an early version wrote the file.
-    holds: Option<Vec<String>>,
+    /// The folders of the workers whose data this is; format 1 did not say.
+    #[serde(default)]
+    holds: Vec<String>,
     /// Which life of its site the data belongs to.
     #[serde(default)]
     life: u32,
@@ -152,7 +153,7 @@ impl DataDir {
             sites: self.sites.clone(),
             partitions: spec.partitions,
             workers: spec.topology().workers,
-            holds: Some(workers.iter().map(|worker| self.name_of(*worker)).collect()),
+            holds: workers.iter().map(|worker| self.name_of(*worker)).collect(),
             life: self.life,
             id: format!("{:016x}", self.id),
         }
@@ -234,14 +235,14 @@ impl About {
                 self.life, now.life
             ));
         }
-        match (holds, &now.holds) {
-            (Some(was), Some(is)) if was != is => Err(format!(
+        if *holds != now.holds {
+            return Err(format!(
                 "it is the data of {}, and this process runs {}",
-                was.join(", "),
-                is.join(", ")
-            )),
-            _ => Ok(()),
+                holds.join(", "),
+                now.holds.join(", ")
+            ));
         }
+        Ok(())
     }
 }
 

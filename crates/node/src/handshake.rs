@@ -391,7 +391,7 @@ admin = 'b:3'
         assert_eq!(read(&of_other_version), Ok(refusal));
         for (bytes, refusal) in [
             (with(0, b"GET / HT"), Refusal::NotSolera),
-            (with(8, &[0, 4]), Refusal::Version(4)),
+            (with(8, &[0, 9]), Refusal::Version(9)),
             (with(10, &[9]), Refusal::Damaged),
             (with(11, &[0xff; 4]), Refusal::Damaged),
             (with(11, &[0; 4]), Refusal::Damaged),

@@ -594,6 +594,14 @@ mod tests {
     }
 
     #[test]
+    fn a_checkpoint_that_fails_is_told_of_once() {
+        let (mut storage, _, _) = open(&SimDisk::new(1));
+        assert_eq!(storage.take_problem(), None);
+        storage.on_event(Event::SnapshotFailed(Error::Stopped));
+        assert!(storage.take_problem().is_some() && storage.take_problem().is_none());
+    }
+
+    #[test]
     fn a_disk_that_fails_makes_nobody_believe_that_a_write_is_done() {
         let disk = SimDisk::new(1);
         let (mut storage, mut replica, events) = open(&disk);

@@ -196,7 +196,6 @@ impl Replica {
     }
 
     /// PREPARE (UniStore Alg. 1 l. 36–41).
-    #[expect(clippy::too_many_arguments, reason = "one per field of the message")]
     pub(crate) fn on_prepare(
         &mut self,
         now: Now,

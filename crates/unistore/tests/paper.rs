@@ -343,6 +343,17 @@ fn two_of_worker_1() -> [String; 2] {
     [keys.next().unwrap(), keys.next().unwrap()]
 }
 
+#[test]
+fn only_keys_that_can_be_told_in_a_few_megabytes_are_named_as_at_risk() {
+    let mut stage = Stage::new(&[1, 1], None);
+    for key in ["x".repeat(9 << 20).as_str(), "short"] {
+        stage.execute(at(0, 0), Vector::zero(2), key, set("v"));
+        stage.now_ms += 1;
+    }
+    let at_risk = stage.replicas[&at(0, 0)].status().at_risk(10);
+    assert_eq!((at_risk.transactions, at_risk.keys), (2, vec![Key::from("short")]));
+}
+
 /// Sizes of the updates in the REPLICATE messages that wait on a link.
 fn under_way(stage: &Stage, from: Address, to: Address) -> usize {
     let messages = stage.links.get(&(from, to)).into_iter().flatten();
