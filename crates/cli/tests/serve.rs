@@ -407,7 +407,7 @@ async fn a_site_is_removed_and_joins_again_while_the_other_serves() {
         eu.incr_by(&format!("{key}:n"), 2).await.unwrap();
     }
     let mut us = nodes[1][1].client().await;
-    eventually(&nodes[1][0], async || us.get("k99").await.ok().flatten().is_some()).await;
+    eventually(&nodes[1][0], async || us.get("k23:n").await.ok().flatten().is_some()).await;
     us.incr_by("k0:n", 5).await.unwrap();
     eventually(&nodes[0][0], async || eu.get("k0:n").await.unwrap().as_deref() == Some("7")).await;
     nodes[1].iter_mut().for_each(Node::kill);

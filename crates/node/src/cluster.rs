@@ -67,6 +67,8 @@ pub(crate) struct Run {
     pub(crate) tls: Option<Arc<Current<TlsAcceptor>>>,
     /// The same of HTTP.
     pub(crate) admin_tls: Option<Arc<Current<TlsAcceptor>>>,
+    /// The site that this process belongs to, if it is not the whole cluster.
+    pub(crate) site: Option<SiteId>,
     /// Which life of its site this process belongs to; nothing is that of its data.
     pub(crate) life: Option<u32>,
 }
@@ -261,7 +263,7 @@ impl Cluster {
         };
         Cluster::launch(
             Arc::new(spec),
-            Run { cluster, first_number: 0, log, tls, admin_tls, life: None },
+            Run { cluster, first_number: 0, log, tls, admin_tls, site: None, life: None },
             |_| None,
         )
     }
@@ -296,7 +298,7 @@ impl Cluster {
             _ => None,
         };
         let life = data.as_ref().map_or(run.life.unwrap_or(0), DataDir::life);
-        let network = Arc::new(Network::new(workers, &spec, life));
+        let network = Arc::new(Network::new(workers, &spec, run.site, life));
         let gauge = Gauge::start(&network, run.log.clone()).map_err(StartError::Worker)?;
         let mut cluster = Cluster {
             spec,

@@ -1,5 +1,6 @@
 //! What this process knows of the sites' standings, for links and clients; the replicas decide.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
 
@@ -13,7 +14,9 @@ use crate::config::NodeId;
 /// Shared by the workers of a process, and its links.
 #[derive(Debug)]
 pub(crate) struct Membership {
-    /// Which life of its site this process belongs to.
+    /// The site that this process belongs to, if there are others in other processes.
+    site: Option<SiteId>,
+    /// Which life of it that is.
     pub(crate) life: u32,
     known: Mutex<Known>,
     /// Why this process must end: its site takes no part any more.
@@ -39,9 +42,9 @@ pub(crate) enum Unwelcome {
 }
 
 impl Membership {
-    pub(crate) fn new(sites: usize, life: u32) -> Self {
+    pub(crate) fn new(sites: usize, site: Option<SiteId>, life: u32) -> Self {
         let known = Known { members: Members::new(sites), data: BTreeMap::new() };
-        Membership { life, known: Mutex::new(known), expelled: watch::Sender::new(None) }
+        Membership { site, life, known: Mutex::new(known), expelled: watch::Sender::new(None) }
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
@@ -63,6 +66,14 @@ impl Membership {
 
     /// Whether messages of a life of a site count.
     pub(crate) fn admits(&self, site: SiteId, life: u32) -> Result<(), Unwelcome> {
+        if Some(site) == self.site {
+            // Its nodes join together, before they are told that they may.
+            return match life.cmp(&self.life) {
+                Ordering::Less => Err(Unwelcome::Removed),
+                Ordering::Equal => Ok(()),
+                Ordering::Greater => Err(Unwelcome::Unknown),
+            };
+        }
         let known = self.known();
         let (present, standing) = (known.members.life(site), known.members.standing(site));
         let gone = matches!(standing, Standing::Leaving | Standing::Gone);

@@ -61,7 +61,12 @@ pub(crate) struct Network {
 
 impl Network {
     /// Its `wan` is how long messages take between sites of this process.
-    pub(crate) fn new(workers: Vec<Vec<Destination>>, spec: &ClusterSpec, life: u32) -> Self {
+    pub(crate) fn new(
+        workers: Vec<Vec<Destination>>,
+        spec: &ClusterSpec,
+        site: Option<SiteId>,
+        life: u32,
+    ) -> Self {
         let (sites, wan) = (workers.len(), &spec.wan);
         let matrix = |value: &dyn Fn(usize, usize) -> u64| {
             (0..sites).map(|a| (0..sites).map(|b| AtomicU64::new(value(a, b))).collect()).collect()
@@ -77,7 +82,7 @@ impl Network {
             settings: Current::new(spec.clone()),
             memory: Memory::default(),
             draining: watch::Sender::new(false),
-            membership: Membership::new(sites, life),
+            membership: Membership::new(sites, site, life),
             serves: AtomicBool::new(life == 0),
         }
     }

@@ -210,6 +210,7 @@ impl Node {
             log: log.clone(),
             tls: self.tls.map(current),
             admin_tls: self.admin_tls.map(current),
+            site: Some(me.site),
             life,
         };
         let mut cluster = Cluster::launch(spec.clone(), run, link_to).map_err(ServeError::Start)?;
