@@ -87,13 +87,13 @@ impl Membership {
     /// promised is in its data; without, it is not the node that it was.
     pub(crate) fn let_in(&self, node: NodeId, life: u32, data: u64) -> Result<(), Unwelcome> {
         self.admits(node.site, life)?;
-        match self.known().data.insert(node, (life, data)) {
-            Some(before) if before.0 == life && before.1 != data => {
-                self.known().data.insert(node, before);
-                Err(Unwelcome::OtherData)
-            }
-            _ => Ok(()),
+        let mut known = self.known();
+        let before = known.data.get(&node);
+        if before.is_some_and(|(former, before)| *former == life && *before != data) {
+            return Err(Unwelcome::OtherData);
         }
+        known.data.insert(node, (life, data));
+        Ok(())
     }
 
     /// This process' site takes no part any more.
@@ -127,4 +127,23 @@ pub(crate) fn share(progress: &[Progress]) -> f64 {
         (done + progress.filled as f64 + progress.current, all + progress.partitions)
     });
     if all == 0 { 1.0 } else { done / all as f64 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_without_its_data_is_not_let_in() {
+        let membership = Membership::new(2, Some(SiteId(0)), 0);
+        let node = NodeId { site: SiteId(1), node: 0 };
+        assert_eq!(membership.let_in(node, 0, 7), Ok(()));
+        assert_eq!(membership.let_in(node, 0, 7), Ok(()));
+        assert_eq!(membership.let_in(node, 0, 8), Err(Unwelcome::OtherData));
+        assert_eq!(membership.let_in(node, 1, 8), Err(Unwelcome::Unknown));
+        assert_eq!(membership.let_in(node, 0, 7), Ok(()));
+        let sibling = NodeId { site: SiteId(0), node: 1 };
+        assert_eq!(membership.let_in(sibling, 1, 8), Err(Unwelcome::Unknown));
+        assert_eq!(membership.let_in(sibling, 0, 8), Ok(()));
+    }
 }
