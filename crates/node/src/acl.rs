@@ -217,7 +217,7 @@ impl User {
     ) -> Result<(), Denied> {
         let unit = Unit::of(command, arguments);
         // Whoever is not known yet must be able to say who they are, and to leave.
-        if !self.allowed[unit.index()] && !command.has_flag("no_auth") {
+        if !command.has_flag("no_auth") && !self.may_run(unit) {
             return Err(Denied::Command(unit.name()));
         }
         if !command.is_data() {
@@ -232,6 +232,12 @@ impl User {
         let allowed =
             places.all(|place| self.may_use(arguments.get(place as usize), reads, writes));
         if allowed { Ok(()) } else { Err(Denied::Key) }
+    }
+
+    fn may_run(&self, unit: Unit) -> bool {
+        // Most commands have no parts.
+        self.allowed[unit.index()]
+            && (!unit.has_parts() || unit.parts().all(|part| self.allowed[part.index()]))
     }
 
     fn may_use(&self, key: &[u8], reads: bool, writes: bool) -> bool {
@@ -361,6 +367,8 @@ mod tests {
             ("client list", no("client|list")),
             ("config get x", no("config|get")),
             ("config foo", no("config")),
+            ("client foo", no("client")),
+            ("client kill id 1", no("client|kill")),
             ("info", Ok(())),
             ("solera.site", Ok(())),
             ("acl whoami", Ok(())),
@@ -368,6 +376,16 @@ mod tests {
         ] {
             assert_eq!(may(&careful, line), may_run, "{line}");
         }
+        let connection = user(&["+@connection", "-@dangerous", "+client|kill"], &[]);
+        assert_eq!(may(&connection, "client kill id 1"), Ok(()));
+        assert_eq!(may(&connection, "client reply off"), Ok(()));
+        assert_eq!(may(&connection, "client list"), no("client|list"));
+        assert_eq!(may(&connection, "client foo"), no("client"), "it may not use all of CLIENT");
+        assert_eq!(
+            may(&user(&["+client"], &[]), "client foo"),
+            Ok(()),
+            "it is told that there is none"
+        );
         let container = user(&["+client", "-client|list", "nocommands", "+acl"], &[]);
         assert_eq!(may(&container, "client id"), no("client|id"));
         assert_eq!(may(&container, "acl list"), Ok(()));

@@ -37,7 +37,7 @@ pub(crate) const BAD_NAME: &str =
 const SYNTAX: &str = "ERR syntax error";
 
 /// The subcommands, as `CLIENT LIST` shows them; with how many arguments they take, CLIENT included.
-const SUBCOMMANDS: [(&str, &str, usize, usize); 11] = [
+pub(super) const SUBCOMMANDS: [(&str, &str, usize, usize); 11] = [
     ("getname", "client|getname", 2, 2),
     ("help", "client|help", 2, 2),
     ("id", "client|id", 2, 2),
