@@ -126,6 +126,9 @@ async fn status(
 }
 
 async fn ready(State(cluster): State<Arc<Cluster>>) -> (StatusCode, &'static str) {
+    if cluster.refuses_writes().is_some() {
+        return (StatusCode::SERVICE_UNAVAILABLE, "this node takes no writes; its log says why\n");
+    }
     if cluster.is_ready() {
         (StatusCode::OK, "ready\n")
     } else {

@@ -217,9 +217,14 @@ impl Here {
 }
 
 impl Cluster {
-    /// Whether all of the site can be served; `up` always is.
+    /// Whether all of the site can be served, and written to.
     pub fn is_ready(&self) -> bool {
-        self.here.as_ref().is_none_or(Here::is_ready)
+        self.refuses_writes().is_none() && self.here.as_ref().is_none_or(Here::is_ready)
+    }
+
+    /// Why this process takes no writes, if it does not.
+    pub fn refuses_writes(&self) -> Option<&str> {
+        self.network.refuses_writes()
     }
 
     /// What goes on at this node and its site; `None` if this process is a whole cluster.
@@ -243,7 +248,7 @@ impl Cluster {
             f: self.spec.f,
             site: self.spec.sites[site.index()].name.clone(),
             node: u16::from(here.id.node) + 1,
-            ready: here.is_ready(),
+            ready: self.is_ready(),
             own_site: self.site_status(site.index(), &samples),
             missing_nodes,
             sites: self.reached_sites(here),

@@ -39,6 +39,8 @@ pub(crate) enum Replies {
 enum Failure {
     Command(CommandError),
     Unreachable(Unreachable),
+    /// See [`Session::fail_unanswered`].
+    Unanswered,
 }
 
 /// A queue between MULTI and EXEC.
@@ -262,7 +264,7 @@ impl Session {
             }
             CommandId::SoleraCommit => match self.tx.take() {
                 Some(tx) => {
-                    if self.commit(tx).await {
+                    if self.commit(tx, true).await {
                         self.out.simple("OK");
                     }
                 }
@@ -288,6 +290,16 @@ impl Session {
     pub(crate) fn fail(&mut self, error: impl AsRef<str>) {
         self.worker.count(|counters| counters.errors += 1);
         self.out.error(error.as_ref());
+    }
+
+    /// The worker gave the current command up without an answer.
+    pub(crate) fn fail_unanswered(&mut self) {
+        match self.worker.refuses() {
+            Some(reason) => {
+                self.fail(format!("MISCONF {reason}; whether the command was done is unknown"))
+            }
+            None => self.fail("ERR the server is stopping"),
+        }
     }
 
     /// An error before execution also spoils a queue.
@@ -321,7 +333,7 @@ impl Session {
         }
         let Some(Response::Begun(tx)) = self.worker.call(Command::Begin { past: self.past }).await
         else {
-            return;
+            return self.fail_unanswered();
         };
         let before = std::mem::take(&mut self.out.bytes);
         self.out.array(queue.commands.len());
@@ -352,7 +364,7 @@ impl Session {
         let replies = std::mem::replace(&mut self.out.bytes, before);
         if let Some(error) = self.unreachable.take() {
             self.fail(error.to_string());
-        } else if self.commit(tx).await {
+        } else if self.commit(tx, true).await {
             self.out.bytes.extend_from_slice(&replies);
         }
     }
@@ -372,11 +384,19 @@ impl Session {
         {
             self.tx = Some(tx);
             self.out.simple("OK");
+        } else {
+            self.fail_unanswered();
         }
     }
 
-    /// Commits; on failure appends the error.
-    async fn commit(&mut self, tx: TxId) -> bool {
+    /// Commits a transaction that may have `writes`; on failure appends the error.
+    async fn commit(&mut self, tx: TxId, writes: bool) -> bool {
+        // What came before the commit may have taken its time.
+        if writes && let Some(reason) = self.worker.refuses() {
+            self.worker.tell(Command::Abort { tx });
+            self.fail(format!("MISCONF this node takes no writes: {reason}"));
+            return false;
+        }
         match self.worker.call(Command::Commit { tx }).await {
             Some(Response::Committed { past }) => {
                 self.past.join(&past);
@@ -386,7 +406,10 @@ impl Session {
                 self.fail_command(&error);
                 false
             }
-            _ => false,
+            _ => {
+                self.fail_unanswered();
+                false
+            }
         }
     }
 
@@ -444,14 +467,14 @@ impl Session {
     async fn run_as_transaction(&mut self, plan: &Plan<'_>) {
         let Some(Response::Begun(tx)) = self.worker.call(Command::Begin { past: self.past }).await
         else {
-            return;
+            return self.fail_unanswered();
         };
         // If the connection ends meanwhile, the transaction ends with it.
         self.tx = Some(tx);
         let results = self.operate_all(tx, plan).await;
         self.tx = None;
         if let Some(results) = results
-            && self.commit(tx).await
+            && self.commit(tx, plan.ops.iter().any(|op| op.op.is_update())).await
         {
             self.answer(plan, &results);
         }
@@ -467,7 +490,7 @@ impl Session {
         let mut results = Vec::with_capacity(plan.ops.len());
         for op in &plan.ops {
             match self.operate(tx, op).await {
-                Ok(result) => results.push(result?),
+                Ok(result) => results.push(result),
                 Err(failure) => {
                     self.tx = None;
                     match failure {
@@ -477,6 +500,10 @@ impl Session {
                             self.worker.tell(Command::Abort { tx });
                             self.fail(error.to_string());
                             self.unreachable = Some(error);
+                        }
+                        Failure::Unanswered => {
+                            self.worker.tell(Command::Abort { tx });
+                            self.fail_unanswered();
                         }
                     }
                     return None;
@@ -490,7 +517,7 @@ impl Session {
         &mut self,
         tx: TxId,
         op: &KeyOp<'_>,
-    ) -> Result<Option<Result<Outcome, OpError>>, Failure> {
+    ) -> Result<Result<Outcome, OpError>, Failure> {
         let owner = self.worker.reach(op.key).map_err(Failure::Unreachable)?;
         let command = Command::Operate {
             tx,
@@ -502,9 +529,9 @@ impl Session {
         let now = self.worker.now();
         self.worker.with(|replica| replica.handle(now, Input::Client { request, command }));
         match self.worker.reply_about(request, owner).await {
-            Ok(Some(Response::Operated(result))) => Ok(Some(result)),
+            Ok(Some(Response::Operated(result))) => Ok(result),
             Ok(Some(Response::Failed(error))) => Err(Failure::Command(error)),
-            Ok(_) => Ok(None),
+            Ok(_) => Err(Failure::Unanswered),
             Err(Silent(node)) => Err(Failure::Unreachable(Unreachable(node))),
         }
     }
@@ -531,7 +558,7 @@ impl Session {
                 self.past.join(&past);
                 return Some(outcome);
             }
-            Ok(_) => {}
+            Ok(_) => self.fail_unanswered(),
             Err(Silent(node)) if op.op.is_update() => {
                 self.fail(format!(
                     "UNKNOWN {node} does not answer; the command may have been done"

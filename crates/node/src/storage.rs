@@ -12,7 +12,9 @@ use solera_journal::{
     BackgroundSnapshot, Disk, Entry, Error, Event, Identity, Journal, Lsn, Options, RealDisk,
     Recovered, SyncPolicy, Syncer,
 };
-use solera_unistore::{Address, Checkpoint, Config, Output, Part, Record, Recovery, Replica};
+use solera_unistore::{
+    Address, Checkpoint, Config, Message, Output, Part, Record, Recovery, Replica,
+};
 use tokio::sync::oneshot;
 
 /// A checkpoint is begun after so many bytes of records, or after as many as the last one has.
@@ -194,11 +196,22 @@ impl<D: Disk> Storage<D> {
         }
     }
 
-    /// An output goes out now, or waits for the records before it.
-    pub(crate) fn pass(&mut self, output: Output) -> Option<Output> {
+    /// An output goes out now, or waits for the records before it. `is_near` tells the workers of the
+    /// same site in this process.
+    pub(crate) fn pass(
+        &mut self,
+        output: Output,
+        is_near: impl FnOnce(Address) -> bool,
+    ) -> Option<Output> {
         if self.stopped {
-            // Nothing may be said to others that is not durable; a client may read what is here.
-            return matches!(output, Output::Reply { .. }).then_some(output);
+            // Nothing may be said to others that is not durable. A client may read what is here, also
+            // through another worker: this process takes no writes, so nothing can build upon it.
+            let passes = match &output {
+                Output::Reply { .. } => true,
+                Output::Send { to, message } => is_reading(message) && is_near(*to),
+                Output::Record(_) | Output::Trace(_) => false,
+            };
+            return passes.then_some(output);
         }
         if !self.must_wait() {
             return Some(output);
@@ -302,7 +315,7 @@ impl<D: Disk> Storage<D> {
     /// From now on nothing is written. Who waits is not told that it is durable.
     fn fail(&mut self, error: &Error) {
         self.failure.get_or_insert_with(|| in_words(error));
-        self.just_stopped = !self.stopped;
+        self.just_stopped |= !self.stopped;
         self.stopped = true;
         self.waiting.clear();
         self.saving = None;
@@ -359,6 +372,18 @@ impl<D: Disk> Storage<D> {
             saving.snapshot.finish();
         }
     }
+}
+
+/// Whether a message asks what a key holds, or answers that. [`Message::Execute`] may also bring an update;
+/// who has sent one of those before this process refused them has been told that it may be lost.
+fn is_reading(message: &Message) -> bool {
+    matches!(
+        message,
+        Message::Execute { .. }
+            | Message::ExecuteReply { .. }
+            | Message::GetVersion { .. }
+            | Message::Version { .. }
+    )
 }
 
 /// Binds a journal to its cluster's shape and its worker.
@@ -429,6 +454,10 @@ mod tests {
         records.next().unwrap()
     }
 
+    fn far(_: Address) -> bool {
+        false
+    }
+
     fn reply() -> Output {
         Output::Reply { request: RequestId(1), response: Response::Uniform }
     }
@@ -437,9 +466,9 @@ mod tests {
     fn what_is_said_waits_for_what_was_written_before() {
         let disk = SimDisk::new(1);
         let (mut storage, mut replica, events) = open(&disk);
-        assert!(storage.pass(reply()).is_some());
+        assert!(storage.pass(reply(), far).is_some());
         storage.write(&set(&mut replica, b"v"));
-        assert!(storage.pass(reply()).is_none());
+        assert!(storage.pass(reply(), far).is_none());
         let mut told = storage.durable().unwrap();
         assert!(storage.has_work());
         storage.submit();
@@ -450,7 +479,7 @@ mod tests {
         }
         assert_eq!(released, [reply()]);
         assert_eq!(told.try_recv(), Ok(()));
-        assert!(storage.durable().is_none() && storage.pass(reply()).is_some());
+        assert!(storage.durable().is_none() && storage.pass(reply(), far).is_some());
     }
 
     #[test]
@@ -461,7 +490,7 @@ mod tests {
         // The first may find room in what is allocated.
         let large = vec![b'x'; 100 << 20];
         storage.write(&set(&mut replica, &large));
-        assert!(storage.pass(reply()).is_none());
+        assert!(storage.pass(reply(), far).is_none());
         let mut told = storage.durable().unwrap();
         storage.submit();
         while !storage.has_stopped() {
@@ -473,8 +502,13 @@ mod tests {
         // Others are told nothing more; clients may read.
         storage.write(&set(&mut replica, b"v"));
         let to = Address { site: SiteId(0), worker: 0 };
-        let message = solera_unistore::Message::Replicate(Vec::new());
-        assert!(storage.pass(Output::Send { to, message }).is_none());
-        assert!(storage.pass(reply()).is_some());
+        let request = RequestId(1);
+        let answer = Message::ExecuteReply { request, response: Response::Uniform };
+        let mut passes =
+            |message, near: bool| storage.pass(Output::Send { to, message }, |_| near).is_some();
+        assert!(!passes(Message::Replicate(Vec::new()), true));
+        assert!(!passes(answer.clone(), false));
+        assert!(passes(answer, true));
+        assert!(storage.pass(reply(), far).is_some());
     }
 }

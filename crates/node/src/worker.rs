@@ -32,6 +32,7 @@ use crate::clients::Ends;
 use crate::cluster::Run;
 use crate::config::ClusterSpec;
 use crate::connection::{serve, serve_tls};
+use crate::log::Log;
 use crate::network::{Network, Parcel};
 use crate::status::WorkerSample;
 use crate::storage::Storage;
@@ -58,6 +59,8 @@ pub(crate) enum Control {
     Restart(oneshot::Sender<std::io::Result<()>>),
     /// The journal's thread has something to say.
     Journal(Event),
+    /// The journal of some worker in this process has failed.
+    GiveUpWaiting,
     /// End.
     Stop,
 }
@@ -73,6 +76,7 @@ pub(crate) struct Worker {
     users: watch::Sender<Arc<Users>>,
     /// Whether any user is configured: what every command asks first.
     guarded: Cell<bool>,
+    log: Log,
     attempts: Attempts,
     tls: Option<TlsAcceptor>,
     /// Clients whose TLS begins just now.
@@ -98,11 +102,13 @@ struct State {
 }
 
 impl State {
-    /// A journal that has just failed takes replies with it. Who waits for one is told; the
-    /// connection ends, because what was done is unknown.
-    fn give_up_waiting(&mut self) {
+    /// A journal that has just failed takes replies with it, those to other workers too. Who waits
+    /// for one is told; what was done is unknown.
+    fn stop_waiting(&mut self, network: &Network) {
         if self.storage.as_mut().is_some_and(Storage::has_just_stopped) {
             self.waiting.clear();
+            // Comes before all that this worker says from now on.
+            network.give_up_waiting();
         }
     }
 
@@ -234,7 +240,7 @@ impl Worker {
         RequestId(state.requests)
     }
 
-    /// Waits for the reply to a request.
+    /// Waits for the reply to a request. `None` as with [`Self::call`].
     pub(crate) async fn reply_to(&self, request: RequestId) -> Option<Response> {
         let (sender, receiver) = oneshot::channel();
         self.state.borrow_mut().waiting.insert(request, sender);
@@ -253,12 +259,14 @@ impl Worker {
         request: RequestId,
         owner: Address,
     ) -> Result<Option<Response>, Silent> {
-        if self.spec.sites[self.address.site.index()].nodes.len() < 2 {
+        let alone = self.spec.sites[self.address.site.index()].nodes.len() < 2;
+        // A worker whose journal has failed may hold a key for a transaction that never ends.
+        if alone && !self.refuses_writes() {
             return Ok(self.reply_to(request).await);
         }
         let reply = tokio::time::timeout(PEER_TIMEOUT, self.reply_to(request)).await;
         reply.map_err(|_| match self.network.is_here(owner) {
-            true => Silent("the node that decides a transaction on the key".to_owned()),
+            true => Silent("the worker that decides a transaction on the key".to_owned()),
             false => Silent(self.node_name(owner)),
         })
     }
@@ -281,7 +289,8 @@ impl Worker {
         node.map_or_else(|| self.site_name(worker.site).to_owned(), |node| self.spec.name_of(node))
     }
 
-    /// Gives the machine a command and waits for its reply. `None` if the worker is stopping.
+    /// Gives the machine a command and waits for its reply. `None` if there will be none: the worker is
+    /// stopping, or a journal has failed.
     pub(crate) async fn call(&self, command: Command) -> Option<Response> {
         let request = self.new_request();
         let now = self.now();
@@ -300,7 +309,7 @@ impl Worker {
     pub(crate) fn flush(&self) {
         let mut state = self.state.borrow_mut();
         let state = &mut *state;
-        state.give_up_waiting();
+        self.tell_failure(state);
         while let Some(output) = state.replica.poll_output() {
             let Some(storage) = &mut state.storage else {
                 state.let_go(output);
@@ -308,18 +317,13 @@ impl Worker {
             };
             if let Output::Record(record) = &output {
                 storage.write(record);
-                state.give_up_waiting();
-            } else if let Some(output) = storage.pass(output) {
+                self.tell_failure(state);
+            } else if let Some(output) = storage.pass(output, |to| self.is_near(to)) {
                 state.let_go(output);
             }
         }
-        if let Some(storage) = &mut state.storage {
-            if storage.has_work() {
-                self.written.notify_one();
-            }
-            if let Some(reason) = storage.refuses() {
-                self.network.refuse_writes(reason);
-            }
+        if state.storage.as_ref().is_some_and(Storage::has_work) {
+            self.written.notify_one();
         }
         while let Some((to, messages)) = state.outbox.pop_first() {
             self.network.send(self.address, to, messages);
@@ -328,6 +332,23 @@ impl Worker {
         if deadline < state.armed || (state.armed.is_none() && deadline.is_some()) {
             self.wake.notify_one();
         }
+    }
+
+    /// If the journal has failed, all of this process takes no writes any more, and nobody waits for
+    /// what may never come.
+    fn tell_failure(&self, state: &mut State) {
+        let Some(reason) = state.storage.as_ref().and_then(Storage::refuses) else { return };
+        if self.network.refuse_writes(reason) {
+            let who = self.node_name(self.address);
+            self.log.error(format_args!("{who} takes no writes from now on: {reason}"));
+        }
+        // After that, so that who tries again is refused.
+        state.stop_waiting(&self.network);
+    }
+
+    /// Whether it is a worker of the same site in this process.
+    fn is_near(&self, other: Address) -> bool {
+        other.site == self.address.site && self.network.is_here(other)
     }
 
     /// Waits until all that was written so far is durable, if it has to be.
@@ -537,6 +558,7 @@ pub(crate) fn run(
         }),
         users: watch::Sender::new(users),
         guarded,
+        log: run.log,
         attempts: Attempts::new(run.log),
         tls: run.tls,
         greetings: Cell::new(0),
@@ -704,6 +726,7 @@ impl Postman {
                 let _ = done.send(listen(&self.worker));
             }
             Control::Journal(event) => self.worker.on_journal(event),
+            Control::GiveUpWaiting => self.worker.state.borrow_mut().waiting.clear(),
             Control::Stop => self.stopping = true,
         }
     }
