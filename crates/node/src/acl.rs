@@ -27,6 +27,8 @@ pub(crate) enum RuleError {
     Hash,
     /// Not a pattern of keys.
     Keys(String),
+    /// A rule of Redis about keys that there is none of here, and what to write.
+    NotKeys(String, &'static str),
 }
 
 impl fmt::Display for RuleError {
@@ -50,6 +52,10 @@ impl fmt::Display for RuleError {
                 "'{pattern}' is no pattern of keys; patterns are as cart:*, ~cart:*, %R~cart:*, \
                  %W~cart:*"
             ),
+            RuleError::NotKeys(rule, advice) => write!(
+                f,
+                "'{rule}' is no pattern of keys: {advice}; for keys of this name write '~{rule}'"
+            ),
         }
     }
 }
@@ -62,8 +68,30 @@ struct Keys {
     write: bool,
 }
 
+/// What Redis takes for rules about keys or channels, and people might write here, too.
+fn advice(text: &str) -> Option<&'static str> {
+    match text.to_ascii_lowercase().as_str() {
+        "resetkeys" | "nokeys" => {
+            return Some("a user has the keys of its list alone, so leave out what it may not use");
+        }
+        "allchannels" | "resetchannels" => return Some(NO_CHANNELS),
+        _ => {}
+    }
+    match text.as_bytes().first()? {
+        b'&' => Some(NO_CHANNELS),
+        b'%' => Some("what a pattern is for stands before '~', as in %R~price:*"),
+        _ => None,
+    }
+}
+
+const NO_CHANNELS: &str = "there are no channels, so leave it out";
+
 impl Keys {
     fn parse(text: &str) -> Result<Keys, RuleError> {
+        let marked = text.starts_with('~') || (text.starts_with('%') && text.contains('~'));
+        if !marked && let Some(advice) = advice(text) {
+            return Err(RuleError::NotKeys(text.to_owned(), advice));
+        }
         let (read, write, pattern) = match text.strip_prefix('%').and_then(|t| t.split_once('~')) {
             Some((how, pattern)) => match how.to_ascii_uppercase().as_str() {
                 "R" => (true, false, pattern),
@@ -424,6 +452,12 @@ mod tests {
         for rule in ["+", "+foo", "-@foo", "+client|foo", "+@", "+get|x"] {
             assert_eq!(user.add_rule(rule), Err(RuleError::Unknown(rule.to_owned())));
         }
+        for rule in
+            ["resetkeys", "NoKeys", "allchannels", "resetchannels", "&*", "%Rprice:*", "%"]
+        {
+            let error = user.add_keys(rule).unwrap_err();
+            assert!(matches!(&error, RuleError::NotKeys(named, _) if named == rule), "{error}");
+        }
         for pattern in ["", "~", "%Z~a", "a b", "%R~"] {
             assert_eq!(user.add_keys(pattern), Err(RuleError::Keys(pattern.to_owned())));
         }
@@ -432,6 +466,15 @@ mod tests {
             assert_eq!(user.add_hash(hash), Err(RuleError::Hash), "{hash}");
         }
         assert_eq!(user, User::new("x"), "nothing of them stays");
+    }
+
+    #[test]
+    fn what_redis_takes_for_a_rule_can_still_be_a_key() {
+        let user = user(&["+@all"], &["~resetkeys", "~&*", "~%Rprice"]);
+        for key in ["resetkeys", "&x", "%Rprice"] {
+            assert_eq!(may(&user, &format!("get {key}")), Ok(()));
+        }
+        assert_eq!(user.keys(), "~resetkeys ~&* ~%Rprice");
     }
 
     #[test]

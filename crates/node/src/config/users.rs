@@ -99,6 +99,7 @@ mod tests {
             ("nopass = true\ncommands = [\n'+get',\n'+gte'\n]", "line 6: user 'alice': '+gte'"),
             ("nopass = true\ncommands = ['get']", "line 4: user 'alice': 'get' is no rule"),
             ("nopass = true\nkeys = ['a b']", "line 4: user 'alice': 'a b' is no pattern"),
+            ("nopass = true\nkeys = ['a', 'resetkeys']", "line 4: user 'alice': 'resetkeys' is no"),
             (
                 "nopass = true\n[[user]]\nname = 'alice'",
                 "line 5: there are two users called 'alice'",
