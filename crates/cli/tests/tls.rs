@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+};
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -60,6 +62,9 @@ impl Lab {
     fn certificate(&self, name: &str, host: &str, issuer: &Issuer<'_, KeyPair>, until: i32) {
         let mut params = CertificateParams::new(vec![host.to_owned()]).unwrap();
         params.not_after = rcgen::date_time_ymd(until, 1, 1);
+        if name.starts_with("server-only") {
+            params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        }
         let key = KeyPair::generate().unwrap();
         let certificate = params.signed_by(&key, issuer).unwrap();
         std::fs::write(self.at(&format!("{name}.pem")), certificate.pem()).unwrap();
@@ -208,6 +213,15 @@ fn clients_speak_tls_and_show_certificates_if_they_must() {
     assert!(lab.ask(None, "PING").is_err());
     node.says("it shows no certificate, which tls.client_ca asks for");
     assert!(lab.ask(Some("stranger"), "PING").is_err());
+    lab.certificate("server-only", "somebody", &ca, 2100);
+    // Not every attempt is told, because there may be many.
+    let reason = "its certificate is not made for this use; a client's needs clientAuth";
+    let started = Instant::now();
+    while !node.log.lock().unwrap().contains(reason) {
+        assert!(lab.ask(Some("server-only"), "PING").is_err());
+        assert!(started.elapsed() < Duration::from_secs(30), "{}", node.log.lock().unwrap());
+        std::thread::sleep(Duration::from_millis(50));
+    }
 }
 
 #[test]
@@ -256,6 +270,11 @@ fn nodes_speak_tls_with_one_another() {
         assert!(started.elapsed() < Duration::from_secs(30), "it did not travel");
         std::thread::sleep(Duration::from_millis(5));
     }
+    drop(us);
+    eu.says("link from node 1 of site us is down: ");
+    eu.says("link to node 1 of site us is down: ");
+    let log = eu.log.lock().unwrap().clone();
+    assert!(!log.contains("close_notify"), "{log}");
 }
 
 #[test]
