@@ -199,6 +199,13 @@ impl User {
         Ok(())
     }
 
+    /// The rules that take away what is not served: a Redis' perhaps, or mistyped.
+    pub(crate) fn idle_rules(&self) -> impl Iterator<Item = &str> {
+        let is_idle =
+            |rule: &&String| !rule.contains('@') && rule.get(1..).and_then(Unit::find).is_none();
+        self.rules.iter().filter(is_idle).map(String::as_str)
+    }
+
     /// Adds a rule for commands. Later rules win over earlier ones.
     pub(crate) fn add_rule(&mut self, rule: &str) -> Result<(), RuleError> {
         let lower = rule.to_ascii_lowercase();
@@ -222,10 +229,12 @@ impl User {
                 self.set(allow, |unit| unit.is_in(category));
             }
             Some(_) => return Err(unknown()),
-            None => {
-                let named = Unit::find(what).ok_or_else(unknown)?;
-                self.set(allow, |unit| named.contains(unit));
-            }
+            None => match Unit::find(what) {
+                Some(named) => self.set(allow, |unit| named.contains(unit)),
+                // Nobody can use it anyway. Lists of rules are shared with Redis.
+                None if !allow && !what.is_empty() => {}
+                None => return Err(unknown()),
+            },
         }
         self.rules.push(lower.to_owned());
         Ok(())
@@ -449,11 +458,10 @@ mod tests {
         for rule in ["", "get", "@read", "~x", ">pw"] {
             assert_eq!(user.add_rule(rule), Err(RuleError::Syntax(rule.to_owned())));
         }
-        for rule in ["+", "+foo", "-@foo", "+client|foo", "+@", "+get|x"] {
+        for rule in ["+", "-", "+foo", "-@foo", "+client|foo", "+@", "+get|x"] {
             assert_eq!(user.add_rule(rule), Err(RuleError::Unknown(rule.to_owned())));
         }
-        for rule in
-            ["resetkeys", "NoKeys", "allchannels", "resetchannels", "&*", "%Rprice:*", "%"]
+        for rule in ["resetkeys", "NoKeys", "allchannels", "resetchannels", "&*", "%Rprice:*", "%"]
         {
             let error = user.add_keys(rule).unwrap_err();
             assert!(matches!(&error, RuleError::NotKeys(named, _) if named == rule), "{error}");
@@ -466,6 +474,14 @@ mod tests {
             assert_eq!(user.add_hash(hash), Err(RuleError::Hash), "{hash}");
         }
         assert_eq!(user, User::new("x"), "nothing of them stays");
+    }
+
+    #[test]
+    fn what_is_not_served_can_be_taken_away() {
+        let user = user(&["+@all", "-FLUSHALL", "-get", "-config|set", "-@dangerous"], &["*"]);
+        assert_eq!(user.idle_rules().collect::<Vec<_>>(), ["-flushall", "-config|set"]);
+        assert_eq!(may(&user, "set a b"), Ok(()));
+        assert_eq!(may(&user, "get a"), no("get"));
     }
 
     #[test]

@@ -28,6 +28,23 @@ pub(crate) enum Refused {
     Denied(Denied),
 }
 
+impl Refused {
+    /// The same of a command that its user might send when it was queued.
+    pub(crate) fn in_exec(&self) -> String {
+        let reason = match self {
+            Refused::Unknown => return self.to_string(),
+            Refused::Denied(Denied::Command(_)) => {
+                "no permission to execute the command or subcommand"
+            }
+            Refused::Denied(Denied::Key) => "no permission to touch the specified keys",
+        };
+        format!(
+            "NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC \
+             call. This command is no longer allowed for the following reason: {reason}"
+        )
+    }
+}
+
 impl fmt::Display for Refused {
     /// In Redis' words.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -83,6 +100,11 @@ impl Identity {
 
     pub(crate) fn is_known(&self) -> bool {
         self.0.borrow().is_some()
+    }
+
+    /// The user, with the rules that hold now.
+    pub(crate) fn user(&self) -> Option<Arc<User>> {
+        self.0.borrow().clone()
     }
 
     /// The user's name.

@@ -42,6 +42,8 @@ impl Ends {
 #[derive(Clone)]
 pub(crate) struct Told {
     pub(crate) name: String,
+    /// Nobody's until the client has said who it is.
+    pub(crate) user: String,
     pub(crate) library: String,
     pub(crate) library_version: String,
     /// The last command.
@@ -88,6 +90,11 @@ impl Client {
         &self.ends.local_address
     }
 
+    /// Whether it is this user.
+    pub(crate) fn is_user(&self, name: &[u8]) -> bool {
+        lock(&self.told).user.as_bytes() == name
+    }
+
     /// A line of `CLIENT LIST`, with Redis' fields. What Solera has none of, or does not count, is as
     /// in a Redis that has none of it.
     pub(crate) fn line(&self) -> String {
@@ -100,7 +107,7 @@ impl Client {
             line,
             "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} db=0 sub=0 psub=0 ssub=0 \
              multi={} qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 \
-             tot-mem=0 events=r cmd={} user=default redir=-1 resp={} lib-name={} lib-ver={}",
+             tot-mem=0 events=r cmd={} user={} redir=-1 resp={} lib-name={} lib-ver={}",
             self.id,
             self.ends.address,
             self.ends.local_address,
@@ -111,6 +118,7 @@ impl Client {
             if told.queued.is_some() { "x" } else { "N" },
             told.queued.map_or(-1, |queued| queued as i64),
             told.command,
+            told.user,
             told.protocol,
             told.library,
             told.library_version,
@@ -135,6 +143,7 @@ impl Clients {
         let now = Instant::now();
         let told = Told {
             name: String::new(),
+            user: String::new(),
             library: String::new(),
             library_version: String::new(),
             command: "NULL",

@@ -44,6 +44,7 @@ pub(crate) async fn serve<S>(
     };
     worker.count(|counters| counters.connections += 1);
     let mut session = Session::new(worker.clone(), member.client.clone(), from);
+    session.tell();
     let identity = session.identity.clone();
     let mut connection =
         Connection { stream, session: &mut session, ahead: Vec::new(), had_stopped: false };

@@ -12,6 +12,7 @@ use solera_resp::{Arguments, Command as Described, CommandId, Protocol, Writer, 
 use solera_time::Vector;
 use solera_unistore::{Command, CommandError, Input, Response, TxId};
 
+use crate::acl::User;
 use crate::auth::Identity;
 use crate::clients::{Client, Clients};
 use crate::commands::{self, KeyOp, Plan};
@@ -43,11 +44,31 @@ enum Failure {
     Unanswered,
 }
 
+/// What the commands between MULTI and EXEC may take together, in bytes.
+const QUEUE_BYTES: usize = 64 << 20;
+/// What an argument takes beside its own bytes.
+const ARGUMENT_BYTES: usize = 32;
+
 /// A queue between MULTI and EXEC.
 #[derive(Debug, Default)]
 struct Queue {
     commands: Vec<Vec<Vec<u8>>>,
+    bytes: usize,
     broken: bool,
+}
+
+impl Queue {
+    /// Whether there was room for the command. If there was not, the queue is of no use any more.
+    fn push(&mut self, arguments: &Arguments<'_>) -> bool {
+        let bytes = arguments.from(0).map(|argument| argument.len() + ARGUMENT_BYTES);
+        self.bytes += ARGUMENT_BYTES + bytes.sum::<usize>();
+        if self.bytes > QUEUE_BYTES {
+            self.commands = Vec::new();
+        } else if !self.broken {
+            self.commands.push(arguments.from(0).map(<[u8]>::to_vec).collect());
+        }
+        self.bytes <= QUEUE_BYTES
+    }
 }
 
 /// One connection's state. Its operations see one another, and all that it has seen before.
@@ -72,6 +93,8 @@ pub(crate) struct Session {
     queue: Option<Queue>,
     /// The open transaction.
     tx: Option<TxId>,
+    /// Who began the interactive transaction, with the rules that held then.
+    began_as: Option<Arc<User>>,
     /// The server has given the interactive transaction up; the client does not know it yet, or has
     /// sent more. Nothing of that may run outside.
     given_up: bool,
@@ -94,6 +117,7 @@ impl Session {
             from,
             queue: None,
             tx: None,
+            began_as: None,
             given_up: false,
             unreachable: None,
             worker,
@@ -128,6 +152,7 @@ impl Session {
     pub(crate) fn tell(&self) {
         self.client.tell(|told| {
             told.name.clone_from(&self.name);
+            told.user = self.identity.name();
             told.library.clone_from(&self.library.0);
             told.library_version.clone_from(&self.library.1);
             told.command = self.last_command;
@@ -263,11 +288,17 @@ impl Session {
                 self.fail_command(&CommandError::NoSuchTransaction);
             }
             CommandId::SoleraCommit => match self.tx.take() {
-                Some(tx) => {
-                    if self.commit(tx, true).await {
-                        self.out.simple("OK");
+                Some(tx) => match self.may_commit() {
+                    Ok(()) => {
+                        if self.commit(tx, true).await {
+                            self.out.simple("OK");
+                        }
                     }
-                }
+                    Err(reason) => {
+                        self.worker.tell(Command::Abort { tx });
+                        self.fail(format!("NOPERM {reason}; nothing of the transaction was done"));
+                    }
+                },
                 None => self.fail("ERR SOLERA.COMMIT without SOLERA.BEGIN"),
             },
             CommandId::SoleraAbort if self.given_up => {
@@ -284,6 +315,23 @@ impl Session {
             _ => return commands::run_other(self, command.id, arguments).await,
         }
         Next::Stay
+    }
+
+    /// Whether what the open transaction has buffered is still allowed: each command was when it came,
+    /// to who the client was then.
+    fn may_commit(&mut self) -> Result<(), String> {
+        let (then, now) = (self.began_as.take(), self.identity.user());
+        if then == now {
+            return Ok(());
+        }
+        let name =
+            |user: Option<Arc<User>>| user.map_or_else(String::new, |user| user.name.clone());
+        let (then, now) = (name(then), name(now));
+        Err(if then == now {
+            format!("the rules of user '{now}' have changed since SOLERA.BEGIN")
+        } else {
+            format!("user '{then}' sent SOLERA.BEGIN, and the connection is user '{now}' by now")
+        })
     }
 
     /// Appends an error reply.
@@ -315,9 +363,13 @@ impl Session {
         if !inside {
             let name = command.name;
             self.refuse(&format!("ERR Command not allowed inside a transaction: '{name}'"));
-        } else if let Some(queue) = &mut self.queue {
-            queue.commands.push(arguments.from(0).map(<[u8]>::to_vec).collect());
+        } else if self.queue.as_mut().is_some_and(|queue| queue.push(arguments)) {
             self.out.simple("QUEUED");
+        } else {
+            self.refuse(&format!(
+                "ERR the commands since MULTI take more than {} MiB together; nothing will be done",
+                QUEUE_BYTES >> 20
+            ));
         }
     }
 
@@ -354,7 +406,7 @@ impl Session {
                 if self.worker.is_guarded()
                     && let Err(refused) = self.identity.may(command, &arguments)
                 {
-                    self.fail(refused.to_string());
+                    self.fail(refused.in_exec());
                     continue;
                 }
                 Box::pin(self.dispatch(command, &arguments)).await;
@@ -382,7 +434,7 @@ impl Session {
         } else if let Some(Response::Begun(tx)) =
             self.worker.call(Command::Begin { past: self.past }).await
         {
-            self.tx = Some(tx);
+            (self.tx, self.began_as) = (Some(tx), self.identity.user());
             self.out.simple("OK");
         } else {
             self.fail_unanswered();

@@ -56,7 +56,10 @@ pub(crate) fn auth(session: &mut Session, arguments: &Arguments<'_>) {
 /// Makes the connection a user; if the password is wrong, appends the error.
 pub(super) fn authenticate(session: &mut Session, name: &[u8], password: &[u8]) -> bool {
     let known = session.worker.login(&session.identity, name, password, session.from);
-    if !known {
+    if known {
+        // What the client sends along may take long, and CLIENT KILL USER must find it.
+        session.tell();
+    } else {
         session.fail(WRONG);
     }
     known

@@ -92,6 +92,13 @@ mod tests {
     }
 
     #[test]
+    fn rules_without_use_are_warned_about() {
+        let spec = parse("nopass = true\ncommands = ['+@all', '-flushall', '-get']").unwrap();
+        let warning = "user 'alice': '-flushall' takes a command away that is not served";
+        assert_eq!(spec.warnings(), [warning]);
+    }
+
+    #[test]
     fn mistakes_are_named_with_their_line() {
         for (text, reason) in [
             ("", "s.toml, line 2: user 'alice' has no password"),
