@@ -225,6 +225,18 @@ fn clients_speak_tls_and_show_certificates_if_they_must() {
 }
 
 #[test]
+fn who_begins_tls_and_says_nothing_keeps_nobody_out() {
+    let lab = Lab::new();
+    lab.certificate("server", HOSTS[0], &lab.authority("ca"), 2100);
+    let head = "max_connections = 3\n[tls]\ncert = 'server.pem'\nkey = 'server.key'";
+    let node = lab.start(0, head);
+    node.says("(resp_tls)");
+    let _silent: Vec<_> = (0..6).map(|_| TcpStream::connect(lab.address(0, 1)).unwrap()).collect();
+    assert_eq!(lab.ask(None, "PING").unwrap(), "+PONG\r\n+OK\r\n");
+    node.says("no TLS with the client 127.0.0.1: it had to make way before its greeting");
+}
+
+#[test]
 fn a_whole_cluster_on_one_machine_speaks_tls_too() {
     let lab = Lab::new();
     lab.certificate("server", HOSTS[0], &lab.authority("ca"), 2100);

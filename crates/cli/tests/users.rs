@@ -252,8 +252,10 @@ fn users_do_what_they_may_and_nothing_else() {
 #[test]
 fn connections_are_known_by_their_users_and_ended_by_those_who_may() {
     let all = "commands = ['+@all']\nkeys = ['*']";
-    let up =
-        Up::start(&(user("admin", "pw", all) + &user("bob", "pw", "commands = ['+@connection']")));
+    let up = Up::start(
+        &(user("admin", "pw", all)
+            + &user("bob", "pw", "commands = ['+@connection', '-@dangerous']")),
+    );
     let connect = |name: &str| {
         let mut client = up.client();
         assert_eq!(client.ask(&format!("AUTH {name} pw")), "+OK");

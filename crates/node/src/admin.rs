@@ -280,6 +280,12 @@ fn render(sites: &[SiteStatus]) -> String {
         let (name, failed) = (&site.name, site.failed_logins);
         let _ = writeln!(text, "solera_failed_logins_total{{site=\"{name}\"}} {failed}");
     }
+    let help = "Connections that were not served, for their TLS or because there were too many.";
+    head(&mut text, "solera_refused_connections_total", help, "counter");
+    for site in sites {
+        let (name, refused) = (&site.name, site.refused_connections);
+        let _ = writeln!(text, "solera_refused_connections_total{{site=\"{name}\"}} {refused}");
+    }
     let help = "How far the site's visible state is behind another site.";
     head(&mut text, "solera_lag_seconds", help, "gauge");
     for site in sites {

@@ -3,12 +3,15 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::net::IpAddr;
 use std::os::fd::AsRawFd;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
+
+use crate::room::{Place, Room};
 
 /// Both ends of a connection, as `CLIENT LIST` shows them.
 pub(crate) struct Ends {
@@ -131,6 +134,8 @@ impl Client {
 #[derive(Default)]
 pub(crate) struct Clients {
     connected: Mutex<BTreeMap<u64, Arc<Client>>>,
+    /// Those whose TLS begins just now. All share one limit.
+    greeting: Arc<Room>,
 }
 
 impl Clients {
@@ -139,6 +144,9 @@ impl Clients {
         let mut connected = lock(&self.connected);
         if connected.len() >= limit {
             return None;
+        }
+        if connected.len() + self.greeting.count() >= limit {
+            self.greeting.make_way();
         }
         let now = Instant::now();
         let told = Told {
@@ -155,6 +163,14 @@ impl Clients {
         let client = Arc::new(Client { id, ends, since: now, told, killed });
         connected.insert(id, client.clone());
         Some(Member { clients: self.clone(), client })
+    }
+
+    /// Lets a client begin TLS, unless `limit` clients are connected. One that takes long may have to
+    /// make way.
+    pub(crate) fn greet(&self, from: IpAddr, limit: usize) -> Option<Place> {
+        let connected = lock(&self.connected);
+        let left = limit.saturating_sub(connected.len());
+        (left > 0).then(|| self.greeting.enter(from, left))
     }
 
     /// How many there are.
@@ -187,6 +203,21 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn whoever_begins_tls_makes_way_for_those_who_have_begun() {
+        let clients = Arc::new(Clients::default());
+        let from = IpAddr::from([127, 0, 0, 1]);
+        let greeting: Vec<_> = (0..3).map(|_| clients.greet(from, 2).unwrap()).collect();
+        assert_eq!(clients.greeting.count(), 2);
+        let one = clients.admit(1, Ends::embedded(), 2).unwrap();
+        assert_eq!(clients.greeting.count(), 1);
+        let two = clients.admit(2, Ends::embedded(), 2).unwrap();
+        assert_eq!(clients.greeting.count(), 0);
+        assert!(clients.greet(from, 2).is_none());
+        drop((greeting, one, two));
+        assert!(clients.greet(from, 2).is_some());
+    }
 
     #[test]
     fn the_limit_counts_those_that_are_there() {

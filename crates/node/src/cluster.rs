@@ -21,8 +21,9 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_rustls::TlsAcceptor;
 
 use crate::acl::Users;
-use crate::config::{ClusterSpec, ConfigError};
+use crate::config::{ClusterSpec, ConfigError, SiteSpec};
 use crate::data_dir::DataDir;
+use crate::descriptors::Needs;
 use crate::link::Link;
 use crate::log::Log;
 use crate::network::{Destination, Network, Parcel};
@@ -262,7 +263,7 @@ impl Cluster {
 
     /// Starts the workers that run in this process: those that no link leads to.
     pub(crate) fn launch(
-        spec: Arc<ClusterSpec>,
+        mut spec: Arc<ClusterSpec>,
         run: Run,
         link_to: impl Fn(Address) -> Option<Arc<Link>>,
     ) -> Result<Cluster, StartError> {
@@ -280,6 +281,16 @@ impl Cluster {
                 }
             };
             workers.push((0..topology.workers[site.index()]).map(at).map(destination).collect());
+        }
+        let mut sites: Vec<&SiteSpec> =
+            receivers.iter().map(|(address, ..)| &spec.sites[address.site.index()]).collect();
+        sites.dedup();
+        sites.retain(|site| site.listen.or(site.listen_tls).is_some());
+        let needs =
+            Needs { sites: sites.len(), workers: receivers.len(), nodes: spec.nodes().count() };
+        if let Some((clients, warning)) = needs.fit(spec.max_connections) {
+            run.log.warn(format_args!("{warning}"));
+            Arc::make_mut(&mut spec).max_connections = clients;
         }
         let network = Arc::new(Network::new(workers, &spec.wan));
         let guarded = AtomicBool::new(spec.users.are_configured());
@@ -516,6 +527,7 @@ impl Cluster {
             status.connections += sample.connections;
             status.errors += sample.errors;
             status.failed_logins += sample.failed_logins;
+            status.refused_connections += sample.refused_connections;
             status.open_transactions += sample.open_transactions;
             status.prepared_transactions += sample.prepared_transactions;
             status.unsettled_updates += sample.unsettled_updates;

@@ -2,6 +2,7 @@
 //! the last ones may take when the process ends.
 
 use std::future::poll_fn;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::Request;
@@ -18,12 +19,16 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use crate::room::Room;
+
 /// How long the head of a request may take, and how long a connection may be idle.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long the body of a request may take.
 const BODY_TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest body that is read.
 const BODY_LIMIT: usize = 64 * 1024;
+/// How many connections there are at once; when there are more, older ones end.
+pub(crate) const CONNECTIONS: usize = 128;
 /// How long requests under way may still take when the process ends.
 const GRACE: Duration = Duration::from_secs(1);
 
@@ -71,6 +76,7 @@ fn closing(mut answer: Response) -> Response {
 pub(crate) async fn serve(listener: TcpListener, router: Router, end: impl Future<Output = ()>) {
     let (ending, ended) = watch::channel(false);
     let mut connections = JoinSet::new();
+    let room = Arc::new(Room::default());
     tokio::pin!(end);
     loop {
         tokio::select! {
@@ -79,8 +85,15 @@ pub(crate) async fn serve(listener: TcpListener, router: Router, end: impl Futur
             // Nobody needs to know how a connection ended.
             Some(_) = connections.join_next() => {}
             accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => {
-                    connections.spawn(talk(stream, router.clone(), ended.clone()));
+                Ok((stream, from)) => {
+                    let place = room.enter(from.ip(), CONNECTIONS);
+                    let talking = talk(stream, router.clone(), ended.clone());
+                    connections.spawn(async move {
+                        tokio::select! {
+                            () = talking => {}
+                            () = place.dismissed() => {}
+                        }
+                    });
                 }
                 // Out of descriptors, most likely: leave room for others to end.
                 Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,

@@ -22,6 +22,8 @@ use crate::wire::WireError;
 mod answering;
 mod calling;
 
+pub(crate) use answering::unwelcome_callers;
+
 /// The longest pause between two calls of a node that does not answer.
 const LAST_PAUSE: Duration = Duration::from_secs(2);
 /// How long a call and its greeting may take.

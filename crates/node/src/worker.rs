@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use solera_data::{Op, OpError, Outcome};
 use solera_journal::Event;
 use solera_levels::Level;
@@ -20,7 +20,7 @@ use solera_unistore::{
     Address, AtRisk, Command, Input, Message, Output, Replica, RequestId, Response, Status,
 };
 use tokio::io::DuplexStream;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::spawn_local;
@@ -36,10 +36,12 @@ use crate::log::Log;
 use crate::network::{Network, Parcel};
 use crate::status::WorkerSample;
 use crate::storage::Storage;
-use crate::tls::client_problem;
 
 /// How long a request waits for another node of the site.
 const PEER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A client that says nothing for so long is asked whether it is there.
+const KEEPALIVE: Duration = Duration::from_secs(300);
 
 /// An order of the host to a worker.
 pub(crate) enum Control {
@@ -79,8 +81,6 @@ pub(crate) struct Worker {
     log: Log,
     attempts: Attempts,
     tls: Option<TlsAcceptor>,
-    /// Clients whose TLS begins just now.
-    greetings: Cell<usize>,
     /// Wakes the protocol's task when its deadline has moved.
     wake: Notify,
     /// Wakes the task that hands records to the disk.
@@ -134,6 +134,8 @@ pub(crate) struct Counters {
     pub(crate) errors: u64,
     pub(crate) failed_logins: u64,
     pub(crate) connections: u64,
+    /// Those that were not served.
+    pub(crate) refused_connections: u64,
     /// Batches of commands by the logarithm of their duration in microseconds.
     pub(crate) batches: [u64; 24],
     /// What they took together, in microseconds.
@@ -195,18 +197,10 @@ impl Worker {
         user.map(|user| identity.become_user(user)).is_some()
     }
 
-    /// Takes a place among those whose TLS begins; `None` if there are too many.
-    pub(crate) fn admit_greeting(&self) -> Option<Greeting<'_>> {
-        let greetings = self.greetings.get();
-        (greetings < self.spec.max_connections).then(|| {
-            self.greetings.set(greetings + 1);
-            Greeting(self)
-        })
-    }
-
-    /// A client's TLS failed.
-    pub(crate) fn tls_failed(&self, error: &std::io::Error, from: SocketAddr) {
-        self.attempts.broken(&client_problem(error), from);
+    /// A client's TLS did not come about.
+    pub(crate) fn tls_refused(&self, reason: &str, from: SocketAddr) {
+        self.count(|counters| counters.refused_connections += 1);
+        self.attempts.broken(reason, from);
     }
 
     /// Runs a single operation on a key of this worker, if nothing blocks it.
@@ -465,6 +459,7 @@ impl Worker {
             commands: state.counters.commands.clone(),
             errors: state.counters.errors,
             failed_logins: state.counters.failed_logins,
+            refused_connections: state.counters.refused_connections,
             batches: state.counters.batches.to_vec(),
             batch_sum_us: state.counters.batch_sum_us,
             space_keys: if detailed { self.keys_by_space(&status) } else { Vec::new() },
@@ -500,15 +495,6 @@ struct Forgotten<'a>(&'a Worker, RequestId);
 impl Drop for Forgotten<'_> {
     fn drop(&mut self) {
         self.0.state.borrow_mut().waiting.remove(&self.1);
-    }
-}
-
-/// A place among those whose TLS begins.
-pub(crate) struct Greeting<'a>(&'a Worker);
-
-impl Drop for Greeting<'_> {
-    fn drop(&mut self) {
-        self.0.greetings.set(self.0.greetings.get() - 1);
     }
 }
 
@@ -551,6 +537,7 @@ pub(crate) fn run(
                 errors: 0,
                 failed_logins: 0,
                 connections: 0,
+                refused_connections: 0,
                 batches: [0; 24],
                 batch_sum_us: 0,
             },
@@ -561,7 +548,6 @@ pub(crate) fn run(
         log: run.log,
         attempts: Attempts::new(run.log),
         tls: run.tls,
-        greetings: Cell::new(0),
         wake: Notify::new(),
         written: Notify::new(),
         alive: watch::Sender::new(true),
@@ -607,8 +593,7 @@ fn listen_on(
             tokio::select! {
                 accepted = listener.accept() => match accepted {
                     Ok((stream, from)) => {
-                        // Without it replies wait for acknowledgements; not fatal.
-                        let _ = stream.set_nodelay(true);
+                        prepare(&stream);
                         let ends = Ends::of(&stream);
                         match &tls {
                             None => spawn_local(serve(stream, worker.clone(), ends, Some(from))),
@@ -626,6 +611,15 @@ fn listen_on(
         }
     });
     Ok(())
+}
+
+/// Settings without which a client can be served, too.
+fn prepare(stream: &TcpStream) {
+    // Without it replies wait for acknowledgements.
+    let _ = stream.set_nodelay(true);
+    // A client whose host is gone without a word would stay for ever. As Redis does it.
+    let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE / 3);
+    let _ = SockRef::from(stream).set_tcp_keepalive(&keepalive.with_retries(3));
 }
 
 fn bind(address: SocketAddr) -> std::io::Result<std::net::TcpListener> {
@@ -766,5 +760,22 @@ impl Worker {
     /// The name of a site.
     pub(crate) fn site_name(&self, site: SiteId) -> &str {
         self.spec.sites.get(site.index()).map_or("?", |site| &site.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn clients_are_asked_whether_they_are_there() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (stream, _) = tokio::join!(TcpStream::connect(address), listener.accept());
+        let stream = stream.unwrap();
+        prepare(&stream);
+        let socket = SockRef::from(&stream);
+        assert!(socket.keepalive().unwrap());
+        assert_eq!(socket.tcp_keepalive_time().unwrap(), KEEPALIVE);
     }
 }
