@@ -276,6 +276,10 @@ fn http_on_the_port_of_a_site_is_cut_off_before_it_does_anything() {
     assert!(error.contains("not the HTTP side"), "{error}");
 }
 
+/// The head of a fault, as far as all have it.
+const FAULTS: &str =
+    "POST /faults HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n";
+
 /// What the start of an answer says, and its `error`.
 fn error_in(mut stream: TcpStream) -> (u16, String) {
     let mut answer = Vec::new();
@@ -291,16 +295,17 @@ fn error_in(mut stream: TcpStream) -> (u16, String) {
 fn http_errors_are_json_with_the_reason() {
     let up = Up::start(&["--sites", "1"]);
     let post = |length: usize, body: &[u8]| {
-        let head = format!(
-            "POST /faults HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n"
-        );
+        let head = format!("{FAULTS}Connection: close\r\nContent-Length: {length}\r\n\r\n");
         [head.as_bytes(), body].concat()
     };
     let get = |line: &str| format!("{line} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
-    let chunked = "POST /faults HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n11000\r\n";
+    let chunked = format!("{FAULTS}Transfer-Encoding: chunked\r\n\r\n11000\r\n");
+    let page = b"POST /faults HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\n\
+        Connection: close\r\n\r\n";
     let chunks = [chunked.as_bytes(), &[b'x'; 0x11000]].concat();
     let cases = [
         (get("GET /nothing").into_bytes(), 404, "there is no /nothing"),
+        (page.to_vec(), 415, "content-type: application/json"),
         (get("GET /faults").into_bytes(), 405, "/faults does not take GET"),
         (get("DELETE /status").into_bytes(), 405, "/status does not take DELETE"),
         (get("GET /status?detailed=perhaps").into_bytes(), 400, "query string"),
@@ -324,7 +329,7 @@ fn http_errors_are_json_with_the_reason() {
 fn half_a_request_does_not_keep_it_from_ending() {
     let mut up = Up::start(&["--sites", "1"]);
     let head = up.http(b"GET /st");
-    let body = up.http(b"POST /faults HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{");
+    let body = up.http(format!("{FAULTS}Content-Length: 100\r\n\r\n{{").as_bytes());
     // It has read what came before this.
     assert_eq!(error_in(up.http(b"GET /x HTTP/1.1\r\nConnection: close\r\n\r\n")).0, 404);
     Command::new("kill").arg(up.child.id().to_string()).status().unwrap();

@@ -788,3 +788,20 @@ mod kills_and_stops {
         missing
     }
 }
+
+#[test]
+fn a_process_with_few_descriptors_takes_fewer_clients() {
+    let plan = Plan::new("");
+    let mut child = Command::new("sh")
+        .args(["-c", "ulimit -n 300; exec \"$0\" \"$@\"", SOLERA])
+        .args(["serve", "--site", "eu", "--config"])
+        .arg(&plan.file)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+    let warned = lines.any(|line| line.contains("may have only 300 open files"));
+    let _ = child.kill();
+    let _ = child.wait();
+    assert!(warned);
+}

@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+};
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -60,6 +62,9 @@ impl Lab {
     fn certificate(&self, name: &str, host: &str, issuer: &Issuer<'_, KeyPair>, until: i32) {
         let mut params = CertificateParams::new(vec![host.to_owned()]).unwrap();
         params.not_after = rcgen::date_time_ymd(until, 1, 1);
+        if name.starts_with("server-only") {
+            params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        }
         let key = KeyPair::generate().unwrap();
         let certificate = params.signed_by(&key, issuer).unwrap();
         std::fs::write(self.at(&format!("{name}.pem")), certificate.pem()).unwrap();
@@ -214,6 +219,15 @@ fn clients_speak_tls_and_show_certificates_if_they_must() {
     assert!(lab.ask(None, "PING").is_err());
     node.says("it shows no certificate, which tls.client_ca asks for");
     assert!(lab.ask(Some("stranger"), "PING").is_err());
+    lab.certificate("server-only", "somebody", &ca, 2100);
+    // Not every attempt is told, because there may be many.
+    let reason = "its certificate is not made for this use; a client's needs clientAuth";
+    let started = Instant::now();
+    while !node.log.lock().unwrap().contains(reason) {
+        assert!(lab.ask(Some("server-only"), "PING").is_err());
+        assert!(started.elapsed() < Duration::from_secs(30), "{}", node.log.lock().unwrap());
+        std::thread::sleep(Duration::from_millis(50));
+    }
 
     // Our own commands do as other clients.
     let backup = |options: &[&str]| {
@@ -228,6 +242,18 @@ fn clients_speak_tls_and_show_certificates_if_they_must() {
     assert!(!backup(&["--cacert", "ca.pem", "b.backup"]).status.success());
     assert!(!backup(&["--cacert", "other.pem", "b.backup"]).status.success());
     assert!(!lab.at("b.backup").exists());
+}
+
+#[test]
+fn who_begins_tls_and_says_nothing_keeps_nobody_out() {
+    let lab = Lab::new();
+    lab.certificate("server", HOSTS[0], &lab.authority("ca"), 2100);
+    let head = "max_connections = 3\n[tls]\ncert = 'server.pem'\nkey = 'server.key'";
+    let node = lab.start(0, head);
+    node.says("(resp_tls)");
+    let _silent: Vec<_> = (0..6).map(|_| TcpStream::connect(lab.address(0, 1)).unwrap()).collect();
+    assert_eq!(lab.ask(None, "PING").unwrap(), "+PONG\r\n+OK\r\n");
+    node.says("no TLS with the client 127.0.0.1: it had to make way before its greeting");
 }
 
 #[test]
@@ -295,6 +321,11 @@ fn nodes_speak_tls_with_one_another() {
         assert!(started.elapsed() < Duration::from_secs(30), "it did not travel");
         std::thread::sleep(Duration::from_millis(5));
     }
+    drop(us);
+    eu.says("link from node 1 of site us is down: ");
+    eu.says("link to node 1 of site us is down: ");
+    let log = eu.log.lock().unwrap().clone();
+    assert!(!log.contains("close_notify"), "{log}");
 }
 
 #[test]

@@ -251,6 +251,114 @@ fn users_do_what_they_may_and_nothing_else() {
     );
 }
 
+#[test]
+fn connections_are_known_by_their_users_and_ended_by_those_who_may() {
+    let all = "commands = ['+@all']\nkeys = ['*']";
+    let up = Up::start(
+        &(user("admin", "pw", all)
+            + &user("bob", "pw", "commands = ['+@connection', '-@dangerous']")),
+    );
+    let connect = |name: &str| {
+        let mut client = up.client();
+        assert_eq!(client.ask(&format!("AUTH {name} pw")), "+OK");
+        client
+    };
+    let (mut admin, mut bob, mut other) = (connect("admin"), connect("bob"), connect("bob"));
+    let mut nobody = up.client();
+    let no = "-NOPERM this user has no permissions to run the 'client|kill' command";
+    assert_eq!(bob.ask("CLIENT KILL SKIPME yes"), no);
+    assert!(bob.ask("CLIENT INFO").contains(" user=bob "));
+    // The text ends with a line's end of its own.
+    assert_eq!(bob.line(), "");
+    // One by its name, so that it says something without AUTH.
+    assert_eq!(nobody.ask("PING"), NOAUTH);
+    let mut lines = String::new();
+    eventually(|| {
+        admin.0.get_mut().write_all(b"CLIENT LIST\r\n").unwrap();
+        let length = admin.line()[1..].parse::<usize>().unwrap();
+        let mut bytes = vec![0; length + 2];
+        admin.0.read_exact(&mut bytes).unwrap();
+        lines = String::from_utf8(bytes).unwrap();
+        lines.matches(" user=bob ").count() == 2
+    });
+    assert_eq!(lines.matches(" user=admin ").count(), 1, "{lines}");
+    assert_eq!(lines.matches(" user= ").count(), 1, "{lines}");
+    assert_eq!(admin.ask("CLIENT KILL USER eve"), "-ERR No such user 'eve'");
+    assert_eq!(admin.ask("CLIENT KILL USER bob"), ":2");
+    assert!(bob.is_closed() && other.is_closed());
+    assert_eq!(nobody.ask("PING"), NOAUTH);
+}
+
+#[test]
+fn a_transaction_is_committed_by_who_began_it_and_under_the_same_rules() {
+    let rules = |keys: &str| user("bob", "pw", &format!("commands = ['+@all']\nkeys = ['{keys}']"));
+    let alice = user("alice", "pw", "commands = ['+@all']\nkeys = ['*']");
+    let up = Up::start(&(alice.clone() + &rules("cart:*")));
+    let begin = |name: &str, key: &str| {
+        let mut client = up.client();
+        assert_eq!(client.ask(&format!("AUTH {name} pw")), "+OK");
+        assert_eq!(client.ask("SOLERA.BEGIN"), "+OK");
+        assert_eq!(client.ask(&format!("SET {key} 1")), "+OK");
+        client
+    };
+    let mut changed = begin("alice", "other");
+    assert_eq!(changed.ask("AUTH bob pw"), "+OK");
+    assert_eq!(
+        changed.ask("SOLERA.COMMIT"),
+        "-NOPERM user 'alice' sent SOLERA.BEGIN, and the connection is user 'bob' by now; nothing of \
+         the transaction was done"
+    );
+    let (mut stays, mut loses) = (begin("alice", "kept"), begin("bob", "cart:1"));
+    assert_eq!(
+        (loses.ask("AUTH alice pw"), loses.ask("AUTH bob pw")),
+        ("+OK".into(), "+OK".into())
+    );
+    let mut queued = up.client();
+    assert_eq!(queued.ask("AUTH bob pw"), "+OK");
+    assert_eq!(queued.ask("MULTI"), "+OK");
+    assert_eq!(queued.ask("SET cart:2 1"), "+QUEUED");
+    up.reload(&(alice + &rules("shop:*")));
+    eventually(|| {
+        loses.ask("GET cart:1") == NO_KEY && stays.ask("ACL GETUSER bob").contains("shop")
+    });
+    assert_eq!(
+        loses.ask("SOLERA.COMMIT"),
+        "-NOPERM the rules of user 'bob' have changed since SOLERA.BEGIN; nothing of the transaction \
+         was done"
+    );
+    assert_eq!(stays.ask("SOLERA.COMMIT"), "+OK", "alice has not changed");
+    eventually(|| queued.ask("PING") == "+QUEUED");
+    let reply = queued.ask("EXEC");
+    let denied = "-NOPERM ACLs rules changed between the moment the transaction was accumulated and \
+                  the EXEC call. This command is no longer allowed for the following reason: no \
+                  permission to touch the specified keys";
+    assert!(reply.starts_with(denied), "{reply}");
+    for (key, value) in [("kept", "1"), ("other", "nil"), ("cart:1", "nil"), ("cart:2", "nil")] {
+        assert_eq!(stays.ask(&format!("GET {key}")), value, "{key}");
+    }
+}
+
+#[test]
+fn a_queue_of_commands_has_an_end() {
+    let up = Up::start("");
+    let mut client = up.client();
+    assert_eq!(client.ask("MULTI"), "+OK");
+    let value = vec![b'x'; 20 << 20];
+    let mut queue = || {
+        let head = format!("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n${}\r\n", value.len());
+        let bytes = [head.as_bytes(), &value, b"\r\n"].concat();
+        client.0.get_mut().write_all(&bytes).unwrap();
+        client.reply()
+    };
+    for _ in 0..3 {
+        assert_eq!(queue(), "+QUEUED");
+    }
+    let full = "-ERR the commands since MULTI take more than 64 MiB together; nothing will be done";
+    assert_eq!(queue(), full);
+    assert_eq!(client.ask("EXEC"), "-EXECABORT Transaction discarded because of previous errors.");
+    assert_eq!(client.ask("GET k"), "nil");
+}
+
 #[tokio::test]
 async fn rust_clients_say_who_they_are() {
     let up = Up::start(&user("alice", "pw", "commands = ['+@all']\nkeys = ['*']"));

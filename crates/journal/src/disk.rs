@@ -5,6 +5,7 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 
 /// One directory, for one journal. Clones mean the same directory.
 ///
@@ -55,6 +56,9 @@ pub trait DiskFile: fmt::Debug + Send + 'static {
 #[derive(Clone, Debug)]
 pub struct RealDisk {
     path: PathBuf,
+    /// The directory, once it was needed. It stays open: a process that has no descriptors left must
+    /// still be able to sync it.
+    directory: Arc<OnceLock<File>>,
 }
 
 /// A file of the file system.
@@ -64,7 +68,7 @@ pub struct RealFile(File);
 impl RealDisk {
     /// The directory `path`. Nothing is read or made yet.
     pub fn new(path: impl Into<PathBuf>) -> RealDisk {
-        RealDisk { path: path.into() }
+        RealDisk { path: path.into(), directory: Arc::default() }
     }
 
     /// The directory.
@@ -122,7 +126,11 @@ impl Disk for RealDisk {
     }
 
     fn sync_dir(&self) -> io::Result<()> {
-        File::open(&self.path)?.sync_all()
+        if let Some(directory) = self.directory.get() {
+            return directory.sync_all();
+        }
+        let directory = File::open(&self.path)?;
+        self.directory.get_or_init(|| directory).sync_all()
     }
 
     fn lock(&self, name: &str) -> io::Result<Option<File>> {

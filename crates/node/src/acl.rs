@@ -27,6 +27,8 @@ pub(crate) enum RuleError {
     Hash,
     /// Not a pattern of keys.
     Keys(String),
+    /// A rule of Redis about keys that there is none of here, and what to write.
+    NotKeys(String, &'static str),
 }
 
 impl fmt::Display for RuleError {
@@ -50,6 +52,10 @@ impl fmt::Display for RuleError {
                 "'{pattern}' is no pattern of keys; patterns are as cart:*, ~cart:*, %R~cart:*, \
                  %W~cart:*"
             ),
+            RuleError::NotKeys(rule, advice) => write!(
+                f,
+                "'{rule}' is no pattern of keys: {advice}; for keys of this name write '~{rule}'"
+            ),
         }
     }
 }
@@ -62,8 +68,30 @@ struct Keys {
     write: bool,
 }
 
+/// What Redis takes for rules about keys or channels, and people might write here, too.
+fn advice(text: &str) -> Option<&'static str> {
+    match text.to_ascii_lowercase().as_str() {
+        "resetkeys" | "nokeys" => {
+            return Some("a user has the keys of its list alone, so leave out what it may not use");
+        }
+        "allchannels" | "resetchannels" => return Some(NO_CHANNELS),
+        _ => {}
+    }
+    match text.as_bytes().first()? {
+        b'&' => Some(NO_CHANNELS),
+        b'%' => Some("what a pattern is for stands before '~', as in %R~price:*"),
+        _ => None,
+    }
+}
+
+const NO_CHANNELS: &str = "there are no channels, so leave it out";
+
 impl Keys {
     fn parse(text: &str) -> Result<Keys, RuleError> {
+        let marked = text.starts_with('~') || (text.starts_with('%') && text.contains('~'));
+        if !marked && let Some(advice) = advice(text) {
+            return Err(RuleError::NotKeys(text.to_owned(), advice));
+        }
         let (read, write, pattern) = match text.strip_prefix('%').and_then(|t| t.split_once('~')) {
             Some((how, pattern)) => match how.to_ascii_uppercase().as_str() {
                 "R" => (true, false, pattern),
@@ -176,6 +204,13 @@ impl User {
         self.keys.iter().any(|keys| keys.read && keys.pattern == b"*")
     }
 
+    /// The rules that take away what is not served: a Redis' perhaps, or mistyped.
+    pub(crate) fn idle_rules(&self) -> impl Iterator<Item = &str> {
+        let is_idle =
+            |rule: &&String| !rule.contains('@') && rule.get(1..).and_then(Unit::find).is_none();
+        self.rules.iter().filter(is_idle).map(String::as_str)
+    }
+
     /// Adds a rule for commands. Later rules win over earlier ones.
     pub(crate) fn add_rule(&mut self, rule: &str) -> Result<(), RuleError> {
         let lower = rule.to_ascii_lowercase();
@@ -199,10 +234,12 @@ impl User {
                 self.set(allow, |unit| unit.is_in(category));
             }
             Some(_) => return Err(unknown()),
-            None => {
-                let named = Unit::find(what).ok_or_else(unknown)?;
-                self.set(allow, |unit| named.contains(unit));
-            }
+            None => match Unit::find(what) {
+                Some(named) => self.set(allow, |unit| named.contains(unit)),
+                // Nobody can use it anyway. Lists of rules are shared with Redis.
+                None if !allow && !what.is_empty() => {}
+                None => return Err(unknown()),
+            },
         }
         self.rules.push(lower.to_owned());
         Ok(())
@@ -216,16 +253,12 @@ impl User {
 
     /// Whether the user may run a command, or a subcommand as `acl|list`, whatever its arguments.
     pub(crate) fn may_run(&self, name: &str) -> bool {
-        Unit::find(name).is_some_and(|named| self.may_each(|unit| named.contains(unit)))
+        Unit::find(name).is_some_and(|unit| self.allows(unit))
     }
 
     /// Whether the user may run all commands of a category.
     pub(crate) fn may_run_all(&self, category: &str) -> bool {
-        self.may_each(|unit| unit.is_in(category))
-    }
-
-    fn may_each(&self, concerns: impl Fn(Unit) -> bool) -> bool {
-        Unit::all().filter(|unit| concerns(*unit)).all(|unit| self.allowed[unit.index()])
+        Unit::all().filter(|unit| unit.is_in(category)).all(|unit| self.allowed[unit.index()])
     }
 
     /// Whether the user may send a request. Its number of arguments has been checked.
@@ -236,7 +269,7 @@ impl User {
     ) -> Result<(), Denied> {
         let unit = Unit::of(command, arguments);
         // Whoever is not known yet must be able to say who they are, and to leave.
-        if !self.allowed[unit.index()] && !command.has_flag("no_auth") {
+        if !command.has_flag("no_auth") && !self.allows(unit) {
             return Err(Denied::Command(unit.name()));
         }
         if !command.is_data() {
@@ -251,6 +284,12 @@ impl User {
         let allowed =
             places.all(|place| self.may_use(arguments.get(place as usize), reads, writes));
         if allowed { Ok(()) } else { Err(Denied::Key) }
+    }
+
+    fn allows(&self, unit: Unit) -> bool {
+        // Most commands have no parts.
+        self.allowed[unit.index()]
+            && (!unit.has_parts() || unit.parts().all(|part| self.allowed[part.index()]))
     }
 
     fn may_use(&self, key: &[u8], reads: bool, writes: bool) -> bool {
@@ -380,6 +419,8 @@ mod tests {
             ("client list", no("client|list")),
             ("config get x", no("config|get")),
             ("config foo", no("config")),
+            ("client foo", no("client")),
+            ("client kill id 1", no("client|kill")),
             ("info", Ok(())),
             ("solera.site", Ok(())),
             ("acl whoami", Ok(())),
@@ -387,6 +428,16 @@ mod tests {
         ] {
             assert_eq!(may(&careful, line), may_run, "{line}");
         }
+        let connection = user(&["+@connection", "-@dangerous", "+client|kill"], &[]);
+        assert_eq!(may(&connection, "client kill id 1"), Ok(()));
+        assert_eq!(may(&connection, "client reply off"), Ok(()));
+        assert_eq!(may(&connection, "client list"), no("client|list"));
+        assert_eq!(may(&connection, "client foo"), no("client"), "it may not use all of CLIENT");
+        assert_eq!(
+            may(&user(&["+client"], &[]), "client foo"),
+            Ok(()),
+            "it is told that there is none"
+        );
         let container = user(&["+client", "-client|list", "nocommands", "+acl"], &[]);
         assert_eq!(may(&container, "client id"), no("client|id"));
         assert_eq!(may(&container, "acl list"), Ok(()));
@@ -422,8 +473,13 @@ mod tests {
         for rule in ["", "get", "@read", "~x", ">pw"] {
             assert_eq!(user.add_rule(rule), Err(RuleError::Syntax(rule.to_owned())));
         }
-        for rule in ["+", "+foo", "-@foo", "+client|foo", "+@", "+get|x"] {
+        for rule in ["+", "-", "+foo", "-@foo", "+client|foo", "+@", "+get|x"] {
             assert_eq!(user.add_rule(rule), Err(RuleError::Unknown(rule.to_owned())));
+        }
+        for rule in ["resetkeys", "NoKeys", "allchannels", "resetchannels", "&*", "%Rprice:*", "%"]
+        {
+            let error = user.add_keys(rule).unwrap_err();
+            assert!(matches!(&error, RuleError::NotKeys(named, _) if named == rule), "{error}");
         }
         for pattern in ["", "~", "%Z~a", "a b", "%R~"] {
             assert_eq!(user.add_keys(pattern), Err(RuleError::Keys(pattern.to_owned())));
@@ -433,6 +489,23 @@ mod tests {
             assert_eq!(user.add_hash(hash), Err(RuleError::Hash), "{hash}");
         }
         assert_eq!(user, User::new("x"), "nothing of them stays");
+    }
+
+    #[test]
+    fn what_is_not_served_can_be_taken_away() {
+        let user = user(&["+@all", "-FLUSHALL", "-get", "-config|set", "-@dangerous"], &["*"]);
+        assert_eq!(user.idle_rules().collect::<Vec<_>>(), ["-flushall", "-config|set"]);
+        assert_eq!(may(&user, "set a b"), Ok(()));
+        assert_eq!(may(&user, "get a"), no("get"));
+    }
+
+    #[test]
+    fn what_redis_takes_for_a_rule_can_still_be_a_key() {
+        let user = user(&["+@all"], &["~resetkeys", "~&*", "~%Rprice"]);
+        for key in ["resetkeys", "&x", "%Rprice"] {
+            assert_eq!(may(&user, &format!("get {key}")), Ok(()));
+        }
+        assert_eq!(user.keys(), "~resetkeys ~&* ~%Rprice");
     }
 
     #[test]

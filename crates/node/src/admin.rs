@@ -1,12 +1,13 @@
 //! The HTTP side: `/status`, `/metrics`, `/health`, `/ready`, `/faults`.
 
 use std::fmt::{self, Write};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
 
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, Request, State};
-use axum::http::{Method, StatusCode, Uri};
+use axum::http::uri::Authority;
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -135,16 +136,24 @@ async fn status(
 }
 
 async fn ready(State(cluster): State<Arc<Cluster>>) -> (StatusCode, &'static str) {
+    if cluster.refuses_writes().is_some() {
+        return (StatusCode::SERVICE_UNAVAILABLE, "this node takes no writes; its log says why\n");
+    }
     if cluster.is_ready() {
         (StatusCode::OK, "ready\n")
     } else if cluster.network.is_draining() {
         (StatusCode::SERVICE_UNAVAILABLE, "the process is stopping\n")
+    } else if !cluster.network.serves() {
+        (StatusCode::SERVICE_UNAVAILABLE, "the site is getting its data from the others\n")
     } else {
         (StatusCode::SERVICE_UNAVAILABLE, "another node of the site cannot be reached\n")
     }
 }
 
 async fn faults(State(cluster): State<Arc<Cluster>>, request: Request) -> Response {
+    if let Err((code, reason)) = is_from_no_web_page(request.headers()) {
+        return refusal(code, reason);
+    }
     let body = match http::text_of(request).await {
         Ok(body) => body,
         Err(refusal) => return refusal,
@@ -168,6 +177,31 @@ async fn faults(State(cluster): State<Arc<Cluster>>, request: Request) -> Respon
             refusal(code, error.to_string())
         }
     }
+}
+
+/// Whether no web page can have made a browser send this. A page may send text to any address without
+/// asking, but no JSON, and browsers say which page it was; a name that leads here may be its own.
+fn is_from_no_web_page(headers: &HeaderMap) -> Result<(), (StatusCode, &'static str)> {
+    let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
+    if headers.contains_key(header::ORIGIN) {
+        return Err((StatusCode::FORBIDDEN, "faults are not taken from web pages"));
+    }
+    let host = text(header::HOST).and_then(|host| host.parse::<Authority>().ok());
+    let is_own = host.is_some_and(|host| {
+        let bare = host.host().trim_start_matches('[').trim_end_matches(']');
+        bare.eq_ignore_ascii_case("localhost") || bare.parse::<IpAddr>().is_ok()
+    });
+    if !is_own {
+        let reason = "faults are taken under the address of this host, or as localhost, alone";
+        return Err((StatusCode::FORBIDDEN, reason));
+    }
+    let kind = text(header::CONTENT_TYPE).unwrap_or("");
+    let kind = kind.split(';').next().unwrap_or("").trim();
+    if !kind.eq_ignore_ascii_case("application/json") {
+        let reason = "a fault is JSON: send it with content-type: application/json";
+        return Err((StatusCode::UNSUPPORTED_MEDIA_TYPE, reason));
+    }
+    Ok(())
 }
 
 async fn metrics(State(cluster): State<Arc<Cluster>>) -> Response {
@@ -261,6 +295,12 @@ fn render(sites: &[SiteStatus]) -> String {
     for site in sites {
         let (name, failed) = (&site.name, site.failed_logins);
         let _ = writeln!(text, "solera_failed_logins_total{{site=\"{name}\"}} {failed}");
+    }
+    let help = "Connections that were not served, for their TLS or because there were too many.";
+    head(&mut text, "solera_refused_connections_total", help, "counter");
+    for site in sites {
+        let (name, refused) = (&site.name, site.refused_connections);
+        let _ = writeln!(text, "solera_refused_connections_total{{site=\"{name}\"}} {refused}");
     }
     let help = "How far the site's visible state is behind another site.";
     head(&mut text, "solera_lag_seconds", help, "gauge");
@@ -467,6 +507,30 @@ mod tests {
             + &render_journals(&sites)
             + &render_memory(memory)
             + &render_links(&[reached])
+    }
+
+    #[test]
+    fn web_pages_make_no_faults() {
+        let sent = |lines: &[(&'static str, &str)]| {
+            let lines = lines.iter().map(|(name, value)| {
+                (name.parse::<header::HeaderName>().unwrap(), value.parse().unwrap())
+            });
+            is_from_no_web_page(&lines.collect()).map_err(|(code, _)| code.as_u16())
+        };
+        let json = ("content-type", "application/json; charset=utf-8");
+        for host in
+            ["127.0.0.1:7100", "localhost:7100", "LocalHost", "[::1]:7100", "[::1]", "10.0.0.1"]
+        {
+            assert_eq!(sent(&[("host", host), json]), Ok(()), "{host}");
+        }
+        for host in ["evil.example:7100", "localhost.evil.example", "", "127.0.0.1.evil"] {
+            assert_eq!(sent(&[("host", host), json]), Err(403), "{host}");
+        }
+        let host = ("host", "127.0.0.1:7100");
+        assert_eq!(sent(&[json]), Err(403));
+        assert_eq!(sent(&[host]), Err(415));
+        assert_eq!(sent(&[host, ("content-type", "text/plain")]), Err(415));
+        assert_eq!(sent(&[host, json, ("origin", "null")]), Err(403));
     }
 
     #[test]

@@ -28,6 +28,23 @@ pub(crate) enum Refused {
     Denied(Denied),
 }
 
+impl Refused {
+    /// The same of a command that its user might send when it was queued.
+    pub(crate) fn in_exec(&self) -> String {
+        let reason = match self {
+            Refused::Unknown => return self.to_string(),
+            Refused::Denied(Denied::Command(_)) => {
+                "no permission to execute the command or subcommand"
+            }
+            Refused::Denied(Denied::Key) => "no permission to touch the specified keys",
+        };
+        format!(
+            "NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC \
+             call. This command is no longer allowed for the following reason: {reason}"
+        )
+    }
+}
+
 impl fmt::Display for Refused {
     /// In Redis' words.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -61,12 +78,16 @@ pub(crate) fn verify(users: &Users, name: &[u8], password: &[u8]) -> Option<Arc<
 
 /// Who a connection is; nobody until it has said so.
 #[derive(Debug)]
-pub(crate) struct Identity(RefCell<Option<Arc<User>>>);
+pub(crate) struct Identity {
+    user: RefCell<Option<Arc<User>>>,
+    /// When it was last made nobody.
+    since: Cell<Instant>,
+}
 
 impl Identity {
     /// A new connection's: the default user, where that one needs no password.
     pub(crate) fn new(users: &Users) -> Identity {
-        let identity = Identity(RefCell::new(None));
+        let identity = Identity { user: RefCell::default(), since: Cell::new(Instant::now()) };
         identity.reset(users);
         identity
     }
@@ -74,20 +95,26 @@ impl Identity {
     /// As for a new connection.
     pub(crate) fn reset(&self, users: &Users) {
         let default = users.get(DEFAULT).filter(|user| user.nopass && user.enabled);
-        *self.0.borrow_mut() = default.cloned();
+        *self.user.borrow_mut() = default.cloned();
+        self.since.set(Instant::now());
     }
 
     pub(crate) fn become_user(&self, user: Arc<User>) {
-        *self.0.borrow_mut() = Some(user);
+        *self.user.borrow_mut() = Some(user);
     }
 
     pub(crate) fn is_known(&self) -> bool {
-        self.0.borrow().is_some()
+        self.user.borrow().is_some()
+    }
+
+    /// The user, with the rules that hold now.
+    pub(crate) fn user(&self) -> Option<Arc<User>> {
+        self.user.borrow().clone()
     }
 
     /// The user's name.
     pub(crate) fn name(&self) -> String {
-        self.0.borrow().as_ref().map_or_else(String::new, |user| user.name.clone())
+        self.user.borrow().as_ref().map_or_else(String::new, |user| user.name.clone())
     }
 
     /// Whether the connection may send a request. Its number of arguments has been checked.
@@ -96,7 +123,7 @@ impl Identity {
         command: &'static Command,
         arguments: &Arguments<'_>,
     ) -> Result<(), Refused> {
-        match &*self.0.borrow() {
+        match &*self.user.borrow() {
             Some(user) => user.may(command, arguments).map_err(Refused::Denied),
             None if command.has_flag("no_auth") => Ok(()),
             None => Err(Refused::Unknown),
@@ -105,7 +132,18 @@ impl Identity {
 
     /// Whether its user may read all keys.
     pub(crate) fn reads_all_keys(&self) -> bool {
-        self.0.borrow().as_ref().is_some_and(|user| user.reads_all_keys())
+        self.user.borrow().as_ref().is_some_and(|user| user.reads_all_keys())
+    }
+
+    /// Ends when the connection has not said for so long who it is.
+    pub(crate) async fn stays_unknown(&self, limit: Duration) {
+        loop {
+            let waited = if self.is_known() { Duration::ZERO } else { self.since.get().elapsed() };
+            if waited >= limit {
+                return;
+            }
+            tokio::time::sleep(limit - waited).await;
+        }
     }
 
     /// Follows changes of the users. Ends when this one is no more, is disabled, or needs a password
@@ -113,7 +151,7 @@ impl Identity {
     pub(crate) async fn ends(&self, mut users: watch::Receiver<Arc<Users>>) {
         while users.changed().await.is_ok() {
             let users = users.borrow_and_update().clone();
-            let mut own = self.0.borrow_mut();
+            let mut own = self.user.borrow_mut();
             if let Some(known) = own.as_ref() {
                 let now = users.get(&known.name).filter(|user| user.enabled);
                 match now.filter(|now| now.nopass || !known.nopass) {
@@ -219,6 +257,27 @@ mod tests {
             assert_eq!(found.map(|user| user.name.clone()), expected.then(|| name.to_owned()));
         }
         assert_eq!(verify(&users, b"\xff", b"pw"), None);
+    }
+
+    #[tokio::test]
+    async fn only_who_stays_nobody_is_given_up() {
+        let users = users(&[("alice", with_password)]);
+        let identity = Identity::new(&users);
+        let given_up = async |identity: &Identity| {
+            tokio::select! {
+                biased;
+                () = identity.stays_unknown(Duration::from_secs(60)) => true,
+                () = std::future::ready(()) => false,
+            }
+        };
+        assert!(!given_up(&identity).await);
+        let Some(long_ago) = Instant::now().checked_sub(Duration::from_secs(61)) else { return };
+        identity.since.set(long_ago);
+        assert!(given_up(&identity).await);
+        identity.become_user(users.get("alice").unwrap().clone());
+        assert!(!given_up(&identity).await);
+        identity.reset(&users);
+        assert!(!given_up(&identity).await, "it has a minute again");
     }
 
     #[test]

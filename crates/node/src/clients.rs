@@ -3,12 +3,15 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::net::IpAddr;
 use std::os::fd::AsRawFd;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
+
+use crate::room::{Place, Room};
 
 /// Both ends of a connection, as `CLIENT LIST` shows them.
 pub(crate) struct Ends {
@@ -42,6 +45,8 @@ impl Ends {
 #[derive(Clone)]
 pub(crate) struct Told {
     pub(crate) name: String,
+    /// Nobody's until the client has said who it is.
+    pub(crate) user: String,
     pub(crate) library: String,
     pub(crate) library_version: String,
     /// The last command.
@@ -88,6 +93,11 @@ impl Client {
         &self.ends.local_address
     }
 
+    /// Whether it is this user.
+    pub(crate) fn is_user(&self, name: &[u8]) -> bool {
+        lock(&self.told).user.as_bytes() == name
+    }
+
     /// A line of `CLIENT LIST`, with Redis' fields. What Solera has none of, or does not count, is as
     /// in a Redis that has none of it.
     pub(crate) fn line(&self) -> String {
@@ -100,7 +110,7 @@ impl Client {
             line,
             "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} db=0 sub=0 psub=0 ssub=0 \
              multi={} qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 \
-             tot-mem=0 events=r cmd={} user=default redir=-1 resp={} lib-name={} lib-ver={}",
+             tot-mem=0 events=r cmd={} user={} redir=-1 resp={} lib-name={} lib-ver={}",
             self.id,
             self.ends.address,
             self.ends.local_address,
@@ -111,6 +121,7 @@ impl Client {
             if told.queued.is_some() { "x" } else { "N" },
             told.queued.map_or(-1, |queued| queued as i64),
             told.command,
+            told.user,
             told.protocol,
             told.library,
             told.library_version,
@@ -123,6 +134,8 @@ impl Client {
 #[derive(Default)]
 pub(crate) struct Clients {
     connected: Mutex<BTreeMap<u64, Arc<Client>>>,
+    /// Those whose TLS begins just now. All share one limit.
+    greeting: Arc<Room>,
 }
 
 impl Clients {
@@ -132,9 +145,13 @@ impl Clients {
         if connected.len() >= limit {
             return None;
         }
+        if connected.len() + self.greeting.count() >= limit {
+            self.greeting.make_way();
+        }
         let now = Instant::now();
         let told = Told {
             name: String::new(),
+            user: String::new(),
             library: String::new(),
             library_version: String::new(),
             command: "NULL",
@@ -146,6 +163,14 @@ impl Clients {
         let client = Arc::new(Client { id, ends, since: now, told, killed });
         connected.insert(id, client.clone());
         Some(Member { clients: self.clone(), client })
+    }
+
+    /// Lets a client begin TLS, unless `limit` clients are connected. One that takes long may have to
+    /// make way.
+    pub(crate) fn greet(&self, from: IpAddr, limit: usize) -> Option<Place> {
+        let connected = lock(&self.connected);
+        let left = limit.saturating_sub(connected.len());
+        (left > 0).then(|| self.greeting.enter(from, left))
     }
 
     /// How many there are.
@@ -178,6 +203,21 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn whoever_begins_tls_makes_way_for_those_who_have_begun() {
+        let clients = Arc::new(Clients::default());
+        let from = IpAddr::from([127, 0, 0, 1]);
+        let greeting: Vec<_> = (0..3).map(|_| clients.greet(from, 2).unwrap()).collect();
+        assert_eq!(clients.greeting.count(), 2);
+        let one = clients.admit(1, Ends::embedded(), 2).unwrap();
+        assert_eq!(clients.greeting.count(), 1);
+        let two = clients.admit(2, Ends::embedded(), 2).unwrap();
+        assert_eq!(clients.greeting.count(), 0);
+        assert!(clients.greet(from, 2).is_none());
+        drop((greeting, one, two));
+        assert!(clients.greet(from, 2).is_some());
+    }
 
     #[test]
     fn the_limit_counts_those_that_are_there() {

@@ -19,9 +19,10 @@ use tokio::io::DuplexStream;
 use tokio::sync::{mpsc, oneshot};
 use tokio_rustls::TlsAcceptor;
 
-use crate::config::{ClusterSpec, ConfigError};
+use crate::config::{ClusterSpec, ConfigError, SiteSpec};
 use crate::current::Current;
 use crate::data_dir::DataDir;
+use crate::descriptors::Needs;
 use crate::link::Link;
 use crate::log::Log;
 use crate::memory::Gauge;
@@ -46,6 +47,8 @@ pub struct Cluster {
     /// The same of HTTP.
     pub(crate) admin_tls: Option<Arc<Current<TlsAcceptor>>>,
     pub(crate) log: Log,
+    /// What this process shares out among its clients.
+    pub(crate) needs: Needs,
     /// Which node this process is, if it is not the whole cluster.
     pub(crate) here: Option<Here>,
     /// What was in the data directory.
@@ -270,7 +273,7 @@ impl Cluster {
 
     /// Starts the workers that run in this process: those that no link leads to.
     pub(crate) fn launch(
-        spec: Arc<ClusterSpec>,
+        mut spec: Arc<ClusterSpec>,
         run: Run,
         link_to: impl Fn(Address) -> Option<Arc<Link>>,
     ) -> Result<Cluster, StartError> {
@@ -289,6 +292,13 @@ impl Cluster {
             };
             workers.push((0..topology.workers[site.index()]).map(at).map(destination).collect());
         }
+        let mut sites: Vec<&SiteSpec> =
+            receivers.iter().map(|(address, ..)| &spec.sites[address.site.index()]).collect();
+        sites.dedup();
+        sites.retain(|site| site.listen.or(site.listen_tls).is_some());
+        let needs =
+            Needs { sites: sites.len(), workers: receivers.len(), nodes: spec.nodes().count() };
+        needs.fit(Arc::make_mut(&mut spec), &run.log);
         let data = match &spec.data {
             Some(root) if spec.durability != Durability::Memory => {
                 let here: Vec<Address> = receivers.iter().map(|(address, ..)| *address).collect();
@@ -309,6 +319,7 @@ impl Cluster {
             tls: run.tls.clone(),
             admin_tls: run.admin_tls.clone(),
             log: run.log.clone(),
+            needs,
             here: None,
             found: Vec::new(),
             data: None,
@@ -538,6 +549,7 @@ impl Cluster {
             status.connections += sample.connections;
             status.errors += sample.errors;
             status.failed_logins += sample.failed_logins;
+            status.refused_connections += sample.refused_connections;
             status.open_transactions += sample.open_transactions;
             status.prepared_transactions += sample.prepared_transactions;
             status.unsettled_updates += sample.unsettled_updates;

@@ -71,3 +71,20 @@ pub(crate) async fn run_other(
     }
     Next::Stay
 }
+
+#[cfg(test)]
+mod tests {
+    use solera_resp::Unit;
+
+    use super::{client, server, users};
+
+    #[test]
+    fn access_can_be_given_to_every_subcommand_that_is_served() {
+        let client = client::SUBCOMMANDS.iter().map(|(_, full, ..)| (*full).to_owned());
+        let config = server::CONFIG_SUBCOMMANDS.iter().map(|name| format!("config|{name}"));
+        let acl = users::SUBCOMMANDS.iter().map(|name| format!("acl|{name}"));
+        for name in client.chain(config).chain(acl) {
+            assert!(Unit::find(&name).is_some(), "resp::access knows no {name}");
+        }
+    }
+}

@@ -257,6 +257,12 @@ impl ClusterSpec {
                  sites are up and connected"
             ));
         }
+        for user in self.users.iter() {
+            warnings.extend(user.idle_rules().map(|rule| {
+                format!("user '{}': '{rule}' takes a command away that is not served", user.name)
+            }));
+        }
+        warnings.extend(self.peer_tls.as_ref().and_then(|_| self.shared_hosts()));
         warnings
     }
 
@@ -728,6 +734,17 @@ admin = '10.0.0.2:3'
     fn an_f_that_stalls_when_it_is_needed_is_warned_about() {
         assert_eq!(parse("sites = 3\nf = 2").unwrap().warnings().len(), 1);
         assert!(parse("sites = 1").unwrap().warnings().is_empty());
+    }
+
+    #[test]
+    fn nodes_whose_certificates_cannot_tell_them_apart_are_warned_about() {
+        let tls = "[peer_tls]\ncert = 'c'\nkey = 'k'\nca = 'a'";
+        let shared = TWO_NODES.replace("10.0.0.2:2", "EU-1.example:3");
+        let warnings = |text: &str| parse(text).unwrap().warnings();
+        assert_eq!(warnings(&format!("{TWO_NODES}{tls}")), Vec::<String>::new());
+        assert_eq!(warnings(&shared), Vec::<String>::new());
+        let warnings = warnings(&format!("{shared}{tls}"));
+        assert!(warnings[0].starts_with("node 1 of site eu and node 2 of site eu share the host"));
     }
 
     #[test]

@@ -12,11 +12,14 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::clients::Ends;
 use crate::session::{Next, Session};
+use crate::tls::client_problem;
 use crate::worker::Worker;
 
 /// The longest command, in bytes, of a client that has not said who it is, as in Redis: such a one must
 /// not take the server's memory.
 const UNKNOWN_COMMAND: usize = 16 * 1024;
+/// How long a client may stay that must say who it is, and has not.
+const UNKNOWN_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long a client's TLS may take to begin, and to end.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
 const READ_SIZE: usize = 64 * 1024;
@@ -43,12 +46,14 @@ pub(crate) async fn serve<S>(
     let clients = worker.network.clients(worker.address.site);
     let limit = worker.network.settings().max_connections;
     let Some(member) = clients.admit(worker.new_client(), ends, limit) else {
+        worker.count(|counters| counters.refused_connections += 1);
         // The client may be gone already.
         let _ = stream.write_all(b"-ERR max number of clients reached\r\n").await;
         return;
     };
     worker.count(|counters| counters.connections += 1);
     let mut session = Session::new(worker.clone(), member.client.clone(), from);
+    session.tell();
     let identity = session.identity.clone();
     let mut connection =
         Connection { stream, session: &mut session, ahead: Vec::new(), had_stopped: false };
@@ -58,6 +63,7 @@ pub(crate) async fn serve<S>(
         () = death => {}
         () = member.client.death() => {}
         () = identity.ends(worker.users_to_come()) => {}
+        () = identity.stays_unknown(UNKNOWN_TIMEOUT) => {}
         // A broken connection ends like a closed one.
         _ = connection.run() => {}
     }
@@ -85,18 +91,26 @@ pub(crate) async fn serve_tls(
     ends: Ends,
     from: SocketAddr,
 ) {
-    let Some(greeting) = worker.admit_greeting() else { return };
-    let greeted = timeout(GREETING_TIMEOUT, tls.accept(stream)).await;
-    drop(greeting);
+    let clients = worker.network.clients(worker.address.site);
+    let limit = worker.network.settings().max_connections;
+    let Some(place) = clients.greet(from.ip(), limit) else {
+        return worker.tls_refused("there are max_connections clients already", from);
+    };
+    let greeted = tokio::select! {
+        greeted = timeout(GREETING_TIMEOUT, tls.accept(stream)) => greeted,
+        () = place.dismissed() => {
+            return worker.tls_refused("it had to make way before its greeting was complete", from);
+        }
+    };
+    drop(place);
     match greeted {
         Ok(Ok(mut stream)) => {
             serve(&mut stream, worker, ends, Some(from)).await;
             // The client is told that this is the end. It may be gone.
             let _ = timeout(GREETING_TIMEOUT, stream.shutdown()).await;
         }
-        Ok(Err(error)) => worker.tls_failed(&error, from),
-        // It said nothing, or not enough.
-        Err(_) => {}
+        Ok(Err(error)) => worker.tls_refused(&client_problem(&error), from),
+        Err(_) => worker.tls_refused("its greeting was not complete in time", from),
     }
 }
 

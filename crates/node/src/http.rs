@@ -22,6 +22,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::current::Current;
 use crate::http_auth::From;
+use crate::room::Room;
 
 /// How long the head of a request may take, and how long a connection may be idle.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
@@ -29,6 +30,8 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 const BODY_TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest body that is read.
 const BODY_LIMIT: usize = 64 * 1024;
+/// How many connections there are at once; when there are more, older ones end.
+pub(crate) const CONNECTIONS: usize = 128;
 /// How long requests under way may still take when the process ends.
 const GRACE: Duration = Duration::from_secs(1);
 
@@ -81,6 +84,7 @@ pub(crate) async fn serve(
 ) {
     let (ending, ended) = watch::channel(false);
     let mut connections = JoinSet::new();
+    let room = Arc::new(Room::default());
     tokio::pin!(end);
     loop {
         tokio::select! {
@@ -92,7 +96,14 @@ pub(crate) async fn serve(
                 Ok((stream, from)) => {
                     let tls = tls.as_ref().map(|tls| tls.get());
                     let router = router.clone().layer(Extension(From(from)));
-                    connections.spawn(take(stream, tls, router, ended.clone()));
+                    let place = room.enter(from.ip(), CONNECTIONS);
+                    let taking = take(stream, tls, router, ended.clone());
+                    connections.spawn(async move {
+                        tokio::select! {
+                            () = taking => {}
+                            () = place.dismissed() => {}
+                        }
+                    });
                 }
                 // Out of descriptors, most likely: leave room for others to end.
                 Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,

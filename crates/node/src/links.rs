@@ -24,6 +24,8 @@ use crate::wire::WireError;
 mod answering;
 mod calling;
 
+pub(crate) use answering::unwelcome_callers;
+
 /// The longest pause between two calls of a node that does not answer.
 const LAST_PAUSE: Duration = Duration::from_secs(2);
 /// How long a call and its greeting may take.
@@ -209,7 +211,11 @@ impl std::fmt::Display for Failure {
 
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Self {
-        Failure::Io(error)
+        // TLS tells at length what it thinks of one who leaves without a word.
+        match error.kind() {
+            std::io::ErrorKind::UnexpectedEof => Failure::Broken("it hung up".to_owned()),
+            _ => Failure::Io(error),
+        }
     }
 }
 
@@ -233,18 +239,11 @@ fn shortened(mut reason: String) -> String {
 
 async fn read_greeting(stream: &mut Stream) -> Result<Greeting, Failure> {
     let mut head = [0; HEAD];
-    stream.read_exact(&mut head).await.map_err(closed_early)?;
+    stream.read_exact(&mut head).await?;
     let length = Greeting::body_length(&head).map_err(Failure::Refused)?;
     let mut body = vec![0; length];
-    stream.read_exact(&mut body).await.map_err(closed_early)?;
+    stream.read_exact(&mut body).await?;
     Greeting::decode(&head, &body).map_err(Failure::Refused)
-}
-
-fn closed_early(error: std::io::Error) -> Failure {
-    match error.kind() {
-        std::io::ErrorKind::UnexpectedEof => Failure::Broken("it hung up".to_owned()),
-        _ => error.into(),
-    }
 }
 
 /// Reads what there is. Memory grows with what arrives, whatever a frame's length says.

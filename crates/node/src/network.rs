@@ -138,8 +138,18 @@ impl Network {
     }
 
     /// From now on this process takes no writes. Its workers share its disks, more often than not.
-    pub(crate) fn refuse_writes(&self, reason: &str) {
-        self.failure.get_or_init(|| reason.to_owned());
+    /// Returns whether it took them until now.
+    pub(crate) fn refuse_writes(&self, reason: &str) -> bool {
+        self.failure.set(reason.to_owned()).is_ok()
+    }
+
+    /// The journal of a worker has failed, and what others have asked of it may never be answered.
+    pub(crate) fn give_up_waiting(&self) {
+        for site in SiteId::all(self.workers.len()) {
+            for worker in self.workers_here(site) {
+                self.control(worker, Control::GiveUpWaiting);
+            }
+        }
     }
 
     /// Why this process takes no writes, if it does not.

@@ -250,16 +250,22 @@ impl Here {
 }
 
 impl Cluster {
-    /// Whether all of the site can be served, and this process is not about to leave.
+    /// Whether all of the site can be served, and written to, and this process is not about to leave.
     pub fn is_ready(&self) -> bool {
         !self.network.is_draining()
             && self.network.serves()
+            && self.refuses_writes().is_none()
             && self.here.as_ref().is_none_or(Here::is_ready)
     }
 
     /// Ends, with the reason, when the site of this process takes no part any more: it should stop.
     pub async fn expelled(&self) -> String {
         self.network.membership().expelled().await
+    }
+
+    /// Why this process takes no writes, if it does not.
+    pub fn refuses_writes(&self) -> Option<&str> {
+        self.network.refuses_writes()
     }
 
     /// What goes on at this node and its site; `None` if this process is a whole cluster.

@@ -41,12 +41,11 @@ impl Cluster {
     ///
     /// # Errors
     /// Nothing is changed then.
-    pub fn reload(&self, spec: ClusterSpec) -> Result<Vec<String>, ReloadError> {
+    pub fn reload(&self, mut spec: ClusterSpec) -> Result<Vec<String>, ReloadError> {
         let old = self.network.settings();
         if !spec.users.are_configured() && old.users.are_configured() {
             return Err(ReloadError::WouldOpen);
         }
-        let mut changes = old.changes_to(&spec);
         let tls = self.tls.as_ref().zip(spec.tls.as_ref());
         let tls = tls.map(|(current, tls)| for_clients(&tls.files).map(|new| (current, new)));
         let tls = tls.transpose().map_err(ReloadError::Tls)?;
@@ -58,6 +57,8 @@ impl Cluster {
             Some(PeerTls::load(files, &spec.name_of(here.id), host).map(|new| (current, new)))
         });
         let peer_tls = peer_tls.transpose().map_err(ReloadError::Tls)?;
+        self.needs.fit(&mut spec, &self.log);
+        let mut changes = old.changes_to(&spec);
         if let Some((current, new)) = tls {
             current.set(new);
             changes.push("certificates for clients were read".to_owned());

@@ -12,6 +12,7 @@ use solera_resp::{Arguments, Command as Described, CommandId, Protocol, Writer, 
 use solera_time::Vector;
 use solera_unistore::{Command, CommandError, Input, Response, TxId};
 
+use crate::acl::User;
 use crate::auth::Identity;
 use crate::clients::{Client, Clients};
 use crate::commands::{self, KeyOp, Plan};
@@ -39,13 +40,35 @@ pub(crate) enum Replies {
 enum Failure {
     Command(CommandError),
     Unreachable(Unreachable),
+    /// See [`Session::fail_unanswered`].
+    Unanswered,
 }
+
+/// What the commands between MULTI and EXEC may take together, in bytes.
+const QUEUE_BYTES: usize = 64 << 20;
+/// What an argument takes beside its own bytes.
+const ARGUMENT_BYTES: usize = 32;
 
 /// A queue between MULTI and EXEC.
 #[derive(Debug, Default)]
 struct Queue {
     commands: Vec<Vec<Vec<u8>>>,
+    bytes: usize,
     broken: bool,
+}
+
+impl Queue {
+    /// Whether there was room for the command. If there was not, the queue is of no use any more.
+    fn push(&mut self, arguments: &Arguments<'_>) -> bool {
+        let bytes = arguments.from(0).map(|argument| argument.len() + ARGUMENT_BYTES);
+        self.bytes += ARGUMENT_BYTES + bytes.sum::<usize>();
+        if self.bytes > QUEUE_BYTES {
+            self.commands = Vec::new();
+        } else if !self.broken {
+            self.commands.push(arguments.from(0).map(<[u8]>::to_vec).collect());
+        }
+        self.bytes <= QUEUE_BYTES
+    }
 }
 
 /// One connection's state. Its operations see one another, and all that it has seen before.
@@ -70,6 +93,8 @@ pub(crate) struct Session {
     queue: Option<Queue>,
     /// The open transaction.
     tx: Option<TxId>,
+    /// Who began the interactive transaction, with the rules that held then.
+    began_as: Option<Arc<User>>,
     /// The server has given the interactive transaction up; the client does not know it yet, or has
     /// sent more. Nothing of that may run outside.
     given_up: bool,
@@ -94,6 +119,7 @@ impl Session {
             from,
             queue: None,
             tx: None,
+            began_as: None,
             given_up: false,
             unreachable: None,
             scanned: None,
@@ -129,6 +155,7 @@ impl Session {
     pub(crate) fn tell(&self) {
         self.client.tell(|told| {
             told.name.clone_from(&self.name);
+            told.user = self.identity.name();
             told.library.clone_from(&self.library.0);
             told.library_version.clone_from(&self.library.1);
             told.command = self.last_command;
@@ -289,11 +316,17 @@ impl Session {
                 self.fail_command(&CommandError::NoSuchTransaction);
             }
             CommandId::SoleraCommit => match self.tx.take() {
-                Some(tx) => {
-                    if self.commit(tx).await {
-                        self.out.simple("OK");
+                Some(tx) => match self.may_commit() {
+                    Ok(()) => {
+                        if self.commit(tx, true).await {
+                            self.out.simple("OK");
+                        }
                     }
-                }
+                    Err(reason) => {
+                        self.worker.tell(Command::Abort { tx });
+                        self.fail(format!("NOPERM {reason}; nothing of the transaction was done"));
+                    }
+                },
                 None => self.fail("ERR SOLERA.COMMIT without SOLERA.BEGIN"),
             },
             CommandId::SoleraAbort if self.given_up => {
@@ -312,10 +345,37 @@ impl Session {
         Next::Stay
     }
 
+    /// Whether what the open transaction has buffered is still allowed: each command was when it came,
+    /// to who the client was then.
+    fn may_commit(&mut self) -> Result<(), String> {
+        let (then, now) = (self.began_as.take(), self.identity.user());
+        if then == now {
+            return Ok(());
+        }
+        let name =
+            |user: Option<Arc<User>>| user.map_or_else(String::new, |user| user.name.clone());
+        let (then, now) = (name(then), name(now));
+        Err(if then == now {
+            format!("the rules of user '{now}' have changed since SOLERA.BEGIN")
+        } else {
+            format!("user '{then}' sent SOLERA.BEGIN, and the connection is user '{now}' by now")
+        })
+    }
+
     /// Appends an error reply.
     pub(crate) fn fail(&mut self, error: impl AsRef<str>) {
         self.worker.count(|counters| counters.errors += 1);
         self.out.error(error.as_ref());
+    }
+
+    /// The worker gave the current command up without an answer.
+    pub(crate) fn fail_unanswered(&mut self) {
+        match self.worker.refuses() {
+            Some(reason) => {
+                self.fail(format!("MISCONF {reason}; whether the command was done is unknown"))
+            }
+            None => self.fail("ERR the server is stopping"),
+        }
     }
 
     /// An error before execution also spoils a queue.
@@ -331,9 +391,13 @@ impl Session {
         if !inside {
             let name = command.name;
             self.refuse(&format!("ERR Command not allowed inside a transaction: '{name}'"));
-        } else if let Some(queue) = &mut self.queue {
-            queue.commands.push(arguments.from(0).map(<[u8]>::to_vec).collect());
+        } else if self.queue.as_mut().is_some_and(|queue| queue.push(arguments)) {
             self.out.simple("QUEUED");
+        } else {
+            self.refuse(&format!(
+                "ERR the commands since MULTI take more than {} MiB together; nothing will be done",
+                QUEUE_BYTES >> 20
+            ));
         }
     }
 
@@ -349,7 +413,7 @@ impl Session {
         }
         let Some(Response::Begun(tx)) = self.worker.call(Command::Begin { past: self.past }).await
         else {
-            return;
+            return self.fail_unanswered();
         };
         let before = std::mem::take(&mut self.out.bytes);
         self.out.array(queue.commands.len());
@@ -370,7 +434,7 @@ impl Session {
                 if self.worker.is_guarded()
                     && let Err(refused) = self.identity.may(command, &arguments)
                 {
-                    self.fail(refused.to_string());
+                    self.fail(refused.in_exec());
                     continue;
                 }
                 Box::pin(self.dispatch(command, &arguments)).await;
@@ -380,7 +444,7 @@ impl Session {
         let replies = std::mem::replace(&mut self.out.bytes, before);
         if let Some(error) = self.unreachable.take() {
             self.fail(error.to_string());
-        } else if self.commit(tx).await {
+        } else if self.commit(tx, true).await {
             self.out.bytes.extend_from_slice(&replies);
         }
     }
@@ -398,13 +462,21 @@ impl Session {
         } else if let Some(Response::Begun(tx)) =
             self.worker.call(Command::Begin { past: self.past }).await
         {
-            self.tx = Some(tx);
+            (self.tx, self.began_as) = (Some(tx), self.identity.user());
             self.out.simple("OK");
+        } else {
+            self.fail_unanswered();
         }
     }
 
-    /// Commits; on failure appends the error.
-    async fn commit(&mut self, tx: TxId) -> bool {
+    /// Commits a transaction that may have `writes`; on failure appends the error.
+    async fn commit(&mut self, tx: TxId, writes: bool) -> bool {
+        // What came before the commit may have taken its time.
+        if writes && let Some(reason) = self.worker.refuses() {
+            self.worker.tell(Command::Abort { tx });
+            self.fail(format!("MISCONF this node takes no writes: {reason}"));
+            return false;
+        }
         match self.worker.call(Command::Commit { tx }).await {
             Some(Response::Committed { past }) => {
                 self.past.join(&past);
@@ -414,7 +486,10 @@ impl Session {
                 self.fail_command(&error);
                 false
             }
-            _ => false,
+            _ => {
+                self.fail_unanswered();
+                false
+            }
         }
     }
 
@@ -472,14 +547,14 @@ impl Session {
     async fn run_as_transaction(&mut self, plan: &Plan<'_>) {
         let Some(Response::Begun(tx)) = self.worker.call(Command::Begin { past: self.past }).await
         else {
-            return;
+            return self.fail_unanswered();
         };
         // If the connection ends meanwhile, the transaction ends with it.
         self.tx = Some(tx);
         let results = self.operate_all(tx, plan).await;
         self.tx = None;
         if let Some(results) = results
-            && self.commit(tx).await
+            && self.commit(tx, plan.ops.iter().any(|op| op.op.is_update())).await
         {
             self.answer(plan, &results);
         }
@@ -495,7 +570,7 @@ impl Session {
         let mut results = Vec::with_capacity(plan.ops.len());
         for op in &plan.ops {
             match self.operate(tx, op).await {
-                Ok(result) => results.push(result?),
+                Ok(result) => results.push(result),
                 Err(failure) => {
                     self.tx = None;
                     match failure {
@@ -505,6 +580,10 @@ impl Session {
                             self.worker.tell(Command::Abort { tx });
                             self.fail(error.to_string());
                             self.unreachable = Some(error);
+                        }
+                        Failure::Unanswered => {
+                            self.worker.tell(Command::Abort { tx });
+                            self.fail_unanswered();
                         }
                     }
                     return None;
@@ -518,7 +597,7 @@ impl Session {
         &mut self,
         tx: TxId,
         op: &KeyOp<'_>,
-    ) -> Result<Option<Result<Outcome, OpError>>, Failure> {
+    ) -> Result<Result<Outcome, OpError>, Failure> {
         let owner = self.worker.reach(op.key).map_err(Failure::Unreachable)?;
         let command = Command::Operate {
             tx,
@@ -530,9 +609,9 @@ impl Session {
         let now = self.worker.now();
         self.worker.with(|replica| replica.handle(now, Input::Client { request, command }));
         match self.worker.reply_about(request, owner).await {
-            Ok(Some(Response::Operated(result))) => Ok(Some(result)),
+            Ok(Some(Response::Operated(result))) => Ok(result),
             Ok(Some(Response::Failed(error))) => Err(Failure::Command(error)),
-            Ok(_) => Ok(None),
+            Ok(_) => Err(Failure::Unanswered),
             Err(Silent(node)) => Err(Failure::Unreachable(Unreachable(node))),
         }
     }
@@ -559,7 +638,7 @@ impl Session {
                 self.past.join(&past);
                 return Some(outcome);
             }
-            Ok(_) => {}
+            Ok(_) => self.fail_unanswered(),
             Err(Silent(node)) if op.op.is_update() => {
                 self.fail(format!(
                     "UNKNOWN {node} does not answer; the command may have been done"

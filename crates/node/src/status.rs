@@ -60,6 +60,8 @@ pub struct SiteStatus {
     pub errors: u64,
     /// Attempts to authenticate that failed since the start.
     pub failed_logins: u64,
+    /// Connections since the start that were not served, for their TLS or because there were too many.
+    pub refused_connections: u64,
     /// Batches of commands by duration: `(upper bound in microseconds, how many)`. The last are those
     /// that took longer than all bounds before.
     pub batch_us: Vec<(u64, u64)>,
@@ -187,6 +189,7 @@ pub(crate) struct WorkerSample {
     /// Whether the site has the data that it serves.
     pub(crate) serving: bool,
     pub(crate) progress: Progress,
+    pub(crate) refused_connections: u64,
     /// Nothing without a journal; other nodes are not told.
     #[serde(skip)]
     pub(crate) journal: Option<JournalSample>,

@@ -366,7 +366,7 @@ impl<D: Disk> Storage<D> {
     /// From now on nothing is written. Who waits is not told that it is durable.
     fn fail(&mut self, error: &Error) {
         self.failure.get_or_insert_with(|| in_words(error));
-        self.just_stopped = !self.stopped;
+        self.just_stopped |= !self.stopped;
         self.stopped = true;
         self.waiting.clear();
         self.saving = None;

@@ -313,12 +313,20 @@ pub(crate) fn client_problem(error: &std::io::Error) -> String {
         Some(Error::NoCertificatesPresented) => {
             "it shows no certificate, which tls.client_ca asks for".to_owned()
         }
+        Some(Error::InvalidCertificate(
+            CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. },
+        )) => {
+            "its certificate is not made for this use; a client's needs clientAuth, or no extended \
+               key usage"
+                .to_owned()
+        }
         Some(Error::InvalidCertificate(error)) => {
             format!("its certificate {}", problem(error, "tls.client_ca"))
         }
         Some(Error::InvalidMessage(InvalidMessage::InvalidContentType)) => {
             "it speaks without TLS".to_owned()
         }
+        _ if error.kind() == ErrorKind::UnexpectedEof => "it hung up".to_owned(),
         _ => error.to_string(),
     }
 }

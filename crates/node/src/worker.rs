@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use solera_data::{Op, OpError, Outcome};
 use solera_journal::Event;
 use solera_levels::Level;
@@ -39,7 +39,6 @@ use crate::network::{Network, Parcel};
 use crate::scan::{self, Scans};
 use crate::status::WorkerSample;
 use crate::storage::Storage;
-use crate::tls::client_problem;
 
 /// How many clients may have connected that are not served yet.
 const BACKLOG: i32 = 1024;
@@ -47,6 +46,9 @@ const BACKLOG: i32 = 1024;
 const MAX_UNWRITTEN: u64 = 32 << 20;
 /// How long a request waits for another node of the site.
 const PEER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A client that says nothing for so long is asked whether it is there.
+const KEEPALIVE: Duration = Duration::from_secs(300);
 
 /// An order of the host to a worker.
 pub(crate) enum Control {
@@ -73,6 +75,8 @@ pub(crate) enum Control {
     Restart(oneshot::Sender<std::io::Result<()>>),
     /// The journal's thread has something to say.
     Journal(Event),
+    /// The journal of some worker in this process has failed.
+    GiveUpWaiting,
     /// End.
     Stop,
 }
@@ -88,13 +92,11 @@ pub(crate) struct Worker {
     users: watch::Sender<Arc<Users>>,
     /// Whether any user is configured: what every command asks first.
     guarded: Cell<bool>,
+    log: Log,
     attempts: Attempts,
     /// See [`Self::serves`].
     serves: Cell<bool>,
-    log: Log,
     tls: Option<Arc<Current<TlsAcceptor>>>,
-    /// Clients whose TLS begins just now.
-    greetings: Cell<usize>,
     /// Wakes the protocol's task when its deadline has moved.
     wake: Notify,
     /// Wakes the task that hands records to the disk.
@@ -117,14 +119,6 @@ struct State {
 }
 
 impl State {
-    /// A journal that has just failed takes replies with it. Who waits for one is told; the
-    /// connection ends, because what was done is unknown.
-    fn give_up_waiting(&mut self) {
-        if self.storage.as_mut().is_some_and(Storage::has_just_stopped) {
-            self.waiting.clear();
-        }
-    }
-
     /// An output leaves the machine.
     fn let_go(&mut self, output: Output) {
         match output {
@@ -147,6 +141,8 @@ pub(crate) struct Counters {
     pub(crate) errors: u64,
     pub(crate) failed_logins: u64,
     pub(crate) connections: u64,
+    /// Those that were not served.
+    pub(crate) refused_connections: u64,
     /// Batches of commands by the logarithm of their duration in microseconds.
     pub(crate) batches: [u64; 24],
     /// What they took together, in microseconds.
@@ -225,18 +221,10 @@ impl Worker {
         user.map(|user| identity.become_user(user)).is_some()
     }
 
-    /// Takes a place among those whose TLS begins; `None` if there are too many.
-    pub(crate) fn admit_greeting(&self) -> Option<Greeting<'_>> {
-        let greetings = self.greetings.get();
-        (greetings < self.network.settings().max_connections).then(|| {
-            self.greetings.set(greetings + 1);
-            Greeting(self)
-        })
-    }
-
-    /// A client's TLS failed.
-    pub(crate) fn tls_failed(&self, error: &std::io::Error, from: SocketAddr) {
-        self.attempts.broken(&client_problem(error), from);
+    /// A client's TLS did not come about.
+    pub(crate) fn tls_refused(&self, reason: &str, from: SocketAddr) {
+        self.count(|counters| counters.refused_connections += 1);
+        self.attempts.broken(reason, from);
     }
 
     /// Runs a single operation on a key of this worker, if nothing blocks it.
@@ -270,7 +258,7 @@ impl Worker {
         RequestId(state.requests)
     }
 
-    /// Waits for the reply to a request.
+    /// Waits for the reply to a request. `None` as with [`Self::call`].
     pub(crate) async fn reply_to(&self, request: RequestId) -> Option<Response> {
         if !self.answers() {
             return None;
@@ -295,7 +283,7 @@ impl Worker {
     ) -> Result<Option<Response>, Silent> {
         let reply = tokio::time::timeout(PEER_TIMEOUT, self.reply_to(request)).await;
         reply.map_err(|_| match self.network.is_here(owner) && !self.refuses_writes() {
-            true => Silent("the node that decides a transaction on the key".to_owned()),
+            true => Silent("the worker that decides a transaction on the key".to_owned()),
             false => Silent(self.node_name(owner)),
         })
     }
@@ -318,7 +306,8 @@ impl Worker {
         node.map_or_else(|| self.site_name(worker.site).to_owned(), |node| self.spec.name_of(node))
     }
 
-    /// Gives the machine a command and waits for its reply. `None` if the worker is stopping.
+    /// Gives the machine a command and waits for its reply. `None` if there will be none: the worker is
+    /// stopping, or a journal has failed.
     pub(crate) async fn call(&self, command: Command) -> Option<Response> {
         let request = self.new_request();
         let now = self.now();
@@ -337,7 +326,7 @@ impl Worker {
     pub(crate) fn flush(&self) {
         let mut state = self.state.borrow_mut();
         let state = &mut *state;
-        state.give_up_waiting();
+        self.tell_failure(state);
         while let Some(output) = state.replica.poll_output() {
             let Some(storage) = &mut state.storage else {
                 state.let_go(output);
@@ -345,18 +334,13 @@ impl Worker {
             };
             if let Output::Record(record) = &output {
                 storage.write(record);
-                state.give_up_waiting();
+                self.tell_failure(state);
             } else if let Some(output) = storage.pass(output) {
                 state.let_go(output);
             }
         }
-        if let Some(storage) = &mut state.storage {
-            if storage.has_work() {
-                self.written.notify_one();
-            }
-            if let Some(reason) = storage.refuses() {
-                self.network.refuse_writes(reason);
-            }
+        if state.storage.as_ref().is_some_and(Storage::has_work) {
+            self.written.notify_one();
         }
         while let Some((to, messages)) = state.outbox.pop_first() {
             self.network.send(self.address, to, messages);
@@ -364,6 +348,31 @@ impl Worker {
         let deadline = state.replica.next_deadline();
         if deadline < state.armed || (state.armed.is_none() && deadline.is_some()) {
             self.wake.notify_one();
+        }
+    }
+
+    /// If the journal has failed, all of this process takes no writes any more, and nobody waits for
+    /// what may never come: it takes replies with it, those to other workers too. What was done is
+    /// unknown.
+    fn tell_failure(&self, state: &mut State) {
+        let Some(storage) = &mut state.storage else { return };
+        let Some(reason) = storage.refuses() else { return };
+        let who = || self.node_name(self.address);
+        if self.network.refuse_writes(reason) {
+            self.log.error(format_args!("{} takes no writes from now on: {reason}", who()));
+        }
+        // After that, so that who tries again is refused.
+        if storage.has_just_stopped() {
+            let then = match storage.answers() {
+                true => "what it takes is in memory alone",
+                false => "it answers nobody until the node is started again",
+            };
+            let (who, worker) = (who(), self.address.worker);
+            self.log
+                .error(format_args!("the journal of {who}, worker {worker}, has failed: {then}"));
+            state.waiting.clear();
+            // Comes before all that this worker says from now on.
+            self.network.give_up_waiting();
         }
     }
 
@@ -533,6 +542,7 @@ impl Worker {
             commands: state.counters.commands.clone(),
             errors: state.counters.errors,
             failed_logins: state.counters.failed_logins,
+            refused_connections: state.counters.refused_connections,
             batches: state.counters.batches.to_vec(),
             batch_sum_us: state.counters.batch_sum_us,
             space_keys: if detailed { self.keys_by_space(&status) } else { Vec::new() },
@@ -572,15 +582,6 @@ struct Forgotten<'a>(&'a Worker, RequestId);
 impl Drop for Forgotten<'_> {
     fn drop(&mut self) {
         self.0.state.borrow_mut().waiting.remove(&self.1);
-    }
-}
-
-/// A place among those whose TLS begins.
-pub(crate) struct Greeting<'a>(&'a Worker);
-
-impl Drop for Greeting<'_> {
-    fn drop(&mut self) {
-        self.0.greetings.set(self.0.greetings.get() - 1);
     }
 }
 
@@ -625,6 +626,7 @@ pub(crate) fn run(
                 errors: 0,
                 failed_logins: 0,
                 connections: 0,
+                refused_connections: 0,
                 batches: [0; 24],
                 batch_sum_us: 0,
             },
@@ -632,11 +634,10 @@ pub(crate) fn run(
         }),
         users: watch::Sender::new(users),
         guarded,
-        attempts: Attempts::new(run.log.clone()),
+        log: run.log.clone(),
+        attempts: Attempts::new(run.log),
         serves: Cell::new(serving),
-        log: run.log,
         tls: run.tls,
-        greetings: Cell::new(0),
         wake: Notify::new(),
         written: Notify::new(),
         alive: watch::Sender::new(true),
@@ -712,13 +713,21 @@ fn take_client(
     from: SocketAddr,
     tls: Option<&Current<TlsAcceptor>>,
 ) {
-    // Without it replies wait for acknowledgements; not fatal.
-    let _ = stream.set_nodelay(true);
+    prepare(&stream);
     let (worker, ends) = (worker.clone(), Ends::of(&stream));
     match tls {
         None => spawn_local(serve(stream, worker, ends, Some(from))),
         Some(tls) => spawn_local(serve_tls(stream, (*tls.get()).clone(), worker, ends, from)),
     };
+}
+
+/// Settings without which a client can be served, too.
+fn prepare(stream: &TcpStream) {
+    // Without it replies wait for acknowledgements.
+    let _ = stream.set_nodelay(true);
+    // A client whose host is gone without a word would stay for ever. As Redis does it.
+    let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE / 3);
+    let _ = SockRef::from(stream).set_tcp_keepalive(&keepalive.with_retries(3));
 }
 
 fn bind(address: SocketAddr) -> std::io::Result<std::net::TcpListener> {
@@ -830,6 +839,7 @@ impl Postman {
                 let _ = done.send(listen(&self.worker));
             }
             Control::Journal(event) => self.worker.on_journal(event),
+            Control::GiveUpWaiting => self.worker.state.borrow_mut().waiting.clear(),
             Control::Stop => self.stopping = true,
         }
     }
@@ -878,5 +888,22 @@ impl Worker {
     /// The name of a site.
     pub(crate) fn site_name(&self, site: SiteId) -> &str {
         self.spec.sites.get(site.index()).map_or("?", |site| &site.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn clients_are_asked_whether_they_are_there() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (stream, _) = tokio::join!(TcpStream::connect(address), listener.accept());
+        let stream = stream.unwrap();
+        prepare(&stream);
+        let socket = SockRef::from(&stream);
+        assert!(socket.keepalive().unwrap());
+        assert_eq!(socket.tcp_keepalive_time().unwrap(), KEEPALIVE);
     }
 }

@@ -49,7 +49,7 @@ const fn sub(
     Subcommand { parent, name, categories }
 }
 
-static SUBCOMMANDS: [Subcommand; 16] = [
+static SUBCOMMANDS: [Subcommand; 20] = [
     sub(CommandId::Client, "id", CONNECTION),
     sub(CommandId::Client, "getname", CONNECTION),
     sub(CommandId::Client, "setname", CONNECTION),
@@ -58,7 +58,11 @@ static SUBCOMMANDS: [Subcommand; 16] = [
     sub(CommandId::Client, "no-touch", CONNECTION),
     sub(CommandId::Client, "no-evict", ADMIN_CONNECTION),
     sub(CommandId::Client, "list", ADMIN_CONNECTION),
+    sub(CommandId::Client, "kill", ADMIN_CONNECTION),
+    sub(CommandId::Client, "reply", CONNECTION),
+    sub(CommandId::Client, "help", CONNECTION),
     sub(CommandId::Config, "get", ADMIN),
+    sub(CommandId::Config, "help", HARMLESS),
     sub(CommandId::Acl, "whoami", HARMLESS),
     sub(CommandId::Acl, "cat", HARMLESS),
     sub(CommandId::Acl, "genpass", HARMLESS),
@@ -87,7 +91,8 @@ impl Unit {
         commands.chain(subcommands)
     }
 
-    /// What a request needs. A subcommand that does not exist needs its command.
+    /// What a request needs. A subcommand that does not exist needs its command with
+    /// [all its subcommands](Unit::parts).
     pub fn of(command: &'static Command, arguments: &Arguments<'_>) -> Unit {
         let is_asked = |subcommand: &Subcommand| {
             let name = subcommand.name.as_bytes();
@@ -129,6 +134,19 @@ impl Unit {
             Some(at) => SUBCOMMANDS[at].categories.iter().any(is),
             None => self.command.categories().iter().any(is),
         }
+    }
+
+    /// Whether it is a command that has subcommands which access is given to apart.
+    pub fn has_parts(self) -> bool {
+        let own = |sub: &Subcommand| sub.parent == self.command.id;
+        self.subcommand.is_none() && SUBCOMMANDS.iter().any(own)
+    }
+
+    /// What a user must be allowed so that a request for this unit is: the unit itself, and for a
+    /// command the subcommands that it has. A subcommand that somebody forgot to list here is then only
+    /// for those who may use all of its command.
+    pub fn parts(self) -> impl Iterator<Item = Unit> {
+        Unit::all().filter(move |unit| self.contains(*unit))
     }
 
     /// Whether who may use `self` may use `other`: they are the same, or `other` is a subcommand.
@@ -191,8 +209,13 @@ mod tests {
         };
         assert_eq!(
             of("dangerous"),
-            "info config solera.sites solera.at-risk solera.export client|no-evict client|list config|get acl|list acl|users acl|getuser"
+            "info config solera.sites solera.at-risk solera.export client|no-evict client|list client|kill \
+             config|get acl|list acl|users acl|getuser"
         );
+        assert!(of("connection").ends_with(
+            " client|id client|getname client|setname client|setinfo client|info client|no-touch \
+             client|no-evict client|list client|kill client|reply client|help"
+        ));
         assert_eq!(of("hash"), "hset hget hmget hgetall hdel hincrby");
         assert_eq!(of("@hash"), "");
         for command in COMMANDS {

@@ -16,7 +16,7 @@ const HELP: [&str; 21] = [
     "INFO",
     "    Return information about the current client connection.",
     "KILL <ip:port> | <option> <value> [<option> <value> [...]]",
-    "    Kill connections of this node; options are ADDR, LADDR, ID and SKIPME (YES|NO).",
+    "    Kill connections of this node; options are ADDR, LADDR, ID, USER and SKIPME (YES|NO).",
     "LIST [TYPE NORMAL] [ID <id> [<id> ...]]",
     "    Return information about the client connections of this node.",
     "NO-EVICT (ON|OFF), NO-TOUCH (ON|OFF)",
@@ -37,7 +37,7 @@ pub(crate) const BAD_NAME: &str =
 const SYNTAX: &str = "ERR syntax error";
 
 /// The subcommands, as `CLIENT LIST` shows them; with how many arguments they take, CLIENT included.
-const SUBCOMMANDS: [(&str, &str, usize, usize); 11] = [
+pub(super) const SUBCOMMANDS: [(&str, &str, usize, usize); 11] = [
     ("getname", "client|getname", 2, 2),
     ("help", "client|help", 2, 2),
     ("id", "client|id", 2, 2),
@@ -213,6 +213,14 @@ fn kill(session: &mut Session, arguments: &Arguments<'_>) -> Next {
             found.retain(|client| client.address().as_bytes() == value);
         } else if is(at, b"laddr") {
             found.retain(|client| client.local_address().as_bytes() == value);
+        } else if is(at, b"user") {
+            let users = session.worker.users();
+            if !users.iter().any(|user| user.name.as_bytes() == value) {
+                let name = String::from_utf8_lossy(value).into_owned();
+                session.fail(format!("ERR No such user '{name}'"));
+                return Next::Stay;
+            }
+            found.retain(|client| client.is_user(value));
         } else if is(at, b"skipme") && (is(at + 1, b"yes") || is(at + 1, b"no")) {
             skip_me = is(at + 1, b"yes");
         } else {

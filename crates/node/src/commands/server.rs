@@ -23,6 +23,9 @@ const SETTINGS: [(&str, &str); 8] = [
     ("timeout", "0"),
 ];
 
+/// The subcommands of CONFIG that are served.
+pub(super) const CONFIG_SUBCOMMANDS: [&str; 2] = ["get", "help"];
+
 const CONFIG_HELP: [&str; 5] = [
     "CONFIG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
     "GET <pattern>",
@@ -47,17 +50,20 @@ pub(crate) fn time(session: &mut Session) {
 
 pub(crate) fn config(session: &mut Session, arguments: &Arguments<'_>) {
     let subcommand = arguments.get(1);
-    if subcommand.eq_ignore_ascii_case(b"help") && arguments.len() == 2 {
-        super::client::help(session, &CONFIG_HELP);
-    } else if !subcommand.eq_ignore_ascii_case(b"get") {
+    let is = |name: &&str| subcommand.eq_ignore_ascii_case(name.as_bytes());
+    if !CONFIG_SUBCOMMANDS.iter().any(is) {
         let known = ["set", "resetstat", "rewrite"];
-        match known.iter().find(|name| subcommand.eq_ignore_ascii_case(name.as_bytes())) {
+        match known.iter().find(|name| is(name)) {
             Some(name) => session.fail(format!(
                 "ERR CONFIG {} is not served; settings are in solera.toml, CONFIG GET reads some",
                 name.to_uppercase()
             )),
             None => session.fail(unknown_subcommand("CONFIG", subcommand)),
         }
+    } else if is(&"help") && arguments.len() == 2 {
+        super::client::help(session, &CONFIG_HELP);
+    } else if is(&"help") {
+        session.fail("ERR wrong number of arguments for 'config|help' command");
     } else if arguments.len() < 3 {
         session.fail("ERR wrong number of arguments for 'config|get' command");
     } else {

@@ -43,7 +43,7 @@ pub(crate) async fn attach(session: &mut Session, arguments: &Arguments<'_>) {
             session.out.simple("OK");
         }
         Some(Response::Failed(error)) => session.fail_command(&error),
-        _ => {}
+        _ => session.fail_unanswered(),
     }
 }
 
@@ -65,7 +65,7 @@ pub(crate) async fn barrier(session: &mut Session, arguments: &Arguments<'_>) {
     match session.worker.call(Command::Barrier { past: session.past, timeout }).await {
         Some(Response::Uniform) => session.out.simple("OK"),
         Some(Response::Failed(error)) => session.fail_command(&error),
-        _ => {}
+        _ => session.fail_unanswered(),
     }
 }
 
@@ -90,7 +90,7 @@ pub(crate) async fn wait(session: &mut Session, arguments: &Arguments<'_>) {
     match session.worker.call(Command::Barrier { past: session.past, timeout }).await {
         Some(Response::Uniform) => session.out.integer(session.worker.spec.f as i64),
         Some(Response::Failed(_)) => session.out.integer(0),
-        _ => {}
+        _ => session.fail_unanswered(),
     }
 }
 

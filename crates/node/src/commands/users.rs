@@ -12,6 +12,9 @@ const NO_PASSWORD: &str = "ERR AUTH <password> called without any password confi
                            default user. Are you sure your configuration is correct?";
 const BITS: &str = "ERR ACL GENPASS argument must be the number of bits for the output password, a \
                     positive number up to 4096";
+/// The subcommands that are served.
+pub(super) const SUBCOMMANDS: [&str; 7] =
+    ["cat", "genpass", "getuser", "help", "list", "users", "whoami"];
 /// What Redis has, and the configuration here.
 const CHANGES: [&str; 7] = ["setuser", "deluser", "load", "save", "log", "dryrun", "reset"];
 const HELP: [&str; 16] = [
@@ -53,7 +56,10 @@ pub(crate) fn auth(session: &mut Session, arguments: &Arguments<'_>) {
 /// Makes the connection a user; if the password is wrong, appends the error.
 pub(super) fn authenticate(session: &mut Session, name: &[u8], password: &[u8]) -> bool {
     let known = session.worker.login(&session.identity, name, password, session.from);
-    if !known {
+    if known {
+        // What the client sends along may take long, and CLIENT KILL USER must find it.
+        session.tell();
+    } else {
         session.fail(WRONG);
     }
     known
@@ -61,6 +67,15 @@ pub(super) fn authenticate(session: &mut Session, name: &[u8], password: &[u8]) 
 
 pub(crate) fn acl(session: &mut Session, arguments: &Arguments<'_>) {
     let subcommand = arguments.get(1).to_ascii_lowercase();
+    if !SUBCOMMANDS.iter().any(|name| name.as_bytes() == subcommand) {
+        return match CHANGES.iter().find(|name| name.as_bytes() == subcommand) {
+            Some(name) => session.fail(format!(
+                "ERR ACL {} is not served; users are in solera.toml, and are read again on SIGHUP",
+                name.to_uppercase()
+            )),
+            None => session.fail(unknown_subcommand("ACL", arguments.get(1))),
+        };
+    }
     let users = session.worker.users();
     match (subcommand.as_slice(), arguments.len()) {
         (b"whoami", 2) => {
@@ -97,17 +112,10 @@ pub(crate) fn acl(session: &mut Session, arguments: &Arguments<'_>) {
                 "ERR unknown subcommand or wrong number of arguments for '{name}'. Try ACL HELP."
             ));
         }
-        (b"whoami" | b"list" | b"users" | b"getuser" | b"help", _) => {
+        _ => {
             let name = String::from_utf8_lossy(&subcommand);
             session.fail(format!("ERR wrong number of arguments for 'acl|{name}' command"));
         }
-        (other, _) => match CHANGES.iter().find(|name| name.as_bytes() == other) {
-            Some(name) => session.fail(format!(
-                "ERR ACL {} is not served; users are in solera.toml, and are read again on SIGHUP",
-                name.to_uppercase()
-            )),
-            None => session.fail(unknown_subcommand("ACL", arguments.get(1))),
-        },
     }
 }
 

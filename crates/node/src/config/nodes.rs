@@ -103,6 +103,22 @@ impl ClusterSpec {
         nodes.find(|id| self.workers_on(*id).contains(&worker.worker))
     }
 
+    /// A certificate is for a host, so that nodes of one host can pass for one another.
+    pub(super) fn shared_hosts(&self) -> Option<String> {
+        let nodes: Vec<_> = self.nodes().collect();
+        nodes.iter().enumerate().find_map(|(at, (id, node))| {
+            let host = &node.peer.host;
+            let same = |(_, other): &&(_, &NodeSpec)| other.peer.host.eq_ignore_ascii_case(host);
+            let (other, _) = nodes[at + 1..].iter().find(same)?;
+            Some(format!(
+                "{} and {} share the host {host} of peer; certificates are for hosts, so that each \
+                 can pass for the other: give each a name of its own",
+                self.name_of(*id),
+                self.name_of(*other)
+            ))
+        })
+    }
+
     /// The node as people call it.
     pub fn name_of(&self, id: NodeId) -> String {
         let site = self.sites.get(id.site.index()).map_or("?", |site| &site.name);

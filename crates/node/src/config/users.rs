@@ -92,6 +92,13 @@ mod tests {
     }
 
     #[test]
+    fn rules_without_use_are_warned_about() {
+        let spec = parse("nopass = true\ncommands = ['+@all', '-flushall', '-get']").unwrap();
+        let warning = "user 'alice': '-flushall' takes a command away that is not served";
+        assert_eq!(spec.warnings(), [warning]);
+    }
+
+    #[test]
     fn mistakes_are_named_with_their_line() {
         for (text, reason) in [
             ("", "s.toml, line 2: user 'alice' has no password"),
@@ -99,6 +106,7 @@ mod tests {
             ("nopass = true\ncommands = [\n'+get',\n'+gte'\n]", "line 6: user 'alice': '+gte'"),
             ("nopass = true\ncommands = ['get']", "line 4: user 'alice': 'get' is no rule"),
             ("nopass = true\nkeys = ['a b']", "line 4: user 'alice': 'a b' is no pattern"),
+            ("nopass = true\nkeys = ['a', 'resetkeys']", "line 4: user 'alice': 'resetkeys' is no"),
             (
                 "nopass = true\n[[user]]\nname = 'alice'",
                 "line 5: there are two users called 'alice'",

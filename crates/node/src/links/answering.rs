@@ -18,6 +18,7 @@ use crate::config::NodeId;
 use crate::handshake::{Greeting, Refusal, clock_us};
 use crate::link::Link;
 use crate::network::Network;
+use crate::room::{Place, Room};
 use crate::wire::{
     Answer, Frame, Kind, Question, WireError, decode_batch, encode_answer, read_frame, write_frame,
 };
@@ -27,11 +28,13 @@ const TLS_HANDSHAKE: u8 = 0x16;
 
 impl Carrier {
     pub(super) async fn take_calls(self: &Arc<Self>, listener: TcpListener) {
+        let room = Arc::new(Room::default());
+        let limit = unwelcome_callers(self.spec.nodes().count());
         loop {
             match listener.accept().await {
                 Ok((stream, from)) => {
-                    let carrier = self.clone();
-                    tokio::spawn(async move { carrier.take_call(stream, from).await });
+                    let (carrier, place) = (self.clone(), room.enter(from.ip(), limit));
+                    tokio::spawn(async move { carrier.take_call(stream, from, place).await });
                 }
                 Err(error) => {
                     self.log.error(format_args!("cannot take calls of other nodes: {error}"));
@@ -42,7 +45,8 @@ impl Carrier {
         }
     }
 
-    async fn take_call(&self, stream: TcpStream, from: SocketAddr) {
+    /// The caller has `place` until it is welcome.
+    async fn take_call(&self, stream: TcpStream, from: SocketAddr, place: Place) {
         // Without it acknowledgements wait; not fatal.
         let _ = stream.set_nodelay(true);
         let mut opened = None;
@@ -51,7 +55,13 @@ impl Carrier {
             let stream = opened.as_mut().expect("it was opened without failure");
             self.welcome(stream, certificate).await
         });
-        let greeted = greeted.await;
+        let greeted = tokio::select! {
+            greeted = greeted => greeted,
+            () = place.dismissed() => {
+                self.log.debug(format_args!("a call from {from} made way for others"));
+                return;
+            }
+        };
         let caller = || self.sites_at(from);
         let greeted =
             greeted.map(|greeted| greeted.map_err(|failure| self.explain(failure, &caller())));
@@ -70,7 +80,10 @@ impl Carrier {
                         Refusal::Removed(_) => Greeting::Farewell(reason),
                         _ => Greeting::Refusal(reason),
                     };
-                    let _ = timeout(GREETING_TIMEOUT, refuse(stream, greeting)).await;
+                    tokio::select! {
+                        _ = timeout(GREETING_TIMEOUT, refuse(stream, greeting)) => {}
+                        () = place.dismissed() => {}
+                    }
                 }
                 return;
             }
@@ -83,6 +96,7 @@ impl Carrier {
                 return;
             }
         };
+        drop(place);
         let stream = opened.expect("who was welcomed has a connection");
         self.log.info(format_args!("link from {} is up", link.name));
         let ended = self.hear(&link, connection, life, stream).await;
@@ -258,6 +272,11 @@ impl Carrier {
         }
         Ok(())
     }
+}
+
+/// How many callers there may be that have not shown yet that they belong to a cluster of so many nodes.
+pub(crate) fn unwelcome_callers(nodes: usize) -> usize {
+    4 * nodes + 16
 }
 
 async fn refuse(mut stream: Stream, greeting: Greeting) {

@@ -1,0 +1,85 @@
+//! How many descriptors this process may have, and what that leaves for clients. A process without any
+//! left loses its journal.
+
+use std::fs;
+
+use crate::config::ClusterSpec;
+use crate::http::CONNECTIONS;
+use crate::links::unwelcome_callers;
+use crate::log::Log;
+
+/// What the process needs beside what is counted: standard streams, files that are read, libraries.
+const RESERVE: usize = 64;
+/// What a worker needs: its journal, its event loop, its ports.
+const PER_WORKER: usize = 16;
+
+/// What a process has to share out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Needs {
+    /// Those with clients.
+    pub(crate) sites: usize,
+    pub(crate) workers: usize,
+    /// All nodes of the cluster.
+    pub(crate) nodes: usize,
+}
+
+impl Needs {
+    /// How many clients each site may have, if `limit` descriptors are too few for `wanted`.
+    fn clients(self, limit: usize, wanted: usize) -> Option<usize> {
+        // With each node there are two links.
+        let nodes = 2 * self.nodes + unwelcome_callers(self.nodes);
+        let kept = RESERVE + PER_WORKER * self.workers + CONNECTIONS + nodes;
+        let left = limit.saturating_sub(kept) / self.sites;
+        // Fewer than one would serve nobody, and the operator wants to look.
+        (left < wanted).then_some(left.max(1))
+    }
+
+    /// Lets each site have no more clients than the process can have, and warns if those are fewer than
+    /// the settings say.
+    pub(crate) fn fit(self, spec: &mut ClusterSpec, log: &Log) {
+        let Some(limit) = limit().filter(|_| self.sites > 0) else { return };
+        let wanted = spec.max_connections;
+        if let Some(clients) = self.clients(limit, wanted) {
+            spec.max_connections = clients;
+            log.warn(format_args!(
+                "max_connections is {clients} instead of {wanted}, because this process may have only \
+                 {limit} open files; raise that limit (ulimit -n, LimitNOFILE)"
+            ));
+        }
+    }
+}
+
+/// How many descriptors the process may have. Where the system does not tell, there is nothing to go by.
+fn limit() -> Option<usize> {
+    soft_limit(&fs::read_to_string("/proc/self/limits").ok()?)
+}
+
+fn soft_limit(limits: &str) -> Option<usize> {
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_get_what_is_left() {
+        let needs = Needs { sites: 1, workers: 2, nodes: 3 };
+        let left = 1024 - 64 - 2 * 16 - 128 - (2 * 3 + 4 * 3 + 16);
+        assert_eq!(needs.clients(1024, 10_000), Some(left));
+        assert_eq!(needs.clients(1024, left), None);
+        assert_eq!(Needs { sites: 3, ..needs }.clients(1024, 10_000), Some(left / 3));
+        assert_eq!(needs.clients(16, 10_000), Some(1));
+    }
+
+    #[test]
+    fn the_limit_is_read_as_linux_tells_it() {
+        let text = "Limit                     Soft Limit           Hard Limit           Units     \n\
+                    Max processes             1000                 2000                 processes \n\
+                    Max open files            1024                 524288               files     \n";
+        assert_eq!(soft_limit(text), Some(1024));
+        assert_eq!(soft_limit("Max open files            unlimited  unlimited  files"), None);
+        assert!(limit().is_some_and(|limit| limit > 0));
+    }
+}

@@ -1,0 +1,134 @@
+//! A journal that fails while a cluster runs: its worker answers nobody, the others serve what they have,
+//! and no client waits for ever.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use solera_node::{Cluster, ClusterSpec, Level, Log, Overrides};
+use solera_time::SiteId;
+use solera_unistore::PartitionId;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, DuplexStream};
+use tokio::time::timeout;
+
+/// Far longer than anything here takes.
+const HANGS: Duration = Duration::from_secs(60);
+
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Folder {
+        let name = format!("solera-broken-journal-{}", std::process::id());
+        Folder(std::env::temp_dir().join(name))
+    }
+
+    fn gone(&self) -> PathBuf {
+        self.0.with_extension("gone")
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+        let _ = std::fs::remove_dir_all(self.gone());
+    }
+}
+
+struct Client(BufReader<DuplexStream>);
+
+impl Client {
+    async fn send(&mut self, command: &[&[u8]]) {
+        let mut bytes = format!("*{}\r\n", command.len()).into_bytes();
+        for part in command {
+            bytes.extend(format!("${}\r\n", part.len()).bytes().chain(part.iter().copied()));
+            bytes.extend(b"\r\n");
+        }
+        self.0.write_all(&bytes).await.unwrap();
+    }
+
+    /// The first line of the reply, or the string that it announces; of an array, all of that.
+    async fn reply(&mut self) -> String {
+        let line = self.line().await;
+        match line.split_at_checked(1) {
+            Some(("*", items)) => {
+                let mut all = Vec::new();
+                for _ in 0..items.parse().unwrap() {
+                    all.push(Box::pin(self.reply()).await);
+                }
+                all.join(" ")
+            }
+            Some(("$", length)) if length != "-1" => {
+                let mut bytes = vec![0; length.parse::<usize>().unwrap() + 2];
+                timeout(HANGS, self.0.read_exact(&mut bytes)).await.unwrap().unwrap();
+                String::from_utf8(bytes).unwrap().trim_end().to_owned()
+            }
+            _ => line,
+        }
+    }
+
+    async fn line(&mut self) -> String {
+        let mut line = String::new();
+        timeout(HANGS, self.0.read_line(&mut line)).await.expect("it hangs").unwrap();
+        line.trim_end().to_owned()
+    }
+
+    async fn ask(&mut self, line: &str) -> String {
+        let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+        self.send(&words).await;
+        self.reply().await
+    }
+}
+
+#[tokio::test]
+async fn its_worker_answers_nobody_and_nobody_waits_for_ever() {
+    let folder = Folder::new();
+    let over = Overrides {
+        sites: Some(1),
+        workers: Some(2),
+        data: Some(folder.0.clone()),
+        ..Overrides::default()
+    };
+    let spec = ClusterSpec::load(None, over).unwrap();
+    let topology = spec.topology();
+    let owner = |key: &str| {
+        let partition = PartitionId::of(key.as_bytes(), topology.partitions);
+        topology.owner(SiteId(0), partition).worker
+    };
+    let cluster = Cluster::start(spec, Log::new(Level::Error)).unwrap();
+    // One at each worker.
+    let mut clients = Vec::new();
+    for _ in 0..2 {
+        clients.push(Client(BufReader::new(cluster.connect(0).unwrap())));
+    }
+    let keys: Vec<String> = (0..8).map(|i| format!("k{i}")).collect();
+    for key in &keys {
+        assert_eq!(clients[0].ask(&format!("SET {key} v")).await, "+OK");
+    }
+    assert!(cluster.is_ready());
+    let far = keys.iter().find(|key| owner(key) == 1).unwrap();
+    let [first, second] = &mut clients[..] else { panic!("there are two") };
+    let mut transaction = Client(BufReader::new(cluster.connect(0).unwrap()));
+    assert_eq!(transaction.ask("SOLERA.BEGIN").await, "+OK");
+    assert_eq!(transaction.ask(&format!("SET {far} buffered")).await, "+OK");
+
+    // A value that needs a segment of its own finds no folder for it.
+    std::fs::rename(&folder.0, folder.gone()).unwrap();
+    let large = vec![b'x'; 65 << 20];
+    first.send(&[b"SET", far.as_bytes(), &large]).await;
+    let reply = first.reply().await;
+    assert!(reply.starts_with("-MISCONF") && reply.contains("unknown"), "{reply}");
+    // What that worker has in memory alone is gone after a restart: nobody may see it.
+    let reply = second.ask(&format!("GET {far}")).await;
+    assert!(reply.contains("nothing is answered until the node is started again"), "{reply}");
+    assert_eq!(second.line().await, "", "the connection is closed");
+    let reply = first.ask(&format!("GET {far}")).await;
+    assert!(reply.starts_with("-TRYAGAIN"), "{reply}");
+    // The other has a journal of its own, but takes no writes either: they share a disk.
+    for key in keys.iter().filter(|key| owner(key) == 0) {
+        assert_eq!(first.ask(&format!("GET {key}")).await, "v");
+        let reply = first.ask(&format!("SET {key} w")).await;
+        assert!(reply.starts_with("-MISCONF this node takes no writes"), "{reply}");
+    }
+    let reply = transaction.ask("SOLERA.COMMIT").await;
+    assert!(reply.starts_with("-MISCONF this node takes no writes"), "{reply}");
+    assert!(!cluster.is_ready(), "clients are better served by another node");
+}
