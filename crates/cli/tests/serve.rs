@@ -432,9 +432,9 @@ async fn a_site_is_removed_and_joins_again_while_the_other_serves() {
     let mut former = plan.start_joining(1, 0, 1);
     assert!(!former.child.wait().unwrap().success());
     assert!(former.log().contains("it is the data of life 0"), "{}", former.log());
-    for node in 0..NODES {
+    for (node, place) in nodes[1].iter_mut().enumerate() {
         std::fs::remove_dir_all(plan.data_of(1, node)).unwrap();
-        nodes[1][node] = plan.start_joining(1, node, 1);
+        *place = plan.start_joining(1, node, 1);
     }
     let mut written = 0;
     while !nodes[1][0].is_ready() || !nodes[1][1].is_ready() {
