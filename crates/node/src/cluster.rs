@@ -308,7 +308,7 @@ impl Cluster {
             _ => None,
         };
         let life = data.as_ref().map_or(run.life.unwrap_or(0), DataDir::life);
-        let network = Arc::new(Network::new(workers, &spec, run.site, life));
+        let network = Arc::new(Network::new(workers, &spec, run.site, data.is_some(), life));
         let gauge = Gauge::start(&network, run.log.clone()).map_err(StartError::Worker)?;
         let mut cluster = Cluster {
             spec,

@@ -411,7 +411,7 @@ impl Reader<'_> {
             );
             return self.invalid(max_age.place.or(timeout.place), reason);
         }
-        let connections = Setting::new(None, file.max_connections, 10_000);
+        let connections = Setting::new(None, file.max_connections, MAX_CONNECTIONS);
         if connections.value == 0 {
             return self.invalid(connections.place, "nobody could connect".to_owned());
         }
@@ -602,6 +602,9 @@ impl Reader<'_> {
 
 /// What a process takes without any data, and a little more.
 const LEAST_MEMORY: u64 = 32 << 20;
+
+/// How many clients a site takes in one process if the configuration does not say.
+pub(crate) const MAX_CONNECTIONS: usize = 10_000;
 
 const NAMES: &str = "names have 1 to 64 letters, digits, '-', '_' or '.', the last not in front";
 

@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use crate::config::ClusterSpec;
+use crate::config::{ClusterSpec, MAX_CONNECTIONS};
 use crate::http::CONNECTIONS;
 use crate::links::unwelcome_callers;
 use crate::log::Log;
@@ -41,10 +41,16 @@ impl Needs {
         let wanted = spec.max_connections;
         if let Some(clients) = self.clients(limit, wanted) {
             spec.max_connections = clients;
-            log.warn(format_args!(
+            let line = format!(
                 "max_connections is {clients} instead of {wanted}, because this process may have only \
                  {limit} open files; raise that limit (ulimit -n, LimitNOFILE)"
-            ));
+            );
+            // Nobody has asked for the default, and few will miss the rest of it.
+            if wanted == MAX_CONNECTIONS && clients >= MAX_CONNECTIONS / 10 {
+                log.debug(format_args!("{line}"));
+            } else {
+                log.warn(format_args!("{line}"));
+            }
         }
     }
 }

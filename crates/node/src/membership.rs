@@ -16,7 +16,9 @@ use crate::config::NodeId;
 pub(crate) struct Membership {
     /// The site that this process belongs to, if there are others in other processes.
     site: Option<SiteId>,
-    /// Which life of it that is.
+    /// Whether it keeps data.
+    durable: bool,
+    /// Which life of its site that is.
     pub(crate) life: u32,
     known: Mutex<Known>,
     /// Why this process must end: its site takes no part any more.
@@ -42,9 +44,15 @@ pub(crate) enum Unwelcome {
 }
 
 impl Membership {
-    pub(crate) fn new(sites: usize, site: Option<SiteId>, life: u32) -> Self {
+    pub(crate) fn new(sites: usize, site: Option<SiteId>, durable: bool, life: u32) -> Self {
         let known = Known { members: Members::new(sites), data: BTreeMap::new() };
-        Membership { site, life, known: Mutex::new(known), expelled: watch::Sender::new(None) }
+        Membership {
+            site,
+            durable,
+            life,
+            known: Mutex::new(known),
+            expelled: watch::Sender::new(None),
+        }
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
@@ -84,11 +92,12 @@ impl Membership {
     }
 
     /// Whether a node may be let in that says to be of this life and to have this data. What it had
-    /// promised is in its data; without, it is not the node that it was.
+    /// promised is in its data; without, it is not the node that it was. Only within a site that keeps
+    /// nothing that does not matter: what is lost is lost.
     pub(crate) fn let_in(&self, node: NodeId, life: u32, data: u64) -> Result<(), Unwelcome> {
         self.admits(node.site, life)?;
         let mut known = self.known();
-        let before = known.data.get(&node);
+        let before = known.data.get(&node).filter(|_| self.durable || Some(node.site) != self.site);
         if before.is_some_and(|(former, before)| *former == life && *before != data) {
             return Err(Unwelcome::OtherData);
         }
@@ -135,7 +144,7 @@ mod tests {
 
     #[test]
     fn a_node_without_its_data_is_not_let_in() {
-        let membership = Membership::new(2, Some(SiteId(0)), 0);
+        let membership = Membership::new(2, Some(SiteId(0)), true, 0);
         let node = NodeId { site: SiteId(1), node: 0 };
         assert_eq!(membership.let_in(node, 0, 7), Ok(()));
         assert_eq!(membership.let_in(node, 0, 7), Ok(()));
@@ -145,5 +154,11 @@ mod tests {
         let sibling = NodeId { site: SiteId(0), node: 1 };
         assert_eq!(membership.let_in(sibling, 1, 8), Err(Unwelcome::Unknown));
         assert_eq!(membership.let_in(sibling, 0, 8), Ok(()));
+        assert_eq!(membership.let_in(sibling, 0, 9), Err(Unwelcome::OtherData));
+        let fleeting = Membership::new(2, Some(SiteId(0)), false, 0);
+        assert_eq!(fleeting.let_in(sibling, 0, 8), Ok(()));
+        assert_eq!(fleeting.let_in(sibling, 0, 9), Ok(()));
+        assert_eq!(fleeting.let_in(node, 0, 8), Ok(()));
+        assert_eq!(fleeting.let_in(node, 0, 9), Err(Unwelcome::OtherData));
     }
 }

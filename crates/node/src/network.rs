@@ -65,6 +65,7 @@ impl Network {
         workers: Vec<Vec<Destination>>,
         spec: &ClusterSpec,
         site: Option<SiteId>,
+        durable: bool,
         life: u32,
     ) -> Self {
         let (sites, wan) = (workers.len(), &spec.wan);
@@ -82,7 +83,7 @@ impl Network {
             settings: Current::new(spec.clone()),
             memory: Memory::default(),
             draining: watch::Sender::new(false),
-            membership: Membership::new(sites, site, life),
+            membership: Membership::new(sites, site, durable, life),
             serves: AtomicBool::new(life == 0),
         }
     }
