@@ -395,11 +395,15 @@ impl Partition {
 
     /// Begins to hand over: everything that is not causally stable, and the names of all keys.
     pub(crate) fn hand_over(&self, snapshot: Vector) -> HandOver {
-        let (updates, keys) = self.to_save();
+        let (mut updates, keys) = self.to_save();
+        // This site's own may be newer than `knownVec` tells yet: replication will bring those.
+        updates.retain(|update| update.dot.ts <= self.known_vec[update.dot.site]);
+        let mut arrived = self.arrived;
+        arrived.meet(&self.known_vec);
         let begin = Begin {
             snapshot,
             known_vec: self.known_vec,
-            arrived: self.arrived,
+            arrived,
             forgotten: self.forgotten(),
             items: 1 + (updates.len() + keys.len()) as u64,
         };
