@@ -425,14 +425,15 @@ async fn a_site_is_removed_and_joins_again_while_the_other_serves() {
     // It is told so if it lives.
     let mut former = plan.start(1, 0);
     assert!(!former.child.wait().unwrap().success());
-    assert!(former.log().contains("site us was removed from the cluster"), "{}", former.log());
+    eventually(&former, async || former.log().contains("site us was removed from the cluster"))
+        .await;
 
     let added = plan.site(&["add", "us"]);
     assert!(added.status.success(), "{}", String::from_utf8_lossy(&added.stderr));
     assert!(!plan.site(&["add", "us"]).status.success(), "it joins already");
     let mut former = plan.start_joining(1, 0, 1);
     assert!(!former.child.wait().unwrap().success());
-    assert!(former.log().contains("it is the data of life 0"), "{}", former.log());
+    eventually(&former, async || former.log().contains("it is the data of life 0")).await;
     for (node, place) in nodes[1].iter_mut().enumerate() {
         std::fs::remove_dir_all(plan.data_of(1, node)).unwrap();
         *place = plan.start_joining(1, node, 1);

@@ -88,7 +88,9 @@ impl Membership {
         if life < present || (life == present && gone) {
             return Err(Unwelcome::Removed);
         }
-        if life > present { Err(Unwelcome::Unknown) } else { Ok(()) }
+        // Who joins is told of all lives by those whom it lets in.
+        let told = self.site.is_none_or(|site| known.members.life(site) >= self.life);
+        if life > present && told { Err(Unwelcome::Unknown) } else { Ok(()) }
     }
 
     /// Whether a node may be let in that says to be of this life and to have this data. What it had
@@ -155,6 +157,9 @@ mod tests {
         assert_eq!(membership.let_in(sibling, 1, 8), Err(Unwelcome::Unknown));
         assert_eq!(membership.let_in(sibling, 0, 8), Ok(()));
         assert_eq!(membership.let_in(sibling, 0, 9), Err(Unwelcome::OtherData));
+        // One that joins knows nothing of others' lives yet.
+        let joining = Membership::new(2, Some(SiteId(0)), true, 1);
+        assert_eq!(joining.let_in(node, 3, 8), Ok(()));
         let fleeting = Membership::new(2, Some(SiteId(0)), false, 0);
         assert_eq!(fleeting.let_in(sibling, 0, 8), Ok(()));
         assert_eq!(fleeting.let_in(sibling, 0, 9), Ok(()));

@@ -200,7 +200,9 @@ impl Replica {
 
     /// Nothing of what was filled is of use.
     pub(crate) fn begin_filling_anew(&mut self) {
-        self.joining = Joining::new(Vector::zero(self.config.topology.sites()));
+        let nothing = Vector::zero(self.config.topology.sites());
+        self.joining = Joining::new(nothing);
+        self.promised.known_vec = nothing;
         for partition in &mut self.partitions {
             partition.empty();
         }

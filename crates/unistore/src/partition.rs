@@ -225,6 +225,7 @@ impl Partition {
             arrived: self.arrived,
             absent: self.absent.base_local(),
             forgotten: self.forgotten(),
+            known_vec: self.known_vec,
         }
     }
 
@@ -247,6 +248,11 @@ impl Partition {
     /// be applied to it again.
     pub(crate) fn save(&self, key: &Key) -> SavedKey {
         self.keys.get(key).unwrap_or(&self.absent).save(key.clone())
+    }
+
+    /// `knownVec` was so of other sites.
+    pub(crate) fn restore_known(&mut self, known_vec: &Vector) {
+        self.known_vec.join(&known_vec.with(self.local, Timestamp::ZERO));
     }
 
     /// The inverse of [`Self::summary`].

@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use solera_data::{Dot, Key, Op, State};
-use solera_time::{Timestamp, Vector};
+use solera_time::{SiteId, Timestamp, Vector};
 
 use crate::command::TxId;
 use crate::config::Address;
@@ -45,6 +45,9 @@ pub enum Record {
     Promised(Promise),
     /// Who takes part from now on.
     Members(Members),
+    /// How far the history of a site that leaves is known. Others draw conclusions from that, so it must
+    /// not be forgotten, heartbeats included.
+    Known(PartitionId, SiteId, Timestamp),
     /// A joining site's worker got a piece of a partition; whether it was the last one.
     Filled(PartitionId, Chunk, bool),
 }
@@ -122,6 +125,8 @@ pub enum Part {
         absent: Timestamp,
         /// Up to where the updates of each origin were forgotten, because every site stores them.
         forgotten: Vector,
+        /// `knownVec`, heartbeats included.
+        known_vec: Vector,
     },
     /// Some of a partition's `committedCausal`.
     Updates(PartitionId, Vec<Arc<Update>>),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use solera_data::{Dot, Key};
+use solera_time::Vector;
 
 use crate::command::TxId;
 use crate::config::Config;
@@ -83,11 +84,13 @@ impl Recovery {
                     self.decided(tx, decision);
                 }
             }
-            Part::Partition { partition, arrived, absent, forgotten } => {
+            Part::Partition { partition, arrived, absent, forgotten, known_vec } => {
                 let index = self.index_of(partition)?;
                 self.listed[index] = lsn;
                 self.replica.clock.observe(arrived.max_entry().max(absent));
-                self.replica.partitions[index].restore_summary(&arrived, absent, &forgotten);
+                let partition = &mut self.replica.partitions[index];
+                partition.restore_summary(&arrived, absent, &forgotten);
+                partition.restore_known(&known_vec);
             }
             Part::Updates(partition, updates) => {
                 let index = self.index_of(partition)?;
@@ -148,6 +151,10 @@ impl Recovery {
             Record::Forgotten(tx) => self.replica.coordinator.forget(tx),
             Record::Promised(promise) => self.promised(&promise),
             Record::Members(members) => self.members(&members),
+            Record::Known(partition, site, known) => {
+                let index = self.index_of(partition)?;
+                self.replica.partitions[index].known_vec.raise(site, known);
+            }
             Record::Filled(partition, chunk, complete) => {
                 let index = self.index_of(partition)?;
                 // Otherwise the checkpoint has it, and what came after.
@@ -241,7 +248,12 @@ impl Recovery {
     fn members(&mut self, theirs: &Members) {
         let mut members = self.replica.dissemination.members.clone();
         if members.merge(theirs) {
-            self.replica.set_members(members);
+            let replica = &mut self.replica;
+            if !members.is_member(replica.me) {
+                // It may have begun to be filled anew.
+                self.promise.known_vec = Vector::zero(members.sites());
+            }
+            replica.set_members(members);
         }
     }
 

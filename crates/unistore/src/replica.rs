@@ -513,6 +513,11 @@ impl Replica {
             self.be_active(now);
             self.record(|| Record::Members(members.clone()));
             self.set_members(members);
+            for site in SiteId::all(self.config.topology.sites()) {
+                for index in 0..self.partitions.len() {
+                    self.keep_known(index, site);
+                }
+            }
         }
     }
 
@@ -533,6 +538,12 @@ impl Replica {
                     partition.close(site, *gap);
                 }
                 self.trace(|| Event::Closed { site, gap: *gap });
+            }
+            // Another member may have heard more of it, and forgotten that in a crash.
+            if let Some(gap) = members.gaps(site).last().filter(|_| !members.is_member(site)) {
+                for partition in self.partitions.iter_mut().filter(|partition| partition.filled) {
+                    partition.known_vec.raise(site, gap.end);
+                }
             }
             if members.life(site) != before.life(site) {
                 self.dissemination.welcome(site);

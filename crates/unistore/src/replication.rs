@@ -151,6 +151,11 @@ impl Replica {
     fn on_stretch(&mut self, now: Now, from: Address, index: usize, stretch: Stretch) {
         let Stretch { origin, prev, known, updates, partition: id } = stretch;
         let already = self.partitions[index].known_vec[origin];
+        let leaving = self.dissemination.members.standing(origin) == Standing::Leaving;
+        if leaving && !self.partitions[index].agreed[from.site.index()] {
+            // Sent before the sender heard of it, perhaps by one that has forgotten it since.
+            return;
+        }
         if prev > already {
             self.ask_for_gap(now, from, index, origin, already);
             return;
@@ -168,6 +173,17 @@ impl Replica {
             }
         }
         self.partitions[index].known_vec.raise(origin, known);
+        if known > already {
+            self.keep_known(index, origin);
+        }
+    }
+
+    /// What is known of a site that leaves must not be forgotten.
+    pub(crate) fn keep_known(&mut self, index: usize, site: SiteId) {
+        if self.dissemination.members.standing(site) == Standing::Leaving {
+            let (id, known) = (self.partitions[index].id, self.partitions[index].known_vec[site]);
+            self.record(|| Record::Known(id, site, known));
+        }
     }
 
     /// Links lose what was under way when they break. Stretches tell where they begin, so the

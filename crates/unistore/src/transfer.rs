@@ -60,7 +60,12 @@ impl Replica {
     pub(crate) fn on_fetch(&mut self, now: Now, from: Address, fetch: Fetch) {
         let Some(index) = self.index_of(fetch.partition) else { return };
         let members = &self.dissemination.members;
-        if members.standing(from.site) != Standing::Joining || !members.is_member(self.me) {
+        // While a site leaves, this worker may have more or less of it than will be kept.
+        let leaving = members.which(Standing::Leaving).next().is_some();
+        if members.standing(from.site) != Standing::Joining
+            || !members.is_member(self.me)
+            || leaving
+        {
             return;
         }
         if fetch.position == 0 {
@@ -129,8 +134,16 @@ fn piece(
     let at = usize::try_from(at).ok()?;
     let HandOver { updates, keys, .. } = hand_over;
     if at < updates.len() {
-        let end = updates.len().min(at + CHUNK_UPDATES);
-        return Some((Chunk::Updates(updates[at..end].to_vec()), 1 + end as u64));
+        let (mut bytes, mut items) = (0, Vec::new());
+        for update in updates[at..].iter().take(CHUNK_UPDATES) {
+            if bytes >= CHUNK_BYTES {
+                break;
+            }
+            bytes += update.size();
+            items.push(update.clone());
+        }
+        let next = position + items.len() as u64;
+        return Some((Chunk::Updates(items), next));
     }
     let (mut bytes, mut items) = (0, Vec::new());
     for key in keys.get(at - updates.len()..)? {
@@ -152,10 +165,7 @@ const ITEM_BYTES: usize = 32;
 pub(crate) fn weight(chunk: &Chunk) -> usize {
     match chunk {
         Chunk::Begin(_) => ITEM_BYTES,
-        Chunk::Updates(updates) => {
-            let writes: usize = updates.iter().map(|update| update.writes.len()).sum();
-            2 * ITEM_BYTES * (updates.len() + writes)
-        }
+        Chunk::Updates(updates) => updates.iter().map(|update| update.size() + ITEM_BYTES).sum(),
         Chunk::Keys(keys) => {
             keys.iter().map(|(key, state)| key.len() + state.size() + ITEM_BYTES).sum()
         }
