@@ -118,7 +118,7 @@ impl Replica {
             None => now.monotonic >= self.joining.not_before,
             // The first piece waits for the donor's snapshot to be uniform.
             Some(asked) if attempt.fetch.position == 0 => {
-                now.monotonic.since(asked) >= ASK_AGAIN / 8
+                now.monotonic.since(asked) >= ASK_AGAIN / 40
             }
             Some(asked) => now.monotonic.since(asked) >= ASK_AGAIN,
         };

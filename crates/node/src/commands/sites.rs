@@ -5,7 +5,6 @@ use solera_time::SiteId;
 use solera_unistore::Change;
 
 use crate::session::Session;
-use crate::worker::Unreachable;
 
 /// SOLERA.SITES [REMOVE name | ADD name]: how each site stands, after the change.
 pub(crate) async fn sites(session: &mut Session, arguments: &Arguments<'_>) {
@@ -38,7 +37,10 @@ pub(crate) async fn sites(session: &mut Session, arguments: &Arguments<'_>) {
     let me = worker.address.site;
     let Some(told) = worker.network.sites(me, change).await else {
         let root = worker.network.workers_of(me).next().expect("a site has a worker");
-        return session.fail(Unreachable(worker.node_name(root)).to_string());
+        let node = worker.node_name(root);
+        return session.fail(format!(
+            "TRYAGAIN {node} did not answer; a change may have been made: see SOLERA.SITES"
+        ));
     };
     let name = |site: SiteId| worker.site_name(site).to_owned();
     if let Some(refused) = told.refused {
