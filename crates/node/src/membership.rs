@@ -63,7 +63,7 @@ impl Membership {
     pub(crate) fn note(&self, members: &Members) {
         let mut known = self.known();
         if known.members != *members {
-            known.members.learn(members);
+            known.members.merge(members);
         }
     }
 

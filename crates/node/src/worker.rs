@@ -869,12 +869,12 @@ impl Postman {
         }
         if state.replica.next_deadline().is_some_and(|deadline| now.monotonic >= deadline) {
             state.replica.hold_back(network.full_links(self.worker.address));
-        }
-        state.replica.on_deadline(now);
-        network.membership().note(state.replica.status().members());
-        let serving = state.replica.status().view().serving;
-        if serving != self.worker.serves.replace(serving) {
-            network.note_serves(serving);
+            state.replica.on_deadline(now);
+            network.membership().note(state.replica.status().members());
+            let serving = state.replica.status().view().serving;
+            if serving != self.worker.serves.replace(serving) {
+                network.note_serves(serving);
+            }
         }
         state.scans.forget_idle(now.monotonic);
         drop(state);

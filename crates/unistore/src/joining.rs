@@ -15,6 +15,8 @@ use crate::transfer::weight;
 
 /// A piece that does not come is asked for again after this long.
 const ASK_AGAIN: Duration = Duration::from_millis(400);
+/// The first piece waits for the donor's snapshot to be uniform, and is asked for after this long.
+const ASK_FIRST_AGAIN: Duration = Duration::from_millis(10);
 /// A donor that does not answer for this long is given up, and the partition is begun anew.
 const GIVE_UP: Duration = Duration::from_secs(5);
 
@@ -116,9 +118,8 @@ impl Replica {
         let Some(attempt) = &mut self.joining.attempt else { return };
         let due = match attempt.asked {
             None => now.monotonic >= self.joining.not_before,
-            // The first piece waits for the donor's snapshot to be uniform.
             Some(asked) if attempt.fetch.position == 0 => {
-                now.monotonic.since(asked) >= ASK_AGAIN / 40
+                now.monotonic.since(asked) >= ASK_FIRST_AGAIN
             }
             Some(asked) => now.monotonic.since(asked) >= ASK_AGAIN,
         };

@@ -194,13 +194,8 @@ impl Members {
             && self.0.iter().all(|slot| slot.gaps.len() == (slot.stage as usize + 2) / 4)
     }
 
-    /// Takes what another list has and this one has not.
-    pub fn learn(&mut self, other: &Members) {
-        self.merge(other);
-    }
-
-    /// The same. Returns whether there was something.
-    pub(crate) fn merge(&mut self, other: &Members) -> bool {
+    /// Takes what another list has and this one has not. Returns whether there was something.
+    pub fn merge(&mut self, other: &Members) -> bool {
         let before = self.clone();
         for (mine, theirs) in self.0.iter_mut().zip(&other.0) {
             let former = if theirs.stage > mine.stage {

@@ -331,7 +331,7 @@ impl Partition {
     /// with a smaller time may be prepared.
     fn has_arrived(&mut self, arrived: &Vector) {
         self.arrived.join(arrived);
-        self.known_vec.join(&arrived.with(self.local, Timestamp::ZERO));
+        self.restore_known(arrived);
     }
 
     fn forget(&mut self, key: &[u8]) {

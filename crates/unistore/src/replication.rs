@@ -315,6 +315,9 @@ impl Replica {
     /// nobody can get more of it. And those that are gone.
     fn converged(&self) -> Vec<Converged> {
         let members = &self.dissemination.members;
+        if members.members().count() == members.sites() {
+            return Vec::new();
+        }
         let others = self.other_members();
         let same = |site: SiteId| {
             !self.config.keeps(Rule::GoneWhenConverged)

@@ -72,8 +72,7 @@ impl Replica {
             self.pin(now, from, fetch);
         }
         let uniform_vec = self.dissemination.view.uniform_vec;
-        let pins = self.donor.pins.iter_mut();
-        let Some(pin) = pins.into_iter().find(|pin| pin.to == from) else { return };
+        let Some(pin) = self.donor.pins.iter_mut().find(|pin| pin.to == from) else { return };
         if (pin.fetch.partition, pin.fetch.attempt) != (fetch.partition, fetch.attempt) {
             return;
         }
