@@ -498,6 +498,7 @@ impl Session {
             CommandError::NoSuchTransaction => format!("NOTX {error}"),
             CommandError::OperationsOutstanding | CommandError::TooLarge => format!("ERR {error}"),
             CommandError::PartitionSlow => format!("TRYAGAIN {error}"),
+            CommandError::TooFewSites { .. } => format!("TOOFEW {error}"),
             CommandError::TimedOut { site, behind } if *site == self.worker.address.site => {
                 let ms = behind.as_millis().max(1);
                 let sites = self.worker.spec.f + 1;
