@@ -16,6 +16,7 @@ use crate::acl::User;
 use crate::auth::Identity;
 use crate::clients::{Client, Clients};
 use crate::commands::{self, KeyOp, Plan};
+use crate::node::refused_by;
 use crate::worker::{Silent, Unreachable, Worker};
 
 /// What becomes of the connection after a command.
@@ -269,6 +270,13 @@ impl Session {
             && let Some(reason) = self.worker.refuses()
         {
             self.refuse(&format!("MISCONF this node takes no writes: {reason}"));
+            return Next::Stay;
+        }
+        if (command.has_flag("write") || commits(command.id))
+            && let Some((node, reason)) = self.worker.network.membership().refusal()
+        {
+            let reason = refused_by(&self.worker.spec, node, &reason);
+            self.refuse(&format!("REFUSED this node takes no writes: {reason}"));
             return Next::Stay;
         }
         if self.worker.network.memory().is_full() && command.has_flag("denyoom") {
