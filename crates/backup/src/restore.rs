@@ -157,7 +157,7 @@ pub async fn restore<R: Read>(
     progress(Progress::Waiting);
     let durable = match client.barrier(Some(patience)).await {
         Ok(()) => true,
-        Err(error) if error.code() == Some("TIMEOUT") => false,
+        Err(error) if matches!(error.code(), Some("TIMEOUT" | "TOOFEW")) => false,
         Err(error) => return Err(error.into()),
     };
     Ok(Restored { tally, compared: !force, durable })

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use solera_journal::{Entry, Error, RealDisk, Report, check, dump, repair};
+use solera_node::disown;
 use solera_unistore::{Part, Record};
 
 const EXAMPLES: &str = "\
@@ -188,8 +189,17 @@ fn mend(dir: &Path, backup: Option<&Path>) -> Result<bool, String> {
     };
     std::fs::create_dir_all(&backup)
         .map_err(|error| format!("cannot create {}: {error}", backup.display()))?;
-    let done = repair(&RealDisk::new(&folder), &RealDisk::new(&backup))
-        .map_err(|error| format!("{}: {error}", folder.display()))?;
+    let disk = RealDisk::new(&folder);
+    let in_folder = |error: Error| format!("{}: {error}", folder.display());
+    let found = check(&disk).map_err(in_folder)?;
+    let newer = |error: &Error| matches!(error, Error::UnknownVersion { .. });
+    // First, so that in no event other nodes take what is left for what was there.
+    let disowned = match found.problems.is_empty() || found.problems.iter().any(newer) {
+        true => None,
+        false => disown(&folder.canonicalize().map_err(|error| error.to_string())?)
+            .map_err(|error| error.to_string())?,
+    };
+    let done = repair(&disk, &RealDisk::new(&backup)).map_err(in_folder)?;
     if done.problems.is_empty() {
         // Only an empty folder goes.
         let _ = std::fs::remove_dir(&backup);
@@ -206,11 +216,30 @@ fn mend(dir: &Path, backup: Option<&Path>) -> Result<bool, String> {
         say!("{file} was moved away");
     }
     say!("what was changed or removed is in {}", backup.display());
-    say!(
-        "records {} to {} are lost, and what cannot be read after them; this node may have told \
-         others of them: remove it from the cluster and add it anew unless it was alone",
-        done.last.0 + 1,
-        done.seen.0
-    );
+    match done.seen.0 - done.last.0.min(done.seen.0) {
+        0 => say!(
+            "what came after record {} and cannot be read is lost; if that was the end, nothing is",
+            done.last.0
+        ),
+        1 => say!("record {} is lost, and what cannot be read after it", done.seen.0),
+        _ => say!(
+            "records {} to {} are lost, and what cannot be read after them",
+            done.last.0 + 1,
+            done.seen.0
+        ),
+    }
+    if let Some(root) = disowned {
+        say!(
+            "the data in {} has a new id: other sites, which may have been told of what is lost, \
+             refuse it. Remove the site and add it anew; a cluster of one site goes on with what is \
+             left",
+            root.display()
+        );
+    } else {
+        say!(
+            "no solera-data.toml was found two folders above: if this is a copy, do not give it to \
+             a node whose cluster has other sites"
+        );
+    }
     Ok(true)
 }

@@ -1,5 +1,6 @@
 //! `solera serve`: one node.
 
+use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -51,6 +52,22 @@ pub(crate) struct ServeArgs {
     log_level: Option<Level>,
 }
 
+/// The exit code of a node that other nodes will never let in again as it is: starting it again is of no
+/// use.
+const EXPELLED: u8 = 3;
+
+/// Why it is so.
+#[derive(Debug)]
+struct Expelled(String);
+
+impl fmt::Display for Expelled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "this node can take no part any more: {}", self.0)
+    }
+}
+
+impl std::error::Error for Expelled {}
+
 /// Runs until Ctrl-C or SIGTERM.
 pub(crate) fn main(args: &ServeArgs) -> ExitCode {
     let log = Log::new(args.log_level.unwrap_or_default());
@@ -58,7 +75,10 @@ pub(crate) fn main(args: &ServeArgs) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             log.error(format_args!("{error}"));
-            ExitCode::FAILURE
+            match error.is::<Expelled>() {
+                true => ExitCode::from(EXPELLED),
+                false => ExitCode::FAILURE,
+            }
         }
     };
     log.flush();
@@ -110,7 +130,7 @@ fn run(args: &ServeArgs, log: Log) -> Result<(), Box<dyn std::error::Error>> {
         let reloaded = reload::on_hangup(config, &over, cluster.clone(), log.clone());
         let expelled = cluster.clone();
         tokio::select! {
-            reason = expelled.expelled() => return Err(reason.into()),
+            reason = expelled.expelled() => return Err(Expelled(reason).into()),
             () = admin.serve(cluster.clone(), stopped) => {}
             failed = reloaded => return Ok(failed?),
         };

@@ -18,7 +18,8 @@ Examples:
 
 To remove a site, stop its nodes if any still run, and ask any node of another site. What the site
 had told nobody else is lost; the others settle what they have of it alike, and keep nothing for it
-any more. Every other site must be reachable, or be removed, too.
+any more. Every other site must be reachable, or be removed, too. A removal cannot be taken back: the
+site can only be added again, with nothing.
 
 To add it again, start its nodes with empty directories and with --join, as `add` says. They get all
 data from the others, who go on serving; until then they answer LOADING.";
@@ -55,6 +56,9 @@ enum Action {
     Remove {
         /// Its name
         name: String,
+        /// Also if it is alive: what it has told nobody is lost, and its processes end
+        #[arg(long)]
+        force: bool,
     },
     /// A site that was removed may join again
     Add {
@@ -90,8 +94,14 @@ fn run(args: &SiteArgs) -> Result<(), String> {
         let mut client = args.login.connect(&args.at).await?;
         let sites = match &args.action {
             Action::List => ask(&mut client, &["SOLERA.SITES"]).await?,
-            Action::Remove { name } => change(args, &mut client, "REMOVE", name, "removed").await?,
-            Action::Add { name } => change(args, &mut client, "ADD", name, "joining").await?,
+            Action::Remove { name, force } => {
+                let mut command = vec!["SOLERA.SITES", "REMOVE", name];
+                command.extend(force.then_some("FORCE"));
+                change(args, &mut client, &command, name, "removed").await?
+            }
+            Action::Add { name } => {
+                change(args, &mut client, &["SOLERA.SITES", "ADD", name], name, "joining").await?
+            }
         };
         tell(args, &sites);
         Ok(())
@@ -102,13 +112,13 @@ fn run(args: &SiteArgs) -> Result<(), String> {
 async fn change(
     args: &SiteArgs,
     client: &mut Client,
-    word: &str,
+    command: &[&str],
     name: &str,
     becomes: &str,
 ) -> Result<Vec<Site>, String> {
     let began = Instant::now();
     let mut told = String::new();
-    let mut sites = ask(client, &["SOLERA.SITES", word, name]).await?;
+    let mut sites = ask(client, command).await?;
     loop {
         let site = sites.iter().find(|site| site.name.eq_ignore_ascii_case(name));
         let site = site.ok_or_else(|| format!("there is no site '{name}'"))?;
@@ -121,8 +131,10 @@ async fn change(
             format!("{} is {}; {other} must confirm what it has of it", site.name, site.standing);
         if began.elapsed() >= Duration::from_secs(args.timeout) {
             return Err(format!(
-                "{what}, and did not within {} s; it goes on by itself",
-                args.timeout
+                "{what}, and did not within {} s. It cannot be taken back: {} is not let in any more, and \
+                 this is done by itself as soon as {other} can be reached, or is removed, too. `solera site \
+                 list` tells how it stands",
+                args.timeout, site.name
             ));
         }
         if began.elapsed() >= SILENT && told != what && std::io::stderr().is_terminal() {
@@ -135,7 +147,10 @@ async fn change(
 }
 
 async fn ask(client: &mut Client, command: &[&str]) -> Result<Vec<Site>, String> {
-    let answer = client.command(command).await.map_err(|error| error.to_string())?;
+    let answer = client.command(command).await.map_err(|error| match error.code() {
+        Some("ALIVE") => format!("{error} (--force)"),
+        _ => error.to_string(),
+    })?;
     let strange = || "the answer to SOLERA.SITES is none that this version knows".to_owned();
     let Value::Array(sites) = answer else { return Err(strange()) };
     let site = |value: &Value| {

@@ -1,5 +1,6 @@
 //! The HTTP side: `/status`, `/metrics`, `/health`, `/ready`, `/faults`.
 
+use std::borrow::Cow;
 use std::fmt::{self, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
@@ -135,19 +136,24 @@ async fn status(
     }
 }
 
-async fn ready(State(cluster): State<Arc<Cluster>>) -> (StatusCode, &'static str) {
+async fn ready(State(cluster): State<Arc<Cluster>>) -> (StatusCode, Cow<'static, str>) {
     if cluster.refuses_writes().is_some() {
-        return (StatusCode::SERVICE_UNAVAILABLE, "this node takes no writes; its log says why\n");
+        let reason = "this node takes no writes; its log says why\n";
+        return (StatusCode::SERVICE_UNAVAILABLE, reason.into());
     }
     if cluster.is_ready() {
-        (StatusCode::OK, "ready\n")
-    } else if cluster.network.is_draining() {
-        (StatusCode::SERVICE_UNAVAILABLE, "the process is stopping\n")
-    } else if !cluster.network.serves() {
-        (StatusCode::SERVICE_UNAVAILABLE, "the site is getting its data from the others\n")
-    } else {
-        (StatusCode::SERVICE_UNAVAILABLE, "another node of the site cannot be reached\n")
+        return (StatusCode::OK, "ready\n".into());
     }
+    let reason = if cluster.network.is_draining() {
+        "the process is stopping\n".into()
+    } else if let Some(refused) = cluster.refused() {
+        format!("{refused}\n").into()
+    } else if !cluster.network.serves() {
+        "the site is getting its data from the others\n".into()
+    } else {
+        "another node of the site cannot be reached\n".into()
+    };
+    (StatusCode::SERVICE_UNAVAILABLE, reason)
 }
 
 async fn faults(State(cluster): State<Arc<Cluster>>, request: Request) -> Response {

@@ -25,9 +25,11 @@ use crate::data_dir::DataDir;
 use crate::descriptors::Needs;
 use crate::link::Link;
 use crate::log::Log;
+use crate::membership::Membership;
 use crate::memory::Gauge;
 use crate::network::{Destination, Network, Parcel};
 use crate::node::Here;
+use crate::peers::Peers;
 use crate::recovering::{Opening, open_all};
 use crate::status::{ClusterStatus, LinkStatus, MemoryStatus, SiteStatus, WorkerSample};
 use crate::storage::{Durability, Found, Storage, StorageError};
@@ -308,7 +310,13 @@ impl Cluster {
             _ => None,
         };
         let life = data.as_ref().map_or(run.life.unwrap_or(0), DataDir::life);
-        let network = Arc::new(Network::new(workers, &spec, run.site, data.is_some(), life));
+        let peers = match &data {
+            Some(data) => data.peers().map_err(StartError::Storage)?,
+            None => Peers::default(),
+        };
+        let (sites, durable) = (spec.sites.len(), data.is_some());
+        let membership = Membership::new(sites, run.site, durable, life, peers);
+        let network = Arc::new(Network::new(workers, &spec, membership));
         let gauge = Gauge::start(&network, run.log.clone()).map_err(StartError::Worker)?;
         let mut cluster = Cluster {
             spec,
@@ -349,6 +357,7 @@ impl Cluster {
         let (durability, id) = (cluster.spec.durability, cluster.spec.id());
         let opened = open_all(openings, durability, id, &run.log).map_err(StartError::Storage)?;
         for (storage, replica, found) in opened {
+            cluster.network.membership().note_clock(found.run.0);
             workers.push((replica, Some(storage)));
             cluster.found.push(found);
         }

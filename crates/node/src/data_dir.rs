@@ -11,15 +11,19 @@ use solera_journal::{Disk, RealDisk, is_begun};
 use solera_unistore::Address;
 
 use crate::config::ClusterSpec;
+use crate::peers::{PEERS, Peers};
 use crate::storage::StorageError;
 
 const FILE: &str = "solera-data.toml";
 /// The same, while the first start is under way: not all workers may have a journal yet.
 const UNFINISHED: &str = "solera-data.toml.new";
+/// What takes the place of the file in one step.
+const NEXT: &str = "solera-data.toml.next";
 /// Locked by the process that uses the directory.
 const LOCK: &str = "solera-data.lock";
 /// What the file system itself keeps in the root of a disk.
 const LOST_AND_FOUND: &str = "lost+found";
+const IN_USE: &str = "another process uses it";
 const FORMAT: u32 = 2;
 
 /// What was true when this data was first written, and must stay so.
@@ -39,6 +43,10 @@ struct About {
     /// Drawn when the directory was begun: other nodes tell by it whether the data is still the same.
     #[serde(default)]
     id: String,
+    /// How often a process was started with it: other nodes tell by it whether this is a copy from
+    /// before the last start that they heard of.
+    #[serde(default)]
+    starts: u64,
 }
 
 /// A data directory that belongs to this process.
@@ -50,6 +58,7 @@ pub(crate) struct DataDir {
     begins: bool,
     life: u32,
     id: u64,
+    starts: u64,
     /// Held as long as anybody writes here.
     _lock: Arc<<RealDisk as Disk>::Lock>,
 }
@@ -63,6 +72,26 @@ pub(crate) fn part_of(shared: &Path, site: &str, node: usize) -> PathBuf {
     }
 }
 
+/// Makes the data directory that a worker's folder is in one that other nodes take for new: something
+/// of it is lost, so that it must not pass for what it was. Returns the directory, or nothing if the
+/// folder is in none.
+///
+/// # Errors
+/// It cannot be changed, or a node uses it.
+pub fn disown(folder: &Path) -> Result<Option<PathBuf>, StorageError> {
+    // A worker's folder is in its site's, and that in the directory.
+    let Some(root) = folder.ancestors().nth(2) else { return Ok(None) };
+    let root = if root.as_os_str().is_empty() { Path::new(".") } else { root };
+    let unusable = |reason: String| StorageError { folder: root.to_owned(), reason };
+    let Some(about) = read(root, FILE).map_err(&unusable)? else { return Ok(None) };
+    let mut about = about.map_err(|error| unusable(format!("{FILE} is damaged: {error}")))?;
+    let lock = RealDisk::new(root).lock(LOCK).map_err(|error| unusable(error.to_string()))?;
+    let _lock = lock.ok_or_else(|| unusable(IN_USE.to_owned()))?;
+    about.id = format!("{:016x}", new_id(root));
+    replace(root, &about).map_err(&unusable)?;
+    Ok(Some(root.to_owned()))
+}
+
 impl DataDir {
     /// Opens the directory as that of these workers, or begins it if it is not there or empty. `life`
     /// is which life of its site they belong to; nothing is that of the data.
@@ -73,17 +102,20 @@ impl DataDir {
         life: Option<u32>,
     ) -> Result<DataDir, StorageError> {
         let unusable = |reason: String| StorageError { folder: root.to_owned(), reason };
+        // Before anything is written there.
+        must_be_ours(root).map_err(&unusable)?;
         let disk = RealDisk::new(root);
         disk.make_dir().map_err(|error| unusable(error.to_string()))?;
         let lock = disk.lock(LOCK).map_err(|error| unusable(error.to_string()))?;
-        let lock = lock.ok_or_else(|| unusable("another process uses it".to_owned()))?;
+        let lock = lock.ok_or_else(|| unusable(IN_USE.to_owned()))?;
         let sites: Vec<String> = spec.sites.iter().map(|site| site.name.clone()).collect();
         let mut dir = DataDir {
             root: root.to_owned(),
             sites,
             begins: false,
             life: life.unwrap_or(0),
-            id: RandomState::new().hash_one(root),
+            id: new_id(root),
+            starts: 1,
             _lock: lock.into(),
         };
         let about = dir.describe(spec, workers);
@@ -94,6 +126,9 @@ impl DataDir {
             for worker in workers {
                 dir.must_hold(*worker)?;
             }
+            // Durable before any other node hears of this start.
+            dir.starts = found.starts + 1;
+            replace(root, &About { starts: dir.starts, ..found }).map_err(&unusable)?;
             return Ok(dir);
         }
         dir.begins = true;
@@ -105,8 +140,7 @@ impl DataDir {
             }
             // If it is not whole, no worker has one.
             Some(Err(_)) | None => {
-                dir.must_be_empty().map_err(&unusable)?;
-                write(root, &about).map_err(|error| unusable(error.to_string()))?;
+                write(root, UNFINISHED, &about).map_err(|error| unusable(error.to_string()))?;
             }
         }
         Ok(dir)
@@ -120,6 +154,25 @@ impl DataDir {
     /// Tells the data from any other.
     pub(crate) fn id(&self) -> u64 {
         self.id
+    }
+
+    /// How often a process was started with the data, this one included.
+    pub(crate) fn starts(&self) -> u64 {
+        self.starts
+    }
+
+    /// What it knows of the other nodes' data.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub(crate) fn peers(&self) -> Result<Peers, StorageError> {
+        let peers = Peers::open(&self.root, &self.sites);
+        peers.map_err(|reason| StorageError { folder: self.root.clone(), reason })
+    }
+
+    /// Where it is.
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
     }
 
     fn is_of(&mut self, found: &About) {
@@ -156,6 +209,7 @@ impl DataDir {
             holds: workers.iter().map(|worker| self.name_of(*worker)).collect(),
             life: self.life,
             id: format!("{:016x}", self.id),
+            starts: self.starts,
         }
     }
 
@@ -170,16 +224,43 @@ impl DataDir {
             }
         }
     }
+}
 
-    fn must_be_empty(&self) -> Result<(), String> {
-        for entry in fs::read_dir(&self.root).map_err(|error| error.to_string())? {
-            let name = entry.map_err(|error| error.to_string())?.file_name();
-            if ![UNFINISHED, LOCK, LOST_AND_FOUND].iter().any(|ours| name == *ours) {
-                return Err(format!("it holds other files, and no {FILE}; choose an empty one"));
-            }
+/// Refuses what is neither a data directory nor may become one. Changes nothing.
+fn must_be_ours(root: &Path) -> Result<(), String> {
+    let entries = match fs::read_dir(root) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) if error.kind() == ErrorKind::NotADirectory => {
+            return Err("it is a file, and data is kept in a directory".to_owned());
         }
-        Ok(())
+        Err(error) => return Err(error.to_string()),
+    };
+    let names = entries.map(|entry| Ok(entry?.file_name()));
+    let names: Vec<_> = names.collect::<io::Result<_>>().map_err(|error| error.to_string())?;
+    if names.iter().any(|name| name == FILE) {
+        return Ok(());
     }
+    // An interrupted first start left workers' folders behind, but only once its file was whole.
+    if matches!(read(root, UNFINISHED)?, Some(Ok(_))) {
+        return Ok(());
+    }
+    let known = [UNFINISHED, LOCK, LOST_AND_FOUND];
+    let Some(other) = names.iter().find(|name| !known.iter().any(|known| *name == known)) else {
+        return Ok(());
+    };
+    let journals = |dir: &Path| dir.join("worker-0").is_dir();
+    if journals(&root.join(other)) || names.iter().any(|name| name == PEERS) {
+        return Err(format!(
+            "it holds data of a node, and its {FILE} is gone: put that back, or choose an empty \
+             directory"
+        ));
+    }
+    Err(format!("it holds other files, and no {FILE}; choose an empty one"))
+}
+
+fn new_id(root: &Path) -> u64 {
+    RandomState::new().hash_one(root)
 }
 
 /// What a file says; nothing if there is no file.
@@ -192,15 +273,25 @@ fn read(root: &Path, name: &str) -> Result<Option<Result<About, toml::de::Error>
 }
 
 /// The file is durable before any worker's folder is there.
-fn write(root: &Path, about: &About) -> io::Result<()> {
+fn write(root: &Path, name: &str, about: &About) -> io::Result<()> {
     let text = format!(
-        "# Written when this data was begun; must stay as it is.\n{}",
+        "# Whose data this is; must stay as it is. Only Solera counts its starts.\n{}",
         toml::to_string(about).map_err(io::Error::other)?
     );
-    let file = root.join(UNFINISHED);
+    let file = root.join(name);
     fs::write(&file, text)?;
     fs::File::open(&file)?.sync_all()?;
     fs::File::open(root)?.sync_all()
+}
+
+/// Another file takes the place of the one that is there, durably.
+fn replace(root: &Path, about: &About) -> Result<(), String> {
+    let disk = RealDisk::new(root);
+    let written = write(root, NEXT, about).and_then(|()| disk.rename(NEXT, FILE));
+    written.and_then(|()| disk.sync_dir()).map_err(|error| match error.kind() {
+        ErrorKind::StorageFull => format!("{FILE} cannot be written: the disk is full; make room"),
+        _ => format!("{FILE} cannot be written: {error}"),
+    })
 }
 
 impl About {
@@ -340,6 +431,45 @@ name = 'us'
         dir.finish().unwrap();
         drop(dir);
         assert!(root.open(&workers).is_ok());
+    }
+
+    #[test]
+    fn what_is_no_data_directory_is_refused_and_left_alone() {
+        let root = Root::new("strange");
+        let workers = [at(0, 0)];
+        fs::write(root.0.join("letters.txt"), "dear").unwrap();
+        assert!(root.open(&workers).unwrap_err().contains("it holds other files"));
+        assert!(!root.0.join(LOCK).exists());
+        fs::remove_file(root.0.join("letters.txt")).unwrap();
+        root.begin(&workers);
+        fs::remove_file(root.0.join(FILE)).unwrap();
+        assert!(root.open(&workers).unwrap_err().contains("its solera-data.toml is gone"));
+        let file = Root(root.0.join("file"));
+        fs::write(&file.0, "").unwrap();
+        assert!(file.open(&workers).unwrap_err().contains("it is a file"));
+    }
+
+    #[test]
+    fn starts_are_counted() {
+        let root = Root::new("starts");
+        let workers = [at(0, 0)];
+        root.begin(&workers);
+        let starts: Vec<u64> = (0..3).map(|_| root.open(&workers).unwrap().starts()).collect();
+        assert_eq!(starts, [2, 3, 4]);
+    }
+
+    #[test]
+    fn what_has_lost_something_is_other_data() {
+        let root = Root::new("disowned");
+        let workers = [at(0, 0)];
+        root.begin(&workers);
+        let dir = root.open(&workers).unwrap();
+        let (folder, id) = (dir.of(workers[0]), dir.id());
+        assert_eq!(disown(&folder).unwrap_err().reason, IN_USE);
+        drop(dir);
+        assert_eq!(disown(&folder).unwrap(), Some(root.0.clone()));
+        assert_ne!(root.open(&workers).unwrap().id(), id);
+        assert_eq!(disown(&root.0.join("elsewhere/worker-0/x")).unwrap(), None);
     }
 
     #[test]

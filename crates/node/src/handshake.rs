@@ -8,10 +8,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 
 use crate::config::{ClusterSpec, NodeId};
+use crate::membership::Runs;
+use crate::peers::Origin;
 
 const MAGIC: [u8; 8] = *b"SOLERAPL";
 /// The version of all that nodes say to one another.
-const VERSION: u16 = 3;
+const VERSION: u16 = 4;
 /// Magic, version, kind, length and checksum: the same in every version.
 pub(crate) const HEAD: usize = 8 + 2 + 1 + 4 + 4;
 /// The longest greeting that is read.
@@ -28,8 +30,10 @@ pub(crate) enum Greeting {
     Welcome(Card),
     /// The called node's reason not to.
     Refusal(String),
-    /// The same, when the caller's site takes no part any more: it should stop.
+    /// The same, when the caller can take no part any more as it is: it should stop.
     Farewell(String),
+    /// The same, when the caller may be welcome in a moment.
+    NotNow(String),
 }
 
 /// Who a node is, and what it believes.
@@ -50,6 +54,12 @@ pub(crate) struct Card {
     pub(crate) life: u32,
     /// Drawn anew when a node begins without data.
     pub(crate) data: u64,
+    /// How often a process was started with the data; 0 of a node that keeps none.
+    pub(crate) starts: u64,
+    /// What the node's workers remembered when they began; nothing of a node that keeps no data.
+    pub(crate) runs: Runs,
+    /// The greatest time that the node's data or a worker has seen, in microseconds since 1970.
+    pub(crate) hybrid_us: u64,
     /// Microseconds since 1970.
     pub(crate) clock_us: u64,
     /// In a welcome: the last numbered frame that arrived from the caller's incarnation.
@@ -77,12 +87,18 @@ pub(crate) enum Refusal {
     Taken,
     /// Their clocks are too far apart, in milliseconds.
     Clocks { apart_ms: u64, limit_ms: u64 },
+    /// A node has seen times that are too far ahead, in milliseconds.
+    Ahead { node: String, ahead_ms: u64, limit_ms: u64 },
     /// The site was removed.
     Removed(String),
     /// The site is not known to join.
     UnknownLife(String),
     /// The node, of this site, does not have the data that it had.
     OtherData(String, String),
+    /// The data of the node, of this site, is a copy from before its last start.
+    OlderCopy(String, String),
+    /// The node, of this site, does not remember all that it has told.
+    Forgetful(String, String),
     /// TLS between them does not come about.
     Tls(String),
     /// The other node's words.
@@ -126,6 +142,14 @@ impl fmt::Display for Refusal {
                 *apart_ms as f64 / 1000.0,
                 *limit_ms as f64 / 1000.0
             ),
+            Refusal::Ahead { node, ahead_ms, limit_ms } => write!(
+                f,
+                "{node} holds times that are {} s ahead of the other node's; {} s are allowed \
+                 (max_clock_skew_ms): its clock was wrong; wait until that time, or raise the limit \
+                 at all nodes to take the times as they are",
+                *ahead_ms as f64 / 1000.0,
+                *limit_ms as f64 / 1000.0
+            ),
             Refusal::Removed(site) => write!(
                 f,
                 "site {site} was removed from the cluster; to let it in again, `solera site add {site}` \
@@ -139,6 +163,16 @@ impl fmt::Display for Refusal {
                 f,
                 "{node} has not the data that it had, so it is not the node it was; `solera site \
                  remove {site}`, then add it again"
+            ),
+            Refusal::OlderCopy(node, site) => write!(
+                f,
+                "{node} runs with an older copy of its data, and lacks what it has told others since; \
+                 `solera site remove {site}`, then add it again"
+            ),
+            Refusal::Forgetful(node, site) => write!(
+                f,
+                "{node} does not remember all that it has told others, so its data is an older copy, or \
+                 its disk has lost something; `solera site remove {site}`, then add it again"
             ),
             Refusal::Tls(reason) | Refusal::Told(reason) => f.write_str(reason),
         }
@@ -161,6 +195,7 @@ impl Greeting {
             Greeting::Welcome(card) => (2, postcard::to_stdvec(card)),
             Greeting::Refusal(reason) => (3, Ok(reason.clone().into_bytes())),
             Greeting::Farewell(reason) => (4, Ok(reason.clone().into_bytes())),
+            Greeting::NotNow(reason) => (5, Ok(reason.clone().into_bytes())),
         };
         let body = body.expect("cards have a serialised form");
         let mut bytes = MAGIC.to_vec();
@@ -206,6 +241,7 @@ impl Greeting {
             2 => Ok(Greeting::Welcome(card()?)),
             3 => Ok(Greeting::Refusal(String::from_utf8_lossy(body).into_owned())),
             4 => Ok(Greeting::Farewell(String::from_utf8_lossy(body).into_owned())),
+            5 => Ok(Greeting::NotNow(String::from_utf8_lossy(body).into_owned())),
             _ => Err(Refusal::Damaged),
         }
     }
@@ -223,14 +259,18 @@ impl Card {
             incarnation,
             life: 0,
             data: incarnation,
+            starts: 0,
+            runs: Runs::new(),
+            hybrid_us: 0,
             clock_us: clock_us(),
             received: 0,
         }
     }
 
-    /// The card of a node of this life of its site, with this data.
-    pub(crate) fn of(self, life: u32, data: u64) -> Card {
-        Card { life, data, ..self }
+    /// Whose data the sender has.
+    pub(crate) fn origin(&self) -> Origin {
+        let Card { life, data, starts, incarnation, .. } = *self;
+        Origin { life, data, starts, incarnation }
     }
 
     /// Whether the node that shows `theirs` may talk to the one that shows this card, and how far the
@@ -271,6 +311,15 @@ impl Card {
             let (apart_ms, limit_ms) =
                 (apart.as_millis() as u64, spec.max_clock_skew.as_millis() as u64);
             return Err(Refusal::Clocks { apart_ms, limit_ms });
+        }
+        // What it says would make this node's times run ahead, too, and everybody's.
+        let now_us = self.clock_us.max(self.hybrid_us);
+        let ahead = Duration::from_micros(theirs.hybrid_us.saturating_sub(now_us));
+        if ahead > spec.max_clock_skew {
+            let (ahead_ms, limit_ms) =
+                (ahead.as_millis() as u64, spec.max_clock_skew.as_millis() as u64);
+            let node = spec.name_of(theirs.from);
+            return Err(Refusal::Ahead { node, ahead_ms, limit_ms });
         }
         Ok(ahead_us)
     }
@@ -372,6 +421,7 @@ admin = 'b:3'
             Greeting::Welcome(card),
             Greeting::Refusal("no".to_owned()),
             Greeting::Farewell("gone".to_owned()),
+            Greeting::NotNow("later".to_owned()),
         ] {
             assert_eq!(read(&greeting.encode()), Ok(greeting));
         }
@@ -420,6 +470,7 @@ admin = 'b:3'
         let from = |text: &str| Card::new(&spec(text), id(0), id(1), 2);
         let good = from(FILE);
         let late = Card { clock_us: called.clock_us - 3_600_000_000, ..good.clone() };
+        let future = Card { hybrid_us: called.clock_us + 90_000_000, ..good.clone() };
         let early = Card { clock_us: called.clock_us + 61_000_000, ..good.clone() };
         for (caller, reason) in [
             (from(&format!("cluster = 'x'\n{FILE}")), "the caller belongs to 'x', the called node"),
@@ -438,9 +489,14 @@ admin = 'b:3'
             (Card { id: 1, ..good.clone() }, "the cluster's identifier: '1' at the caller"),
             (late, "the clocks of the two nodes are 3600 s apart; 60 s are allowed"),
             (early, "the clocks of the two nodes are 61 s apart"),
+            (future.clone(), "node 1 of site eu holds times that are 90 s ahead"),
         ] {
             let error = called.check(&caller, true, &ours).unwrap_err().to_string();
             assert!(error.contains(reason), "{error}");
         }
+        // Who is as far ahead has nothing to lose, and who is ahead may hear of who is not.
+        let as_far = Card { hybrid_us: future.hybrid_us, ..called.clone() };
+        assert!(as_far.check(&future, true, &ours).is_ok());
+        assert!(future.check(&called, false, &ours).is_ok());
     }
 }

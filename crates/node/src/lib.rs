@@ -4,6 +4,7 @@
 //! mailboxes. A connection lives on one worker; a command on a key of that worker is a direct call of
 //! the protocol's machine, a command on another's is one message there and one back.
 
+mod acceptance;
 mod acl;
 mod admin;
 mod auth;
@@ -26,6 +27,7 @@ mod membership;
 mod memory;
 mod network;
 mod node;
+mod peers;
 mod queue;
 mod recovering;
 mod reload;
@@ -49,6 +51,7 @@ pub use config::{
     ClientTls, ClusterSpec, ConfigError, HostPort, NamedFile, NodeId, NodeSpec, Overrides,
     SiteSpec, TlsFiles,
 };
+pub use data_dir::disown;
 pub use drain::Unfinished;
 pub use log::{Level, Log, utc};
 pub use node::{Node, ServeError};

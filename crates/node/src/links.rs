@@ -1,5 +1,6 @@
 //! The thread that carries messages between this process and the other nodes.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -13,11 +14,13 @@ use tokio::time::timeout;
 
 use crate::config::{ClusterSpec, NodeId};
 use crate::current::Current;
+use crate::data_dir::DataDir;
 use crate::handshake::{Card, Greeting, HEAD, Refusal};
 use crate::link::Link;
 use crate::log::Log;
-use crate::membership::Unwelcome;
+use crate::membership::{Runs, Unwelcome, has_forgotten};
 use crate::network::Network;
+use crate::node::refused_by;
 use crate::tls::PeerTls;
 use crate::wire::WireError;
 
@@ -34,8 +37,11 @@ const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
 const SILENCE: Duration = Duration::from_secs(5);
 /// How long links may go on sending when the node stops.
 const LAST_WORDS: Duration = Duration::from_secs(1);
-/// The same refusal is told again after this long.
+/// The same refusal is told again after this long, then after twice as long, up to the last.
 const TELL_AGAIN: Duration = Duration::from_secs(60);
+const LAST_TELL_AGAIN: Duration = Duration::from_secs(3600);
+/// How many refusals are remembered.
+const MOST_TOLD: usize = 256;
 /// Clocks that differ by more are warned about.
 const NOTABLE_SKEW_US: i64 = 1_000_000;
 const READ_SIZE: usize = 64 * 1024;
@@ -58,13 +64,15 @@ pub(crate) struct Carrier {
     pub(crate) tls: Option<Arc<Current<PeerTls>>>,
     /// Tells this process from those that were this node before.
     pub(crate) incarnation: u64,
-    /// Tells its data from what the node had before, or would have if it lost this.
-    pub(crate) data: u64,
+    /// What it keeps its data in, if it does.
+    pub(crate) data: Option<DataDir>,
+    /// What its workers remembered when they began; nothing if it keeps none.
+    pub(crate) runs: Runs,
     pub(crate) network: Arc<Network>,
     pub(crate) links: Vec<Arc<Link>>,
     pub(crate) log: Log,
-    /// The last refusal that was told, and when.
-    pub(crate) told: Mutex<Option<(String, Instant)>>,
+    /// The refusals that were told.
+    pub(crate) told: Mutex<Told>,
 }
 
 /// The running thread. Dropping it stops it.
@@ -136,14 +144,83 @@ impl Carrier {
 
     /// What this node shows to another one.
     fn card(&self, to: NodeId) -> Card {
-        let life = self.network.membership().life;
-        Card::new(&self.spec, self.me, to, self.incarnation).of(life, self.data)
+        let membership = self.network.membership();
+        let card = Card::new(&self.spec, self.me, to, self.incarnation);
+        Card {
+            life: membership.life,
+            data: self.data.as_ref().map_or(card.data, DataDir::id),
+            starts: self.data.as_ref().map_or(0, DataDir::starts),
+            runs: self.runs.clone(),
+            hybrid_us: membership.hybrid_us(),
+            ..card
+        }
     }
 
     /// Whether a node that has shown its card takes part.
-    fn lets_in(&self, theirs: &Card) -> Result<(), Failure> {
-        let admitted = self.network.membership().let_in(theirs.from, theirs.life, theirs.data);
-        admitted.map_err(|unwelcome| self.unwelcome(theirs.from, unwelcome))
+    async fn lets_in(&self, theirs: &Card) -> Result<(), Failure> {
+        let (node, origin) = (theirs.from, theirs.origin());
+        let unwelcome = |unwelcome| self.unwelcome(node, unwelcome);
+        let membership = self.network.membership();
+        membership.may_enter(node, origin).map_err(unwelcome)?;
+        if self.has_forgotten(theirs).await {
+            return Err(unwelcome(Unwelcome::Forgetful));
+        }
+        Ok(())
+    }
+
+    /// A node takes part from now on. Not before it is sure that no other process speaks as that node,
+    /// which would be the one to be refused later.
+    fn note_entry(&self, theirs: &Card) {
+        let node = theirs.from;
+        if let Err(problem) = self.network.membership().note_entry(node, theirs.origin()) {
+            // Better than no link: a full disk keeps this node from writing, and not from reading.
+            self.log.warn(format_args!(
+                "if {} loses its data, this node will not notice after a restart: {problem}",
+                self.spec.name_of(node)
+            ));
+        }
+    }
+
+    /// Whether this node has heard something of another one that the other does not remember.
+    async fn has_forgotten(&self, theirs: &Card) -> bool {
+        let site = theirs.from.site;
+        let Some(former) = self.network.membership().life_began(site) else { return false };
+        let first = self.spec.workers_on(theirs.from).start;
+        let heard = self.network.heard_of(site).await;
+        heard.into_iter().any(|(partition, known)| {
+            let worker = self.topology.owner(site, partition).worker;
+            let place = worker.checked_sub(first).map(usize::from);
+            let run = place.and_then(|place| theirs.runs.get(place));
+            known > former && run.is_some_and(|run| has_forgotten(*run, known))
+        })
+    }
+
+    /// Another node has let this one in, or refused it.
+    fn is_taken(&self, node: NodeId, word: Result<(), String>) {
+        let membership = self.network.membership();
+        match membership.heard(node, word) {
+            Some(true) => {
+                self.log.info(format_args!("takes writes: another site accepts this node"))
+            }
+            Some(false) => {
+                if let Some((node, reason)) = membership.refusal() {
+                    let reason = refused_by(&self.spec, node, &reason);
+                    self.log.error(format_args!("takes no writes: {reason}"));
+                }
+            }
+            None => {}
+        }
+    }
+
+    /// A node whose clock has gone too far ahead while its link stood would make all times run ahead.
+    fn not_too_early(&self, ahead_us: i64) -> Result<(), Failure> {
+        let limit = self.network.settings().max_clock_skew;
+        let ahead = Duration::from_micros(u64::try_from(ahead_us).unwrap_or(0));
+        if ahead <= limit {
+            return Ok(());
+        }
+        let (apart_ms, limit_ms) = (ahead.as_millis() as u64, limit.as_millis() as u64);
+        Err(Failure::Refused(Refusal::Clocks { apart_ms, limit_ms }))
     }
 
     /// Whether it still does.
@@ -158,6 +235,8 @@ impl Carrier {
             Unwelcome::Removed => Refusal::Removed(site),
             Unwelcome::Unknown => Refusal::UnknownLife(site),
             Unwelcome::OtherData => Refusal::OtherData(self.spec.name_of(node), site),
+            Unwelcome::OlderCopy => Refusal::OlderCopy(self.spec.name_of(node), site),
+            Unwelcome::Forgetful => Refusal::Forgetful(self.spec.name_of(node), site),
         })
     }
 
@@ -173,12 +252,32 @@ impl Carrier {
     /// Whether a refusal was not told already.
     fn is_news(&self, line: &str) -> bool {
         let mut told = self.told.lock().expect("nothing panics with the lock");
-        let old =
-            told.as_ref().is_some_and(|(last, when)| last == line && when.elapsed() < TELL_AGAIN);
-        if !old {
-            *told = Some((line.to_owned(), Instant::now()));
+        told.is_news(line, Instant::now())
+    }
+}
+
+/// Refusals that were told, with when to tell each of them again.
+#[derive(Debug, Default)]
+pub(crate) struct Told(BTreeMap<String, (Instant, Duration)>);
+
+impl Told {
+    /// Whether a line should be told now: first at once, then more and more rarely. Lines of one node or
+    /// caller whose reasons differ in numbers alone are the same.
+    fn is_news(&mut self, line: &str, now: Instant) -> bool {
+        let (who, reason) = line.split_once(": ").unwrap_or((line, ""));
+        let reason = reason.chars().filter(|letter| !letter.is_ascii_digit());
+        let line: String = who.chars().chain(reason).collect();
+        if self.0.len() >= MOST_TOLD {
+            // Strangers can call with names without end.
+            self.0.clear();
         }
-        !old
+        let pause = match self.0.get(&line) {
+            Some((until, _)) if now < *until => return false,
+            Some((_, pause)) => (*pause * 2).min(LAST_TELL_AGAIN),
+            None => TELL_AGAIN,
+        };
+        self.0.insert(line, (now + pause, pause));
+        true
     }
 }
 
@@ -269,6 +368,20 @@ fn silent<T>(got: Result<std::io::Result<T>, tokio::time::error::Elapsed>) -> Re
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_same_refusal_is_told_more_and_more_rarely() {
+        let (mut told, start) = (Told::default(), Instant::now());
+        let lines = (0..20_000).map(|second| {
+            let line = format!("node 1: the clocks are {second} s apart");
+            told.is_news(&line, start + Duration::from_secs(second))
+        });
+        let at: Vec<usize> =
+            lines.enumerate().filter(|(_, news)| *news).map(|(at, _)| at).collect();
+        assert_eq!(at, [0, 60, 180, 420, 900, 1860, 3780, 7380, 10_980, 14_580, 18_180]);
+        assert!(told.is_news("node 1: another cluster", start));
+        assert!(told.is_news("node 2: another cluster", start));
+    }
 
     #[test]
     fn the_memory_of_a_long_frame_is_given_back() {

@@ -1,15 +1,17 @@
 //! What this process knows of the sites' standings, for links and clients; the replicas decide.
 
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};
 
 use serde::{Deserialize, Serialize};
-use solera_time::SiteId;
+use solera_time::{SiteId, Timestamp};
 use solera_unistore::{MemberError, Members, Progress, Standing};
 use tokio::sync::watch;
 
+use crate::acceptance::Acceptance;
 use crate::config::NodeId;
+use crate::peers::{Origin, Peers};
 
 /// Shared by the workers of a process, and its links.
 #[derive(Debug)]
@@ -21,6 +23,11 @@ pub(crate) struct Membership {
     /// Which life of its site that is.
     pub(crate) life: u32,
     known: Mutex<Known>,
+    acceptance: Mutex<Acceptance>,
+    /// Whether no other site accepts this node: what every command asks first.
+    refused: AtomicBool,
+    /// The greatest time that a worker of this process has seen, in microseconds since 1970.
+    hybrid_us: AtomicU64,
     /// Why this process must end: its site takes no part any more.
     expelled: watch::Sender<Option<String>>,
 }
@@ -28,8 +35,8 @@ pub(crate) struct Membership {
 #[derive(Debug)]
 struct Known {
     members: Members,
-    /// The life and the data of each other node that was let in.
-    data: BTreeMap<NodeId, (u32, u64)>,
+    /// The data of each other node that was let in.
+    peers: Peers,
 }
 
 /// Why a node of another life, or with other data, is not let in.
@@ -41,16 +48,41 @@ pub(crate) enum Unwelcome {
     Unknown,
     /// It has not the data any more that it had.
     OtherData,
+    /// Its data is a copy from before another start with it.
+    OlderCopy,
+    /// It lacks the end of what it has told this node.
+    Forgetful,
+}
+
+/// What each worker of a node knew when its process began, see [`Replica::begin_run`].
+///
+/// [`Replica::begin_run`]: solera_unistore::Replica::begin_run
+pub(crate) type Runs = Vec<(Timestamp, Timestamp)>;
+
+/// Whether a worker that began so has told `heard` in a run that it does not remember.
+pub(crate) fn has_forgotten(run: (Timestamp, Timestamp), heard: Timestamp) -> bool {
+    let (recovered, began) = run;
+    recovered < heard && heard < began
 }
 
 impl Membership {
-    pub(crate) fn new(sites: usize, site: Option<SiteId>, durable: bool, life: u32) -> Self {
-        let known = Known { members: Members::new(sites), data: BTreeMap::new() };
+    /// `peers` are those that let this node in before.
+    pub(crate) fn new(
+        sites: usize,
+        site: Option<SiteId>,
+        durable: bool,
+        life: u32,
+        peers: Peers,
+    ) -> Self {
+        let known = Known { members: Members::new(sites), peers };
         Membership {
             site,
             durable,
             life,
             known: Mutex::new(known),
+            acceptance: Mutex::default(),
+            refused: AtomicBool::new(false),
+            hybrid_us: AtomicU64::new(0),
             expelled: watch::Sender::new(None),
         }
     }
@@ -93,18 +125,83 @@ impl Membership {
         if life > present && told { Err(Unwelcome::Unknown) } else { Ok(()) }
     }
 
-    /// Whether a node may be let in that says to be of this life and to have this data. What it had
-    /// promised is in its data; without, it is not the node that it was. Only within a site that keeps
-    /// nothing that does not matter: what is lost is lost.
-    pub(crate) fn let_in(&self, node: NodeId, life: u32, data: u64) -> Result<(), Unwelcome> {
-        self.admits(node.site, life)?;
-        let mut known = self.known();
-        let before = known.data.get(&node).filter(|_| self.durable || Some(node.site) != self.site);
-        if before.is_some_and(|(former, before)| *former == life && *before != data) {
+    /// Whether a node may be let in that says to have this data. What it had promised is in its data;
+    /// without, it is not the node that it was. What is lost is lost within a site that keeps nothing,
+    /// and in a cluster of one site, which nobody could fill again.
+    pub(crate) fn may_enter(&self, node: NodeId, origin: Origin) -> Result<(), Unwelcome> {
+        self.admits(node.site, origin.life)?;
+        let known = self.known();
+        let keeps = self.durable && known.members.sites() > 1;
+        let before = known.peers.get(node).filter(|_| keeps || Some(node.site) != self.site);
+        let Some(before) = before.filter(|before| before.life == origin.life) else {
+            return Ok(());
+        };
+        if before.data != origin.data {
             return Err(Unwelcome::OtherData);
         }
-        known.data.insert(node, (life, data));
+        if before.incarnation != origin.incarnation && origin.starts <= before.starts {
+            return Err(Unwelcome::OlderCopy);
+        }
         Ok(())
+    }
+
+    /// How many of `f` sites can be lost before something is that counts as uniform.
+    pub(crate) fn survives(&self, f: usize) -> usize {
+        f.min(self.known().members.members().filter(|site| Some(*site) != self.site).count())
+    }
+
+    /// A node is let in.
+    ///
+    /// # Errors
+    /// That will be forgotten with this process.
+    pub(crate) fn note_entry(&self, node: NodeId, origin: Origin) -> Result<(), String> {
+        self.known().peers.note(node, origin)
+    }
+
+    /// Up to when times of a site's former lives may have been heard; nothing while it is no member.
+    pub(crate) fn life_began(&self, site: SiteId) -> Option<Timestamp> {
+        let known = self.known();
+        let last = known.members.gaps(site).last().map_or(Timestamp::ZERO, |gap| gap.end);
+        known.members.is_member(site).then_some(last)
+    }
+
+    /// A node of another site has let this one in, or refused it with this reason. Returns whether this
+    /// node takes writes from now on, if that is news.
+    pub(crate) fn heard(&self, node: NodeId, word: Result<(), String>) -> Option<bool> {
+        if Some(node.site) == self.site {
+            return None;
+        }
+        let mut acceptance = self.acceptance();
+        acceptance.heard(node, word);
+        let refused = acceptance.refused().is_some();
+        (self.refused.swap(refused, Relaxed) != refused).then_some(!refused)
+    }
+
+    /// Whether no other site accepts this node, so that it takes no writes.
+    pub(crate) fn is_refused(&self) -> bool {
+        self.refused.load(Relaxed)
+    }
+
+    /// Who refuses it, and why.
+    pub(crate) fn refusal(&self) -> Option<(NodeId, String)> {
+        if !self.is_refused() {
+            return None;
+        }
+        self.acceptance().refused().map(|(node, reason)| (node, reason.to_owned()))
+    }
+
+    fn acceptance(&self) -> MutexGuard<'_, Acceptance> {
+        self.acceptance.lock().expect("nothing panics with the lock")
+    }
+
+    /// A worker of this process has seen this time.
+    pub(crate) fn note_clock(&self, clock: Timestamp) {
+        self.hybrid_us.fetch_max(clock.micros(), Relaxed);
+    }
+
+    /// The greatest time that a worker of this process has seen, in microseconds since 1970.
+    pub(crate) fn hybrid_us(&self) -> u64 {
+        self.hybrid_us.load(Relaxed)
     }
 
     /// This process' site takes no part any more.
@@ -144,26 +241,68 @@ pub(crate) fn share(progress: &[Progress]) -> f64 {
 mod tests {
     use super::*;
 
+    const NODE: NodeId = NodeId { site: SiteId(1), node: 0 };
+    const SIBLING: NodeId = NodeId { site: SiteId(0), node: 1 };
+
+    fn membership(sites: usize, durable: bool, life: u32) -> Membership {
+        Membership::new(sites, Some(SiteId(0)), durable, life, Peers::default())
+    }
+
+    fn let_in(
+        membership: &Membership,
+        node: NodeId,
+        life: u32,
+        data: u64,
+        starts: u64,
+    ) -> Result<(), Unwelcome> {
+        // Each start is a process of its own.
+        let origin = Origin { life, data, starts, incarnation: starts };
+        membership.may_enter(node, origin)?;
+        membership.note_entry(node, origin).unwrap();
+        Ok(())
+    }
+
     #[test]
     fn a_node_without_its_data_is_not_let_in() {
-        let membership = Membership::new(2, Some(SiteId(0)), true, 0);
-        let node = NodeId { site: SiteId(1), node: 0 };
-        assert_eq!(membership.let_in(node, 0, 7), Ok(()));
-        assert_eq!(membership.let_in(node, 0, 7), Ok(()));
-        assert_eq!(membership.let_in(node, 0, 8), Err(Unwelcome::OtherData));
-        assert_eq!(membership.let_in(node, 1, 8), Err(Unwelcome::Unknown));
-        assert_eq!(membership.let_in(node, 0, 7), Ok(()));
-        let sibling = NodeId { site: SiteId(0), node: 1 };
-        assert_eq!(membership.let_in(sibling, 1, 8), Err(Unwelcome::Unknown));
-        assert_eq!(membership.let_in(sibling, 0, 8), Ok(()));
-        assert_eq!(membership.let_in(sibling, 0, 9), Err(Unwelcome::OtherData));
+        let durable = membership(2, true, 0);
+        assert_eq!(let_in(&durable, NODE, 0, 7, 1), Ok(()));
+        assert_eq!(let_in(&durable, NODE, 0, 7, 1), Ok(()));
+        assert_eq!(let_in(&durable, NODE, 0, 8, 1), Err(Unwelcome::OtherData));
+        assert_eq!(let_in(&durable, NODE, 1, 8, 1), Err(Unwelcome::Unknown));
+        assert_eq!(let_in(&durable, NODE, 0, 7, 1), Ok(()));
+        assert_eq!(let_in(&durable, SIBLING, 1, 8, 1), Err(Unwelcome::Unknown));
+        assert_eq!(let_in(&durable, SIBLING, 0, 8, 1), Ok(()));
+        assert_eq!(let_in(&durable, SIBLING, 0, 9, 1), Err(Unwelcome::OtherData));
         // One that joins knows nothing of others' lives yet.
-        let joining = Membership::new(2, Some(SiteId(0)), true, 1);
-        assert_eq!(joining.let_in(node, 3, 8), Ok(()));
-        let fleeting = Membership::new(2, Some(SiteId(0)), false, 0);
-        assert_eq!(fleeting.let_in(sibling, 0, 8), Ok(()));
-        assert_eq!(fleeting.let_in(sibling, 0, 9), Ok(()));
-        assert_eq!(fleeting.let_in(node, 0, 8), Ok(()));
-        assert_eq!(fleeting.let_in(node, 0, 9), Err(Unwelcome::OtherData));
+        assert_eq!(let_in(&membership(2, true, 1), NODE, 3, 8, 1), Ok(()));
+        // Who keeps nothing, and who has nobody to be filled from, goes on with what is left.
+        for membership in [membership(2, false, 0), membership(1, true, 0)] {
+            assert_eq!(let_in(&membership, SIBLING, 0, 8, 1), Ok(()));
+            assert_eq!(let_in(&membership, SIBLING, 0, 9, 1), Ok(()));
+        }
+        let fleeting = membership(2, false, 0);
+        assert_eq!(let_in(&fleeting, NODE, 0, 8, 1), Ok(()));
+        assert_eq!(let_in(&fleeting, NODE, 0, 9, 1), Err(Unwelcome::OtherData));
+    }
+
+    #[test]
+    fn an_older_copy_of_a_nodes_data_is_not_let_in() {
+        let membership = membership(2, true, 0);
+        assert_eq!(let_in(&membership, NODE, 0, 7, 4), Ok(()));
+        assert_eq!(let_in(&membership, NODE, 0, 7, 6), Ok(()));
+        // A copy of what there was before start 6 is started as its start 5, or 6.
+        for starts in [5, 6] {
+            let origin = Origin { life: 0, data: 7, starts, incarnation: 99 };
+            assert_eq!(membership.may_enter(NODE, origin), Err(Unwelcome::OlderCopy));
+        }
+        assert_eq!(let_in(&membership, NODE, 0, 7, 7), Ok(()));
+    }
+
+    #[test]
+    fn who_has_told_more_than_it_remembers_has_forgotten() {
+        let run = (Timestamp(10), Timestamp(20));
+        for (heard, forgotten) in [(9, false), (10, false), (11, true), (19, true), (20, false)] {
+            assert_eq!(has_forgotten(run, Timestamp(heard)), forgotten, "{heard}");
+        }
     }
 }

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use solera_time::SiteId;
-use solera_unistore::{Address, AtRisk, Change, Message};
+use solera_time::{SiteId, Timestamp};
+use solera_unistore::{Address, AtRisk, Change, Message, PartitionId};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{oneshot, watch};
 
@@ -64,9 +64,7 @@ impl Network {
     pub(crate) fn new(
         workers: Vec<Vec<Destination>>,
         spec: &ClusterSpec,
-        site: Option<SiteId>,
-        durable: bool,
-        life: u32,
+        membership: Membership,
     ) -> Self {
         let (sites, wan) = (workers.len(), &spec.wan);
         let matrix = |value: &dyn Fn(usize, usize) -> u64| {
@@ -83,8 +81,8 @@ impl Network {
             settings: Current::new(spec.clone()),
             memory: Memory::default(),
             draining: watch::Sender::new(false),
-            membership: Membership::new(sites, site, durable, life),
-            serves: AtomicBool::new(life == 0),
+            serves: AtomicBool::new(membership.life == 0),
+            membership,
         }
     }
 
@@ -220,6 +218,18 @@ impl Network {
             _ => None,
         })
         .await
+    }
+
+    /// Up to when this process knows the history of a site, by partition.
+    pub(crate) async fn heard_of(&self, site: SiteId) -> Vec<(PartitionId, Timestamp)> {
+        let mut heard = Vec::new();
+        let me = self.all_here().filter(|worker| worker.site != site);
+        for worker in me.collect::<Vec<_>>() {
+            let (sender, receiver) = oneshot::channel();
+            self.control(worker, Control::Heard(site, sender));
+            heard.extend(receiver.await.unwrap_or_default());
+        }
+        heard
     }
 
     /// What the root of a site's workers knows of the sites, after it has changed what is asked for.

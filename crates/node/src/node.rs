@@ -5,6 +5,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use solera_time::SiteId;
 use tokio_rustls::TlsAcceptor;
@@ -13,7 +14,8 @@ use crate::admin::AdminListener;
 use crate::cluster::{Cluster, Run, StartError, admin_tls};
 use crate::config::{ClusterSpec, ConfigError, HostPort, NodeId};
 use crate::current::Current;
-use crate::data_dir::{DataDir, part_of};
+use crate::data_dir::part_of;
+use crate::handshake::clock_us;
 use crate::link::Link;
 use crate::links::{Carrier, Running};
 use crate::log::Log;
@@ -214,17 +216,26 @@ impl Node {
             life,
         };
         let mut cluster = Cluster::launch(spec.clone(), run, link_to).map_err(ServeError::Start)?;
+        let ahead_us = cluster.network.membership().hybrid_us().saturating_sub(clock_us());
+        if Duration::from_micros(ahead_us) > spec.max_clock_skew {
+            log.warn(format_args!(
+                "the data holds times that are {} s ahead of this machine's clock: was it wrong then, or is \
+                 it now? Other sites refuse this node while its times are too far ahead of theirs",
+                ahead_us / 1_000_000
+            ));
+        }
         let carrier = Carrier {
             topology: Arc::new(spec.topology()),
             spec,
             me,
             tls: peer_tls.clone(),
             incarnation,
-            data: cluster.data.as_ref().map_or(incarnation, DataDir::id),
+            data: cluster.data.clone(),
+            runs: cluster.found().iter().map(|found| found.run).collect(),
             network: cluster.network.clone(),
             links: links.clone(),
             log,
-            told: Mutex::new(None),
+            told: Mutex::default(),
         };
         let running = carrier.start(peer).map_err(cannot_listen("peer"))?;
         cluster.here = Some(Here { id: me, links, peer_tls, _running: running });
@@ -255,12 +266,21 @@ impl Cluster {
         !self.network.is_draining()
             && self.network.serves()
             && self.refuses_writes().is_none()
+            && !self.network.membership().is_refused()
             && self.here.as_ref().is_none_or(Here::is_ready)
     }
 
     /// Ends, with the reason, when the site of this process takes no part any more: it should stop.
     pub async fn expelled(&self) -> String {
         self.network.membership().expelled().await
+    }
+
+    /// Who refuses this node and why, if no other site accepts it; then it takes no writes.
+    pub fn refused(&self) -> Option<String> {
+        self.network
+            .membership()
+            .refusal()
+            .map(|(node, reason)| refused_by(&self.spec, node, &reason))
     }
 
     /// Why this process takes no writes, if it does not.
@@ -290,9 +310,11 @@ impl Cluster {
             joining,
             cluster: self.spec.name.clone(),
             f: self.spec.f,
+            survives: self.network.membership().survives(self.spec.f),
             site: self.spec.sites[site.index()].name.clone(),
             node: u16::from(here.id.node) + 1,
             ready: self.is_ready(),
+            refused: self.refused(),
             own_site: self.site_status(site.index(), &samples),
             missing_nodes,
             sites: self.reached_sites(here),
@@ -323,6 +345,11 @@ impl Cluster {
             }
         }
     }
+}
+
+/// Why a node takes no writes that no other site accepts.
+pub(crate) fn refused_by(spec: &ClusterSpec, node: NodeId, reason: &str) -> String {
+    format!("no other site accepts this node; {} says: {reason}", spec.name_of(node))
 }
 
 /// Listens on a port, at the host that is named or at `bind`.

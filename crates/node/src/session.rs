@@ -16,6 +16,7 @@ use crate::acl::User;
 use crate::auth::Identity;
 use crate::clients::{Client, Clients};
 use crate::commands::{self, KeyOp, Plan};
+use crate::node::refused_by;
 use crate::worker::{Silent, Unreachable, Worker};
 
 /// What becomes of the connection after a command.
@@ -271,6 +272,13 @@ impl Session {
             self.refuse(&format!("MISCONF this node takes no writes: {reason}"));
             return Next::Stay;
         }
+        if (command.has_flag("write") || commits(command.id))
+            && let Some((node, reason)) = self.worker.network.membership().refusal()
+        {
+            let reason = refused_by(&self.worker.spec, node, &reason);
+            self.refuse(&format!("REFUSED this node takes no writes: {reason}"));
+            return Next::Stay;
+        }
         if self.worker.network.memory().is_full() && command.has_flag("denyoom") {
             self.refuse("OOM command not allowed when used memory > 'maxmemory'.");
             return Next::Stay;
@@ -498,6 +506,7 @@ impl Session {
             CommandError::NoSuchTransaction => format!("NOTX {error}"),
             CommandError::OperationsOutstanding | CommandError::TooLarge => format!("ERR {error}"),
             CommandError::PartitionSlow => format!("TRYAGAIN {error}"),
+            CommandError::TooFewSites { .. } => format!("TOOFEW {error}"),
             CommandError::TimedOut { site, behind } if *site == self.worker.address.site => {
                 let ms = behind.as_millis().max(1);
                 let sites = self.worker.spec.f + 1;

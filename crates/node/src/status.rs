@@ -112,12 +112,16 @@ pub struct NodeStatus {
     pub cluster: String,
     /// How many sites may fail.
     pub f: usize,
+    /// How many can, as sites stand now: fewer than `f` when too few others take part.
+    pub survives: usize,
     /// The node's site.
     pub site: String,
     /// The node's number within it, from 1.
     pub node: u16,
     /// Whether the links to all other nodes of its site are up, and the node is not stopping.
     pub ready: bool,
+    /// Who refuses the node and why, if no other site accepts it, so that it takes no writes.
+    pub refused: Option<String>,
     /// The whole of its site, but for the nodes that cannot be asked.
     pub own_site: SiteStatus,
     /// The numbers of the site's nodes that did not answer, whose part is missing in `own_site`.

@@ -12,6 +12,7 @@ use solera_journal::{
     BackgroundSnapshot, Disk, Entry, Error, Event, Identity, Journal, Lsn, Options, RealDisk,
     Recovered, SyncPolicy, Syncer,
 };
+use solera_time::{Physical, Timestamp};
 use solera_unistore::{Address, Checkpoint, Config, Output, Part, Record, Recovery, Replica};
 use tokio::sync::oneshot;
 
@@ -69,11 +70,13 @@ pub struct Found {
     pub keys: usize,
     /// How long it took.
     pub took: Duration,
+    /// See [`Replica::begin_run`].
+    pub(crate) run: (Timestamp, Timestamp),
 }
 
 impl fmt::Display for Found {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Found { worker, journal, keys, took } = self;
+        let Found { worker, journal, keys, took, .. } = self;
         write!(
             f,
             "{worker}: {keys} keys recovered in {} ms, from {} parts of a snapshot and {} records",
@@ -174,7 +177,9 @@ impl<D: Disk> Storage<D> {
             }
         })
         .map_err(|error| unusable(in_words(&error)))?;
-        let replica = recovery.finish();
+        let mut replica = recovery.finish();
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let run = replica.begin_run(Physical(since_epoch.as_micros() as u64));
         let persisted = journal.persisted_lsn();
         let syncer = Syncer::start(journal, policy(durability), on_event)
             .map_err(|error| unusable(error.to_string()))?;
@@ -200,7 +205,7 @@ impl<D: Disk> Storage<D> {
             problem: None,
         };
         let (keys, took) = (replica.status().keys(), began.elapsed());
-        Ok((storage, replica, Found { worker, journal: found, keys, took }))
+        Ok((storage, replica, Found { worker, journal: found, keys, took, run }))
     }
 
     /// Changes how long writes may wait for the disk. Whether replies wait for it stays.

@@ -15,9 +15,10 @@ use solera_levels::Level;
 use solera_machine::{Machine, Now};
 use solera_resp::CommandId;
 use solera_resp::command::COMMANDS;
-use solera_time::{Monotonic, Physical, SiteId, Vector};
+use solera_time::{Monotonic, Physical, SiteId, Timestamp, Vector};
 use solera_unistore::{
-    Address, AtRisk, Change, Command, Input, Message, Output, Replica, RequestId, Response, Status,
+    Address, AtRisk, Change, Command, Input, Message, Output, PartitionId, Replica, RequestId,
+    Response, Status,
 };
 use tokio::io::DuplexStream;
 use tokio::net::{TcpListener, TcpStream};
@@ -63,6 +64,8 @@ pub(crate) enum Control {
     CountKeys(oneshot::Sender<usize>),
     /// Tell what the loss of sites could still undo, with at most so many keys.
     AtRisk(usize, oneshot::Sender<AtRisk>),
+    /// Tell up to when you know the history of a site, by partition.
+    Heard(SiteId, oneshot::Sender<Vec<(PartitionId, Timestamp)>>),
     /// Change how a site stands, if asked to, and tell how all do.
     Sites(Option<(SiteId, Change)>, oneshot::Sender<SitesTold>),
     /// Tell the next page of a partition; nothing while that cannot be told yet.
@@ -443,7 +446,10 @@ impl Worker {
 
     /// Whether some commands are refused now that are not otherwise.
     pub(crate) fn refuses_some(&self) -> bool {
-        self.refuses_writes() || self.network.memory().is_full() || !self.serves()
+        self.refuses_writes()
+            || self.network.memory().is_full()
+            || !self.serves()
+            || self.network.membership().is_refused()
     }
 
     /// Whether this process takes no writes.
@@ -822,6 +828,13 @@ impl Postman {
                 let at_risk = self.worker.with(|replica| replica.status().at_risk(keys));
                 let _ = reply.send(at_risk);
             }
+            Control::Heard(site, reply) => {
+                let known = self.worker.with(|replica| {
+                    let status = replica.status();
+                    status.known_vecs().map(|(partition, known)| (partition, known[site])).collect()
+                });
+                let _ = reply.send(known);
+            }
             Control::Sites(change, reply) => {
                 let _ = reply.send(self.worker.sites(change));
             }
@@ -871,6 +884,7 @@ impl Postman {
             state.replica.hold_back(network.full_links(self.worker.address));
             state.replica.on_deadline(now);
             network.membership().note(state.replica.status().members());
+            network.membership().note_clock(state.replica.status().clock());
             let serving = state.replica.status().view().serving;
             if serving != self.worker.serves.replace(serving) {
                 network.note_serves(serving);

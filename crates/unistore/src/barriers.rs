@@ -100,6 +100,11 @@ impl Replica {
         {
             return Some(Response::Failed(gone));
         }
+        if waiting.kind == Kind::Barrier
+            && let Err(too_few) = self.status().has_enough_sites()
+        {
+            return Some(Response::Failed(too_few));
+        }
         let reached = self.reached(waiting.kind);
         let missing = SiteId::all(past.sites())
             .find(|site| past[*site] > reached[*site])

@@ -115,6 +115,13 @@ pub enum CommandError {
     PartitionSlow,
     /// The transaction writes more at one worker than can be kept in one piece. It had no effect.
     TooLarge,
+    /// Too few other sites take part: the loss of `f` sites would be the loss of all.
+    TooFewSites {
+        /// How many others there are.
+        others: usize,
+        /// How many sites may fail.
+        f: usize,
+    },
     /// The wait of a barrier or an attach ended without success; what it waits for may still come.
     TimedOut {
         /// The site whose transactions are missing.
@@ -153,6 +160,10 @@ impl fmt::Display for CommandError {
                 f,
                 "the transaction is too large: at most 512 MB may be written to one worker at once; \
                  nothing was changed"
+            ),
+            CommandError::TooFewSites { others, f: sites } => write!(
+                f,
+                "{others} other sites take part, so nothing survives the loss of f = {sites}; add a site"
             ),
             CommandError::TimedOut { site, behind } => {
                 write!(f, "still {} ms behind site {site}", behind.as_millis())

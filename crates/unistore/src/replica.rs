@@ -8,10 +8,10 @@ use smallvec::smallvec;
 use solera_data::{Dot, Key, Op, OpError, Outcome};
 use solera_levels::Level;
 use solera_machine::{Machine, Now};
-use solera_time::{HybridClock, Lane, Monotonic, SiteId, Timestamp, Vector};
+use solera_time::{HybridClock, Lane, Monotonic, Physical, SiteId, Timestamp, Vector};
 
 use crate::barriers::Barriers;
-use crate::command::{Command, RequestId, Response};
+use crate::command::{Command, CommandError, RequestId, Response};
 use crate::config::{Address, Config, Rule};
 use crate::coordinator::Coordinator;
 use crate::dissemination::Dissemination;
@@ -133,6 +133,14 @@ impl Replica {
             partitions,
             config,
         }
+    }
+
+    /// The host begins to run the replica at this time. Returns the greatest time of which a former run
+    /// may have told others, which is `Timestamp::ZERO` if there was none, and one that no time of which
+    /// this run tells them is below: what others have heard of this replica in between, they have heard
+    /// of a run that it has forgotten.
+    pub fn begin_run(&mut self, physical: Physical) -> (Timestamp, Timestamp) {
+        (self.clock.last(), self.clock.read(physical))
     }
 
     /// Where this replica runs.
@@ -694,6 +702,11 @@ impl Status<'_> {
         self.replica.partitions.iter().map(|partition| (partition.id, partition.known_vec))
     }
 
+    /// The greatest time that this worker has read, issued or seen.
+    pub fn clock(&self) -> Timestamp {
+        self.replica.clock.last()
+    }
+
     /// The members that this worker suspects to have failed.
     pub fn suspects(&self) -> Vec<SiteId> {
         let suspected = self.replica.detector.suspected().into_iter();
@@ -703,6 +716,17 @@ impl Status<'_> {
     /// How each site stands, as far as this worker knows.
     pub fn members(&self) -> &Members {
         &self.replica.dissemination.members
+    }
+
+    /// Whether anything can survive the loss of `f` sites. While too few take part, what all of them have
+    /// counts as uniform, so that they can go on.
+    ///
+    /// # Errors
+    /// Nothing can.
+    pub fn has_enough_sites(&self) -> Result<(), CommandError> {
+        let (me, f) = (self.replica.me, self.replica.config.f);
+        let others = self.members().members().filter(|site| *site != me).count();
+        if others < f { Err(CommandError::TooFewSites { others, f }) } else { Ok(()) }
     }
 
     /// A member or joining site that has not confirmed to know the same standings; only known at the root.

@@ -8,8 +8,8 @@ use solera_levels::Level;
 use solera_machine::{Machine, Now};
 use solera_time::{Monotonic, Physical, SiteId, Vector};
 use solera_unistore::{
-    Address, Change, Config, Input, MemberError, Message, Output, Replica, RequestId, Standing,
-    Topology,
+    Address, Change, Command, CommandError, Config, Input, MemberError, Message, Output, Replica,
+    RequestId, Response, Standing, Topology,
 };
 
 const A: SiteId = SiteId(0);
@@ -157,6 +157,25 @@ fn a_site_that_joined_has_what_it_had_told_and_no_more() {
     assert_eq!(stage.execute(A, "told", &Op::Get), Outcome::Bulk(Value::from("again")));
     let unsettled = stage.replica(A).status().unsettled_updates();
     assert_eq!(unsettled, 0, "something is kept for nobody");
+}
+
+#[test]
+fn nothing_is_promised_that_too_few_sites_could_keep() {
+    let topology = Arc::new(Topology { partitions: 1, workers: vec![1, 1] });
+    let mut config = Config::new(Address { site: A, worker: 0 }, topology);
+    config.f = 1;
+    let mut replica = Replica::new(config, 1);
+    let now = Now { monotonic: Monotonic(1), physical: Physical(1_000_000) };
+    assert_eq!(replica.status().has_enough_sites(), Ok(()));
+    replica.change_members(now, B, Change::Remove).unwrap();
+    let command = Command::Barrier { past: Vector::zero(2), timeout: None };
+    replica.handle(now, Input::Client { request: RequestId(1), command });
+    let replies = std::iter::from_fn(|| replica.poll_output()).filter_map(|output| match output {
+        Output::Reply { response, .. } => Some(response),
+        _ => None,
+    });
+    let too_few = CommandError::TooFewSites { others: 0, f: 1 };
+    assert_eq!(replies.collect::<Vec<_>>(), [Response::Failed(too_few)]);
 }
 
 #[test]

@@ -113,6 +113,46 @@ fn later_times_are_later_than_a_prepare_time_in_a_checkpoint() {
     assert!(past[SiteId(0)] > told, "{past:?} after {told} was told");
 }
 
+/// What is told of this site's own time, and the greatest of it.
+fn told(outputs: Vec<Output>) -> impl Iterator<Item = Timestamp> {
+    let stretches = outputs.into_iter().filter_map(|output| match output {
+        Output::Send { message: Message::Replicate(stretches), .. } => Some(stretches),
+        _ => None,
+    });
+    stretches.flatten().filter(|stretch| stretch.origin == SiteId(0)).map(|stretch| stretch.known)
+}
+
+/// Others refuse a replica of which they have heard times between these two.
+#[test]
+fn no_time_is_told_that_one_run_forgets_and_the_next_does_not_reach() {
+    let mut host = Host::new();
+    let mut wall_ms = 1000;
+    for run in 0..5 {
+        let (recovered, began) = host.replica.begin_run(Physical(wall_ms * 1000));
+        assert!(run == 0 || recovered > Timestamp::ZERO);
+        let mut greatest = Timestamp::ZERO;
+        for step in 1..40 {
+            // Time passes by leaps, and also goes back.
+            wall_ms = if step % 7 == 0 { wall_ms - 20 } else { wall_ms + step * step };
+            let now = now(step * 100, wall_ms);
+            let (mut past, op) = (Vector::zero(2), Op::Set(Value::from("v")));
+            if step % 3 == 0 {
+                host.replica
+                    .execute_at_once(now, &mut past, Level::Causal, b"k", &op)
+                    .unwrap()
+                    .unwrap();
+            }
+            for told in told(host.tick(now)) {
+                assert!(told <= recovered || told >= began, "run {run}: {told} is in between");
+                greatest = greatest.max(told);
+            }
+        }
+        assert!(greatest > began);
+        host.restart();
+        assert!(host.replica.status().clock() >= greatest, "run {run} is not remembered");
+    }
+}
+
 #[test]
 fn transactions_of_two_runs_never_have_one_name() {
     let mut host = Host::new();

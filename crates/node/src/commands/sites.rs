@@ -2,18 +2,23 @@
 
 use solera_resp::Arguments;
 use solera_time::SiteId;
-use solera_unistore::Change;
+use solera_unistore::{Change, Standing};
 
 use crate::session::Session;
+use crate::worker::Worker;
 
-/// SOLERA.SITES [REMOVE name | ADD name]: how each site stands, after the change.
+/// SOLERA.SITES [REMOVE name [FORCE] | ADD name]: how each site stands, after the change.
 pub(crate) async fn sites(session: &mut Session, arguments: &Arguments<'_>) {
     let worker = session.worker.clone();
     let spec = worker.spec.clone();
     let change = match arguments.len() {
         1 => None,
-        3 => {
+        length @ (3 | 4) => {
+            let force = length == 4 && arguments.get(3).eq_ignore_ascii_case(b"force");
             let (word, wanted) = (arguments.get(1), arguments.get(2));
+            if length == 4 && !(force && word.eq_ignore_ascii_case(b"remove")) {
+                return session.fail("ERR syntax error");
+            }
             let change = match () {
                 () if word.eq_ignore_ascii_case(b"remove") => Change::Remove,
                 () if word.eq_ignore_ascii_case(b"add") => Change::Add,
@@ -30,7 +35,17 @@ pub(crate) async fn sites(session: &mut Session, arguments: &Arguments<'_>) {
             if spec.nodes().next().is_none() {
                 return session.fail("ERR the sites of one process come and go together");
             }
-            Some((SiteId(site as u8), change))
+            let site = SiteId(site as u8);
+            if change == Change::Remove
+                && !force
+                && let Some(alive) = who_answers(&worker, site)
+            {
+                return session.fail(format!(
+                    "ALIVE {alive} answers. To remove its site loses what the site has acknowledged and \
+                     told nobody, and ends its processes. Stop its nodes first, or say FORCE"
+                ));
+            }
+            Some((site, change))
         }
         _ => return session.fail("ERR syntax error"),
     };
@@ -62,4 +77,14 @@ pub(crate) async fn sites(session: &mut Session, arguments: &Arguments<'_>) {
         let waits = told.not_agreed.map(name).unwrap_or_default();
         out.bulk(waits.as_bytes());
     }
+}
+
+/// A node that this one reaches, of a site that takes part.
+fn who_answers(worker: &Worker, site: SiteId) -> Option<String> {
+    let network = &worker.network;
+    if !matches!(network.membership().standing(site), Standing::Member | Standing::Joining) {
+        return None;
+    }
+    let mut links = network.workers_of(site).filter_map(|other| network.link_to(other));
+    links.find(|link| link.is_whole()).map(|link| link.name.clone())
 }

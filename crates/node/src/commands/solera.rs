@@ -70,7 +70,7 @@ pub(crate) async fn barrier(session: &mut Session, arguments: &Arguments<'_>) {
 }
 
 /// WAIT sites timeout: as Redis does with replicas, the number of other sites that surely hold what the
-/// session has seen and written: f once that is uniform, and 0 if it is not in time.
+/// session has seen and written: f once that is uniform, and 0 if it is not in time or never can be.
 pub(crate) async fn wait(session: &mut Session, arguments: &Arguments<'_>) {
     let Some(wanted) = parse_integer(arguments.get(1)) else {
         return session.fail("ERR value is not an integer or out of range");
@@ -108,6 +108,9 @@ pub(crate) async fn at_risk(session: &mut Session, arguments: &Arguments<'_>) {
         return session.fail("ERR COUNT is 0 to 10000");
     };
     let worker = session.worker.clone();
+    if let Err(too_few) = worker.with(|replica| replica.status().has_enough_sites()) {
+        return session.fail_command(&too_few);
+    }
     let (mut transactions, mut keys) = (0, Vec::new());
     for other in worker.network.workers_of(worker.address.site) {
         let found = if other == worker.address {

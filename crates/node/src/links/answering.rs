@@ -77,7 +77,11 @@ impl Carrier {
                 }
                 if let Some(stream) = opened {
                     let greeting = match refusal {
-                        Refusal::Removed(_) => Greeting::Farewell(reason),
+                        Refusal::Removed(_)
+                        | Refusal::OtherData(..)
+                        | Refusal::OlderCopy(..)
+                        | Refusal::Forgetful(..) => Greeting::Farewell(reason),
+                        Refusal::Taken => Greeting::NotNow(reason),
                         _ => Greeting::Refusal(reason),
                     };
                     tokio::select! {
@@ -179,12 +183,13 @@ impl Carrier {
                 Failure::Refused(Refusal::Tls(format!("the certificate of {who} {problem}")))
             })?;
         }
-        self.lets_in(&theirs)?;
+        self.lets_in(&theirs).await?;
         let link = self.links.iter().find(|link| link.peer == theirs.from);
         let link = link.ok_or(Failure::Refused(Refusal::NoSuchNode))?;
         self.note_skew(&link.name, ahead_us);
         let accepted = link.accepted(theirs.incarnation);
         let (connection, received) = accepted.ok_or(Failure::Refused(Refusal::Taken))?;
+        self.note_entry(&theirs);
         mine.received = received;
         stream.write_all(&Greeting::Welcome(mine).encode()).await?;
         stream.flush().await?;
@@ -217,6 +222,7 @@ impl Carrier {
                             Kind::Ping => {
                                 // What took its time on the way looks late; what is early is so.
                                 let ahead = frame.number.wrapping_sub(clock_us()) as i64;
+                                self.not_too_early(ahead)?;
                                 if ahead > NOTABLE_SKEW_US && !warned {
                                     self.note_skew(&link.name, ahead);
                                     warned = true;

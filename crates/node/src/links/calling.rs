@@ -53,10 +53,15 @@ impl Carrier {
                 }
                 Err(failure) => {
                     let text = failure.to_string();
-                    if !link.failed(text.clone()) {
+                    let news = link.failed(text.clone());
+                    if let Failure::Refused(_) = failure {
+                        let line = format!("link to {} is refused: {text}", link.name);
+                        match self.is_news(&line) {
+                            true => self.log.warn(format_args!("{line}")),
+                            false => self.log.debug(format_args!("{line}")),
+                        }
+                    } else if !news {
                         self.log.debug(format_args!("link to {}: {text}", link.name));
-                    } else if let Failure::Refused(_) = failure {
-                        self.log.warn(format_args!("link to {} is refused: {text}", link.name));
                     } else {
                         self.log.info(format_args!("link to {}: {text}", link.name));
                     }
@@ -85,18 +90,29 @@ impl Carrier {
                     .card(link.peer)
                     .check(&theirs, false, &self.network.settings())
                     .map_err(Failure::Refused)?;
-                self.lets_in(&theirs)?;
+                self.lets_in(&theirs).await?;
                 self.note_skew(&link.name, ahead_us);
                 if !link.opened(theirs.incarnation, theirs.received) {
                     return Err(Failure::Refused(Refusal::Taken));
                 }
+                self.note_entry(&theirs);
+                self.is_taken(link.peer, Ok(()));
                 self.log.info(format_args!("link to {} is up ({})", link.name, link.address));
                 Ok(stream)
             }
-            Greeting::Refusal(reason) => Err(Failure::Refused(Refusal::Told(shortened(reason)))),
+            Greeting::Refusal(reason) => {
+                let reason = shortened(reason);
+                self.is_taken(link.peer, Err(reason.clone()));
+                Err(Failure::Refused(Refusal::Told(reason)))
+            }
+            Greeting::NotNow(reason) => Err(Failure::Refused(Refusal::Told(shortened(reason)))),
             Greeting::Farewell(reason) => {
                 let reason = shortened(reason);
-                self.network.membership().expel(format!("{} says: {reason}", link.name));
+                let told = format!("{} says: {reason}", link.name);
+                self.network.membership().expel(match &self.data {
+                    Some(data) => format!("{told}; the data here is in {}", data.root().display()),
+                    None => told,
+                });
                 Err(Failure::Refused(Refusal::Told(reason)))
             }
             Greeting::Hello(_) => Err(Failure::Refused(Refusal::NotSolera)),
