@@ -19,6 +19,7 @@ mod drain;
 mod handshake;
 mod http;
 mod http_auth;
+mod joining;
 mod link;
 mod links;
 mod log;

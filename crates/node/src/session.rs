@@ -665,6 +665,9 @@ fn needs_data(command: &Described) -> bool {
                 | CommandId::SoleraBegin
                 | CommandId::SoleraAttach
                 | CommandId::SoleraBarrier
+                | CommandId::SoleraAtRisk
+                | CommandId::SoleraExport
+                | CommandId::Dbsize
                 | CommandId::Wait
         )
 }
