@@ -437,12 +437,23 @@ async fn a_site_is_removed_and_joins_again_while_the_other_serves() {
     for (node, place) in nodes[1].iter_mut().enumerate() {
         std::fs::remove_dir_all(plan.data_of(1, node)).unwrap();
         *place = plan.start_joining(1, node, 1);
+        if node == 0 {
+            eventually(place, async || place.http("/health").is_some()).await;
+            let mut us = place.client().await;
+            for command in [["DBSIZE"].as_slice(), &["GET", "k0:n"], &["SOLERA.AT-RISK"]] {
+                let refused = us.command(command).await.unwrap_err();
+                assert_eq!(refused.code(), Some("LOADING"), "{command:?}: {refused}");
+            }
+        }
     }
     let mut written = 0;
     while !nodes[1][0].is_ready() || !nodes[1][1].is_ready() {
         eu.incr_by("k1:n", 1).await.unwrap();
         written += 1;
         assert!(written < 100_000, "{}", nodes[1][0].log());
+    }
+    for told in ["us worker 0 joins: it gets", "partitions from eu", "has joined, and serves"] {
+        assert!(nodes[1][0].log().contains(told), "{told} in {}", nodes[1][0].log());
     }
     let mut us = nodes[1][0].client().await;
     for key in keys() {

@@ -81,10 +81,71 @@ impl State {
         self.cell.weight() + set + hash
     }
 
+    /// The same in parts of about this many bytes, each of which some other state may
+    /// [absorb](Self::absorb). Elements, fields and concurrent values stay whole. There is at least one
+    /// part.
+    pub fn split(self, bytes: usize) -> Vec<State> {
+        let mut parts = Parts { parts: vec![State::new()], bytes: 0, limit: bytes };
+        for (size, cell) in self.cell.split() {
+            parts.with_room(size).cell.absorb(cell);
+        }
+        for (element, dots) in self.set.into_iter().flat_map(|set| set.into_elements()) {
+            let part = parts.with_room(element.len() + PART_BYTES);
+            part.set.get_or_insert_default().insert(element, dots);
+        }
+        for (field, cell) in self.hash.into_iter().flat_map(|hash| hash.into_fields()) {
+            for (size, cell) in cell.split() {
+                let part = parts.with_room(field.len() + size);
+                part.hash.get_or_insert_default().absorb_field(field.clone(), cell);
+            }
+        }
+        parts.parts
+    }
+
+    /// Takes what another part of the same state has.
+    pub fn absorb(&mut self, part: State) {
+        self.cell.absorb(part.cell);
+        match (&mut self.set, part.set) {
+            (Some(set), Some(more)) => {
+                more.into_elements().for_each(|(element, dots)| set.insert(element, dots));
+            }
+            (set, more) => *set = set.take().or(more),
+        }
+        match (&mut self.hash, part.hash) {
+            (Some(hash), Some(more)) => {
+                more.into_fields().for_each(|(field, cell)| hash.absorb_field(field, cell));
+            }
+            (hash, more) => *hash = hash.take().or(more),
+        }
+    }
+
     /// Approximate heap bytes.
     pub fn size(&self) -> usize {
         let set = self.set.as_ref().map_or(0, |set| set.size());
         let hash = self.hash.as_ref().map_or(0, |hash| hash.size());
         self.cell.size() + set + hash
+    }
+}
+
+/// About what an element or a value takes beside its bytes.
+const PART_BYTES: usize = 32;
+
+/// The parts of a state so far.
+struct Parts {
+    parts: Vec<State>,
+    /// In the last one.
+    bytes: usize,
+    limit: usize,
+}
+
+impl Parts {
+    /// The part for something of this size.
+    fn with_room(&mut self, size: usize) -> &mut State {
+        if self.bytes > 0 && self.bytes + size > self.limit {
+            self.parts.push(State::new());
+            self.bytes = 0;
+        }
+        self.bytes += size;
+        self.parts.last_mut().expect("there is a first part")
     }
 }

@@ -20,6 +20,7 @@ mod drain;
 mod handshake;
 mod http;
 mod http_auth;
+mod joining;
 mod link;
 mod links;
 mod log;

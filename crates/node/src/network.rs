@@ -1,7 +1,7 @@
 //! How workers reach one another: mailboxes in this process, with delays and cuts between sites, and
 //! links to other nodes.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -56,7 +56,8 @@ pub(crate) struct Network {
     /// Whether this process is about to leave.
     draining: watch::Sender<bool>,
     membership: Membership,
-    serves: AtomicBool,
+    /// How many workers of this process do not serve yet, because their site joins.
+    not_serving: AtomicUsize,
 }
 
 impl Network {
@@ -67,6 +68,8 @@ impl Network {
         membership: Membership,
     ) -> Self {
         let (sites, wan) = (workers.len(), &spec.wan);
+        let here = |worker: &&Destination| matches!(worker, Destination::Here(_));
+        let workers_here = workers.iter().flatten().filter(here).count();
         let matrix = |value: &dyn Fn(usize, usize) -> u64| {
             (0..sites).map(|a| (0..sites).map(|b| AtomicU64::new(value(a, b))).collect()).collect()
         };
@@ -81,7 +84,7 @@ impl Network {
             settings: Current::new(spec.clone()),
             memory: Memory::default(),
             draining: watch::Sender::new(false),
-            serves: AtomicBool::new(membership.life == 0),
+            not_serving: AtomicUsize::new(if membership.life == 0 { 0 } else { workers_here }),
             membership,
         }
     }
@@ -106,14 +109,14 @@ impl Network {
         &self.memory
     }
 
-    /// Whether this process' site has the data that it serves.
+    /// Whether all workers of this process know that their site has the data that it serves.
     pub(crate) fn serves(&self) -> bool {
-        self.serves.load(Ordering::Relaxed)
+        self.not_serving.load(Ordering::Relaxed) == 0
     }
 
-    /// A worker of this process found out.
-    pub(crate) fn note_serves(&self, serves: bool) {
-        self.serves.store(serves, Ordering::Relaxed);
+    /// One more knows.
+    pub(crate) fn note_serves(&self) {
+        self.not_serving.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// From now on this process takes no clients.

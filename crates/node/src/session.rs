@@ -674,6 +674,9 @@ fn needs_data(command: &Described) -> bool {
                 | CommandId::SoleraBegin
                 | CommandId::SoleraAttach
                 | CommandId::SoleraBarrier
+                | CommandId::SoleraAtRisk
+                | CommandId::SoleraExport
+                | CommandId::Dbsize
                 | CommandId::Wait
         )
 }

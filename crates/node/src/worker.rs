@@ -34,6 +34,7 @@ use crate::cluster::Run;
 use crate::config::ClusterSpec;
 use crate::connection::{serve, serve_tls};
 use crate::current::Current;
+use crate::joining::{Joining, News};
 use crate::log::Log;
 use crate::membership::SitesTold;
 use crate::network::{Network, Parcel};
@@ -169,6 +170,9 @@ impl Worker {
 
     /// The next page of a partition of this worker; `None` while that cannot be told yet.
     pub(crate) fn scan(&self, ask: &scan::Ask) -> Option<scan::Page> {
+        if !self.serves() {
+            return None;
+        }
         let now = self.now();
         let mut state = self.state.borrow_mut();
         let State { replica, scans, .. } = &mut *state;
@@ -753,11 +757,14 @@ struct Postman {
     /// Messages under way, per sender, in order.
     under_way: BTreeMap<Address, VecDeque<(Instant, u32, Vec<Message>)>>,
     stopping: bool,
+    /// What the log says of it if its site joins.
+    joining: Joining,
 }
 
 impl Postman {
     fn new(worker: Rc<Worker>, mailbox: UnboundedReceiver<Parcel>) -> Self {
-        Postman { worker, mailbox, under_way: BTreeMap::new(), stopping: false }
+        let joining = Joining::new(worker.with(|replica| replica.status().progress()));
+        Postman { worker, mailbox, under_way: BTreeMap::new(), stopping: false, joining }
     }
 
     async fn run(mut self) {
@@ -820,6 +827,8 @@ impl Postman {
                 let size = self.worker.with(|r| r.status().versions_and_bytes_of(place));
                 let _ = reply.send(size.map(|(_, bytes)| (bytes, began.elapsed())));
             }
+            // What is there in part is not counted: whoever asked is told that there is no answer.
+            Control::CountKeys(_) if !self.worker.serves() => {}
             Control::CountKeys(reply) => {
                 let now = self.worker.now();
                 let _ = reply.send(self.worker.with(|replica| replica.count_keys(now)));
@@ -886,8 +895,12 @@ impl Postman {
             network.membership().note(state.replica.status().members());
             network.membership().note_clock(state.replica.status().clock());
             let serving = state.replica.status().view().serving;
-            if serving != self.worker.serves.replace(serving) {
-                network.note_serves(serving);
+            if serving && !self.worker.serves.replace(true) {
+                network.note_serves();
+            }
+            let news = self.joining.news(instant, state.replica.status().progress(), serving);
+            if let Some(news) = news {
+                self.worker.tell_of_joining(&news);
             }
         }
         state.scans.forget_idle(now.monotonic);
@@ -899,6 +912,13 @@ impl Postman {
 
 /// The site of a worker, by name.
 impl Worker {
+    fn tell_of_joining(&self, news: &News) {
+        let Address { site, worker } = self.address;
+        let name = |site: usize| self.site_name(SiteId(site as u8)).to_owned();
+        let worker = format!("{} worker {worker}", self.site_name(site));
+        self.log.info(format_args!("{}", news.explain(&worker, name)));
+    }
+
     /// The name of a site.
     pub(crate) fn site_name(&self, site: SiteId) -> &str {
         self.spec.sites.get(site.index()).map_or("?", |site| &site.name)

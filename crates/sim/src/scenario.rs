@@ -30,6 +30,8 @@ pub struct Scenario {
     pub(crate) delays: Vec<Vec<u64>>,
     /// Random extra delay between sites, up to this many nanoseconds.
     pub(crate) jitter: u64,
+    /// How long a link is busy with a piece of a partition for a joining site, in nanoseconds.
+    pub(crate) piece_time: u64,
     /// Initial clock skew per site and worker, in microseconds.
     pub(crate) skew: Vec<Vec<i64>>,
     pub(crate) faults: Vec<(u64, Fault)>,
@@ -87,6 +89,7 @@ impl Scenario {
             weakness: None,
             delays,
             jitter: random.weighted(&[(30, 1), (50, 5 * MS), (20, 60 * MS)]),
+            piece_time: 0,
             skew,
             faults,
             faults_end,
@@ -145,6 +148,8 @@ impl Scenario {
         scenario.faults.extend(operations);
         scenario.faults.sort_by_key(|(at, _)| *at);
         scenario.faults_end = end.max(last + MS);
+        let slowness = random.within(50, 1500) * MS;
+        scenario.piece_time = if random.chance(25) { slowness } else { 0 };
         scenario
     }
 

@@ -123,6 +123,8 @@ pub(crate) struct World {
     happenings: Vec<Happening>,
     delays: Vec<Vec<u64>>,
     jitter: u64,
+    /// How long a link is busy with a piece of a partition for a joining site.
+    piece_time: u64,
 }
 
 impl World {
@@ -158,6 +160,7 @@ impl World {
             happenings: Vec::new(),
             delays: scenario.delays.clone(),
             jitter: scenario.jitter,
+            piece_time: scenario.piece_time,
         };
         for site in SiteId::all(sites) {
             for worker in 0..scenario.topology.workers[site.index()] {
@@ -253,7 +256,8 @@ impl World {
 
     /// Whether a worker runs and answers clients.
     pub(crate) fn answers(&self, worker: Address) -> bool {
-        self.replicas.contains_key(&worker)
+        let serves = |replica: &Replica| replica.status().view().serving;
+        self.replicas.get(&worker).is_some_and(serves)
             && self.storages.get(&worker).is_none_or(Storage::answers)
     }
 
@@ -278,6 +282,7 @@ impl World {
             row.fill(0);
         }
         self.slow.clear();
+        self.piece_time = 0;
         self.storages.values_mut().for_each(Storage::heal);
         for site in 0..self.states.len() {
             self.resume(site);
@@ -462,7 +467,8 @@ impl World {
             self.delays[a][b] + self.random.within(0, self.jitter)
         };
         let last = self.last_arrival.entry((from, to)).or_default();
-        let at = (self.now + delay).max(*last + 1);
+        let busy = if matches!(message, Message::Filling(_)) { self.piece_time } else { 0 };
+        let at = (self.now + delay).max(*last + 1) + busy;
         *last = at;
         let (epoch, life) = (self.epochs[a][b], self.lives[a]);
         let incarnations = (self.incarnation(from), self.incarnation(to));
@@ -695,14 +701,17 @@ impl World {
         let latest = self.latest[site].later(Duration::from_millis(1)).micros() as i64;
         let skew = latest - EPOCH_MICROS - (self.now / 1000) as i64;
         self.lose(site, site);
+        // None of its former life may be asked whether it serves.
+        for address in self.addresses_of(site) {
+            self.replicas.remove(&address);
+            self.scheduled.remove(&address);
+        }
         for address in self.addresses_of(site) {
             let config = self.configs.get_mut(&address).expect("every address has one");
             config.life = self.lives[site];
             config.first_transaction = lives << 50;
             let former = self.skew.entry(address).or_default();
             *former = (*former).max(skew + 1);
-            self.replicas.remove(&address);
-            self.scheduled.remove(&address);
             if let Some(storage) = self.storages.get_mut(&address) {
                 storage.replace(config, self.random.next());
             }
@@ -710,7 +719,7 @@ impl World {
         }
     }
 
-    /// A site that has joined serves clients once all its workers say so.
+    /// A site that has joined serves clients once some of its workers say so; see [`Self::answers`].
     fn note_serving(&mut self, site: usize) {
         if self.states[site] != SiteState::Joining {
             return;
@@ -718,7 +727,7 @@ impl World {
         let serves = |address: &Address| {
             self.replicas.get(address).is_some_and(|replica| replica.status().view().serving)
         };
-        if self.addresses_of(site).iter().all(serves) {
+        if self.addresses_of(site).iter().any(serves) {
             self.trace.write(self.now, format_args!("site {site} serves"));
             self.states[site] = SiteState::Up;
             self.served.insert(site);

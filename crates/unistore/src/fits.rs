@@ -77,7 +77,7 @@ impl Message {
             Message::StableVec { stable_vec, floor, ceiling, members } => {
                 !within_site && fits.vectors(&[stable_vec, floor, ceiling]) && fits.members(members)
             }
-            Message::Fetch(_) => !within_site,
+            Message::Fetch(_) | Message::NotKept { .. } => !within_site,
             Message::Filling(filling) => !within_site && fits.filling(filling),
         }
     }
@@ -110,10 +110,10 @@ impl Fits<'_> {
         members.fits(self.topology.sites())
     }
 
-    fn filling(&self, Filling { fetch, chunk, .. }: &Filling) -> bool {
-        let of = |key: &Key| PartitionId::of(key, self.topology.partitions) == fetch.partition;
-        self.topology.partitions > fetch.partition.0
-            && self.topology.owner(self.to.site, fetch.partition) == self.to
+    fn filling(&self, Filling { partition, chunk, .. }: &Filling) -> bool {
+        let of = |key: &Key| PartitionId::of(key, self.topology.partitions) == *partition;
+        self.topology.partitions > partition.0
+            && self.topology.owner(self.to.site, *partition) == self.to
             && match chunk {
                 Chunk::Begin(begin) => self.vectors(&[
                     &begin.snapshot,

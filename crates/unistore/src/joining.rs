@@ -1,4 +1,8 @@
 //! A site that joins: how its workers get their partitions from the members.
+//!
+//! A worker gets several partitions at a time, because each waits for a snapshot of its donor; and of each
+//! several pieces are under way. How much that is follows from how fast it comes, so that a fast link is
+//! busy and a slow one is not blocked. What was got is never asked for again while its donor lives.
 
 use std::time::Duration;
 
@@ -8,17 +12,29 @@ use solera_time::{Monotonic, SiteId, Vector};
 
 use crate::config::Address;
 use crate::membership::Standing;
-use crate::message::{Begin, Chunk, Event, Fetch, Filling, Message};
+use crate::message::{Chunk, Event, Fetch, Filling, Message, Place};
+use crate::partition::Partition;
+use crate::partitioning::PartitionId;
 use crate::record::Record;
 use crate::replica::Replica;
 use crate::transfer::weight;
 
-/// A piece that does not come is asked for again after this long.
-const ASK_AGAIN: Duration = Duration::from_millis(400);
-/// The first piece waits for the donor's snapshot to be uniform, and is asked for after this long.
-const ASK_FIRST_AGAIN: Duration = Duration::from_millis(10);
-/// A donor that does not answer for this long is given up, and the partition is begun anew.
+/// How many partitions a worker gets at a time.
+const AT_ONCE: usize = 4;
+/// How many bytes may be under way to a worker: at first, and at the least and the most.
+const FIRST_WINDOW: usize = 256 << 10;
+const LEAST_WINDOW: usize = 64 << 10;
+const MOST_WINDOW: usize = 8 << 20;
+/// What is under way should arrive within these times; otherwise there may be more, or should be less.
+const SHORT_ROUND: Duration = Duration::from_millis(500);
+const LONG_ROUND: Duration = Duration::from_secs(2);
+/// What does not come is asked for again after this long at least, and at most.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+const ASK_AGAIN_AT_LAST: Duration = Duration::from_secs(20);
+/// A donor that says nothing for this long at least is given up if there is another.
 const GIVE_UP: Duration = Duration::from_secs(5);
+/// So much may come faster than the rate allows, so that it need not wait for a tick.
+const BURST: Duration = Duration::from_millis(20);
 
 /// How far a joining worker has come.
 #[derive(Debug)]
@@ -26,24 +42,46 @@ pub(crate) struct Joining {
     /// The join of the snapshots that partitions were filled with: keys cannot be read as they were
     /// before.
     pub(crate) base_vec: Vector,
-    attempt: Option<Attempt>,
+    attempts: Vec<Attempt>,
     /// How many donors were given up.
     failed: usize,
-    /// The next piece is not asked for before, so that the rate is kept.
+    /// Nothing is asked for before, so that the rate is kept.
     not_before: Monotonic,
-    /// The summary of the partition that is being filled, from the first piece of its donor.
-    begun: Option<Begin>,
+    pace: Pace,
+    /// All that has come.
+    bytes: u64,
 }
 
 /// A partition that is being got from a donor.
 #[derive(Clone, Copy, Debug)]
 struct Attempt {
     donor: Address,
-    fetch: Fetch,
-    /// When it was last asked; `None` if it is still to be asked.
-    asked: Option<Monotonic>,
+    partition: PartitionId,
+    number: u64,
+    /// What comes before this is here.
+    at: Place,
+    /// Of the partition, once its donor has told.
+    items: Option<u64>,
+    /// Whether the donor is to be told what is here.
+    news: bool,
+    /// When it was last told, and last heard.
+    told: Monotonic,
     heard: Monotonic,
-    items: u64,
+    /// How often the donor was asked for the same.
+    repeated: u32,
+}
+
+/// How fast it goes.
+#[derive(Debug)]
+struct Pace {
+    /// How many bytes may be under way.
+    window: usize,
+    /// When the present round began, and what has come in it. A round is over when a window's bytes
+    /// have come.
+    began: Option<Monotonic>,
+    bytes: usize,
+    /// How long the last one took.
+    round: Duration,
 }
 
 /// How far a joining worker has come, for people.
@@ -53,24 +91,74 @@ pub struct Progress {
     pub filled: usize,
     /// Partitions of this worker.
     pub partitions: usize,
-    /// Which part of the one that is being filled is there, from 0 to 1.
+    /// How much of those that are being filled is there: the sum of their parts, each from 0 to 1.
     pub current: f64,
+    /// How many bytes have come since the worker started, about.
+    pub bytes: u64,
+    /// A site that they come from.
+    pub donor: Option<SiteId>,
 }
 
 impl Joining {
     pub(crate) fn new(base_vec: Vector) -> Self {
-        let not_before = Monotonic(0);
-        Joining { base_vec, attempt: None, failed: 0, not_before, begun: None }
+        Joining {
+            base_vec,
+            attempts: Vec::new(),
+            failed: 0,
+            not_before: Monotonic(0),
+            pace: Pace { window: FIRST_WINDOW, began: None, bytes: 0, round: Duration::ZERO },
+            bytes: 0,
+        }
     }
 
-    /// Which part of the current partition is there.
+    /// How much of the partitions that are being filled is there.
     pub(crate) fn current(&self) -> f64 {
-        match &self.attempt {
-            Some(attempt) if attempt.items > 0 => {
-                attempt.fetch.position as f64 / attempt.items as f64
-            }
-            _ => 0.0,
+        let part = |attempt: &Attempt| Some(attempt.at.items as f64 / attempt.items? as f64);
+        self.attempts.iter().filter_map(part).sum()
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub(crate) fn donor(&self) -> Option<SiteId> {
+        self.attempts.first().map(|attempt| attempt.donor.site)
+    }
+
+    fn attempt(&self, from: Address, partition: PartitionId, number: u64) -> Option<usize> {
+        self.attempts.iter().position(|attempt| {
+            (attempt.donor, attempt.partition, attempt.number) == (from, partition, number)
+        })
+    }
+}
+
+impl Attempt {
+    /// How long it waits until it asks for the same again. On a slow link what was asked for is still
+    /// under way.
+    fn patience(&self, pace: &Pace) -> Duration {
+        let patience = ASK_AGAIN.max(pace.round * 4) * (1 << self.repeated.min(4));
+        patience.min(ASK_AGAIN_AT_LAST)
+    }
+}
+
+impl Pace {
+    fn note(&mut self, now: Monotonic, bytes: usize) {
+        self.bytes += bytes;
+        let began = *self.began.get_or_insert(now);
+        if self.bytes < self.window {
+            return;
         }
+        self.round = now.since(began);
+        (self.began, self.bytes) = (Some(now), 0);
+        if self.round < SHORT_ROUND {
+            self.window = (self.window * 2).min(MOST_WINDOW);
+        } else if self.round > LONG_ROUND {
+            self.slow_down();
+        }
+    }
+
+    fn slow_down(&mut self) {
+        self.window = (self.window / 2).max(LEAST_WINDOW);
     }
 }
 
@@ -90,70 +178,123 @@ impl Replica {
         if self.is_filled() || !let_in || !self.dissemination.view.agreed {
             return;
         }
-        let silent = |attempt: &Attempt| now.monotonic.since(attempt.heard) >= GIVE_UP;
-        if self.joining.attempt.as_ref().is_some_and(silent) {
-            self.joining.attempt = None;
-            self.joining.failed += 1;
+        self.give_up_the_silent(now);
+        while self.joining.attempts.len() < AT_ONCE
+            && let Some(attempt) = self.next_attempt(now)
+        {
+            self.joining.attempts.push(attempt);
         }
-        if self.joining.attempt.is_none() {
-            self.joining.attempt = self.next_attempt(now);
+        for index in 0..self.joining.attempts.len() {
+            self.ask(now, index);
         }
-        self.ask(now);
+    }
+
+    /// Begins anew with other donors where one has said nothing for long. Who waits longer each time
+    /// succeeds at last, however slow the links are; and where there is no other donor, nothing is gained.
+    fn give_up_the_silent(&mut self, now: Now) {
+        let members = &self.dissemination.members;
+        let Joining { attempts, failed, pace, .. } = &mut self.joining;
+        let patience = GIVE_UP.max(pace.round * 8) * (1 << (*failed).min(10));
+        let alone = members.members().count() == 1;
+        let before = attempts.len();
+        attempts.retain(|attempt| {
+            let silent = now.monotonic.since(attempt.heard) >= patience;
+            members.is_member(attempt.donor.site) && (alone || !silent)
+        });
+        if attempts.len() < before {
+            *failed += 1;
+        }
     }
 
     fn next_attempt(&self, now: Now) -> Option<Attempt> {
-        let partition = self.partitions.iter().find(|partition| !partition.filled)?.id;
+        let begun = |id| self.joining.attempts.iter().any(|attempt| attempt.partition == id);
+        let missing = |partition: &&Partition| !partition.filled && !begun(partition.id);
+        let partition = self.partitions.iter().find(missing)?.id;
         let members: Vec<SiteId> = self.dissemination.members.members().collect();
-        let site = members[self.joining.failed % members.len().max(1)];
+        let site = *members.get(self.joining.failed % members.len().max(1))?;
         Some(Attempt {
             donor: self.config.topology.owner(site, partition),
-            fetch: Fetch { partition, attempt: now.physical.0, position: 0 },
-            asked: None,
+            partition,
+            number: now.physical.0,
+            at: Place::START,
+            items: None,
+            news: true,
+            told: now.monotonic,
             heard: now.monotonic,
-            items: 0,
+            repeated: 0,
         })
     }
 
-    fn ask(&mut self, now: Now) {
-        let Some(attempt) = &mut self.joining.attempt else { return };
-        let due = match attempt.asked {
-            None => now.monotonic >= self.joining.not_before,
-            Some(asked) if attempt.fetch.position == 0 => {
-                now.monotonic.since(asked) >= ASK_FIRST_AGAIN
-            }
-            Some(asked) => now.monotonic.since(asked) >= ASK_AGAIN,
-        };
-        if due {
-            attempt.asked = Some(now.monotonic);
-            let (donor, fetch) = (attempt.donor, attempt.fetch);
-            self.send(donor, Message::Fetch(fetch));
+    /// Tells a donor what has come, and asks for more, if that is due.
+    fn ask(&mut self, now: Now, index: usize) {
+        let Joining { attempts, pace, not_before, .. } = &mut self.joining;
+        let share = pace.window / attempts.len();
+        let attempt = &mut attempts[index];
+        let repeats = !attempt.news;
+        let last = attempt.told.max(attempt.heard);
+        if repeats && now.monotonic.since(last) < attempt.patience(pace) {
+            return;
         }
+        if now.monotonic.after(BURST) < *not_before {
+            return;
+        }
+        if repeats {
+            attempt.repeated += 1;
+            pace.slow_down();
+        }
+        (attempt.told, attempt.news) = (now.monotonic, false);
+        let Attempt { donor, partition, number, at, .. } = *attempt;
+        let (attempt, window) = (number, share as u64);
+        let fetch = Fetch { partition, attempt, at, window, again: repeats };
+        self.send(donor, Message::Fetch(fetch));
     }
 
     /// A piece has come.
     pub(crate) fn on_filling(&mut self, now: Now, from: Address, filling: Filling) {
-        let Filling { fetch, next, chunk } = filling;
-        let Some(attempt) = &mut self.joining.attempt else { return };
-        if attempt.donor != from || attempt.fetch != fetch || next <= fetch.position {
+        let Filling { partition, attempt: number, at, next, chunk } = filling;
+        let Some(place) = self.joining.attempt(from, partition, number) else { return };
+        let joining = &mut self.joining;
+        let attempt = &mut joining.attempts[place];
+        if let Chunk::Begin(begin) = &chunk {
+            attempt.items = Some(begin.items);
+        }
+        // After a gap it is of no use: what is missing comes again, and this after it.
+        if attempt.at != at || next <= at || attempt.items.is_none_or(|items| next.items > items) {
             return;
         }
-        if let Chunk::Begin(begin) = &chunk {
-            attempt.items = begin.items;
-        }
-        let complete = next == attempt.items;
-        attempt.fetch.position = next;
-        (attempt.asked, attempt.heard) = (None, now.monotonic);
-        let nanos = weight(&chunk) as u64 * 1_000_000_000 / self.config.fill_rate.max(1);
-        let from = self.joining.not_before.max(now.monotonic);
-        self.joining.not_before = from.after(Duration::from_nanos(nanos));
-        self.record(|| Record::Filled(fetch.partition, chunk.clone(), complete));
-        let index = self.index_of(fetch.partition).expect("it asked for its own partitions");
+        let complete = attempt.items == Some(next.items);
+        (attempt.at, attempt.news, attempt.repeated) = (next, true, 0);
+        attempt.heard = now.monotonic;
+        let bytes = weight(&chunk);
+        joining.bytes += bytes as u64;
+        joining.pace.note(now.monotonic, bytes);
+        let nanos = bytes as u64 * 1_000_000_000 / self.config.fill_rate.max(1);
+        let from = joining.not_before.max(now.monotonic);
+        joining.not_before = from.after(Duration::from_nanos(nanos));
+        self.record(|| Record::Filled(partition, chunk.clone(), complete));
+        let index = self.index_of(partition).expect("it asked for its own partitions");
         self.take_chunk(index, chunk, complete);
         if complete {
-            self.joining.attempt = None;
+            let Attempt { donor, .. } = self.joining.attempts.remove(place);
+            let fetch = Fetch { partition, attempt: number, at: next, window: 0, again: false };
+            self.send(donor, Message::Fetch(fetch));
             self.fill(now);
         } else {
-            self.ask(now);
+            self.ask(now, place);
+        }
+    }
+
+    /// A donor has started again since, or has waited too long for a word.
+    pub(crate) fn on_not_kept(
+        &mut self,
+        now: Now,
+        from: Address,
+        partition: PartitionId,
+        number: u64,
+    ) {
+        if let Some(place) = self.joining.attempt(from, partition, number) {
+            self.joining.attempts.remove(place);
+            self.fill(now);
         }
     }
 
@@ -161,10 +302,10 @@ impl Replica {
     pub(crate) fn take_chunk(&mut self, index: usize, chunk: Chunk, complete: bool) {
         if let Chunk::Begin(begin) = &chunk {
             self.partitions[index].empty();
-            self.joining.begun = Some(**begin);
+            self.partitions[index].begun = Some(**begin);
         }
-        let Some(begin) = self.joining.begun else { return };
         let partition = &mut self.partitions[index];
+        let Some(begin) = partition.begun else { return };
         match chunk {
             Chunk::Begin(_) => {}
             Chunk::Updates(updates) => {
@@ -186,7 +327,6 @@ impl Replica {
             let (partition, known_vec) = (partition.id, begin.known_vec);
             self.joining.base_vec.join(&begin.snapshot);
             self.clock.observe(known_vec.max_entry().max(begin.snapshot.max_entry()));
-            self.joining.begun = None;
             self.trace(|| Event::Filled { partition, known_vec });
         }
     }

@@ -53,7 +53,7 @@ pub use config::{Address, Config, Rule, Timing, Topology};
 pub use joining::Progress;
 pub use membership::{Change, Gap, MemberError, Members, Standing};
 pub use message::{
-    Begin, Cause, Chunk, Converged, Event, Executed, Fetch, Filling, Input, Message, Output,
+    Begin, Cause, Chunk, Converged, Event, Executed, Fetch, Filling, Input, Message, Output, Place,
     SiteView, Stretch, Subtree, Update, Write,
 };
 pub use partitioning::PartitionId;

@@ -223,30 +223,59 @@ pub enum Message {
         members: Members,
     },
 
-    /// A joining site's worker asks for a piece of a partition.
+    /// A joining site's worker asks for pieces of a partition.
     Fetch(Fetch),
     /// The answer.
     Filling(Filling),
+    /// A donor has no snapshot for this attempt to get a partition, or not any more: it begins anew.
+    NotKept {
+        /// The partition.
+        partition: PartitionId,
+        /// See [`Fetch::attempt`].
+        attempt: u64,
+    },
 }
 
-/// A piece of a partition that a joining site asks for.
+/// A place between the items of a partition that is handed over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Place {
+    /// So many items come before it: the [`Chunk::Begin`], then updates, then keys.
+    pub items: u64,
+    /// And so many parts of the next item, if that is a key with too much in it for one piece.
+    pub parts: u64,
+}
+
+impl Place {
+    /// Before everything.
+    pub const START: Place = Place { items: 0, parts: 0 };
+}
+
+/// Tells a donor what a joining site's worker has of a partition, and asks for more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fetch {
     /// The partition.
     pub partition: PartitionId,
-    /// Tells one attempt of the asking worker from its others.
+    /// Tells one attempt of the asking worker to get it from its others.
     pub attempt: u64,
-    /// The first item wanted: 0 is the [`Chunk::Begin`], updates follow, then keys.
-    pub position: u64,
+    /// What comes before this has arrived; after the last item, nothing is wanted any more.
+    pub at: Place,
+    /// About how many bytes may be under way.
+    pub window: u64,
+    /// What was sent after [`Self::at`] seems to be lost.
+    pub again: bool,
 }
 
 /// A piece of a partition for a joining site.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Filling {
-    /// What was asked for.
-    pub fetch: Fetch,
-    /// What to ask for next; the number of all items if nothing is left.
-    pub next: u64,
+    /// The partition.
+    pub partition: PartitionId,
+    /// See [`Fetch::attempt`].
+    pub attempt: u64,
+    /// Where the piece begins.
+    pub at: Place,
+    /// Where it ends.
+    pub next: Place,
     /// The items.
     pub chunk: Chunk,
 }
@@ -258,7 +287,8 @@ pub enum Chunk {
     Begin(Box<Begin>),
     /// All updates that are not causally stable.
     Updates(Vec<Arc<Update>>),
-    /// Keys, with what the snapshot sees of them.
+    /// Keys, with what the snapshot sees of them. One with too much in it for one piece comes several
+    /// times, each time with another part of it.
     Keys(Vec<(Key, State)>),
 }
 

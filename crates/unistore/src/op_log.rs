@@ -138,10 +138,10 @@ impl OpLog {
         state
     }
 
-    /// Gives a log that has no base the one that a donor has handed over. What it depends on is
-    /// uniform, and older than this site's life: nobody waits for it.
-    pub(crate) fn begin_with(&mut self, base: State) {
-        self.base = base;
+    /// Adds to the base what a donor has handed over of it. What it depends on is uniform, and older than
+    /// this site's life: nobody waits for it.
+    pub(crate) fn begin_with(&mut self, part: State) {
+        self.base.absorb(part);
     }
 
     /// What a checkpoint keeps.

@@ -40,6 +40,8 @@ pub(crate) struct Partition {
     pub(crate) agreed: Vec<bool>,
     /// Whether it stores anything yet; at a joining site it is filled first.
     pub(crate) filled: bool,
+    /// The summary of what it is being filled with, from the first piece of its donor.
+    pub(crate) begun: Option<Begin>,
     /// What a key that is not in `keys` reads as.
     absent: OpLog,
 }
@@ -99,6 +101,7 @@ impl Partition {
             sent: vec![Vector::zero(sites); sites],
             agreed: vec![false; sites],
             filled: true,
+            begun: None,
             absent: OpLog::default(),
         }
     }
@@ -392,7 +395,7 @@ impl Partition {
     pub(crate) fn empty(&mut self) {
         let sites = self.committed.len();
         self.keys.clear();
-        self.filled = false;
+        (self.filled, self.begun) = (false, None);
         self.known_vec = Vector::zero(sites);
         self.arrived = Vector::zero(sites);
         self.committed = (0..sites).map(|_| Committed::default()).collect();
@@ -430,7 +433,7 @@ impl Partition {
         }
     }
 
-    /// Takes a key of a donor.
+    /// Takes a key, or a part of one, of a donor.
     pub(crate) fn take_key(&mut self, key: &Key, state: State) {
         self.log_of(key).begin_with(state);
         // A key that the snapshot does not see, and nothing else changes.
@@ -439,7 +442,7 @@ impl Partition {
 
     /// All of a donor's items were taken.
     pub(crate) fn is_filled(&mut self, begin: &Begin) {
-        self.filled = true;
+        (self.filled, self.begun) = (true, None);
         self.has_arrived(&begin.known_vec);
         self.arrived = begin.arrived;
         for (site, committed) in SiteId::all(self.committed.len()).zip(&mut self.committed) {

@@ -42,6 +42,8 @@ pub struct Replica {
     pub(crate) barriers: Barriers,
     pub(crate) donor: Donor,
     pub(crate) joining: Joining,
+    /// What other workers of a site that joins ask for before this one has heard that it serves.
+    early: Vec<(Address, Message)>,
     /// Covers the updates of this site's former lives that are not causally stable.
     pub(crate) former_ceiling: Vector,
     /// When KNOWNVEC_GLOBAL was last sent.
@@ -111,6 +113,7 @@ impl Replica {
             barriers: Barriers::default(),
             donor: Donor::default(),
             joining: Joining::new(Vector::zero(sites)),
+            early: Vec::new(),
             former_ceiling: Vector::zero(sites),
             known_vec_sent: Monotonic(0),
             forwarded_again: Monotonic(0),
@@ -443,6 +446,10 @@ impl Replica {
     }
 
     fn on_message(&mut self, now: Now, from: Address, message: Message) {
+        if self.comes_early(&message) {
+            self.early.push((from, message));
+            return;
+        }
         match message {
             Message::Execute { request, mut past, level, key, op } => {
                 let to = ReplyTo::Peer(from, request);
@@ -477,6 +484,34 @@ impl Replica {
             }
             Message::Fetch(fetch) => self.on_fetch(now, from, fetch),
             Message::Filling(filling) => self.on_filling(now, from, filling),
+            Message::NotKept { partition, attempt } => {
+                self.on_not_kept(now, from, partition, attempt);
+            }
+        }
+    }
+
+    /// Whether a message must wait until this worker serves, because it would be answered from what is
+    /// there in part. The workers of a site that joins hear one after another that all of it is there,
+    /// and clients of the first may need the last.
+    fn comes_early(&self, message: &Message) -> bool {
+        let waits = !self.dissemination.view.serving || !self.early.is_empty();
+        waits
+            && match message {
+                Message::Execute { .. } | Message::GetVersion { .. } | Message::Prepare { .. } => {
+                    true
+                }
+                Message::Abort { tx } => self.early.iter().any(
+                    |(_, early)| matches!(early, Message::Prepare { tx: other, .. } if other == tx),
+                ),
+                _ => false,
+            }
+    }
+
+    fn take_early(&mut self, now: Now) {
+        if self.dissemination.view.serving {
+            for (from, message) in std::mem::take(&mut self.early) {
+                self.on_message(now, from, message);
+            }
         }
     }
 
@@ -601,10 +636,11 @@ impl Replica {
         self.ask_for_decisions(now);
         self.repeat_decisions(now);
         self.fill(now);
-        self.release_pins(now);
+        self.hand_over_more(now);
         self.advance_known_vec(now);
         self.keep_promises(now);
         self.broadcast_vecs(now);
+        self.take_early(now);
         self.propagate(now);
         self.collect();
         self.check_barriers(now);
@@ -741,6 +777,8 @@ impl Status<'_> {
             filled: partitions.iter().filter(|partition| partition.filled).count(),
             partitions: partitions.len(),
             current: self.replica.joining.current(),
+            bytes: self.replica.joining.bytes(),
+            donor: self.replica.joining.donor(),
         }
     }
 

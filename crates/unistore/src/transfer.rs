@@ -4,41 +4,69 @@
 //! it, and every update that is not causally stable. Meanwhile it folds nothing beyond the snapshot, as
 //! for an open transaction. What came later, the joining site gets by replication like everybody else:
 //! from when it was let in, nobody forgets what it may lack.
+//!
+//! Pieces follow one another without waiting, as many as the receiver lets be under way. What is lost is
+//! sent again from there.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
-use solera_data::{Key, State};
+use solera_data::State;
 use solera_machine::Now;
 use solera_time::{Monotonic, Vector};
 
 use crate::config::{Address, Rule};
 use crate::membership::Standing;
-use crate::message::{Chunk, Fetch, Filling, Message};
-use crate::partition::HandOver;
+use crate::message::{Chunk, Fetch, Filling, Message, Place};
+use crate::partition::{HandOver, Partition};
+use crate::partitioning::PartitionId;
 use crate::replica::Replica;
 
-/// About how many bytes of keys are in one piece: some milliseconds of work.
-const CHUNK_BYTES: usize = 512 * 1024;
+/// About how many bytes are in one piece: less than a millisecond of work.
+const CHUNK_BYTES: usize = 256 * 1024;
 /// How many updates are in one piece.
 const CHUNK_UPDATES: usize = 512;
-/// A worker that does not ask for more in this time does not need its snapshot any more.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How many pieces are made at once: clients wait meanwhile. More follow with the receiver's next word.
+const CHUNKS_AT_ONCE: usize = 2;
+/// The most that is under way of one partition, whatever the receiver says.
+const MAX_WINDOW: usize = 16 << 20;
+/// A worker that says nothing for so long does not need its snapshot any more. While it lives it speaks
+/// much more often.
+const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What this worker is handing over; one partition at a time to each joining worker.
+/// What this worker is handing over.
 #[derive(Debug, Default)]
 pub(crate) struct Donor {
     pins: Vec<Pin>,
 }
 
-/// A snapshot that is being handed over.
+/// A snapshot of a partition that is being handed over.
 #[derive(Debug)]
 struct Pin {
     to: Address,
-    fetch: Fetch,
+    partition: PartitionId,
+    attempt: u64,
     snapshot: Vector,
-    asked: Monotonic,
+    /// When its receiver last spoke.
+    heard: Monotonic,
     /// From when the snapshot is uniform.
     hand_over: Option<HandOver>,
+    /// What comes before this has arrived.
+    arrived: Place,
+    /// What comes next.
+    next: Place,
+    /// The pieces between the two: where they end, and their bytes.
+    under_way: VecDeque<(Place, usize)>,
+    window: usize,
+    /// Keys from `arrived` on that are too large for one piece. Their parts must stay the same when they
+    /// are sent again, and the order of elements may change in the partition.
+    large: VecDeque<Large>,
+}
+
+#[derive(Debug)]
+struct Large {
+    item: u64,
+    parts: Vec<State>,
 }
 
 impl Donor {
@@ -56,62 +84,89 @@ impl Donor {
 }
 
 impl Replica {
-    /// A joining site's worker asks for a piece. If it cannot be had yet, it will ask again.
+    /// A joining site's worker asks for pieces. If they cannot be had yet, they will come when they can.
     pub(crate) fn on_fetch(&mut self, now: Now, from: Address, fetch: Fetch) {
-        let Some(index) = self.index_of(fetch.partition) else { return };
         let members = &self.dissemination.members;
         // While a site leaves, this worker may have more or less of it than will be kept.
         let leaving = members.which(Standing::Leaving).next().is_some();
-        if members.standing(from.site) != Standing::Joining
+        if self.index_of(fetch.partition).is_none()
+            || members.standing(from.site) != Standing::Joining
             || !members.is_member(self.me)
             || leaving
         {
             return;
         }
-        if fetch.position == 0 {
-            self.pin(now, from, fetch);
+        let Fetch { partition, attempt, at, .. } = fetch;
+        let of = |pin: &Pin| (pin.to, pin.partition) == (from, partition);
+        match self.donor.pins.iter().find(|pin| of(pin)) {
+            Some(pin) if pin.attempt == attempt => {}
+            _ if at == Place::START => self.pin(now, from, fetch),
+            _ => return self.send(from, Message::NotKept { partition, attempt }),
         }
-        let uniform_vec = self.dissemination.view.uniform_vec;
-        let Some(pin) = self.donor.pins.iter_mut().find(|pin| pin.to == from) else { return };
-        if (pin.fetch.partition, pin.fetch.attempt) != (fetch.partition, fetch.attempt) {
-            return;
+        let Some(index) = self.donor.pins.iter().position(of) else { return };
+        let pin = &mut self.donor.pins[index];
+        pin.heard = now.monotonic;
+        pin.take_word(&fetch);
+        if pin.is_complete() {
+            self.donor.pins.remove(index);
+        } else {
+            self.hand_over_to(now, index);
         }
-        pin.asked = now.monotonic;
-        let partition = &self.partitions[index];
-        if pin.hand_over.is_none() && uniform_vec.covers(&pin.snapshot) {
-            pin.hand_over = Some(partition.hand_over(pin.snapshot));
-        }
-        let Some(hand_over) = &pin.hand_over else {
-            // Others should hear soon of what it waits for.
-            self.be_active(now);
-            return;
-        };
-        let Some((chunk, next)) =
-            piece(hand_over, fetch.position, |key| partition.state_within(key, &pin.snapshot))
-        else {
-            return;
-        };
-        self.send(from, Message::Filling(Filling { fetch, next, chunk }));
     }
 
     fn pin(&mut self, now: Now, to: Address, fetch: Fetch) {
-        let pins = &mut self.donor.pins;
-        if pins.iter().any(|pin| pin.to == to && pin.fetch.attempt == fetch.attempt) {
-            return;
-        }
-        pins.retain(|pin| pin.to != to);
+        let Fetch { partition, attempt, .. } = fetch;
+        self.donor.pins.retain(|pin| (pin.to, pin.partition) != (to, partition));
         let snapshot = self.start_snapshot(now, &Vector::zero(self.config.topology.sites()));
-        let pin = Pin { to, fetch, snapshot, asked: now.monotonic, hand_over: None };
-        self.donor.pins.push(pin);
+        self.donor.pins.push(Pin {
+            to,
+            partition,
+            attempt,
+            snapshot,
+            heard: now.monotonic,
+            hand_over: None,
+            arrived: Place::START,
+            next: Place::START,
+            under_way: VecDeque::new(),
+            window: 0,
+            large: VecDeque::new(),
+        });
     }
 
-    /// Lets go of snapshots that nobody needs any more.
-    pub(crate) fn release_pins(&mut self, now: Now) {
+    /// Goes on with what waits for something else than its receiver, and lets go of snapshots that nobody
+    /// needs any more.
+    pub(crate) fn hand_over_more(&mut self, now: Now) {
         let members = &self.dissemination.members;
         self.donor.pins.retain(|pin| {
             members.standing(pin.to.site) == Standing::Joining
-                && now.monotonic.since(pin.asked) < PATIENCE
+                && now.monotonic.since(pin.heard) < PATIENCE
         });
+        for index in 0..self.donor.pins.len() {
+            if self.donor.pins[index].under_way.is_empty() {
+                self.hand_over_to(now, index);
+            }
+        }
+    }
+
+    fn hand_over_to(&mut self, now: Now, pin: usize) {
+        let uniform_vec = self.dissemination.view.uniform_vec;
+        let (partition, to) = (self.donor.pins[pin].partition, self.donor.pins[pin].to);
+        // Where the link is full, it goes on with a later tick.
+        if self.held_back.contains(&to) {
+            return;
+        }
+        let index = self.index_of(partition).expect("only its own partitions are pinned");
+        let pin = &mut self.donor.pins[pin];
+        if pin.hand_over.is_none() && !uniform_vec.covers(&pin.snapshot) {
+            // Others should hear soon of what it waits for.
+            return self.be_active(now);
+        }
+        let partition = &self.partitions[index];
+        pin.hand_over.get_or_insert_with(|| partition.hand_over(pin.snapshot));
+        let pieces: Vec<_> = (0..CHUNKS_AT_ONCE).map_while(|_| pin.next_piece(partition)).collect();
+        for piece in pieces {
+            self.send(to, Message::Filling(piece));
+        }
     }
 
     /// The meet of the snapshots of all that is under way with `future`.
@@ -121,40 +176,97 @@ impl Replica {
     }
 }
 
-/// The items from a position on, and the position after them.
-fn piece(
-    hand_over: &HandOver,
-    position: u64,
-    state_of: impl Fn(&Key) -> State,
-) -> Option<(Chunk, u64)> {
-    let Some(at) = position.checked_sub(1) else {
-        return Some((Chunk::Begin(Box::new(hand_over.begin)), 1));
-    };
-    let at = usize::try_from(at).ok()?;
-    let HandOver { updates, keys, .. } = hand_over;
-    if at < updates.len() {
-        let (mut bytes, mut items) = (0, Vec::new());
-        for update in updates[at..].iter().take(CHUNK_UPDATES) {
-            if bytes >= CHUNK_BYTES {
+impl Pin {
+    /// What its receiver says.
+    fn take_word(&mut self, fetch: &Fetch) {
+        self.window = usize::try_from(fetch.window).map_or(MAX_WINDOW, |w| w.min(MAX_WINDOW));
+        if fetch.at < self.arrived {
+            return;
+        }
+        self.arrived = fetch.at;
+        // What seemed to be lost may have arrived while it was being sent again.
+        if fetch.again || fetch.at > self.next {
+            self.next = fetch.at;
+            self.under_way.clear();
+        }
+        while self.under_way.front().is_some_and(|(end, _)| *end <= fetch.at) {
+            self.under_way.pop_front();
+        }
+        while self.large.front().is_some_and(|large| large.item < fetch.at.items) {
+            self.large.pop_front();
+        }
+    }
+
+    /// Whether its receiver has everything.
+    fn is_complete(&self) -> bool {
+        self.hand_over.as_ref().is_some_and(|begun| self.arrived.items == begun.begin.items)
+    }
+
+    /// What may be sent now, if there is anything.
+    fn next_piece(&mut self, partition: &Partition) -> Option<Filling> {
+        let under_way: usize = self.under_way.iter().map(|(_, bytes)| bytes).sum();
+        let room = self.window.saturating_sub(under_way);
+        if room == 0 && !self.under_way.is_empty() {
+            return None;
+        }
+        let at = self.next;
+        let (chunk, next) = self.items(partition, room.min(CHUNK_BYTES))?;
+        self.next = next;
+        self.under_way.push_back((next, weight(&chunk)));
+        let Pin { partition, attempt, .. } = *self;
+        Some(Filling { partition, attempt, at, next, chunk })
+    }
+
+    /// Items of about so many bytes, at least one, and the place after them.
+    fn items(&mut self, partition: &Partition, limit: usize) -> Option<(Chunk, Place)> {
+        let HandOver { begin, updates, keys } = self.hand_over.as_ref()?;
+        let Some(first) = self.next.items.checked_sub(1) else {
+            return Some((Chunk::Begin(Box::new(*begin)), Place { items: 1, parts: 0 }));
+        };
+        let first = usize::try_from(first).ok()?;
+        if first < updates.len() {
+            let (mut bytes, mut items) = (0, Vec::new());
+            for update in updates[first..].iter().take(CHUNK_UPDATES) {
+                bytes += update.size() + ITEM_BYTES;
+                items.push(update.clone());
+                if bytes >= limit {
+                    break;
+                }
+            }
+            let items_before = self.next.items + items.len() as u64;
+            return Some((Chunk::Updates(items), Place { items: items_before, parts: 0 }));
+        }
+        let (mut bytes, mut items, mut place) = (0, Vec::new(), self.next);
+        for key in keys.get(first - updates.len()..)? {
+            let large = self.large.iter().position(|large| large.item == place.items);
+            let large = large.or_else(|| {
+                let state = partition.state_within(key, &self.snapshot);
+                let size = state.size();
+                if size > CHUNK_BYTES {
+                    let parts = state.split(CHUNK_BYTES);
+                    self.large.push_back(Large { item: place.items, parts });
+                    return Some(self.large.len() - 1);
+                }
+                bytes += key.len() + size + ITEM_BYTES;
+                items.push((key.clone(), state));
+                None
+            });
+            let parts = large.map_or(&[][..], |large| &self.large[large].parts);
+            for part in parts.iter().skip(place.parts as usize) {
+                if bytes >= limit {
+                    return Some((Chunk::Keys(items), place));
+                }
+                bytes += key.len() + part.size() + ITEM_BYTES;
+                items.push((key.clone(), part.clone()));
+                place.parts += 1;
+            }
+            place = Place { items: place.items + 1, parts: 0 };
+            if bytes >= limit {
                 break;
             }
-            bytes += update.size();
-            items.push(update.clone());
         }
-        let next = position + items.len() as u64;
-        return Some((Chunk::Updates(items), next));
+        (!items.is_empty()).then_some((Chunk::Keys(items), place))
     }
-    let (mut bytes, mut items) = (0, Vec::new());
-    for key in keys.get(at - updates.len()..)? {
-        if bytes >= CHUNK_BYTES {
-            break;
-        }
-        let state = state_of(key);
-        bytes += key.len() + state.size() + ITEM_BYTES;
-        items.push((key.clone(), state));
-    }
-    let next = position + items.len() as u64;
-    Some((Chunk::Keys(items), next))
 }
 
 /// About what an item takes beside its content.

@@ -1,15 +1,15 @@
 //! A site leaves and joins again, with every message under the test's control.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use solera_data::{Op, Outcome, Value};
+use solera_data::{Key, Op, Outcome, Value};
 use solera_levels::Level;
 use solera_machine::{Machine, Now};
 use solera_time::{Monotonic, Physical, SiteId, Vector};
 use solera_unistore::{
-    Address, Change, Command, CommandError, Config, Input, MemberError, Message, Output, Replica,
-    RequestId, Response, Standing, Topology,
+    Address, Change, Command, CommandError, Config, Filling, Input, MemberError, Message, Output,
+    Place, Replica, RequestId, Response, SiteView, Standing, Topology,
 };
 
 const A: SiteId = SiteId(0);
@@ -20,11 +20,26 @@ struct Stage {
     replicas: BTreeMap<SiteId, (Replica, u32)>,
     links: VecDeque<(SiteId, u32, SiteId, Message)>,
     now_ms: u64,
+    /// How long a link takes for one piece of a partition, and what is under way, by when it arrives.
+    piece_ms: u64,
+    pieces: VecDeque<(u64, u32, Message)>,
+    /// Every so many pieces one is lost; none if this is 0.
+    loses: usize,
+    /// The pieces that were sent.
+    sent: Vec<Filling>,
 }
 
 impl Stage {
     fn new() -> Stage {
-        let mut stage = Stage { replicas: BTreeMap::new(), links: VecDeque::new(), now_ms: 1000 };
+        let mut stage = Stage {
+            replicas: BTreeMap::new(),
+            links: VecDeque::new(),
+            now_ms: 1000,
+            piece_ms: 0,
+            pieces: VecDeque::new(),
+            loses: 0,
+            sent: Vec::new(),
+        };
         stage.start(A, 0);
         stage.start(B, 0);
         stage
@@ -68,8 +83,30 @@ impl Stage {
         }
     }
 
+    /// A piece takes its time, and may be lost.
+    fn delay(&mut self, life: u32, message: Message) {
+        if let Message::Filling(piece) = &message {
+            self.sent.push(piece.clone());
+            if self.loses > 0 && self.sent.len().is_multiple_of(self.loses) {
+                return;
+            }
+        }
+        let last = self.pieces.back().map_or(self.now_ms, |(due, ..)| *due);
+        self.pieces.push_back((last.max(self.now_ms) + self.piece_ms, life, message));
+    }
+
     fn deliver(&mut self) {
-        while let Some((from, life, to, message)) = self.links.pop_front() {
+        loop {
+            let due = self.pieces.front().is_some_and(|(due, ..)| *due <= self.now_ms);
+            let arrived = self.pieces.pop_front_if(|_| due);
+            let arrived = arrived.map(|(_, life, message)| (A, life, B, message));
+            let Some((from, life, to, message)) = arrived.or_else(|| self.links.pop_front()) else {
+                return;
+            };
+            if matches!(message, Message::Filling(_)) && !due {
+                self.delay(life, message);
+                continue;
+            }
             let (now, from) = (self.now(), Address { site: from, worker: 0 });
             if let Some((replica, _)) = self.replicas.get_mut(&to) {
                 replica.handle(now, Input::Message { from, life, message });
@@ -190,4 +227,137 @@ fn a_former_life_is_not_listened_to() {
     stage.run(20);
     assert_eq!(stage.execute(A, "late", &Op::Get), Outcome::Nil);
     assert_eq!(stage.change(B, Change::Remove), Err(MemberError::Already(2)));
+}
+
+/// How often the only partition was begun with.
+fn begun(pieces: &[Filling]) -> usize {
+    pieces.iter().map(|piece| piece.attempt).collect::<BTreeSet<_>>().len()
+}
+
+fn set(key: usize, bytes: usize) -> (String, Op) {
+    (format!("key {key}"), Op::Set(Value::from(vec![b'x'; bytes])))
+}
+
+#[test]
+fn a_slow_link_is_not_asked_for_what_is_under_way() {
+    let mut stage = Stage::new();
+    for key in 0..60 {
+        let (key, op) = set(key, 50_000);
+        stage.execute(A, &key, &op);
+    }
+    stage.run(10);
+    stage.piece_ms = 3000;
+    stage.replace_b();
+    while stage.standing(B) != Standing::Member {
+        stage.run(1);
+        assert!(stage.now_ms < 900_000, "{:?}", stage.replica(B).status().progress());
+    }
+    let places: BTreeSet<Place> = stage.sent.iter().map(|p| p.at).collect();
+    let (sent, needed) = (stage.sent.len(), places.len());
+    assert!(needed > 20 && sent < needed + 10, "{sent} pieces for {needed}");
+    assert_eq!(begun(&stage.sent), 1);
+    stage.piece_ms = 0;
+    stage.run(20);
+    assert_eq!(stage.execute(B, "key 59", &Op::Get), stage.execute(A, "key 59", &Op::Get));
+}
+
+#[test]
+fn a_large_key_comes_in_parts_and_what_is_lost_of_it_comes_again() {
+    let mut stage = Stage::new();
+    let element = |i: usize| Value::from(format!("{i:0>1000}").as_str());
+    for thousand in 0..3 {
+        let elements = (0..1000).map(|i| element(1000 * thousand + i)).collect();
+        stage.execute(A, "large", &Op::SetAdd(elements));
+    }
+    let fields = (0..3000).map(|i| (element(i), Value::from("v"))).collect();
+    stage.execute(A, "hash", &Op::HashSet(fields));
+    let (key, small) = set(1, 10);
+    stage.execute(A, &key, &small);
+    stage.run(10);
+    stage.loses = 5;
+    stage.replace_b();
+    while stage.standing(B) != Standing::Member {
+        stage.run(1);
+        // While its parts are under way, it changes.
+        stage.execute(A, "large", &Op::SetRemove(vec![element(stage.now_ms as usize % 3000)]));
+        assert!(stage.now_ms < 200_000, "{:?}", stage.replica(B).status().progress());
+    }
+    for piece in &stage.sent {
+        let bytes = postcard::to_stdvec(piece).unwrap().len();
+        assert!(bytes < 1 << 20, "a piece of {bytes} bytes");
+    }
+    assert_eq!(begun(&stage.sent), 1);
+    stage.run(20);
+    let content = |stage: &mut Stage, site| {
+        let Outcome::Members(mut members) = stage.execute(site, "large", &Op::SetMembers) else {
+            panic!("it is a set")
+        };
+        let Outcome::Pairs(mut pairs) = stage.execute(site, "hash", &Op::HashGetAll) else {
+            panic!("it is a hash")
+        };
+        members.sort();
+        pairs.sort();
+        (members, pairs)
+    };
+    let (members, pairs) = content(&mut stage, A);
+    assert!(members.len() > 2000 && pairs.len() == 3000);
+    assert!(content(&mut stage, B) == (members, pairs), "the sites differ");
+    assert_eq!(stage.execute(B, &key, &Op::Get), stage.execute(A, &key, &Op::Get));
+}
+
+#[test]
+fn a_donor_that_has_given_up_waiting_is_begun_with_anew() {
+    let mut stage = Stage::new();
+    for key in 0..60 {
+        let (key, op) = set(key, 50_000);
+        stage.execute(A, &key, &op);
+    }
+    stage.run(10);
+    stage.piece_ms = 100;
+    stage.replace_b();
+    while stage.sent.len() < 4 {
+        stage.run(1);
+    }
+    // Nothing passes for two minutes.
+    stage.pieces.clear();
+    for _ in 0..120_000 / 25 {
+        stage.tick();
+        stage.links.clear();
+    }
+    stage.run(2000);
+    assert_eq!((stage.standing(B), begun(&stage.sent)), (Standing::Member, 2));
+    assert_eq!(stage.execute(B, "key 59", &Op::Get), stage.execute(A, "key 59", &Op::Get));
+}
+
+/// A worker of a site that joins, and one that has heard sooner that all of the site is there.
+#[test]
+fn who_does_not_serve_yet_answers_no_other_worker() {
+    let topology = Arc::new(Topology { partitions: 2, workers: vec![1, 2] });
+    let [first, second] = [0, 1].map(|worker| Address { site: B, worker });
+    let mut config = Config::new(second, topology.clone());
+    config.life = 1;
+    let mut replica = Replica::new(config, 1);
+    let mut now =
+        Now { monotonic: Monotonic(1_000_000), physical: Physical(1_800_000_000_000_000) };
+    let replies = |replica: &mut Replica| {
+        let outputs = std::iter::from_fn(|| replica.poll_output());
+        let reply = |output: &Output| matches!(output, Output::Send { to, message: Message::ExecuteReply { .. } } if *to == first);
+        outputs.filter(reply).count()
+    };
+    let key = (0..).map(|i| format!("k{i}")).find(|key| replica.owner_of(key.as_bytes()) == second);
+    let ask = Message::Execute {
+        request: RequestId(1),
+        past: Vector::zero(2),
+        level: Level::Causal,
+        key: Key::from(key.unwrap().as_str()),
+        op: Op::Get,
+    };
+    replica.handle(now, Input::Message { from: first, life: 1, message: ask });
+    assert_eq!(replies(&mut replica), 0);
+    let view = SiteView { serving: true, ..*replica.status().view() };
+    let message = Message::Down(view, replica.status().members().clone());
+    replica.handle(now, Input::Message { from: first, life: 1, message });
+    now.monotonic = now.monotonic.after(std::time::Duration::from_secs(1));
+    replica.on_deadline(now);
+    assert_eq!(replies(&mut replica), 1);
 }

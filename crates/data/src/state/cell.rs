@@ -87,6 +87,25 @@ impl Cell {
         Cell { assigned: self.assigned.clone(), counter }
     }
 
+    /// Its values one by one, each with about how many bytes it takes; the counter comes first.
+    pub(crate) fn split(self) -> impl Iterator<Item = (usize, Cell)> {
+        let counter = self.counter.map(|counter| {
+            let size = size_of::<Counter>() + counter.size();
+            (size, Cell { assigned: SmallVec::new(), counter: Some(counter) })
+        });
+        let values = self.assigned.into_iter().map(|(dot, value)| {
+            let size = size_of::<(Dot, Value)>() + value.len();
+            (size, Cell { assigned: SmallVec::from_iter([(dot, value)]), counter: None })
+        });
+        counter.into_iter().chain(values)
+    }
+
+    /// Takes what another part has.
+    pub(crate) fn absorb(&mut self, part: Cell) {
+        self.assigned.extend(part.assigned);
+        self.counter = self.counter.take().or(part.counter);
+    }
+
     pub(crate) fn size(&self) -> usize {
         let values: usize = self.assigned.iter().map(|(_, value)| value.len() + 16).sum();
         values + self.counter.as_ref().map_or(0, |c| size_of::<Counter>() + c.size())

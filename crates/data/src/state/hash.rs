@@ -63,6 +63,15 @@ impl Hash {
         self.fields.keys()
     }
 
+    /// Takes a field, or some of one, of another part.
+    pub(crate) fn absorb_field(&mut self, field: Value, cell: Cell) {
+        self.fields.entry(field).or_default().absorb(cell);
+    }
+
+    pub(crate) fn into_fields(self) -> impl Iterator<Item = (Value, Cell)> {
+        self.fields.into_iter()
+    }
+
     pub(crate) fn size(&self) -> usize {
         let values: usize =
             self.fields.iter().map(|(field, cell)| field.len() + 16 + cell.size()).sum();

@@ -75,6 +75,15 @@ impl AddWinsSet {
         self.elements.keys()
     }
 
+    /// Takes an element of another part.
+    pub(crate) fn insert(&mut self, element: Value, dots: Dots) {
+        self.elements.insert(element, dots);
+    }
+
+    pub(crate) fn into_elements(self) -> impl Iterator<Item = (Value, Dots)> {
+        self.elements.into_iter()
+    }
+
     pub(crate) fn size(&self) -> usize {
         let values: usize = self.elements.keys().map(|element| element.len() + 16).sum();
         values + self.elements.capacity() * size_of::<(Value, Dots)>()

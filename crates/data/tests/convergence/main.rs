@@ -26,6 +26,12 @@ proptest! {
         let declared = meaning(&world.transactions.iter().collect::<Vec<_>>());
         for (at, site) in world.sites.iter().enumerate() {
             prop_assert_eq!(&answers(&View::new(&site.arrived)), &declared);
+            for bytes in [1, 100, 1000] {
+                let parts = site.arrived.clone().split(bytes);
+                let mut whole = State::new();
+                parts.into_iter().for_each(|part| whole.absorb(part));
+                prop_assert_eq!(&whole, &site.arrived);
+            }
             let newest = world.snapshot(at, &[]);
             prop_assert_eq!(&world.at(at, &newest, answers), &declared);
         }
