@@ -98,7 +98,7 @@ impl Stage {
     fn deliver(&mut self) {
         loop {
             let due = self.pieces.front().is_some_and(|(due, ..)| *due <= self.now_ms);
-            let arrived = self.pieces.pop_front_if(|_| due);
+            let arrived = if due { self.pieces.pop_front() } else { None };
             let arrived = arrived.map(|(_, life, message)| (A, life, B, message));
             let Some((from, life, to, message)) = arrived.or_else(|| self.links.pop_front()) else {
                 return;
