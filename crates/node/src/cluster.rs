@@ -14,7 +14,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use solera_resp::command::COMMANDS;
 use solera_time::SiteId;
-use solera_unistore::{Address, Config, Replica};
+use solera_unistore::{Address, Config, Members, Replica};
 use tokio::io::DuplexStream;
 use tokio::sync::{mpsc, oneshot};
 use tokio_rustls::TlsAcceptor;
@@ -25,6 +25,7 @@ use crate::data_dir::DataDir;
 use crate::descriptors::Needs;
 use crate::link::Link;
 use crate::log::Log;
+use crate::membership::Membership;
 use crate::memory::Gauge;
 use crate::network::{Destination, Network, Parcel};
 use crate::node::Here;
@@ -308,7 +309,10 @@ impl Cluster {
             _ => None,
         };
         let life = data.as_ref().map_or(run.life.unwrap_or(0), DataDir::life);
-        let network = Arc::new(Network::new(workers, &spec, run.site, data.is_some(), life));
+        let founders = data.as_ref().map_or(spec.sites.len(), DataDir::founders);
+        let members = Members::founded(founders, spec.sites.len());
+        let membership = Membership::new(members, run.site, data.is_some(), life);
+        let network = Arc::new(Network::new(workers, &spec, membership));
         let gauge = Gauge::start(&network, run.log.clone()).map_err(StartError::Worker)?;
         let mut cluster = Cluster {
             spec,
@@ -332,7 +336,7 @@ impl Cluster {
             config.timing.max_transaction_age = cluster.spec.transaction_max_age;
             config.first_transaction = run.first_number;
             config.journal = data.is_some();
-            config.life = life;
+            (config.life, config.founders) = (life, founders);
             let seed = RandomState::new().hash_one(address);
             match &data {
                 None => workers.push((Replica::new(config, seed), None)),
@@ -348,6 +352,9 @@ impl Cluster {
         }
         let (durability, id) = (cluster.spec.durability, cluster.spec.id());
         let opened = open_all(openings, durability, id, &run.log).map_err(StartError::Storage)?;
+        if let Some(data) = &data {
+            data.grow().map_err(StartError::Storage)?;
+        }
         for (storage, replica, found) in opened {
             workers.push((replica, Some(storage)));
             cluster.found.push(found);
@@ -576,7 +583,9 @@ impl Cluster {
             };
             status.stable_vec = by_name(&root.stable_vec);
             status.uniform_vec = by_name(&root.uniform_vec);
-            for (other, (behind, ts)) in root.behind_ms.iter().zip(&root.uniform_vec).enumerate() {
+            let entries = root.behind_ms.iter().zip(&root.uniform_vec);
+            // The root may list more sites than this node.
+            for (other, (behind, ts)) in entries.take(names.len()).enumerate() {
                 // Before the first exchange an entry is zero, and its age is that of the epoch.
                 let behind = (*ts > 0).then_some(*behind);
                 if other == index {
@@ -585,7 +594,8 @@ impl Cluster {
                     status.lag_ms.insert(names[other].clone(), behind);
                 }
             }
-            status.suspects = root.suspects.iter().map(|site| names[*site].clone()).collect();
+            let name = |site: &usize| names.get(*site).map(|name| (*name).clone());
+            status.suspects = root.suspects.iter().filter_map(name).collect();
         }
         status
     }

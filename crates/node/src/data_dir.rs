@@ -16,18 +16,23 @@ use crate::storage::StorageError;
 const FILE: &str = "solera-data.toml";
 /// The same, while the first start is under way: not all workers may have a journal yet.
 const UNFINISHED: &str = "solera-data.toml.new";
+/// The same, while it is written anew because the list of sites has grown.
+const GROWN: &str = "solera-data.toml.grown";
 /// Locked by the process that uses the directory.
 const LOCK: &str = "solera-data.lock";
 /// What the file system itself keeps in the root of a disk.
 const LOST_AND_FOUND: &str = "lost+found";
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 
-/// What was true when this data was first written, and must stay so.
-#[derive(Debug, Deserialize, PartialEq, Eq, Serialize)]
+/// What was true when this data was first written, and must stay so; the list of sites may grow.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 struct About {
     format: u32,
     cluster: String,
     sites: Vec<String>,
+    /// How many of the sites were listed from the beginning; earlier formats did not say.
+    #[serde(default)]
+    founders: usize,
     partitions: u16,
     workers: Vec<u8>,
     /// The folders of the workers whose data this is; format 1 did not say.
@@ -46,6 +51,9 @@ struct About {
 pub(crate) struct DataDir {
     root: PathBuf,
     sites: Vec<String>,
+    founders: usize,
+    /// What the directory should say, if sites were listed since it was written.
+    grown: Option<About>,
     /// Whether it is only now begun, so that workers may lack a journal.
     begins: bool,
     life: u32,
@@ -80,7 +88,9 @@ impl DataDir {
         let sites: Vec<String> = spec.sites.iter().map(|site| site.name.clone()).collect();
         let mut dir = DataDir {
             root: root.to_owned(),
+            founders: sites.len(),
             sites,
+            grown: None,
             begins: false,
             life: life.unwrap_or(0),
             id: RandomState::new().hash_one(root),
@@ -90,7 +100,7 @@ impl DataDir {
         if let Some(found) = read(root, FILE).map_err(&unusable)? {
             let found = found.map_err(|error| unusable(format!("{FILE} is damaged: {error}")))?;
             found.must_be(&about, life).map_err(&unusable)?;
-            dir.is_of(&found);
+            dir.is_of(found, about);
             for worker in workers {
                 dir.must_hold(*worker)?;
             }
@@ -101,12 +111,12 @@ impl DataDir {
             // The first start was interrupted; some workers have a journal.
             Some(Ok(found)) => {
                 found.must_be(&about, life).map_err(&unusable)?;
-                dir.is_of(&found);
+                dir.is_of(found, about);
             }
             // If it is not whole, no worker has one.
             Some(Err(_)) | None => {
                 dir.must_be_empty().map_err(&unusable)?;
-                write(root, &about).map_err(|error| unusable(error.to_string()))?;
+                write(root, UNFINISHED, &about).map_err(|error| unusable(error.to_string()))?;
             }
         }
         Ok(dir)
@@ -122,9 +132,31 @@ impl DataDir {
         self.id
     }
 
-    fn is_of(&mut self, found: &About) {
+    /// How many sites take part from the beginning, as far as this data is concerned.
+    pub(crate) fn founders(&self) -> usize {
+        self.founders
+    }
+
+    fn is_of(&mut self, found: About, now: About) {
         self.life = found.life;
         self.id = u64::from_str_radix(&found.id, 16).unwrap_or(0);
+        self.founders = found.founders;
+        let About { sites, workers, .. } = now;
+        if sites.len() > found.sites.len() {
+            self.grown = Some(About { sites, workers, ..found });
+        }
+    }
+
+    /// The journals can be used with all sites that are listed now. From when anything is written about
+    /// the new ones, they must stay.
+    pub(crate) fn grow(&self) -> Result<(), StorageError> {
+        let Some(about) = &self.grown else { return Ok(()) };
+        let disk = RealDisk::new(&self.root);
+        let name = if self.begins { UNFINISHED } else { FILE };
+        let done = write(&self.root, GROWN, about)
+            .and_then(|()| disk.rename(GROWN, name))
+            .and_then(|()| disk.sync_dir());
+        done.map_err(|error| StorageError { folder: self.root.clone(), reason: error.to_string() })
     }
 
     /// The folder of a worker. It may not be there yet.
@@ -151,6 +183,7 @@ impl DataDir {
             format: FORMAT,
             cluster: spec.name.clone(),
             sites: self.sites.clone(),
+            founders: self.sites.len(),
             partitions: spec.partitions,
             workers: spec.topology().workers,
             holds: workers.iter().map(|worker| self.name_of(*worker)).collect(),
@@ -174,7 +207,7 @@ impl DataDir {
     fn must_be_empty(&self) -> Result<(), String> {
         for entry in fs::read_dir(&self.root).map_err(|error| error.to_string())? {
             let name = entry.map_err(|error| error.to_string())?.file_name();
-            if ![UNFINISHED, LOCK, LOST_AND_FOUND].iter().any(|ours| name == *ours) {
+            if ![UNFINISHED, GROWN, LOCK, LOST_AND_FOUND].iter().any(|ours| name == *ours) {
                 return Err(format!("it holds other files, and no {FILE}; choose an empty one"));
             }
         }
@@ -192,12 +225,12 @@ fn read(root: &Path, name: &str) -> Result<Option<Result<About, toml::de::Error>
 }
 
 /// The file is durable before any worker's folder is there.
-fn write(root: &Path, about: &About) -> io::Result<()> {
+fn write(root: &Path, name: &str, about: &About) -> io::Result<()> {
     let text = format!(
-        "# Written when this data was begun; must stay as it is.\n{}",
+        "# Written when this data was begun, and when sites were listed; must stay as it is.\n{}",
         toml::to_string(about).map_err(io::Error::other)?
     );
-    let file = root.join(UNFINISHED);
+    let file = root.join(name);
     fs::write(&file, text)?;
     fs::File::open(&file)?.sync_all()?;
     fs::File::open(root)?.sync_all()
@@ -209,19 +242,36 @@ impl About {
         if *format != FORMAT {
             return Err(format!("it has format {format}; this version of Solera reads {FORMAT}"));
         }
+        if !(1..=sites.len()).contains(&self.founders) {
+            return Err(format!("{FILE} is damaged: {} of its sites are founders", self.founders));
+        }
         let differs = |what: &str, was: String, is: String| {
             Err(format!("it was written with {what} {was}, and the configuration says {is}"))
         };
         if *cluster != now.cluster {
             return differs("cluster", format!("'{cluster}'"), format!("'{}'", now.cluster));
         }
-        if *sites != now.sites {
-            return differs("sites", sites.join(", "), now.sites.join(", "));
+        let (was, is) = (sites.join(", "), now.sites.join(", "));
+        if sites.starts_with(&now.sites) && *sites != now.sites {
+            return Err(format!(
+                "it knows the sites {was}, and the configuration lists only {is}: sites are listed for \
+                 ever; `solera site remove` takes one out"
+            ));
+        }
+        if !now.sites.starts_with(sites) {
+            return differs("sites", was, format!("{is}; new sites are listed after the others"));
+        }
+        if *sites != now.sites && now.holds.len() > holds.len() {
+            let is = format!(
+                "{is}; the sites of one process cannot become more: take a backup, and restore it into a \
+                 cluster that has them"
+            );
+            return differs("sites", was, is);
         }
         if *partitions != now.partitions {
             return differs("partitions =", partitions.to_string(), now.partitions.to_string());
         }
-        if *workers != now.workers {
+        if !now.workers.starts_with(workers) {
             return differs(
                 "workers per site",
                 format!("{workers:?}"),
@@ -272,7 +322,11 @@ name = 'us'
         }
 
         fn open(&self, workers: &[Address]) -> Result<DataDir, String> {
-            let spec = ClusterSpec::parse("s.toml", CLUSTER, crate::Overrides::default()).unwrap();
+            self.open_with(CLUSTER, workers)
+        }
+
+        fn open_with(&self, cluster: &str, workers: &[Address]) -> Result<DataDir, String> {
+            let spec = ClusterSpec::parse("s.toml", cluster, crate::Overrides::default()).unwrap();
             DataDir::open(&self.0, &spec, workers, None).map_err(|error| error.reason)
         }
 
@@ -340,6 +394,54 @@ name = 'us'
         dir.finish().unwrap();
         drop(dir);
         assert!(root.open(&workers).is_ok());
+    }
+
+    #[test]
+    fn the_list_of_sites_grows_at_its_end_and_does_not_shrink() {
+        let root = Root::new("grows");
+        let workers = [at(1, 0)];
+        root.begin(&workers);
+        let with = |sites: &[&str]| {
+            let site = |name: &&str| format!("[[site]]\nname = '{name}'\n");
+            format!("partitions = 4\n{}", sites.iter().map(site).collect::<String>())
+        };
+        let grown = with(&["eu", "us", "ap"]);
+        let dir = root.open_with(&grown, &workers).unwrap();
+        assert_eq!((dir.founders(), dir.sites.len()), (2, 3));
+        drop(dir);
+        assert!(root.open(&workers).is_ok(), "nothing was written about the new site");
+        root.open_with(&grown, &workers).unwrap().grow().unwrap();
+        let dir = root.open_with(&grown, &workers).unwrap();
+        assert_eq!((dir.founders(), dir.grown.is_none()), (2, true));
+        drop(dir);
+        for (sites, reason) in [
+            (
+                &["eu", "us"][..],
+                "it knows the sites eu, us, ap, and the configuration lists only eu, us",
+            ),
+            (
+                &["eu", "us", "sa"],
+                "sites eu, us, ap, and the configuration says eu, us, sa; new sites",
+            ),
+            (
+                &["eu", "ap", "us"],
+                "sites eu, us, ap, and the configuration says eu, ap, us; new sites",
+            ),
+        ] {
+            let told = root.open_with(&with(sites), &workers).unwrap_err();
+            assert!(told.contains(reason), "{told}");
+        }
+        let further = root.open_with(&with(&["eu", "us", "ap", "sa"]), &workers).unwrap();
+        assert_eq!(further.founders(), 2);
+    }
+
+    #[test]
+    fn one_process_gets_no_more_sites() {
+        let root = Root::new("whole");
+        root.begin(&[at(0, 0), at(1, 0)]);
+        let grown = format!("{CLUSTER}[[site]]\nname = 'ap'\n");
+        let reason = root.open_with(&grown, &[at(0, 0), at(1, 0), at(2, 0)]).unwrap_err();
+        assert!(reason.contains("take a backup"), "{reason}");
     }
 
     #[test]

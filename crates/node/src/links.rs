@@ -16,7 +16,7 @@ use crate::current::Current;
 use crate::handshake::{Card, Greeting, HEAD, Refusal};
 use crate::link::Link;
 use crate::log::Log;
-use crate::membership::Unwelcome;
+use crate::membership::{Identity, Unwelcome};
 use crate::network::Network;
 use crate::tls::PeerTls;
 use crate::wire::WireError;
@@ -142,7 +142,9 @@ impl Carrier {
 
     /// Whether a node that has shown its card takes part.
     fn lets_in(&self, theirs: &Card) -> Result<(), Failure> {
-        let admitted = self.network.membership().let_in(theirs.from, theirs.life, theirs.data);
+        let Card { life, data, .. } = *theirs;
+        let says = Identity { life, data, listed: theirs.sites.len() };
+        let admitted = self.network.membership().let_in(theirs.from, says);
         admitted.map_err(|unwelcome| self.unwelcome(theirs.from, unwelcome))
     }
 
@@ -158,6 +160,10 @@ impl Carrier {
             Unwelcome::Removed => Refusal::Removed(site),
             Unwelcome::Unknown => Refusal::UnknownLife(site),
             Unwelcome::OtherData => Refusal::OtherData(self.spec.name_of(node), site),
+            Unwelcome::Lacks(added) => {
+                let added = self.spec.sites[added.index()].name.clone();
+                Refusal::Lacks(self.spec.name_of(node), added)
+            }
         })
     }
 

@@ -28,8 +28,18 @@ pub(crate) struct Membership {
 #[derive(Debug)]
 struct Known {
     members: Members,
-    /// The life and the data of each other node that was let in.
-    data: BTreeMap<NodeId, (u32, u64)>,
+    /// The other nodes that were let in.
+    met: BTreeMap<NodeId, Identity>,
+}
+
+/// What a node says to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Identity {
+    /// Which life of its site it belongs to.
+    pub(crate) life: u32,
+    pub(crate) data: u64,
+    /// How many sites its list has.
+    pub(crate) listed: usize,
 }
 
 /// Why a node of another life, or with other data, is not let in.
@@ -41,11 +51,14 @@ pub(crate) enum Unwelcome {
     Unknown,
     /// It has not the data any more that it had.
     OtherData,
+    /// Its list lacks a site that was added.
+    Lacks(SiteId),
 }
 
 impl Membership {
-    pub(crate) fn new(sites: usize, site: Option<SiteId>, durable: bool, life: u32) -> Self {
-        let known = Known { members: Members::new(sites), data: BTreeMap::new() };
+    /// `members` are as they were in the beginning.
+    pub(crate) fn new(members: Members, site: Option<SiteId>, durable: bool, life: u32) -> Self {
+        let known = Known { members, met: BTreeMap::new() };
         Membership {
             site,
             durable,
@@ -96,15 +109,33 @@ impl Membership {
     /// Whether a node may be let in that says to be of this life and to have this data. What it had
     /// promised is in its data; without, it is not the node that it was. Only within a site that keeps
     /// nothing that does not matter: what is lost is lost.
-    pub(crate) fn let_in(&self, node: NodeId, life: u32, data: u64) -> Result<(), Unwelcome> {
-        self.admits(node.site, life)?;
+    pub(crate) fn let_in(&self, node: NodeId, says: Identity) -> Result<(), Unwelcome> {
+        self.admits(node.site, says.life)?;
         let mut known = self.known();
-        let before = known.data.get(&node).filter(|_| self.durable || Some(node.site) != self.site);
-        if before.is_some_and(|(former, before)| *former == life && *before != data) {
+        let before = known.met.get(&node).filter(|_| self.durable || Some(node.site) != self.site);
+        if before.is_some_and(|before| before.life == says.life && before.data != says.data) {
             return Err(Unwelcome::OtherData);
         }
-        known.data.insert(node, (life, data));
+        let mut beyond = SiteId::all(known.members.sites()).skip(says.listed);
+        if let Some(site) = beyond.find(|site| !known.members.is_new(*site)) {
+            return Err(Unwelcome::Lacks(site));
+        }
+        known.met.insert(node, says);
         Ok(())
+    }
+
+    /// Which of these nodes, other members', are not known to list a site that never took part; none if it
+    /// did.
+    pub(crate) fn without(&self, site: SiteId, nodes: impl Iterator<Item = NodeId>) -> Vec<NodeId> {
+        let known = self.known();
+        if !known.members.is_new(site) {
+            return Vec::new();
+        }
+        let lists = |met: &Identity| met.listed > site.index();
+        nodes
+            .filter(|node| known.members.is_member(node.site))
+            .filter(|node| !known.met.get(node).is_some_and(lists))
+            .collect()
     }
 
     /// This process' site takes no part any more.
@@ -144,26 +175,54 @@ pub(crate) fn share(progress: &[Progress]) -> f64 {
 mod tests {
     use super::*;
 
+    fn says(life: u32, data: u64) -> Identity {
+        Identity { life, data, listed: 2 }
+    }
+
     #[test]
     fn a_node_without_its_data_is_not_let_in() {
-        let membership = Membership::new(2, Some(SiteId(0)), true, 0);
+        let of = |durable, life| Membership::new(Members::new(2), Some(SiteId(0)), durable, life);
+        let membership = of(true, 0);
         let node = NodeId { site: SiteId(1), node: 0 };
-        assert_eq!(membership.let_in(node, 0, 7), Ok(()));
-        assert_eq!(membership.let_in(node, 0, 7), Ok(()));
-        assert_eq!(membership.let_in(node, 0, 8), Err(Unwelcome::OtherData));
-        assert_eq!(membership.let_in(node, 1, 8), Err(Unwelcome::Unknown));
-        assert_eq!(membership.let_in(node, 0, 7), Ok(()));
+        assert_eq!(membership.let_in(node, says(0, 7)), Ok(()));
+        assert_eq!(membership.let_in(node, says(0, 7)), Ok(()));
+        assert_eq!(membership.let_in(node, says(0, 8)), Err(Unwelcome::OtherData));
+        assert_eq!(membership.let_in(node, says(1, 8)), Err(Unwelcome::Unknown));
+        assert_eq!(membership.let_in(node, says(0, 7)), Ok(()));
         let sibling = NodeId { site: SiteId(0), node: 1 };
-        assert_eq!(membership.let_in(sibling, 1, 8), Err(Unwelcome::Unknown));
-        assert_eq!(membership.let_in(sibling, 0, 8), Ok(()));
-        assert_eq!(membership.let_in(sibling, 0, 9), Err(Unwelcome::OtherData));
+        assert_eq!(membership.let_in(sibling, says(1, 8)), Err(Unwelcome::Unknown));
+        assert_eq!(membership.let_in(sibling, says(0, 8)), Ok(()));
+        assert_eq!(membership.let_in(sibling, says(0, 9)), Err(Unwelcome::OtherData));
         // One that joins knows nothing of others' lives yet.
-        let joining = Membership::new(2, Some(SiteId(0)), true, 1);
-        assert_eq!(joining.let_in(node, 3, 8), Ok(()));
-        let fleeting = Membership::new(2, Some(SiteId(0)), false, 0);
-        assert_eq!(fleeting.let_in(sibling, 0, 8), Ok(()));
-        assert_eq!(fleeting.let_in(sibling, 0, 9), Ok(()));
-        assert_eq!(fleeting.let_in(node, 0, 8), Ok(()));
-        assert_eq!(fleeting.let_in(node, 0, 9), Err(Unwelcome::OtherData));
+        let joining = of(true, 1);
+        assert_eq!(joining.let_in(node, says(3, 8)), Ok(()));
+        let fleeting = of(false, 0);
+        assert_eq!(fleeting.let_in(sibling, says(0, 8)), Ok(()));
+        assert_eq!(fleeting.let_in(sibling, says(0, 9)), Ok(()));
+        assert_eq!(fleeting.let_in(node, says(0, 8)), Ok(()));
+        assert_eq!(fleeting.let_in(node, says(0, 9)), Err(Unwelcome::OtherData));
+    }
+
+    #[test]
+    fn a_new_site_is_known_to_all_before_it_is_added() {
+        let membership = Membership::new(Members::founded(2, 3), Some(SiteId(0)), true, 0);
+        let nodes = [0, 1].map(|node| NodeId { site: SiteId(1), node });
+        let without = |site| membership.without(SiteId(site), nodes.into_iter());
+        assert_eq!(without(2), nodes, "who was not heard may not list it");
+        assert_eq!(without(1), []);
+        assert_eq!(membership.let_in(nodes[0], says(0, 7)), Ok(()));
+        assert_eq!(without(2), nodes);
+        for node in nodes {
+            let says = Identity { listed: 3, ..says(0, 7) };
+            assert_eq!(membership.let_in(node, says), Ok(()));
+        }
+        assert_eq!(without(2), []);
+    }
+
+    #[test]
+    fn a_list_without_a_site_that_takes_part_is_refused() {
+        let membership = Membership::new(Members::new(3), Some(SiteId(0)), true, 0);
+        let node = NodeId { site: SiteId(1), node: 0 };
+        assert_eq!(membership.let_in(node, says(0, 7)), Err(Unwelcome::Lacks(SiteId(2))));
     }
 }

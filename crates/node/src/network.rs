@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use solera_time::SiteId;
+use solera_time::{SiteId, Vector};
 use solera_unistore::{Address, AtRisk, Change, Message};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{oneshot, watch};
@@ -64,9 +64,7 @@ impl Network {
     pub(crate) fn new(
         workers: Vec<Vec<Destination>>,
         spec: &ClusterSpec,
-        site: Option<SiteId>,
-        durable: bool,
-        life: u32,
+        membership: Membership,
     ) -> Self {
         let (sites, wan) = (workers.len(), &spec.wan);
         let matrix = |value: &dyn Fn(usize, usize) -> u64| {
@@ -83,8 +81,8 @@ impl Network {
             settings: Current::new(spec.clone()),
             memory: Memory::default(),
             draining: watch::Sender::new(false),
-            membership: Membership::new(sites, site, durable, life),
-            serves: AtomicBool::new(life == 0),
+            serves: AtomicBool::new(membership.life == 0),
+            membership,
         }
     }
 
@@ -283,9 +281,9 @@ impl Network {
         &self.clients[site.index()]
     }
 
-    /// Whether the cluster has so many sites.
-    pub(crate) fn has_sites(&self, sites: usize) -> bool {
-        self.workers.len() == sites
+    /// Whether a vector is about these sites.
+    pub(crate) fn fits(&self, vector: &Vector) -> bool {
+        vector.is_within(self.workers.len())
     }
 
     /// Whether there is such a site.

@@ -5,6 +5,7 @@ use solera_time::SiteId;
 use solera_unistore::Change;
 
 use crate::session::Session;
+use crate::worker::Worker;
 
 /// SOLERA.SITES [REMOVE name | ADD name]: how each site stands, after the change.
 pub(crate) async fn sites(session: &mut Session, arguments: &Arguments<'_>) {
@@ -30,7 +31,17 @@ pub(crate) async fn sites(session: &mut Session, arguments: &Arguments<'_>) {
             if spec.nodes().next().is_none() {
                 return session.fail("ERR the sites of one process come and go together");
             }
-            Some((SiteId(site as u8), change))
+            let site = SiteId(site as u8);
+            if change == Change::Add
+                && let Some(unready) = without(&worker, site)
+            {
+                let name = worker.site_name(site);
+                return session.fail(format!(
+                    "ERR site {name} must be in the list of every node first; {unready} does not list it \
+                     yet, or was not heard since this node started"
+                ));
+            }
+            Some((site, change))
         }
         _ => return session.fail("ERR syntax error"),
     };
@@ -47,8 +58,10 @@ pub(crate) async fn sites(session: &mut Session, arguments: &Arguments<'_>) {
         return session.fail(format!("ERR {}", refused.explain(name)));
     }
     let out = &mut session.out;
-    out.array(told.members.sites());
-    for site in SiteId::all(told.members.sites()) {
+    // The root may list more sites than this node, or fewer.
+    let sites = told.members.sites().min(spec.sites.len());
+    out.array(sites);
+    for site in SiteId::all(sites) {
         out.map(4);
         let standing = told.members.standing(site).to_string();
         for (key, value) in [("name", name(site)), ("standing", standing)] {
@@ -62,4 +75,13 @@ pub(crate) async fn sites(session: &mut Session, arguments: &Arguments<'_>) {
         let waits = told.not_agreed.map(name).unwrap_or_default();
         out.bulk(waits.as_bytes());
     }
+}
+
+/// A node that is not known to list a new site; none if all do, or it is not new.
+fn without(worker: &Worker, site: SiteId) -> Option<String> {
+    let spec = &worker.spec;
+    let here = spec.node_of(worker.address);
+    let others = spec.nodes().map(|(node, _)| node).filter(|node| Some(*node) != here);
+    let unready = worker.network.membership().without(site, others);
+    unready.first().map(|node| spec.name_of(*node))
 }
