@@ -442,3 +442,18 @@ pub enum Event {
         gap: Gap,
     },
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_snapshot_that_lists_fewer_sites_lacks_what_observed_the_others() {
+        let dot = Dot { ts: Timestamp(5), site: SiteId(0) };
+        let snap_vec = Vector::zero(3).with(SiteId(2), Timestamp(7));
+        let update = Update { dot, snap_vec, writes: Vec::new(), eventual: false };
+        let short = Vector::zero(2).with(SiteId(0), Timestamp(9));
+        assert!(!update.within(&short));
+        assert!(update.within(&short.with(SiteId(2), Timestamp(7))));
+    }
+}
