@@ -22,14 +22,17 @@ any more. Every other site must be reachable, or be removed, too. A removal cann
 site can only be added again, with nothing.
 
 To add it again, start its nodes with empty directories and with --join, as `add` says. They get all
-data from the others, who go on serving; until then they answer LOADING.";
+data from the others, who go on serving; until then they answer LOADING.
+
+To add a site that was never there, append it to the configuration of all nodes first, and restart
+them one after another.";
 
 /// How often the site is asked how far it is.
 const INTERVAL: Duration = Duration::from_millis(200);
 /// How long something takes before it tells what it waits for.
 const SILENT: Duration = Duration::from_secs(2);
 
-/// List the sites, remove one that is dead for good, or add it again
+/// List the sites, remove one that is dead for good, or add one
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct SiteArgs {
@@ -60,7 +63,7 @@ enum Action {
         #[arg(long)]
         force: bool,
     },
-    /// A site that was removed may join again
+    /// A site that was removed, or is new in the list, may join
     Add {
         /// Its name
         name: String,

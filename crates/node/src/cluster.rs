@@ -14,7 +14,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use solera_resp::command::COMMANDS;
 use solera_time::SiteId;
-use solera_unistore::{Address, Config, Replica};
+use solera_unistore::{Address, Config, Members, Replica};
 use tokio::io::DuplexStream;
 use tokio::sync::{mpsc, oneshot};
 use tokio_rustls::TlsAcceptor;
@@ -314,8 +314,9 @@ impl Cluster {
             Some(data) => data.peers().map_err(StartError::Storage)?,
             None => Peers::default(),
         };
-        let (sites, durable) = (spec.sites.len(), data.is_some());
-        let membership = Membership::new(sites, run.site, durable, life, peers);
+        let founders = data.as_ref().map_or(spec.sites.len(), DataDir::founders);
+        let members = Members::founded(founders, spec.sites.len());
+        let membership = Membership::new(members, run.site, data.is_some(), life, peers);
         let network = Arc::new(Network::new(workers, &spec, membership));
         let gauge = Gauge::start(&network, run.log.clone()).map_err(StartError::Worker)?;
         let mut cluster = Cluster {
@@ -340,7 +341,7 @@ impl Cluster {
             config.timing.max_transaction_age = cluster.spec.transaction_max_age;
             config.first_transaction = run.first_number;
             config.journal = data.is_some();
-            config.life = life;
+            (config.life, config.founders) = (life, founders);
             let seed = RandomState::new().hash_one(address);
             match &data {
                 None => workers.push((Replica::new(config, seed), None)),
@@ -356,6 +357,9 @@ impl Cluster {
         }
         let (durability, id) = (cluster.spec.durability, cluster.spec.id());
         let opened = open_all(openings, durability, id, &run.log).map_err(StartError::Storage)?;
+        if let Some(data) = &data {
+            data.grow().map_err(StartError::Storage)?;
+        }
         for (storage, replica, found) in opened {
             cluster.network.membership().note_clock(found.run.0);
             workers.push((replica, Some(storage)));
@@ -585,7 +589,9 @@ impl Cluster {
             };
             status.stable_vec = by_name(&root.stable_vec);
             status.uniform_vec = by_name(&root.uniform_vec);
-            for (other, (behind, ts)) in root.behind_ms.iter().zip(&root.uniform_vec).enumerate() {
+            let entries = root.behind_ms.iter().zip(&root.uniform_vec);
+            // The root may list more sites than this node.
+            for (other, (behind, ts)) in entries.take(names.len()).enumerate() {
                 // Before the first exchange an entry is zero, and its age is that of the epoch.
                 let behind = (*ts > 0).then_some(*behind);
                 if other == index {
@@ -594,7 +600,8 @@ impl Cluster {
                     status.lag_ms.insert(names[other].clone(), behind);
                 }
             }
-            status.suspects = root.suspects.iter().map(|site| names[*site].clone()).collect();
+            let name = |site: &usize| names.get(*site).map(|name| (*name).clone());
+            status.suspects = root.suspects.iter().filter_map(name).collect();
         }
         status
     }

@@ -24,14 +24,17 @@ const LOCK: &str = "solera-data.lock";
 /// What the file system itself keeps in the root of a disk.
 const LOST_AND_FOUND: &str = "lost+found";
 const IN_USE: &str = "another process uses it";
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 
-/// What was true when this data was first written, and must stay so.
-#[derive(Debug, Deserialize, PartialEq, Eq, Serialize)]
+/// What was true when this data was first written, and must stay so; the list of sites may grow.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 struct About {
     format: u32,
     cluster: String,
     sites: Vec<String>,
+    /// How many of the sites were listed from the beginning; earlier formats did not say.
+    #[serde(default)]
+    founders: usize,
     partitions: u16,
     workers: Vec<u8>,
     /// The folders of the workers whose data this is; format 1 did not say.
@@ -54,6 +57,9 @@ struct About {
 pub(crate) struct DataDir {
     root: PathBuf,
     sites: Vec<String>,
+    founders: usize,
+    /// What the directory should say, if sites were listed since it was written.
+    grown: Option<About>,
     /// Whether it is only now begun, so that workers may lack a journal.
     begins: bool,
     life: u32,
@@ -88,7 +94,7 @@ pub fn disown(folder: &Path) -> Result<Option<PathBuf>, StorageError> {
     let lock = RealDisk::new(root).lock(LOCK).map_err(|error| unusable(error.to_string()))?;
     let _lock = lock.ok_or_else(|| unusable(IN_USE.to_owned()))?;
     about.id = format!("{:016x}", new_id(root));
-    replace(root, &about).map_err(&unusable)?;
+    replace(root, FILE, &about).map_err(&unusable)?;
     Ok(Some(root.to_owned()))
 }
 
@@ -111,7 +117,9 @@ impl DataDir {
         let sites: Vec<String> = spec.sites.iter().map(|site| site.name.clone()).collect();
         let mut dir = DataDir {
             root: root.to_owned(),
+            founders: sites.len(),
             sites,
+            grown: None,
             begins: false,
             life: life.unwrap_or(0),
             id: new_id(root),
@@ -122,13 +130,13 @@ impl DataDir {
         if let Some(found) = read(root, FILE).map_err(&unusable)? {
             let found = found.map_err(|error| unusable(format!("{FILE} is damaged: {error}")))?;
             found.must_be(&about, life).map_err(&unusable)?;
-            dir.is_of(&found);
+            dir.is_of(&found, about);
             for worker in workers {
                 dir.must_hold(*worker)?;
             }
             // Durable before any other node hears of this start.
             dir.starts = found.starts + 1;
-            replace(root, &About { starts: dir.starts, ..found }).map_err(&unusable)?;
+            replace(root, FILE, &About { starts: dir.starts, ..found }).map_err(&unusable)?;
             return Ok(dir);
         }
         dir.begins = true;
@@ -136,7 +144,7 @@ impl DataDir {
             // The first start was interrupted; some workers have a journal.
             Some(Ok(found)) => {
                 found.must_be(&about, life).map_err(&unusable)?;
-                dir.is_of(&found);
+                dir.is_of(&found, about);
             }
             // If it is not whole, no worker has one.
             Some(Err(_)) | None => {
@@ -175,9 +183,29 @@ impl DataDir {
         &self.root
     }
 
-    fn is_of(&mut self, found: &About) {
+    /// How many sites take part from the beginning, as far as this data is concerned.
+    pub(crate) fn founders(&self) -> usize {
+        self.founders
+    }
+
+    fn is_of(&mut self, found: &About, now: About) {
         self.life = found.life;
         self.id = u64::from_str_radix(&found.id, 16).unwrap_or(0);
+        self.founders = found.founders;
+        let About { sites, workers, .. } = now;
+        if sites.len() > found.sites.len() {
+            self.grown = Some(About { sites, workers, ..found.clone() });
+        }
+    }
+
+    /// The journals can be used with all sites that are listed now. From when anything is written about
+    /// the new ones, they must stay.
+    pub(crate) fn grow(&self) -> Result<(), StorageError> {
+        let Some(about) = &self.grown else { return Ok(()) };
+        let name = if self.begins { UNFINISHED } else { FILE };
+        let about = About { starts: self.starts, ..about.clone() };
+        replace(&self.root, name, &about)
+            .map_err(|reason| StorageError { folder: self.root.clone(), reason })
     }
 
     /// The folder of a worker. It may not be there yet.
@@ -204,6 +232,7 @@ impl DataDir {
             format: FORMAT,
             cluster: spec.name.clone(),
             sites: self.sites.clone(),
+            founders: self.sites.len(),
             partitions: spec.partitions,
             workers: spec.topology().workers,
             holds: workers.iter().map(|worker| self.name_of(*worker)).collect(),
@@ -245,7 +274,7 @@ fn must_be_ours(root: &Path) -> Result<(), String> {
     if matches!(read(root, UNFINISHED)?, Some(Ok(_))) {
         return Ok(());
     }
-    let known = [UNFINISHED, LOCK, LOST_AND_FOUND];
+    let known = [UNFINISHED, NEXT, LOCK, LOST_AND_FOUND];
     let Some(other) = names.iter().find(|name| !known.iter().any(|known| *name == known)) else {
         return Ok(());
     };
@@ -285,12 +314,12 @@ fn write(root: &Path, name: &str, about: &About) -> io::Result<()> {
 }
 
 /// Another file takes the place of the one that is there, durably.
-fn replace(root: &Path, about: &About) -> Result<(), String> {
+fn replace(root: &Path, name: &str, about: &About) -> Result<(), String> {
     let disk = RealDisk::new(root);
-    let written = write(root, NEXT, about).and_then(|()| disk.rename(NEXT, FILE));
+    let written = write(root, NEXT, about).and_then(|()| disk.rename(NEXT, name));
     written.and_then(|()| disk.sync_dir()).map_err(|error| match error.kind() {
-        ErrorKind::StorageFull => format!("{FILE} cannot be written: the disk is full; make room"),
-        _ => format!("{FILE} cannot be written: {error}"),
+        ErrorKind::StorageFull => format!("{name} cannot be written: the disk is full; make room"),
+        _ => format!("{name} cannot be written: {error}"),
     })
 }
 
@@ -300,19 +329,36 @@ impl About {
         if *format != FORMAT {
             return Err(format!("it has format {format}; this version of Solera reads {FORMAT}"));
         }
+        if !(1..=sites.len()).contains(&self.founders) {
+            return Err(format!("{FILE} is damaged: {} of its sites are founders", self.founders));
+        }
         let differs = |what: &str, was: String, is: String| {
             Err(format!("it was written with {what} {was}, and the configuration says {is}"))
         };
         if *cluster != now.cluster {
             return differs("cluster", format!("'{cluster}'"), format!("'{}'", now.cluster));
         }
-        if *sites != now.sites {
-            return differs("sites", sites.join(", "), now.sites.join(", "));
+        let (was, is) = (sites.join(", "), now.sites.join(", "));
+        if sites.starts_with(&now.sites) && *sites != now.sites {
+            return Err(format!(
+                "it knows the sites {was}, and the configuration lists only {is}: sites are listed for \
+                 ever; `solera site remove` takes one out"
+            ));
+        }
+        if !now.sites.starts_with(sites) {
+            return differs("sites", was, format!("{is}; new sites are listed after the others"));
+        }
+        if *sites != now.sites && now.holds.len() > holds.len() {
+            let is = format!(
+                "{is}; the sites of one process cannot become more: take a backup, and restore it into a \
+                 cluster that has them"
+            );
+            return differs("sites", was, is);
         }
         if *partitions != now.partitions {
             return differs("partitions =", partitions.to_string(), now.partitions.to_string());
         }
-        if *workers != now.workers {
+        if !now.workers.starts_with(workers) {
             return differs(
                 "workers per site",
                 format!("{workers:?}"),
@@ -363,7 +409,11 @@ name = 'us'
         }
 
         fn open(&self, workers: &[Address]) -> Result<DataDir, String> {
-            let spec = ClusterSpec::parse("s.toml", CLUSTER, crate::Overrides::default()).unwrap();
+            self.open_with(CLUSTER, workers)
+        }
+
+        fn open_with(&self, cluster: &str, workers: &[Address]) -> Result<DataDir, String> {
+            let spec = ClusterSpec::parse("s.toml", cluster, crate::Overrides::default()).unwrap();
             DataDir::open(&self.0, &spec, workers, None).map_err(|error| error.reason)
         }
 
@@ -470,6 +520,54 @@ name = 'us'
         assert_eq!(disown(&folder).unwrap(), Some(root.0.clone()));
         assert_ne!(root.open(&workers).unwrap().id(), id);
         assert_eq!(disown(&root.0.join("elsewhere/worker-0/x")).unwrap(), None);
+    }
+
+    #[test]
+    fn the_list_of_sites_grows_at_its_end_and_does_not_shrink() {
+        let root = Root::new("grows");
+        let workers = [at(1, 0)];
+        root.begin(&workers);
+        let with = |sites: &[&str]| {
+            let site = |name: &&str| format!("[[site]]\nname = '{name}'\n");
+            format!("partitions = 4\n{}", sites.iter().map(site).collect::<String>())
+        };
+        let grown = with(&["eu", "us", "ap"]);
+        let dir = root.open_with(&grown, &workers).unwrap();
+        assert_eq!((dir.founders(), dir.sites.len()), (2, 3));
+        drop(dir);
+        assert!(root.open(&workers).is_ok(), "nothing was written about the new site");
+        root.open_with(&grown, &workers).unwrap().grow().unwrap();
+        let dir = root.open_with(&grown, &workers).unwrap();
+        assert_eq!((dir.founders(), dir.grown.is_none()), (2, true));
+        drop(dir);
+        for (sites, reason) in [
+            (
+                &["eu", "us"][..],
+                "it knows the sites eu, us, ap, and the configuration lists only eu, us",
+            ),
+            (
+                &["eu", "us", "sa"],
+                "sites eu, us, ap, and the configuration says eu, us, sa; new sites",
+            ),
+            (
+                &["eu", "ap", "us"],
+                "sites eu, us, ap, and the configuration says eu, ap, us; new sites",
+            ),
+        ] {
+            let told = root.open_with(&with(sites), &workers).unwrap_err();
+            assert!(told.contains(reason), "{told}");
+        }
+        let further = root.open_with(&with(&["eu", "us", "ap", "sa"]), &workers).unwrap();
+        assert_eq!(further.founders(), 2);
+    }
+
+    #[test]
+    fn one_process_gets_no_more_sites() {
+        let root = Root::new("whole");
+        root.begin(&[at(0, 0), at(1, 0)]);
+        let grown = format!("{CLUSTER}[[site]]\nname = 'ap'\n");
+        let reason = root.open_with(&grown, &[at(0, 0), at(1, 0), at(2, 0)]).unwrap_err();
+        assert!(reason.contains("take a backup"), "{reason}");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::{ClusterSpec, NodeId};
+use crate::config::{ClusterSpec, NodeId, SiteSpec};
 use crate::membership::Runs;
 use crate::peers::Origin;
 
@@ -18,6 +18,8 @@ const VERSION: u16 = 4;
 pub(crate) const HEAD: usize = 8 + 2 + 1 + 4 + 4;
 /// The longest greeting that is read.
 const MAX_GREETING: usize = 64 * 1024;
+/// The setting that may change when the list of sites grows.
+const WITH_THE_SITES: &str = "f";
 /// Settings longer than this are compared by their hash.
 const LONG_SETTING: usize = 1024;
 
@@ -43,7 +45,9 @@ pub(crate) struct Card {
     pub(crate) cluster: String,
     /// [`ClusterSpec::id`].
     pub(crate) id: u64,
-    /// What all nodes must agree on: `(what, how)`.
+    /// The sites, each with its nodes' workers. One list may be the beginning of the other.
+    pub(crate) sites: Vec<(String, String)>,
+    /// What else all nodes must agree on: `(what, how)`.
     pub(crate) agreed: Vec<(String, String)>,
     pub(crate) from: NodeId,
     /// Whom the sender means to talk to.
@@ -83,6 +87,10 @@ pub(crate) enum Refusal {
     WrongAddress { meant: String, called: String },
     /// The caller is no other node of the cluster.
     NoSuchNode,
+    /// The caller's site is new, and the called node does not list it.
+    NotListed(String),
+    /// A node's list lacks a site that was added.
+    Lacks(String, String),
     /// Another process has connections as the same node.
     Taken,
     /// Their clocks are too far apart, in milliseconds.
@@ -130,6 +138,16 @@ impl fmt::Display for Refusal {
                  configuration"
             ),
             Refusal::NoSuchNode => write!(f, "the caller is no other node of this cluster"),
+            Refusal::NotListed(site) => write!(
+                f,
+                "the called node does not list site {site} yet; restart it with the caller's list of \
+                 sites"
+            ),
+            Refusal::Lacks(node, site) => write!(
+                f,
+                "{node} does not list site {site}, which was added; restart it with the other's list of \
+                 sites"
+            ),
             Refusal::Taken => write!(
                 f,
                 "another process has connections as this node; if it has just died, this ends \
@@ -253,6 +271,7 @@ impl Card {
         Card {
             cluster: spec.name.clone(),
             id: spec.id(),
+            sites: sites(spec),
             agreed: agreed(spec),
             from,
             to,
@@ -290,7 +309,9 @@ impl Card {
             let (caller, called) = (caller.cluster.clone(), called.cluster.clone());
             return Err(Refusal::OtherCluster { caller, called });
         }
-        if let Some((what, caller, called)) = first_difference(&caller.agreed, &called.agreed) {
+        let difference = contradiction(&caller.sites, &called.sites)
+            .or_else(|| first_difference(caller, called));
+        if let Some((what, caller, called)) = difference {
             return Err(Refusal::Disagreement { what, caller, called });
         }
         if caller.id != called.id {
@@ -303,7 +324,11 @@ impl Card {
             return Err(Refusal::WrongAddress { meant, called });
         }
         if theirs.from == self.from || spec.node(theirs.from).is_none() {
-            return Err(Refusal::NoSuchNode);
+            let listed = theirs.sites.get(theirs.from.site.index());
+            let new = listed.filter(|_| theirs.from.site.index() >= self.sites.len());
+            return Err(
+                new.map_or(Refusal::NoSuchNode, |(site, _)| Refusal::NotListed(site.clone()))
+            );
         }
         let ahead_us = theirs.clock_us.wrapping_sub(self.clock_us) as i64;
         let apart = Duration::from_micros(ahead_us.unsigned_abs());
@@ -325,28 +350,27 @@ impl Card {
     }
 }
 
-/// What the nodes of a cluster must agree on, in words that can be shown.
-fn agreed(spec: &ClusterSpec) -> Vec<(String, String)> {
-    let sites: Vec<&str> = spec.sites.iter().map(|site| site.name.as_str()).collect();
-    let workers: Vec<String> = spec
-        .sites
+/// The sites, each with its nodes' workers, in words that can be shown.
+fn sites(spec: &ClusterSpec) -> Vec<(String, String)> {
+    let workers = |site: &SiteSpec| -> Vec<String> {
+        site.nodes.iter().map(|node| node.workers.to_string()).collect()
+    };
+    spec.sites
         .iter()
-        .map(|site| {
-            let workers: Vec<String> =
-                site.nodes.iter().map(|node| node.workers.to_string()).collect();
-            format!("{}: {}", site.name, workers.join("+"))
-        })
-        .collect();
+        .map(|site| (shortened(site.name.clone()), shortened(workers(site).join("+"))))
+        .collect()
+}
+
+/// What else the nodes of a cluster must agree on, in words that can be shown.
+fn agreed(spec: &ClusterSpec) -> Vec<(String, String)> {
     let spaces: Vec<String> = spec
         .spaces
         .iter()
         .map(|space| format!("{} = {:?} {}", space.name, space.prefix, space.level))
         .collect();
     [
-        ("the sites", sites.join(", ")),
-        ("the nodes' workers", workers.join(", ")),
         ("partitions", spec.partitions.to_string()),
-        ("f", spec.f.to_string()),
+        (WITH_THE_SITES, spec.f.to_string()),
         ("the spaces", spaces.join(", ")),
     ]
     .into_iter()
@@ -362,16 +386,33 @@ fn shortened(text: String) -> String {
     format!("{start}… {} bytes, checksum {:08x}", text.len(), crc32c::crc32c(text.as_bytes()))
 }
 
-/// What differs, and how each has it.
-fn first_difference(
+/// How two lists contradict each other, if neither is the beginning of the other: what differs, and how
+/// each has it.
+fn contradiction(
     caller: &[(String, String)],
     called: &[(String, String)],
 ) -> Option<(String, String, String)> {
+    type Site = (String, String);
+    let told = |what: &str, how: &dyn Fn(&Site) -> String| {
+        let all = |sites: &[Site]| sites.iter().map(how).collect::<Vec<_>>().join(", ");
+        let differ = caller.iter().zip(called).any(|(one, other)| how(one) != how(other));
+        differ.then(|| (what.to_owned(), all(caller), all(called)))
+    };
+    told("the sites", &|(name, _)| name.clone())
+        .or_else(|| told("the nodes' workers", &|(name, workers)| format!("{name}: {workers}")))
+}
+
+/// What else differs, and how each has it. What goes with the list of sites may differ as long as that
+/// does.
+fn first_difference(caller: &Card, called: &Card) -> Option<(String, String, String)> {
+    let same_sites = caller.sites.len() == called.sites.len();
+    let (caller, called) = (&caller.agreed, &called.agreed);
     let find = |all: &[(String, String)], what: &str| {
         let found = all.iter().find(|(name, _)| name == what);
         found.map_or("nothing".to_owned(), |(_, how)| how.clone())
     };
-    caller.iter().chain(called).find_map(|(what, _)| {
+    let compared = |(what, _): &&(String, String)| same_sites || what != WITH_THE_SITES;
+    caller.iter().chain(called).filter(compared).find_map(|(what, _)| {
         let (one, other) = (find(caller, what), find(called, what));
         (one != other).then(|| (what.clone(), one, other))
     })
@@ -397,6 +438,15 @@ name = 'us'
 resp = 'b:1'
 peer = 'b:2'
 admin = 'b:3'
+";
+
+    const NEW: &str = "\
+[[site]]
+name = 'ap'
+[[site.node]]
+resp = 'c:1'
+peer = 'c:2'
+admin = 'c:3'
 ";
 
     fn spec(text: &str) -> ClusterSpec {
@@ -464,6 +514,15 @@ admin = 'b:3'
     }
 
     #[test]
+    fn the_list_of_sites_grows_at_its_end() {
+        let (short, long) = (spec(FILE), spec(&format!("f = 2\n{FILE}{NEW}")));
+        let called = Card::new(&short, id(1), id(0), 1);
+        let caller = Card { clock_us: called.clock_us, ..Card::new(&long, id(0), id(1), 2) };
+        assert_eq!(called.check(&caller, true, &short), Ok(0));
+        assert_eq!(caller.check(&called, false, &long), Ok(0));
+    }
+
+    #[test]
     fn strangers_are_told_why() {
         let ours = spec(FILE);
         let called = Card::new(&ours, id(1), id(0), 1);
@@ -485,7 +544,18 @@ admin = 'b:3'
             (Card { to: id(0), ..good.clone() }, "meant node 1 of site eu, but this is node 1 of"),
             (Card { from: id(1), ..good.clone() }, "the caller is no other node of this cluster"),
             (Card { from: id(6), ..good.clone() }, "the caller is no other node of this cluster"),
-            (Card { agreed: Vec::new(), ..good.clone() }, "the sites: 'nothing' at the caller"),
+            (Card { agreed: Vec::new(), ..good.clone() }, "partitions: 'nothing' at the caller"),
+            (from(&format!("{NEW}{FILE}")), "the sites: 'ap, eu, us' at the caller, 'eu, us' at"),
+            (
+                from(
+                    &format!("{FILE}{NEW}").replace("admin = 'b:3'", "admin = 'b:3'\nworkers = 2"),
+                ),
+                "the nodes' workers: 'eu: 1, us: 2, ap: 1' at the caller, 'eu: 1, us: 1' at",
+            ),
+            (
+                Card { from: id(2), ..from(&format!("{FILE}{NEW}")) },
+                "the called node does not list site ap yet",
+            ),
             (Card { id: 1, ..good.clone() }, "the cluster's identifier: '1' at the caller"),
             (late, "the clocks of the two nodes are 3600 s apart; 60 s are allowed"),
             (early, "the clocks of the two nodes are 61 s apart"),

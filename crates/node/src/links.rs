@@ -161,7 +161,7 @@ impl Carrier {
         let (node, origin) = (theirs.from, theirs.origin());
         let unwelcome = |unwelcome| self.unwelcome(node, unwelcome);
         let membership = self.network.membership();
-        membership.may_enter(node, origin).map_err(unwelcome)?;
+        membership.may_enter(node, origin, theirs.sites.len()).map_err(unwelcome)?;
         if self.has_forgotten(theirs).await {
             return Err(unwelcome(Unwelcome::Forgetful));
         }
@@ -172,7 +172,9 @@ impl Carrier {
     /// which would be the one to be refused later.
     fn note_entry(&self, theirs: &Card) {
         let node = theirs.from;
-        if let Err(problem) = self.network.membership().note_entry(node, theirs.origin()) {
+        if let Err(problem) =
+            self.network.membership().note_entry(node, theirs.origin(), theirs.sites.len())
+        {
             // Better than no link: a full disk keeps this node from writing, and not from reading.
             self.log.warn(format_args!(
                 "if {} loses its data, this node will not notice after a restart: {problem}",
@@ -237,6 +239,10 @@ impl Carrier {
             Unwelcome::OtherData => Refusal::OtherData(self.spec.name_of(node), site),
             Unwelcome::OlderCopy => Refusal::OlderCopy(self.spec.name_of(node), site),
             Unwelcome::Forgetful => Refusal::Forgetful(self.spec.name_of(node), site),
+            Unwelcome::Lacks(added) => {
+                let added = self.spec.sites[added.index()].name.clone();
+                Refusal::Lacks(self.spec.name_of(node), added)
+            }
         })
     }
 

@@ -1,6 +1,7 @@
 //! What this process knows of the sites' standings, for links and clients; the replicas decide.
 
 use std::cmp::Ordering;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};
 
@@ -37,6 +38,8 @@ struct Known {
     members: Members,
     /// The data of each other node that was let in.
     peers: Peers,
+    /// How many sites the lists of those nodes have.
+    listed: BTreeMap<NodeId, usize>,
 }
 
 /// Why a node of another life, or with other data, is not let in.
@@ -52,6 +55,8 @@ pub(crate) enum Unwelcome {
     OlderCopy,
     /// It lacks the end of what it has told this node.
     Forgetful,
+    /// Its list lacks a site that was added.
+    Lacks(SiteId),
 }
 
 /// What each worker of a node knew when its process began, see [`Replica::begin_run`].
@@ -66,15 +71,15 @@ pub(crate) fn has_forgotten(run: (Timestamp, Timestamp), heard: Timestamp) -> bo
 }
 
 impl Membership {
-    /// `peers` are those that let this node in before.
+    /// `members` are as they were in the beginning, `peers` those that let this node in before.
     pub(crate) fn new(
-        sites: usize,
+        members: Members,
         site: Option<SiteId>,
         durable: bool,
         life: u32,
         peers: Peers,
     ) -> Self {
-        let known = Known { members: Members::new(sites), peers };
+        let known = Known { members, peers, listed: BTreeMap::new() };
         Membership {
             site,
             durable,
@@ -128,9 +133,18 @@ impl Membership {
     /// Whether a node may be let in that says to have this data. What it had promised is in its data;
     /// without, it is not the node that it was. What is lost is lost within a site that keeps nothing,
     /// and in a cluster of one site, which nobody could fill again.
-    pub(crate) fn may_enter(&self, node: NodeId, origin: Origin) -> Result<(), Unwelcome> {
+    pub(crate) fn may_enter(
+        &self,
+        node: NodeId,
+        origin: Origin,
+        listed: usize,
+    ) -> Result<(), Unwelcome> {
         self.admits(node.site, origin.life)?;
         let known = self.known();
+        let mut beyond = SiteId::all(known.members.sites()).skip(listed);
+        if let Some(site) = beyond.find(|site| !known.members.is_new(*site)) {
+            return Err(Unwelcome::Lacks(site));
+        }
         let keeps = self.durable && known.members.sites() > 1;
         let before = known.peers.get(node).filter(|_| keeps || Some(node.site) != self.site);
         let Some(before) = before.filter(|before| before.life == origin.life) else {
@@ -150,12 +164,32 @@ impl Membership {
         f.min(self.known().members.members().filter(|site| Some(*site) != self.site).count())
     }
 
-    /// A node is let in.
+    /// A node is let in, whose list has so many sites.
     ///
     /// # Errors
     /// That will be forgotten with this process.
-    pub(crate) fn note_entry(&self, node: NodeId, origin: Origin) -> Result<(), String> {
-        self.known().peers.note(node, origin)
+    pub(crate) fn note_entry(
+        &self,
+        node: NodeId,
+        origin: Origin,
+        listed: usize,
+    ) -> Result<(), String> {
+        let mut known = self.known();
+        known.listed.insert(node, listed);
+        known.peers.note(node, origin)
+    }
+
+    /// Which of these nodes, other members', are not known to list a site that never took part; none if it
+    /// did.
+    pub(crate) fn without(&self, site: SiteId, nodes: impl Iterator<Item = NodeId>) -> Vec<NodeId> {
+        let known = self.known();
+        if !known.members.is_new(site) {
+            return Vec::new();
+        }
+        nodes
+            .filter(|node| known.members.is_member(node.site))
+            .filter(|node| known.listed.get(node).is_none_or(|listed| *listed <= site.index()))
+            .collect()
     }
 
     /// Up to when times of a site's former lives may have been heard; nothing while it is no member.
@@ -245,7 +279,7 @@ mod tests {
     const SIBLING: NodeId = NodeId { site: SiteId(0), node: 1 };
 
     fn membership(sites: usize, durable: bool, life: u32) -> Membership {
-        Membership::new(sites, Some(SiteId(0)), durable, life, Peers::default())
+        Membership::new(Members::new(sites), Some(SiteId(0)), durable, life, Peers::default())
     }
 
     fn let_in(
@@ -257,8 +291,8 @@ mod tests {
     ) -> Result<(), Unwelcome> {
         // Each start is a process of its own.
         let origin = Origin { life, data, starts, incarnation: starts };
-        membership.may_enter(node, origin)?;
-        membership.note_entry(node, origin).unwrap();
+        membership.may_enter(node, origin, 2)?;
+        membership.note_entry(node, origin, 2).unwrap();
         Ok(())
     }
 
@@ -293,7 +327,7 @@ mod tests {
         // A copy of what there was before start 6 is started as its start 5, or 6.
         for starts in [5, 6] {
             let origin = Origin { life: 0, data: 7, starts, incarnation: 99 };
-            assert_eq!(membership.may_enter(NODE, origin), Err(Unwelcome::OlderCopy));
+            assert_eq!(membership.may_enter(NODE, origin, 2), Err(Unwelcome::OlderCopy));
         }
         assert_eq!(let_in(&membership, NODE, 0, 7, 7), Ok(()));
     }
@@ -304,5 +338,31 @@ mod tests {
         for (heard, forgotten) in [(9, false), (10, false), (11, true), (19, true), (20, false)] {
             assert_eq!(has_forgotten(run, Timestamp(heard)), forgotten, "{heard}");
         }
+    }
+
+    #[test]
+    fn a_new_site_is_known_to_all_before_it_is_added() {
+        let members = Members::founded(2, 3);
+        let membership = Membership::new(members, Some(SiteId(0)), true, 0, Peers::default());
+        let nodes = [0, 1].map(|node| NodeId { site: SiteId(1), node });
+        let without = |site| membership.without(SiteId(site), nodes.into_iter());
+        assert_eq!(without(2), nodes, "who was not heard may not list it");
+        assert_eq!(without(1), []);
+        let origin = Origin { life: 0, data: 7, starts: 1, incarnation: 1 };
+        membership.note_entry(nodes[0], origin, 2).unwrap();
+        assert_eq!(without(2), nodes);
+        for node in nodes {
+            membership.note_entry(node, origin, 3).unwrap();
+        }
+        assert_eq!(without(2), []);
+    }
+
+    #[test]
+    fn a_list_without_a_site_that_takes_part_is_refused() {
+        let membership = membership(3, true, 0);
+        let origin = Origin { life: 0, data: 7, starts: 1, incarnation: 1 };
+        let refused = membership.may_enter(NODE, origin, 2);
+        assert_eq!(refused, Err(Unwelcome::Lacks(SiteId(2))));
+        assert_eq!(membership.may_enter(NODE, origin, 3), Ok(()));
     }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use solera_time::{SiteId, Timestamp};
+use solera_time::{SiteId, Timestamp, Vector};
 use solera_unistore::{Address, AtRisk, Change, Message, PartitionId};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{oneshot, watch};
@@ -296,9 +296,9 @@ impl Network {
         &self.clients[site.index()]
     }
 
-    /// Whether the cluster has so many sites.
-    pub(crate) fn has_sites(&self, sites: usize) -> bool {
-        self.workers.len() == sites
+    /// Whether a vector is about these sites.
+    pub(crate) fn fits(&self, vector: &Vector) -> bool {
+        vector.is_within(self.workers.len())
     }
 
     /// Whether there is such a site.

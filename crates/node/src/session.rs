@@ -144,7 +144,7 @@ impl Session {
         self.identity.reset(&self.worker.users());
         self.replies = Replies::On;
         self.out.protocol = Protocol::Resp2;
-        self.past = Vector::zero(self.past.sites());
+        self.past = Vector::zero(self.worker.spec.sites.len());
     }
 
     /// The clients of the site in this process.

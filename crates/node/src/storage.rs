@@ -463,11 +463,10 @@ fn identity(cluster: u64, config: &Config) -> Identity {
     let Address { site, worker } = config.address;
     let shape = &config.topology;
     let workers = shape.workers[site.index()];
+    // Not to the number of sites, for their list may grow.
     let text = format!(
-        "{cluster:x} site {}/{} worker {worker}/{workers} partitions {}",
-        site.0,
-        shape.sites(),
-        shape.partitions
+        "{cluster:x} site {} worker {worker}/{workers} partitions {}",
+        site.0, shape.partitions
     );
     Identity::new(text.as_bytes()).expect("numbers of a byte or two are short")
 }

@@ -25,8 +25,10 @@ pub enum TokenError {
     NotAToken,
     /// Cut short or altered.
     Damaged,
-    /// A token of another cluster, of an earlier run, or of this one with other sites.
+    /// A token of another cluster, or of an earlier run.
     OtherCluster,
+    /// It tells of sites that are not listed.
+    MoreSites,
 }
 
 impl fmt::Display for TokenError {
@@ -40,6 +42,9 @@ impl fmt::Display for TokenError {
                 "the token belongs to another cluster, or to an earlier run of this one, whose data \
                  is gone"
             }
+            TokenError::MoreSites => {
+                "the token tells of sites that this node's configuration does not list"
+            }
         })
     }
 }
@@ -50,7 +55,7 @@ impl Token {
     /// The token as text, safe to copy and paste.
     pub fn encode(&self) -> String {
         let mut bytes = self.cluster.to_be_bytes().to_vec();
-        bytes.push(self.past.sites() as u8);
+        bytes.push(self.past.entries().len() as u8);
         for ts in self.past.entries().iter().chain([&self.past.strong]) {
             bytes.extend_from_slice(&ts.0.to_be_bytes());
         }
@@ -60,7 +65,8 @@ impl Token {
         format!("{PREFIX}{hex}")
     }
 
-    /// Reads a token of the cluster `cluster` with `sites` sites.
+    /// Reads a token of the cluster `cluster` with `sites` sites. It may be of a node that lists fewer of
+    /// them, or more of which it says nothing.
     ///
     /// # Errors
     /// See [`TokenError`].
@@ -76,7 +82,7 @@ impl Token {
         if entries.len() != (count + 1) * 8 || count > MAX_SITES {
             return Err(TokenError::Damaged);
         }
-        if number(&head[..8]) != cluster || count != sites {
+        if number(&head[..8]) != cluster {
             return Err(TokenError::OtherCluster);
         }
         let mut past = Vector::zero(count);
@@ -85,7 +91,7 @@ impl Token {
             past[site] = entries.next().unwrap_or_default();
         }
         past.strong = entries.next().unwrap_or_default();
-        Ok(Token { cluster, past })
+        if past.is_within(sites) { Ok(Token { cluster, past }) } else { Err(TokenError::MoreSites) }
     }
 }
 
@@ -133,7 +139,17 @@ mod tests {
         let text = token().encode();
         let decode = |cluster, sites| Token::decode(text.as_bytes(), cluster, sites);
         assert_eq!(decode(0xbeef, 3), Err(TokenError::OtherCluster));
-        assert_eq!(decode(0xfeed, 5), Err(TokenError::OtherCluster));
+        assert_eq!(decode(0xfeed, 2), Err(TokenError::MoreSites));
         assert_eq!(Token::decode(b"hello", 1, 3), Err(TokenError::NotAToken));
+    }
+
+    #[test]
+    fn tokens_stay_good_while_the_list_of_sites_grows() {
+        let text = token().encode();
+        let Token { past, .. } = Token::decode(text.as_bytes(), 0xfeed, 5).unwrap();
+        assert_eq!(past, token().past);
+        let long = Token { cluster: 0xfeed, past: Vector::zero(4).with(SiteId(1), Timestamp(9)) };
+        let read = Token::decode(long.encode().as_bytes(), 0xfeed, 2);
+        assert_eq!(read, Ok(long));
     }
 }

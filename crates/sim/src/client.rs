@@ -438,7 +438,7 @@ impl Clients {
     fn start_anew(&mut self, index: usize) {
         let client = &mut self.clients[index];
         client.session = self.sessions;
-        client.past = Vector::zero(client.past.sites());
+        client.past = Vector::zero(client.past.entries().len());
         client.attached = true;
         self.sessions += 1;
     }

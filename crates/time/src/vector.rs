@@ -10,10 +10,15 @@ use crate::{MAX_SITES, SiteId, Timestamp};
 ///
 /// UniStore uses vectors of this shape for causal pasts, snapshots, commit vectors and for what is
 /// replicated where (§5.1, §6.1). As a snapshot, `V` holds every transaction whose commit vector is
-/// covered by `V`. All vectors of a cluster have the same number of sites.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+/// covered by `V`.
+///
+/// A cluster's list of sites may grow, so vectors of nodes that know more and fewer sites meet: an
+/// entry that is not listed is zero, for nothing happened at that site.
+#[derive(Clone, Copy)]
 pub struct Vector {
+    /// Those after the first `sites` are zero.
     entries: [Timestamp; MAX_SITES],
+    /// How many are listed, for people: it changes nothing of the meaning.
     sites: u8,
     /// The entry for strong transactions (UniStore §6.1); zero until one was seen.
     pub strong: Timestamp,
@@ -28,7 +33,7 @@ impl Vector {
         Self::filled(sites, Timestamp::ZERO)
     }
 
-    /// A vector above every other: the neutral element of [`meet`](Self::meet).
+    /// A vector above every other of so many sites: the neutral element of [`meet`](Self::meet).
     pub fn top(sites: usize) -> Self {
         Vector { strong: Timestamp::MAX, ..Self::filled(sites, Timestamp::MAX) }
     }
@@ -40,41 +45,52 @@ impl Vector {
         Vector { entries, sites: sites as u8, strong: Timestamp::ZERO }
     }
 
-    /// How many sites the vector has entries for.
-    pub fn sites(&self) -> usize {
-        self.sites as usize
+    /// The listed entries in order, without the strong one. How many there are depends on where the
+    /// vector is from; see [`first`](Self::first).
+    pub fn entries(&self) -> &[Timestamp] {
+        &self.entries[..usize::from(self.sites)]
     }
 
-    /// The sites' entries in order, without the strong one.
-    pub fn entries(&self) -> &[Timestamp] {
-        &self.entries[..self.sites()]
+    /// The entries of the first `sites` sites in order, listed or not.
+    ///
+    /// # Panics
+    /// If `sites` exceeds [`MAX_SITES`].
+    pub fn first(&self, sites: usize) -> &[Timestamp] {
+        &self.entries[..sites]
+    }
+
+    /// Whether the vector says nothing of sites after the first `sites`.
+    pub fn is_within(&self, sites: usize) -> bool {
+        self.entries.iter().skip(sites).all(|entry| *entry == Timestamp::ZERO)
     }
 
     /// Whether every entry of `other` is at most the same entry here: `other ≤ self`.
     pub fn covers(&self, other: &Vector) -> bool {
         self.strong >= other.strong
-            && self.entries().iter().zip(other.entries()).all(|(mine, theirs)| mine >= theirs)
+            && self.entries.iter().zip(&other.entries).all(|(mine, theirs)| mine >= theirs)
     }
 
     /// Raises each entry to that of `other`: the least vector that covers both.
     pub fn join(&mut self, other: &Vector) {
-        for i in 0..self.sites() {
-            self.entries[i] = self.entries[i].max(other.entries[i]);
+        for (mine, theirs) in self.entries.iter_mut().zip(&other.entries) {
+            *mine = (*mine).max(*theirs);
         }
+        self.sites = self.sites.max(other.sites);
         self.strong = self.strong.max(other.strong);
     }
 
     /// Lowers each entry to that of `other`: the greatest vector that both cover.
     pub fn meet(&mut self, other: &Vector) {
-        for i in 0..self.sites() {
-            self.entries[i] = self.entries[i].min(other.entries[i]);
+        for (mine, theirs) in self.entries.iter_mut().zip(&other.entries) {
+            *mine = (*mine).min(*theirs);
         }
+        self.sites = self.sites.max(other.sites);
         self.strong = self.strong.min(other.strong);
     }
 
     /// Raises the entry of `site` to `ts` if it is lower.
     pub fn raise(&mut self, site: SiteId, ts: Timestamp) {
-        let entry = &mut self.entries[site.index()];
+        let entry = &mut self[site];
         *entry = (*entry).max(ts);
     }
 
@@ -89,6 +105,14 @@ impl Vector {
         self.entries().iter().copied().fold(self.strong, Timestamp::max)
     }
 }
+
+impl PartialEq for Vector {
+    fn eq(&self, other: &Vector) -> bool {
+        (self.entries, self.strong) == (other.entries, other.strong)
+    }
+}
+
+impl Eq for Vector {}
 
 /// As the list of its entries and the strong one: as short as it is.
 impl Serialize for Vector {
@@ -112,13 +136,14 @@ impl<'de> Deserialize<'de> for Vector {
 impl Index<SiteId> for Vector {
     type Output = Timestamp;
     fn index(&self, site: SiteId) -> &Timestamp {
-        &self.entries[..self.sites as usize][site.index()]
+        &self.entries[site.index()]
     }
 }
 
 impl IndexMut<SiteId> for Vector {
     fn index_mut(&mut self, site: SiteId) -> &mut Timestamp {
-        &mut self.entries[..self.sites as usize][site.index()]
+        self.sites = self.sites.max(site.0 + 1);
+        &mut self.entries[site.index()]
     }
 }
 
@@ -157,6 +182,21 @@ mod tests {
         assert_eq!(join, v(&[2, 5, 3]));
         assert_eq!(meet, v(&[1, 4, 3]));
         assert!(join.covers(&a) && join.covers(&b) && a.covers(&meet) && b.covers(&meet));
+    }
+
+    #[test]
+    fn what_is_not_listed_is_zero() {
+        let (short, long) = (v(&[3, 4]), v(&[1, 5, 7]));
+        assert_eq!(short, v(&[3, 4, 0]));
+        assert!(!short.covers(&v(&[0, 0, 7])));
+        for (a, b) in [(short, long), (long, short)] {
+            let (mut join, mut meet) = (a, a);
+            join.join(&b);
+            meet.meet(&b);
+            assert_eq!((join, meet), (v(&[3, 5, 7]), v(&[1, 4])));
+        }
+        assert!(long.is_within(3) && !long.is_within(2));
+        assert_eq!(short.with(SiteId(3), Timestamp(9)).entries().len(), 4);
     }
 
     #[test]

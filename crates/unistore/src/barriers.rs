@@ -106,7 +106,7 @@ impl Replica {
             return Some(Response::Failed(too_few));
         }
         let reached = self.reached(waiting.kind);
-        let missing = SiteId::all(past.sites())
+        let missing = SiteId::all(self.config.topology.sites())
             .find(|site| past[*site] > reached[*site])
             .or_else(|| (past.strong > reached.strong).then_some(self.me));
         let Some(site) = missing else {
@@ -130,7 +130,9 @@ impl Replica {
         let uniform_vec = self.dissemination.view.uniform_vec;
         match kind {
             // Remote transactions were uniform when they were seen (§5.6).
-            Kind::Barrier => Vector::top(uniform_vec.sites()).with(self.me, uniform_vec[self.me]),
+            Kind::Barrier => {
+                Vector::top(self.config.topology.sites()).with(self.me, uniform_vec[self.me])
+            }
             // This site's own transactions are here. But the past comes from outside: one from the
             // future of this site was never taken here, and must not move its clocks.
             Kind::Attach => {
@@ -142,7 +144,7 @@ impl Replica {
     /// A past that contains transactions that were given up with their site's life.
     fn gone(&self, past: &Vector) -> Option<CommandError> {
         let members = &self.dissemination.members;
-        SiteId::all(past.sites()).find_map(|site| {
+        SiteId::all(self.config.topology.sites()).find_map(|site| {
             let gap = members.gap_of(site, past[site])?;
             Some(CommandError::Lost { site, missing: past[site].ahead_of(gap.cut) })
         })
@@ -157,7 +159,7 @@ impl Replica {
             return None;
         }
         let (past, reachable) = (&waiting.past, &self.dissemination.view.reachable_vec);
-        SiteId::all(past.sites())
+        SiteId::all(self.config.topology.sites())
             .filter(|site| *site != self.me && past[*site] > reachable[*site])
             .find(|site| {
                 self.detector

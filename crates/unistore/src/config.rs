@@ -143,6 +143,9 @@ pub struct Config {
     /// Which life of its site the replica belongs to; see [`Members::life`](crate::Members::life). In
     /// any but the first it gets its data from the other sites.
     pub life: u32,
+    /// How many of the sites take part from the beginning. Those after them were listed later, and
+    /// begin like sites that were removed.
+    pub founders: usize,
     /// The most bytes of data that a joining worker asks for in a second.
     pub fill_rate: u64,
     /// A rule to leave out; `None` except in tests of the checks themselves.
@@ -152,17 +155,18 @@ pub struct Config {
 impl Config {
     /// The usual configuration of the replica at `address`: `f` is the largest minority of sites.
     pub fn new(address: Address, topology: Arc<Topology>) -> Self {
-        let f = (topology.sites() - 1) / 2;
+        let sites = topology.sites();
         Config {
             address,
             topology,
-            f,
+            f: (sites - 1) / 2,
             fan_out: 4,
             timing: Timing::default(),
             journal: false,
             first_transaction: 0,
             trace: false,
             life: 0,
+            founders: sites,
             fill_rate: 256 << 20,
             without: None,
         }

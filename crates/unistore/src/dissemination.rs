@@ -37,6 +37,8 @@ struct Root {
     stable_matrix: Vec<Vector>,
     /// Whom each site listened to when it last said so.
     told: Vec<Option<Members>>,
+    /// How many sites all workers of this one list, as far as is known.
+    listed: usize,
     floors: Vec<Floors>,
     /// What this site's workers knew when they stated the site's floor.
     ceiling: Vector,
@@ -75,6 +77,7 @@ impl Dissemination {
                 uniform_before_visible: config.keeps(Rule::UniformBeforeVisible),
                 stable_matrix: vec![zero; sites],
                 told: vec![None; sites],
+                listed: 0,
                 floors: (0..sites)
                     .map(|_| Floors { in_force: zero, announced: VecDeque::new() })
                     .collect(),
@@ -90,7 +93,7 @@ impl Dissemination {
                 agreed: false,
                 serving: config.life == 0,
             },
-            members: Members::at_start(sites, me.site, config.life),
+            members: Members::at_start(sites, config.founders, me.site, config.life),
         }
     }
 
@@ -131,13 +134,21 @@ impl Dissemination {
     }
 
     /// At the root: another site that takes part or joins and has not told that it knows the same
-    /// members.
+    /// members; or this one, while some of its workers list fewer sites, or have said nothing yet.
     pub(crate) fn not_agreed(&self) -> Option<SiteId> {
-        let told = self.root.as_ref().map_or(&[][..], |root| &root.told);
-        let told = |site: &SiteId| told.get(site.index()).and_then(Option::as_ref);
-        self.members
-            .listening()
-            .find(|site| *site != self.me.site && told(site) != Some(&self.members))
+        let root = self.root.as_ref();
+        let told = |site: SiteId| root.and_then(|root| root.told[site.index()].as_ref());
+        let listed = root.map_or(0, |root| root.listed);
+        self.members.listening().find(|site| match *site == self.me.site {
+            true => listed < self.members.sites(),
+            false => told(*site) != Some(&self.members),
+        })
+    }
+
+    /// At the root: what all workers of this site know of the sites' standings. A worker that lists
+    /// fewer sites cannot know of the others.
+    pub(crate) fn known_members(&self) -> Members {
+        self.members.first(self.root.as_ref().map_or(0, |root| root.listed))
     }
 
     /// What this worker's subtree knows, given its own share; `None` until every child has spoken.
@@ -151,6 +162,7 @@ impl Dissemination {
             met.uniform_vec.join(&child.uniform_vec);
             met.filled &= child.filled;
             met.base_vec.join(&child.base_vec);
+            met.listed = met.listed.min(child.listed);
             met.converged.retain_mut(|mine| {
                 let of = |converged: &Converged| (converged.site, converged.life, converged.gone);
                 let same = |theirs: &&Converged| of(theirs) == of(mine);
@@ -168,6 +180,9 @@ impl Dissemination {
     /// `uniformVec` (l. 33–36) and the site's floor.
     pub(crate) fn on_whole_site(&mut self, site: Subtree) {
         let me = self.me.site;
+        if let Some(root) = &mut self.root {
+            root.listed = usize::from(site.listed);
+        }
         self.view.agreed = self.not_agreed().is_none();
         let Some(root) = &mut self.root else { return };
         if !self.members.is_member(me) {
@@ -235,7 +250,7 @@ impl Dissemination {
         // Within both: stored here by every partition, and folded.
         let mut folded = self.view.floor;
         folded.meet(&self.view.stable_vec);
-        for site in SiteId::all(folded.sites()) {
+        for site in SiteId::all(self.members.sites()) {
             let last = self.members.gaps(site).last();
             if last.is_some_and(|gap| !self.members.is_member(site) && folded[site] >= gap.end) {
                 // A ceiling may name a later time, of one who heard more and forgot it in a crash.
@@ -260,7 +275,7 @@ impl Floors {
 
     /// The site is gone: once what there is of it is folded, nothing of it will be.
     fn announce_the_end(&mut self, ceiling: Vector) {
-        let top = Vector::top(ceiling.sites());
+        let top = Vector::top(self.in_force.entries().len());
         let announced = self.announced.back().map_or(self.in_force, |(_, floor)| *floor);
         if announced != top {
             self.announce(ceiling, top);

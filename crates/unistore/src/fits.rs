@@ -5,14 +5,15 @@ use solera_time::{SiteId, Vector};
 
 use crate::command::Response;
 use crate::config::{Address, Topology};
-use crate::membership::Members;
-use crate::message::{Chunk, Converged, Filling, Message, Stretch, Subtree, Write};
+use crate::message::{Chunk, Filling, Message, Stretch, Subtree, Write};
 use crate::partitioning::PartitionId;
 
 impl Message {
     /// Whether the message makes sense from `from` to `to`: both exist, its kind may travel between
-    /// them, its vectors have an entry per site, and keys and partitions belong to the receiver.
-    /// What does not fit must not be given to a replica, which relies on all of that.
+    /// them, its vectors say nothing of other sites than the cluster's, and keys and partitions belong to
+    /// the receiver. What does not fit must not be given to a replica, which relies on all of that.
+    ///
+    /// The sender may list more sites than the receiver, or fewer, as long as nothing has happened there.
     pub fn fits(&self, from: Address, to: Address, topology: &Topology) -> bool {
         let fits = Fits { to, topology };
         if !fits.exists(from) || !fits.exists(to) {
@@ -48,12 +49,9 @@ impl Message {
                 converged,
                 ..
             }) => {
-                let listed = |converged: &Converged| {
-                    fits.lists(converged.site) && fits.vector(&converged.ceiling)
-                };
                 within_site
                     && fits.vectors(&[known_vec, floor, ceiling, uniform_vec, base_vec])
-                    && converged.iter().all(listed)
+                    && converged.iter().all(|converged| fits.vector(&converged.ceiling))
             }
             Message::Down(view, members) => {
                 let vectors = [
@@ -63,7 +61,7 @@ impl Message {
                     &view.floor,
                     &view.settled_vec,
                 ];
-                within_site && fits.vectors(&vectors) && fits.members(members)
+                within_site && fits.vectors(&vectors) && members.is_well_formed()
             }
             Message::Replicate(stretches) => {
                 !within_site && stretches.iter().all(|stretch| fits.stretch(stretch))
@@ -72,10 +70,12 @@ impl Message {
             Message::KnownVecGlobal { known_vecs, members, .. } => {
                 !within_site
                     && known_vecs.iter().all(|(_, known_vec)| fits.vector(known_vec))
-                    && fits.members(members)
+                    && members.is_well_formed()
             }
             Message::StableVec { stable_vec, floor, ceiling, members } => {
-                !within_site && fits.vectors(&[stable_vec, floor, ceiling]) && fits.members(members)
+                !within_site
+                    && fits.vectors(&[stable_vec, floor, ceiling])
+                    && members.is_well_formed()
             }
             Message::Fetch(_) | Message::NotKept { .. } => !within_site,
             Message::Filling(filling) => !within_site && fits.filling(filling),
@@ -95,7 +95,7 @@ impl Fits<'_> {
     }
 
     fn vector(&self, vector: &Vector) -> bool {
-        vector.sites() == self.topology.sites()
+        vector.is_within(self.topology.sites())
     }
 
     fn vectors(&self, vectors: &[&Vector]) -> bool {
@@ -104,10 +104,6 @@ impl Fits<'_> {
 
     fn lists(&self, site: SiteId) -> bool {
         site.index() < self.topology.sites()
-    }
-
-    fn members(&self, members: &Members) -> bool {
-        members.fits(self.topology.sites())
     }
 
     fn filling(&self, Filling { partition, chunk, .. }: &Filling) -> bool {
@@ -204,7 +200,9 @@ mod tests {
             (prepare(good, &other), at(0, 0), false),
             (eventual(&mine), at(0, 0), true),
             (eventual(&other), at(0, 0), false),
-            (prepare(Vector::zero(3), &mine), at(0, 0), false),
+            (prepare(Vector::zero(1), &mine), at(0, 0), true),
+            (prepare(Vector::zero(3), &mine), at(0, 0), true),
+            (prepare(good.with(SiteId(2), Timestamp(1)), &mine), at(0, 0), false),
             (prepare(good, &mine), at(1, 0), false),
             (prepare(good, &mine), at(0, 2), false),
             (Message::Abort { tx }, at(7, 0), false),

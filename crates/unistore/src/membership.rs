@@ -9,7 +9,7 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use solera_time::{SiteId, Timestamp};
+use solera_time::{MAX_SITES, SiteId, Timestamp};
 
 /// How a site stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +69,8 @@ pub enum MemberError {
     Already(u32),
     /// Another site is leaving or joining, and this one has to wait until it has left or joined.
     Busy(SiteId),
-    /// A site that has not told, since the asked one started, that it knows of all earlier changes.
+    /// A site that has not told, since the asked one started, that all of its workers list the same sites
+    /// and that it knows of all earlier changes.
     NotAgreed(SiteId),
 }
 
@@ -88,6 +89,14 @@ fn standing_at(stage: u32) -> Standing {
         1 => Standing::Leaving,
         2 => Standing::Gone,
         _ => Standing::Joining,
+    }
+}
+
+impl Slot {
+    /// Of a site that is gone, of whose lives before this one nothing is known.
+    fn before(life: u32) -> Slot {
+        let unknown = Gap { cut: Timestamp::ZERO, end: Timestamp::ZERO };
+        Slot { stage: 4 * life - 2, gaps: vec![unknown; life as usize] }
     }
 }
 
@@ -114,7 +123,7 @@ impl MemberError {
             ),
             MemberError::NotAgreed(site) => format!(
                 "site {} has not confirmed the last change yet, or was not heard since this site \
-                 started; it must be reachable",
+                 started; all of its nodes must be reachable, and list the same sites",
                 name(*site)
             ),
         }
@@ -127,16 +136,29 @@ impl Members {
         Members(vec![Slot::default(); sites])
     }
 
-    /// What a replica of a site's life knows at first. In any but the first life the site is no member
-    /// before others have told that it may join.
-    pub(crate) fn at_start(sites: usize, site: SiteId, life: u32) -> Self {
+    /// The first of the sites, from the beginning. The others were listed later: they are as if they had
+    /// been removed before they did anything, and can be added.
+    pub fn founded(founders: usize, sites: usize) -> Self {
         let mut members = Members::new(sites);
-        if life > 0 {
-            let unknown = Gap { cut: Timestamp::ZERO, end: Timestamp::ZERO };
-            let gaps = vec![unknown; life as usize];
-            members.0[site.index()] = Slot { stage: 4 * life - 2, gaps };
+        for slot in members.0.iter_mut().skip(founders) {
+            *slot = Slot::before(1);
         }
         members
+    }
+
+    /// What a replica of a site's life knows at first. In any but the first life the site is no member
+    /// before others have told that it may join.
+    pub(crate) fn at_start(sites: usize, founders: usize, site: SiteId, life: u32) -> Self {
+        let mut members = Members::founded(founders, sites);
+        if life > 0 {
+            members.0[site.index()] = Slot::before(life);
+        }
+        members
+    }
+
+    /// What is known of the first sites.
+    pub(crate) fn first(&self, sites: usize) -> Members {
+        Members(self.0.iter().take(sites).cloned().collect())
     }
 
     /// How many sites are listed.
@@ -188,13 +210,19 @@ impl Members {
         (0..gaps.len()).find(within).map(|at| gaps[at])
     }
 
-    /// Whether this can be a list of so many sites.
-    pub(crate) fn fits(&self, sites: usize) -> bool {
-        self.sites() == sites
+    /// Whether a site was listed later than others and never took part.
+    pub fn is_new(&self, site: SiteId) -> bool {
+        self.0[site.index()] == Slot::before(1)
+    }
+
+    /// Whether this can be a list of sites.
+    pub(crate) fn is_well_formed(&self) -> bool {
+        self.sites() <= MAX_SITES
             && self.0.iter().all(|slot| slot.gaps.len() == (slot.stage as usize + 2) / 4)
     }
 
-    /// Takes what another list has and this one has not. Returns whether there was something.
+    /// Takes what another list has and this one has not, of the sites that are in both. Returns whether
+    /// there was something.
     pub fn merge(&mut self, other: &Members) -> bool {
         let before = self.clone();
         for (mine, theirs) in self.0.iter_mut().zip(&other.0) {
@@ -283,7 +311,7 @@ mod tests {
                 (Timestamp(10 * u64::from(life) + 1), Timestamp(10 * u64::from(life) + 5));
             members = members.closed(C, Gap { cut, end });
             assert_eq!((members.standing(C), members.life(C)), (Standing::Gone, life));
-            assert!(members.fits(3));
+            assert!(members.is_well_formed());
             members = members.changed(B, C, Change::Add).unwrap();
             assert_eq!((members.standing(C), members.life(C)), (Standing::Joining, life + 1));
             assert!(members.gap_of(C, Timestamp(1000)).is_some());
@@ -320,6 +348,25 @@ mod tests {
         ] {
             assert_eq!(list.changed(at, site, change), Err(error));
         }
+    }
+
+    #[test]
+    fn a_site_that_is_listed_later_waits_to_be_added() {
+        let short = Members::new(2);
+        let long = Members::founded(2, 3);
+        assert_eq!((long.standing(C), long.life(C)), (Standing::Gone, 0));
+        assert!(long.is_well_formed() && long.is_new(C) && !long.is_new(B));
+        assert_eq!(long.first(2), short);
+        // Lists of different lengths learn from each other what both can know.
+        let leaving = short.changed(A, B, Change::Remove).unwrap();
+        let (mut one, mut other) = (long.clone(), short.clone());
+        assert!(one.merge(&leaving));
+        assert!(other.merge(&one));
+        assert_eq!((one.sites(), &other), (3, &leaving));
+        let joining = long.changed(A, C, Change::Add).unwrap();
+        assert_eq!((joining.standing(C), joining.life(C)), (Standing::Joining, 1));
+        let joined = joining.joined(C, Timestamp(7));
+        assert!(joined.gap_of(C, Timestamp(8)).is_none() && !joined.is_new(C));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use solera_data::{Context, Dot, Effect, Key, Op, OpError, Outcome, State};
 use solera_levels::Level;
-use solera_time::{SiteId, Timestamp, Vector};
+use solera_time::{MAX_SITES, SiteId, Timestamp, Vector};
 
 use crate::command::{Command, RequestId, Response, TxId};
 use crate::config::Address;
@@ -53,7 +53,7 @@ impl Update {
     pub fn within(&self, vec: &Vector) -> bool {
         vec[self.dot.site] >= self.dot.ts
             && vec.strong >= self.snap_vec.strong
-            && SiteId::all(vec.sites())
+            && SiteId::all(MAX_SITES)
                 .all(|site| site == self.dot.site || vec[site] >= self.snap_vec[site])
     }
 
@@ -323,6 +323,8 @@ pub struct Subtree {
     pub filled: bool,
     /// The join of the snapshots that they were filled with.
     pub base_vec: Vector,
+    /// The least number of sites that one of its workers lists, while the list grows.
+    pub listed: u8,
     /// The sites that leave and of whose history its workers have the same as every other member, and
     /// those that are gone.
     pub converged: Vec<Converged>,
@@ -469,4 +471,19 @@ pub enum Event {
         /// What is gone.
         gap: Gap,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_snapshot_that_lists_fewer_sites_lacks_what_observed_the_others() {
+        let dot = Dot { ts: Timestamp(5), site: SiteId(0) };
+        let snap_vec = Vector::zero(3).with(SiteId(2), Timestamp(7));
+        let update = Update { dot, snap_vec, writes: Vec::new(), eventual: false };
+        let short = Vector::zero(2).with(SiteId(0), Timestamp(9));
+        assert!(!update.within(&short));
+        assert!(update.within(&short.with(SiteId(2), Timestamp(7))));
+    }
 }

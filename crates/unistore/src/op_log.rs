@@ -180,7 +180,7 @@ impl OpLog {
             None => {
                 let mut shown = Shown {
                     state: self.base.clone(),
-                    upto: Vector::zero(snap_vec.sites()),
+                    upto: Vector::zero(snap_vec.entries().len()),
                     local: self.base_local,
                     waiting: self.pending.clone(),
                 };

@@ -51,8 +51,8 @@ impl Pending {
 
     pub(crate) fn push(&mut self, new: Waiting) {
         let Dot { ts, site } = new.update.dot;
-        if self.queues.is_empty() {
-            self.queues.resize_with(new.update.snap_vec.sites(), VecDeque::new);
+        if self.queues.len() <= site.index() {
+            self.queues.resize_with(site.index() + 1, VecDeque::new);
         }
         let queue = &mut self.queues[site.index()];
         let in_order = queue.back().is_none_or(|last| last.update.dot.ts <= ts);

@@ -272,13 +272,14 @@ impl Replica {
         self.conclude(now, &subtree);
         self.dissemination.on_whole_site(subtree);
         let members = self.dissemination.members.clone();
+        let known = self.dissemination.known_members();
         // Who was not told yet that it may join knows nothing that others should learn.
         let me = self.me;
         if let Some((stable_vec, floor, ceiling)) = self.dissemination.stable_vec()
             && members.life(me) == self.config.life
         {
             for site in members.listening().filter(|site| *site != me) {
-                let (root, members) = (Address { site, worker: 0 }, members.clone());
+                let (root, members) = (Address { site, worker: 0 }, known.clone());
                 self.send(root, Message::StableVec { stable_vec, floor, ceiling, members });
             }
         }
@@ -360,16 +361,23 @@ impl Replica {
         for partition in &self.partitions {
             ceiling.join(&partition.known_vec);
         }
-        let (filled, converged, base_vec) =
-            (self.is_filled(), self.converged(), self.joining.base_vec);
-        if self.config.journal {
+        let (floor, known_vec, uniform_vec) = if self.config.journal {
             let Promise { floor, known_vec, uniform_vec, .. } = self.promised;
-            return Subtree { known_vec, floor, ceiling, uniform_vec, filled, base_vec, converged };
+            (floor, known_vec, uniform_vec)
+        } else {
+            let uniform_vec = self.dissemination.view.uniform_vec;
+            (self.floor(future), self.own_known_vec(clock), uniform_vec)
+        };
+        Subtree {
+            known_vec,
+            floor,
+            ceiling,
+            uniform_vec,
+            filled: self.is_filled(),
+            base_vec: self.joining.base_vec,
+            listed: self.config.topology.sites() as u8,
+            converged: self.converged(),
         }
-        let floor = self.floor(future);
-        let uniform_vec = self.dissemination.view.uniform_vec;
-        let known_vec = self.own_known_vec(clock);
-        Subtree { known_vec, floor, ceiling, uniform_vec, filled, base_vec, converged }
     }
 
     /// What all partitions of this worker know.

@@ -55,8 +55,8 @@ async fn introduce(session: &mut Session, tx: TxId, snapshot: &Vector) {
     out.array(spec.sites.len());
     spec.sites.iter().for_each(|site| out.bulk(site.name.as_bytes()));
     out.bulk(b"snapshot");
-    out.array(snapshot.sites());
-    snapshot.entries().iter().for_each(|ts| out.integer(ts.0 as i64));
+    out.array(spec.sites.len());
+    snapshot.first(spec.sites.len()).iter().for_each(|ts| out.integer(ts.0 as i64));
 }
 
 async fn page(session: &mut Session, tx: TxId, snapshot: Vector, arguments: &Arguments<'_>) {

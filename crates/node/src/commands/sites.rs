@@ -45,6 +45,15 @@ pub(crate) async fn sites(session: &mut Session, arguments: &Arguments<'_>) {
                      told nobody, and ends its processes. Stop its nodes first, or say FORCE"
                 ));
             }
+            if change == Change::Add
+                && let Some(unready) = without(&worker, site)
+            {
+                let name = worker.site_name(site);
+                return session.fail(format!(
+                    "ERR site {name} must be in the list of every node first; {unready} does not list it \
+                     yet, or was not heard since this node started"
+                ));
+            }
             Some((site, change))
         }
         _ => return session.fail("ERR syntax error"),
@@ -62,8 +71,10 @@ pub(crate) async fn sites(session: &mut Session, arguments: &Arguments<'_>) {
         return session.fail(format!("ERR {}", refused.explain(name)));
     }
     let out = &mut session.out;
-    out.array(told.members.sites());
-    for site in SiteId::all(told.members.sites()) {
+    // The root may list more sites than this node, or fewer.
+    let sites = told.members.sites().min(spec.sites.len());
+    out.array(sites);
+    for site in SiteId::all(sites) {
         out.map(4);
         let standing = told.members.standing(site).to_string();
         for (key, value) in [("name", name(site)), ("standing", standing)] {
@@ -87,4 +98,13 @@ fn who_answers(worker: &Worker, site: SiteId) -> Option<String> {
     }
     let mut links = network.workers_of(site).filter_map(|other| network.link_to(other));
     links.find(|link| link.is_whole()).map(|link| link.name.clone())
+}
+
+/// A node that is not known to list a new site; none if all do, or it is not new.
+fn without(worker: &Worker, site: SiteId) -> Option<String> {
+    let spec = &worker.spec;
+    let here = spec.node_of(worker.address);
+    let others = spec.nodes().map(|(node, _)| node).filter(|node| Some(*node) != here);
+    let unready = worker.network.membership().without(site, others);
+    unready.first().map(|node| spec.name_of(*node))
 }

@@ -342,7 +342,7 @@ async fn answer_to(network: &Network, me: NodeId, question: Question) -> Answer 
             _ => Answer::Nothing,
         },
         Question::Scan { worker, ask } => match here(worker) {
-            Some(worker) if network.has_sites(ask.snapshot.sites()) => {
+            Some(worker) if network.fits(&ask.snapshot) => {
                 network.scan(worker, *ask).await.map_or(Answer::Nothing, Answer::Scan)
             }
             _ => Answer::Nothing,
