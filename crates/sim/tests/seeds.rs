@@ -106,3 +106,10 @@ fn nothing_is_settled_while_a_journal_is_replayed() {
 fn a_checkpoint_remembers_what_was_uniform() {
     clean_durable(686);
 }
+
+/// An operation on an eventual space was traced before its record: the judges expected it everywhere after
+/// a crash had undone it.
+#[test]
+fn what_a_crash_undoes_is_not_expected_anywhere() {
+    clean_durable(954);
+}

@@ -7,8 +7,8 @@ use solera_levels::Level;
 use solera_machine::{Machine, Now};
 use solera_time::{Monotonic, Physical, SiteId, Timestamp, Vector};
 use solera_unistore::{
-    Address, Checkpoint, Command, Config, Decision, DecodeError, Input, Message, Output, Part,
-    Record, Recovery, Replica, RequestId, Response, Topology, TxId,
+    Address, Checkpoint, Command, Config, Decision, DecodeError, Event, Input, Message, Output,
+    Part, Record, Recovery, Replica, RequestId, Response, Topology, TxId,
 };
 
 const ME: Address = Address { site: SiteId(0), worker: 0 };
@@ -201,6 +201,50 @@ fn an_eventual_operation_of_a_transaction_is_executed_once() {
             assert_eq!(eventual_count(&mut host), one);
         }
     }
+}
+
+#[test]
+fn what_is_executed_is_traced_after_its_record() {
+    // Judges take what is traced before a record for as durable as what came before it.
+    let mut config = config();
+    config.trace = true;
+    let mut replica = Replica::new(config, 1);
+    let level = Level::Eventual;
+    let operate = |op| Command::Execute { past: Vector::zero(2), level, key: Key::from("e"), op };
+    let nobody = Vector::zero(2);
+    let tx = TxId { coordinator: 0, sequence: 1 };
+    let commands = [
+        operate(Op::IncrBy(1)),
+        Command::Begin { past: nobody },
+        Command::Operate { tx, level, key: Key::from("e"), op: Op::IncrBy(1) },
+        Command::Commit { tx },
+    ];
+    let of_another = TxId { coordinator: 1, sequence: 7 };
+    let (writes, eventual) = (Vec::new(), vec![(Key::from("e"), Op::IncrBy(1))]);
+    let ts = Timestamp::from_physical(Physical(1_002_000));
+    let messages = [
+        Message::Prepare { tx: of_another, snap_vec: nobody, writes, eventual },
+        Message::Commit { tx: of_another, ts },
+    ];
+    let commands =
+        commands.map(|command| Input::Client { request: RequestId(1), command }).into_iter();
+    let messages = messages.map(|message| Input::Message { from: OTHER, life: 0, message });
+    let (mut commits, mut recorded) = (0, false);
+    for input in commands.chain(messages) {
+        replica.handle(now(2, 1001), input);
+        recorded = false;
+        while let Some(output) = replica.poll_output() {
+            match output {
+                Output::Record(_) => recorded = true,
+                Output::Trace(Event::Committed { dot, .. }) => {
+                    assert!(recorded, "{dot:?} is traced before its record");
+                    commits += 1;
+                }
+                _ => {}
+            }
+        }
+    }
+    assert_eq!((commits, recorded), (3, true));
 }
 
 #[test]
