@@ -10,7 +10,7 @@ use solera_data::{Context, Dot, Effect, Key, Op, OpError, Outcome, State, View, 
 use solera_time::{SiteId, Timestamp, Vector};
 
 use crate::committed::Committed;
-use crate::membership::{Gap, Members};
+use crate::membership::Members;
 use crate::message::{Begin, Update, Write};
 use crate::op_log::OpLog;
 use crate::partitioning::PartitionId;
@@ -371,14 +371,13 @@ impl Partition {
     }
 
     /// A site's life is over: of its causal transactions those after the cut are dropped, which no
-    /// snapshot has shown, and nothing more is waited for.
-    pub(crate) fn close(&mut self, site: SiteId, gap: Gap) {
-        for update in self.committed[site.index()].drop_causal_after(gap.cut) {
+    /// snapshot has shown.
+    pub(crate) fn drop_causal_after(&mut self, site: SiteId, cut: Timestamp) {
+        for update in self.committed[site.index()].drop_causal_after(cut) {
             for write in &update.writes {
                 self.update_log(&write.key, |log, _| log.discard(update.dot));
             }
         }
-        self.has_all_of(site, gap.end);
     }
 
     /// There is nothing of a site up to here that is not stored. Everybody knows that, so that also an

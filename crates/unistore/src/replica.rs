@@ -534,8 +534,12 @@ impl Replica {
                     // What it has got may lack some of what the members have agreed to keep.
                     self.begin_filling_anew();
                 }
+                let drops = self.config.keeps(Rule::DropAfterCut);
                 for partition in self.partitions.iter_mut().filter(|partition| partition.filled) {
-                    partition.close(site, *gap);
+                    if drops {
+                        partition.drop_causal_after(site, gap.cut);
+                    }
+                    partition.has_all_of(site, gap.end);
                 }
                 self.trace(|| Event::Closed { site, gap: *gap });
             }
