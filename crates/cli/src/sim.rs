@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use solera_sim::{Report, Scenario, Tally, Trace, Violation, run};
+use solera_sim::{Kind, Report, Scenario, Tally, Trace, Violation, run};
 use solera_unistore::Rule;
 
 const EXAMPLES: &str = "\
@@ -73,11 +73,19 @@ pub(crate) fn main(args: &SimArgs) -> ExitCode {
     }
 }
 
+fn kind(args: &SimArgs) -> Kind {
+    match (args.durable, args.members) {
+        (_, true) => Kind::Members,
+        (true, false) => Kind::Durable,
+        (false, false) => Kind::Plain,
+    }
+}
+
 fn scenario(args: &SimArgs, seed: u64) -> Scenario {
-    let scenario = match (args.durable, args.members) {
-        (_, true) => Scenario::members(seed),
-        (true, false) => Scenario::durable(seed),
-        (false, false) => Scenario::from_seed(seed),
+    let scenario = match kind(args) {
+        Kind::Plain => Scenario::from_seed(seed),
+        Kind::Durable => Scenario::durable(seed),
+        Kind::Members => Scenario::members(seed),
     };
     scenario.without(args.without)
 }
@@ -196,8 +204,13 @@ fn many(args: &SimArgs) -> ExitCode {
         steps.into_inner(),
         failed.len()
     );
-    tell_faults(&tally.into_inner().expect("no thread panics with the lock"));
-    if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    let tally = tally.into_inner().expect("no thread panics with the lock");
+    tell_faults(&tally);
+    let too_rare = tally.too_rare(kind(args), args.seeds);
+    for (what, least) in &too_rare {
+        say!("too rare to have been tried: {what}; there should be {least} at least");
+    }
+    if failed.is_empty() && too_rare.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn replay(args: &SimArgs, seed: u64) -> String {
@@ -205,6 +218,10 @@ fn replay(args: &SimArgs, seed: u64) -> String {
         .without
         .and_then(|rule| Rule::ALL.iter().find(|(other, _)| *other == rule))
         .map_or(String::new(), |(_, name)| format!(" --without {name}"));
-    let durable = if args.durable { " --durable" } else { "" };
-    format!("solera sim --seed {seed}{durable}{without}")
+    let kind = match kind(args) {
+        Kind::Plain => "",
+        Kind::Durable => " --durable",
+        Kind::Members => " --members",
+    };
+    format!("solera sim --seed {seed}{kind}{without}")
 }

@@ -20,5 +20,5 @@ mod world;
 
 pub use run::{Report, Violation, run};
 pub use scenario::{Scenario, Weakness};
-pub use tally::Tally;
+pub use tally::{Kind, Tally};
 pub use trace::Trace;

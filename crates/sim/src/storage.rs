@@ -129,6 +129,11 @@ impl Storage {
         self.persisted() < self.last()
     }
 
+    /// Whether a checkpoint is being written.
+    pub(crate) fn is_saving(&self) -> bool {
+        self.saving.is_some()
+    }
+
     /// Starts the worker from what is on the disk.
     pub(crate) fn start(&mut self, config: &Config, seed: u64) -> Result<Started, Refusal> {
         let (journal, recovered, replica) = match self.open(config, seed) {

@@ -100,6 +100,8 @@ pub(crate) struct World {
     gasps: BTreeMap<(Address, u64), u64>,
     booted: BTreeMap<Address, u64>,
     states: Vec<SiteState>,
+    /// When each site was last stopped.
+    stopped_at: Vec<u64>,
     queue: BTreeMap<(u64, u64), Due>,
     sequence: u64,
     scheduled: BTreeMap<Address, u64>,
@@ -121,6 +123,8 @@ pub(crate) struct World {
     /// Messages within a paused site; they arrive when it resumes.
     deferred: Vec<(Address, Address, Message, (u64, u64))>,
     happenings: Vec<Happening>,
+    /// After how long others take a silent site's transactions for lost.
+    lost_after: u64,
     delays: Vec<Vec<u64>>,
     jitter: u64,
     /// How long a link is busy with a piece of a partition for a joining site.
@@ -144,6 +148,8 @@ impl World {
             told: BTreeMap::new(),
             gasps: BTreeMap::new(),
             states: vec![SiteState::Up; sites],
+            stopped_at: vec![0; sites],
+            lost_after: scenario.timing.lost_after.as_nanos() as u64,
             queue: BTreeMap::new(),
             sequence: 0,
             scheduled: BTreeMap::new(),
@@ -512,6 +518,7 @@ impl World {
         self.trace.write(self.now, format_args!("fault {fault:?}"));
         match fault {
             Fault::Cut(a, b) => {
+                self.tally.count("links cut");
                 self.lose(a, b);
                 self.cuts[a][b] += 1;
                 self.cuts[b][a] += 1;
@@ -520,7 +527,10 @@ impl World {
                 self.cuts[a][b] = self.cuts[a][b].saturating_sub(1);
                 self.cuts[b][a] = self.cuts[b][a].saturating_sub(1);
             }
-            Fault::Reset(a, b) => self.lose(a, b),
+            Fault::Reset(a, b) => {
+                self.tally.count("connections broken");
+                self.lose(a, b);
+            }
             Fault::Pause(site) => self.stop(site, SiteState::Paused),
             Fault::Resume(site) => self.resume(site),
             Fault::Crash(site) => self.crash(site),
@@ -539,11 +549,15 @@ impl World {
             Fault::Add(site) => self.add(site),
             Fault::Jump(site, worker, by) => {
                 let address = Address { site: SiteId(site as u8), worker: worker as u8 };
+                self.tally.count("clocks that jumped");
                 *self.skew.entry(address).or_default() += by;
             }
             Fault::Slow(site, worker, by) => {
                 let address = Address { site: SiteId(site as u8), worker: worker as u8 };
                 self.slow.insert(address, by);
+                if by > 0 {
+                    self.tally.count("slow workers");
+                }
             }
         }
     }
@@ -562,6 +576,12 @@ impl World {
         {
             return;
         }
+        match state {
+            SiteState::Paused => self.tally.count("paused sites"),
+            SiteState::Destroyed => self.tally.count("destroyed sites"),
+            _ => {}
+        }
+        self.stopped_at[site] = self.now;
         self.states[site] = state;
         for other in (0..self.states.len()).filter(|other| *other != site) {
             self.lose(site, other);
@@ -647,6 +667,10 @@ impl World {
 
     fn remove(&mut self, site: usize) {
         if self.ask_for_change(site, Change::Remove) {
+            self.tally.count("removed sites");
+            if self.is_joining(site) {
+                self.tally.count("sites removed before they had joined");
+            }
             self.removed.insert(site);
             let at = self.now + self.random.within(0, 300) * MS;
             self.push(at, Due::Fault(Fault::Destroy(site)));
@@ -728,6 +752,7 @@ impl World {
             self.replicas.get(address).is_some_and(|replica| replica.status().view().serving)
         };
         if self.addresses_of(site).iter().any(serves) {
+            self.tally.count("joined sites");
             self.trace.write(self.now, format_args!("site {site} serves"));
             self.states[site] = SiteState::Up;
             self.served.insert(site);
@@ -754,6 +779,9 @@ impl World {
         if self.states[site] != SiteState::Crashed {
             return;
         }
+        if self.now - self.stopped_at[site] > 2 * self.lost_after {
+            self.tally.count("sites that were away for long");
+        }
         self.states[site] = if self.lives[site] == 0 { SiteState::Up } else { SiteState::Joining };
         for address in self.addresses_of(site) {
             self.start(address);
@@ -762,6 +790,7 @@ impl World {
 
     /// A worker dies; with its machine's power, or alone.
     fn kill(&mut self, address: Address, power: bool) {
+        self.count_state(address);
         let Some(storage) = self.storages.get_mut(&address) else { return };
         let life = storage.starts;
         storage.crash(power);
@@ -770,6 +799,32 @@ impl World {
             let last = self.now + self.random.within(0, 200_000);
             self.gasps.insert((address, life), last);
             self.happenings.push(Happening::WorkerDown(address));
+        }
+    }
+
+    /// Counts in which states workers crash.
+    fn count_state(&mut self, address: Address) {
+        let (Some(replica), Some(storage)) =
+            (self.replicas.get(&address), self.storages.get(&address))
+        else {
+            return;
+        };
+        let status = replica.status();
+        let some = |standing| status.members().which(standing).next().is_some();
+        let joining = self.is_joining(address.site.index());
+        for (state, what) in [
+            (status.open_transactions() > 0, "crashes with open transactions"),
+            (status.prepared_transactions() > 0, "crashes with prepared transactions"),
+            (status.unconfirmed_decisions() > 0, "crashes with unconfirmed decisions"),
+            (storage.is_syncing(), "crashes with unsynced records"),
+            (storage.is_saving(), "crashes within a checkpoint"),
+            (joining, "crashes while joining"),
+            (!joining && some(Standing::Joining), "crashes while another site joins"),
+            (!joining && some(Standing::Leaving), "crashes while another site leaves"),
+        ] {
+            if state {
+                self.tally.count(what);
+            }
         }
     }
 
@@ -791,6 +846,9 @@ impl World {
                 }
                 let recovered = &started.recovered;
                 self.trace.write(self.now, format_args!("{address:?} starts from {recovered:?}"));
+                for _ in &started.undone {
+                    self.tally.count("commits undone");
+                }
                 self.happenings.extend(started.undone.into_iter().map(Happening::Undone));
                 self.booted.insert(address, self.now);
                 if !self.is_joining(site) {

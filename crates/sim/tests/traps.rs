@@ -104,6 +104,12 @@ fn a_site_is_gone_when_all_have_the_same_of_it() {
     trap_members(Rule::GoneWhenConverged);
 }
 
+/// What is there in part must not be shown.
+#[test]
+fn what_is_after_the_cut_is_dropped() {
+    trap_members(Rule::DropAfterCut);
+}
+
 /// A donor folds on: some keys are handed over as they were later, and are changed again.
 #[test]
 fn a_donor_holds_its_snapshot() {

@@ -104,18 +104,21 @@ pub enum Rule {
     UniformBeforeVisible,
     /// A site that leaves is gone only when all members have the same of its history.
     GoneWhenConverged,
+    /// When a site is gone, its causal transactions after the cut are dropped, which may be there in part.
+    DropAfterCut,
     /// A donor folds nothing beyond the snapshot that it hands over.
     DonorHoldsSnapshot,
 }
 
 impl Rule {
     /// Every rule, with the name that commands use.
-    pub const ALL: [(Rule, &'static str); 6] = [
+    pub const ALL: [(Rule, &'static str); 7] = [
         (Rule::Forwarding, "forwarding"),
         (Rule::WaitOnKnownVec, "wait-on-known-vec"),
         (Rule::KnownVecBelowPrepared, "known-vec-below-prepared"),
         (Rule::UniformBeforeVisible, "uniform-before-visible"),
         (Rule::GoneWhenConverged, "gone-when-converged"),
+        (Rule::DropAfterCut, "drop-after-cut"),
         (Rule::DonorHoldsSnapshot, "donor-holds-snapshot"),
     ];
 }

@@ -328,7 +328,8 @@ impl Replica {
         };
         for (key, op) in eventual {
             if let Some((partition, update)) = self.execute_eventual(now, &key, &op) {
-                self.record(|| Record::StoredEventual(partition, update));
+                self.record(|| Record::StoredEventual(partition, update.clone()));
+                self.trace_eventual(partition, &update);
             }
         }
         if let Some(transaction) = transaction {

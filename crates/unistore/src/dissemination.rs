@@ -42,6 +42,8 @@ struct Root {
     floors: Vec<Floors>,
     /// What this site's workers knew when they stated the site's floor.
     ceiling: Vector,
+    /// The sites of which there will be nothing more, and nothing here depends on more.
+    closed: Vec<bool>,
 }
 
 /// The floors that one site has announced, with their ceilings: each of its transactions is within
@@ -82,6 +84,7 @@ impl Dissemination {
                     .map(|_| Floors { in_force: zero, announced: VecDeque::new() })
                     .collect(),
                 ceiling: zero,
+                closed: vec![false; sites],
             }),
             view: SiteView {
                 stable_vec: zero,
@@ -195,9 +198,12 @@ impl Dissemination {
         self.view.clock = self.view.clock.max(site.ceiling[me]);
         root.stable_matrix[me.index()] = self.view.stable_vec;
         root.floors[me.index()].announce(root.ceiling, self.view.floor);
-        for converged in &site.converged {
-            if converged.gone && self.members.standing(converged.site) == Standing::Gone {
-                root.floors[converged.site.index()].announce_the_end(converged.ceiling);
+        root.closed.fill(false);
+        for Converged { site, gone, most, ceiling, .. } in &site.converged {
+            let gap = self.members.open_gap(*site).filter(|_| *gone);
+            root.closed[site.index()] = gap.is_some_and(|gap| *most <= gap.end);
+            if gap.is_some() && self.members.standing(*site) == Standing::Gone {
+                root.floors[site.index()].announce_the_end(*ceiling);
             }
         }
         self.refresh();
@@ -250,9 +256,9 @@ impl Dissemination {
         // Within both: stored here by every partition, and folded.
         let mut folded = self.view.floor;
         folded.meet(&self.view.stable_vec);
-        for site in SiteId::all(self.members.sites()) {
-            let last = self.members.gaps(site).last();
-            if last.is_some_and(|gap| !self.members.is_member(site) && folded[site] >= gap.end) {
+        let sites = SiteId::all(self.members.sites());
+        for site in sites.filter(|site| root.closed[site.index()]) {
+            if self.members.open_gap(site).is_some_and(|gap| folded[site] >= gap.end) {
                 // A ceiling may name a later time, of one who heard more and forgot it in a crash.
                 folded[site] = Timestamp::MAX;
             }

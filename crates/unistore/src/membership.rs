@@ -40,8 +40,8 @@ impl fmt::Display for Standing {
 pub struct Gap {
     /// Causal transactions up to here are kept, by every member.
     pub cut: Timestamp,
-    /// No member has anything of the life that is after this. When the site has joined again: its next
-    /// life begins after this.
+    /// No member has anything of the life that is after this, nor anything that depends on such. When the
+    /// site has joined again: its next life begins after this.
     pub end: Timestamp,
 }
 
@@ -201,11 +201,18 @@ impl Members {
         &self.0[site.index()].gaps
     }
 
-    /// The gap in which a transaction of this time is gone. While its site is no member, that is any
-    /// time after the last cut: nobody knows how long its old life went on.
+    /// The gap of the last life of a site that is gone and has not joined again: nothing of the site
+    /// will be added to what there is.
+    pub(crate) fn open_gap(&self, site: SiteId) -> Option<Gap> {
+        let gone = matches!(self.standing(site), Standing::Gone | Standing::Joining);
+        self.gaps(site).last().copied().filter(|_| gone)
+    }
+
+    /// The gap in which a transaction of this time is gone. While its site is gone, that is any time
+    /// after the last cut: nobody knows how long its old life went on.
     pub fn gap_of(&self, site: SiteId, ts: Timestamp) -> Option<Gap> {
-        let (gaps, present) = (self.gaps(site), matches!(self.standing(site), Standing::Member));
-        let open = |at: usize| !present && at + 1 == gaps.len();
+        let (gaps, gone) = (self.gaps(site), self.open_gap(site).is_some());
+        let open = |at: usize| gone && at + 1 == gaps.len();
         let within = |at: &usize| gaps[*at].cut < ts && (ts <= gaps[*at].end || open(*at));
         (0..gaps.len()).find(within).map(|at| gaps[at])
     }
@@ -280,14 +287,19 @@ impl Members {
         members
     }
 
+    /// The list when more is known of the end of a site that is gone: updates of others depend on it.
+    pub(crate) fn ended_at(&self, site: SiteId, end: Timestamp) -> Members {
+        let mut members = self.clone();
+        if let Some(gap) = members.0[site.index()].gaps.last_mut() {
+            gap.end = gap.end.max(end);
+        }
+        members
+    }
+
     /// The list after a site has joined. Its new life begins after `now`.
     pub(crate) fn joined(&self, site: SiteId, now: Timestamp) -> Members {
-        let mut members = self.clone();
-        let slot = &mut members.0[site.index()];
-        slot.stage += 1;
-        if let Some(gap) = slot.gaps.last_mut() {
-            gap.end = gap.end.max(now);
-        }
+        let mut members = self.ended_at(site, now);
+        members.0[site.index()].stage += 1;
         members
     }
 }
@@ -320,6 +332,16 @@ mod tests {
         for (ts, lost) in [(1, false), (2, true), (7, true), (8, false), (14, true), (28, false)] {
             assert_eq!(members.gap_of(C, Timestamp(ts)).is_some(), lost, "{ts}");
         }
+    }
+
+    #[test]
+    fn what_a_site_that_leaves_has_committed_is_not_given_up_before_it_is_gone() {
+        let gap = Gap { cut: Timestamp(1), end: Timestamp(5) };
+        let mut members = Members::new(3).changed(A, C, Change::Remove).unwrap().closed(C, gap);
+        members = members.changed(A, C, Change::Add).unwrap().joined(C, Timestamp(7));
+        let leaving = members.changed(A, C, Change::Remove).unwrap();
+        assert_eq!(leaving.gap_of(C, Timestamp(7)).map(|gap| gap.cut), Some(Timestamp(1)));
+        assert_eq!(leaving.gap_of(C, Timestamp(8)), None);
     }
 
     #[test]

@@ -326,7 +326,7 @@ pub struct Subtree {
     /// The least number of sites that one of its workers lists, while the list grows.
     pub listed: u8,
     /// The sites that leave and of whose history its workers have the same as every other member, and
-    /// those that are gone.
+    /// those that are gone or join again.
     pub converged: Vec<Converged>,
 }
 
@@ -337,11 +337,11 @@ pub struct Converged {
     pub site: SiteId,
     /// Its life.
     pub life: u32,
-    /// Whether it is gone.
+    /// Whether the life before that, or this one, is gone.
     pub gone: bool,
     /// Every partition has at least the history up to here.
     pub least: Timestamp,
-    /// No partition has more than up to here.
+    /// No partition has more than up to here, nor an update of another former life that depends on more.
     pub most: Timestamp,
     /// Covers every update of it that is not causally stable.
     pub ceiling: Vector,

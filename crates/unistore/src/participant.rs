@@ -225,10 +225,13 @@ impl Replica {
             let updates = self.by_partition(dot, prepared.snap_vec, prepared.writes);
             self.store_local(&updates);
             let eventual = prepared.eventual.into_iter();
-            let eventual =
+            let eventual: Vec<_> =
                 eventual.filter_map(|(key, op)| self.execute_eventual(now, &key, &op)).collect();
             // One record, so that a restart between the two cannot execute anything twice.
-            self.record(|| Record::Committed(tx, ts, eventual));
+            self.record(|| Record::Committed(tx, ts, eventual.clone()));
+            for (partition, update) in &eventual {
+                self.trace_eventual(*partition, update);
+            }
             self.be_active(now);
             self.retry_parked(now);
         }
@@ -236,7 +239,8 @@ impl Replica {
     }
 
     /// Repeats an operation of a transaction that commits on the latest state of an eventual space, as a
-    /// transaction of its own. Returns its update, if there is one; nobody is told of a failure.
+    /// transaction of its own. Returns its update, if there is one, to be recorded and then traced;
+    /// nobody is told of a failure.
     pub(crate) fn execute_eventual(
         &mut self,
         now: Now,
@@ -252,12 +256,17 @@ impl Replica {
                 clock.observe(snap_vec.max_entry());
                 Dot { ts: clock.tick(now.physical), site }
             });
-        let (dot, update) = done.stored?;
-        self.trace(|| Event::Stored { partition: id, dot });
-        let partitions = vec![id];
-        self.trace(|| Event::Committed { cause: None, dot, snap_vec, partitions, eventual: true });
+        let (_, update) = done.stored?;
         self.be_active(now);
         Some((id, update?))
+    }
+
+    /// After the record: a crash before it is durable undoes what is traced after it.
+    pub(crate) fn trace_eventual(&mut self, partition: PartitionId, update: &Update) {
+        let (dot, snap_vec) = (update.dot, update.snap_vec);
+        self.trace(|| Event::Stored { partition, dot });
+        let (cause, partitions) = (None, vec![partition]);
+        self.trace(|| Event::Committed { cause, dot, snap_vec, partitions, eventual: true });
     }
 
     /// The coordinator gave up, or never heard of the transaction.

@@ -10,7 +10,7 @@ use solera_data::{Context, Dot, Effect, Key, Op, OpError, Outcome, State, View, 
 use solera_time::{SiteId, Timestamp, Vector};
 
 use crate::committed::Committed;
-use crate::membership::Gap;
+use crate::membership::Members;
 use crate::message::{Begin, Update, Write};
 use crate::op_log::OpLog;
 use crate::partitioning::PartitionId;
@@ -374,14 +374,36 @@ impl Partition {
     }
 
     /// A site's life is over: of its causal transactions those after the cut are dropped, which no
-    /// snapshot has shown, and nothing more is waited for.
-    pub(crate) fn close(&mut self, site: SiteId, gap: Gap) {
-        for update in self.committed[site.index()].drop_causal_after(gap.cut) {
+    /// snapshot has shown.
+    pub(crate) fn drop_causal_after(&mut self, site: SiteId, cut: Timestamp) {
+        for update in self.committed[site.index()].drop_causal_after(cut) {
             for write in &update.writes {
                 self.update_log(&write.key, |log, _| log.discard(update.dot));
             }
         }
-        self.known_vec.raise(site, gap.end);
+    }
+
+    /// There is nothing of a site up to here that is not stored. Everybody knows that, so that also an
+    /// operation on an eventual space may depend on it.
+    pub(crate) fn has_all_of(&mut self, site: SiteId, end: Timestamp) {
+        self.known_vec.raise(site, end);
+        self.arrived.raise(site, end);
+    }
+
+    /// The latest time of `site` that an update of another site's former life depends on: perhaps only
+    /// that life knew of it.
+    pub(crate) fn latest_named(&self, site: SiteId, members: &Members) -> Timestamp {
+        let origins = SiteId::all(self.committed.len()).zip(&self.committed);
+        let named =
+            origins.filter(|(origin, _)| *origin != site).flat_map(|(origin, committed)| {
+                let end = match members.gaps(origin).last() {
+                    _ if !members.is_member(origin) => Timestamp::MAX,
+                    Some(gap) => gap.end,
+                    None => Timestamp::ZERO,
+                };
+                committed.iter().take_while(move |update| update.dot.ts <= end)
+            });
+        named.map(|update| update.snap_vec[site]).max().unwrap_or(Timestamp::ZERO)
     }
 
     /// What is known of a site belongs to its former life.

@@ -577,15 +577,20 @@ impl Replica {
                     // What it has got may lack some of what the members have agreed to keep.
                     self.begin_filling_anew();
                 }
+                let drops = self.config.keeps(Rule::DropAfterCut);
                 for partition in self.partitions.iter_mut().filter(|partition| partition.filled) {
-                    partition.close(site, *gap);
+                    if drops {
+                        partition.drop_causal_after(site, gap.cut);
+                    }
+                    partition.has_all_of(site, gap.end);
                 }
                 self.trace(|| Event::Closed { site, gap: *gap });
             }
-            // Another member may have heard more of it, and forgotten that in a crash.
-            if let Some(gap) = members.gaps(site).last().filter(|_| !members.is_member(site)) {
+            // Another member may have heard more of it, and forgotten that in a crash; or something
+            // that is kept depends on more.
+            if let Some(gap) = members.open_gap(site) {
                 for partition in self.partitions.iter_mut().filter(|partition| partition.filled) {
-                    partition.known_vec.raise(site, gap.end);
+                    partition.has_all_of(site, gap.end);
                 }
             }
             if members.life(site) != before.life(site) {

@@ -292,15 +292,22 @@ impl Replica {
         // A joining site has to know, too, before it takes part.
         let agreed = !self.config.keeps(Rule::GoneWhenConverged)
             || self.dissemination.not_agreed().is_none();
-        for Converged { site, life, least, most, .. } in
-            subtree.converged.iter().filter(|converged| agreed && !converged.gone)
-        {
+        for Converged { site, life, gone, least, most, .. } in &subtree.converged {
             let members = &self.dissemination.members;
-            if members.standing(*site) == Standing::Leaving && members.life(*site) == *life {
-                // Least of all partitions: what is after it may be there in part.
-                let members = members.closed(*site, Gap { cut: *least, end: *most });
-                self.learn_members(now, &members);
+            if members.life(*site) != *life {
+                continue;
             }
+            let members = match members.standing(*site) {
+                // Least of all partitions: what is after it may be there in part.
+                Standing::Leaving if agreed && !gone => {
+                    members.closed(*site, Gap { cut: *least, end: *most })
+                }
+                // Another site that is gone has known more, which is gone with it. Who joins must have
+                // heard the end before.
+                Standing::Gone if *gone => members.ended_at(*site, *most),
+                _ => continue,
+            };
+            self.learn_members(now, &members);
         }
         let members = &self.dissemination.members;
         let joining = members.standing(self.me) == Standing::Joining
@@ -313,7 +320,7 @@ impl Replica {
     }
 
     /// The sites that leave and of whose history every member has the same as this worker: then
-    /// nobody can get more of it. And those that are gone.
+    /// nobody can get more of it. And those that are gone, or join again.
     fn converged(&self) -> Vec<Converged> {
         let members = &self.dissemination.members;
         if members.members().count() == members.sites() {
@@ -331,8 +338,10 @@ impl Replica {
                 })
         };
         let leaving = members.which(Standing::Leaving).filter(|site| same(*site));
-        let converged = leaving.chain(members.which(Standing::Gone)).map(|site| {
+        let gone = SiteId::all(members.sites()).filter(|site| members.open_gap(*site).is_some());
+        let converged = leaving.chain(gone).map(|site| {
             let known = || self.partitions.iter().map(|partition| partition.known_vec[site]);
+            let named = self.partitions.iter().map(|p| p.latest_named(site, members));
             let mut ceiling = Vector::zero(self.config.topology.sites());
             for partition in &self.partitions {
                 for update in partition.committed[site.index()].iter() {
@@ -342,9 +351,9 @@ impl Replica {
             Converged {
                 site,
                 life: members.life(site),
-                gone: members.standing(site) == Standing::Gone,
+                gone: members.open_gap(site).is_some(),
                 least: known().min().unwrap_or(Timestamp::MAX),
-                most: known().max().unwrap_or(Timestamp::ZERO),
+                most: known().chain(named).max().unwrap_or(Timestamp::ZERO),
                 ceiling,
             }
         });

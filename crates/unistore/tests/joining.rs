@@ -14,9 +14,11 @@ use solera_unistore::{
 
 const A: SiteId = SiteId(0);
 const B: SiteId = SiteId(1);
+const C: SiteId = SiteId(2);
 
-/// One worker at each of two sites; what they send waits to be delivered.
+/// One worker at each of some sites; what they send waits to be delivered.
 struct Stage {
+    sites: usize,
     replicas: BTreeMap<SiteId, (Replica, u32)>,
     links: VecDeque<(SiteId, u32, SiteId, Message)>,
     now_ms: u64,
@@ -30,8 +32,9 @@ struct Stage {
 }
 
 impl Stage {
-    fn new() -> Stage {
+    fn new(sites: usize) -> Stage {
         let mut stage = Stage {
+            sites,
             replicas: BTreeMap::new(),
             links: VecDeque::new(),
             now_ms: 1000,
@@ -40,13 +43,14 @@ impl Stage {
             loses: 0,
             sent: Vec::new(),
         };
-        stage.start(A, 0);
-        stage.start(B, 0);
+        for site in SiteId::all(sites) {
+            stage.start(site, 0);
+        }
         stage
     }
 
     fn start(&mut self, site: SiteId, life: u32) {
-        let topology = Arc::new(Topology { partitions: 1, workers: vec![1, 1] });
+        let topology = Arc::new(Topology { partitions: 1, workers: vec![1; self.sites] });
         let mut config = Config::new(Address { site, worker: 0 }, topology);
         config.life = life;
         self.replicas.insert(site, (Replica::new(config, 1), life));
@@ -115,6 +119,17 @@ impl Stage {
         }
     }
 
+    /// Lets time pass once. What one site tells another arrives, the rest is still under way.
+    fn tell(&mut self, from: SiteId, to: SiteId) {
+        self.tick();
+        let (arrives, rest) = std::mem::take(&mut self.links)
+            .into_iter()
+            .partition(|(sender, _, receiver, _)| (*sender, *receiver) == (from, to));
+        self.links = arrives;
+        self.deliver();
+        self.links.extend::<VecDeque<_>>(rest);
+    }
+
     fn run(&mut self, rounds: usize) {
         for _ in 0..rounds {
             self.tick();
@@ -123,8 +138,11 @@ impl Stage {
     }
 
     fn execute(&mut self, site: SiteId, key: &str, op: &Op) -> Outcome {
-        let (now, mut past) = (self.now(), Vector::zero(2));
-        let level = Level::Causal;
+        self.execute_at(Level::Causal, site, key, op)
+    }
+
+    fn execute_at(&mut self, level: Level, site: SiteId, key: &str, op: &Op) -> Outcome {
+        let (now, mut past) = (self.now(), Vector::zero(self.sites));
         let answer =
             self.replica(site).execute(now, RequestId(0), &mut past, level, key.as_bytes(), op);
         self.collect();
@@ -142,20 +160,30 @@ impl Stage {
         self.replica(A).status().members().standing(site)
     }
 
+    /// A site is lost and removed.
+    fn lose(&mut self, site: SiteId) {
+        self.replicas.remove(&site);
+        self.change(site, Change::Remove).unwrap();
+    }
+
+    /// A site that is gone may join again.
+    fn add(&mut self, site: SiteId, life: u32) {
+        assert_eq!(self.standing(site), Standing::Gone);
+        self.change(site, Change::Add).unwrap();
+        self.start(site, life);
+    }
+
     /// Site B is lost and removed, and may join again.
     fn replace_b(&mut self) {
-        self.replicas.remove(&B);
-        self.change(B, Change::Remove).unwrap();
+        self.lose(B);
         self.run(10);
-        assert_eq!(self.standing(B), Standing::Gone);
-        self.change(B, Change::Add).unwrap();
-        self.start(B, 1);
+        self.add(B, 1);
     }
 }
 
 #[test]
 fn what_the_donor_has_just_written_is_counted_once() {
-    let mut stage = Stage::new();
+    let mut stage = Stage::new(2);
     stage.run(10);
     stage.replace_b();
     let mut sum = 0;
@@ -175,7 +203,7 @@ fn what_the_donor_has_just_written_is_counted_once() {
 
 #[test]
 fn a_site_that_joined_has_what_it_had_told_and_no_more() {
-    let mut stage = Stage::new();
+    let mut stage = Stage::new(2);
     stage.execute(B, "told", &Op::Set(Value::from("yes")));
     stage.run(10);
     stage.execute(B, "kept to itself", &Op::Set(Value::from("no")));
@@ -217,7 +245,7 @@ fn nothing_is_promised_that_too_few_sites_could_keep() {
 
 #[test]
 fn a_former_life_is_not_listened_to() {
-    let mut stage = Stage::new();
+    let mut stage = Stage::new(2);
     stage.run(10);
     let former = stage.replicas.remove(&B).unwrap();
     stage.change(B, Change::Remove).unwrap();
@@ -240,7 +268,7 @@ fn set(key: usize, bytes: usize) -> (String, Op) {
 
 #[test]
 fn a_slow_link_is_not_asked_for_what_is_under_way() {
-    let mut stage = Stage::new();
+    let mut stage = Stage::new(2);
     for key in 0..60 {
         let (key, op) = set(key, 50_000);
         stage.execute(A, &key, &op);
@@ -263,7 +291,7 @@ fn a_slow_link_is_not_asked_for_what_is_under_way() {
 
 #[test]
 fn a_large_key_comes_in_parts_and_what_is_lost_of_it_comes_again() {
-    let mut stage = Stage::new();
+    let mut stage = Stage::new(2);
     let element = |i: usize| Value::from(format!("{i:0>1000}").as_str());
     for thousand in 0..3 {
         let elements = (0..1000).map(|i| element(1000 * thousand + i)).collect();
@@ -307,7 +335,7 @@ fn a_large_key_comes_in_parts_and_what_is_lost_of_it_comes_again() {
 
 #[test]
 fn a_donor_that_has_given_up_waiting_is_begun_with_anew() {
-    let mut stage = Stage::new();
+    let mut stage = Stage::new(2);
     for key in 0..60 {
         let (key, op) = set(key, 50_000);
         stage.execute(A, &key, &op);
@@ -360,4 +388,36 @@ fn who_does_not_serve_yet_answers_no_other_worker() {
     now.monotonic = now.monotonic.after(std::time::Duration::from_secs(1));
     replica.on_deadline(now);
     assert_eq!(replies(&mut replica), 1);
+}
+
+/// B wrote to an eventual space after it had seen a write of C there that nobody else got. Nothing else is
+/// missing once both are gone.
+#[test]
+fn what_depends_on_what_is_gone_with_another_site_is_kept_and_settles() {
+    let mut stage = Stage::new(3);
+    stage.run(10);
+    let (eventual, increment) = (Level::Eventual, |by| Op::IncrBy(by));
+    stage.execute_at(eventual, C, "n", &increment(1));
+    stage.tell(C, B);
+    assert_eq!(stage.execute_at(eventual, B, "n", &increment(10)), Outcome::Int(11));
+    stage.tell(B, A);
+    for site in [B, C] {
+        stage.lose(site);
+    }
+    stage.run(40);
+    let ten = Outcome::Bulk(Value::from("10"));
+    assert_eq!(stage.execute_at(eventual, A, "n", &Op::Get), ten);
+    assert_eq!(stage.replica(A).status().unsettled_updates(), 0, "something is kept for nobody");
+    for site in [B, C] {
+        stage.add(site, 1);
+        stage.run(60);
+        assert_eq!(stage.standing(site), Standing::Member);
+    }
+    stage.execute_at(eventual, C, "n", &Op::Set(Value::from("new")));
+    stage.run(20);
+    for site in [A, B, C] {
+        let new = Outcome::Bulk(Value::from("new"));
+        assert_eq!(stage.execute_at(eventual, site, "n", &Op::Get), new, "at {site:?}");
+        assert_eq!(stage.replica(site).status().unsettled_updates(), 0, "at {site:?}");
+    }
 }

@@ -2,20 +2,28 @@
 
 use std::sync::Arc;
 
-use solera_data::{Key, Op, Outcome, Value};
+use solera_data::{CellChange, Dot, Effect, Key, Op, Outcome, Value};
 use solera_levels::Level;
 use solera_machine::{Machine, Now};
 use solera_time::{Monotonic, Physical, SiteId, Timestamp, Vector};
 use solera_unistore::{
-    Address, Checkpoint, Command, Config, Decision, DecodeError, Input, Message, Output, Part,
-    Record, Recovery, Replica, RequestId, Response, Topology, TxId,
+    Address, Change, Checkpoint, Command, Config, Decision, DecodeError, Event, Input, Members,
+    Message, Output, Part, PartitionId, Record, Recovery, Replica, RequestId, Response, Stretch,
+    Topology, TxId, Update, Write,
 };
 
 const ME: Address = Address { site: SiteId(0), worker: 0 };
 const OTHER: Address = Address { site: SiteId(0), worker: 1 };
+const B: SiteId = SiteId(1);
+const C: SiteId = SiteId(2);
 
 fn config() -> Config {
-    let topology = Topology { partitions: 1, workers: vec![2, 1] };
+    config_of(&[2, 1])
+}
+
+/// One partition, and so many workers at each site.
+fn config_of(workers: &[u8]) -> Config {
+    let topology = Topology { partitions: 1, workers: workers.to_vec() };
     let mut config = Config::new(ME, Arc::new(topology));
     config.journal = true;
     config
@@ -28,6 +36,7 @@ fn now(ms: u64, wall_ms: u64) -> Now {
 
 /// A replica and its journal.
 struct Host {
+    config: Config,
     replica: Replica,
     records: Vec<Record>,
     parts: Vec<(u64, Part)>,
@@ -36,8 +45,12 @@ struct Host {
 
 impl Host {
     fn new() -> Host {
-        let replica = Replica::new(config(), 1);
-        Host { replica, records: Vec::new(), parts: Vec::new(), trimmed: 0 }
+        Host::of(config())
+    }
+
+    fn of(config: Config) -> Host {
+        let replica = Replica::new(config.clone(), 1);
+        Host { config, replica, records: Vec::new(), parts: Vec::new(), trimmed: 0 }
     }
 
     /// Takes all outputs: records are kept, the others returned.
@@ -62,6 +75,40 @@ impl Host {
         self.outputs()
     }
 
+    fn hear(&mut self, now: Now, from: SiteId, message: Message) -> Vec<Output> {
+        let from = Address { site: from, worker: 0 };
+        self.handle(now, Input::Message { from, life: 0, message })
+    }
+
+    /// Hears up to where a site knows the history of `origin`, with these updates.
+    fn replicate(&mut self, from: SiteId, origin: SiteId, known: Timestamp, updates: &[Update]) {
+        let (partition, prev) = (PartitionId(0), Timestamp::ZERO);
+        let updates = updates.iter().cloned().map(Arc::new).collect();
+        let stretch = Stretch { partition, origin, prev, known, updates };
+        self.hear(now(5, 1000), from, Message::Replicate(vec![stretch]));
+    }
+
+    fn known_vec(&self) -> Vector {
+        self.replica.status().known_vecs().next().unwrap().1
+    }
+
+    /// An operator says that C is dead.
+    fn remove_c(&mut self) {
+        self.replica.change_members(now(6, 1000), C, Change::Remove).unwrap();
+        self.outputs();
+    }
+
+    fn members(&self) -> Members {
+        self.replica.status().members().clone()
+    }
+
+    /// B tells whom it listens to.
+    fn b_listens_to(&mut self, members: Members) {
+        let known_vecs = vec![(PartitionId(0), Vector::zero(3))];
+        let told = Message::KnownVecGlobal { known_vecs, suspects: Vec::new(), members };
+        self.hear(now(7, 1000), B, told);
+    }
+
     fn checkpoint(&mut self) {
         let lsn = self.records.len() as u64;
         let mut checkpoint = Checkpoint::default();
@@ -73,7 +120,7 @@ impl Host {
     /// Loses all that is not in the journal.
     fn restart(&mut self) {
         self.outputs();
-        let mut recovery = Recovery::new(config(), 1);
+        let mut recovery = Recovery::new(self.config.clone(), 1);
         for (lsn, part) in &self.parts {
             let mut bytes = Vec::new();
             part.encode(&mut bytes);
@@ -244,6 +291,50 @@ fn an_eventual_operation_of_a_transaction_is_executed_once() {
 }
 
 #[test]
+fn what_is_executed_is_traced_after_its_record() {
+    // Judges take what is traced before a record for as durable as what came before it.
+    let mut config = config();
+    config.trace = true;
+    let mut replica = Replica::new(config, 1);
+    let level = Level::Eventual;
+    let operate = |op| Command::Execute { past: Vector::zero(2), level, key: Key::from("e"), op };
+    let nobody = Vector::zero(2);
+    let tx = TxId { coordinator: 0, sequence: 1 };
+    let commands = [
+        operate(Op::IncrBy(1)),
+        Command::Begin { past: nobody },
+        Command::Operate { tx, level, key: Key::from("e"), op: Op::IncrBy(1) },
+        Command::Commit { tx },
+    ];
+    let of_another = TxId { coordinator: 1, sequence: 7 };
+    let (writes, eventual) = (Vec::new(), vec![(Key::from("e"), Op::IncrBy(1))]);
+    let ts = Timestamp::from_physical(Physical(1_002_000));
+    let messages = [
+        Message::Prepare { tx: of_another, snap_vec: nobody, writes, eventual },
+        Message::Commit { tx: of_another, ts },
+    ];
+    let commands =
+        commands.map(|command| Input::Client { request: RequestId(1), command }).into_iter();
+    let messages = messages.map(|message| Input::Message { from: OTHER, life: 0, message });
+    let (mut commits, mut recorded) = (0, false);
+    for input in commands.chain(messages) {
+        replica.handle(now(2, 1001), input);
+        recorded = false;
+        while let Some(output) = replica.poll_output() {
+            match output {
+                Output::Record(_) => recorded = true,
+                Output::Trace(Event::Committed { dot, .. }) => {
+                    assert!(recorded, "{dot:?} is traced before its record");
+                    commits += 1;
+                }
+                _ => {}
+            }
+        }
+    }
+    assert_eq!((commits, recorded), (3, true));
+}
+
+#[test]
 fn parts_of_a_checkpoint_are_short_whatever_is_in_them() {
     let mut host = Host::new();
     host.tick(now(1, 1000));
@@ -284,4 +375,110 @@ fn bytes_that_are_no_record_are_refused() {
     }
     bytes.push(0);
     assert!(matches!(Record::decode(&bytes), Err(DecodeError::Malformed(_))));
+}
+
+/// A time by the wall clock.
+fn at(wall_ms: u64) -> Timestamp {
+    Timestamp::from_physical(Physical(wall_ms * 1000))
+}
+
+fn update_of(site: SiteId, ts: Timestamp, snap_vec: Vector, effect: Effect) -> Update {
+    let writes = vec![Write { key: Key::from("k"), effect }];
+    Update { dot: Dot { ts, site }, snap_vec, writes, eventual: false }
+}
+
+/// A removal of B arrives before the write of C that it has observed. A checkpoint begins between them and
+/// ends when both are folded and forgotten: the write is in the journal, the removal is not any more.
+#[test]
+fn what_a_checkpoint_saw_come_and_go_does_not_come_back() {
+    // The partition's keys are listed when nothing is left of it, or before the write comes.
+    for parts_before in [1, 2] {
+        let mut host = Host::of(config_of(&[1, 1, 1]));
+        let nothing = Vector::zero(3);
+        let cell = CellChange { assign: Some(Value::from("x")), add: None };
+        let write = Effect { clear: true, cell, ..Effect::default() };
+        let removal = Effect { clear: true, ..Effect::default() };
+        let write = update_of(C, at(500), nothing, write);
+        let removal = update_of(B, at(600), nothing.with(C, at(500)), removal);
+        host.tick(now(1, 1000));
+        host.replicate(B, B, at(600), &[removal]);
+        let mut checkpoint = Checkpoint::default();
+        host.trimmed = host.records.len();
+        for _ in 0..parts_before {
+            let part = host.replica.next_part(&mut checkpoint, 1).unwrap();
+            host.parts.push((host.records.len() as u64, part));
+        }
+        host.replicate(C, C, at(600), &[write]);
+        let all = nothing.with(ME.site, at(1500)).with(B, at(600)).with(C, at(600));
+        for step in 0..50 {
+            for site in [B, C] {
+                let (stable_vec, floor, ceiling, members) = (all, all, nothing, host.members());
+                let message = Message::StableVec { stable_vec, floor, ceiling, members };
+                host.hear(now(10 + step * 20, 1000 + step * 20), site, message);
+            }
+            host.tick(now(20 + step * 20, 1010 + step * 20));
+        }
+        let status = host.replica.status();
+        assert_eq!((status.unsettled_updates(), status.keys()), (0, 0));
+        while let Some(part) = host.replica.next_part(&mut checkpoint, 1) {
+            host.parts.push((host.records.len() as u64, part));
+        }
+        host.restart();
+        let (mut past, now) = (nothing, now(1, 2100));
+        let read = host.replica.execute_at_once(now, &mut past, Level::Causal, b"k", &Op::Get);
+        assert_eq!(read, Some(Ok(Outcome::Nil)), "{parts_before} parts before");
+    }
+}
+
+/// A sibling that restarted knows less than it had told.
+#[test]
+fn a_site_that_asks_for_a_gap_gets_it_whatever_it_had_told() {
+    let mut host = Host::of(config_of(&[1, 1]));
+    host.tick(now(1, 1000));
+    let (mut past, op) = (Vector::zero(2), Op::Set(Value::from("v")));
+    let executed = host.replica.execute_at_once(now(2, 1001), &mut past, Level::Causal, b"k", &op);
+    assert!(executed.is_some());
+    host.tick(now(10, 1010));
+    let known_vecs = vec![(PartitionId(0), host.known_vec())];
+    let (suspects, members) = (Vec::new(), host.members());
+    host.hear(now(11, 1011), B, Message::KnownVecGlobal { known_vecs, suspects, members });
+    let (partition, origin, known) = (PartitionId(0), ME.site, Timestamp::ZERO);
+    host.hear(now(12, 1012), B, Message::Gap { partition, origin, known });
+    let sent = host.tick(now(30, 1030)).into_iter().find_map(|output| match output {
+        Output::Send { message: Message::Replicate(stretches), .. } => Some(stretches),
+        _ => None,
+    });
+    let stretch = sent.expect("something is sent with every tick").remove(0);
+    assert_eq!((stretch.prev, stretch.updates.len()), (Timestamp::ZERO, 1));
+}
+
+/// Others conclude from what a worker has told of a site that leaves.
+#[test]
+fn what_is_known_of_a_site_that_leaves_survives_a_restart() {
+    let mut host = Host::of(config_of(&[1, 1, 1]));
+    host.tick(now(1, 1000));
+    host.replicate(C, C, at(500), &[]);
+    host.remove_c();
+    host.restart();
+    assert!(host.known_vec()[C] >= at(500));
+    host.b_listens_to(host.members());
+    host.replicate(B, C, at(600), &[]);
+    host.restart();
+    assert!(host.known_vec()[C] >= at(600));
+}
+
+/// What another told before it knew that the site leaves, it may have forgotten since.
+#[test]
+fn of_a_site_that_leaves_only_those_tell_who_know_that_it_leaves() {
+    let mut host = Host::of(config_of(&[1, 1, 1]));
+    host.tick(now(1, 1000));
+    let before = host.members();
+    host.remove_c();
+    for (members, counts) in [(before, false), (host.members(), true)] {
+        host.b_listens_to(members);
+        host.replicate(B, C, at(600), &[]);
+        assert_eq!(host.known_vec()[C] >= at(600), counts);
+    }
+    host.replicate(C, C, at(900), &[]);
+    assert!(host.known_vec()[C] < at(900), "nobody listens to the site itself");
 }
