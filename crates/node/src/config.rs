@@ -20,6 +20,8 @@ use crate::wan::Wan;
 mod amount;
 mod changes;
 mod nodes;
+#[cfg(test)]
+pub(crate) mod sample;
 mod tls;
 mod users;
 

@@ -272,7 +272,7 @@ name = 'us'
         }
 
         fn open(&self, workers: &[Address]) -> Result<DataDir, String> {
-            let spec = ClusterSpec::parse("s.toml", CLUSTER, crate::Overrides::default()).unwrap();
+            let spec = crate::config::sample::parse(CLUSTER);
             DataDir::open(&self.0, &spec, workers, None).map_err(|error| error.reason)
         }
 
