@@ -175,12 +175,25 @@ fn clients_speak_tls_and_show_certificates_if_they_must() {
     let backup = |options: &[&str]| {
         let from = lab.address(0, 1).to_string();
         let mut command = Command::new(SOLERA);
-        command.args(["backup", "--from", &from]).args(options).current_dir(&*lab.folder);
+        command.arg("backup").args(options).current_dir(&*lab.folder);
+        if !options.contains(&"--from") {
+            command.args(["--from", &from]);
+        }
         command.output().unwrap()
     };
     let own = ["--cacert", "ca.pem", "--cert", "client.pem", "--key", "client.key", "a.backup"];
     let with = backup(&own);
     assert!(with.status.success(), "{}", String::from_utf8_lossy(&with.stderr));
+    // Whoever forgets how to speak is told.
+    let told = |output: Output| String::from_utf8(output.stderr).unwrap();
+    let error = told(backup(&["b.backup"]));
+    assert!(
+        error.contains("name the authority that signed its certificate by --cacert"),
+        "{error}"
+    );
+    let plain = lab.address(0, 0).to_string();
+    let error = told(backup(&["--from", &plain, "--cacert", "ca.pem", "b.backup"]));
+    assert!(error.contains("it does not speak TLS there, which --cacert is for"), "{error}");
     assert!(!backup(&["--cacert", "ca.pem", "b.backup"]).status.success());
     assert!(!backup(&["--cacert", "other.pem", "b.backup"]).status.success());
     assert!(!lab.at("b.backup").exists());

@@ -5,7 +5,7 @@ mod common;
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 
-use common::{SOLERA, Up, http, wait_until};
+use common::{SOLERA, Up, http, solera, text, wait_until};
 use solera_node::hash_password;
 
 const NOAUTH: &str = "-NOAUTH Authentication required.";
@@ -273,6 +273,25 @@ async fn rust_clients_say_who_they_are() {
     assert_eq!(error.code(), Some("WRONGPASS"), "{error}");
     let error = solera::Client::connect(address).await.unwrap_err();
     assert_eq!(error.code(), Some("NOAUTH"), "{error}");
+}
+
+#[test]
+fn commands_say_who_they_are_before_and_after_what_they_do() {
+    let up = start(&user("alice", "pw", "commands = ['+@all']\nkeys = ['*']"));
+    let (at, login) = (up.at(1), ["--user", "alice", "--password", "pw"]);
+    for words in [
+        [&["site", "--at", &at][..], &login, &["list"]].concat(),
+        [&["site", "list", "--at", &at][..], &login].concat(),
+    ] {
+        let output = solera(&words);
+        assert!(output.status.success(), "{words:?}: {}", text(&output.stderr));
+        assert!(text(&output.stdout).contains("virginia"), "{words:?}");
+    }
+    let refused = solera(&["site", "list", "--at", &at, "--user", "alice", "--password", "no"]);
+    assert!(text(&refused.stderr).contains("WRONGPASS"), "{}", text(&refused.stderr));
+    // What reads a file needs no login.
+    let refused = solera(&[&["backup", "check", "file"][..], &login].concat());
+    assert!(text(&refused.stderr).contains("--user"), "{}", text(&refused.stderr));
 }
 
 #[test]
