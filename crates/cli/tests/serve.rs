@@ -561,19 +561,27 @@ async fn the_history_is_causal_and_nothing_acknowledged_is_lost() {
     judge(seed, 2, transactions, &gateways).await;
 }
 
+/// A node with other limits of open files, as `ulimit` sets them.
+fn start_limited(plan: &Plan, limits: &str, options: &[&str]) -> Node {
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("ulimit {limits}; exec \"$0\" \"$@\""), SOLERA]);
+    command.args(["serve", "--site", "eu", "--config"]).arg(&plan.file).args(options);
+    plan.started(command, 0, 0)
+}
+
 #[test]
 fn a_process_with_few_descriptors_takes_fewer_clients() {
     let plan = Plan::new("");
-    let mut child = Command::new("sh")
-        .args(["-c", "ulimit -n 300; exec \"$0\" \"$@\"", SOLERA])
-        .args(["serve", "--site", "eu", "--config"])
-        .arg(&plan.file)
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
-    let warned = lines.any(|line| line.contains("may have only 300 open files"));
-    let _ = child.kill();
-    let _ = child.wait();
-    assert!(warned);
+    start_limited(&plan, "-n 300", &[]).says("may have only 300 open files");
+}
+
+#[test]
+fn a_process_takes_all_descriptors_that_it_may_have() {
+    let plan = Plan::new("");
+    let node = start_limited(&plan, "-Sn 300; ulimit -Hn 4000", &["--log-level", "debug"]);
+    node.says("this process may have 4000 open files, and not only 300");
+    node.says("may have only 4000 open files");
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", node.child.id())).unwrap();
+    let line = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
+    assert_eq!(line.split_whitespace().nth(3), Some("4000"), "{line}");
 }

@@ -49,6 +49,7 @@ pub use config::{
     ClientTls, ClusterSpec, ConfigError, HostPort, NamedFile, NodeId, NodeSpec, Overrides,
     SiteSpec, TlsFiles,
 };
+pub use descriptors::raise_descriptor_limit;
 pub use drain::Unfinished;
 pub use log::{Level, Log, utc};
 pub use node::{Node, ServeError};
