@@ -349,6 +349,8 @@ impl Cluster {
         let (durability, id) = (cluster.spec.durability, cluster.spec.id());
         let opened = open_all(openings, durability, id, &run.log).map_err(StartError::Storage)?;
         for (storage, replica, found) in opened {
+            // Links go by this from their first greeting on.
+            cluster.network.membership().note(replica.status().members());
             workers.push((replica, Some(storage)));
             cluster.found.push(found);
         }
