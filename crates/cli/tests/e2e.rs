@@ -76,6 +76,30 @@ async fn what_died_with_its_site_is_reported() {
 }
 
 #[tokio::test]
+async fn the_status_names_what_is_at_risk() {
+    let up = Up::configured("sites = 2\nworkers = 2\nf = 1\n", "");
+    ok(&up.fault(&["cut", "1", "2"]));
+    let mut one = up.client(1).await;
+    let long = "k".repeat(500);
+    one.set(&long, "v").await.unwrap();
+    let at_risk = || {
+        let (_, status) = common::http(up.admin(), "/status", "").unwrap();
+        let mut status: serde_json::Value = serde_json::from_str(&status).unwrap();
+        let site = status["sites"][0].take();
+        let keys = site["at_risk_keys"].as_array().unwrap().clone();
+        (site["at_risk"].as_u64().unwrap(), keys)
+    };
+    assert_eq!(at_risk(), (1, vec![format!("{}…", &long[..200]).into()]));
+    for i in 0..40 {
+        one.set(&format!("k{i}"), "v").await.unwrap();
+    }
+    let (transactions, keys) = at_risk();
+    assert_eq!((transactions, keys.len()), (41, 10), "{keys:?}");
+    ok(&up.fault(&["heal"]));
+    eventually("nothing is at risk", async || at_risk() == (0, Vec::new())).await;
+}
+
+#[tokio::test]
 async fn transactions_are_atomic_over_workers() {
     let up = Up::start(&["--workers", "3", "--sites", "2"]);
     let mut one = up.client(1).await;

@@ -5,7 +5,7 @@ mod common;
 use std::net::TcpStream;
 use std::process::Command;
 
-use common::{SOLERA, Up, wait_until};
+use common::{SOLERA, Up, text, wait_until};
 
 fn start(settings: &str) -> Up {
     Up::configured("sites = 1\n", settings)
@@ -122,6 +122,15 @@ fn http_is_for_users_where_there_are_any() {
         assert_eq!(done, told.is_empty(), "{user} {what:?}: {error}");
         assert!(error.contains(told), "{user} {what:?}: {error}");
     }
+    // The status is for many, and the keys in it are not.
+    let status = |user: &str| {
+        let mut command = Command::new(SOLERA);
+        command.args(["fault", "status", "--json", "--port", &up.port.to_string()]);
+        command.args(["--user", user]).env("SOLERA_PASSWORD", "pw");
+        text(&command.output().unwrap().stdout)
+    };
+    assert!(status("root").contains("at_risk_keys"));
+    assert!(!status("watcher").contains("at_risk_keys"));
     up.says("127.0.0.1 failed to authenticate as 'watcher'");
     // The default user is who says nothing.
     up.reload(&(users + "[[user]]\nname = 'default'\nnopass = true\ncommands = ['+info']"));
