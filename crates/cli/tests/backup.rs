@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use common::{Process, SOLERA, Up, eventually, free_ports, solera};
+use common::{Node, SOLERA, Up, eventually, free_ports, solera};
 use solera::{Client, Error, Value};
 
 const ACCOUNTS: i64 = 40;
@@ -336,30 +336,22 @@ async fn a_backup_is_for_users_who_may_read_everything() {
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
 }
 
-/// A node of `solera serve`.
-struct Node {
-    _process: Process,
-    resp: SocketAddr,
+fn start_node(config: &str, number: u16, port: u16) -> Node {
+    let at = |purpose| SocketAddr::from(([127, 0, 0, 1], port + 3 * (number - 1) + purpose));
+    let mut command = Command::new(SOLERA);
+    command.args(["serve", "--config", config, "--site", "eu", "--node", &number.to_string()]);
+    Node::start(&mut command, at(0), at(2))
 }
 
-impl Node {
-    fn start(config: &str, number: u16, port: u16) -> Node {
-        let number_of = number.to_string();
-        let mut command = Command::new(SOLERA);
-        command.args(["serve", "--config", config, "--site", "eu", "--node", &number_of]);
-        let resp = SocketAddr::from(([127, 0, 0, 1], port + 3 * (number - 1)));
-        Node { _process: Process::start(&mut command), resp }
-    }
-
-    async fn client(&self) -> Client {
-        let mut client = Err(Error::Start("not tried".to_owned()));
-        eventually("a client", async || {
-            client = Client::connect(self.resp).await;
-            client.is_ok()
-        })
-        .await;
-        client.unwrap()
-    }
+/// A client of a node that may not listen yet.
+async fn client_of(node: &Node) -> Client {
+    let mut client = Err(Error::Start("not tried".to_owned()));
+    eventually("a client", async || {
+        client = Client::connect(node.resp).await;
+        client.is_ok()
+    })
+    .await;
+    client.unwrap()
 }
 
 #[tokio::test]
@@ -372,8 +364,8 @@ async fn any_node_of_a_site_saves_all_of_it_and_none_while_one_is_away() {
         format!("[[site.node]]\nresp = '{resp}'\npeer = '{peer}'\nadmin = '{admin}'\nworkers = 2\n")
     };
     std::fs::write(&config, format!("[[site]]\nname = 'eu'\n{}{}", node(0), node(1))).unwrap();
-    let (one, two) = (Node::start(&config, 1, port), Node::start(&config, 2, port));
-    let (mut client, _) = (one.client().await, two.client().await);
+    let (one, two) = (start_node(&config, 1, port), start_node(&config, 2, port));
+    let (mut client, _) = (client_of(&one).await, client_of(&two).await);
     eventually("the nodes are linked", async || client.command(&["DBSIZE"]).await.is_ok()).await;
     for i in 0..200 {
         let key = format!("k{i}");
@@ -399,8 +391,8 @@ async fn any_node_of_a_site_saves_all_of_it_and_none_while_one_is_away() {
     let error = refused(&["backup", "--from", &one.resp.to_string(), &file]);
     assert!(error.contains("TRYAGAIN node 2 of site eu is unreachable"), "{error}");
     assert_eq!(std::fs::read_dir(&*folder.0).unwrap().count(), 3, "something was left behind");
-    let _two = Node::start(&config, 2, port);
-    let mut again = one.client().await;
+    let _two = start_node(&config, 2, port);
+    let mut again = client_of(&one).await;
     eventually("the node is back", async || again.command(&["DBSIZE"]).await.is_ok()).await;
     let mut errors = Vec::new();
     for partition in 0..16 {

@@ -3,16 +3,15 @@
 mod common;
 
 use std::collections::BTreeMap;
-use std::fmt::{self, Display};
-use std::io::{BufRead, BufReader, Write};
+use std::fmt::Display;
+use std::io::Write;
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 use std::time::Duration;
 
 use common::load::{Random, Recording, judge};
-use common::{Folder, Process, SOLERA, eventually, free_ports};
+use common::{Folder, Node, SOLERA, eventually, free_ports};
 use solera::{Client, Error, Value};
 
 const SITES: [&str; 2] = ["eu", "us"];
@@ -70,8 +69,7 @@ impl Plan {
     }
 
     fn started(&self, mut command: Command, site: usize, node: usize) -> Node {
-        let process = Process::start(&mut command);
-        Node { process, resp: self.at(site, node, 0), admin: self.at(site, node, 2) }
+        Node::start(&mut command, self.at(site, node, 0), self.at(site, node, 2))
     }
 
     /// A node of a site that joins in this life.
@@ -105,62 +103,6 @@ impl Plan {
             command.arg("--data").arg(data.join(format!("{site}-{node}")));
         }
         command
-    }
-}
-
-/// A running node, killed at the end of the test.
-struct Node {
-    process: Process,
-    resp: SocketAddr,
-    admin: SocketAddr,
-}
-
-impl Node {
-    /// The status code and body of an HTTP request; nothing if the node does not answer.
-    fn http(&self, path: &str) -> Option<(u16, String)> {
-        common::http(self.admin, path, "")
-    }
-
-    fn status(&self) -> serde_json::Value {
-        serde_json::from_str(&self.http("/status").unwrap().1).unwrap()
-    }
-
-    fn is_ready(&self) -> bool {
-        self.http("/ready").is_some_and(|(code, _)| code == 200)
-    }
-
-    /// Whether every other node is reached.
-    fn reaches_all(&self) -> bool {
-        self.is_ready()
-            && self.status()["sites"]
-                .as_array()
-                .unwrap()
-                .iter()
-                .all(|site| site["reached"].as_bool() == Some(true))
-    }
-
-    async fn client(&self) -> Client {
-        Client::connect(self.resp).await.unwrap()
-    }
-}
-
-impl Deref for Node {
-    type Target = Process;
-
-    fn deref(&self) -> &Process {
-        &self.process
-    }
-}
-
-impl DerefMut for Node {
-    fn deref_mut(&mut self) -> &mut Process {
-        &mut self.process
-    }
-}
-
-impl Display for Node {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.process.fmt(f)
     }
 }
 

@@ -255,6 +255,67 @@ impl DerefMut for Up {
     }
 }
 
+/// A running `solera serve`.
+pub(crate) struct Node {
+    process: Process,
+    pub(crate) resp: SocketAddr,
+    pub(crate) admin: SocketAddr,
+}
+
+impl Node {
+    pub(crate) fn start(command: &mut Command, resp: SocketAddr, admin: SocketAddr) -> Node {
+        Node { process: Process::start(command), resp, admin }
+    }
+
+    /// The status code and body of an HTTP request; nothing if the node does not answer.
+    pub(crate) fn http(&self, path: &str) -> Option<(u16, String)> {
+        http(self.admin, path, "")
+    }
+
+    pub(crate) fn status(&self) -> serde_json::Value {
+        serde_json::from_str(&self.http("/status").unwrap().1).unwrap()
+    }
+
+    pub(crate) fn is_ready(&self) -> bool {
+        self.http("/ready").is_some_and(|(code, _)| code == 200)
+    }
+
+    /// Whether every other node is reached.
+    pub(crate) fn reaches_all(&self) -> bool {
+        self.is_ready()
+            && self.status()["sites"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .all(|site| site["reached"].as_bool() == Some(true))
+    }
+
+    pub(crate) async fn client(&self) -> Client {
+        Client::connect(self.resp).await.unwrap()
+    }
+}
+
+impl Deref for Node {
+    type Target = Process;
+
+    fn deref(&self) -> &Process {
+        &self.process
+    }
+}
+
+impl DerefMut for Node {
+    fn deref_mut(&mut self) -> &mut Process {
+        &mut self.process
+    }
+}
+
+/// Its log, for failures.
+impl fmt::Display for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.process.fmt(f)
+    }
+}
+
 /// Runs the binary to its end.
 pub(crate) fn solera(arguments: &[&str]) -> Output {
     Command::new(SOLERA).args(arguments).env_remove("SOLERA_PASSWORD").output().unwrap()
@@ -263,6 +324,12 @@ pub(crate) fn solera(arguments: &[&str]) -> Output {
 /// Requires that a command was successful.
 pub(crate) fn ok(output: &Output) {
     assert!(output.status.success(), "{}", text(&output.stderr));
+}
+
+/// Says that a test has done nothing.
+pub(crate) fn skipped(test: &str, reason: &str) {
+    // Not by the macros, whose words are kept back when a test passes.
+    let _ = writeln!(std::io::stderr(), "skipped {test}: {reason}");
 }
 
 pub(crate) fn text(bytes: &[u8]) -> String {
