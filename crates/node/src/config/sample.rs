@@ -20,5 +20,5 @@ admin = 'b:3'
 
 /// What a file `s.toml` with this content says; it must be right.
 pub(crate) fn parse(text: &str) -> ClusterSpec {
-    ClusterSpec::parse("s.toml", text, Overrides::default()).unwrap()
+    ClusterSpec::parse("s.toml", text, Overrides::default()).expect("a test gives what can be parsed")
 }
