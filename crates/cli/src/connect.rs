@@ -1,9 +1,14 @@
 //! Which running site a command talks to, and how it is let in.
 
+use std::io::ErrorKind::{ConnectionReset, UnexpectedEof};
 use std::path::PathBuf;
 
 use clap::Args;
-use solera::{Client, Endpoint, Tls};
+use solera::{Client, Endpoint, Error, Tls};
+use tokio_rustls::rustls;
+
+const NEEDS_TLS: &str = "it does not answer as Solera does without TLS; if it speaks TLS there, name the \
+                         authority that signed its certificate by --cacert";
 
 /// How a site lets the command in.
 #[derive(Debug, Args)]
@@ -47,6 +52,31 @@ impl LoginArgs {
             endpoint = endpoint.tls(Tls::new(authority, own).map_err(|error| error.to_string())?);
         }
         let connected = Client::connect_to(&endpoint).await;
-        connected.map_err(|error| format!("{endpoint}: {error}"))
+        connected.map_err(|error| format!("{endpoint}: {}", self.explain(&error)))
     }
+
+    /// Why no connection came about; whether TLS is spoken is what people mistake most easily.
+    fn explain(&self, error: &Error) -> String {
+        let spoken = self.cacert.is_some();
+        match error {
+            Error::Protocol(_) if !spoken => NEEDS_TLS.to_owned(),
+            Error::Connection(error)
+                if !spoken && matches!(error.kind(), UnexpectedEof | ConnectionReset) =>
+            {
+                NEEDS_TLS.to_owned()
+            }
+            Error::Connection(error) if spoken && is_no_tls(error) => {
+                "it does not speak TLS there, which --cacert is for; clients' TLS has a port of its own, \
+                 resp_tls"
+                    .to_owned()
+            }
+            other => other.to_string(),
+        }
+    }
+}
+
+/// Whether the other side has answered with something else than TLS.
+fn is_no_tls(error: &std::io::Error) -> bool {
+    let reason = error.get_ref().and_then(|error| error.downcast_ref());
+    matches!(reason, Some(rustls::Error::InvalidMessage(_)))
 }

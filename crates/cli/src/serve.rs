@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Args;
-use solera_node::{ClusterSpec, Level, Log, Node, Overrides};
+use solera_node::{ClusterSpec, Level, Log, Node, Overrides, raise_descriptor_limit};
 
 use crate::reload;
 use crate::stop::Stop;
@@ -90,6 +90,7 @@ fn run(args: &ServeArgs, log: Log) -> Result<(), Box<dyn std::error::Error>> {
         Overrides { data: args.data.clone(), log_level: args.log_level, ..Overrides::default() };
     let spec = ClusterSpec::load(Some(&args.config), over.clone())?;
     log.set_level(spec.log_level.unwrap_or_default());
+    raise_descriptor_limit(&log);
     for warning in spec.warnings() {
         log.warn(format_args!("{warning}"));
     }

@@ -35,6 +35,8 @@ const SILENT: Duration = Duration::from_secs(2);
 /// List the sites, remove one that is dead for good, or add one
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
+// Before the action and after it; other commands that log in have none.
+#[command(mut_args(|arg| arg.global(true)))]
 pub(crate) struct SiteArgs {
     #[command(subcommand)]
     action: Action,

@@ -6,7 +6,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Args;
-use solera_node::{AdminListener, Cluster, ClusterSpec, Level, Log, Overrides};
+use solera_node::{
+    AdminListener, Cluster, ClusterSpec, Level, Log, Overrides, raise_descriptor_limit,
+};
 
 use crate::stop::Stop;
 use crate::{reload, restore};
@@ -83,6 +85,7 @@ fn run(args: &UpArgs, log: Log) -> Result<(), Box<dyn std::error::Error>> {
         eprintln!("warning: {warning}");
     }
     log.set_level(spec.log_level.unwrap_or_default());
+    raise_descriptor_limit(&log);
     if let Some(file) = &args.restore {
         restore::begin_with(file, &spec)?.tell(false);
     }

@@ -1,99 +1,32 @@
 //! Backups as a person takes and restores them: `solera backup` under load, `solera restore`.
 
-use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Lines};
-use std::net::{SocketAddr, TcpListener};
-use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStderr, ChildStdout, Command, Output, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+mod common;
 
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use common::{Node, SOLERA, Up, eventually, free_ports, solera};
 use solera::{Client, Error, Value};
 
-const SOLERA: &str = env!("CARGO_BIN_EXE_solera");
 const ACCOUNTS: i64 = 40;
 const OPENING: i64 = 1000;
 
-/// A folder for a test's files, removed at its end.
-struct Folder(PathBuf);
+/// A folder for a test's files, whose names are used in commands.
+struct Folder(common::Folder);
 
 impl Folder {
-    fn new(name: &str) -> Folder {
-        let folder = std::env::temp_dir().join(format!("solera-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        Folder(folder)
-    }
-
-    fn at(&self, name: &str) -> PathBuf {
-        self.0.join(name)
+    fn new() -> Folder {
+        Folder(common::Folder::new())
     }
 
     fn text(&self, name: &str) -> String {
-        self.at(name).to_str().unwrap().to_owned()
+        self.0.at(name).to_str().unwrap().to_owned()
     }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-/// A running `solera up`, stopped at the end of the test.
-struct Up {
-    child: Child,
-    port: u16,
-    /// Kept open, because it says goodbye.
-    _lines: Lines<BufReader<ChildStdout>>,
-}
-
-static NEXT_PORT: AtomicU16 = AtomicU16::new(0);
-
-/// The first of ten ports that nobody uses. Tests run side by side; each takes ports of its own.
-fn free_ports() -> u16 {
-    loop {
-        let offset = NEXT_PORT.fetch_add(10, Ordering::Relaxed);
-        let port = 31_000 + (std::process::id() % 140) as u16 * 100 + offset % 100;
-        if (port..port + 10).all(|port| TcpListener::bind(("127.0.0.1", port)).is_ok()) {
-            return port;
-        }
-    }
-}
-
-impl Up {
-    fn start(arguments: &[&str]) -> Up {
-        let port = free_ports();
-        let mut child = Command::new(SOLERA)
-            .args(["up", "--port", &port.to_string()])
-            .args(arguments)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let started = lines.by_ref().map_while(Result::ok).any(|line| line.contains("Ctrl-C"));
-        assert!(started, "`solera up` did not start");
-        Up { child, port, _lines: lines }
-    }
-
-    fn at(&self, site: u16) -> String {
-        format!("127.0.0.1:{}", self.port + site)
-    }
-
-    async fn client(&self, site: u16) -> Client {
-        Client::connect(self.at(site).parse().unwrap()).await.unwrap()
-    }
-}
-
-impl Drop for Up {
-    fn drop(&mut self) {
-        let _ = Command::new("kill").arg(self.child.id().to_string()).status();
-        let _ = self.child.wait();
-    }
-}
-
-fn solera(arguments: &[&str]) -> Output {
-    Command::new(SOLERA).args(arguments).env_remove("SOLERA_PASSWORD").output().unwrap()
 }
 
 /// What a command says that must succeed.
@@ -108,14 +41,6 @@ fn refused(arguments: &[&str]) -> String {
     let output = solera(arguments);
     assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stdout));
     String::from_utf8(output.stderr).unwrap()
-}
-
-async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
-    let started = Instant::now();
-    while !holds().await {
-        assert!(started.elapsed() < Duration::from_secs(30), "it did not happen: {what}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
 }
 
 fn account(number: i64) -> String {
@@ -191,7 +116,7 @@ async fn check_invariants(client: &mut Client) {
 
 #[tokio::test]
 async fn a_backup_under_load_is_a_causal_snapshot_and_becomes_a_new_cluster() {
-    let folder = Folder::new("backup-load");
+    let folder = Folder::new();
     let config = folder.text("solera.toml");
     std::fs::write(&config, "[[space]]\nname = 'log'\nprefix = 'log:'\nlevel = 'eventual'\n")
         .unwrap();
@@ -277,7 +202,7 @@ async fn a_backup_under_load_is_a_causal_snapshot_and_becomes_a_new_cluster() {
 
 #[tokio::test]
 async fn one_command_starts_a_new_cluster_from_a_backup() {
-    let folder = Folder::new("backup-up");
+    let folder = Folder::new();
     let (file, data) = (folder.text("a.backup"), folder.text("data"));
     let up = Up::start(&["--sites", "1"]);
     let mut client = up.client(1).await;
@@ -300,7 +225,7 @@ async fn one_command_starts_a_new_cluster_from_a_backup() {
 
 #[tokio::test]
 async fn a_running_cluster_is_filled_only_if_it_is_empty_and_promises_the_same() {
-    let folder = Folder::new("backup-to");
+    let folder = Folder::new();
     let (file, config) = (folder.text("a.backup"), folder.text("solera.toml"));
     std::fs::write(&config, "[[space]]\nname = 'log'\nprefix = 'log:'\nlevel = 'eventual'\n")
         .unwrap();
@@ -336,7 +261,7 @@ async fn a_running_cluster_is_filled_only_if_it_is_empty_and_promises_the_same()
 
 #[tokio::test]
 async fn a_damaged_or_cut_backup_is_refused_before_anything_is_written() {
-    let folder = Folder::new("backup-damaged");
+    let folder = Folder::new();
     let (file, data) = (folder.text("a.backup"), folder.text("data"));
     let up = Up::start(&["--sites", "1"]);
     let mut client = up.client(1).await;
@@ -366,12 +291,12 @@ async fn a_damaged_or_cut_backup_is_refused_before_anything_is_written() {
         }
     }
     assert_eq!(empty.client(1).await.command(&["DBSIZE"]).await.unwrap(), Value::Integer(0));
-    assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 1, "something was left behind");
+    assert_eq!(std::fs::read_dir(&*folder.0).unwrap().count(), 1, "something was left behind");
 }
 
 #[tokio::test]
 async fn a_backup_is_for_users_who_may_read_everything() {
-    let folder = Folder::new("backup-users");
+    let folder = Folder::new();
     let (file, config) = (folder.text("a.backup"), folder.text("solera.toml"));
     let hash = "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b";
     let user = |name: &str, commands: &str, keys: &str| {
@@ -411,56 +336,36 @@ async fn a_backup_is_for_users_who_may_read_everything() {
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
 }
 
-/// A node of `solera serve`, killed at the end of the test.
-struct Node {
-    child: Child,
-    resp: SocketAddr,
-    log: Lines<BufReader<ChildStderr>>,
+fn start_node(config: &str, number: u16, port: u16) -> Node {
+    let at = |purpose| SocketAddr::from(([127, 0, 0, 1], port + 3 * (number - 1) + purpose));
+    let mut command = Command::new(SOLERA);
+    command.args(["serve", "--config", config, "--site", "eu", "--node", &number.to_string()]);
+    Node::start(&mut command, at(0), at(2))
 }
 
-impl Node {
-    fn start(config: &str, number: u16, port: u16) -> Node {
-        let mut child = Command::new(SOLERA)
-            .args(["serve", "--config", config, "--site", "eu", "--node", &number.to_string()])
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let log = BufReader::new(child.stderr.take().unwrap()).lines();
-        let resp = SocketAddr::from(([127, 0, 0, 1], port + 3 * (number - 1)));
-        Node { child, resp, log }
-    }
-
-    async fn client(&self) -> Client {
-        let mut client = Err(Error::Start("not tried".to_owned()));
-        eventually("a client", async || {
-            client = Client::connect(self.resp).await;
-            client.is_ok()
-        })
-        .await;
-        client.unwrap()
-    }
-}
-
-impl Drop for Node {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        assert!(self.log.by_ref().map_while(Result::ok).all(|line| !line.contains("panicked")));
-    }
+/// A client of a node that may not listen yet.
+async fn client_of(node: &Node) -> Client {
+    let mut client = Err(Error::Start("not tried".to_owned()));
+    eventually("a client", async || {
+        client = Client::connect(node.resp).await;
+        client.is_ok()
+    })
+    .await;
+    client.unwrap()
 }
 
 #[tokio::test]
 async fn any_node_of_a_site_saves_all_of_it_and_none_while_one_is_away() {
-    let folder = Folder::new("backup-nodes");
-    let (config, port) = (folder.text("solera.toml"), free_ports());
+    let folder = Folder::new();
+    let (config, port) = (folder.text("solera.toml"), free_ports(&["127.0.0.1"]));
     let node = |number: u16| {
         let at = |purpose: u16| format!("127.0.0.1:{}", port + 3 * number + purpose);
         let (resp, peer, admin) = (at(0), at(1), at(2));
         format!("[[site.node]]\nresp = '{resp}'\npeer = '{peer}'\nadmin = '{admin}'\nworkers = 2\n")
     };
     std::fs::write(&config, format!("[[site]]\nname = 'eu'\n{}{}", node(0), node(1))).unwrap();
-    let (one, two) = (Node::start(&config, 1, port), Node::start(&config, 2, port));
-    let (mut client, _) = (one.client().await, two.client().await);
+    let (one, two) = (start_node(&config, 1, port), start_node(&config, 2, port));
+    let (mut client, _) = (client_of(&one).await, client_of(&two).await);
     eventually("the nodes are linked", async || client.command(&["DBSIZE"]).await.is_ok()).await;
     for i in 0..200 {
         let key = format!("k{i}");
@@ -485,9 +390,9 @@ async fn any_node_of_a_site_saves_all_of_it_and_none_while_one_is_away() {
     let file = folder.text("c.backup");
     let error = refused(&["backup", "--from", &one.resp.to_string(), &file]);
     assert!(error.contains("TRYAGAIN node 2 of site eu is unreachable"), "{error}");
-    assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 3, "something was left behind");
-    let _two = Node::start(&config, 2, port);
-    let mut again = one.client().await;
+    assert_eq!(std::fs::read_dir(&*folder.0).unwrap().count(), 3, "something was left behind");
+    let _two = start_node(&config, 2, port);
+    let mut again = client_of(&one).await;
     eventually("the node is back", async || again.command(&["DBSIZE"]).await.is_ok()).await;
     let mut errors = Vec::new();
     for partition in 0..16 {
@@ -500,7 +405,7 @@ async fn any_node_of_a_site_saves_all_of_it_and_none_while_one_is_away() {
 
 #[tokio::test]
 async fn a_snapshot_that_was_given_up_makes_no_backup() {
-    let folder = Folder::new("backup-idle");
+    let folder = Folder::new();
     let config = folder.text("solera.toml");
     std::fs::write(&config, "transaction_timeout_ms = 100\ntransaction_max_age_ms = 100\n")
         .unwrap();

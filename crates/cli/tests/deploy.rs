@@ -1,8 +1,11 @@
 //! The examples in `deploy/` say what this version understands.
 
-use std::path::PathBuf;
+mod common;
+
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use common::{Folder, Node, SOLERA, free_ports, text, wait_until};
 use solera_node::{ClusterSpec, Overrides};
 
 fn read(name: &str) -> String {
@@ -48,7 +51,7 @@ fn the_configurations_can_be_used() {
 
 #[test]
 fn every_option_and_probe_exists() {
-    let help = Command::new(env!("CARGO_BIN_EXE_solera")).args(["serve", "--help"]).output();
+    let help = Command::new(SOLERA).args(["serve", "--help"]).output();
     let help = String::from_utf8(help.unwrap().stdout).unwrap();
     for name in ["solera@.service", "kubernetes.yaml"] {
         let text = read(name);
@@ -62,4 +65,81 @@ fn every_option_and_probe_exists() {
     let paths: Vec<_> = manifest.split("path: /").skip(1).collect();
     assert_eq!(paths.len(), 3);
     assert!(paths.iter().all(|path| path.starts_with("health,") || path.starts_with("ready,")));
+}
+
+/// What systemd makes of the unit's ExecStart for an instance: a script for the shell.
+fn unit_script(instance: &str) -> String {
+    let unit = read("solera@.service");
+    let line = unit.lines().find_map(|line| line.strip_prefix("ExecStart=/bin/sh -c '")).unwrap();
+    let script = line.strip_suffix('\'').unwrap();
+    script.replace("%i", instance).replace("%%", "%").replace("$$", "$")
+}
+
+/// The script that the manifest's container runs: a folded block.
+fn manifest_script() -> String {
+    let manifest = read("kubernetes.yaml");
+    let (_, block) =
+        manifest.split_once("- /bin/sh\n            - -c\n            - >-\n").unwrap();
+    let (block, _) = block.split_once("\n          ports:").unwrap();
+    block.lines().map(|line| line.trim().to_owned() + " ").collect()
+}
+
+#[test]
+fn the_scripts_start_the_nodes_that_they_name() {
+    let hosts = ["127.0.0.1", "127.0.0.2"];
+    let (folder, port) = (Folder::new(), free_ports(&hosts));
+    // Names may hold what stands before a node's number.
+    let mut config = String::new();
+    for (site, host) in ["my-eu", "eu"].into_iter().zip(hosts) {
+        config += &format!("[[site]]\nname = '{site}'\n");
+        for first in [port, port + 3] {
+            let [resp, peer, admin] =
+                [0, 1, 2].map(|purpose| format!("'{host}:{}'", first + purpose));
+            config += &format!("[[site.node]]\nresp = {resp}\npeer = {peer}\nadmin = {admin}\n");
+        }
+    }
+    let config = folder.file("solera.toml", &config);
+    let data = |name: &str| folder.at(name).to_str().unwrap().to_owned();
+    let manifest =
+        manifest_script().replace("/data/solera", &data("pod")).replace("0.0.0.0", hosts[1]);
+    for (script, directory, host, name) in [
+        (unit_script("my-eu-2"), data("unit"), hosts[0], "node 2 of site my-eu"),
+        (manifest, data("pod"), hosts[1], "node 2 of site eu"),
+    ] {
+        let script = script
+            .replace("/usr/local/bin/solera", SOLERA)
+            .replace("/etc/solera/solera.toml", config.to_str().unwrap());
+        let mut command = Command::new("/bin/sh");
+        command
+            .args(["-c", &script])
+            .env("STATE_DIRECTORY", &directory)
+            .env("HOSTNAME", "solera-1");
+        let at = |purpose| format!("{host}:{}", port + 3 + purpose).parse().unwrap();
+        let mut node = Node::start(&mut command, at(0), at(2));
+        node.says(&format!("starts as {name} of cluster"));
+        for (path, code) in [("/health", 200), ("/ready", 503)] {
+            wait_until(&*node, || node.http(path).is_some_and(|(found, _)| found == code));
+        }
+        assert!(Path::new(&directory).join("solera-data.toml").is_file(), "{name}");
+        node.signal("-HUP");
+        node.says("solera.toml again");
+        node.signal("-TERM");
+        assert!(node.wait().success(), "{node}");
+    }
+}
+
+#[test]
+fn systemd_takes_the_unit() {
+    let folder = Folder::new();
+    let unit = folder.file("solera@eu-1.service", &read("solera@.service"));
+    let Ok(verified) =
+        Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(&unit).output()
+    else {
+        common::skipped("systemd_takes_the_unit", "no systemd-analyze here");
+        return;
+    };
+    // It says what it ignores, too, and calls that success.
+    let complaints = text(&verified.stderr);
+    let ours = complaints.lines().filter(|line| line.contains("solera@"));
+    assert_eq!(ours.collect::<Vec<_>>(), Vec::<&str>::new());
 }

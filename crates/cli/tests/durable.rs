@@ -1,78 +1,20 @@
 //! Data on disk, as a user meets it: processes killed under load, damaged files, wrong directories.
 
+mod common;
+
 use std::fs;
-use std::io::{BufRead, BufReader};
-use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::path::Path;
+use std::process::{Command, Output};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use solera::{Client, Value};
-
-const SOLERA: &str = env!("CARGO_BIN_EXE_solera");
-
-static NEXT: AtomicU16 = AtomicU16::new(0);
-
-/// A directory of this test's own, removed at its end.
-struct Dir(PathBuf);
-
-impl Dir {
-    fn new() -> Dir {
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("solera-durable-{}-{number}", std::process::id());
-        Dir(std::env::temp_dir().join(name))
-    }
-}
-
-impl Drop for Dir {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
+use common::{Folder, SOLERA, Up, eventually, text};
+use solera::Value;
 
 /// A running `solera up` with data.
-struct Up {
-    child: Child,
-    port: u16,
-}
-
-impl Up {
-    fn start(dir: &Path, arguments: &[&str]) -> Up {
-        for _ in 0..20 {
-            let offset = NEXT.fetch_add(1, Ordering::Relaxed) * 10;
-            let port = 10_000 + (std::process::id() % 900) as u16 * 10 + offset % 1000;
-            let mut child = command(dir, port, arguments)
-                .stdout(Stdio::piped())
-                .stderr(Stdio::null())
-                .spawn()
-                .unwrap();
-            let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-            let mut ready = lines.map_while(Result::ok).skip_while(|line| !line.contains("Ctrl-C"));
-            if ready.next().is_some() {
-                return Up { child, port };
-            }
-            child.wait().unwrap();
-        }
-        panic!("it does not start");
-    }
-
-    async fn client(&self, site: u16) -> Client {
-        Client::connect(SocketAddr::from(([127, 0, 0, 1], self.port + site))).await.unwrap()
-    }
-
-    fn kill(mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-}
-
-impl Drop for Up {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+fn start(dir: &Path, arguments: &[&str]) -> Up {
+    Up::start(&[&["--data", dir.to_str().unwrap()], arguments].concat())
 }
 
 fn command(dir: &Path, port: u16, arguments: &[&str]) -> Command {
@@ -85,17 +27,13 @@ fn journal(arguments: &[&str], dir: &Path) -> Output {
     Command::new(SOLERA).arg("journal").args(arguments).arg(dir).output().unwrap()
 }
 
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
 /// Clients at every site write until the process is killed in the midst; then everything that was
 /// acknowledged must be there, at the site that acknowledged it at once and everywhere in the end.
 async fn killed_under_load(arguments: &[&str], sites: u16, rounds: u32) {
-    let dir = Dir::new();
+    let dir = Folder::new();
     let mut acknowledged: Vec<Vec<u64>> = vec![vec![0; 4]; usize::from(sites)];
     for round in 0..rounds {
-        let up = Up::start(&dir.0, arguments);
+        let mut up = start(&dir, arguments);
         let stop = Arc::new(AtomicBool::new(false));
         let total = Arc::new(AtomicU64::new(0));
         let mut writers = Vec::new();
@@ -135,7 +73,7 @@ async fn killed_under_load(arguments: &[&str], sites: u16, rounds: u32) {
         for (index, writer) in writers.into_iter().enumerate() {
             acknowledged[index / 4][index % 4] = writer.await.unwrap();
         }
-        let up = Up::start(&dir.0, arguments);
+        let up = start(&dir, arguments);
         let mut sum = 0;
         for site in 1..=sites {
             let mut client = up.client(site).await;
@@ -153,15 +91,10 @@ async fn killed_under_load(arguments: &[&str], sites: u16, rounds: u32) {
         }
         for site in 1..=sites {
             let mut client = up.client(site).await;
-            let began = Instant::now();
-            loop {
-                let found = client.get("sum").await.unwrap().unwrap_or_default();
-                if found == sum.to_string() {
-                    break;
-                }
-                assert!(began.elapsed() < Duration::from_secs(20), "site {site}: {found} of {sum}");
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
+            eventually(format_args!("site {site} has all {sum}"), async || {
+                client.get("sum").await.unwrap() == Some(sum.to_string())
+            })
+            .await;
         }
     }
 }
@@ -178,16 +111,16 @@ async fn nothing_acknowledged_is_lost_when_all_sites_are_killed() {
 
 #[tokio::test]
 async fn damage_is_named_and_repaired_only_on_request() {
-    let dir = Dir::new();
-    let up = Up::start(&dir.0, &["--sites", "1"]);
+    let dir = Folder::new();
+    let mut up = start(&dir, &["--sites", "1"]);
     let mut client = up.client(1).await;
     for i in 0..200 {
         client.set(&format!("k{i}"), "some value that is long enough to be found").await.unwrap();
     }
     up.kill();
-    let well = journal(&["check"], &dir.0);
+    let well = journal(&["check"], &dir);
     assert!(well.status.success(), "{}", text(&well.stdout));
-    let folder = dir.0.join("virginia").join("worker-0");
+    let folder = dir.at("virginia").join("worker-0");
     let segment = folder.join("0000000001.segment");
     let mut bytes = fs::read(&segment).unwrap();
     let found = |(_, window): &(usize, &[u8])| *window == b"some value";
@@ -195,11 +128,11 @@ async fn damage_is_named_and_repaired_only_on_request() {
     bytes[at] ^= 1;
     fs::write(&segment, bytes).unwrap();
 
-    let refused = command(&dir.0, 1999, &["--sites", "1"]).output().unwrap();
+    let refused = command(&dir, 1999, &["--sites", "1"]).output().unwrap();
     assert!(!refused.status.success());
     let error = text(&refused.stderr);
     assert!(error.contains("0000000001.segment") && error.contains("worker-0"), "{error}");
-    let checked = journal(&["check"], &dir.0);
+    let checked = journal(&["check"], &dir);
     assert_eq!(checked.status.code(), Some(1));
     assert!(text(&checked.stdout).contains("DAMAGED"), "{}", text(&checked.stdout));
     let repaired = journal(&["repair"], &folder);
@@ -210,7 +143,7 @@ async fn damage_is_named_and_repaired_only_on_request() {
         text(&repaired.stdout)
     );
     assert!(folder.with_extension("backup-1").join("0000000001.segment").is_file());
-    let up = Up::start(&dir.0, &["--sites", "1"]);
+    let up = start(&dir, &["--sites", "1"]);
     // What is before the damage is there.
     let mut client = up.client(1).await;
     assert_eq!(client.command(&["DBSIZE"]).await.unwrap(), Value::Integer(100));
@@ -218,11 +151,11 @@ async fn damage_is_named_and_repaired_only_on_request() {
 
 #[tokio::test]
 async fn data_of_others_is_refused() {
-    let dir = Dir::new();
-    let up = Up::start(&dir.0, &["--sites", "2"]);
-    let dumped = journal(&["check"], &dir.0);
+    let dir = Folder::new();
+    let mut up = start(&dir, &["--sites", "2"]);
+    let dumped = journal(&["check"], &dir);
     assert_eq!(dumped.status.code(), Some(2), "a running node's journal is looked into");
-    let twice = command(&dir.0, up.port + 3, &["--sites", "2"]).output().unwrap();
+    let twice = command(&dir, up.port + 3, &["--sites", "2"]).output().unwrap();
     assert!(text(&twice.stderr).contains("another process uses it"), "{}", text(&twice.stderr));
     up.kill();
     for (arguments, reason) in [
@@ -230,13 +163,12 @@ async fn data_of_others_is_refused() {
         (&["--sites", "2", "--partitions", "8"], "written with partitions = 16, and"),
         (&["--sites", "2", "--workers", "2"], "written with workers per site [1, 1], and"),
     ] {
-        let refused = command(&dir.0, 1999, arguments).output().unwrap();
+        let refused = command(&dir, 1999, arguments).output().unwrap();
         assert!(!refused.status.success());
         assert!(text(&refused.stderr).contains(reason), "{}", text(&refused.stderr));
     }
-    let other = Dir::new();
-    fs::create_dir(&other.0).unwrap();
-    fs::write(other.0.join("letters.txt"), "dear").unwrap();
-    let refused = command(&other.0, 1999, &[]).output().unwrap();
+    let other = Folder::new();
+    other.file("letters.txt", "dear");
+    let refused = command(&other, 1999, &[]).output().unwrap();
     assert!(text(&refused.stderr).contains("it holds other files"), "{}", text(&refused.stderr));
 }

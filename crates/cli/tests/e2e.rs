@@ -1,88 +1,21 @@
 //! The built binary, as a user runs it: `solera up`, clients on its ports, `solera fault`.
 
-use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Lines, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::process::{Child, ChildStdout, Command, Output, Stdio};
-use std::sync::atomic::{AtomicU16, Ordering};
-use std::time::{Duration, Instant};
+mod common;
 
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::process::Command;
+use std::time::Duration;
+
+use common::{Folder, SOLERA, Up, eventually, ok};
 use solera::{Client, Error, Value};
 
-const SOLERA: &str = env!("CARGO_BIN_EXE_solera");
-
-/// A running `solera up`, stopped at the end of the test.
-struct Up {
-    child: Child,
-    port: u16,
-    /// Kept open, because it says goodbye.
-    _lines: Lines<BufReader<ChildStdout>>,
-}
-
-/// Tests run side by side; each takes ports of its own.
-static NEXT_PORT: AtomicU16 = AtomicU16::new(0);
-
-impl Up {
-    fn start(arguments: &[&str]) -> Up {
-        for _ in 0..20 {
-            let offset = NEXT_PORT.fetch_add(10, Ordering::Relaxed);
-            let port = 20_000 + (std::process::id() % 2000) as u16 * 20 + offset % 400;
-            let mut child = Command::new(SOLERA)
-                .args(["up", "--port", &port.to_string()])
-                .args(arguments)
-                .stdout(Stdio::piped())
-                .stderr(Stdio::null())
-                .spawn()
-                .unwrap();
-            let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-            if lines.by_ref().map_while(Result::ok).any(|line| line.contains("Ctrl-C")) {
-                return Up { child, port, _lines: lines };
-            }
-            child.wait().unwrap();
-        }
-        panic!("no free ports");
-    }
-
-    async fn client(&self, site: u16) -> Client {
-        self.try_client(site).await.unwrap()
-    }
-
-    async fn try_client(&self, site: u16) -> Result<Client, Error> {
-        Client::connect(SocketAddr::from(([127, 0, 0, 1], self.port + site))).await
-    }
-
-    /// A connection to its HTTP side on which something was sent.
-    fn http(&self, request: &[u8]) -> TcpStream {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
-        stream.write_all(request).unwrap();
-        stream
-    }
-
-    fn fault(&self, arguments: &[&str]) -> Output {
-        let port = self.port.to_string();
-        Command::new(SOLERA).arg("fault").args(arguments).args(["--port", &port]).output().unwrap()
-    }
-}
-
-impl Drop for Up {
-    fn drop(&mut self) {
-        if let Ok(None) = self.child.try_wait() {
-            let _ = Command::new("kill").arg(self.child.id().to_string()).status();
-            let _ = self.child.wait();
-        }
-    }
-}
-
-async fn eventually(mut holds: impl AsyncFnMut() -> bool) {
-    let started = Instant::now();
-    while !holds().await {
-        assert!(started.elapsed() < Duration::from_secs(20), "it did not happen");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-}
-
-fn ok(output: &Output) {
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+/// A connection to its HTTP side on which something was sent.
+fn http(up: &Up, request: &[u8]) -> TcpStream {
+    let mut stream = TcpStream::connect(up.admin()).unwrap();
+    stream.write_all(request).unwrap();
+    stream
 }
 
 #[tokio::test]
@@ -90,7 +23,8 @@ async fn writes_travel_between_sites_and_survive_a_cut() {
     let up = Up::start(&["--wan", "lan"]);
     let (mut one, mut two) = (up.client(1).await, up.client(2).await);
     one.set("k", "v").await.unwrap();
-    eventually(async || two.get("k").await.unwrap().as_deref() == Some("v")).await;
+    eventually("the write travels", async || two.get("k").await.unwrap().as_deref() == Some("v"))
+        .await;
 
     ok(&up.fault(&["cut", "virginia", "2"]));
     ok(&up.fault(&["cut", "2", "frankfurt"]));
@@ -99,7 +33,10 @@ async fn writes_travel_between_sites_and_survive_a_cut() {
     assert_eq!(two.get("n").await.unwrap().as_deref(), Some("2"));
     ok(&up.fault(&["heal"]));
     for client in [&mut one, &mut two] {
-        eventually(async || client.get("n").await.unwrap().as_deref() == Some("3")).await;
+        eventually("the sum is right", async || {
+            client.get("n").await.unwrap().as_deref() == Some("3")
+        })
+        .await;
     }
 }
 
@@ -139,6 +76,30 @@ async fn what_died_with_its_site_is_reported() {
 }
 
 #[tokio::test]
+async fn the_status_names_what_is_at_risk() {
+    let up = Up::configured("sites = 2\nworkers = 2\nf = 1\n", "");
+    ok(&up.fault(&["cut", "1", "2"]));
+    let mut one = up.client(1).await;
+    let long = "k".repeat(500);
+    one.set(&long, "v").await.unwrap();
+    let at_risk = || {
+        let (_, status) = common::http(up.admin(), "/status", "").unwrap();
+        let mut status: serde_json::Value = serde_json::from_str(&status).unwrap();
+        let site = status["sites"][0].take();
+        let keys = site["at_risk_keys"].as_array().unwrap().clone();
+        (site["at_risk"].as_u64().unwrap(), keys)
+    };
+    assert_eq!(at_risk(), (1, vec![format!("{}…", &long[..200]).into()]));
+    for i in 0..40 {
+        one.set(&format!("k{i}"), "v").await.unwrap();
+    }
+    let (transactions, keys) = at_risk();
+    assert_eq!((transactions, keys.len()), (41, 10), "{keys:?}");
+    ok(&up.fault(&["heal"]));
+    eventually("nothing is at risk", async || at_risk() == (0, Vec::new())).await;
+}
+
+#[tokio::test]
 async fn transactions_are_atomic_over_workers() {
     let up = Up::start(&["--workers", "3", "--sites", "2"]);
     let mut one = up.client(1).await;
@@ -159,7 +120,7 @@ async fn transactions_are_atomic_over_workers() {
 
     // The other site sees all or nothing, and in the end all.
     let mut two = up.client(2).await;
-    eventually(async || {
+    eventually("it is given up", async || {
         let Value::Array(values) = two.command(&mget).await.unwrap() else { panic!("no array") };
         let there = values.iter().filter(|value| **value != Value::Null).count();
         assert!(there == 0 || there == 12, "{there} of 12 writes are visible");
@@ -179,14 +140,11 @@ async fn transactions_are_atomic_over_workers() {
 
 #[tokio::test]
 async fn nothing_of_a_transaction_that_was_given_up_runs_outside() {
-    let file = std::env::temp_dir().join(format!("solera-idle-{}.toml", std::process::id()));
-    std::fs::write(&file, "transaction_timeout_ms = 50\n").unwrap();
-    let up = Up::start(&["--sites", "1", "--config", file.to_str().unwrap()]);
-    std::fs::remove_file(&file).unwrap();
+    let up = Up::configured("sites = 1\n", "transaction_timeout_ms = 50\n");
     let mut client = up.client(1).await;
     client.command(&["SOLERA.BEGIN"]).await.unwrap();
     let mut other = up.client(1).await;
-    eventually(async || {
+    eventually("all is visible", async || {
         let status = up.fault(&["status", "--json"]).stdout;
         String::from_utf8_lossy(&status).contains("\"open_transactions\": 0")
     })
@@ -233,10 +191,9 @@ fn a_port_in_use_is_named() {
 
 #[test]
 fn a_contradictory_configuration_is_refused() {
-    let file = std::env::temp_dir().join(format!("solera-{}.toml", std::process::id()));
-    std::fs::write(&file, "sites = 3\ncolour = 'red'\n").unwrap();
+    let folder = Folder::new();
+    let file = folder.file("s.toml", "sites = 3\ncolour = 'red'\n");
     let output = Command::new(SOLERA).args(["up", "--config"]).arg(&file).output().unwrap();
-    std::fs::remove_file(&file).unwrap();
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success());
     assert!(error.contains("colour") && error.contains("line 2"), "{error}");
@@ -317,7 +274,7 @@ fn http_errors_are_json_with_the_reason() {
         (b"GET /st".to_vec(), 408, "did not arrive within 5 s"),
         (post(100, b"{\"fault\": "), 408, "the body did not arrive within 5 s"),
     ];
-    let streams: Vec<TcpStream> = cases.iter().map(|(request, ..)| up.http(request)).collect();
+    let streams: Vec<TcpStream> = cases.iter().map(|(request, ..)| http(&up, request)).collect();
     for ((request, code, reason), stream) in cases.iter().zip(streams) {
         let (got, error) = error_in(stream);
         let request = String::from_utf8_lossy(&request[..request.len().min(100)]).into_owned();
@@ -328,10 +285,10 @@ fn http_errors_are_json_with_the_reason() {
 #[test]
 fn half_a_request_does_not_keep_it_from_ending() {
     let mut up = Up::start(&["--sites", "1"]);
-    let head = up.http(b"GET /st");
-    let body = up.http(format!("{FAULTS}Content-Length: 100\r\n\r\n{{").as_bytes());
+    let head = http(&up, b"GET /st");
+    let body = http(&up, format!("{FAULTS}Content-Length: 100\r\n\r\n{{").as_bytes());
     // It has read what came before this.
-    assert_eq!(error_in(up.http(b"GET /x HTTP/1.1\r\nConnection: close\r\n\r\n")).0, 404);
+    assert_eq!(error_in(http(&up, b"GET /x HTTP/1.1\r\nConnection: close\r\n\r\n")).0, 404);
     Command::new("kill").arg(up.child.id().to_string()).status().unwrap();
     assert!(up.child.wait().unwrap().success());
     // They were let go of without an answer: it did not wait until they were late.
@@ -394,7 +351,7 @@ async fn clients_are_listed_and_killed_whichever_worker_serves_them() {
         assert_eq!(killed, Value::Integer(1));
         assert!(matches!(other.command(&["PING"]).await, Err(Error::Connection(_))));
     }
-    eventually(async || listed(&mut me, &["CLIENT", "LIST"]).await.len() == 1).await;
+    eventually("one is left", async || listed(&mut me, &["CLIENT", "LIST"]).await.len() == 1).await;
     let one = me.command(&["CLIENT", "KILL", "ID", &mine["id"], "SKIPME", "no"]).await.unwrap();
     assert_eq!(one, Value::Integer(1));
     assert!(me.command(&["PING"]).await.is_err());
@@ -414,10 +371,7 @@ fn replies_that_are_not_wanted_are_left_out() {
 
 #[tokio::test]
 async fn the_limit_of_connections_is_the_sites() {
-    let file = std::env::temp_dir().join(format!("solera-limit-{}.toml", std::process::id()));
-    std::fs::write(&file, "max_connections = 4\n").unwrap();
-    let up = Up::start(&["--sites", "2", "--workers", "3", "--config", file.to_str().unwrap()]);
-    std::fs::remove_file(&file).unwrap();
+    let up = Up::configured("sites = 2\nworkers = 3\n", "max_connections = 4\n");
     let mut clients = Vec::new();
     for _ in 0..4 {
         clients.push(up.client(1).await);
@@ -426,7 +380,7 @@ async fn the_limit_of_connections_is_the_sites() {
     assert!(error.to_string().contains("max number of clients"), "{error}");
     up.client(2).await;
     clients.pop();
-    eventually(async || up.try_client(1).await.is_ok()).await;
+    eventually("there is room", async || up.try_client(1).await.is_ok()).await;
 }
 
 #[tokio::test]

@@ -1,17 +1,19 @@
 //! Real nodes, as a person runs them: `solera serve` in processes of their own, with SIGKILL.
 
+mod common;
+
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::fmt::Display;
+use std::io::Write;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
-use std::sync::atomic::{AtomicU16, Ordering};
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::process::{Command, Output};
+use std::time::Duration;
 
+use common::load::{Random, Recording, judge};
+use common::{Folder, Node, SOLERA, eventually, free_ports};
 use solera::{Client, Error, Value};
 
-const SOLERA: &str = env!("CARGO_BIN_EXE_solera");
 const SITES: [&str; 2] = ["eu", "us"];
 const NODES: usize = 2;
 
@@ -22,27 +24,16 @@ struct Plan {
     file: PathBuf,
     /// Where nodes keep data, if they do.
     data: Option<PathBuf>,
+    folder: Folder,
 }
-
-static NEXT: AtomicU16 = AtomicU16::new(0);
 
 impl Plan {
     /// `head` stands before the sites. Tests run side by side; each takes ports of its own.
     fn new(head: &str) -> Plan {
-        let port = loop {
-            let offset = NEXT.fetch_add(10, Ordering::Relaxed);
-            let port = 10_000 + (std::process::id() % 900) as u16 * 10 + offset;
-            let free = |port| {
-                ["127.0.0.1", "127.0.0.2"]
-                    .iter()
-                    .all(|host| TcpListener::bind((*host, port)).is_ok())
-            };
-            if (port..port + 6).all(free) {
-                break port;
-            }
-        };
-        let file = std::env::temp_dir().join(format!("solera-{port}.toml"));
-        let plan = Plan { port, file, data: None };
+        let port = free_ports(&["127.0.0.1", "127.0.0.2"]);
+        let folder = Folder::new();
+        let file = folder.at("solera.toml");
+        let plan = Plan { port, file, data: None, folder };
         plan.write(head, SITES);
         plan
     }
@@ -78,15 +69,7 @@ impl Plan {
     }
 
     fn started(&self, mut command: Command, site: usize, node: usize) -> Node {
-        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
-        let log = Arc::new(Mutex::new(String::new()));
-        let (stderr, copy) = (BufReader::new(child.stderr.take().unwrap()), log.clone());
-        std::thread::spawn(move || {
-            for line in stderr.lines().map_while(Result::ok) {
-                *copy.lock().unwrap() += &(line + "\n");
-            }
-        });
-        Node { child, log, resp: self.at(site, node, 0), admin: self.at(site, node, 2) }
+        Node::start(&mut command, self.at(site, node, 0), self.at(site, node, 2))
     }
 
     /// A node of a site that joins in this life.
@@ -123,78 +106,6 @@ impl Plan {
     }
 }
 
-impl Drop for Plan {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.file);
-        if let Some(data) = &self.data {
-            let _ = std::fs::remove_dir_all(data);
-        }
-    }
-}
-
-/// A running node, killed at the end of the test.
-struct Node {
-    child: Child,
-    log: Arc<Mutex<String>>,
-    resp: SocketAddr,
-    admin: SocketAddr,
-}
-
-impl Node {
-    fn log(&self) -> String {
-        self.log.lock().unwrap().clone()
-    }
-
-    fn kill(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-
-    fn signal(&self, name: &str) {
-        let done = Command::new("kill").args([name, &self.child.id().to_string()]).status();
-        assert!(done.unwrap().success());
-    }
-
-    /// The status code and body of an HTTP request; nothing if the node does not answer.
-    fn http(&self, path: &str) -> Option<(u16, String)> {
-        let mut stream = TcpStream::connect(self.admin).ok()?;
-        let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
-        stream.write_all(request.as_bytes()).ok()?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).ok()?;
-        let (head, body) = answer.split_once("\r\n\r\n")?;
-        Some((head.split(' ').nth(1)?.parse().ok()?, body.to_owned()))
-    }
-
-    fn status(&self) -> serde_json::Value {
-        serde_json::from_str(&self.http("/status").unwrap().1).unwrap()
-    }
-
-    fn is_ready(&self) -> bool {
-        self.http("/ready").is_some_and(|(code, _)| code == 200)
-    }
-
-    /// Whether every other node is reached.
-    fn reaches_all(&self) -> bool {
-        self.is_ready()
-            && self.status()["sites"]
-                .as_array()
-                .unwrap()
-                .iter()
-                .all(|site| site["reached"].as_bool() == Some(true))
-    }
-
-    async fn client(&self) -> Client {
-        Client::connect(self.resp).await.unwrap()
-    }
-}
-
-impl Drop for Node {
-    fn drop(&mut self) {
-        self.kill();
-    }
-}
-
 /// Two sites of two nodes each, connected; `nodes[site][node]`.
 async fn cluster(plan: &Plan) -> Vec<Vec<Node>> {
     let nodes: Vec<Vec<Node>> = (0..SITES.len())
@@ -204,14 +115,6 @@ async fn cluster(plan: &Plan) -> Vec<Vec<Node>> {
         eventually(node, async || node.reaches_all()).await;
     }
     nodes
-}
-
-async fn eventually(node: &Node, mut holds: impl AsyncFnMut() -> bool) {
-    let started = Instant::now();
-    while !holds().await {
-        assert!(started.elapsed() < Duration::from_secs(30), "it did not happen:\n{}", node.log());
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
 }
 
 fn keys() -> Vec<String> {
@@ -297,7 +200,7 @@ async fn transactions_are_atomic_over_nodes() {
 #[tokio::test]
 async fn a_killed_node_stops_its_own_partitions_alone_and_comes_back() {
     let mut plan = Plan::new("");
-    plan.data = Some(std::env::temp_dir().join(format!("solera-killed-{}", plan.port)));
+    plan.data = Some(plan.folder.at("data"));
     let mut nodes = cluster(&plan).await;
     let mut client = nodes[0][0].client().await;
     for key in keys() {
@@ -400,7 +303,7 @@ async fn a_node_that_hangs_for_a_while_loses_nothing() {
 #[tokio::test]
 async fn a_site_is_removed_and_joins_again_while_the_other_serves() {
     let mut plan = Plan::new("");
-    plan.data = Some(std::env::temp_dir().join(format!("solera-sites-{}", plan.port)));
+    plan.data = Some(plan.folder.at("data"));
     let mut nodes = cluster(&plan).await;
     let mut eu = nodes[0][0].client().await;
     for key in keys() {
@@ -411,7 +314,7 @@ async fn a_site_is_removed_and_joins_again_while_the_other_serves() {
     eventually(&nodes[1][0], async || us.get("k23:n").await.ok().flatten().is_some()).await;
     us.incr_by("k0:n", 5).await.unwrap();
     eventually(&nodes[0][0], async || eu.get("k0:n").await.unwrap().as_deref() == Some("7")).await;
-    nodes[1].iter_mut().for_each(Node::kill);
+    nodes[1].iter_mut().for_each(|node| node.kill());
     for key in keys() {
         eu.set(&key, "new").await.unwrap();
     }
@@ -438,7 +341,7 @@ async fn a_site_is_removed_and_joins_again_while_the_other_serves() {
         std::fs::remove_dir_all(plan.data_of(1, node)).unwrap();
         *place = plan.start_joining(1, node, 1);
         if node == 0 {
-            eventually(place, async || place.http("/health").is_some()).await;
+            eventually(&*place, async || place.http("/health").is_some()).await;
             let mut us = place.client().await;
             for command in [["DBSIZE"].as_slice(), &["GET", "k0:n"], &["SOLERA.AT-RISK"]] {
                 let refused = us.command(command).await.unwrap_err();
@@ -469,6 +372,12 @@ async fn a_site_is_removed_and_joins_again_while_the_other_serves() {
     nodes[1][0].kill();
     nodes[1][0] = plan.start(1, 0);
     eventually(&nodes[1][0], async || nodes[1][0].is_ready()).await;
+    // Who restarts knows it as such from the first greeting on.
+    nodes[0][1].kill();
+    nodes[0][1] = plan.start(0, 1);
+    let restarted = &nodes[0][1];
+    eventually(restarted, async || restarted.reaches_all()).await;
+    assert!(!restarted.log().contains("was not added again"), "{restarted}");
     nodes[1][0].kill();
     std::fs::remove_dir_all(plan.data_of(1, 0)).unwrap();
     let amnesiac = plan.start_joining(1, 0, 1);
@@ -572,250 +481,66 @@ async fn a_node_that_is_asked_twice_ends_at_once() {
 
 /// Nodes with data are killed and stopped in random order under a load that is recorded. What clients
 /// saw must be causal, and everything acknowledged must be there in the end.
-mod kills_and_stops {
-    use std::sync::atomic::AtomicBool;
-
-    use solera_checker::{Answer, FinalRead, History, Op, Operation, Status, Transaction};
-
-    use super::*;
-
-    const SETS: usize = 3;
-    const REGISTERS: usize = 3;
-
-    /// Random enough; printed with a failure, though time is part of what happens.
-    struct Random(u64);
-
-    impl Random {
-        fn below(&mut self, n: usize) -> usize {
-            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            ((self.0 >> 33) as usize) % n
+#[tokio::test]
+async fn the_history_is_causal_and_nothing_acknowledged_is_lost() {
+    let mut plan = Plan::new("");
+    plan.data = Some(plan.folder.at("data"));
+    let mut nodes = cluster(&plan).await;
+    let seed = u64::from(std::process::id());
+    let mut random = Random(seed);
+    let gateway = |name: usize| {
+        let (site, node) = (name % 2, name / 2 % 2);
+        (site, plan.at(site, node, 0))
+    };
+    let recording = Recording::start(seed, &(0..8).map(gateway).collect::<Vec<_>>());
+    for _ in 0..6 {
+        let (site, node) = (random.below(2), random.below(2));
+        tokio::time::sleep(Duration::from_millis(50 + random.below(400) as u64)).await;
+        if random.below(2) == 0 {
+            nodes[site][node].kill();
+            tokio::time::sleep(Duration::from_millis(random.below(1500) as u64)).await;
+            nodes[site][node] = plan.start(site, node);
+            let node = &nodes[site][node];
+            eventually(node, async || node.is_ready()).await;
+        } else {
+            nodes[site][node].signal("-STOP");
+            tokio::time::sleep(Duration::from_millis(random.below(2500) as u64)).await;
+            nodes[site][node].signal("-CONT");
         }
     }
-
-    struct Load {
-        session: usize,
-        site: usize,
-        address: SocketAddr,
-        random: Random,
-        counter: usize,
-        name: usize,
+    for node in nodes.iter().flatten() {
+        eventually(node, async || node.reaches_all()).await;
     }
-
-    impl Load {
-        fn some_operation(&mut self) -> (String, Op) {
-            self.counter += 1;
-            let unique = format!("{}.{}", self.name, self.counter);
-            match self.random.below(4) {
-                0 => (format!("u{}", self.random.below(SETS)), Op::Members),
-                1 => (format!("u{}", self.random.below(SETS)), Op::SetAdd(vec![unique])),
-                2 => (format!("r{}", self.random.below(REGISTERS)), Op::Get),
-                _ => (format!("r{}", self.random.below(REGISTERS)), Op::Set(unique)),
-            }
-        }
-
-        async fn run(
-            mut self,
-            stop: Arc<AtomicBool>,
-            next_session: Arc<AtomicU16>,
-        ) -> Vec<Transaction> {
-            let mut transactions = Vec::new();
-            while !stop.load(Ordering::Relaxed) {
-                let Ok(mut client) = Client::connect(self.address).await else {
-                    tokio::time::sleep(Duration::from_millis(20)).await;
-                    continue;
-                };
-                // A connection is a session.
-                self.session = next_session.fetch_add(1, Ordering::Relaxed).into();
-                while !stop.load(Ordering::Relaxed) {
-                    let transaction = self.transaction(&mut client).await;
-                    let goes_on = transaction.status == Status::Committed;
-                    transactions.push(transaction);
-                    if !goes_on {
-                        break;
-                    }
-                    tokio::time::sleep(Duration::from_millis(self.random.below(20) as u64)).await;
-                }
-            }
-            transactions
-        }
-
-        async fn transaction(&mut self, client: &mut Client) -> Transaction {
-            let several = self.random.below(3) == 0;
-            let count = if several { 2 + self.random.below(2) } else { 1 };
-            let mut transaction = Transaction {
-                session: self.session,
-                site: self.site,
-                status: Status::Aborted,
-                operations: Vec::new(),
-                witness: None,
-                lost: false,
-            };
-            if several && client.command(&["SOLERA.BEGIN"]).await.is_err() {
-                return transaction;
-            }
-            for _ in 0..count {
-                let (key, op) = self.some_operation();
-                let answer = ask(client, &key, &op).await;
-                let failed = answer.as_ref().err().map(|error| error.code() != Some("TRYAGAIN"));
-                let answer = answer.ok();
-                transaction.operations.push(Operation { key, op, answer, eventual: false });
-                if let Some(may_be_done) = failed {
-                    if may_be_done && !several {
-                        transaction.status = Status::Unknown;
-                    }
-                    return transaction;
-                }
-            }
-            let committed = !several || client.command(&["SOLERA.COMMIT"]).await.is_ok();
-            transaction.status = if committed { Status::Committed } else { Status::Unknown };
-            transaction
-        }
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let transactions = recording.stop().await;
+    let mut gateways: Vec<(usize, SocketAddr, &dyn Display)> = Vec::new();
+    for (site, nodes) in nodes.iter().enumerate() {
+        gateways.extend(nodes.iter().map(|node| (site, node.resp, node as &dyn Display)));
     }
+    judge(seed, 2, transactions, &gateways).await;
+}
 
-    async fn ask(client: &mut Client, key: &str, op: &Op) -> Result<Answer, Error> {
-        match op {
-            Op::Members => {
-                let members = client.smembers(key).await?;
-                Ok(Answer::Members(members.into_iter().collect()))
-            }
-            Op::SetAdd(elements) => {
-                Ok(Answer::Int(i64::from(client.sadd(key, &elements[0]).await?)))
-            }
-            Op::Get => Ok(Answer::Values(vec![client.get(key).await?])),
-            Op::Set(value) => client.set(key, value).await.map(|()| Answer::Ok),
-            other => panic!("{other:?}"),
-        }
-    }
-
-    async fn last_answers(client: &mut Client, site: usize) -> Option<Vec<FinalRead>> {
-        let mut finals = Vec::new();
-        let sets = (0..SETS).map(|i| format!("u{i}"));
-        for key in sets.chain((0..REGISTERS).map(|i| format!("r{i}"))) {
-            let mut answers = Vec::new();
-            for command in ["GET", "SMEMBERS", "HGETALL"] {
-                answers.push(match client.command(&[command, &key]).await {
-                    Ok(Value::Null) => Answer::Values(vec![None]),
-                    Ok(Value::Bulk(value)) => {
-                        Answer::Values(vec![Some(String::from_utf8(value).unwrap())])
-                    }
-                    Ok(Value::Set(members)) => {
-                        let text = |value| match value {
-                            Value::Bulk(bytes) => String::from_utf8(bytes).unwrap(),
-                            other => panic!("{other:?}"),
-                        };
-                        let mut members: Vec<String> = members.into_iter().map(text).collect();
-                        members.sort();
-                        Answer::Members(members)
-                    }
-                    Ok(Value::Map(_)) => Answer::Pairs(Vec::new()),
-                    Ok(other) => panic!("{other:?}"),
-                    Err(error) if error.code() == Some("WRONGTYPE") => Answer::Error,
-                    Err(_) => return None,
-                });
-            }
-            let answers = answers.try_into().unwrap();
-            finals.push(FinalRead { site, key, answers });
-        }
-        Some(finals)
-    }
-
-    #[tokio::test]
-    async fn the_history_is_causal_and_nothing_acknowledged_is_lost() {
-        let mut plan = Plan::new("");
-        plan.data = Some(std::env::temp_dir().join(format!("solera-kills-{}", plan.port)));
-        let mut nodes = cluster(&plan).await;
-        let seed = u64::from(std::process::id());
-        let mut random = Random(seed);
-        let stop = Arc::new(AtomicBool::new(false));
-        let sessions = Arc::new(AtomicU16::new(0));
-        let loads: Vec<_> = (0..8)
-            .map(|name| {
-                let (site, node) = (name % 2, name / 2 % 2);
-                let (address, random) = (plan.at(site, node, 0), Random(seed * 31 + name as u64));
-                let load = Load { session: 0, site, address, random, counter: 0, name };
-                tokio::spawn(load.run(stop.clone(), sessions.clone()))
-            })
-            .collect();
-        for _ in 0..6 {
-            let (site, node) = (random.below(2), random.below(2));
-            tokio::time::sleep(Duration::from_millis(50 + random.below(400) as u64)).await;
-            if random.below(2) == 0 {
-                nodes[site][node].kill();
-                tokio::time::sleep(Duration::from_millis(random.below(1500) as u64)).await;
-                nodes[site][node] = plan.start(site, node);
-                let node = &nodes[site][node];
-                eventually(node, async || node.is_ready()).await;
-            } else {
-                nodes[site][node].signal("-STOP");
-                tokio::time::sleep(Duration::from_millis(random.below(2500) as u64)).await;
-                nodes[site][node].signal("-CONT");
-            }
-        }
-        for node in nodes.iter().flatten() {
-            eventually(node, async || node.reaches_all()).await;
-        }
-        tokio::time::sleep(Duration::from_millis(500)).await;
-        stop.store(true, Ordering::Relaxed);
-        let mut transactions = Vec::new();
-        for load in loads {
-            transactions.extend(load.await.unwrap());
-        }
-        let committed = transactions.iter().filter(|t| t.status == Status::Committed).count();
-        assert!(committed > 100, "only {committed} transactions: too little load");
-
-        // All gateways agree in the end.
-        let mut agreed = Vec::new();
-        for (site, gateways) in nodes.iter().enumerate() {
-            for node in gateways {
-                let mut client = node.client().await;
-                eventually(node, async || {
-                    let Some(finals) = last_answers(&mut client, site).await else { return false };
-                    let answers = |finals: &[FinalRead]| -> Vec<[Answer; 3]> {
-                        finals.iter().map(|read| read.answers.clone()).collect()
-                    };
-                    let same = agreed.is_empty() || answers(&agreed) == answers(&finals);
-                    let complete = missing(&transactions, &finals).is_empty();
-                    if complete {
-                        agreed = finals;
-                    }
-                    same && complete
-                })
-                .await;
-            }
-        }
-        let history = History { sites: 2, destroyed: Vec::new(), transactions, finals: agreed };
-        let violations = solera_checker::check(&history);
-        assert!(violations.is_empty(), "seed {seed}: {}", violations[0]);
-    }
-
-    /// Acknowledged elements that a set lacks.
-    fn missing(transactions: &[Transaction], finals: &[FinalRead]) -> Vec<String> {
-        let committed = transactions.iter().filter(|t| t.status == Status::Committed);
-        let mut missing = Vec::new();
-        for operation in committed.flat_map(|t| &t.operations) {
-            let read = finals.iter().find(|read| read.key == operation.key);
-            if let (Op::SetAdd(added), Some(read)) = (&operation.op, read) {
-                let Answer::Members(members) = &read.answers[1] else { return added.clone() };
-                missing.extend(added.iter().filter(|element| !members.contains(element)).cloned());
-            }
-        }
-        missing
-    }
+/// A node with other limits of open files, as `ulimit` sets them.
+fn start_limited(plan: &Plan, limits: &str, options: &[&str]) -> Node {
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("ulimit {limits}; exec \"$0\" \"$@\""), SOLERA]);
+    command.args(["serve", "--site", "eu", "--config"]).arg(&plan.file).args(options);
+    plan.started(command, 0, 0)
 }
 
 #[test]
 fn a_process_with_few_descriptors_takes_fewer_clients() {
     let plan = Plan::new("");
-    let mut child = Command::new("sh")
-        .args(["-c", "ulimit -n 300; exec \"$0\" \"$@\"", SOLERA])
-        .args(["serve", "--site", "eu", "--config"])
-        .arg(&plan.file)
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
-    let warned = lines.any(|line| line.contains("may have only 300 open files"));
-    let _ = child.kill();
-    let _ = child.wait();
-    assert!(warned);
+    start_limited(&plan, "-n 300", &[]).says("may have only 300 open files");
+}
+
+#[test]
+fn a_process_takes_all_descriptors_that_it_may_have() {
+    let plan = Plan::new("");
+    let node = start_limited(&plan, "-Sn 300; ulimit -Hn 4000", &["--log-level", "debug"]);
+    node.says("this process may have 4000 open files, and not only 300");
+    node.says("may have only 4000 open files");
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", node.child.id())).unwrap();
+    let line = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
+    assert_eq!(line.split_whitespace().nth(3), Some("4000"), "{line}");
 }

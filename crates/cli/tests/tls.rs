@@ -1,13 +1,15 @@
 //! TLS with clients and between nodes: certificates that are right, and all sorts that are not.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::sync::atomic::{AtomicU16, Ordering};
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+mod common;
 
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::{Folder, Process, SOLERA, free_ports, wait_until};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
 };
@@ -16,35 +18,21 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
-const SOLERA: &str = env!("CARGO_BIN_EXE_solera");
 const HOSTS: [&str; 2] = ["127.0.0.1", "127.0.0.2"];
 
 /// A folder with certificates and configurations, on ports of its own.
 struct Lab {
-    folder: PathBuf,
+    folder: Folder,
     port: u16,
 }
 
-static NEXT: AtomicU16 = AtomicU16::new(0);
-
 impl Lab {
     fn new() -> Lab {
-        let port = loop {
-            let port = 50_000
-                + (std::process::id() % 900) as u16 * 10
-                + NEXT.fetch_add(10, Ordering::Relaxed);
-            let free = |port| HOSTS.iter().all(|host| TcpListener::bind((*host, port)).is_ok());
-            if (port..port + 4).all(free) {
-                break port;
-            }
-        };
-        let folder = std::env::temp_dir().join(format!("solera-tls-{port}"));
-        std::fs::create_dir_all(&folder).unwrap();
-        Lab { folder, port }
+        Lab { folder: Folder::new(), port: free_ports(&HOSTS) }
     }
 
     fn at(&self, name: &str) -> PathBuf {
-        self.folder.join(name)
+        self.folder.at(name)
     }
 
     /// An authority, whose certificate is in `name.pem`.
@@ -98,16 +86,8 @@ impl Lab {
         command
     }
 
-    fn start(&self, site: usize, head: &str) -> Node {
-        let mut child = self.command(site, head).spawn().unwrap();
-        let log = Arc::new(Mutex::new(String::new()));
-        let (stderr, copy) = (BufReader::new(child.stderr.take().unwrap()), log.clone());
-        std::thread::spawn(move || {
-            for line in stderr.lines().map_while(Result::ok) {
-                *copy.lock().unwrap() += &(line + "\n");
-            }
-        });
-        Node { child, log }
+    fn start(&self, site: usize, head: &str) -> Process {
+        Process::start(&mut self.command(site, head))
     }
 
     /// What a node says that must not start.
@@ -149,42 +129,6 @@ fn certificate(file: &Path) -> CertificateDer<'static> {
     CertificateDer::from_pem_file(file).unwrap()
 }
 
-impl Drop for Lab {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.folder);
-    }
-}
-
-/// A running node, killed at the end of the test.
-struct Node {
-    child: Child,
-    log: Arc<Mutex<String>>,
-}
-
-impl Node {
-    /// Lets the node read its configuration again.
-    fn hang_up(&self) {
-        let pid = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-HUP", &pid]).status().unwrap().success());
-    }
-
-    fn says(&self, what: &str) {
-        let started = Instant::now();
-        while !self.log.lock().unwrap().contains(what) {
-            let log = self.log.lock().unwrap().clone();
-            assert!(started.elapsed() < Duration::from_secs(30), "no '{what}' in:\n{log}");
-            std::thread::sleep(Duration::from_millis(5));
-        }
-    }
-}
-
-impl Drop for Node {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 fn peer_tls(own: &str, ca: &str) -> String {
     format!("[peer_tls]\ncert = '{own}.pem'\nkey = '{own}.key'\nca = '{ca}.pem'")
 }
@@ -222,23 +166,34 @@ fn clients_speak_tls_and_show_certificates_if_they_must() {
     lab.certificate("server-only", "somebody", &ca, 2100);
     // Not every attempt is told, because there may be many.
     let reason = "its certificate is not made for this use; a client's needs clientAuth";
-    let started = Instant::now();
-    while !node.log.lock().unwrap().contains(reason) {
+    wait_until(&node, || {
         assert!(lab.ask(Some("server-only"), "PING").is_err());
-        assert!(started.elapsed() < Duration::from_secs(30), "{}", node.log.lock().unwrap());
-        std::thread::sleep(Duration::from_millis(50));
-    }
+        node.log().contains(reason)
+    });
 
     // Our own commands do as other clients.
     let backup = |options: &[&str]| {
         let from = lab.address(0, 1).to_string();
         let mut command = Command::new(SOLERA);
-        command.args(["backup", "--from", &from]).args(options).current_dir(&lab.folder);
+        command.arg("backup").args(options).current_dir(&*lab.folder);
+        if !options.contains(&"--from") {
+            command.args(["--from", &from]);
+        }
         command.output().unwrap()
     };
     let own = ["--cacert", "ca.pem", "--cert", "client.pem", "--key", "client.key", "a.backup"];
     let with = backup(&own);
     assert!(with.status.success(), "{}", String::from_utf8_lossy(&with.stderr));
+    // Whoever forgets how to speak is told.
+    let told = |output: Output| String::from_utf8(output.stderr).unwrap();
+    let error = told(backup(&["b.backup"]));
+    assert!(
+        error.contains("name the authority that signed its certificate by --cacert"),
+        "{error}"
+    );
+    let plain = lab.address(0, 0).to_string();
+    let error = told(backup(&["--from", &plain, "--cacert", "ca.pem", "b.backup"]));
+    assert!(error.contains("it does not speak TLS there, which --cacert is for"), "{error}");
     assert!(!backup(&["--cacert", "ca.pem", "b.backup"]).status.success());
     assert!(!backup(&["--cacert", "other.pem", "b.backup"]).status.success());
     assert!(!lab.at("b.backup").exists());
@@ -267,14 +222,10 @@ fn a_whole_cluster_on_one_machine_speaks_tls_too() {
         lab.port
     );
     std::fs::write(&config, format!("sites = 1\n{tls}\n{}", peer_tls("none", "none"))).unwrap();
-    let mut child = Command::new(SOLERA)
-        .args(["up", "--port", &(lab.port + 4).to_string(), "--config"])
-        .arg(&config)
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
-    let _up = Node { child, log: Arc::default() };
+    let mut command = Command::new(SOLERA);
+    command.args(["up", "--port", &(lab.port + 4).to_string(), "--config"]).arg(&config);
+    let mut up = Process::start(command.stdout(Stdio::piped()));
+    let lines = BufReader::new(up.child.stdout.take().unwrap()).lines().map_while(Result::ok);
     assert!(lines.into_iter().any(|line| line.contains("over TLS on ports")));
     assert_eq!(lab.ask(None, "PING").unwrap(), "+PONG\r\n+OK\r\n");
     // HTTP too, as it is asked for.
@@ -316,15 +267,11 @@ fn nodes_speak_tls_with_one_another() {
         answer
     };
     ask(0, "SET k v");
-    let started = Instant::now();
-    while ask(1, "GET k") != "$1\r\nv\r\n+OK\r\n" {
-        assert!(started.elapsed() < Duration::from_secs(30), "it did not travel");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    wait_until("it travels", || ask(1, "GET k") == "$1\r\nv\r\n+OK\r\n");
     drop(us);
     eu.says("link from node 1 of site us is down: ");
     eu.says("link to node 1 of site us is down: ");
-    let log = eu.log.lock().unwrap().clone();
+    let log = eu.log();
     assert!(!log.contains("close_notify"), "{log}");
 }
 
@@ -377,12 +324,8 @@ fn a_node_cannot_pass_for_another() {
     let text = std::fs::read_to_string(&config).unwrap();
     let (eus, uss) = (format!("'{}'", lab.address(1, 2)), format!("'127.0.0.1:{}'", lab.port + 5));
     std::fs::write(&config, text.replace(&eus, &uss)).unwrap();
-    let child = Command::new(SOLERA)
-        .args(["serve", "--site", "us", "--config"])
-        .arg(&config)
-        .stderr(Stdio::null())
-        .spawn();
-    let _us = Node { child: child.unwrap(), log: Arc::default() };
+    let mut command = Command::new(SOLERA);
+    let _us = Process::start(command.args(["serve", "--site", "us", "--config"]).arg(&config));
     eu.says("refused a call from 127.0.0.1: the certificate of node 1 of site us is for 127.0.0.1");
 }
 
@@ -402,20 +345,20 @@ fn certificates_are_read_again_on_sighup() {
     assert!(lab.ask(None, "PING").is_err());
 
     lab.certificate("server", HOSTS[0], &ca, 2100);
-    eu.hang_up();
+    eu.signal("-HUP");
     eu.says("certificates for clients were read; certificates for nodes were read");
     assert_eq!(lab.ask(None, "PING").unwrap(), "+PONG\r\n+OK\r\n");
 
     lab.certificate("site1", HOSTS[1], &ca, 2100);
     std::fs::copy(lab.at("ca.pem"), lab.at("us.pem")).unwrap();
-    us.hang_up();
+    us.signal("-HUP");
     us.says("link to node 1 of site eu is up");
     us.says("link from node 1 of site eu is up");
 
     // Neither of two is taken if one cannot be used.
     lab.certificate("server", HOSTS[0], &other, 2100);
     lab.certificate("site0", HOSTS[0], &ca, 2020);
-    eu.hang_up();
+    eu.signal("-HUP");
     eu.says("the settings stay as they were:");
     eu.says("site0.pem (peer_tls.cert) has expired");
     assert_eq!(lab.ask(None, "PING").unwrap(), "+PONG\r\n+OK\r\n");

@@ -1,123 +1,22 @@
 //! Users, as Redis clients meet them: AUTH, ACL, and what is refused.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU16, Ordering};
-use std::time::{Duration, Instant};
+mod common;
 
+use std::io::{Read, Write};
+use std::process::{Command, Stdio};
+
+use common::{SOLERA, Up, http, solera, text, wait_until};
 use solera_node::hash_password;
 
-const SOLERA: &str = env!("CARGO_BIN_EXE_solera");
 const NOAUTH: &str = "-NOAUTH Authentication required.";
 const WRONGPASS: &str = "-WRONGPASS invalid username-password pair or user is disabled.";
 const NO_KEY: &str =
     "-NOPERM this user has no permissions to access one of the keys used as arguments";
 
-/// A running `solera up` with these users, stopped at the end of the test.
-struct Up {
-    child: Child,
-    port: u16,
-    file: PathBuf,
-}
-
-static NEXT_PORT: AtomicU16 = AtomicU16::new(0);
-
-impl Up {
-    fn start(users: &str) -> Up {
-        for _ in 0..20 {
-            let offset = NEXT_PORT.fetch_add(4, Ordering::Relaxed);
-            let port = 60_000 + (std::process::id() % 500) as u16 * 8 + offset % 400;
-            let file = std::env::temp_dir().join(format!("solera-users-{port}.toml"));
-            // Two workers: half of the keys are another's than the connection's.
-            std::fs::write(&file, format!("sites = 1\nworkers = 2\n{users}")).unwrap();
-            let mut child = Command::new(SOLERA)
-                .args(["up", "--port", &port.to_string(), "--config"])
-                .arg(&file)
-                .stdout(Stdio::piped())
-                .stderr(Stdio::null())
-                .spawn()
-                .unwrap();
-            let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-            let mut ready = lines.map_while(Result::ok).skip_while(|line| !line.contains("Ctrl-C"));
-            if ready.next().is_some() {
-                return Up { child, port, file };
-            }
-            child.wait().unwrap();
-            let _ = std::fs::remove_file(&file);
-        }
-        panic!("no free ports");
-    }
-
-    fn client(&self) -> Client {
-        let stream = TcpStream::connect(("127.0.0.1", self.port + 1)).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-        Client(BufReader::new(stream))
-    }
-
-    fn reload(&self, users: &str) {
-        // At once, so that no half of it is read.
-        let new = self.file.with_extension("new");
-        std::fs::write(&new, format!("sites = 1\nworkers = 2\n{users}")).unwrap();
-        std::fs::rename(&new, &self.file).unwrap();
-        let pid = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-HUP", &pid]).status().unwrap().success());
-    }
-
-    fn metrics(&self) -> String {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
-        // As alice, whose password is pw.
-        let request = b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\
-                        Authorization: Basic YWxpY2U6cHc=\r\n\r\n";
-        stream.write_all(request).unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        answer
-    }
-}
-
-impl Drop for Up {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        let _ = std::fs::remove_file(&self.file);
-    }
-}
-
-/// One connection that sends inline commands and reads replies line by line.
-struct Client(BufReader<TcpStream>);
-
-impl Client {
-    /// The first line of the reply; of a bulk string, the string; of an array, its items by spaces.
-    fn ask(&mut self, line: &str) -> String {
-        self.0.get_mut().write_all(format!("{line}\r\n").as_bytes()).unwrap();
-        self.reply()
-    }
-
-    fn reply(&mut self) -> String {
-        let line = self.line();
-        match line.split_at_checked(1) {
-            Some(("$", "-1")) | Some(("*", "-1")) => "nil".to_owned(),
-            Some(("$", _)) => self.line(),
-            Some(("*" | "%" | "~", count)) => {
-                let items =
-                    count.parse::<usize>().unwrap() * if line.starts_with('%') { 2 } else { 1 };
-                (0..items).map(|_| self.reply()).collect::<Vec<_>>().join(" ")
-            }
-            _ => line,
-        }
-    }
-
-    fn line(&mut self) -> String {
-        let mut line = String::new();
-        self.0.read_line(&mut line).unwrap();
-        line.trim_end().to_owned()
-    }
-
-    fn is_closed(&mut self) -> bool {
-        matches!(self.0.read(&mut [0; 64]), Ok(0) | Err(_))
-    }
+/// A running `solera up` with these users. It has two workers: half of the keys are another's than the
+/// connection's.
+fn start(users: &str) -> Up {
+    Up::configured("sites = 1\nworkers = 2\n", users)
 }
 
 fn user(name: &str, password: &str, rest: &str) -> String {
@@ -127,8 +26,8 @@ fn user(name: &str, password: &str, rest: &str) -> String {
 
 #[test]
 fn without_users_everybody_may_do_everything() {
-    let up = Up::start("");
-    let mut client = up.client();
+    let up = start("");
+    let mut client = up.inline();
     for (line, reply) in [
         ("SET a 1", "+OK"),
         ("ACL WHOAMI", "default"),
@@ -159,8 +58,8 @@ fn without_users_everybody_may_do_everything() {
 
 #[test]
 fn who_does_not_say_who_they_are_is_told_to() {
-    let up = Up::start(&user("alice", "pw", "commands = ['+@all']\nkeys = ['*']"));
-    let mut client = up.client();
+    let up = start(&user("alice", "pw", "commands = ['+@all']\nkeys = ['*']"));
+    let mut client = up.inline();
     for (line, reply) in [
         ("GET a", NOAUTH),
         ("GET b", NOAUTH),
@@ -185,14 +84,17 @@ fn who_does_not_say_who_they_are_is_told_to() {
     ] {
         assert_eq!(client.ask(line), reply, "{line}");
     }
-    let mut hog = up.client();
+    let mut hog = up.inline();
     let part = [b"*2\r\n$3\r\nGET\r\n$500000000\r\n".as_slice(), &[b'x'; 20_000]].concat();
     hog.0.get_mut().write_all(&part).unwrap();
     assert_eq!(hog.reply(), "-ERR Protocol error: unauthenticated bulk length");
     assert!(client.ask("HELLO 3").starts_with("-NOAUTH HELLO must be called with the client"));
     assert!(client.ask("HELLO 3 AUTH alice pw SETNAME x").contains("proto :3"));
     assert_eq!(client.ask("CLIENT GETNAME"), "x");
-    assert!(up.metrics().contains("solera_failed_logins_total{site=\"virginia\"} 5"));
+    // As alice, whose password is pw.
+    let alice = "Authorization: Basic YWxpY2U6cHc=\r\n";
+    let (_, metrics) = http(up.admin(), "/metrics", alice).unwrap();
+    assert!(metrics.contains("solera_failed_logins_total{site=\"virginia\"} 5"));
     assert_eq!(client.ask("QUIT"), "+OK");
 }
 
@@ -200,8 +102,8 @@ fn who_does_not_say_who_they_are_is_told_to() {
 fn users_do_what_they_may_and_nothing_else() {
     let all = user("default", "pw", "commands = ['+@all']\nkeys = ['*']");
     let rules = "commands = ['+@all', '-@dangerous', '-incr']\nkeys = ['cart:*', '%R~price:*']";
-    let up = Up::start(&(all + &user("bob", "pw", rules)));
-    let mut client = up.client();
+    let up = start(&(all + &user("bob", "pw", rules)));
+    let mut client = up.inline();
     let no =
         |name: &str| format!("-NOPERM this user has no permissions to run the '{name}' command");
     assert_eq!(client.ask("AUTH bob pw"), "+OK");
@@ -254,17 +156,17 @@ fn users_do_what_they_may_and_nothing_else() {
 #[test]
 fn connections_are_known_by_their_users_and_ended_by_those_who_may() {
     let all = "commands = ['+@all']\nkeys = ['*']";
-    let up = Up::start(
+    let up = start(
         &(user("admin", "pw", all)
             + &user("bob", "pw", "commands = ['+@connection', '-@dangerous']")),
     );
     let connect = |name: &str| {
-        let mut client = up.client();
+        let mut client = up.inline();
         assert_eq!(client.ask(&format!("AUTH {name} pw")), "+OK");
         client
     };
     let (mut admin, mut bob, mut other) = (connect("admin"), connect("bob"), connect("bob"));
-    let mut nobody = up.client();
+    let mut nobody = up.inline();
     let no = "-NOPERM this user has no permissions to run the 'client|kill' command";
     assert_eq!(bob.ask("CLIENT KILL SKIPME yes"), no);
     assert!(bob.ask("CLIENT INFO").contains(" user=bob "));
@@ -273,7 +175,7 @@ fn connections_are_known_by_their_users_and_ended_by_those_who_may() {
     // One by its name, so that it says something without AUTH.
     assert_eq!(nobody.ask("PING"), NOAUTH);
     let mut lines = String::new();
-    eventually(|| {
+    wait_until("both are listed", || {
         admin.0.get_mut().write_all(b"CLIENT LIST\r\n").unwrap();
         let length = admin.line()[1..].parse::<usize>().unwrap();
         let mut bytes = vec![0; length + 2];
@@ -293,9 +195,9 @@ fn connections_are_known_by_their_users_and_ended_by_those_who_may() {
 fn a_transaction_is_committed_by_who_began_it_and_under_the_same_rules() {
     let rules = |keys: &str| user("bob", "pw", &format!("commands = ['+@all']\nkeys = ['{keys}']"));
     let alice = user("alice", "pw", "commands = ['+@all']\nkeys = ['*']");
-    let up = Up::start(&(alice.clone() + &rules("cart:*")));
+    let up = start(&(alice.clone() + &rules("cart:*")));
     let begin = |name: &str, key: &str| {
-        let mut client = up.client();
+        let mut client = up.inline();
         assert_eq!(client.ask(&format!("AUTH {name} pw")), "+OK");
         assert_eq!(client.ask("SOLERA.BEGIN"), "+OK");
         assert_eq!(client.ask(&format!("SET {key} 1")), "+OK");
@@ -313,12 +215,12 @@ fn a_transaction_is_committed_by_who_began_it_and_under_the_same_rules() {
         (loses.ask("AUTH alice pw"), loses.ask("AUTH bob pw")),
         ("+OK".into(), "+OK".into())
     );
-    let mut queued = up.client();
+    let mut queued = up.inline();
     assert_eq!(queued.ask("AUTH bob pw"), "+OK");
     assert_eq!(queued.ask("MULTI"), "+OK");
     assert_eq!(queued.ask("SET cart:2 1"), "+QUEUED");
     up.reload(&(alice + &rules("shop:*")));
-    eventually(|| {
+    wait_until("the rules have changed", || {
         loses.ask("GET cart:1") == NO_KEY && stays.ask("ACL GETUSER bob").contains("shop")
     });
     assert_eq!(
@@ -327,7 +229,7 @@ fn a_transaction_is_committed_by_who_began_it_and_under_the_same_rules() {
          was done"
     );
     assert_eq!(stays.ask("SOLERA.COMMIT"), "+OK", "alice has not changed");
-    eventually(|| queued.ask("PING") == "+QUEUED");
+    wait_until("it is queued", || queued.ask("PING") == "+QUEUED");
     let reply = queued.ask("EXEC");
     let denied = "-NOPERM ACLs rules changed between the moment the transaction was accumulated and \
                   the EXEC call. This command is no longer allowed for the following reason: no \
@@ -340,8 +242,8 @@ fn a_transaction_is_committed_by_who_began_it_and_under_the_same_rules() {
 
 #[test]
 fn a_queue_of_commands_has_an_end() {
-    let up = Up::start("");
-    let mut client = up.client();
+    let up = start("");
+    let mut client = up.inline();
     assert_eq!(client.ask("MULTI"), "+OK");
     let value = vec![b'x'; 20 << 20];
     let mut queue = || {
@@ -361,7 +263,7 @@ fn a_queue_of_commands_has_an_end() {
 
 #[tokio::test]
 async fn rust_clients_say_who_they_are() {
-    let up = Up::start(&user("alice", "pw", "commands = ['+@all']\nkeys = ['*']"));
+    let up = start(&user("alice", "pw", "commands = ['+@all']\nkeys = ['*']"));
     let address = ([127, 0, 0, 1], up.port + 1).into();
     let mut client = solera::Client::connect_as(address, "alice", "pw").await.unwrap();
     client.set("k", "v").await.unwrap();
@@ -374,11 +276,30 @@ async fn rust_clients_say_who_they_are() {
 }
 
 #[test]
+fn commands_say_who_they_are_before_and_after_what_they_do() {
+    let up = start(&user("alice", "pw", "commands = ['+@all']\nkeys = ['*']"));
+    let (at, login) = (up.at(1), ["--user", "alice", "--password", "pw"]);
+    for words in [
+        [&["site", "--at", &at][..], &login, &["list"]].concat(),
+        [&["site", "list", "--at", &at][..], &login].concat(),
+    ] {
+        let output = solera(&words);
+        assert!(output.status.success(), "{words:?}: {}", text(&output.stderr));
+        assert!(text(&output.stdout).contains("virginia"), "{words:?}");
+    }
+    let refused = solera(&["site", "list", "--at", &at, "--user", "alice", "--password", "no"]);
+    assert!(text(&refused.stderr).contains("WRONGPASS"), "{}", text(&refused.stderr));
+    // What reads a file needs no login.
+    let refused = solera(&[&["backup", "check", "file"][..], &login].concat());
+    assert!(text(&refused.stderr).contains("--user"), "{}", text(&refused.stderr));
+}
+
+#[test]
 fn users_change_while_the_server_runs() {
     let everything = "commands = ['+@all']\nkeys = ['*']";
     let bob = user("bob", "pw", everything);
-    let up = Up::start(&(user("alice", "pw", everything) + &bob));
-    let (mut alice, mut bobs) = (up.client(), up.client());
+    let up = start(&(user("alice", "pw", everything) + &bob));
+    let (mut alice, mut bobs) = (up.inline(), up.inline());
     assert_eq!((alice.ask("AUTH alice pw"), bobs.ask("AUTH bob pw")), ("+OK".into(), "+OK".into()));
     assert_eq!(bobs.ask("MULTI"), "+OK");
     assert_eq!(bobs.ask("SET a 1"), "+QUEUED");
@@ -386,25 +307,17 @@ fn users_change_while_the_server_runs() {
     up.reload(&user("bob", "new", "commands = ['+exec', '+acl|whoami']\nkeys = ['*']"));
     assert!(alice.is_closed(), "the user is no more");
     // Whoever was somebody stays so, with other rights.
-    eventually(|| bobs.ask("SET b 1").starts_with("-NOPERM"));
+    wait_until("bob has other rights", || bobs.ask("SET b 1").starts_with("-NOPERM"));
     assert_eq!(bobs.ask("EXEC"), "-EXECABORT Transaction discarded because of previous errors.");
     assert_eq!(bobs.ask("ACL WHOAMI"), "bob");
-    assert_eq!(up.client().ask("AUTH bob pw"), WRONGPASS);
-    assert_eq!(up.client().ask("AUTH bob new"), "+OK");
+    assert_eq!(up.inline().ask("AUTH bob pw"), WRONGPASS);
+    assert_eq!(up.inline().ask("AUTH bob new"), "+OK");
     // Nobody is let in because a file is empty.
     up.reload("");
     up.reload(&user("bob", "newer", ""));
-    eventually(|| up.client().ask("AUTH bob newer") == "+OK");
-    assert_eq!(up.client().ask("GET a"), NOAUTH);
+    wait_until("bob has another password", || up.inline().ask("AUTH bob newer") == "+OK");
+    assert_eq!(up.inline().ask("GET a"), NOAUTH);
     assert!(bobs.ask("ACL WHOAMI").starts_with("-NOPERM"));
-}
-
-fn eventually(mut holds: impl FnMut() -> bool) {
-    let started = Instant::now();
-    while !holds() {
-        assert!(started.elapsed() < Duration::from_secs(20), "it did not happen");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 fn hash(input: &str) -> (bool, String) {
@@ -426,8 +339,8 @@ fn a_password_becomes_a_line_of_the_configuration() {
     let line = format!("password_sha256 = [\"{}\"]\n", hash_password(b"pa ss"));
     assert_eq!(hash("pa ss\n"), (true, line.clone()));
     assert_eq!(hash("pa ss"), (true, line.clone()));
-    let up = Up::start(&format!("[[user]]\nname = 'default'\n{line}"));
-    let mut client = up.client();
+    let up = start(&format!("[[user]]\nname = 'default'\n{line}"));
+    let mut client = up.inline();
     assert_eq!(client.ask("AUTH \"pa ss\""), "+OK");
     for input in ["", "\n", "a\nb\n"] {
         let (done, told) = hash(input);

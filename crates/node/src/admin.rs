@@ -12,10 +12,12 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use axum::{Json, Router};
+use axum::{Extension, Json, Router};
 use serde::Deserialize;
 use serde_json::json;
+use solera_time::SiteId;
 
+use crate::acl::User;
 use crate::auth::Attempts;
 use crate::cluster::{Cluster, Fault, FaultError};
 use crate::http::{self, refusal};
@@ -124,16 +126,29 @@ async fn not_allowed(method: Method, uri: Uri) -> Response {
 
 async fn status(
     State(cluster): State<Arc<Cluster>>,
+    Extension(user): Extension<Arc<User>>,
     detail: Result<Query<Detail>, QueryRejection>,
 ) -> Response {
     let detail = match detail {
         Ok(Query(detail)) => detail,
         Err(error) => return refusal(StatusCode::BAD_REQUEST, error.body_text()),
     };
-    match cluster.node_status(detail.detailed).await {
-        Some(status) => Json(status).into_response(),
-        None => Json(cluster.status(detail.detailed).await).into_response(),
+    // Status is for many, what users write is not.
+    let names_keys = user.may_run("solera.at-risk");
+    if let Some(mut status) = cluster.node_status(detail.detailed).await {
+        if let Some(here) = cluster.here.as_ref().filter(|_| names_keys) {
+            let (site, missing) = (here.id.site, &status.missing_nodes);
+            cluster.name_keys_at_risk(site, &mut status.own_site, missing).await;
+        }
+        return Json(status).into_response();
     }
+    let mut status = cluster.status(detail.detailed).await;
+    if names_keys {
+        for (site, status) in SiteId::all(status.sites.len()).zip(&mut status.sites) {
+            cluster.name_keys_at_risk(site, status, &[]).await;
+        }
+    }
+    Json(status).into_response()
 }
 
 async fn ready(State(cluster): State<Arc<Cluster>>) -> (StatusCode, Cow<'static, str>) {

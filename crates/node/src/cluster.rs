@@ -36,6 +36,11 @@ use crate::storage::{Durability, Found, Storage, StorageError};
 use crate::tls::{for_admin, for_clients};
 use crate::worker::{self, Control};
 
+/// How many keys at risk a status names.
+const KEYS_AT_RISK: usize = 10;
+/// How much of a long key a status shows.
+const SHOWN_KEY_BYTES: usize = 200;
+
 /// A running cluster, or one running node of it. Dropping it stops it.
 pub struct Cluster {
     pub(crate) spec: Arc<ClusterSpec>,
@@ -362,6 +367,8 @@ impl Cluster {
         }
         for (storage, replica, found) in opened {
             cluster.network.membership().note_clock(found.run.0);
+            // Links go by this from their first greeting on.
+            cluster.network.membership().note(replica.status().members());
             workers.push((replica, Some(storage)));
             cluster.found.push(found);
         }
@@ -606,6 +613,26 @@ impl Cluster {
         status
     }
 
+    /// Names keys that the loss of sites could still undo in a site's status. Nodes of the site that
+    /// have not answered before are not asked.
+    pub(crate) async fn name_keys_at_risk(
+        &self,
+        site: SiteId,
+        status: &mut SiteStatus,
+        missing_nodes: &[u16],
+    ) {
+        let mut keys = Vec::new();
+        for worker in self.network.workers_of(site).filter(|_| status.at_risk > 0) {
+            let node = self.spec.node_of(worker).map(|id| u16::from(id.node) + 1);
+            if node.is_none_or(|node| !missing_nodes.contains(&node)) {
+                let found = self.network.at_risk(worker, KEYS_AT_RISK).await;
+                keys.extend(found.into_iter().flat_map(|found| found.keys));
+            }
+        }
+        keys.truncate(KEYS_AT_RISK);
+        status.at_risk_keys = Some(keys.iter().map(|key| shown(key)).collect());
+    }
+
     /// Asks every worker of a site, and collects the answers.
     async fn ask<R>(
         &self,
@@ -643,6 +670,14 @@ impl Cluster {
             let names = sites.iter().map(|site| site.name.clone()).collect();
             FaultError::NoSuchSite(wanted, names)
         })
+    }
+}
+
+/// A key for people to read: long ones are cut off.
+fn shown(key: &[u8]) -> String {
+    match key.get(..SHOWN_KEY_BYTES) {
+        Some(start) => format!("{}…", String::from_utf8_lossy(start)),
+        None => String::from_utf8_lossy(key).into_owned(),
     }
 }
 

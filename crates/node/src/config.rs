@@ -20,6 +20,8 @@ use crate::wan::Wan;
 mod amount;
 mod changes;
 mod nodes;
+#[cfg(test)]
+pub(crate) mod sample;
 mod tls;
 mod users;
 
@@ -694,6 +696,9 @@ admin = '10.0.0.2:3'
         let spec = parse(TWO_NODES).unwrap();
         assert_eq!(spec.topology().workers, [3]);
         assert_eq!(spec.sites[0].nodes[0].admin.to_string(), "[::1]:3");
+        // One can listen everywhere, but not be everywhere.
+        let everywhere = parse(&TWO_NODES.replace("10.0.0.2:1", "0.0.0.0:1")).unwrap();
+        assert_eq!(everywhere.sites[0].nodes[1].resp.as_ref().unwrap().host, "0.0.0.0");
         assert_eq!(parse(&format!("workers = 4\n{TWO_NODES}")).unwrap().workers_of(0), 6);
         let over = Overrides { workers: Some(2), ..Overrides::default() };
         let alone = Reader { file: None, text: TWO_NODES }.read(over).unwrap();
@@ -711,6 +716,12 @@ admin = '10.0.0.2:3'
             ("10.0.0.2:2", "h:70000", "line 10: \"h:70000\" is not"),
             ("10.0.0.2:2", "::1:7", "line 10: \"::1:7\" is not"),
             ("10.0.0.2:2", "[x]:7", "line 10: \"[x]:7\" is not"),
+            ("10.0.0.2:2", "0.0.0.0:7", "line 10: other nodes cannot reach this one at 0.0.0.0:7"),
+            ("10.0.0.2:2", "[::]:7", "line 10: other nodes cannot reach"),
+            ("10.0.0.2:2", "[::ffff:0.0.0.0]:7", "line 10: other nodes cannot reach"),
+            ("10.0.0.2:2", "0:7", "line 10: other nodes cannot reach"),
+            ("10.0.0.2:2", "255.255.255.255:7", "line 10: other nodes cannot reach"),
+            ("10.0.0.2:2", "[ff02::1]:7", "line 10: other nodes cannot reach"),
             ("workers = 2", "workers = 0", "line 7: a node has 1 to 255 workers, not 0"),
             ("workers = 2", "workers = 300", "line 7: a node has 1 to 255 workers, not 300"),
             ("workers = 2", "workers = 17", "line 7: the nodes of site 'eu' have 17 workers"),

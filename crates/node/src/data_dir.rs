@@ -413,7 +413,7 @@ name = 'us'
         }
 
         fn open_with(&self, cluster: &str, workers: &[Address]) -> Result<DataDir, String> {
-            let spec = ClusterSpec::parse("s.toml", cluster, crate::Overrides::default()).unwrap();
+            let spec = crate::config::sample::parse(cluster);
             DataDir::open(&self.0, &spec, workers, None).map_err(|error| error.reason)
         }
 

@@ -3,6 +3,8 @@
 
 use std::fs;
 
+use rlimit::Resource;
+
 use crate::config::{ClusterSpec, MAX_CONNECTIONS};
 use crate::http::CONNECTIONS;
 use crate::links::unwelcome_callers;
@@ -51,6 +53,24 @@ impl Needs {
             } else {
                 log.warn(format_args!("{line}"));
             }
+        }
+    }
+}
+
+/// Lets this process have as many open files as it may allow itself. Shells and service managers begin
+/// with few, for programs that cannot count further.
+pub fn raise_descriptor_limit(log: &Log) {
+    let raised = Resource::NOFILE.get().and_then(|(soft, hard)| {
+        Resource::NOFILE.set(hard, hard)?;
+        Ok((soft, hard))
+    });
+    match raised {
+        Ok((soft, hard)) if soft == hard => {}
+        Ok((soft, hard)) => {
+            log.debug(format_args!("this process may have {hard} open files, and not only {soft}"));
+        }
+        Err(error) => {
+            log.debug(format_args!("the limit of open files cannot be raised: {error}"));
         }
     }
 }

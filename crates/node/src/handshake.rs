@@ -423,22 +423,7 @@ mod tests {
     use solera_time::SiteId;
 
     use super::*;
-    use crate::config::Overrides;
-
-    const FILE: &str = "\
-[[site]]
-name = 'eu'
-[[site.node]]
-resp = 'a:1'
-peer = 'a:2'
-admin = 'a:3'
-[[site]]
-name = 'us'
-[[site.node]]
-resp = 'b:1'
-peer = 'b:2'
-admin = 'b:3'
-";
+    use crate::config::sample::{TWO_SITES, parse};
 
     const NEW: &str = "\
 [[site]]
@@ -448,10 +433,6 @@ resp = 'c:1'
 peer = 'c:2'
 admin = 'c:3'
 ";
-
-    fn spec(text: &str) -> ClusterSpec {
-        ClusterSpec::parse("s.toml", text, Overrides::default()).unwrap()
-    }
 
     fn id(site: u8) -> NodeId {
         NodeId { site: SiteId(site), node: 0 }
@@ -465,7 +446,7 @@ admin = 'c:3'
 
     #[test]
     fn greetings_are_read_back() {
-        let card = Card::new(&spec(FILE), id(0), id(1), 77);
+        let card = Card::new(&parse(TWO_SITES), id(0), id(1), 77);
         for greeting in [
             Greeting::Hello(card.clone()),
             Greeting::Welcome(card),
@@ -479,7 +460,7 @@ admin = 'c:3'
 
     #[test]
     fn malformed_greetings_are_refused() {
-        let good = Greeting::Hello(Card::new(&spec(FILE), id(0), id(1), 77)).encode();
+        let good = Greeting::Hello(Card::new(&parse(TWO_SITES), id(0), id(1), 77)).encode();
         let with = |at: usize, bytes: &[u8]| {
             let mut greeting = good.clone();
             greeting[at..at + bytes.len()].copy_from_slice(bytes);
@@ -505,7 +486,7 @@ admin = 'c:3'
 
     #[test]
     fn nodes_that_belong_together_agree() {
-        let spec = spec(FILE);
+        let spec = parse(TWO_SITES);
         let called = Card::new(&spec, id(1), id(0), 1);
         let mut caller = Card::new(&spec, id(0), id(1), 2);
         caller.clock_us = called.clock_us + 2_000_000;
@@ -515,7 +496,7 @@ admin = 'c:3'
 
     #[test]
     fn the_list_of_sites_grows_at_its_end() {
-        let (short, long) = (spec(FILE), spec(&format!("f = 2\n{FILE}{NEW}")));
+        let (short, long) = (parse(TWO_SITES), parse(&format!("f = 2\n{TWO_SITES}{NEW}")));
         let called = Card::new(&short, id(1), id(0), 1);
         let caller = Card { clock_us: called.clock_us, ..Card::new(&long, id(0), id(1), 2) };
         assert_eq!(called.check(&caller, true, &short), Ok(0));
@@ -524,21 +505,35 @@ admin = 'c:3'
 
     #[test]
     fn strangers_are_told_why() {
-        let ours = spec(FILE);
+        let ours = parse(TWO_SITES);
         let called = Card::new(&ours, id(1), id(0), 1);
-        let from = |text: &str| Card::new(&spec(text), id(0), id(1), 2);
-        let good = from(FILE);
+        let from = |text: &str| Card::new(&parse(text), id(0), id(1), 2);
+        let good = from(TWO_SITES);
         let late = Card { clock_us: called.clock_us - 3_600_000_000, ..good.clone() };
         let future = Card { hybrid_us: called.clock_us + 90_000_000, ..good.clone() };
         let early = Card { clock_us: called.clock_us + 61_000_000, ..good.clone() };
         for (caller, reason) in [
-            (from(&format!("cluster = 'x'\n{FILE}")), "the caller belongs to 'x', the called node"),
-            (from(&FILE.replace("'us'", "'ap'")), "the sites: 'eu, ap' at the caller, 'eu, us' at"),
-            (from(&format!("workers = 2\n{FILE}")), "the nodes' workers: 'eu: 2, us: 2' at the"),
-            (from(&format!("partitions = 32\n{FILE}")), "partitions: '32' at the caller, '16' at"),
-            (from(&format!("f = 1\n{FILE}")), "f: '1' at the caller, '0' at the called"),
             (
-                from(&format!("{FILE}[[space]]\nname = 'x'\nprefix = 'x'\nlevel = 'eventual'\n")),
+                from(&format!("cluster = 'x'\n{TWO_SITES}")),
+                "the caller belongs to 'x', the called node",
+            ),
+            (
+                from(&TWO_SITES.replace("'us'", "'ap'")),
+                "the sites: 'eu, ap' at the caller, 'eu, us' at",
+            ),
+            (
+                from(&format!("workers = 2\n{TWO_SITES}")),
+                "the nodes' workers: 'eu: 2, us: 2' at the",
+            ),
+            (
+                from(&format!("partitions = 32\n{TWO_SITES}")),
+                "partitions: '32' at the caller, '16' at",
+            ),
+            (from(&format!("f = 1\n{TWO_SITES}")), "f: '1' at the caller, '0' at the called"),
+            (
+                from(&format!(
+                    "{TWO_SITES}[[space]]\nname = 'x'\nprefix = 'x'\nlevel = 'eventual'\n"
+                )),
                 "the spaces: 'x = \"x\" eventual, default",
             ),
             (Card { to: id(0), ..good.clone() }, "meant node 1 of site eu, but this is node 1 of"),

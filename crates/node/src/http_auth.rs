@@ -26,13 +26,20 @@ pub(crate) struct Guard {
 
 /// Lets requests pass that their user may send. Probes have no user: whether the process lives is
 /// everybody's.
-pub(crate) async fn guard(State(guard): State<Guard>, request: Request, next: Next) -> Response {
+pub(crate) async fn guard(
+    State(guard): State<Guard>,
+    mut request: Request,
+    next: Next,
+) -> Response {
     if matches!(request.uri().path(), "/health" | "/ready") {
         return next.run(request).await;
     }
     let users = &guard.cluster.settings().users;
     match user_of(users, request.headers()) {
-        Ok(user) if may(&user, request.method()) => next.run(request).await,
+        Ok(user) if may(&user, request.method()) => {
+            request.extensions_mut().insert(user);
+            next.run(request).await
+        }
         Ok(user)
             if user.name == DEFAULT && !request.headers().contains_key(header::AUTHORIZATION) =>
         {

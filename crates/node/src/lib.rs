@@ -53,6 +53,7 @@ pub use config::{
     SiteSpec, TlsFiles,
 };
 pub use data_dir::disown;
+pub use descriptors::raise_descriptor_limit;
 pub use drain::Unfinished;
 pub use log::{Level, Log, utc};
 pub use node::{Node, ServeError};

@@ -370,11 +370,10 @@ fn take_port(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Overrides;
+    use crate::config::sample::parse;
 
     fn refused(text: &str, site: &str, node: usize) -> String {
-        let spec = ClusterSpec::parse("s.toml", text, Overrides::default()).unwrap();
-        Node::bind(spec, site, node, None).err().unwrap().to_string()
+        Node::bind(parse(text), site, node, None).err().unwrap().to_string()
     }
 
     #[test]

@@ -87,6 +87,9 @@ pub struct SiteStatus {
     pub unsettled_updates: usize,
     /// Transactions that the loss of sites could still undo. One over several workers counts at each.
     pub at_risk: usize,
+    /// Keys of the latest of these, at most ten; only for those who may run SOLERA.AT-RISK.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at_risk_keys: Option<Vec<String>>,
     /// What the journals of the site in this process tell, if there are any; only in the metrics.
     #[serde(skip)]
     pub(crate) journal: Option<JournalSample>,

@@ -85,6 +85,20 @@ pub(crate) enum Control {
     Stop,
 }
 
+impl Control {
+    /// Whether the answer tells of what the worker has in memory, and not only how much that is.
+    fn asks_about_data(&self) -> bool {
+        matches!(
+            self,
+            Control::Sample(..)
+                | Control::CountKeys(_)
+                | Control::AtRisk(..)
+                | Control::Sites(..)
+                | Control::Scan(..)
+        )
+    }
+}
+
 /// What the tasks of a worker's thread share.
 pub(crate) struct Worker {
     pub(crate) address: Address,
@@ -432,8 +446,11 @@ impl Worker {
         self.serves.get()
     }
 
-    /// Changes how a site stands, if asked to, and tells how all do. Only at the root.
-    fn sites(&self, change: Option<(SiteId, Change)>) -> SitesTold {
+    /// Changes how a site stands, if asked to, and tells how all do once that is durable here; nothing
+    /// if it may never be. Only at the root.
+    async fn sites(&self, change: Option<(SiteId, Change)>) -> Option<SitesTold> {
+        // Without a journal nothing can change any more; how all stand can be told.
+        let had_stopped = change.is_none() && self.has_stopped();
         let now = self.now();
         let told = {
             let replica = &mut self.state.borrow_mut().replica;
@@ -445,7 +462,8 @@ impl Worker {
         };
         self.network.membership().note(&told.members);
         self.flush();
-        told
+        self.durable(had_stopped).await.ok()?;
+        Some(told)
     }
 
     /// Whether some commands are refused now that are not otherwise.
@@ -815,6 +833,10 @@ impl Postman {
     }
 
     fn obey(&mut self, control: Control) {
+        // What is in memory and in no journal nobody may see; who asks is told that none answers.
+        if control.asks_about_data() && !self.worker.answers() {
+            return;
+        }
         match control {
             Control::Connect(stream) => {
                 spawn_local(serve(stream, self.worker.clone(), Ends::embedded(), None));
@@ -845,7 +867,12 @@ impl Postman {
                 let _ = reply.send(known);
             }
             Control::Sites(change, reply) => {
-                let _ = reply.send(self.worker.sites(change));
+                let worker = self.worker.clone();
+                spawn_local(async move {
+                    if let Some(told) = worker.sites(change).await {
+                        let _ = reply.send(told);
+                    }
+                });
             }
             Control::Scan(ask, reply) => {
                 let _ = reply.send(self.worker.scan(&ask));

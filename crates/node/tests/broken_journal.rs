@@ -94,19 +94,19 @@ async fn its_worker_answers_nobody_and_nobody_waits_for_ever() {
         topology.owner(SiteId(0), partition).worker
     };
     let cluster = Cluster::start(spec, Log::new(Level::Error)).unwrap();
-    // One at each worker.
+    // Two at each worker, in turn.
     let mut clients = Vec::new();
-    for _ in 0..2 {
+    for _ in 0..4 {
         clients.push(Client(BufReader::new(cluster.connect(0).unwrap())));
     }
     let keys: Vec<String> = (0..8).map(|i| format!("k{i}")).collect();
     for key in &keys {
         assert_eq!(clients[0].ask(&format!("SET {key} v")).await, "+OK");
     }
+    let served: Vec<_> = keys.iter().filter(|key| owner(key) == 1).collect();
     assert!(cluster.is_ready());
-    let far = keys.iter().find(|key| owner(key) == 1).unwrap();
-    let [first, second] = &mut clients[..] else { panic!("there are two") };
-    let mut transaction = Client(BufReader::new(cluster.connect(0).unwrap()));
+    let far = keys.iter().find(|key| owner(key) == 0).unwrap();
+    let [second, first, _, transaction] = &mut clients[..] else { panic!("there are four") };
     assert_eq!(transaction.ask("SOLERA.BEGIN").await, "+OK");
     assert_eq!(transaction.ask(&format!("SET {far} buffered")).await, "+OK");
 
@@ -122,8 +122,17 @@ async fn its_worker_answers_nobody_and_nobody_waits_for_ever() {
     assert_eq!(second.line().await, "", "the connection is closed");
     let reply = first.ask(&format!("GET {far}")).await;
     assert!(reply.starts_with("-TRYAGAIN"), "{reply}");
+    // Nor is it counted, shown or copied; the sites are what the first worker says.
+    for question in ["DBSIZE", "SOLERA.AT-RISK", "SOLERA.SITES"] {
+        let reply = first.ask(question).await;
+        assert!(reply.starts_with("-TRYAGAIN"), "{question}: {reply}");
+    }
+    let partition = PartitionId::of(far.as_bytes(), topology.partitions).0;
+    let reply = transaction.ask(&format!("SOLERA.EXPORT {partition} 0")).await;
+    assert!(reply.starts_with("-TRYAGAIN"), "{reply}");
+    assert_eq!(cluster.status(false).await.sites[0].keys, served.len());
     // The other has a journal of its own, but takes no writes either: they share a disk.
-    for key in keys.iter().filter(|key| owner(key) == 0) {
+    for key in served {
         assert_eq!(first.ask(&format!("GET {key}")).await, "v");
         let reply = first.ask(&format!("SET {key} w")).await;
         assert!(reply.starts_with("-MISCONF this node takes no writes"), "{reply}");

@@ -2,15 +2,18 @@
 
 use solera_sim::{Scenario, Trace, run};
 
-fn clean(seed: u64) {
-    let report = run(&Scenario::from_seed(seed), Trace::off());
+fn stays_clean(scenario: &Scenario, seed: u64) {
+    let report = run(scenario, Trace::off());
     assert!(report.violations.is_empty(), "seed {seed}: {}", report.violations[0]);
+}
+
+fn clean(seed: u64) {
+    stays_clean(&Scenario::from_seed(seed), seed);
 }
 
 /// The same with journals, crashes and restarts.
 fn clean_durable(seed: u64) {
-    let report = run(&Scenario::durable(seed), Trace::off());
-    assert!(report.violations.is_empty(), "seed {seed}: {}", report.violations[0]);
+    stays_clean(&Scenario::durable(seed), seed);
 }
 
 /// The same, where sites are removed and added.

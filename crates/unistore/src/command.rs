@@ -113,7 +113,8 @@ pub enum CommandError {
     OperationsOutstanding,
     /// A partition of this site did not prepare in time. The transaction had no effect; retry it.
     PartitionSlow,
-    /// The transaction writes more at one worker than can be kept in one piece. It had no effect.
+    /// The transaction writes more than can be kept in one piece. It is not open any more, and had no
+    /// effect.
     TooLarge,
     /// Too few other sites take part: the loss of `f` sites would be the loss of all.
     TooFewSites {
@@ -158,8 +159,7 @@ impl fmt::Display for CommandError {
             }
             CommandError::TooLarge => write!(
                 f,
-                "the transaction is too large: at most 512 MB may be written to one worker at once; \
-                 nothing was changed"
+                "the transaction is too large: at most 512 MB may be written at once; nothing was changed"
             ),
             CommandError::TooFewSites { others, f: sites } => write!(
                 f,

@@ -45,6 +45,8 @@ pub(crate) struct Transaction {
     /// own, and their effects so far, for the transaction's own reads.
     eventual: Vec<(Key, Op)>,
     eventual_writes: BTreeMap<Key, Effect>,
+    /// What it will write, in bytes.
+    held: usize,
     outstanding: usize,
     began: Monotonic,
     last_active: Monotonic,
@@ -152,11 +154,17 @@ impl Transaction {
 
     /// Appends to the write buffer (Alg. 1 l. 16).
     fn buffer(&mut self, level: Level, key: &Key, effect: Effect) {
-        match self.effects(level).entry(key.clone()) {
-            Entry::Occupied(mut own) => *own.get_mut() = std::mem::take(own.get_mut()).then(effect),
-            Entry::Vacant(own) => {
-                own.insert(effect);
+        let (before, after) = match self.effects(level).entry(key.clone()) {
+            Entry::Occupied(mut own) => {
+                let before = own.get().size();
+                *own.get_mut() = std::mem::take(own.get_mut()).then(effect);
+                (before, own.get().size())
             }
+            Entry::Vacant(own) => (0, key.len() + own.insert(effect).size()),
+        };
+        // Operations on eventual spaces are counted themselves, and share the values.
+        if level != Level::Eventual {
+            self.held = (self.held + after).saturating_sub(before);
         }
     }
 }
@@ -175,6 +183,7 @@ impl Replica {
                 writes: BTreeMap::new(),
                 eventual: Vec::new(),
                 eventual_writes: BTreeMap::new(),
+                held: 0,
                 outstanding: 0,
                 began: now.monotonic,
                 last_active: now.monotonic,
@@ -212,6 +221,7 @@ impl Replica {
         let snap_vec = transaction.snap_vec;
         let key = Key::from(key);
         if level == Level::Eventual && op.is_update() {
+            transaction.held += key.len() + op.size();
             transaction.eventual.push((key.clone(), op.clone()));
         }
         let own = if here {
@@ -262,12 +272,18 @@ impl Replica {
         transaction.outstanding = transaction.outstanding.saturating_sub(1);
         transaction.last_active = now.monotonic;
         transaction.local_dependency = transaction.local_dependency.max(executed.local_dependency);
-        Response::Operated(executed.result.map(|(outcome, effect)| {
+        let result = executed.result.map(|(outcome, effect)| {
             if let Some(effect) = effect {
                 transaction.buffer(level, key, effect);
             }
             outcome
-        }))
+        });
+        if transaction.held > MAX_UPDATE {
+            // Without the operation it would not be what its client meant.
+            self.coordinator.open.remove(&tx);
+            return Response::Failed(CommandError::TooLarge);
+        }
+        Response::Operated(result)
     }
 
     /// COMMIT_CAUSAL (UniStore Alg. 1 l. 26–35).
@@ -292,11 +308,6 @@ impl Replica {
         }
         for (key, op) in eventual {
             shares.entry(self.owner_of(&key)).or_default().eventual.push((key, op));
-        }
-        if shares.values().any(|share| share.size() > MAX_UPDATE) {
-            self.coordinator.open.remove(&tx);
-            self.reply(request, Response::Failed(CommandError::TooLarge));
-            return;
         }
         let elsewhere = shares.keys().any(|owner| *owner != self.config.address);
         if elsewhere {

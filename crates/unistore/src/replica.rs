@@ -78,9 +78,9 @@ pub(crate) enum ReplyTo {
     Nobody,
 }
 
-/// The most that a transaction may write at one worker, in bytes: the longest value that a Redis client
-/// can send, and its key. It must fit into one record of a journal and into one frame of a link, both of
-/// at most 2^30 bytes.
+/// The most that a transaction may write, in bytes: the longest value that a Redis client can send, and
+/// its key. At one worker it must fit into one record of a journal and into one frame of a link, both of at
+/// most 2^30 bytes.
 pub(crate) const MAX_UPDATE: usize = 513 << 20;
 
 /// How many bytes of keys are named as being at risk.

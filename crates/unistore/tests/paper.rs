@@ -319,28 +319,35 @@ fn what_is_too_large_for_a_record_is_refused_before_anything_is_recorded() {
         let Response::Executed { outcome, .. } = stage.reply(request) else { panic!("no answer") };
         assert_eq!(*outcome, Err(OpError::TooLarge));
     }
-    // Each fits, but not both into one share.
-    for (keys, fits) in [([key_of(0), key_of(1)], true), (two_of_worker_1(), false)] {
+    // Each fits, but not all into one transaction. One that writes a key again holds it once, but repeats
+    // on an eventual space all that it did.
+    let value = Value::from(vec![b'x'; 200 << 20]);
+    let (here, there) = (key_of(0), key_of(1));
+    for (level, keys) in [
+        (Level::Causal, vec![&*here, &here, &there, "last"]),
+        (Level::Causal, vec![&*there, &there, &here, "last"]),
+        (Level::Eventual, vec![&*here, &here, &here]),
+    ] {
         let tx = stage.begin(at(0, 0), nobody);
-        for key in &keys {
-            let (key, op) = (Key::from(key.as_str()), Op::Set(value.clone()));
-            let done = stage.ask(at(0, 0), Command::Operate { tx, level: Level::Causal, key, op });
+        let mut write = |key: &str| {
+            let (key, op) = (Key::from(key), Op::Set(value.clone()));
+            let done = stage.ask(at(0, 0), Command::Operate { tx, level, key, op });
             stage.deliver(always);
-            assert_eq!(stage.outcome(done), Outcome::Ok);
+            stage.reply(done).clone()
+        };
+        let (last, fit) = keys.split_last().unwrap();
+        for key in fit {
+            assert_eq!(write(key), Response::Operated(Ok(Outcome::Ok)));
         }
-        let commit = stage.ask(at(0, 0), Command::Commit { tx });
-        stage.deliver(always);
-        match stage.reply(commit) {
-            Response::Committed { .. } => assert!(fits),
-            other => assert!(!fits && *other == Response::Failed(CommandError::TooLarge)),
+        assert_eq!(write(last), Response::Failed(CommandError::TooLarge));
+        // It does not go on without that.
+        assert_eq!(write("small"), Response::Failed(CommandError::NoSuchTransaction));
+        for key in keys {
+            let request = stage.execute(at(0, 0), nobody, key, Op::Get);
+            stage.deliver(always);
+            assert_eq!(stage.outcome(request), Outcome::Nil);
         }
     }
-}
-
-fn two_of_worker_1() -> [String; 2] {
-    let keys = (0..).map(|i| format!("other{i}"));
-    let mut keys = keys.filter(|key| PartitionId::of(key.as_bytes(), PARTITIONS).0 % 2 == 1);
-    [keys.next().unwrap(), keys.next().unwrap()]
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The journal's thread: what it says, when, and in which order.
 
 use std::io::ErrorKind;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use solera_journal::{Error, Event, FaultyCall, Lsn, SimDisk, SyncPolicy, Syncer};
@@ -18,6 +18,20 @@ fn start(disk: &SimDisk, policy: SyncPolicy) -> (Syncer<SimDisk>, Receiver<Event
         let _ = tell.send(event);
     };
     (Syncer::start(journal, policy, on_event).unwrap(), told)
+}
+
+/// One whose thread is held up after each event, as by a slow sync, until it is resumed. Once the sender
+/// is gone it goes on by itself.
+fn start_held_up(disk: &SimDisk) -> (Syncer<SimDisk>, Receiver<Event>, Sender<()>) {
+    let (journal, _, _) = open(disk).unwrap();
+    let (tell, told) = channel();
+    let (resume, paused) = channel::<()>();
+    let on_event = move |event| {
+        let _ = tell.send(event);
+        let _ = paused.recv();
+    };
+    let syncer = Syncer::start(journal, SyncPolicy::Always, on_event).unwrap();
+    (syncer, told, resume)
 }
 
 fn next(told: &Receiver<Event>) -> Event {
@@ -55,15 +69,7 @@ fn what_is_told_to_be_persisted_survives() {
 #[test]
 fn what_comes_in_during_a_sync_shares_the_next() {
     let disk = SimDisk::new(1);
-    let (journal, _, _) = open(&disk).unwrap();
-    let (tell, told) = channel();
-    let (resume, paused) = channel::<()>();
-    let on_event = move |event| {
-        let _ = tell.send(event);
-        // Holds the thread up, as a slow sync does.
-        let _ = paused.recv();
-    };
-    let mut syncer = Syncer::start(journal, SyncPolicy::Always, on_event).unwrap();
+    let (mut syncer, told, resume) = start_held_up(&disk);
     let mut put = || {
         syncer.append(&record(1, 10)).unwrap();
         syncer.submit().unwrap();
@@ -93,15 +99,7 @@ fn with_an_interval_a_sync_comes_by_itself() {
 #[test]
 fn what_waits_for_the_disk_is_told_and_what_was_done_counted() {
     let disk = SimDisk::new(1);
-    let (journal, _, _) = open(&disk).unwrap();
-    let (tell, told) = channel();
-    let (resume, paused) = channel::<()>();
-    let on_event = move |event| {
-        let _ = tell.send(event);
-        // Until the test goes on, nothing is written.
-        let _ = paused.recv();
-    };
-    let mut syncer = Syncer::start(journal, SyncPolicy::Always, on_event).unwrap();
+    let (mut syncer, told, resume) = start_held_up(&disk);
     let mut write = |lsn| {
         syncer.append(&record(lsn, 1000)).unwrap();
         syncer.submit().unwrap();

@@ -75,6 +75,9 @@ pub(crate) async fn wait(session: &mut Session, arguments: &Arguments<'_>) {
     let Some(wanted) = parse_integer(arguments.get(1)) else {
         return session.fail("ERR value is not an integer or out of range");
     };
+    if wanted < 0 {
+        return session.fail("ERR value is out of range, must be positive");
+    }
     let timeout = match parse_integer(arguments.get(2)) {
         Some(ms) if ms < 0 => return session.fail("ERR timeout is negative"),
         Some(0) => None,
@@ -84,7 +87,7 @@ pub(crate) async fn wait(session: &mut Session, arguments: &Arguments<'_>) {
     if session.in_transaction() {
         return session.fail("ERR WAIT is not allowed inside a transaction");
     }
-    if wanted <= 0 {
+    if wanted == 0 {
         return session.out.integer(0);
     }
     match session.worker.call(Command::Barrier { past: session.past, timeout }).await {

@@ -121,33 +121,19 @@ impl Reader<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::sample::{TWO_SITES, parse};
 
-    const FILE: &str = "\
+    const HEAD: &str = "\
 partitions = 32
 data = 'd'
 durability = 'interval'
 max_connections = 10
-[[site]]
-name = 'eu'
-[[site.node]]
-resp = 'a:1'
-peer = 'a:2'
-admin = 'a:3'
-[[site]]
-name = 'us'
-[[site.node]]
-resp = 'b:1'
-peer = 'b:2'
-admin = 'b:3'
 ";
-
-    fn parse(text: &str) -> ClusterSpec {
-        ClusterSpec::parse("s.toml", text, Overrides::default()).unwrap()
-    }
 
     #[test]
     fn what_cannot_change_is_named_with_its_line() {
-        let old = parse(FILE);
+        let file = format!("{HEAD}{TWO_SITES}");
+        let old = parse(&file);
         for (from, to, reason) in [
             ("partitions = 32", "partitions = 16", "s.toml, line 1: partitions cannot change"),
             ("partitions = 32", "", "s.toml: partitions cannot change"),
@@ -165,7 +151,7 @@ admin = 'b:3'
                 "line 5: space cannot",
             ),
         ] {
-            let text = FILE.replacen(from, to, 1);
+            let text = file.replacen(from, to, 1);
             let reader = Reader { file: Some("s.toml".to_owned()), text: &text };
             let error = old.check_fixed(&parse(&text), &reader).unwrap_err().to_string();
             assert!(error.contains(reason), "{error}, not {reason}");
@@ -174,10 +160,11 @@ admin = 'b:3'
 
     #[test]
     fn what_can_change_is_told() {
-        let text = FILE.replace("max_connections = 10", "max_connections = 20\nlog_level = 'warn'")
+        let file = format!("{HEAD}{TWO_SITES}");
+        let text = file.replace("max_connections = 10", "max_connections = 20\nlog_level = 'warn'")
             + "[[user]]\nname = 'default'\nnopass = true";
         let text = text.replace("'interval'", "'interval'\nsync_interval_ms = 5");
-        let (old, new) = (parse(FILE), parse(&text));
+        let (old, new) = (parse(&file), parse(&text));
         let reader = Reader { file: None, text: &text };
         assert_eq!(old.check_fixed(&new, &reader), Ok(()));
         assert_eq!(

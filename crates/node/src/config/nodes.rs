@@ -1,6 +1,7 @@
 //! `[[site.node]]`: which processes make up a site, and where each can be reached.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::ops::Range;
 use std::str::FromStr;
 
@@ -45,6 +46,21 @@ impl FromStr for HostPort {
             return Err(wrong());
         }
         Ok(HostPort { host: host.to_owned(), port })
+    }
+}
+
+impl HostPort {
+    /// Whether this can be one host's. A name may be.
+    fn can_be_dialed(&self) -> bool {
+        // The system takes short forms, such as 0, for addresses, too.
+        if self.host.chars().all(|c| c == '0' || c == '.') {
+            return false;
+        }
+        match self.host.parse::<IpAddr>().map(|address| address.to_canonical()) {
+            Ok(IpAddr::V4(v4)) => !v4.is_unspecified() && !v4.is_multicast() && !v4.is_broadcast(),
+            Ok(IpAddr::V6(v6)) => !v6.is_unspecified() && !v6.is_multicast(),
+            Err(_) => true,
+        }
     }
 }
 
@@ -161,7 +177,7 @@ impl Reader<'_> {
                 let node = NodeSpec {
                     resp: self.optional(table.resp.as_ref(), &mut taken)?,
                     resp_tls: self.optional(table.resp_tls.as_ref(), &mut taken)?,
-                    peer: self.host_port(&table.peer, &mut taken)?,
+                    peer: self.peer(&table.peer, &mut taken)?,
                     admin: self.host_port(&table.admin, &mut taken)?,
                     workers: self.node_workers(table, default_workers)?,
                 };
@@ -217,6 +233,23 @@ impl Reader<'_> {
         taken: &mut Vec<HostPort>,
     ) -> Result<Option<HostPort>, ConfigError> {
         text.map(|text| self.host_port(text, taken)).transpose()
+    }
+
+    /// Where others reach a node: no address on which one can only listen.
+    fn peer(
+        &self,
+        text: &Spanned<String>,
+        taken: &mut Vec<HostPort>,
+    ) -> Result<HostPort, ConfigError> {
+        let found = self.host_port(text, taken)?;
+        if found.can_be_dialed() {
+            return Ok(found);
+        }
+        let reason = format!(
+            "other nodes cannot reach this one at {found}; give a name or an address of its own, and \
+             what to listen on by --bind"
+        );
+        self.invalid(Some(text.span().start), reason)
     }
 
     fn node_workers(&self, table: &NodeTable, default: u8) -> Result<u8, ConfigError> {

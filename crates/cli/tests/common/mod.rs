@@ -1,0 +1,412 @@
+//! What tests of the built binary share: processes of it, folders and ports of their own, and patience.
+
+// Each file of tests is a program of its own, and none needs all of this.
+#![allow(dead_code)]
+
+pub(crate) mod load;
+
+use std::fmt;
+use std::io::{BufRead, BufReader, Lines, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::ops::{Deref, DerefMut};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use solera::{Client, Error};
+
+/// The binary.
+pub(crate) const SOLERA: &str = env!("CARGO_BIN_EXE_solera");
+
+/// How long a test waits for what must happen some time.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Tests run side by side, in one program and in several.
+static NEXT: AtomicU16 = AtomicU16::new(0);
+
+/// The first of ten ports that nobody uses on any of these hosts. They lie below those that the system
+/// gives to outgoing connections.
+pub(crate) fn free_ports(hosts: &[&str]) -> u16 {
+    loop {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let port = 10_000 + ((std::process::id() % 100) as u16 * 20 + number) % 2200 * 10;
+        let free = |port| hosts.iter().all(|host| TcpListener::bind((*host, port)).is_ok());
+        if (port..port + 10).all(free) {
+            return port;
+        }
+    }
+}
+
+/// A folder of a test's own, removed with all it holds.
+pub(crate) struct Folder(PathBuf);
+
+impl Folder {
+    pub(crate) fn new() -> Folder {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let folder =
+            std::env::temp_dir().join(format!("solera-test-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        Folder(folder)
+    }
+
+    pub(crate) fn at(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// A file with this content.
+    pub(crate) fn file(&self, name: &str, content: &str) -> PathBuf {
+        // At once, so that nobody reads half of it.
+        std::fs::write(self.at("new"), content).unwrap();
+        std::fs::rename(self.at("new"), self.at(name)).unwrap();
+        self.at(name)
+    }
+}
+
+impl Deref for Folder {
+    type Target = Path;
+
+    fn deref(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A running process of the binary, killed at the end of the test.
+pub(crate) struct Process {
+    pub(crate) child: Child,
+    log: Arc<Mutex<String>>,
+    reader: Option<JoinHandle<()>>,
+}
+
+impl Process {
+    pub(crate) fn start(command: &mut Command) -> Process {
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+        let log = Arc::new(Mutex::new(String::new()));
+        let (stderr, copy) = (BufReader::new(child.stderr.take().unwrap()), log.clone());
+        let reader = std::thread::spawn(move || {
+            for line in stderr.lines().map_while(Result::ok) {
+                *copy.lock().unwrap() += &(line + "\n");
+            }
+        });
+        Process { child, log, reader: Some(reader) }
+    }
+
+    /// What it has said on its standard error so far.
+    pub(crate) fn log(&self) -> String {
+        self.log.lock().unwrap().clone()
+    }
+
+    /// Waits until its log contains this.
+    pub(crate) fn says(&self, what: &str) {
+        wait_until(format_args!("the log says '{what}'\n{self}"), || self.log().contains(what));
+    }
+
+    pub(crate) fn signal(&self, name: &str) {
+        let done = Command::new("kill").args([name, &self.child.id().to_string()]).status();
+        assert!(done.unwrap().success());
+    }
+
+    pub(crate) fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Waits until it has ended by itself and all it said is in the log.
+    pub(crate) fn wait(&mut self) -> ExitStatus {
+        let status = self.child.wait().unwrap();
+        if let Some(reader) = self.reader.take() {
+            reader.join().unwrap();
+        }
+        status
+    }
+}
+
+/// Its log, for failures.
+impl fmt::Display for Process {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.log.lock().unwrap())
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        self.wait();
+        if !std::thread::panicking() {
+            assert!(!self.log().contains("panicked"), "{self}");
+        }
+    }
+}
+
+/// A running `solera up`.
+pub(crate) struct Up {
+    process: Process,
+    pub(crate) port: u16,
+    settings: Option<Settings>,
+    /// Kept open, because it says goodbye.
+    _said: Lines<BufReader<ChildStdout>>,
+}
+
+/// A configuration that changes below its first lines.
+struct Settings {
+    head: &'static str,
+    folder: Folder,
+}
+
+impl Settings {
+    fn write(&self, settings: &str) -> PathBuf {
+        self.folder.file("s.toml", &format!("{}{settings}", self.head))
+    }
+}
+
+impl Up {
+    pub(crate) fn start(arguments: &[&str]) -> Up {
+        for _ in 0..20 {
+            if let Some(up) = Up::try_start(free_ports(&["127.0.0.1"]), arguments) {
+                return up;
+            }
+        }
+        panic!("`solera up` does not start");
+    }
+
+    /// One with a configuration that begins with `head` and can be changed by [`Up::reload`].
+    pub(crate) fn configured(head: &'static str, settings: &str) -> Up {
+        let place = Settings { head, folder: Folder::new() };
+        let file = place.write(settings);
+        let mut up = Up::start(&["--config", file.to_str().unwrap()]);
+        up.settings = Some(place);
+        up
+    }
+
+    /// Nothing if a port was taken meanwhile.
+    fn try_start(port: u16, arguments: &[&str]) -> Option<Up> {
+        let mut command = Command::new(SOLERA);
+        command.args(["up", "--port", &port.to_string()]).args(arguments);
+        let mut process = Process::start(command.stdout(Stdio::piped()));
+        let mut said = BufReader::new(process.child.stdout.take().unwrap()).lines();
+        let started = said.by_ref().map_while(Result::ok).any(|line| line.contains("Ctrl-C"));
+        if !started {
+            process.wait();
+            assert!(process.log().contains("the port is in use"), "{process}");
+            return None;
+        }
+        Some(Up { process, port, settings: None, _said: said })
+    }
+
+    /// Lets it read other settings, below the same head.
+    pub(crate) fn reload(&self, settings: &str) {
+        self.settings.as_ref().expect("it was started with settings").write(settings);
+        self.signal("-HUP");
+    }
+
+    /// Where clients find a site.
+    pub(crate) fn address(&self, site: u16) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], self.port + site))
+    }
+
+    /// The same as text.
+    pub(crate) fn at(&self, site: u16) -> String {
+        self.address(site).to_string()
+    }
+
+    pub(crate) async fn client(&self, site: u16) -> Client {
+        self.try_client(site).await.unwrap()
+    }
+
+    pub(crate) async fn try_client(&self, site: u16) -> Result<Client, Error> {
+        Client::connect(self.address(site)).await
+    }
+
+    /// A client of the first site that reads replies itself.
+    pub(crate) fn inline(&self) -> Inline {
+        Inline::connect(self.address(1))
+    }
+
+    /// Where its HTTP side is.
+    pub(crate) fn admin(&self) -> SocketAddr {
+        self.address(0)
+    }
+
+    pub(crate) fn fault(&self, arguments: &[&str]) -> Output {
+        let port = self.port.to_string();
+        solera(&[&["fault"], arguments, &["--port", &port]].concat())
+    }
+}
+
+impl Deref for Up {
+    type Target = Process;
+
+    fn deref(&self) -> &Process {
+        &self.process
+    }
+}
+
+impl DerefMut for Up {
+    fn deref_mut(&mut self) -> &mut Process {
+        &mut self.process
+    }
+}
+
+/// A running `solera serve`.
+pub(crate) struct Node {
+    process: Process,
+    pub(crate) resp: SocketAddr,
+    pub(crate) admin: SocketAddr,
+}
+
+impl Node {
+    pub(crate) fn start(command: &mut Command, resp: SocketAddr, admin: SocketAddr) -> Node {
+        Node { process: Process::start(command), resp, admin }
+    }
+
+    /// The status code and body of an HTTP request; nothing if the node does not answer.
+    pub(crate) fn http(&self, path: &str) -> Option<(u16, String)> {
+        http(self.admin, path, "")
+    }
+
+    pub(crate) fn status(&self) -> serde_json::Value {
+        serde_json::from_str(&self.http("/status").unwrap().1).unwrap()
+    }
+
+    pub(crate) fn is_ready(&self) -> bool {
+        self.http("/ready").is_some_and(|(code, _)| code == 200)
+    }
+
+    /// Whether every other node is reached.
+    pub(crate) fn reaches_all(&self) -> bool {
+        self.is_ready()
+            && self.status()["sites"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .all(|site| site["reached"].as_bool() == Some(true))
+    }
+
+    pub(crate) async fn client(&self) -> Client {
+        Client::connect(self.resp).await.unwrap()
+    }
+}
+
+impl Deref for Node {
+    type Target = Process;
+
+    fn deref(&self) -> &Process {
+        &self.process
+    }
+}
+
+impl DerefMut for Node {
+    fn deref_mut(&mut self) -> &mut Process {
+        &mut self.process
+    }
+}
+
+/// Its log, for failures.
+impl fmt::Display for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.process.fmt(f)
+    }
+}
+
+/// Runs the binary to its end.
+pub(crate) fn solera(arguments: &[&str]) -> Output {
+    Command::new(SOLERA).args(arguments).env_remove("SOLERA_PASSWORD").output().unwrap()
+}
+
+/// Requires that a command was successful.
+pub(crate) fn ok(output: &Output) {
+    assert!(output.status.success(), "{}", text(&output.stderr));
+}
+
+/// Says that a test has done nothing.
+pub(crate) fn skipped(test: &str, reason: &str) {
+    // Not by the macros, whose words are kept back when a test passes.
+    let _ = writeln!(std::io::stderr(), "skipped {test}: {reason}");
+}
+
+pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The status code and body of an HTTP answer; nothing if nobody answers. Each of `headers` ends its line.
+pub(crate) fn http(address: SocketAddr, path: &str, headers: &str) -> Option<(u16, String)> {
+    let mut stream = TcpStream::connect(address).ok()?;
+    let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}\r\n");
+    stream.write_all(request.as_bytes()).ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    let (head, body) = answer.split_once("\r\n\r\n")?;
+    Some((head.split(' ').nth(1)?.parse().ok()?, body.to_owned()))
+}
+
+/// Waits until something holds; `what` tells why it did not.
+pub(crate) async fn eventually(what: impl fmt::Display, mut holds: impl AsyncFnMut() -> bool) {
+    let started = Instant::now();
+    while !holds().await {
+        assert!(started.elapsed() < PATIENCE, "it did not happen: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// The same where nothing is asynchronous.
+pub(crate) fn wait_until(what: impl fmt::Display, mut holds: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !holds() {
+        assert!(started.elapsed() < PATIENCE, "it did not happen: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// One connection that sends inline commands and reads replies line by line.
+pub(crate) struct Inline(pub(crate) BufReader<TcpStream>);
+
+impl Inline {
+    fn connect(address: SocketAddr) -> Inline {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        Inline(BufReader::new(stream))
+    }
+
+    pub(crate) fn ask(&mut self, line: &str) -> String {
+        self.send(line);
+        self.reply()
+    }
+
+    pub(crate) fn send(&mut self, line: &str) {
+        self.0.get_mut().write_all(format!("{line}\r\n").as_bytes()).unwrap();
+    }
+
+    /// The first line of the reply; of a bulk string, the string; of an array, its items by spaces.
+    pub(crate) fn reply(&mut self) -> String {
+        let line = self.line();
+        match line.split_at_checked(1) {
+            Some(("$", "-1")) | Some(("*", "-1")) => "nil".to_owned(),
+            Some(("$", _)) => self.line(),
+            Some(("*" | "%" | "~", count)) => {
+                let items =
+                    count.parse::<usize>().unwrap() * if line.starts_with('%') { 2 } else { 1 };
+                (0..items).map(|_| self.reply()).collect::<Vec<_>>().join(" ")
+            }
+            _ => line,
+        }
+    }
+
+    /// Nothing once the connection is closed.
+    pub(crate) fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.0.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    }
+
+    pub(crate) fn is_closed(&mut self) -> bool {
+        matches!(self.0.read(&mut [0; 64]), Ok(0) | Err(_))
+    }
+}
