@@ -540,15 +540,19 @@ admin = 'c:3'
             (Card { from: id(1), ..good.clone() }, "the caller is no other node of this cluster"),
             (Card { from: id(6), ..good.clone() }, "the caller is no other node of this cluster"),
             (Card { agreed: Vec::new(), ..good.clone() }, "partitions: 'nothing' at the caller"),
-            (from(&format!("{NEW}{FILE}")), "the sites: 'ap, eu, us' at the caller, 'eu, us' at"),
+            (
+                from(&format!("{NEW}{TWO_SITES}")),
+                "the sites: 'ap, eu, us' at the caller, 'eu, us' at",
+            ),
             (
                 from(
-                    &format!("{FILE}{NEW}").replace("admin = 'b:3'", "admin = 'b:3'\nworkers = 2"),
+                    &format!("{TWO_SITES}{NEW}")
+                        .replace("admin = 'b:3'", "admin = 'b:3'\nworkers = 2"),
                 ),
                 "the nodes' workers: 'eu: 1, us: 2, ap: 1' at the caller, 'eu: 1, us: 1' at",
             ),
             (
-                Card { from: id(2), ..from(&format!("{FILE}{NEW}")) },
+                Card { from: id(2), ..from(&format!("{TWO_SITES}{NEW}")) },
                 "the called node does not list site ap yet",
             ),
             (Card { id: 1, ..good.clone() }, "the cluster's identifier: '1' at the caller"),
