@@ -203,15 +203,13 @@ async fn a_third_site_is_listed_added_and_joins_while_two_serve() {
     let mut ap = Client::connect(plan.at(2, 0, 0)).await.unwrap();
     ap.attach(&token).await.unwrap();
     assert_eq!(ap.get("before").await.unwrap().as_deref(), Some("1"));
-    let mut all = 0;
     for writer in writers {
         let acknowledged = writer.await.unwrap();
+        assert!(!acknowledged.is_empty());
         for key in &acknowledged {
             eventually(&new, async || ap.get(key).await.unwrap().as_ref() == Some(key)).await;
         }
-        all += acknowledged.len();
     }
-    assert!(all > 100, "{all} writes");
     ap.set("after", "2").await.unwrap();
     let mut us = Client::connect(plan.at(1, 0, 0)).await.unwrap();
     eventually(&nodes[2], async || us.get("after").await.unwrap().is_some()).await;

@@ -24,7 +24,7 @@ struct Stage {
     now_ms: u64,
     /// How long a link takes for one piece of a partition, and what is under way, by when it arrives.
     piece_ms: u64,
-    pieces: VecDeque<(u64, u32, Message)>,
+    pieces: VecDeque<(u64, (SiteId, u32, SiteId, Message))>,
     /// Every so many pieces one is lost; none if this is 0.
     loses: usize,
     /// The pieces that were sent.
@@ -88,7 +88,7 @@ impl Stage {
     }
 
     /// A piece takes its time, and may be lost.
-    fn delay(&mut self, life: u32, message: Message) {
+    fn delay(&mut self, from: SiteId, life: u32, to: SiteId, message: Message) {
         if let Message::Filling(piece) = &message {
             self.sent.push(piece.clone());
             if self.loses > 0 && self.sent.len().is_multiple_of(self.loses) {
@@ -96,19 +96,20 @@ impl Stage {
             }
         }
         let last = self.pieces.back().map_or(self.now_ms, |(due, ..)| *due);
-        self.pieces.push_back((last.max(self.now_ms) + self.piece_ms, life, message));
+        let arrives = last.max(self.now_ms) + self.piece_ms;
+        self.pieces.push_back((arrives, (from, life, to, message)));
     }
 
     fn deliver(&mut self) {
         loop {
             let due = self.pieces.front().is_some_and(|(due, ..)| *due <= self.now_ms);
             let arrived = if due { self.pieces.pop_front() } else { None };
-            let arrived = arrived.map(|(_, life, message)| (A, life, B, message));
+            let arrived = arrived.map(|(_, letter)| letter);
             let Some((from, life, to, message)) = arrived.or_else(|| self.links.pop_front()) else {
                 return;
             };
             if matches!(message, Message::Filling(_)) && !due {
-                self.delay(life, message);
+                self.delay(from, life, to, message);
                 continue;
             }
             let (now, from) = (self.now(), Address { site: from, worker: 0 });
