@@ -12,7 +12,17 @@
 //!
 //! Every call runs to completion and never blocks. Input of any content must not panic.
 
-use solera_time::{Monotonic, Physical};
+use serde::{Deserialize, Serialize};
+use solera_time::{Monotonic, Physical, SiteId};
+
+/// Where a machine runs: one worker of one site.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Address {
+    /// The site.
+    pub site: SiteId,
+    /// The worker's number within its site, from 0.
+    pub worker: u8,
+}
 
 /// The time of an input, as the host read its clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

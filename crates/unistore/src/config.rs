@@ -1,6 +1,5 @@
 //! Who takes part, and how often things happen.
 
-use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,14 +7,7 @@ use solera_time::SiteId;
 
 use crate::partitioning::PartitionId;
 
-/// Where a replica runs: one worker of one site.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Address {
-    /// The site.
-    pub site: SiteId,
-    /// The worker's number within its site, from 0.
-    pub worker: u8,
-}
+pub use solera_machine::Address;
 
 /// The shape of a cluster: how many partitions, and how many workers share them at each site.
 #[derive(Clone, Debug, PartialEq, Eq)]

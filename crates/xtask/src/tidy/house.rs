@@ -45,6 +45,13 @@ pub(crate) const HOUSE: &[Room] = &[
     room("solera-machine", "machine", Floor::Vocabulary, &["solera-time"], &[]),
     room("solera-data", "data", Floor::Vocabulary, &["solera-time"], &["solera-checker"]),
     room(
+        "solera-certification",
+        "certification",
+        Floor::Protocols,
+        &["solera-data", "solera-machine", "solera-time"],
+        &[],
+    ),
+    room(
         "solera-unistore",
         "unistore",
         Floor::Protocols,

@@ -1,0 +1,100 @@
+//! Who takes part, and how long things may take.
+
+use std::time::Duration;
+
+use solera_machine::Address;
+use solera_time::SiteId;
+
+use crate::ids::GroupId;
+
+/// What a worker's part of the service is created with.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The worker.
+    pub me: Address,
+    /// How many workers each site has; a group's member is at worker `group mod workers`.
+    pub workers: Vec<u8>,
+    /// The groups that this worker is a member of.
+    pub groups: Vec<GroupId>,
+    /// The site whose members lead at first.
+    pub leader: SiteId,
+    /// How often the worker had been started.
+    pub run: u64,
+    /// How long things may take.
+    pub timing: Timing,
+    /// A rule to leave out, so that a test sees what it is for.
+    pub broken: Option<Rule>,
+}
+
+/// How often a member does what it does periodically, and how long it waits.
+#[derive(Clone, Debug)]
+pub struct Timing {
+    /// A leader's sign of life.
+    pub status_interval: Duration,
+    /// A leader that is silent for so long is replaced. More than a round trip, and some.
+    pub leader_timeout: Duration,
+    /// A coordinator asks again after so long; so does a leader for what became of a transaction.
+    pub retry: Duration,
+    /// How far ahead of time a leader has its members keep a ceiling.
+    pub reserve: Duration,
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        Timing {
+            status_interval: Duration::from_millis(50),
+            leader_timeout: Duration::from_secs(1),
+            retry: Duration::from_millis(500),
+            reserve: Duration::from_secs(2),
+        }
+    }
+}
+
+/// A rule of the protocol that a test can take out, to prove that the checks notice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// A decision needs a quorum of every group.
+    Quorum,
+    /// A vote looks at transactions that are prepared.
+    PreparedConflicts,
+    /// A new leader takes over what a quorum has kept.
+    Gather,
+    /// Nothing is shown as complete beyond what a quorum has kept as ceiling.
+    Ceiling,
+    /// A transaction is delivered when none that is undecided can come before it.
+    DeliverInOrder,
+    /// A new leader waits until it has stored what others have.
+    CatchUp,
+    /// A transaction is remembered until its coordinator and its other groups will not ask.
+    Remember,
+}
+
+impl Config {
+    /// The member of a group at a site.
+    pub(crate) fn member(&self, group: GroupId, site: SiteId) -> Address {
+        let workers = self.workers.get(site.index()).copied().unwrap_or(1).max(1);
+        Address { site, worker: (group.0 % u16::from(workers)) as u8 }
+    }
+
+    pub(crate) fn keeps(&self, rule: Rule) -> bool {
+        self.broken != Some(rule)
+    }
+}
+
+/// Which sites' members form the groups, and so what a quorum is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Configuration {
+    /// Greater than that of every configuration before.
+    pub(crate) number: u64,
+    pub(crate) members: Vec<SiteId>,
+}
+
+impl Configuration {
+    pub(crate) fn quorum(&self) -> usize {
+        self.members.len() / 2 + 1
+    }
+
+    pub(crate) fn others(&self, me: SiteId) -> Vec<SiteId> {
+        self.members.iter().copied().filter(|site| *site != me).collect()
+    }
+}

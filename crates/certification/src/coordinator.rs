@@ -1,0 +1,309 @@
+//! CERTIFY: has every group vote and finds out what that comes to (UniStore Alg. 3 l. 3, §6.3).
+//!
+//! Whoever has the quorums' answers knows the decision, and everybody who asks gets the same ones. So
+//! nothing is kept here that others would have to wait for: when a coordinator dies, a group's leader
+//! asks in its place.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use solera_machine::Address;
+use solera_time::{Monotonic, SiteId, Timestamp};
+
+use crate::config::Rule;
+use crate::ids::{Ballot, GroupId, Serial, TransactionId};
+use crate::message::{Body, Output};
+use crate::share::{Outcome, Share, Vote};
+use crate::step::Step;
+
+/// How many outcomes of own transactions are remembered for those who missed the answer.
+const REMEMBERED: usize = 4096;
+
+/// The transactions that one worker has submitted, or finishes for others.
+#[derive(Debug)]
+pub(crate) struct Coordinator<W> {
+    me: Address,
+    next: Serial,
+    pending: BTreeMap<TransactionId, Pending<W>>,
+    /// The highest ballot that each group is known to have had.
+    ballots: BTreeMap<GroupId, Ballot>,
+    outcomes: BTreeMap<Serial, Outcome>,
+    in_order: VecDeque<Serial>,
+}
+
+#[derive(Debug)]
+struct Pending<W> {
+    /// Whether it was submitted here, and not left by somebody else.
+    submitted: bool,
+    participants: Arc<[GroupId]>,
+    /// Its parts; none if it is finished for another coordinator, or given up.
+    shares: BTreeMap<GroupId, Arc<Share<W>>>,
+    answers: BTreeMap<(GroupId, Ballot), Answers>,
+    chosen: BTreeMap<GroupId, (Vote, Timestamp)>,
+    asked: Monotonic,
+    attempts: usize,
+}
+
+/// What the members of a group have answered in one term.
+#[derive(Debug)]
+struct Answers {
+    vote: Vote,
+    ts: Timestamp,
+    from: BTreeSet<SiteId>,
+}
+
+impl<W: Clone> Coordinator<W> {
+    pub(crate) fn new(me: Address, run: u64) -> Self {
+        Coordinator {
+            me,
+            next: Serial { run, sequence: 0 },
+            pending: BTreeMap::new(),
+            ballots: BTreeMap::new(),
+            outcomes: BTreeMap::new(),
+            in_order: VecDeque::new(),
+        }
+    }
+
+    /// Submits a transaction, part by part.
+    pub(crate) fn certify(
+        &mut self,
+        step: &mut Step<'_, W>,
+        shares: BTreeMap<GroupId, Arc<Share<W>>>,
+    ) -> TransactionId {
+        self.next.sequence += 1;
+        let tid = TransactionId { coordinator: self.me, serial: self.next };
+        let participants = shares.keys().copied().collect();
+        self.begin(step, tid, participants, shares);
+        tid
+    }
+
+    /// Finds out what became of a transaction that another has left, or sees to it that it aborts.
+    pub(crate) fn finish(
+        &mut self,
+        step: &mut Step<'_, W>,
+        tid: TransactionId,
+        participants: Arc<[GroupId]>,
+    ) {
+        if !self.pending.contains_key(&tid) {
+            self.begin(step, tid, participants, BTreeMap::new());
+        }
+    }
+
+    fn begin(
+        &mut self,
+        step: &mut Step<'_, W>,
+        tid: TransactionId,
+        participants: Arc<[GroupId]>,
+        shares: BTreeMap<GroupId, Arc<Share<W>>>,
+    ) {
+        let pending = Pending {
+            submitted: !shares.is_empty(),
+            participants,
+            shares,
+            answers: BTreeMap::new(),
+            chosen: BTreeMap::new(),
+            asked: step.now.monotonic,
+            attempts: 0,
+        };
+        self.pending.insert(tid, pending);
+        self.ask(step, tid);
+    }
+
+    /// Asks the groups that have not chosen: the leader, or if that does not answer, the next member.
+    fn ask(&self, step: &mut Step<'_, W>, tid: TransactionId) {
+        let Some(pending) = self.pending.get(&tid) else { return };
+        let oldest = self.oldest_for(tid);
+        let members = &step.configuration.members;
+        if members.is_empty() {
+            return;
+        }
+        let silent: Vec<GroupId> = pending.not_chosen().collect();
+        for group in silent {
+            let leader = self.leader(step, group);
+            let place = step.configuration.members.iter().position(|site| *site == leader);
+            let members = &step.configuration.members;
+            let site = members[(place.unwrap_or(0) + pending.attempts) % members.len()];
+            let share = pending.shares.get(&group).cloned();
+            let participants = pending.participants.clone();
+            step.send_member(group, site, Body::Prepare { tid, share, participants, oldest });
+        }
+    }
+
+    /// Who leads a group, as far as this coordinator knows.
+    fn leader(&self, step: &Step<'_, W>, group: GroupId) -> SiteId {
+        self.ballots.get(&group).map_or(step.config.leader, |ballot| ballot.leader)
+    }
+
+    pub(crate) fn learn_ballot(&mut self, group: GroupId, ballot: Ballot) -> bool {
+        let known = self.ballots.entry(group).or_insert(ballot);
+        let news = ballot > *known;
+        *known = (*known).max(ballot);
+        news
+    }
+
+    /// Asks again where answers are missing.
+    pub(crate) fn retry(&mut self, step: &mut Step<'_, W>) {
+        let mut silent = Vec::new();
+        for (tid, pending) in &mut self.pending {
+            if step.now.monotonic.since(pending.asked) >= step.config.timing.retry {
+                pending.asked = step.now.monotonic;
+                pending.attempts += 1;
+                silent.push(*tid);
+            }
+        }
+        for tid in silent {
+            self.ask(step, tid);
+        }
+    }
+
+    /// A member does not lead, and names who might.
+    pub(crate) fn on_not_leader(&mut self, step: &mut Step<'_, W>, group: GroupId, ballot: Ballot) {
+        if !self.learn_ballot(group, ballot) {
+            return;
+        }
+        let mut waiting = Vec::new();
+        for (tid, pending) in &mut self.pending {
+            if pending.participants.contains(&group) && !pending.chosen.contains_key(&group) {
+                pending.attempts = 0;
+                waiting.push(*tid);
+            }
+        }
+        for tid in waiting {
+            self.ask(step, tid);
+        }
+    }
+
+    /// A member keeps a vote (the acknowledgement that goes straight to the coordinator).
+    #[expect(clippy::too_many_arguments, reason = "one per field of the message")]
+    pub(crate) fn on_accepted(
+        &mut self,
+        step: &mut Step<'_, W>,
+        from: SiteId,
+        group: GroupId,
+        ballot: Ballot,
+        tid: TransactionId,
+        vote: Vote,
+        ts: Timestamp,
+    ) {
+        self.learn_ballot(group, ballot);
+        // Of a term with other members it is not known here what a quorum is.
+        let counts = step.configuration.members.contains(&from)
+            && ballot.configuration == step.configuration.number;
+        let Some(pending) = self.pending.get_mut(&tid).filter(|_| counts) else { return };
+        let answers = pending.answers.entry((group, ballot)).or_insert_with(|| Answers {
+            vote,
+            ts,
+            from: BTreeSet::new(),
+        });
+        answers.from.insert(from);
+        let quorum = if step.config.keeps(Rule::Quorum) { step.configuration.quorum() } else { 1 };
+        if answers.from.len() < quorum {
+            return;
+        }
+        let chosen = (answers.vote.clone(), answers.ts);
+        pending.chosen.insert(group, chosen);
+        if let Some(outcome) = pending.outcome() {
+            self.decide(step, tid, outcome);
+        }
+    }
+
+    /// Tells the leaders what a transaction has come to.
+    fn decide(&mut self, step: &mut Step<'_, W>, tid: TransactionId, outcome: Outcome) {
+        let Some(pending) = self.settle(step, tid, &outcome) else { return };
+        let oldest = self.oldest_for(tid);
+        for group in pending.participants.iter() {
+            let leader = self.leader(step, *group);
+            let outcome = outcome.clone();
+            step.send_member(*group, leader, Body::Decision { tid, outcome, oldest });
+        }
+    }
+
+    /// A leader knows already what became of a transaction.
+    pub(crate) fn on_decision(
+        &mut self,
+        step: &mut Step<'_, W>,
+        tid: TransactionId,
+        outcome: Outcome,
+    ) {
+        self.decide(step, tid, outcome);
+    }
+
+    fn settle(
+        &mut self,
+        step: &mut Step<'_, W>,
+        tid: TransactionId,
+        outcome: &Outcome,
+    ) -> Option<Pending<W>> {
+        let pending = self.pending.remove(&tid)?;
+        // Who finishes it long after it was over may find that all have forgotten it.
+        if pending.submitted {
+            self.remember(tid.serial, outcome.clone());
+            step.outputs.push_back(Output::Decided { tid, outcome: outcome.clone() });
+        }
+        Some(pending)
+    }
+
+    fn remember(&mut self, serial: Serial, outcome: Outcome) {
+        if self.outcomes.insert(serial, outcome).is_none() {
+            self.in_order.push_back(serial);
+        }
+        if self.in_order.len() > REMEMBERED
+            && let Some(forgotten) = self.in_order.pop_front()
+        {
+            self.outcomes.remove(&forgotten);
+        }
+    }
+
+    /// From now on, asks only what became of a transaction, and has it abort where it did not arrive.
+    pub(crate) fn give_up(&mut self, tid: TransactionId) {
+        if let Some(pending) = self.pending.get_mut(&tid) {
+            pending.shares.clear();
+        }
+    }
+
+    /// What became of an own transaction, if that is known and not too long ago.
+    pub(crate) fn outcome(&self, tid: TransactionId) -> Option<&Outcome> {
+        self.is_own(tid).then(|| self.outcomes.get(&tid.serial)).flatten()
+    }
+
+    /// How many transactions wait for their outcome.
+    pub(crate) fn pending(&self) -> usize {
+        self.pending.len()
+    }
+
+    fn is_own(&self, tid: TransactionId) -> bool {
+        tid.coordinator == self.me && tid.serial.run == self.next.run
+    }
+
+    /// The first own transaction that may still be submitted again.
+    pub(crate) fn oldest(&self) -> Serial {
+        let next = Serial { sequence: self.next.sequence + 1, ..self.next };
+        let submitted = self.pending.iter().filter(|(_, pending)| pending.submitted);
+        submitted.map(|(tid, _)| tid.serial).min().unwrap_or(next)
+    }
+
+    /// Told along with own transactions only.
+    fn oldest_for(&self, tid: TransactionId) -> Option<Serial> {
+        self.is_own(tid).then(|| self.oldest())
+    }
+}
+
+impl<W> Pending<W> {
+    fn not_chosen(&self) -> impl Iterator<Item = GroupId> + '_ {
+        self.participants.iter().copied().filter(|group| !self.chosen.contains_key(group))
+    }
+
+    /// Abort as soon as one group has chosen so; commit when all have, at the greatest time.
+    fn outcome(&self) -> Option<Outcome> {
+        let aborts = self.chosen.values().find_map(|(vote, _)| match vote {
+            Vote::Abort(key) => Some(key.clone()),
+            Vote::Commit => None,
+        });
+        if let Some(key) = aborts {
+            return Some(Outcome::Aborted(key));
+        }
+        let all = self.chosen.len() == self.participants.len();
+        let greatest = self.chosen.values().map(|(_, ts)| *ts).max();
+        greatest.filter(|_| all).map(Outcome::Committed)
+    }
+}

@@ -1,0 +1,304 @@
+//! How a group gets another leader.
+//!
+//! A member that hears nothing of its leader first asks whether others do (canvass), so that one that
+//! was cut off does not disturb a group that works. Then it begins a term: a quorum leaves all lower
+//! ones and hands over what it has kept.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use solera_machine::Address;
+use solera_time::{Monotonic, SiteId, Timestamp};
+
+use crate::config::Rule;
+use crate::entry::{Phase, State};
+use crate::ids::Ballot;
+use crate::leading::Leading;
+use crate::member::{Member, Role};
+use crate::message::{Body, Record};
+use crate::share::Vote;
+use crate::step::Step;
+
+/// A member on its way to lead.
+#[derive(Debug)]
+pub(crate) struct Candidacy<W> {
+    ballot: Ballot,
+    since: Monotonic,
+    told_at: Monotonic,
+    stage: Stage<W>,
+}
+
+#[derive(Debug)]
+enum Stage<W> {
+    Canvassing(BTreeSet<SiteId>),
+    Gathering(BTreeMap<SiteId, State<W>>),
+}
+
+impl<W: Clone> Member<W> {
+    /// Begins and goes on with what leads to another leader, where one is needed.
+    pub(crate) fn elect(&mut self, step: &mut Step<'_, W>) {
+        let me = step.me();
+        if !step.configuration.members.contains(&me) {
+            self.role = Role::Follower;
+            return;
+        }
+        let timing = &step.config.timing;
+        let (retry, patience) = (timing.retry, timing.leader_timeout);
+        let outdated = self.ballot.configuration < step.configuration.number;
+        match &mut self.role {
+            Role::Leader(leading) => {
+                let (now, delivered) = (step.now.monotonic, self.state.delivered);
+                // Who is in the way of a change of members moves with it, without asking.
+                if outdated || leading.waits_in_vain(delivered, now, patience * 2) {
+                    self.begin_term(step);
+                }
+            }
+            Role::Candidate(candidacy) => {
+                let now = step.now.monotonic;
+                if now.since(candidacy.since) >= patience * 2 {
+                    // Somebody else may do better.
+                    self.role = Role::Follower;
+                    self.heard = now;
+                } else if now.since(candidacy.told_at) >= retry {
+                    candidacy.told_at = now;
+                    let body = candidacy.body();
+                    step.send_others(self.group, body);
+                }
+            }
+            Role::Follower => {
+                // In turn: the next after the leader first.
+                let members = &step.configuration.members;
+                let place = |site: SiteId| members.iter().position(|other| *other == site);
+                let mine = place(me).unwrap_or(0);
+                let after = place(self.ballot.leader).map_or(0, |leader| leader + 1);
+                let turn = (mine + members.len() - after % members.len()) % members.len();
+                let silent = step.now.monotonic.since(self.heard);
+                let own = self.ballot.leader == me;
+                if silent >= patience * (1 + turn as u32) || own {
+                    self.canvass(step);
+                }
+            }
+        }
+    }
+
+    /// Asks whether others hear of their leader.
+    fn canvass(&mut self, step: &mut Step<'_, W>) {
+        let ballot = self.next_ballot(step);
+        self.stand(step, ballot, Stage::Canvassing(BTreeSet::new()));
+        self.on_support(step, step.config.me.site, ballot);
+    }
+
+    /// Becomes the leader if a quorum lets it.
+    pub(crate) fn take_over(&mut self, step: &mut Step<'_, W>) {
+        let me = step.me();
+        if !self.leads() && step.configuration.members.contains(&me) {
+            self.begin_term(step);
+        }
+    }
+
+    /// Whether it only asks whether others hear of their leader.
+    pub(crate) fn canvasses(&self) -> bool {
+        matches!(&self.role, Role::Candidate(Candidacy { stage: Stage::Canvassing(_), .. }))
+    }
+
+    fn next_ballot(&self, step: &Step<'_, W>) -> Ballot {
+        let configuration = step.configuration.number.max(self.ballot.configuration);
+        Ballot { configuration, round: self.ballot.round + 1, leader: step.config.me.site }
+    }
+
+    fn begin_term(&mut self, step: &mut Step<'_, W>) {
+        let ballot = self.next_ballot(step);
+        self.promise(step, ballot);
+        self.stand(step, ballot, Stage::Gathering(BTreeMap::new()));
+        let state = self.state.clone();
+        self.on_promise(step, step.config.me.site, ballot, state);
+    }
+
+    fn stand(&mut self, step: &mut Step<'_, W>, ballot: Ballot, stage: Stage<W>) {
+        let now = step.now.monotonic;
+        let candidacy = Candidacy { ballot, since: now, told_at: now, stage };
+        let body = candidacy.body();
+        self.role = Role::Candidate(candidacy);
+        step.send_others(self.group, body);
+    }
+
+    /// Takes part in no lower term from now on.
+    pub(crate) fn promise(&mut self, step: &mut Step<'_, W>, ballot: Ballot) {
+        if ballot > self.ballot {
+            self.ballot = ballot;
+            step.record(Record::Promised(self.group, ballot));
+        }
+    }
+
+    pub(crate) fn on_canvass(&mut self, step: &mut Step<'_, W>, from: Address, ballot: Ballot) {
+        if ballot <= self.ballot {
+            step.send(from, self.group, Body::Stale { ballot: self.ballot });
+            return;
+        }
+        let silent = step.now.monotonic.since(self.heard) >= step.config.timing.leader_timeout;
+        let content = match self.role {
+            Role::Leader(_) => true,
+            Role::Follower | Role::Candidate(_) => !silent && self.ballot.leader != from.site,
+        };
+        if !content {
+            step.send(from, self.group, Body::Support { ballot });
+        }
+    }
+
+    pub(crate) fn on_support(&mut self, step: &mut Step<'_, W>, from: SiteId, ballot: Ballot) {
+        let Role::Candidate(candidacy) = &mut self.role else { return };
+        let Stage::Canvassing(supporters) = &mut candidacy.stage else { return };
+        if ballot == candidacy.ballot && step.configuration.members.contains(&from) {
+            supporters.insert(from);
+            if supporters.len() >= step.configuration.quorum() {
+                self.begin_term(step);
+            }
+        }
+    }
+
+    pub(crate) fn on_new_ballot(&mut self, step: &mut Step<'_, W>, from: Address, ballot: Ballot) {
+        if ballot < self.ballot || ballot.leader != from.site {
+            step.send(from, self.group, Body::Stale { ballot: self.ballot });
+            return;
+        }
+        self.promise(step, ballot);
+        self.role = Role::Follower;
+        self.heard = step.now.monotonic;
+        let state = self.state.clone();
+        step.send(from, self.group, Body::Promise { ballot, state });
+    }
+
+    /// Leads, once enough have handed over what they have kept.
+    pub(crate) fn on_promise(
+        &mut self,
+        step: &mut Step<'_, W>,
+        from: SiteId,
+        ballot: Ballot,
+        state: State<W>,
+    ) {
+        let Role::Candidate(candidacy) = &mut self.role else { return };
+        let Stage::Gathering(states) = &mut candidacy.stage else { return };
+        if ballot != candidacy.ballot || !step.configuration.members.contains(&from) {
+            return;
+        }
+        states.insert(from, state);
+        // Quorums of different members need not meet: then all of those that are left are asked.
+        let changed =
+            states.values().any(|state| state.accepted_in.configuration < ballot.configuration);
+        let enough = match changed {
+            true => step.configuration.members.len(),
+            false => step.configuration.quorum(),
+        };
+        if states.len() < enough && step.config.keeps(Rule::Gather) {
+            return;
+        }
+        let states = std::mem::take(states);
+        self.begin_to_lead(step, ballot, states.into_values().collect());
+    }
+
+    /// What follows from the states of a quorum.
+    fn begin_to_lead(&mut self, step: &mut Step<'_, W>, ballot: Ballot, states: Vec<State<W>>) {
+        let newest = states.iter().map(|state| state.accepted_in).max();
+        let mut merged = State { accepted_in: ballot, ..self.state.clone() };
+        let mut base = merged.delivered;
+        merged.entries.clear();
+        for state in states {
+            merged.ceiling = merged.ceiling.max(state.ceiling);
+            base = base.max(state.delivered);
+            if Some(state.accepted_in) != newest {
+                continue;
+            }
+            for (coordinator, oldest) in state.oldest {
+                let known = merged.oldest.entry(coordinator).or_default();
+                *known = (*known).max(oldest);
+            }
+            for (tid, entry) in state.entries {
+                match merged.entries.get_mut(&tid) {
+                    Some(known) => {
+                        known.phase = known.phase.max(entry.phase);
+                        known.share = known.share.take().or(entry.share);
+                    }
+                    None => {
+                        merged.entries.insert(tid, entry);
+                    }
+                }
+            }
+        }
+        for entry in merged.entries.values_mut() {
+            // Some member has stored it, or this one will have before it leads on.
+            if let Phase::Committed(ts) = entry.phase
+                && ts <= base
+            {
+                entry.phase = Phase::Finished(Some(ts));
+            }
+        }
+        self.state = merged;
+        step.clock.observe(self.latest().max(base));
+        step.record(Record::Took(self.group, self.state.clone()));
+        self.conflicts.forget_prepared();
+        for (tid, entry) in &self.state.entries {
+            match (&entry.share, entry.phase) {
+                (Some(share), Phase::Undecided) if entry.vote == Vote::Commit => {
+                    self.conflicts.prepare(*tid, share);
+                }
+                (Some(share), Phase::Committed(ts)) => self.conflicts.commit(share, ts),
+                _ => {}
+            }
+        }
+        self.role = Role::Leader(Leading::new(step.now.monotonic, base));
+        self.name_leader(step, ballot);
+        step.send_others(self.group, Body::NewState { state: self.state.clone() });
+        self.tell_status(step);
+    }
+
+    /// Leads from the very beginning, when nothing was kept by anybody.
+    pub(crate) fn lead_at_once(&mut self, step: &mut Step<'_, W>) {
+        self.role = Role::Leader(Leading::new(step.now.monotonic, Timestamp::ZERO));
+        self.name_leader(step, self.ballot);
+        self.tell_status(step);
+    }
+
+    pub(crate) fn on_new_state(&mut self, step: &mut Step<'_, W>, from: Address, state: State<W>) {
+        let ballot = state.accepted_in;
+        if ballot < self.ballot || ballot.leader != from.site {
+            step.send(from, self.group, Body::Stale { ballot: self.ballot });
+            return;
+        }
+        if ballot <= self.state.accepted_in || ballot.leader == step.me() {
+            return;
+        }
+        let delivered = self.state.delivered;
+        let ceiling = self.state.ceiling.max(state.ceiling);
+        self.state = State { delivered, ceiling, ..state };
+        self.ballot = ballot;
+        self.role = Role::Follower;
+        self.heard = step.now.monotonic;
+        step.record(Record::Took(self.group, self.state.clone()));
+        step.clock.observe(self.latest());
+        self.name_leader(step, ballot);
+    }
+
+    pub(crate) fn on_need_state(&mut self, step: &mut Step<'_, W>, from: Address, ballot: Ballot) {
+        if self.leads() && ballot == self.state.accepted_in {
+            step.send(from, self.group, Body::NewState { state: self.state.clone() });
+        }
+    }
+
+    /// There is a higher term: a leader of a lower one can decide nothing.
+    pub(crate) fn on_stale(&mut self, step: &mut Step<'_, W>, ballot: Ballot) {
+        if ballot > self.ballot {
+            self.promise(step, ballot);
+            self.role = Role::Follower;
+            self.heard = step.now.monotonic;
+        }
+    }
+}
+
+impl<W> Candidacy<W> {
+    fn body(&self) -> Body<W> {
+        let ballot = self.ballot;
+        match self.stage {
+            Stage::Canvassing(_) => Body::Canvass { ballot },
+            Stage::Gathering(_) => Body::NewBallot { ballot },
+        }
+    }
+}

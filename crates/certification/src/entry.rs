@@ -1,0 +1,60 @@
+//! What a group remembers of a transaction.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use solera_machine::Address;
+use solera_time::Timestamp;
+
+use crate::ids::{Ballot, GroupId, Serial, TransactionId};
+use crate::share::{Share, Vote};
+
+/// A transaction at one group: the vote, and how far it has come.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Entry<W> {
+    /// What it does here. Nothing if the leader never got it, or when all that was stored.
+    pub share: Option<Arc<Share<W>>>,
+    /// Every group that it takes part in.
+    pub participants: Arc<[GroupId]>,
+    /// The group's vote.
+    pub vote: Vote,
+    /// The strong timestamp that the group proposes; the greatest of all groups counts.
+    pub ts: Timestamp,
+    /// How far it has come.
+    pub phase: Phase,
+}
+
+/// How far a transaction has come at one group. Later phases are greater.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Phase {
+    /// Not known to be decided.
+    Undecided,
+    /// It will be delivered with this strong timestamp.
+    Committed(Timestamp),
+    /// Nothing is left to do here: aborted, or delivered at a quorum. It is remembered only for those
+    /// who may still ask.
+    Finished(Option<Timestamp>),
+}
+
+impl<W> Entry<W> {
+    /// Whether it may still commit with a timestamp of at least its own.
+    pub(crate) fn holds_back(&self) -> bool {
+        self.phase == Phase::Undecided && self.vote == Vote::Commit
+    }
+}
+
+/// All that a member must find again after a restart, and that a new leader builds its own from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct State<W> {
+    /// The leader's term that the entries are of.
+    pub accepted_in: Ballot,
+    /// The transactions.
+    pub entries: BTreeMap<TransactionId, Entry<W>>,
+    /// Of each coordinator, the first transaction that it may still submit.
+    pub oldest: BTreeMap<Address, Serial>,
+    /// No leader may have shown more than this as complete.
+    pub ceiling: Timestamp,
+    /// Everything up to here is stored by this member (Property 6).
+    pub delivered: Timestamp,
+}

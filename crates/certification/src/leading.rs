@@ -1,0 +1,425 @@
+//! A leader's part: votes, decisions, and delivery in the order of strong timestamps.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use solera_machine::Address;
+use solera_time::{Monotonic, SiteId, Timestamp};
+
+use crate::config::Rule;
+use crate::entry::{Entry, Phase};
+use crate::ids::{Ballot, GroupId, Serial, TransactionId};
+use crate::member::{Member, Role};
+use crate::message::{Body, Output, Record};
+use crate::share::{Outcome, Share, Vote};
+use crate::step::Step;
+
+/// What only a leader keeps.
+#[derive(Debug)]
+pub(crate) struct Leading {
+    since: Monotonic,
+    /// Members had stored this much when the term began: so must the leader, before it goes on.
+    pub(crate) base: Timestamp,
+    /// When the host was last asked to catch up.
+    catching_up: Option<Monotonic>,
+    /// What each member has kept as ceiling, and stored.
+    kept: BTreeMap<SiteId, Kept>,
+    /// When the members last heard of this leader.
+    status_at: Option<Monotonic>,
+    /// What was last said to be complete.
+    complete: Timestamp,
+    /// Transactions that were delivered at a quorum, and the other groups that are through with them.
+    through: BTreeMap<TransactionId, Through>,
+    /// When coordinators were last asked whether they have old transactions in mind.
+    asked_oldest: Monotonic,
+    /// When the outcome of an undecided transaction was last asked for.
+    asked: BTreeMap<TransactionId, Monotonic>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Kept {
+    ceiling: Timestamp,
+    delivered: Timestamp,
+}
+
+#[derive(Debug, Default)]
+struct Through {
+    /// The groups that are.
+    groups: BTreeSet<GroupId>,
+    /// When they were last told that this one is.
+    told: Option<Monotonic>,
+}
+
+impl Leading {
+    pub(crate) fn new(since: Monotonic, base: Timestamp) -> Self {
+        Leading {
+            since,
+            base,
+            catching_up: None,
+            kept: BTreeMap::new(),
+            status_at: None,
+            complete: Timestamp::ZERO,
+            through: BTreeMap::new(),
+            asked_oldest: since,
+            asked: BTreeMap::new(),
+        }
+    }
+
+    /// Whether what members had stored still has not come: who has it may have failed, and the others
+    /// must be asked what they kept of it.
+    pub(crate) fn waits_in_vain(
+        &self,
+        delivered: Timestamp,
+        now: Monotonic,
+        patience: Duration,
+    ) -> bool {
+        delivered < self.base && now.since(self.since) >= patience
+    }
+}
+
+impl<W: Clone> Member<W> {
+    /// Votes on a transaction, once, and has the group keep the vote.
+    pub(crate) fn on_prepare(
+        &mut self,
+        step: &mut Step<'_, W>,
+        coordinator: Address,
+        tid: TransactionId,
+        share: Option<Arc<Share<W>>>,
+        participants: Arc<[GroupId]>,
+        oldest: Option<Serial>,
+    ) {
+        if !self.leads() {
+            step.send(coordinator, self.group, Body::NotLeader { ballot: self.ballot });
+            return;
+        }
+        self.learn_oldest(tid.coordinator, oldest);
+        if let Some(entry) = self.state.entries.get(&tid) {
+            match entry.phase {
+                Phase::Undecided => {
+                    let entry = entry.clone();
+                    self.have_kept(step, coordinator, tid, entry);
+                }
+                Phase::Committed(ts) | Phase::Finished(Some(ts)) => {
+                    self.tell_decision(step, coordinator, tid, Outcome::Committed(ts));
+                }
+                Phase::Finished(None) => {
+                    self.tell_decision(step, coordinator, tid, Outcome::Aborted(None));
+                }
+            }
+            return;
+        }
+        let over = self
+            .state
+            .oldest
+            .get(&tid.coordinator)
+            .is_some_and(|oldest| tid.serial < *oldest && step.config.keeps(Rule::Remember));
+        if over {
+            // Nobody who asks now has committed it, or could.
+            self.tell_decision(step, coordinator, tid, Outcome::Aborted(None));
+            return;
+        }
+        if self.is_behind(step) {
+            // It does not know everything that the transaction must have seen. It will be asked again.
+            return;
+        }
+        let conflict = match &share {
+            Some(share) => self.conflicts.against(share),
+            None => Some(None),
+        };
+        let vote = conflict.map_or(Vote::Commit, Vote::Abort);
+        if let Some(share) = &share {
+            step.clock.observe(share.snap_vec.strong);
+        }
+        let ts = step.clock.tick(step.now.physical);
+        if let (Vote::Commit, Some(share)) = (&vote, &share)
+            && step.config.keeps(Rule::PreparedConflicts)
+        {
+            self.conflicts.prepare(tid, share);
+        }
+        let share = share.filter(|_| vote == Vote::Commit);
+        let entry = Entry { share, participants, vote, ts, phase: Phase::Undecided };
+        step.record(Record::Accepted(self.group, tid, entry.clone()));
+        self.state.entries.insert(tid, entry.clone());
+        if let Role::Leader(leading) = &mut self.role {
+            leading.asked.insert(tid, step.now.monotonic);
+        }
+        self.have_kept(step, coordinator, tid, entry);
+    }
+
+    /// Whether other members have stored what this leader has not.
+    fn is_behind(&self, step: &Step<'_, W>) -> bool {
+        match &self.role {
+            Role::Leader(leading) => {
+                self.state.delivered < leading.base && step.config.keeps(Rule::CatchUp)
+            }
+            _ => false,
+        }
+    }
+
+    /// Has the members keep a vote, and tells that this one does.
+    fn have_kept(
+        &self,
+        step: &mut Step<'_, W>,
+        coordinator: Address,
+        tid: TransactionId,
+        entry: Entry<W>,
+    ) {
+        let (vote, ts) = (entry.vote.clone(), entry.ts);
+        let accept = Body::Accept { ballot: self.state.accepted_in, tid, entry, coordinator };
+        step.send_others(self.group, accept);
+        self.tell_kept(step, coordinator, tid, vote, ts);
+    }
+
+    fn tell_decision(
+        &self,
+        step: &mut Step<'_, W>,
+        coordinator: Address,
+        tid: TransactionId,
+        outcome: Outcome,
+    ) {
+        step.send(coordinator, self.group, Body::Decision { tid, outcome, oldest: None });
+    }
+
+    /// A coordinator has found out what became of a transaction.
+    pub(crate) fn on_decision(
+        &mut self,
+        step: &mut Step<'_, W>,
+        tid: TransactionId,
+        outcome: Outcome,
+        oldest: Option<Serial>,
+    ) {
+        if !self.leads() {
+            return;
+        }
+        if let Some(entry) = self.state.entries.get_mut(&tid)
+            && entry.phase == Phase::Undecided
+        {
+            if let Some(share) = &entry.share {
+                self.conflicts.release(tid, share);
+            }
+            match outcome {
+                Outcome::Committed(ts) => {
+                    entry.phase = Phase::Committed(ts);
+                    step.clock.observe(ts);
+                    if let Some(share) = &entry.share {
+                        self.conflicts.commit(share, ts);
+                    }
+                }
+                Outcome::Aborted(_) => {
+                    entry.phase = Phase::Finished(None);
+                    entry.share = None;
+                }
+            }
+            if let Role::Leader(leading) = &mut self.role {
+                leading.asked.remove(&tid);
+            }
+        }
+        self.learn_oldest(tid.coordinator, oldest);
+        self.deliver(step);
+    }
+
+    /// A coordinator will submit no transaction below this one again.
+    pub(crate) fn learn_oldest(&mut self, coordinator: Address, oldest: Option<Serial>) {
+        if let Some(oldest) = oldest {
+            let known = self.state.oldest.entry(coordinator).or_default();
+            *known = (*known).max(oldest);
+        }
+    }
+
+    /// Delivers what no undecided transaction can precede, in order, and tells how far that goes.
+    pub(crate) fn deliver(&mut self, step: &mut Step<'_, W>) {
+        if self.is_behind(step) {
+            return;
+        }
+        let Role::Leader(leading) = &mut self.role else { return };
+        let quorum = step.configuration.quorum();
+        let own = Kept { ceiling: self.state.ceiling, delivered: self.state.delivered };
+        leading.kept.insert(step.config.me.site, own);
+        let ceiling = nth_greatest(leading.kept.values().map(|kept| kept.ceiling), quorum);
+        let undecided = self.state.entries.values().filter(|entry| entry.holds_back());
+        let mut limit = step.clock.read(step.now.physical);
+        if step.config.keeps(Rule::Ceiling) {
+            limit = limit.min(ceiling);
+        }
+        if step.config.keeps(Rule::DeliverInOrder) {
+            let first = undecided.map(|entry| entry.ts.just_below()).min();
+            limit = limit.min(first.unwrap_or(Timestamp::MAX));
+        }
+        let delivered = self.state.delivered;
+        let mut due: Vec<_> = self
+            .state
+            .entries
+            .iter()
+            .filter_map(|(tid, entry)| match (entry.phase, &entry.share) {
+                (Phase::Committed(ts), Some(share)) if ts > delivered && ts <= limit => {
+                    Some((ts, *tid, share.clone()))
+                }
+                _ => None,
+            })
+            .collect();
+        due.sort_unstable_by_key(|(ts, ..)| *ts);
+        for (ts, tid, share) in due {
+            self.state.delivered = ts;
+            step.outputs.push_back(Output::Deliver { group: self.group, tid, ts, share });
+        }
+        if limit > leading.complete && limit > delivered {
+            leading.complete = limit;
+            self.state.delivered = limit;
+            step.outputs.push_back(Output::Complete { group: self.group, upto: limit });
+        }
+    }
+
+    /// What is periodic for a leader.
+    pub(crate) fn lead(&mut self, step: &mut Step<'_, W>) {
+        let Role::Leader(leading) = &mut self.role else { return };
+        let since = |at: Option<Monotonic>| at.map(|at| step.now.monotonic.since(at));
+        let behind = self.state.delivered < leading.base;
+        if behind
+            && since(leading.catching_up).is_none_or(|since| since >= step.config.timing.retry)
+        {
+            leading.catching_up = Some(step.now.monotonic);
+            let (group, upto) = (self.group, leading.base);
+            step.outputs.push_back(Output::CatchUp { group, upto });
+        }
+        if since(leading.status_at).is_none_or(|since| since >= step.config.timing.status_interval)
+        {
+            self.tell_status(step);
+        }
+        self.deliver(step);
+        self.forget_finished(step);
+    }
+
+    /// Tells the members that this one leads, and what it remembers.
+    pub(crate) fn tell_status(&mut self, step: &mut Step<'_, W>) {
+        let clock = step.clock();
+        let ceiling = clock.later(step.config.timing.reserve);
+        self.keep_ceiling(step, ceiling);
+        let Role::Leader(leading) = &mut self.role else { return };
+        leading.status_at = Some(step.now.monotonic);
+        let phases = self.state.entries.iter().map(|(tid, entry)| (*tid, entry.phase)).collect();
+        let ballot = self.state.accepted_in;
+        let status = Body::Status { ballot, ceiling, upto: clock, phases };
+        step.send_others(self.group, status);
+    }
+
+    /// A member has kept the ceiling.
+    pub(crate) fn on_status_kept(
+        &mut self,
+        step: &mut Step<'_, W>,
+        from: SiteId,
+        ballot: Ballot,
+        ceiling: Timestamp,
+        delivered: Timestamp,
+    ) {
+        if ballot != self.state.accepted_in || !step.configuration.members.contains(&from) {
+            return;
+        }
+        let Role::Leader(leading) = &mut self.role else { return };
+        let kept = leading.kept.entry(from).or_default();
+        kept.ceiling = kept.ceiling.max(ceiling);
+        kept.delivered = kept.delivered.max(delivered);
+        self.deliver(step);
+    }
+
+    /// The leader of another group says that a quorum of it has delivered a transaction.
+    pub(crate) fn on_through(
+        &mut self,
+        step: &mut Step<'_, W>,
+        tid: TransactionId,
+        of: GroupId,
+        answer: bool,
+    ) {
+        let known = self.state.entries.contains_key(&tid);
+        let Role::Leader(leading) = &mut self.role else { return };
+        if known {
+            leading.through.entry(tid).or_default().groups.insert(of);
+        } else if !answer {
+            // It was forgotten here, because all are through.
+            self.tell_through(step, tid, of, true);
+        }
+    }
+
+    /// To wherever the leader of the group is: only it listens.
+    fn tell_through(&self, step: &mut Step<'_, W>, tid: TransactionId, to: GroupId, answer: bool) {
+        let of = self.group;
+        for site in step.configuration.members.clone() {
+            step.send_member(to, site, Body::Through { tid, of, answer });
+        }
+    }
+
+    /// Finishes what a quorum has stored, and forgets what nobody will ask for.
+    pub(crate) fn forget_finished(&mut self, step: &mut Step<'_, W>) {
+        let Role::Leader(leading) = &mut self.role else { return };
+        let quorum = step.configuration.quorum();
+        let stored = nth_greatest(leading.kept.values().map(|kept| kept.delivered), quorum);
+        let ask = step.now.monotonic.since(leading.asked_oldest) >= step.config.timing.retry * 2;
+        if ask {
+            leading.asked_oldest = step.now.monotonic;
+        }
+        let mut in_mind = BTreeSet::new();
+        let mut tell = Vec::new();
+        let mut forgotten = Vec::new();
+        for (tid, entry) in &mut self.state.entries {
+            if let Phase::Committed(ts) = entry.phase
+                && ts <= stored
+            {
+                entry.phase = Phase::Finished(Some(ts));
+                entry.share = None;
+            }
+            let Phase::Finished(outcome) = entry.phase else { continue };
+            let others = || entry.participants.iter().filter(|group| **group != self.group);
+            let through = leading.through.entry(*tid).or_default();
+            let all = outcome.is_none() || others().all(|group| through.groups.contains(group));
+            let again = through
+                .told
+                .is_none_or(|told| step.now.monotonic.since(told) >= step.config.timing.retry);
+            if outcome.is_some() && again && !(all && through.told.is_some()) {
+                through.told = Some(step.now.monotonic);
+                tell.extend(others().map(|group| (*tid, *group)));
+            }
+            let oldest = self.state.oldest.get(&tid.coordinator);
+            let asked = oldest.is_none_or(|oldest| *oldest <= tid.serial)
+                && step.configuration.members.contains(&tid.coordinator.site);
+            if (all && !asked) || !step.config.keeps(Rule::Remember) {
+                forgotten.push(*tid);
+            } else if ask && asked {
+                in_mind.insert(tid.coordinator);
+            }
+        }
+        for coordinator in in_mind {
+            step.send(coordinator, self.group, Body::AskOldest);
+        }
+        for tid in forgotten {
+            self.state.entries.remove(&tid);
+            leading.through.remove(&tid);
+        }
+        for (tid, group) in tell {
+            self.tell_through(step, tid, group, false);
+        }
+    }
+
+    /// Undecided transactions whose coordinator should have told their outcome long since.
+    pub(crate) fn overdue(&mut self, step: &Step<'_, W>) -> Vec<(TransactionId, Arc<[GroupId]>)> {
+        let Role::Leader(leading) = &mut self.role else { return Vec::new() };
+        let patience = step.config.timing.retry * 2;
+        let mut overdue = Vec::new();
+        for (tid, entry) in &self.state.entries {
+            let asked = leading.asked.get(tid);
+            if entry.phase == Phase::Undecided
+                && asked.is_none_or(|asked| step.now.monotonic.since(*asked) >= patience)
+            {
+                leading.asked.insert(*tid, step.now.monotonic);
+                overdue.push((*tid, entry.participants.clone()));
+            }
+        }
+        overdue
+    }
+}
+
+/// What at least `n` of the values reach; zero if there are fewer.
+fn nth_greatest(values: impl Iterator<Item = Timestamp>, n: usize) -> Timestamp {
+    let mut values: Vec<_> = values.collect();
+    values.sort_unstable_by(|a, b| b.cmp(a));
+    values.get(n.saturating_sub(1)).copied().unwrap_or(Timestamp::ZERO)
+}

@@ -1,0 +1,43 @@
+//! The certification service of UniStore (§6.3), as machines without I/O: decides whether a strong
+//! transaction commits, gives it its strong timestamp, and delivers it to its partitions in that order.
+//!
+//! It joins two-phase commit across the groups that a transaction takes part in and agreement among
+//! each group's members (Chockler and Gotsman, *Multi-shot distributed transaction commit*, DISC 2018).
+//! A *group* is the siblings of one partition. Its leader votes and proposes a strong timestamp; the
+//! followers keep the vote and acknowledge straight to the coordinator, who knows the outcome when it
+//! has a quorum of every group: one round trip to the leader and its nearest quorum. No process is
+//! central, and any leader can finish what a coordinator has left.
+//!
+//! What differs from the paper, and why, is told in `docs/papers/unistore.md`. Briefly: an idle group
+//! needs no agreement to say that nothing happened (HEARTBEAT_STRONG), because its members keep a
+//! *ceiling* ahead of time, below which no later leader proposes anything.
+//!
+//! | module | subject |
+//! |---|---|
+//! | `service` | the machine of one worker: dispatch, time |
+//! | `coordinator` | CERTIFY |
+//! | `leading` | votes, decisions, delivery |
+//! | `member` | what a member keeps; following |
+//! | `election` | another leader |
+//! | `conflicts` | the vote |
+//! | `share`, `entry`, `ids`, `message` | the words |
+
+mod config;
+mod conflicts;
+mod coordinator;
+mod election;
+mod entry;
+mod ids;
+mod leading;
+mod member;
+mod message;
+mod service;
+mod share;
+mod step;
+
+pub use config::{Config, Rule, Timing};
+pub use entry::{Entry, Phase, State};
+pub use ids::{Ballot, GroupId, Serial, TransactionId};
+pub use message::{Body, Message, Output, Record};
+pub use service::{MAX_WORKERS, Service};
+pub use share::{Access, Outcome, Share, Vote};

@@ -1,0 +1,215 @@
+//! What members and coordinators tell one another, and what the service asks of its host.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use solera_machine::Address;
+use solera_time::{SiteId, Timestamp};
+
+use crate::entry::{Entry, Phase, State};
+use crate::ids::{Ballot, GroupId, Serial, TransactionId};
+use crate::share::{Outcome, Share, Vote};
+
+/// A message of the certification service, always about one group.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Message<W> {
+    /// The group.
+    pub group: GroupId,
+    /// What about it.
+    pub body: Body<W>,
+}
+
+/// See [`Message`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Body<W> {
+    /// A coordinator wants the group's vote.
+    Prepare {
+        /// The transaction.
+        tid: TransactionId,
+        /// Its part here. Without it, a leader that has not got it votes to abort: the sender finishes
+        /// what another coordinator has left.
+        share: Option<Arc<Share<W>>>,
+        /// Every group that it takes part in.
+        participants: Arc<[GroupId]>,
+        /// The transaction's own coordinator will submit none before this one again.
+        oldest: Option<Serial>,
+    },
+    /// The leader of this ballot should be asked.
+    NotLeader {
+        /// The highest ballot known.
+        ballot: Ballot,
+    },
+    /// A leader's vote, for the group's members to keep.
+    Accept {
+        /// The leader's term.
+        ballot: Ballot,
+        /// The transaction.
+        tid: TransactionId,
+        /// The vote, and all that belongs to it.
+        entry: Entry<W>,
+        /// Who wants to know that it is kept.
+        coordinator: Address,
+    },
+    /// A member keeps a vote; straight to the coordinator.
+    Accepted {
+        /// The leader's term.
+        ballot: Ballot,
+        /// The transaction.
+        tid: TransactionId,
+        /// The vote.
+        vote: Vote,
+        /// The proposed strong timestamp.
+        ts: Timestamp,
+    },
+    /// A transaction is decided: to leaders from a coordinator, and to a coordinator that asks late.
+    Decision {
+        /// The transaction.
+        tid: TransactionId,
+        /// What became of it.
+        outcome: Outcome,
+        /// As in [`Body::Prepare`].
+        oldest: Option<Serial>,
+    },
+    /// A leader still remembers transactions for a coordinator that may have none of them in mind.
+    AskOldest,
+    /// The answer: the coordinator will submit none before this one again.
+    Oldest {
+        /// The first that it may still submit.
+        oldest: Serial,
+    },
+    /// Between the leaders of a transaction's groups: the sender's group will not ask about it again.
+    Through {
+        /// The transaction.
+        tid: TransactionId,
+        /// The sender's group.
+        of: GroupId,
+        /// Whether the sender only answers.
+        answer: bool,
+    },
+    /// A leader's sign of life.
+    Status {
+        /// Its term.
+        ballot: Ballot,
+        /// What it wants to be able to show as complete.
+        ceiling: Timestamp,
+        /// Proposals up to here that are not among the phases are over and forgotten.
+        upto: Timestamp,
+        /// Every transaction that the leader remembers.
+        phases: Vec<(TransactionId, Phase)>,
+    },
+    /// A member keeps the ceiling.
+    StatusKept {
+        /// The leader's term.
+        ballot: Ballot,
+        /// The ceiling.
+        ceiling: Timestamp,
+        /// Everything up to here is stored at this member.
+        delivered: Timestamp,
+    },
+    /// A member that hears nothing of its leader asks whether others do, before it disturbs them.
+    Canvass {
+        /// The term that it would begin.
+        ballot: Ballot,
+    },
+    /// Go on.
+    Support {
+        /// The term.
+        ballot: Ballot,
+    },
+    /// The beginning of a term: members leave all lower ones.
+    NewBallot {
+        /// The term.
+        ballot: Ballot,
+    },
+    /// A member's state, for the leader of a term that begins.
+    Promise {
+        /// The term.
+        ballot: Ballot,
+        /// What the member has kept.
+        state: State<W>,
+    },
+    /// The state with which a term begins.
+    NewState {
+        /// The term, as `accepted_in`, and what is known.
+        state: State<W>,
+    },
+    /// A member has not got the state with which this term began.
+    NeedState {
+        /// The term.
+        ballot: Ballot,
+    },
+    /// There is a higher ballot than that of the sender's message.
+    Stale {
+        /// The highest known.
+        ballot: Ballot,
+    },
+    /// Become the leader, if you can.
+    TakeOver,
+}
+
+/// What the service asks of its host, in this order.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Output<W> {
+    /// Send to another process.
+    Send {
+        /// To whom.
+        to: Address,
+        /// What.
+        message: Message<W>,
+    },
+    /// Keep through restarts; nothing that follows may leave before.
+    Record(Record<W>),
+    /// A transaction submitted here is decided.
+    Decided {
+        /// The transaction.
+        tid: TransactionId,
+        /// What became of it.
+        outcome: Outcome,
+    },
+    /// DELIVER_UPDATES (UniStore Alg. 3 l. 4), at the leader: a transaction of the group with the
+    /// next strong timestamp. The host stores it, and brings it to the other members in this order.
+    Deliver {
+        /// The group.
+        group: GroupId,
+        /// The transaction.
+        tid: TransactionId,
+        /// Its strong timestamp.
+        ts: Timestamp,
+        /// Its part in the group.
+        share: Arc<Share<W>>,
+    },
+    /// At the leader: everything up to here was delivered (Property 6); in place of HEARTBEAT_STRONG.
+    Complete {
+        /// The group.
+        group: GroupId,
+        /// Every transaction that follows has a greater strong timestamp.
+        upto: Timestamp,
+    },
+    /// The leader must get what members of this group have stored up to here, from whoever has it.
+    CatchUp {
+        /// The group.
+        group: GroupId,
+        /// Up to where.
+        upto: Timestamp,
+    },
+    /// A member has a new leader.
+    Leader {
+        /// The group.
+        group: GroupId,
+        /// Who leads.
+        site: SiteId,
+    },
+}
+
+/// A step that a member must find again after a restart.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Record<W> {
+    /// It takes part in no term below this one.
+    Promised(GroupId, Ballot),
+    /// It has taken the state with which a term began; a checkpoint keeps the same.
+    Took(GroupId, State<W>),
+    /// It keeps a vote of the term.
+    Accepted(GroupId, TransactionId, Entry<W>),
+    /// It has let its leader show this much as complete.
+    Ceiling(GroupId, Timestamp),
+}

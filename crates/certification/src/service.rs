@@ -1,0 +1,308 @@
+//! One worker's part of the certification service, as a machine.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use solera_machine::{Address, Machine, Now};
+use solera_time::{HybridClock, Lane, Monotonic, SiteId, Timestamp, Vector};
+
+use crate::config::{Config, Configuration};
+use crate::coordinator::Coordinator;
+use crate::ids::{Ballot, GroupId, TransactionId};
+use crate::member::Member;
+use crate::message::{Body, Message, Output, Record};
+use crate::share::{Outcome, Share};
+use crate::step::Step;
+
+/// The most workers per site that strong timestamps can tell apart.
+pub const MAX_WORKERS: u8 = 32;
+
+/// What one worker runs of the certification service: its groups' members, and the coordinator of the
+/// transactions that are submitted here.
+///
+/// `W` is a write; the service carries it and does not look into it.
+#[derive(Debug)]
+pub struct Service<W> {
+    config: Config,
+    configuration: Configuration,
+    clock: HybridClock,
+    members: BTreeMap<GroupId, Member<W>>,
+    coordinator: Coordinator<W>,
+    outputs: VecDeque<Output<W>>,
+    next_tick: Monotonic,
+    begun: bool,
+}
+
+/// How often the service looks after what is due.
+const TICK: std::time::Duration = std::time::Duration::from_millis(1);
+
+impl<W: Clone + Send> Service<W> {
+    /// The service of a worker that has kept nothing, or whose records follow
+    /// ([`Self::restore`]); it takes part from [`Self::begin`] on.
+    ///
+    /// # Panics
+    /// If the worker's number is not below [`MAX_WORKERS`]; configurations are checked before.
+    pub fn new(now: Now, config: Config) -> Self {
+        let me = config.me;
+        assert!(me.worker < MAX_WORKERS, "worker {} of at most {MAX_WORKERS}", me.worker);
+        let sites = config.workers.len();
+        let ballot = Ballot { configuration: 0, round: 0, leader: config.leader };
+        let member = |group: &GroupId| (*group, Member::new(*group, ballot, sites, now));
+        Service {
+            configuration: Configuration { number: 0, members: SiteId::all(sites).collect() },
+            clock: HybridClock::new(Lane(me.site.0 * MAX_WORKERS + me.worker)),
+            members: config.groups.iter().map(member).collect(),
+            coordinator: Coordinator::new(me, config.run),
+            outputs: VecDeque::new(),
+            next_tick: Monotonic(0),
+            begun: false,
+            config,
+        }
+    }
+
+    /// Takes a record of the journal or a checkpoint, in their order.
+    pub fn restore(&mut self, record: Record<W>) {
+        let group = match &record {
+            Record::Promised(group, _)
+            | Record::Took(group, _)
+            | Record::Accepted(group, ..)
+            | Record::Ceiling(group, _) => *group,
+        };
+        if let Some(member) = self.members.get_mut(&group) {
+            member.restore(record);
+        }
+    }
+
+    /// What a checkpoint keeps of it.
+    pub fn save(&self) -> Vec<Record<W>> {
+        self.members.values().flat_map(Member::save).collect()
+    }
+
+    /// Takes part from now on. A cluster's very first members, where nothing can have been decided
+    /// before, need not vote on who leads.
+    pub fn begin(&mut self, now: Now, first: bool) {
+        self.begun = true;
+        for member in self.members.values() {
+            self.clock.observe(member.latest());
+        }
+        self.each_member(now, |member, step| {
+            member.heard = step.now.monotonic;
+            if first && member.ballot.leader == step.me() {
+                member.lead_at_once(step);
+            }
+        });
+        self.next_tick = now.monotonic;
+    }
+
+    /// CERTIFY (UniStore Alg. 3 l. 3): submits a transaction, part by part; yields
+    /// [`Output::Decided`] later. It must be uniform what its snapshot holds.
+    ///
+    /// # Panics
+    /// If there is no part; reading transactions without accesses need no certification.
+    pub fn certify(&mut self, now: Now, shares: BTreeMap<GroupId, Arc<Share<W>>>) -> TransactionId {
+        assert!(!shares.is_empty(), "a certified transaction has accessed something");
+        let (coordinator, mut step) = self.coordinator(now);
+        let tid = coordinator.certify(&mut step, shares);
+        self.drain_loopback(now);
+        tid
+    }
+
+    /// Stops submitting a transaction whose client no longer waits. What became of it will be found
+    /// out, as for those of coordinators that died.
+    pub fn give_up(&mut self, tid: TransactionId) {
+        self.coordinator.give_up(tid);
+    }
+
+    /// What became of a transaction that was submitted here, if that is known and not too long ago.
+    pub fn outcome(&self, tid: TransactionId) -> Option<&Outcome> {
+        self.coordinator.outcome(tid)
+    }
+
+    /// The host has stored a transaction of the group that a leader elsewhere delivered.
+    pub fn stored(&mut self, group: GroupId, commit_vec: &Vector) {
+        self.clock.observe(commit_vec.strong);
+        if let Some(member) = self.members.get_mut(&group) {
+            member.stored(commit_vec);
+        }
+    }
+
+    /// The host has stored everything of the group up to here (Property 6).
+    pub fn known(&mut self, now: Now, group: GroupId, upto: Timestamp) {
+        self.clock.observe(upto);
+        if let Some(member) = self.members.get_mut(&group) {
+            member.known(upto);
+        }
+        self.with_member(now, group, |member, step| member.deliver(step));
+    }
+
+    /// Forgets conflicts that every later snapshot holds.
+    pub fn prune(&mut self, floor: &Vector) {
+        for member in self.members.values_mut() {
+            member.conflicts.prune(floor);
+        }
+    }
+
+    /// From now on these sites' members form the groups. The number grows with every change.
+    pub fn set_members(&mut self, number: u64, members: Vec<SiteId>) {
+        if number > self.configuration.number {
+            self.configuration = Configuration { number, members };
+            for member in self.members.values_mut() {
+                member.forget_former(&self.configuration);
+            }
+        }
+    }
+
+    /// Asks a site's member of a group to become its leader.
+    pub fn move_leader(&mut self, now: Now, group: GroupId, site: SiteId) {
+        let (_, mut step) = self.coordinator(now);
+        step.send_member(group, site, Body::TakeOver);
+        self.drain_loopback(now);
+    }
+
+    /// Who leads a group that this worker is a member of, as far as it knows.
+    pub fn leader(&self, group: GroupId) -> Option<SiteId> {
+        self.members.get(&group).map(|member| member.ballot.leader)
+    }
+
+    /// Whether this worker's member of the group leads it.
+    pub fn leads(&self, group: GroupId) -> bool {
+        self.members.get(&group).is_some_and(Member::leads)
+    }
+
+    /// Transactions that were submitted or are finished here and not decided.
+    pub fn pending(&self) -> usize {
+        self.coordinator.pending()
+    }
+
+    /// Transactions and conflicting keys that the members remember.
+    pub fn remembered(&self) -> (usize, usize) {
+        let members = self.members.values();
+        members.fold((0, 0), |(entries, keys), member| {
+            (entries + member.state.entries.len(), keys + member.conflicts.keys())
+        })
+    }
+
+    fn step<'a>(
+        now: Now,
+        config: &'a Config,
+        configuration: &'a Configuration,
+        clock: &'a mut HybridClock,
+        outputs: &'a mut VecDeque<Output<W>>,
+    ) -> Step<'a, W> {
+        Step { now, config, configuration, clock, outputs }
+    }
+
+    fn coordinator(&mut self, now: Now) -> (&mut Coordinator<W>, Step<'_, W>) {
+        let Service { config, configuration, clock, outputs, .. } = self;
+        (&mut self.coordinator, Self::step(now, config, configuration, clock, outputs))
+    }
+
+    fn with_member<R>(
+        &mut self,
+        now: Now,
+        group: GroupId,
+        act: impl FnOnce(&mut Member<W>, &mut Step<'_, W>) -> R,
+    ) -> Option<R> {
+        let Service { config, configuration, clock, outputs, .. } = self;
+        let member = self.members.get_mut(&group)?;
+        Some(act(member, &mut Self::step(now, config, configuration, clock, outputs)))
+    }
+
+    fn each_member(&mut self, now: Now, act: impl Fn(&mut Member<W>, &mut Step<'_, W>)) {
+        let Service { config, configuration, clock, outputs, .. } = self;
+        let mut step = Self::step(now, config, configuration, clock, outputs);
+        for member in self.members.values_mut() {
+            act(member, &mut step);
+        }
+    }
+
+    fn on_message(&mut self, now: Now, from: Address, message: Message<W>) {
+        let Message { group, body } = message;
+        let (coordinator, mut step) = self.coordinator(now);
+        match body {
+            Body::NotLeader { ballot } => coordinator.on_not_leader(&mut step, group, ballot),
+            Body::Accepted { ballot, tid, vote, ts } => {
+                coordinator.on_accepted(&mut step, from.site, group, ballot, tid, vote, ts);
+            }
+            Body::AskOldest => {
+                let oldest = coordinator.oldest();
+                step.send(from, group, Body::Oldest { oldest });
+            }
+            Body::Decision { tid, ref outcome, oldest: None } => {
+                coordinator.on_decision(&mut step, tid, outcome.clone());
+                self.with_member(now, group, |member, step| member.on_message(step, from, body));
+            }
+            body => {
+                self.with_member(now, group, |member, step| member.on_message(step, from, body));
+            }
+        }
+    }
+
+    /// Handles what this worker told itself.
+    fn drain_loopback(&mut self, now: Now) {
+        let me = self.config.me;
+        let mut at = 0;
+        while at < self.outputs.len() {
+            match &self.outputs[at] {
+                Output::Send { to, .. } if *to == me => {
+                    if let Some(Output::Send { message, .. }) = self.outputs.remove(at) {
+                        self.on_message(now, me, message);
+                    }
+                }
+                Output::Leader { group, .. } => {
+                    let ballot = self.members.get(group).map(|member| member.ballot);
+                    if let Some(ballot) = ballot {
+                        self.coordinator.learn_ballot(*group, ballot);
+                    }
+                    at += 1;
+                }
+                _ => at += 1,
+            }
+        }
+    }
+
+    fn tick(&mut self, now: Now) {
+        self.each_member(now, |member, step| {
+            member.elect(step);
+            member.lead(step);
+        });
+        let groups: Vec<GroupId> = self.members.keys().copied().collect();
+        for group in groups {
+            let overdue = self.with_member(now, group, |member, step| member.overdue(step));
+            for (tid, participants) in overdue.unwrap_or_default() {
+                let (coordinator, mut step) = self.coordinator(now);
+                coordinator.finish(&mut step, tid, participants);
+            }
+        }
+        let (coordinator, mut step) = self.coordinator(now);
+        coordinator.retry(&mut step);
+    }
+}
+
+impl<W: Clone + Send + Sync> Machine for Service<W> {
+    type Input = (Address, Message<W>);
+    type Output = Output<W>;
+
+    fn handle(&mut self, now: Now, (from, message): Self::Input) {
+        if self.begun {
+            self.on_message(now, from, message);
+            self.drain_loopback(now);
+        }
+    }
+
+    fn on_deadline(&mut self, now: Now) {
+        if self.begun && now.monotonic >= self.next_tick {
+            self.tick(now);
+            self.drain_loopback(now);
+            self.next_tick = now.monotonic.after(TICK);
+        }
+    }
+
+    fn poll_output(&mut self) -> Option<Output<W>> {
+        self.outputs.pop_front()
+    }
+
+    fn next_deadline(&self) -> Option<Monotonic> {
+        self.begun.then_some(self.next_tick)
+    }
+}

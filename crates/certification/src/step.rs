@@ -1,0 +1,51 @@
+//! What a member or coordinator has at hand while it handles one input.
+
+use std::collections::VecDeque;
+
+use solera_machine::{Address, Now};
+use solera_time::{HybridClock, SiteId, Timestamp};
+
+use crate::config::{Config, Configuration};
+use crate::ids::GroupId;
+use crate::message::{Body, Message, Output, Record};
+
+pub(crate) struct Step<'a, W> {
+    pub(crate) now: Now,
+    pub(crate) config: &'a Config,
+    pub(crate) configuration: &'a Configuration,
+    pub(crate) clock: &'a mut HybridClock,
+    pub(crate) outputs: &'a mut VecDeque<Output<W>>,
+}
+
+impl<W> Step<'_, W> {
+    pub(crate) fn me(&self) -> SiteId {
+        self.config.me.site
+    }
+
+    pub(crate) fn send(&mut self, to: Address, group: GroupId, body: Body<W>) {
+        self.outputs.push_back(Output::Send { to, message: Message { group, body } });
+    }
+
+    /// To the member of a group at a site.
+    pub(crate) fn send_member(&mut self, group: GroupId, site: SiteId, body: Body<W>) {
+        self.send(self.config.member(group, site), group, body);
+    }
+
+    /// To all members of a group at other sites.
+    pub(crate) fn send_others(&mut self, group: GroupId, body: Body<W>)
+    where
+        W: Clone,
+    {
+        for site in self.configuration.others(self.me()) {
+            self.send_member(group, site, body.clone());
+        }
+    }
+
+    pub(crate) fn record(&mut self, record: Record<W>) {
+        self.outputs.push_back(Output::Record(record));
+    }
+
+    pub(crate) fn clock(&mut self) -> Timestamp {
+        self.clock.read(self.now.physical)
+    }
+}

@@ -1,0 +1,254 @@
+//! Single runs, message by message: how long a decision takes, and who finishes what others left.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use solera_certification::*;
+use solera_data::Key;
+use solera_machine::{Address, Machine, Now};
+use solera_time::{Monotonic, Physical, SiteId, Timestamp, Vector};
+
+const MILLI: u64 = 1_000_000;
+
+type Write = u32;
+
+/// Three sites, one worker each, with the paper's distances: Virginia, California, Frankfurt.
+struct Sites {
+    services: Vec<Option<Service<Write>>>,
+    /// What is under way, by arrival.
+    letters: BTreeMap<(u64, u64), (Address, Address, Message<Write>)>,
+    sequence: u64,
+    now: u64,
+    delivered: Vec<(SiteId, GroupId, TransactionId, Timestamp)>,
+    decided: Vec<(u64, SiteId, TransactionId, Outcome)>,
+    /// Messages that are lost.
+    lose: fn(&Body<Write>) -> bool,
+}
+
+const ONE_WAY: [[u64; 3]; 3] = [[0, 30, 44], [30, 0, 73], [44, 73, 0]];
+
+fn at(site: u8) -> Address {
+    Address { site: SiteId(site), worker: 0 }
+}
+
+impl Sites {
+    fn new(groups: u16) -> Self {
+        let config = |site| Config {
+            me: at(site),
+            workers: vec![1; 3],
+            groups: (0..groups).map(GroupId).collect(),
+            leader: SiteId(0),
+            run: 0,
+            timing: Timing::default(),
+            broken: None,
+        };
+        let mut sites = Sites {
+            services: Vec::new(),
+            letters: BTreeMap::new(),
+            sequence: 0,
+            now: 0,
+            delivered: Vec::new(),
+            decided: Vec::new(),
+            lose: |_| false,
+        };
+        for site in 0..3 {
+            let mut service = Service::new(sites.time(), config(site));
+            service.begin(sites.time(), true);
+            sites.services.push(Some(service));
+        }
+        sites.run_for(500);
+        sites
+    }
+
+    fn time(&self) -> Now {
+        let physical = Physical(1_000_000 + self.now / 1000);
+        Now { monotonic: Monotonic(self.now), physical }
+    }
+
+    fn take(&mut self, site: u8) {
+        let (now, lose) = (self.time(), self.lose);
+        let Some(service) = &mut self.services[usize::from(site)] else { return };
+        while let Some(output) = service.poll_output() {
+            match output {
+                Output::Send { to, message } if !lose(&message.body) => {
+                    let delay = ONE_WAY[usize::from(site)][to.site.index()] * MILLI;
+                    self.sequence += 1;
+                    self.letters.insert((self.now + delay, self.sequence), (at(site), to, message));
+                }
+                Output::Decided { tid, outcome } => {
+                    self.decided.push((self.now / MILLI, SiteId(site), tid, outcome));
+                }
+                Output::Deliver { group, tid, ts, .. } => {
+                    self.delivered.push((SiteId(site), group, tid, ts));
+                }
+                Output::Complete { group, upto } | Output::CatchUp { group, upto } => {
+                    service.known(now, group, upto);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn run_for(&mut self, millis: u64) {
+        let end = self.now + millis * MILLI;
+        while self.now < end {
+            while let Some((&(due, id), _)) = self.letters.first_key_value()
+                && due <= self.now
+            {
+                let (from, to, message) = self.letters.remove(&(due, id)).unwrap();
+                let now = self.time();
+                if let Some(service) = &mut self.services[to.site.index()] {
+                    service.handle(now, (from, message));
+                }
+                self.take(to.site.0);
+            }
+            for site in 0..3 {
+                let now = self.time();
+                if let Some(service) = &mut self.services[usize::from(site)] {
+                    service.on_deadline(now);
+                }
+                self.take(site);
+            }
+            self.now += MILLI;
+        }
+    }
+
+    /// Submits a change of one key per group, on a snapshot of everything so far.
+    fn certify(&mut self, site: u8, keys: &[(u16, &str)], strong: Timestamp) -> TransactionId {
+        let mut snap_vec = Vector::zero(3);
+        snap_vec.strong = strong;
+        let share = |key: &str| {
+            let access =
+                Access { key: Key::from(key.as_bytes()), update: true, kind: 0, conflicts: 1 };
+            Arc::new(Share { snap_vec, accesses: vec![access], writes: vec![7] })
+        };
+        let shares = keys.iter().map(|(group, key)| (GroupId(*group), share(key))).collect();
+        let now = self.time();
+        let tid = self.services[usize::from(site)].as_mut().unwrap().certify(now, shares);
+        self.take(site);
+        tid
+    }
+
+    fn outcome(&self, tid: TransactionId) -> Option<&Outcome> {
+        self.decided.iter().find(|decided| decided.2 == tid).map(|decided| &decided.3)
+    }
+}
+
+#[test]
+fn a_decision_takes_one_round_trip() {
+    // At the leader's site to the nearest other site; elsewhere to the leader and back.
+    for (site, round_trip) in [(0, 60), (1, 60), (2, 88)] {
+        for keys in [&[(0, "a")][..], &[(0, "a"), (1, "b"), (2, "c")]] {
+            let mut sites = Sites::new(3);
+            let began = sites.now / MILLI;
+            let tid = sites.certify(site, keys, Timestamp::ZERO);
+            sites.run_for(200);
+            let (when, _, _, outcome) = sites.decided[0].clone();
+            assert!(matches!(outcome, Outcome::Committed(_)), "{outcome:?}");
+            // Two turns of the loop, of a millisecond each.
+            assert!(when - began <= round_trip + 2, "site {site} waited {} ms", when - began);
+            let groups: Vec<_> = sites.delivered.iter().map(|delivered| delivered.1).collect();
+            assert_eq!(groups.len(), keys.len(), "delivered at {groups:?}");
+            assert!(sites.delivered.iter().all(|delivered| delivered.2 == tid));
+        }
+    }
+}
+
+#[test]
+fn the_later_of_two_that_conflict_aborts_unless_it_has_seen_the_earlier() {
+    let mut sites = Sites::new(1);
+    let first = sites.certify(1, &[(0, "a")], Timestamp::ZERO);
+    let second = sites.certify(2, &[(0, "a")], Timestamp::ZERO);
+    let other = sites.certify(2, &[(0, "b")], Timestamp::ZERO);
+    sites.run_for(300);
+    let Some(Outcome::Committed(ts)) = sites.outcome(first).cloned() else { panic!("no commit") };
+    assert_eq!(sites.outcome(second), Some(&Outcome::Aborted(Some(Key::from(&b"a"[..])))));
+    assert!(matches!(sites.outcome(other), Some(Outcome::Committed(_))));
+    let again = sites.certify(2, &[(0, "a")], ts);
+    sites.run_for(300);
+    assert!(matches!(sites.outcome(again), Some(Outcome::Committed(later)) if *later > ts));
+}
+
+#[test]
+fn what_a_dead_coordinator_left_is_decided_by_others() {
+    // It dies when all have its question; then its answer reaches nobody.
+    let mut sites = Sites::new(2);
+    let tid = sites.certify(2, &[(0, "a"), (1, "b")], Timestamp::ZERO);
+    sites.run_for(60);
+    sites.services[2] = None;
+    sites.run_for(3000);
+    let of: Vec<_> = sites.delivered.iter().filter(|delivered| delivered.2 == tid).collect();
+    assert_eq!(of.len(), 2, "{of:?}");
+    assert_eq!(of[0].3, of[1].3, "one strong timestamp");
+
+    // It dies when only one of two groups has its question.
+    let mut sites = Sites::new(2);
+    let now = sites.now;
+    let tid = sites.certify(2, &[(0, "a"), (1, "b")], Timestamp::ZERO);
+    sites.letters.retain(|(due, _), (_, _, message)| *due <= now || message.group == GroupId(0));
+    sites.run_for(60);
+    sites.services[2] = None;
+    sites.run_for(3000);
+    assert!(sites.delivered.iter().all(|delivered| delivered.2 != tid));
+    // Nothing is in the way of the next.
+    let next = sites.certify(1, &[(0, "a"), (1, "b")], Timestamp::ZERO);
+    sites.run_for(500);
+    assert!(matches!(sites.outcome(next), Some(Outcome::Committed(_))));
+}
+
+#[test]
+fn another_leader_decides_alike_when_the_leaders_site_dies() {
+    let mut sites = Sites::new(1);
+    let tid = sites.certify(1, &[(0, "a")], Timestamp::ZERO);
+    // California keeps the vote, and then Virginia is gone.
+    sites.run_for(62);
+    sites.services[0] = None;
+    let proposed = sites.delivered.first().map(|delivered| delivered.3);
+    sites.run_for(5000);
+    let Some(Outcome::Committed(ts)) = sites.outcome(tid).cloned() else { panic!("no commit") };
+    assert!(proposed.is_none_or(|proposed| proposed == ts));
+    let leaders: Vec<_> =
+        sites.services[1..].iter().flatten().map(|service| service.leader(GroupId(0))).collect();
+    assert!(leaders.iter().all(|leader| *leader == leaders[0] && *leader != Some(SiteId(0))));
+    let next = sites.certify(2, &[(0, "a")], ts);
+    sites.run_for(500);
+    assert!(matches!(sites.outcome(next), Some(Outcome::Committed(later)) if *later > ts));
+}
+
+#[test]
+fn a_leader_can_be_moved() {
+    let mut sites = Sites::new(1);
+    let now = sites.time();
+    sites.services[1].as_mut().unwrap().move_leader(now, GroupId(0), SiteId(2));
+    sites.take(1);
+    sites.run_for(1000);
+    assert!(sites.services[2].as_ref().unwrap().leads(GroupId(0)));
+    assert!(!sites.services[0].as_ref().unwrap().leads(GroupId(0)));
+    let began = sites.now / MILLI;
+    sites.certify(2, &[(0, "a")], Timestamp::ZERO);
+    sites.run_for(300);
+    assert!(sites.decided[0].0 - began <= 90, "one round trip to the nearest other site");
+}
+
+#[test]
+fn a_member_that_was_cut_off_does_not_disturb_the_others() {
+    let mut sites = Sites::new(1);
+    let frankfurt = sites.services[2].take();
+    sites.run_for(10_000);
+    sites.services[2] = frankfurt;
+    sites.run_for(3000);
+    assert!(sites.services[0].as_ref().unwrap().leads(GroupId(0)), "the leader stays");
+}
+
+#[test]
+fn without_a_quorum_nothing_is_decided_and_nothing_is_shown() {
+    let mut sites = Sites::new(1);
+    sites.services[1] = None;
+    sites.services[2] = None;
+    sites.run_for(Duration::from_secs(5).as_millis() as u64);
+    let tid = sites.certify(0, &[(0, "a")], Timestamp::ZERO);
+    sites.run_for(5000);
+    assert_eq!(sites.outcome(tid), None);
+    assert!(sites.delivered.is_empty());
+}

@@ -1,0 +1,48 @@
+//! The certification service under crashes, partitions, losses, skew and changes of leaders.
+
+mod world;
+
+use solera_certification::Rule;
+use world::{Random, Shape, World};
+
+fn shape(seed: u64, broken: Option<Rule>) -> Shape {
+    let mut random = Random::new(seed ^ 0x5eed);
+    Shape {
+        sites: [1, 3, 3, 3, 5][random.below(5) as usize],
+        workers: 1 + random.below(2) as u8,
+        groups: 1 + random.below(4) as u16,
+        keys: 2 + random.below(20),
+        transactions: 150 + random.below(250),
+        pause: [20, 50, 200][random.below(3) as usize],
+        trouble: random.below(8) > 0,
+        broken,
+    }
+}
+
+#[test]
+fn seeds_hold() {
+    let count = std::env::var("SEEDS").map_or(120, |seeds| seeds.parse().unwrap());
+    let from: u64 = std::env::var("FROM").map_or(0, |from| from.parse().unwrap());
+    let mut committed = 0;
+    let mut decided = 0;
+    for seed in from..from + count {
+        let mut world = World::new(seed, shape(seed, None));
+        if let Err(violation) = world.run() {
+            panic!("seed {seed}: {violation}; faults {:?}", world.faults);
+        }
+        committed += world.committed();
+        decided += world.outcomes.len();
+    }
+    assert!(committed > 30 * count as usize, "only {committed} of {decided} committed");
+}
+
+/// Each rule is needed: without it the judge finds something in some seed.
+#[test]
+fn a_rule_left_out_is_noticed() {
+    use Rule::*;
+    for rule in [Quorum, PreparedConflicts, Gather, Ceiling, DeliverInOrder, CatchUp, Remember] {
+        let noticed =
+            (0..300).find(|seed| World::new(*seed, shape(*seed, Some(rule))).run().is_err());
+        assert!(noticed.is_some(), "nobody misses {rule:?}");
+    }
+}

@@ -1,0 +1,723 @@
+//! A world of sites in virtual time, and what judges it. The judge knows logs and outcomes only.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::sync::Arc;
+
+use solera_certification::*;
+use solera_data::Key;
+use solera_machine::{Address, Machine, Now};
+use solera_time::{Monotonic, Physical, SiteId, Timestamp, Vector};
+
+type Write = (Key, TransactionLabel);
+type TransactionLabel = u64;
+
+/// A generator of random numbers (SplitMix64).
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Self {
+        Random(seed)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    pub(crate) fn below(&mut self, n: u64) -> u64 {
+        self.next() % n.max(1)
+    }
+
+    fn chance(&mut self, percent: u64) -> bool {
+        self.below(100) < percent
+    }
+}
+
+/// One delivered transaction of a group, at one site.
+#[derive(Clone, Debug, PartialEq)]
+struct Delivered {
+    ts: Timestamp,
+    tid: TransactionId,
+    share: Arc<Share<Write>>,
+}
+
+/// What a site's host has stored of a group.
+#[derive(Clone, Debug, Default)]
+struct Log {
+    items: Vec<Delivered>,
+    known: Timestamp,
+}
+
+#[derive(Clone, Debug)]
+enum Letter {
+    Certification(Message<Write>),
+    /// Everything of a group in `(prev, known]`.
+    Stretch {
+        group: GroupId,
+        prev: Timestamp,
+        known: Timestamp,
+        items: Vec<Delivered>,
+    },
+    Gap {
+        group: GroupId,
+        known: Timestamp,
+    },
+}
+
+#[derive(Clone, Debug)]
+enum Kept {
+    Record(Record<Write>),
+    Stored(GroupId, Delivered),
+}
+
+enum Held {
+    Send(Address, Letter),
+    Decided(TransactionId, Outcome),
+    Keep(Kept),
+}
+
+struct Host {
+    service: Service<Write>,
+    logs: BTreeMap<GroupId, Log>,
+    /// Survives crashes, up to `durable`.
+    journal: Vec<Kept>,
+    durable: usize,
+    /// What must not leave before so much of the journal is durable.
+    held: Vec<(usize, Held)>,
+    run: u64,
+    skew: u64,
+    sent: BTreeMap<(GroupId, SiteId), Timestamp>,
+}
+
+struct Client {
+    address: Address,
+    tid: TransactionId,
+    shares: BTreeMap<GroupId, Arc<Share<Write>>>,
+    since: u64,
+}
+
+enum Happening {
+    Arrive { from: Address, to: Address, letter: Letter },
+    Tick(Address, u64),
+    Sync(Address, u64, usize),
+    Submit,
+    Trouble,
+}
+
+pub(crate) struct Shape {
+    pub(crate) sites: u8,
+    pub(crate) workers: u8,
+    pub(crate) groups: u16,
+    pub(crate) keys: u64,
+    pub(crate) transactions: u64,
+    /// Milliseconds from one to the next, at most.
+    pub(crate) pause: u64,
+    pub(crate) trouble: bool,
+    pub(crate) broken: Option<Rule>,
+}
+
+pub(crate) struct World {
+    shape: Shape,
+    random: Random,
+    now: u64,
+    sequence: u64,
+    queue: BinaryHeap<Reverse<(u64, u64)>>,
+    happenings: BTreeMap<u64, Happening>,
+    hosts: BTreeMap<Address, Option<Host>>,
+    down: BTreeMap<Address, (Vec<Kept>, u64, u64)>,
+    cut: BTreeSet<(u8, u8)>,
+    loss: u64,
+    delay: u64,
+    clients: Vec<Client>,
+    pub(crate) outcomes: BTreeMap<TransactionId, Outcome>,
+    submitted: BTreeMap<TransactionId, BTreeMap<GroupId, Arc<Share<Write>>>>,
+    pub(crate) faults: BTreeMap<&'static str, usize>,
+    quiet: bool,
+    left: u64,
+    first_violation: Option<String>,
+}
+
+const MILLI: u64 = 1_000_000;
+
+impl World {
+    pub(crate) fn new(seed: u64, shape: Shape) -> Self {
+        let mut world = World {
+            random: Random::new(seed),
+            now: 0,
+            sequence: 0,
+            queue: BinaryHeap::new(),
+            happenings: BTreeMap::new(),
+            hosts: BTreeMap::new(),
+            down: BTreeMap::new(),
+            cut: BTreeSet::new(),
+            loss: 0,
+            delay: 30,
+            clients: Vec::new(),
+            outcomes: BTreeMap::new(),
+            submitted: BTreeMap::new(),
+            faults: BTreeMap::new(),
+            quiet: false,
+            left: shape.transactions,
+            first_violation: None,
+            shape,
+        };
+        for address in world.addresses() {
+            let skew = world.random.below(5_000_000);
+            world.start(address, Vec::new(), 0, skew);
+        }
+        world.at(MILLI, Happening::Submit);
+        world.at(100 * MILLI, Happening::Trouble);
+        world
+    }
+
+    fn addresses(&self) -> Vec<Address> {
+        let workers = 0..self.shape.workers;
+        let site = |site| workers.clone().map(move |worker| Address { site: SiteId(site), worker });
+        (0..self.shape.sites).flat_map(site).collect()
+    }
+
+    fn groups(&self) -> impl Iterator<Item = GroupId> + use<> {
+        (0..self.shape.groups).map(GroupId)
+    }
+
+    fn member(&self, group: GroupId, site: u8) -> Address {
+        Address { site: SiteId(site), worker: (group.0 % u16::from(self.shape.workers)) as u8 }
+    }
+
+    fn at(&mut self, delay: u64, happening: Happening) {
+        self.sequence += 1;
+        self.queue.push(Reverse((self.now + delay, self.sequence)));
+        self.happenings.insert(self.sequence, happening);
+    }
+
+    fn time(&self, skew: u64) -> Now {
+        let physical = Physical(1_000_000_000 + self.now / 1000 + skew);
+        Now { monotonic: Monotonic(self.now), physical }
+    }
+
+    fn start(&mut self, address: Address, journal: Vec<Kept>, run: u64, skew: u64) {
+        let config = Config {
+            me: address,
+            workers: vec![self.shape.workers; self.shape.sites.into()],
+            groups: self
+                .groups()
+                .filter(|group| self.member(*group, address.site.0) == address)
+                .collect(),
+            leader: SiteId(0),
+            run,
+            timing: Timing::default(),
+            broken: self.shape.broken,
+        };
+        let now = self.time(skew);
+        let mut logs: BTreeMap<_, _> =
+            config.groups.iter().map(|group| (*group, Log::default())).collect();
+        let mut service = Service::new(now, config);
+        for kept in &journal {
+            match kept {
+                Kept::Record(record) => service.restore(record.clone()),
+                Kept::Stored(group, delivered) => {
+                    let log = logs.get_mut(group).unwrap();
+                    log.items.push(delivered.clone());
+                    log.known = delivered.ts;
+                    service.stored(*group, &delivered.share.commit_vec(delivered.ts));
+                }
+            }
+        }
+        service.begin(now, run == 0);
+        let durable = journal.len();
+        let held = Vec::new();
+        let sent = BTreeMap::new();
+        let host = Host { service, logs, journal, durable, held, run, skew, sent };
+        self.hosts.insert(address, Some(host));
+        self.carry_out(address);
+        self.at(MILLI, Happening::Tick(address, run));
+    }
+
+    fn host(&mut self, address: Address) -> Option<&mut Host> {
+        self.hosts.get_mut(&address).and_then(Option::as_mut)
+    }
+
+    fn fail(&mut self, what: String) {
+        self.first_violation.get_or_insert(what);
+    }
+
+    /// Carries out what a service asks for.
+    fn carry_out(&mut self, address: Address) {
+        loop {
+            let Some(host) = self.host(address) else { return };
+            let Some(output) = host.service.poll_output() else { break };
+            let hold = |host: &mut Host, held| host.held.push((host.journal.len(), held));
+            match output {
+                Output::Send { to, message } => {
+                    hold(host, Held::Send(to, Letter::Certification(message)));
+                }
+                Output::Record(record) => hold(host, Held::Keep(Kept::Record(record))),
+                Output::Decided { tid, outcome } => hold(host, Held::Decided(tid, outcome)),
+                Output::Deliver { group, tid, ts, share } => {
+                    let delivered = Delivered { ts, tid, share };
+                    let log = host.logs.get_mut(&group).unwrap();
+                    if ts <= log.known {
+                        let known = log.known;
+                        self.fail(format!("{address:?} delivers {tid:?} at {ts} after {known}"));
+                        return;
+                    }
+                    log.known = ts;
+                    log.items.push(delivered.clone());
+                    hold(host, Held::Keep(Kept::Stored(group, delivered)));
+                }
+                Output::Complete { group, upto } => {
+                    let log = host.logs.get_mut(&group).unwrap();
+                    log.known = log.known.max(upto);
+                    let now = self.now_of(address);
+                    self.spread(address, group);
+                    let host = self.host(address).unwrap();
+                    host.service.known(now, group, upto);
+                }
+                Output::CatchUp { group, .. } => {
+                    let known = host.logs[&group].known;
+                    for site in 0..self.shape.sites {
+                        let to = self.member(group, site);
+                        if to != address {
+                            let gap = Held::Send(to, Letter::Gap { group, known });
+                            let host = self.host(address).unwrap();
+                            host.held.push((host.journal.len(), gap));
+                        }
+                    }
+                }
+                Output::Leader { .. } => {}
+            }
+            self.flush(address);
+        }
+        self.flush(address);
+    }
+
+    fn now_of(&mut self, address: Address) -> Now {
+        let skew = self.host(address).map_or(0, |host| host.skew);
+        self.time(skew)
+    }
+
+    /// Tells the other members of a group what they lack.
+    fn spread(&mut self, address: Address, group: GroupId) {
+        for site in 0..self.shape.sites {
+            let to = self.member(group, site);
+            if to != address {
+                self.send_stretch(address, to, group);
+            }
+        }
+    }
+
+    fn send_stretch(&mut self, address: Address, to: Address, group: GroupId) {
+        let Some(host) = self.host(address) else { return };
+        let log = &host.logs[&group];
+        let prev = host.sent.get(&(group, to.site)).copied().unwrap_or_default();
+        let known = log.known;
+        if known < prev {
+            return;
+        }
+        let items = log.items.iter().filter(|item| item.ts > prev).cloned().collect();
+        host.sent.insert((group, to.site), known);
+        let letter = Letter::Stretch { group, prev, known, items };
+        host.held.push((host.journal.len(), Held::Send(to, letter)));
+    }
+
+    /// Lets go of what may leave; keeping comes first to it in order.
+    fn flush(&mut self, address: Address) {
+        loop {
+            let Some(host) = self.host(address) else { return };
+            let Some(at) = host.held.iter().position(|(_, held)| matches!(held, Held::Keep(_)))
+            else {
+                break;
+            };
+            let (_, Held::Keep(kept)) = host.held.remove(at) else { unreachable!() };
+            host.journal.push(kept);
+            let (upto, run) = (host.journal.len(), host.run);
+            for (wait, _) in &mut host.held[at..] {
+                *wait = upto;
+            }
+            let delay = self.random.below(3 * MILLI);
+            self.at(delay, Happening::Sync(address, run, upto));
+        }
+        let Some(host) = self.host(address) else { return };
+        let durable = host.durable;
+        let ready = host.held.iter().take_while(|(wait, _)| *wait <= durable).count();
+        for (_, held) in host.held.drain(..ready).collect::<Vec<_>>() {
+            match held {
+                Held::Send(to, letter) => self.post(address, to, letter),
+                Held::Decided(tid, outcome) => self.decided(tid, outcome),
+                Held::Keep(_) => {}
+            }
+        }
+    }
+
+    fn post(&mut self, from: Address, to: Address, letter: Letter) {
+        let (a, b) = (from.site.0, to.site.0);
+        if a != b && (self.cut.contains(&(a, b)) || self.random.chance(self.loss)) {
+            return;
+        }
+        let delay = match a == b {
+            true => self.random.below(MILLI),
+            false => self.delay * MILLI + self.random.below(20 * MILLI),
+        };
+        self.at(delay, Happening::Arrive { from, to, letter });
+    }
+
+    fn decided(&mut self, tid: TransactionId, outcome: Outcome) {
+        self.clients.retain(|client| client.tid != tid);
+        self.outcomes.insert(tid, outcome);
+    }
+
+    fn submit(&mut self) {
+        let addresses: Vec<_> =
+            self.hosts.iter().filter(|(_, host)| host.is_some()).map(|(at, _)| *at).collect();
+        if addresses.is_empty() {
+            return;
+        }
+        let address = addresses[self.random.below(addresses.len() as u64) as usize];
+        // What every partition of the site has stored.
+        let mut strong = Timestamp::MAX;
+        for group in self.groups() {
+            let owner = self.member(group, address.site.0);
+            let Some(host) = self.host(owner) else { return };
+            strong = strong.min(host.logs[&group].known);
+        }
+        let mut snap_vec = Vector::zero(self.shape.sites.into());
+        snap_vec.strong = strong;
+        let mut shares: BTreeMap<GroupId, Share<Write>> = BTreeMap::new();
+        for _ in 0..1 + self.random.below(3) {
+            let key = self.random.below(self.shape.keys);
+            let group = GroupId((key % u64::from(self.shape.groups)) as u16);
+            // Kind 0 reads and conflicts with changes; kinds 1 and 2 change, and 2 only conflicts
+            // with itself and reads.
+            let kind = self.random.below(3) as u8;
+            let conflicts = [0b110, 0b010, 0b101 | 0b100][usize::from(kind)];
+            let key = Key::from(format!("k{key}").as_bytes());
+            let share = shares.entry(group).or_insert_with(|| Share {
+                snap_vec,
+                accesses: Vec::new(),
+                writes: Vec::new(),
+            });
+            let update = kind > 0;
+            share.accesses.push(Access { key: key.clone(), update, kind, conflicts });
+            if update {
+                share.writes.push((key, self.sequence));
+            }
+        }
+        let shares: BTreeMap<_, _> =
+            shares.into_iter().map(|(group, share)| (group, Arc::new(share))).collect();
+        let now = self.now_of(address);
+        let host = self.host(address).unwrap();
+        let tid = host.service.certify(now, shares.clone());
+        let since = self.now;
+        self.submitted.insert(tid, shares.clone());
+        self.clients.push(Client { address, tid, shares, since });
+        self.carry_out(address);
+    }
+
+    fn arrive(&mut self, from: Address, to: Address, letter: Letter) {
+        let now = self.now_of(to);
+        let Some(host) = self.host(to) else { return };
+        match letter {
+            Letter::Certification(message) => host.service.handle(now, (from, message)),
+            Letter::Stretch { group, prev, known, items } => {
+                let log = host.logs.get_mut(&group).unwrap();
+                if prev > log.known {
+                    let gap = Letter::Gap { group, known: log.known };
+                    host.held.push((host.journal.len(), Held::Send(from, gap)));
+                } else {
+                    let already = log.known;
+                    for item in items.into_iter().filter(|item| item.ts > already) {
+                        log.known = item.ts;
+                        log.items.push(item.clone());
+                        host.service.stored(group, &item.share.commit_vec(item.ts));
+                        let kept = Held::Keep(Kept::Stored(group, item));
+                        host.held.push((host.journal.len(), kept));
+                    }
+                    log.known = log.known.max(known);
+                    let known = log.known;
+                    host.service.known(now, group, known);
+                }
+            }
+            Letter::Gap { group, known } => {
+                host.sent.insert((group, from.site), known);
+                self.send_stretch(to, from, group);
+            }
+        }
+        self.carry_out(to);
+    }
+
+    fn crash(&mut self, address: Address) {
+        let Some(host) = self.hosts.get_mut(&address).and_then(Option::take) else { return };
+        let mut journal = host.journal;
+        // What was not durable may be lost, from some point on.
+        let lost = journal.len() - host.durable;
+        journal.truncate(host.durable + self.random.below(lost as u64 + 1) as usize);
+        self.down.insert(address, (journal, host.run + 1, host.skew));
+        self.clients.retain(|client| client.address != address);
+    }
+
+    fn trouble(&mut self) {
+        let sites = u64::from(self.shape.sites);
+        let addresses = self.addresses();
+        let one = addresses[self.random.below(addresses.len() as u64) as usize];
+        let name = match self.random.below(11) {
+            0 | 1 => {
+                self.crash(one);
+                "crash"
+            }
+            2 => {
+                for address in addresses.into_iter().filter(|other| other.site == one.site) {
+                    self.crash(address);
+                }
+                "site crash"
+            }
+            3 | 4 => {
+                for (address, (journal, run, skew)) in std::mem::take(&mut self.down) {
+                    self.start(address, journal, run, skew);
+                }
+                "restart"
+            }
+            5 => {
+                let (a, b) = (self.random.below(sites) as u8, self.random.below(sites) as u8);
+                self.cut.extend([(a, b), (b, a)]);
+                "partition"
+            }
+            6 | 7 => {
+                for other in 0..self.shape.sites {
+                    self.cut.extend([(one.site.0, other), (other, one.site.0)]);
+                }
+                "isolation"
+            }
+            8 => {
+                self.cut.clear();
+                self.loss = [0, 0, 5, 20][self.random.below(4) as usize];
+                self.delay = [5, 30, 200][self.random.below(3) as usize];
+                "heal"
+            }
+            9 => {
+                let group = GroupId(self.random.below(self.shape.groups.into()) as u16);
+                let site = SiteId(self.random.below(sites) as u8);
+                let now = self.now_of(one);
+                if let Some(host) = self.host(one) {
+                    host.service.move_leader(now, group, site);
+                    self.carry_out(one);
+                }
+                "leader move"
+            }
+            _ => {
+                let live: Vec<_> =
+                    self.clients.iter().map(|client| (client.address, client.tid)).collect();
+                for (address, tid) in live.into_iter().step_by(2) {
+                    if let Some(host) = self.host(address) {
+                        host.service.give_up(tid);
+                    }
+                }
+                "giving up"
+            }
+        };
+        *self.faults.entry(name).or_default() += 1;
+    }
+
+    fn settle_down(&mut self) {
+        self.quiet = true;
+        self.cut.clear();
+        self.loss = 0;
+        self.delay = 30;
+        for (address, (journal, run, skew)) in std::mem::take(&mut self.down) {
+            self.start(address, journal, run, skew);
+        }
+    }
+
+    fn next(&mut self) -> bool {
+        let Some(Reverse((at, id))) = self.queue.pop() else { return false };
+        self.now = at;
+        match self.happenings.remove(&id).unwrap() {
+            Happening::Arrive { from, to, letter } => self.arrive(from, to, letter),
+            Happening::Tick(address, run) => {
+                let now = self.now_of(address);
+                if let Some(host) = self.host(address).filter(|host| host.run == run) {
+                    host.service.on_deadline(now);
+                    self.carry_out(address);
+                    self.at(5 * MILLI, Happening::Tick(address, run));
+                }
+            }
+            Happening::Sync(address, run, upto) => {
+                if let Some(host) = self.host(address).filter(|host| host.run == run) {
+                    host.durable = host.durable.max(upto);
+                    self.flush(address);
+                }
+            }
+            Happening::Submit => {
+                if self.left > 0 {
+                    self.left -= 1;
+                    self.submit();
+                    let pause = self.random.below(self.shape.pause * MILLI);
+                    self.at(pause, Happening::Submit);
+                }
+            }
+            Happening::Trouble => {
+                if !self.quiet && self.shape.trouble {
+                    self.trouble();
+                    let pause = self.random.below(1200 * MILLI);
+                    self.at(pause, Happening::Trouble);
+                }
+            }
+        }
+        true
+    }
+
+    fn run_until(&mut self, end: u64) {
+        while self.first_violation.is_none()
+            && self.queue.peek().is_some_and(|Reverse((at, _))| *at <= end)
+        {
+            self.next();
+        }
+        self.now = self.now.max(end);
+    }
+
+    /// Runs everything, and returns what is wrong.
+    pub(crate) fn run(&mut self) -> Result<(), String> {
+        while self.left > 0 && self.first_violation.is_none() {
+            let end = self.now + 100 * MILLI;
+            self.run_until(end);
+        }
+        self.settle_down();
+        // Bounded: whoever waits longer waits in vain.
+        let bound = self.now + 20_000 * MILLI;
+        while !self.clients.is_empty() && self.now < bound && self.first_violation.is_none() {
+            let end = self.now + 100 * MILLI;
+            self.run_until(end);
+        }
+        let end = self.now + 4000 * MILLI;
+        self.run_until(end);
+        if let Some(violation) = self.first_violation.take() {
+            return Err(violation);
+        }
+        self.judge_logs()?;
+        self.judge_outcomes()?;
+        self.judge_conflicts()?;
+        if let Some(client) = self.clients.first() {
+            let (tid, since) = (client.tid, (self.now - client.since) / MILLI);
+            let groups: Vec<_> = client.shares.keys().collect();
+            return Err(format!("{tid:?} at {groups:?} is undecided since {since} ms"));
+        }
+        self.judge_memory()
+    }
+
+    /// All sites have the same of each group.
+    fn judge_logs(&self) -> Result<(), String> {
+        for group in self.groups() {
+            let logs: Vec<&Log> = (0..self.shape.sites)
+                .filter_map(|site| self.hosts[&self.member(group, site)].as_ref())
+                .map(|host| &host.logs[&group])
+                .collect();
+            for log in &logs {
+                if !log.items.is_sorted_by(|a, b| a.ts < b.ts) {
+                    return Err(format!("{group:?} is not in the order of strong timestamps"));
+                }
+                let upto = log.known.min(logs[0].known);
+                let within = |log: &Log| -> Vec<Delivered> {
+                    log.items.iter().filter(|item| item.ts <= upto).cloned().collect()
+                };
+                let (mine, first) = (within(log), within(logs[0]));
+                if mine != first {
+                    let differs = mine.iter().zip(&first).find(|(a, b)| a != b);
+                    let (a, b) = (mine.len(), first.len());
+                    return Err(format!("{group:?} differs, {a} and {b}: {differs:?}"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn delivered(&self) -> BTreeMap<TransactionId, BTreeMap<GroupId, Timestamp>> {
+        let mut delivered: BTreeMap<_, BTreeMap<_, _>> = BTreeMap::new();
+        for group in self.groups() {
+            let log = self.hosts[&self.member(group, 0)].as_ref().map(|host| &host.logs[&group]);
+            for item in log.iter().flat_map(|log| &log.items) {
+                delivered.entry(item.tid).or_default().insert(group, item.ts);
+            }
+        }
+        delivered
+    }
+
+    /// A transaction is delivered in all its groups with one timestamp or in none, as was said.
+    fn judge_outcomes(&self) -> Result<(), String> {
+        let delivered = self.delivered();
+        for (tid, groups) in &delivered {
+            let times: BTreeSet<_> = groups.values().collect();
+            let all = self.submitted[tid].keys().collect::<Vec<_>>();
+            if times.len() != 1 || groups.keys().collect::<Vec<_>>() != all {
+                return Err(format!("{tid:?} of {all:?} is delivered as {groups:?}"));
+            }
+        }
+        for (tid, outcome) in &self.outcomes {
+            let ts = delivered.get(tid).and_then(|groups| groups.values().next());
+            let said = match outcome {
+                Outcome::Committed(ts) => Some(ts),
+                Outcome::Aborted(_) => None,
+            };
+            if ts != said {
+                return Err(format!("{tid:?} was said to be {outcome:?} and is at {ts:?}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Conflict Ordering: of two that conflict, the later has seen the earlier.
+    fn judge_conflicts(&self) -> Result<(), String> {
+        let mut committed: Vec<(Timestamp, TransactionId)> = self
+            .delivered()
+            .into_iter()
+            .map(|(tid, groups)| (*groups.values().next().unwrap(), tid))
+            .collect();
+        committed.sort_unstable();
+        let mut times: Vec<_> = committed.iter().map(|(ts, _)| ts).collect();
+        times.dedup();
+        if times.len() != committed.len() {
+            return Err("two transactions have one strong timestamp".into());
+        }
+        for (i, (ts, tid)) in committed.iter().enumerate() {
+            for (later_ts, later) in &committed[i + 1..] {
+                for (group, share) in &self.submitted[tid] {
+                    let Some(later_share) = self.submitted[later].get(group) else { continue };
+                    let conflict = share.accesses.iter().any(|access| {
+                        access.update
+                            && later_share.accesses.iter().any(|other| access.conflicts_with(other))
+                    });
+                    if conflict && later_share.snap_vec.strong < *ts {
+                        let snap = later_share.snap_vec.strong;
+                        return Err(format!(
+                            "{later:?} at {later_ts} on {snap} has not seen {tid:?} at {ts}"
+                        ));
+                    }
+                }
+                // An earlier reader must not have been after a later change either: its snapshot is
+                // below its own timestamp, so it cannot have been.
+            }
+        }
+        Ok(())
+    }
+
+    fn judge_memory(&self) -> Result<(), String> {
+        for (address, host) in &self.hosts {
+            let Some(host) = host else { continue };
+            let (entries, _) = host.service.remembered();
+            let coordinators = self.hosts.len() * usize::from(self.shape.groups);
+            if entries > coordinators {
+                return Err(format!("{address:?} still remembers {entries} transactions"));
+            }
+            if host.service.pending() > 0 {
+                return Err(format!("{address:?} still coordinates {}", host.service.pending()));
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn committed(&self) -> usize {
+        self.outcomes.values().filter(|outcome| matches!(outcome, Outcome::Committed(_))).count()
+    }
+}
