@@ -221,7 +221,9 @@ impl<W: Clone> Member<W> {
             Record::Promised(_, ballot) => self.ballot = self.ballot.max(ballot),
             Record::Took(_, mut state) => {
                 state.ceiling = state.ceiling.max(self.state.ceiling);
-                state.delivered = state.delivered.max(self.state.delivered);
+                // What is stored the host knows. Up to where nothing happened after that is forgotten, and
+                // need not be known again: it was below the ceiling.
+                state.delivered = self.state.delivered;
                 self.ballot = self.ballot.max(state.accepted_in);
                 self.state = state;
             }

@@ -46,3 +46,9 @@ fn a_rule_left_out_is_noticed() {
         assert!(noticed.is_some(), "nobody misses {rule:?}");
     }
 }
+
+/// Leaders waited for what members had said to have stored and had forgotten when they restarted.
+#[test]
+fn nobody_waits_for_times_that_all_have_forgotten() {
+    World::new(1237, shape(1237, None)).run().unwrap();
+}
