@@ -18,8 +18,7 @@ fn clean_durable(seed: u64) {
 
 /// The same, where sites are removed and added.
 fn clean_members(seed: u64) {
-    let report = run(&Scenario::members(seed), Trace::off());
-    assert!(report.violations.is_empty(), "seed {seed}: {}", report.violations[0]);
+    stays_clean(&Scenario::members(seed), seed);
 }
 
 /// A removal took everything as old as its snapshot's entries for observed; some of it was not within

@@ -31,8 +31,9 @@ const LONG_ROUND: Duration = Duration::from_secs(2);
 /// What does not come is asked for again after this long at least, and at most.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 const ASK_AGAIN_AT_LAST: Duration = Duration::from_secs(20);
-/// A donor that says nothing for this long at least is given up if there is another.
+/// A donor that says nothing for this long at least, and at most, is given up if there is another.
 const GIVE_UP: Duration = Duration::from_secs(5);
+const GIVE_UP_AT_LAST: Duration = Duration::from_secs(320);
 /// So much may come faster than the rate allows, so that it need not wait for a tick.
 const BURST: Duration = Duration::from_millis(20);
 
@@ -43,8 +44,10 @@ pub(crate) struct Joining {
     /// before.
     pub(crate) base_vec: Vector,
     attempts: Vec<Attempt>,
-    /// How many donors were given up.
+    /// How many donors were given up: whose turn it is.
     failed: usize,
+    /// How long a donor may say nothing before it is given up, whatever the pace.
+    patience: Duration,
     /// Nothing is asked for before, so that the rate is kept.
     not_before: Monotonic,
     pace: Pace,
@@ -105,6 +108,7 @@ impl Joining {
             base_vec,
             attempts: Vec::new(),
             failed: 0,
+            patience: GIVE_UP,
             not_before: Monotonic(0),
             pace: Pace { window: FIRST_WINDOW, began: None, bytes: 0, round: Duration::ZERO },
             bytes: 0,
@@ -157,6 +161,11 @@ impl Pace {
         }
     }
 
+    /// Nothing is under way: the time until something is says nothing of the link.
+    fn pause(&mut self) {
+        (self.began, self.bytes) = (None, 0);
+    }
+
     fn slow_down(&mut self) {
         self.window = (self.window / 2).max(LEAST_WINDOW);
     }
@@ -179,6 +188,9 @@ impl Replica {
             return;
         }
         self.give_up_the_silent(now);
+        if self.joining.attempts.is_empty() {
+            self.joining.pace.pause();
+        }
         while self.joining.attempts.len() < AT_ONCE
             && let Some(attempt) = self.next_attempt(now)
         {
@@ -189,20 +201,21 @@ impl Replica {
         }
     }
 
-    /// Begins anew with other donors where one has said nothing for long. Who waits longer each time
-    /// succeeds at last, however slow the links are; and where there is no other donor, nothing is gained.
+    /// Begins anew with other donors where one has said nothing for long. Who waits longer until something
+    /// comes succeeds at last, also on slow links; and where there is no other donor, nothing is gained.
     fn give_up_the_silent(&mut self, now: Now) {
         let members = &self.dissemination.members;
-        let Joining { attempts, failed, pace, .. } = &mut self.joining;
-        let patience = GIVE_UP.max(pace.round * 8) * (1 << (*failed).min(10));
+        let Joining { attempts, failed, patience, pace, .. } = &mut self.joining;
+        let most = (*patience).max(pace.round * 8).min(GIVE_UP_AT_LAST);
         let alone = members.members().count() == 1;
         let before = attempts.len();
         attempts.retain(|attempt| {
-            let silent = now.monotonic.since(attempt.heard) >= patience;
+            let silent = now.monotonic.since(attempt.heard) >= most;
             members.is_member(attempt.donor.site) && (alone || !silent)
         });
         if attempts.len() < before {
             *failed += 1;
+            *patience = most * 2;
         }
     }
 
@@ -264,6 +277,8 @@ impl Replica {
         }
         let complete = attempt.items == Some(next.items);
         (attempt.at, attempt.news, attempt.repeated) = (next, true, 0);
+        // The next one may take as long, and should not have to wait for what a cut link once took.
+        joining.patience = GIVE_UP.max(now.monotonic.since(attempt.heard) * 2);
         attempt.heard = now.monotonic;
         let bytes = weight(&chunk);
         joining.bytes += bytes as u64;

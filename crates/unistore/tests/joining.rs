@@ -358,6 +358,60 @@ fn a_donor_that_has_given_up_waiting_is_begun_with_anew() {
     assert_eq!(stage.execute(B, "key 59", &Op::Get), stage.execute(A, "key 59", &Op::Get));
 }
 
+/// C has got some of its partition from one of three others when its links are cut for an hour.
+fn cut_while_it_joins() -> Stage {
+    let mut stage = Stage::new(4);
+    for key in 0..200 {
+        let (key, op) = set(key, 50_000);
+        stage.execute(A, &key, &op);
+    }
+    stage.run(10);
+    stage.lose(C);
+    stage.run(20);
+    stage.piece_ms = 100;
+    stage.add(C, 1);
+    while stage.sent.len() < 4 {
+        stage.run(1);
+    }
+    stage.pieces.clear();
+    for _ in 0..3600 {
+        stage.now_ms += 1000;
+        stage.tick();
+        stage.links.retain(|(from, _, to, _)| *from != C && *to != C);
+        stage.deliver();
+    }
+    stage
+}
+
+/// Its donor dies; how long it takes until C has everything from another one.
+fn seconds_without_its_donor(mut stage: Stage) -> u64 {
+    let (died, donor) = (stage.now_ms, stage.replica(C).status().progress().donor);
+    stage.replicas.remove(&donor.expect("it is being filled"));
+    while stage.replica(C).status().progress().filled == 0 {
+        stage.run(1);
+        assert!(stage.now_ms < died + 7_200_000, "{:?}", stage.replica(C).status().progress());
+    }
+    (stage.now_ms - died) / 1000
+}
+
+#[test]
+fn after_a_long_cut_a_dead_donor_is_not_waited_for_as_long() {
+    let seconds = seconds_without_its_donor(cut_while_it_joins());
+    assert!(seconds < 400, "{seconds} s");
+}
+
+#[test]
+fn what_a_cut_took_is_forgotten_once_pieces_come() {
+    let mut stage = cut_while_it_joins();
+    let sent = stage.sent.len();
+    while stage.sent.len() < sent + 5 {
+        stage.run(1);
+        assert!(stage.now_ms < 5_000_000, "{:?}", stage.replica(C).status().progress());
+    }
+    let seconds = seconds_without_its_donor(stage);
+    assert!(seconds < 60, "{seconds} s");
+}
+
 /// A worker of a site that joins, and one that has heard sooner that all of the site is there.
 #[test]
 fn who_does_not_serve_yet_answers_no_other_worker() {
