@@ -168,6 +168,14 @@ impl Carrier {
         Ok(())
     }
 
+    /// Whether a node that has shown its card may still have a place in the cluster.
+    fn is_not_removed(&self, theirs: &Card) -> Result<(), Failure> {
+        match self.network.membership().admits(theirs.from.site, theirs.life) {
+            Err(Unwelcome::Removed) => Err(self.unwelcome(theirs.from, Unwelcome::Removed)),
+            _ => Ok(()),
+        }
+    }
+
     /// A node takes part from now on. Not before it is sure that no other process speaks as that node,
     /// which would be the one to be refused later.
     fn note_entry(&self, theirs: &Card) {
@@ -199,19 +207,8 @@ impl Carrier {
 
     /// Another node has let this one in, or refused it.
     fn is_taken(&self, node: NodeId, word: Result<(), String>) {
-        let membership = self.network.membership();
-        match membership.heard(node, word) {
-            Some(true) => {
-                self.log.info(format_args!("takes writes: another site accepts this node"))
-            }
-            Some(false) => {
-                if let Some((node, reason)) = membership.refusal() {
-                    let reason = refused_by(&self.spec, node, &reason);
-                    self.log.error(format_args!("takes no writes: {reason}"));
-                }
-            }
-            None => {}
-        }
+        let news = self.network.membership().heard(node, word);
+        tell_of_acceptance(&self.network, &self.spec, &self.log, news);
     }
 
     /// A node whose clock has gone too far ahead while its link stood would make all times run ahead.
@@ -259,6 +256,26 @@ impl Carrier {
     fn is_news(&self, line: &str) -> bool {
         let mut told = self.told.lock().expect("nothing panics with the lock");
         told.is_news(line, Instant::now())
+    }
+}
+
+/// Tells whether this node takes writes from now on, if that is news.
+pub(crate) fn tell_of_acceptance(
+    network: &Network,
+    spec: &ClusterSpec,
+    log: &Log,
+    news: Option<bool>,
+) {
+    match news {
+        Some(true) => {
+            log.info(format_args!("takes writes: no longer do all others refuse this node"))
+        }
+        Some(false) => {
+            if let Some((node, reason)) = network.membership().refusal() {
+                log.error(format_args!("takes no writes: {}", refused_by(spec, node, &reason)));
+            }
+        }
+        None => {}
     }
 }
 

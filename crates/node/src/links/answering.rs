@@ -173,8 +173,8 @@ impl Carrier {
             return Err(Failure::Refused(Refusal::Damaged));
         };
         let mut mine = self.card(theirs.from);
-        let ahead_us =
-            mine.check(&theirs, true, &self.network.settings()).map_err(Failure::Refused)?;
+        let settings = self.network.settings();
+        mine.belongs(&theirs, true, &settings).map_err(Failure::Refused)?;
         if let (Some(tls), Some(node)) = (self.tls(), self.spec.node(theirs.from)) {
             let who = self.spec.name_of(theirs.from);
             // Verifying asks for one, so there is one.
@@ -183,6 +183,9 @@ impl Carrier {
                 Failure::Refused(Refusal::Tls(format!("the certificate of {who} {problem}")))
             })?;
         }
+        // Before its settings: nobody gives new ones to a node that was removed, and it must end.
+        self.is_not_removed(&theirs)?;
+        let ahead_us = mine.agrees(&theirs, true, &settings).map_err(Failure::Refused)?;
         self.lets_in(&theirs).await?;
         let link = self.links.iter().find(|link| link.peer == theirs.from);
         let link = link.ok_or(Failure::Refused(Refusal::NoSuchNode))?;
