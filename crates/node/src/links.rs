@@ -9,7 +9,7 @@ use solera_unistore::Topology;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadHalf};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
+use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::timeout;
 
 use crate::config::{ClusterSpec, NodeId};
@@ -178,11 +178,12 @@ impl Carrier {
 
     /// A node takes part from now on. Not before it is sure that no other process speaks as that node,
     /// which would be the one to be refused later.
-    fn note_entry(&self, theirs: &Card) {
-        let node = theirs.from;
-        if let Err(problem) =
-            self.network.membership().note_entry(node, theirs.origin(), theirs.sites.len())
-        {
+    async fn note_entry(&self, theirs: &Card) {
+        let (node, network) = (theirs.from, self.network.clone());
+        network.membership().note_entry(node, theirs.origin(), theirs.sites.len());
+        // The other links go on while the disk is slow.
+        let kept = spawn_blocking(move || network.membership().keep_entries()).await;
+        if let Ok(Err(problem)) = kept {
             // Better than no link: a full disk keeps this node from writing, and not from reading.
             self.log.warn(format_args!(
                 "if {} loses its data, this node will not notice after a restart: {problem}",

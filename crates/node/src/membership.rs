@@ -24,6 +24,8 @@ pub(crate) struct Membership {
     /// Which life of its site that is.
     pub(crate) life: u32,
     known: Mutex<Known>,
+    /// Held while the file of the peers is written; taken before `known`.
+    writing: Mutex<()>,
     /// Whether no other site accepts this node: what every command asks first.
     refused: AtomicBool,
     /// The greatest time that a worker of this process has seen, in microseconds since 1970.
@@ -87,6 +89,7 @@ impl Membership {
             durable,
             life,
             known: Mutex::new(known),
+            writing: Mutex::default(),
             refused: AtomicBool::new(false),
             hybrid_us: AtomicU64::new(0),
             expelled: watch::Sender::new(None),
@@ -140,7 +143,7 @@ impl Membership {
 
     /// Whether a node may be let in that says to have this data. What it had promised is in its data;
     /// without, it is not the node that it was. What is lost is lost within a site that keeps nothing,
-    /// and in a cluster of one site, which nobody could fill again.
+    /// and while no other site has taken part, for nobody could fill it again.
     pub(crate) fn may_enter(
         &self,
         node: NodeId,
@@ -155,7 +158,9 @@ impl Membership {
         {
             return Err(Unwelcome::Lacks(site));
         }
-        let keeps = self.durable && known.members.sites() > 1;
+        // One that is only listed has nothing to fill it with.
+        let mut others = SiteId::all(known.members.sites()).filter(|site| Some(*site) != self.site);
+        let keeps = self.durable && others.any(|site| !known.members.is_new(site));
         let before = known.peers.get(node).filter(|_| keeps || Some(node.site) != self.site);
         let Some(before) = before.filter(|before| before.life == origin.life) else {
             return Ok(());
@@ -174,19 +179,24 @@ impl Membership {
         f.min(self.known().members.members().filter(|site| Some(*site) != self.site).count())
     }
 
-    /// A node is let in, whose list has so many sites.
-    ///
-    /// # Errors
-    /// That will be forgotten with this process.
-    pub(crate) fn note_entry(
-        &self,
-        node: NodeId,
-        origin: Origin,
-        listed: usize,
-    ) -> Result<(), String> {
+    /// A node is let in, whose list has so many sites. [`Self::keep_entries`] makes that durable.
+    pub(crate) fn note_entry(&self, node: NodeId, origin: Origin, listed: usize) {
         let mut known = self.known();
         known.listed.insert(node, listed);
-        known.peers.note(node, origin)
+        known.peers.note(node, origin);
+    }
+
+    /// Writes what was learned of the peers and is in no file yet. Waits for the disk, and keeps nobody
+    /// else waiting meanwhile.
+    ///
+    /// # Errors
+    /// That will be forgotten with this process, if no later call succeeds.
+    pub(crate) fn keep_entries(&self) -> Result<(), String> {
+        let _writing = self.writing.lock().expect("nothing panics with the lock");
+        let Some(unwritten) = self.known().peers.unwritten() else { return Ok(()) };
+        unwritten.write()?;
+        self.known().peers.is_written(&unwritten);
+        Ok(())
     }
 
     /// Which of these nodes, other members', are not known to list a site that never took part; none if it
@@ -306,7 +316,7 @@ mod tests {
         // Each start is a process of its own.
         let origin = Origin { life, data, starts, incarnation: starts };
         membership.may_enter(node, origin, 2)?;
-        membership.note_entry(node, origin, 2).unwrap();
+        membership.note_entry(node, origin, 2);
         Ok(())
     }
 
@@ -324,7 +334,9 @@ mod tests {
         // One that joins knows nothing of others' lives yet.
         assert_eq!(let_in(&membership(2, true, 1), NODE, 3, 8, 1), Ok(()));
         // Who keeps nothing, and who has nobody to be filled from, goes on with what is left.
-        for membership in [membership(2, false, 0), membership(1, true, 0)] {
+        let listed = Members::founded(1, 2);
+        let listed = Membership::new(listed, Some(SiteId(0)), true, 0, Peers::default());
+        for membership in [membership(2, false, 0), membership(1, true, 0), listed] {
             assert_eq!(let_in(&membership, SIBLING, 0, 8, 1), Ok(()));
             assert_eq!(let_in(&membership, SIBLING, 0, 9, 1), Ok(()));
         }
@@ -363,10 +375,10 @@ mod tests {
         assert_eq!(without(2), nodes, "who was not heard may not list it");
         assert_eq!(without(1), []);
         let origin = Origin { life: 0, data: 7, starts: 1, incarnation: 1 };
-        membership.note_entry(nodes[0], origin, 2).unwrap();
+        membership.note_entry(nodes[0], origin, 2);
         assert_eq!(without(2), nodes);
         for node in nodes {
-            membership.note_entry(node, origin, 3).unwrap();
+            membership.note_entry(node, origin, 3);
         }
         assert_eq!(without(2), []);
     }
