@@ -61,9 +61,14 @@ impl Plan {
     }
 
     fn start(&self, site: usize) -> Node {
+        self.start_with(site, &[])
+    }
+
+    fn start_with(&self, site: usize, more: &[&str]) -> Node {
         let mut command = Command::new(SOLERA);
         command.args(["serve", "--site", SITES[site], "--config"]);
         command.arg(self.folder.join("solera.toml")).arg("--data").arg(self.data_of(site));
+        command.args(more);
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let log = Arc::new(Mutex::new(String::new()));
         let (stderr, copy) = (BufReader::new(child.stderr.take().unwrap()), log.clone());
@@ -282,6 +287,42 @@ async fn a_node_that_no_site_accepts_takes_no_writes_until_one_does() {
     theirs.eventually(async || theirs.reaches_all()).await;
     ours.eventually(async || ours.reaches_all()).await;
     write(&ours, &theirs, "k").await;
+}
+
+#[tokio::test]
+async fn who_takes_no_part_stops_nobody() {
+    // A site of its own lists a second one, and that one has another file.
+    let mut plan = Plan::new(2);
+    plan.sites = 1;
+    plan.write("f = 0");
+    let mut only = plan.start(0);
+    only.eventually(async || only.http("/ready").is_some()).await;
+    only.kill();
+    plan.sites = 2;
+    plan.write("f = 0");
+    only = plan.start(0);
+    only.eventually(async || only.http("/ready").is_some()).await;
+    plan.write("f = 1");
+    let newcomer = plan.start_with(1, &["--join", "1"]);
+    newcomer.eventually(async || newcomer.log().contains("takes no writes")).await;
+    let refused = async || only.log().contains("link to node 1 of site us is refused");
+    only.eventually(refused).await;
+    only.client().await.set("k", "v").await.unwrap();
+    assert_eq!(only.http("/ready").unwrap().0, 200);
+}
+
+#[tokio::test]
+async fn a_removed_site_with_other_settings_is_still_told_that_it_was_removed() {
+    let plan = Plan::new(2);
+    let mut nodes = plan.cluster().await;
+    nodes[1].kill();
+    let removed = plan.site(0, &["remove", "us", "--force"]);
+    assert!(removed.status.success(), "{}", String::from_utf8_lossy(&removed.stderr));
+    plan.write("f = 0");
+    nodes[1] = plan.start(1);
+    nodes[1].is_expelled("site us was removed from the cluster").await;
+    nodes[0].client().await.set("k", "v").await.unwrap();
+    assert_eq!(nodes[0].http("/ready").unwrap().0, 200);
 }
 
 #[tokio::test]

@@ -2,12 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use solera_unistore::{Members, Standing};
+
 use crate::config::NodeId;
 
 /// What the nodes of other sites said to this node's calls.
 ///
 /// Whoever is refused wherever it asks has another configuration, another cluster, or a wrong clock, and
 /// what it writes may never come together with what the others do. Whom nobody answers is only cut off.
+///
+/// Only sites that take part have a say. One that joins shows that it agrees when it lets this node in;
+/// that it does not, is its own problem: otherwise a wrong newcomer could stop a whole cluster.
 #[derive(Debug, Default)]
 pub(crate) struct Acceptance {
     /// Whether any of them ever let this process in.
@@ -18,50 +23,126 @@ pub(crate) struct Acceptance {
 
 impl Acceptance {
     /// A node of another site has let this one in, or refused it.
-    pub(crate) fn heard(&mut self, node: NodeId, word: Result<(), String>) {
-        self.ever |= word.is_ok();
-        self.words.insert(node, word);
+    pub(crate) fn heard(&mut self, node: NodeId, word: Result<(), String>, members: &Members) {
+        if has_a_say(node, members) {
+            self.ever |= word.is_ok();
+            self.words.insert(node, word);
+        }
+    }
+
+    /// The sites stand so from now on. What is taken back was said in another life of its site.
+    pub(crate) fn note(&mut self, members: &Members) {
+        self.words.retain(|node, _| has_a_say(*node, members));
     }
 
     /// Who refuses this node, and why, if it must take no writes: nobody accepts it. If somebody has in
     /// this process, one other site alone may be the one that is wrong.
-    pub(crate) fn refused(&self) -> Option<(NodeId, &str)> {
+    pub(crate) fn refused(&self, members: &Members) -> Option<(NodeId, &str)> {
         if self.words.values().any(Result::is_ok) {
             return None;
         }
-        let sites: BTreeSet<_> = self.words.keys().map(|node| node.site).collect();
+        let mut of_members = self.words.iter().filter(|(node, _)| members.is_member(node.site));
+        let sites: BTreeSet<_> = of_members.clone().map(|(node, _)| node.site).collect();
         if self.ever && sites.len() < 2 {
             return None;
         }
-        let (node, word) = self.words.first_key_value()?;
+        let (node, word) = of_members.next()?;
         Some((*node, word.as_ref().err()?))
     }
 }
 
+fn has_a_say(node: NodeId, members: &Members) -> bool {
+    matches!(members.standing(node.site), Standing::Member | Standing::Joining)
+}
+
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use solera_time::SiteId;
 
     use super::*;
 
+    /// Stages of a site: a member from the beginning, and removed; listed later, joining, and a member.
+    pub(crate) const FOUNDER: u32 = 0;
+    pub(crate) const LEAVING: u32 = 1;
+    pub(crate) const GONE: u32 = 2;
+    pub(crate) const JOINING: u32 = 3;
+    pub(crate) const JOINED: u32 = 4;
+
+    /// A list of sites at these stages, as replicas send it.
+    pub(crate) fn members(stages: &[u32]) -> Members {
+        let gaps = |stage: u32| vec![(0u64, 0u64); (stage as usize + 2) / 4];
+        let slots: Vec<_> = stages.iter().map(|stage| (*stage, gaps(*stage))).collect();
+        postcard::from_bytes(&postcard::to_stdvec(&slots).unwrap()).unwrap()
+    }
+
+    fn node(site: u8) -> NodeId {
+        NodeId { site: SiteId(site), node: 0 }
+    }
+
+    fn refused() -> Result<(), String> {
+        Err("other clock".to_owned())
+    }
+
     #[test]
     fn whom_nobody_accepts_takes_no_writes() {
-        let node = |site| NodeId { site: SiteId(site), node: 0 };
-        let refused = || Err("other clock".to_owned());
+        let three = members(&[FOUNDER; 3]);
         let mut acceptance = Acceptance::default();
-        assert_eq!(acceptance.refused(), None, "whom nobody answers goes on");
-        acceptance.heard(node(1), refused());
-        assert_eq!(acceptance.refused(), Some((node(1), "other clock")));
-        acceptance.heard(node(2), Ok(()));
-        assert_eq!(acceptance.refused(), None, "one of the others may be wrong");
-        acceptance.heard(node(2), refused());
-        assert_eq!(acceptance.refused(), Some((node(1), "other clock")), "both are not");
-        acceptance.heard(node(1), Ok(()));
-        assert_eq!(acceptance.refused(), None);
+        assert_eq!(acceptance.refused(&three), None, "whom nobody answers goes on");
+        acceptance.heard(node(1), refused(), &three);
+        assert_eq!(acceptance.refused(&three), Some((node(1), "other clock")));
+        acceptance.heard(node(2), Ok(()), &three);
+        assert_eq!(acceptance.refused(&three), None, "one of the others may be wrong");
+        acceptance.heard(node(2), refused(), &three);
+        assert_eq!(acceptance.refused(&three), Some((node(1), "other clock")), "both are not");
+        acceptance.heard(node(1), Ok(()), &three);
+        assert_eq!(acceptance.refused(&three), None);
 
         let mut of_two = Acceptance::default();
-        of_two.heard(node(1), Ok(()));
-        of_two.heard(node(1), refused());
-        assert_eq!(of_two.refused(), None, "the other site may be wrong");
+        of_two.heard(node(1), Ok(()), &three);
+        of_two.heard(node(1), refused(), &three);
+        assert_eq!(of_two.refused(&three), None, "the other site may be wrong");
+    }
+
+    #[test]
+    fn who_takes_no_part_refuses_nobody() {
+        for stage in [LEAVING, GONE, JOINING] {
+            let (two, four) =
+                (members(&[FOUNDER, stage]), members(&[FOUNDER, FOUNDER, stage, stage]));
+            let mut alone = Acceptance::default();
+            alone.heard(node(1), refused(), &two);
+            assert_eq!(alone.refused(&two), None, "{stage}");
+            let mut acceptance = Acceptance::default();
+            acceptance.heard(node(1), Ok(()), &four);
+            for site in 1..4 {
+                acceptance.heard(node(site), refused(), &four);
+            }
+            assert_eq!(acceptance.refused(&four), None, "{stage}: only one member refuses");
+        }
+    }
+
+    #[test]
+    fn who_joins_can_accept() {
+        let joining = members(&[FOUNDER, FOUNDER, JOINING]);
+        let mut acceptance = Acceptance::default();
+        acceptance.heard(node(1), refused(), &joining);
+        assert!(acceptance.refused(&joining).is_some());
+        acceptance.heard(node(2), Ok(()), &joining);
+        assert_eq!(acceptance.refused(&joining), None);
+        acceptance.heard(node(2), refused(), &joining);
+        assert_eq!(acceptance.refused(&joining), None, "it says nothing against this node");
+        let joined = members(&[FOUNDER, FOUNDER, JOINED]);
+        assert!(acceptance.refused(&joined).is_some(), "as a member it does");
+    }
+
+    #[test]
+    fn what_a_site_said_before_it_left_is_forgotten() {
+        let two = members(&[FOUNDER; 2]);
+        let mut acceptance = Acceptance::default();
+        acceptance.heard(node(1), refused(), &two);
+        assert!(acceptance.refused(&two).is_some());
+        acceptance.note(&members(&[FOUNDER, LEAVING]));
+        let again = members(&[FOUNDER, JOINED]);
+        acceptance.note(&again);
+        assert_eq!(acceptance.refused(&again), None);
     }
 }

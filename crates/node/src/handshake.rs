@@ -304,19 +304,32 @@ impl Card {
         caller_is_other: bool,
         spec: &ClusterSpec,
     ) -> Result<i64, Refusal> {
+        self.belongs(theirs, caller_is_other, spec)?;
+        self.agrees(theirs, caller_is_other, spec)
+    }
+
+    /// Whether the two are nodes of one cluster, and each the one that is meant: the first half of
+    /// [`Card::check`]. Who was removed from the cluster is told so whatever its settings are by now.
+    pub(crate) fn belongs(
+        &self,
+        theirs: &Card,
+        caller_is_other: bool,
+        spec: &ClusterSpec,
+    ) -> Result<(), Refusal> {
         let (caller, called) = if caller_is_other { (theirs, self) } else { (self, theirs) };
         if caller.cluster != called.cluster {
             let (caller, called) = (caller.cluster.clone(), called.cluster.clone());
             return Err(Refusal::OtherCluster { caller, called });
         }
-        let difference = contradiction(&caller.sites, &called.sites)
-            .or_else(|| first_difference(caller, called));
-        if let Some((what, caller, called)) = difference {
-            return Err(Refusal::Disagreement { what, caller, called });
+        let mut difference = contradiction(&caller.sites, &called.sites);
+        if difference.is_none() && caller.id != called.id {
+            // The settings that it is made of tell more.
+            difference = first_difference(caller, called).or_else(|| {
+                let what = "the cluster's identifier".to_owned();
+                Some((what, caller.id.to_string(), called.id.to_string()))
+            });
         }
-        if caller.id != called.id {
-            let what = "the cluster's identifier".to_owned();
-            let (caller, called) = (caller.id.to_string(), called.id.to_string());
+        if let Some((what, caller, called)) = difference {
             return Err(Refusal::Disagreement { what, caller, called });
         }
         if caller.to != called.from {
@@ -329,6 +342,20 @@ impl Card {
             return Err(
                 new.map_or(Refusal::NoSuchNode, |(site, _)| Refusal::NotListed(site.clone()))
             );
+        }
+        Ok(())
+    }
+
+    /// Whether the two have the same settings and time: the other half of [`Card::check`].
+    pub(crate) fn agrees(
+        &self,
+        theirs: &Card,
+        caller_is_other: bool,
+        spec: &ClusterSpec,
+    ) -> Result<i64, Refusal> {
+        let (caller, called) = if caller_is_other { (theirs, self) } else { (self, theirs) };
+        if let Some((what, caller, called)) = first_difference(caller, called) {
+            return Err(Refusal::Disagreement { what, caller, called });
         }
         let ahead_us = theirs.clock_us.wrapping_sub(self.clock_us) as i64;
         let apart = Duration::from_micros(ahead_us.unsigned_abs());

@@ -9,7 +9,7 @@ use solera_unistore::Topology;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadHalf};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
+use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::timeout;
 
 use crate::config::{ClusterSpec, NodeId};
@@ -168,13 +168,22 @@ impl Carrier {
         Ok(())
     }
 
+    /// Whether a node that has shown its card may still have a place in the cluster.
+    fn is_not_removed(&self, theirs: &Card) -> Result<(), Failure> {
+        match self.network.membership().admits(theirs.from.site, theirs.life) {
+            Err(Unwelcome::Removed) => Err(self.unwelcome(theirs.from, Unwelcome::Removed)),
+            _ => Ok(()),
+        }
+    }
+
     /// A node takes part from now on. Not before it is sure that no other process speaks as that node,
     /// which would be the one to be refused later.
-    fn note_entry(&self, theirs: &Card) {
-        let node = theirs.from;
-        if let Err(problem) =
-            self.network.membership().note_entry(node, theirs.origin(), theirs.sites.len())
-        {
+    async fn note_entry(&self, theirs: &Card) {
+        let (node, network) = (theirs.from, self.network.clone());
+        network.membership().note_entry(node, theirs.origin(), theirs.sites.len());
+        // The other links go on while the disk is slow.
+        let kept = spawn_blocking(move || network.membership().keep_entries()).await;
+        if let Ok(Err(problem)) = kept {
             // Better than no link: a full disk keeps this node from writing, and not from reading.
             self.log.warn(format_args!(
                 "if {} loses its data, this node will not notice after a restart: {problem}",
@@ -199,19 +208,8 @@ impl Carrier {
 
     /// Another node has let this one in, or refused it.
     fn is_taken(&self, node: NodeId, word: Result<(), String>) {
-        let membership = self.network.membership();
-        match membership.heard(node, word) {
-            Some(true) => {
-                self.log.info(format_args!("takes writes: another site accepts this node"))
-            }
-            Some(false) => {
-                if let Some((node, reason)) = membership.refusal() {
-                    let reason = refused_by(&self.spec, node, &reason);
-                    self.log.error(format_args!("takes no writes: {reason}"));
-                }
-            }
-            None => {}
-        }
+        let news = self.network.membership().heard(node, word);
+        tell_of_acceptance(&self.network, &self.spec, &self.log, news);
     }
 
     /// A node whose clock has gone too far ahead while its link stood would make all times run ahead.
@@ -259,6 +257,26 @@ impl Carrier {
     fn is_news(&self, line: &str) -> bool {
         let mut told = self.told.lock().expect("nothing panics with the lock");
         told.is_news(line, Instant::now())
+    }
+}
+
+/// Tells whether this node takes writes from now on, if that is news.
+pub(crate) fn tell_of_acceptance(
+    network: &Network,
+    spec: &ClusterSpec,
+    log: &Log,
+    news: Option<bool>,
+) {
+    match news {
+        Some(true) => {
+            log.info(format_args!("takes writes: no longer do all others refuse this node"))
+        }
+        Some(false) => {
+            if let Some((node, reason)) = network.membership().refusal() {
+                log.error(format_args!("takes no writes: {}", refused_by(spec, node, &reason)));
+            }
+        }
+        None => {}
     }
 }
 

@@ -24,7 +24,8 @@ pub(crate) struct Membership {
     /// Which life of its site that is.
     pub(crate) life: u32,
     known: Mutex<Known>,
-    acceptance: Mutex<Acceptance>,
+    /// Held while the file of the peers is written; taken before `known`.
+    writing: Mutex<()>,
     /// Whether no other site accepts this node: what every command asks first.
     refused: AtomicBool,
     /// The greatest time that a worker of this process has seen, in microseconds since 1970.
@@ -36,6 +37,8 @@ pub(crate) struct Membership {
 #[derive(Debug)]
 struct Known {
     members: Members,
+    /// What nodes of other sites said of this one.
+    acceptance: Acceptance,
     /// The data of each other node that was let in.
     peers: Peers,
     /// How many sites the lists of those nodes have.
@@ -79,13 +82,14 @@ impl Membership {
         life: u32,
         peers: Peers,
     ) -> Self {
-        let known = Known { members, peers, listed: BTreeMap::new() };
+        let acceptance = Acceptance::default();
+        let known = Known { members, acceptance, peers, listed: BTreeMap::new() };
         Membership {
             site,
             durable,
             life,
             known: Mutex::new(known),
-            acceptance: Mutex::default(),
+            writing: Mutex::default(),
             refused: AtomicBool::new(false),
             hybrid_us: AtomicU64::new(0),
             expelled: watch::Sender::new(None),
@@ -96,12 +100,15 @@ impl Membership {
         self.known.lock().expect("nothing panics with the lock")
     }
 
-    /// A worker's replica knows this.
-    pub(crate) fn note(&self, members: &Members) {
+    /// A worker's replica knows this. Returns whether this node takes writes from now on, if that is news.
+    pub(crate) fn note(&self, members: &Members) -> Option<bool> {
         let mut known = self.known();
-        if known.members != *members {
-            known.members.merge(members);
+        if known.members == *members || !known.members.merge(members) {
+            return None;
         }
+        let Known { members, acceptance, .. } = &mut *known;
+        acceptance.note(members);
+        self.judge(&known)
     }
 
     /// How a site stands.
@@ -125,14 +132,18 @@ impl Membership {
         if life < present || (life == present && gone) {
             return Err(Unwelcome::Removed);
         }
-        // Who joins is told of all lives by those whom it lets in.
-        let told = self.site.is_none_or(|site| known.members.life(site) >= self.life);
-        if life > present && told { Err(Unwelcome::Unknown) } else { Ok(()) }
+        if life > present && self.is_told(&known) { Err(Unwelcome::Unknown) } else { Ok(()) }
+    }
+
+    /// Whether this process knows how the others stand. Who joins is told of that by those whom it lets
+    /// in; until then it takes all sites that it lists for founders.
+    fn is_told(&self, known: &Known) -> bool {
+        self.site.is_none_or(|site| known.members.life(site) >= self.life)
     }
 
     /// Whether a node may be let in that says to have this data. What it had promised is in its data;
     /// without, it is not the node that it was. What is lost is lost within a site that keeps nothing,
-    /// and in a cluster of one site, which nobody could fill again.
+    /// and while no other site has taken part, for nobody could fill it again.
     pub(crate) fn may_enter(
         &self,
         node: NodeId,
@@ -142,10 +153,14 @@ impl Membership {
         self.admits(node.site, origin.life)?;
         let known = self.known();
         let mut beyond = SiteId::all(known.members.sites()).skip(listed);
-        if let Some(site) = beyond.find(|site| !known.members.is_new(*site)) {
+        if let Some(site) = beyond.find(|site| !known.members.is_new(*site))
+            && self.is_told(&known)
+        {
             return Err(Unwelcome::Lacks(site));
         }
-        let keeps = self.durable && known.members.sites() > 1;
+        // One that is only listed has nothing to fill it with.
+        let mut others = SiteId::all(known.members.sites()).filter(|site| Some(*site) != self.site);
+        let keeps = self.durable && others.any(|site| !known.members.is_new(site));
         let before = known.peers.get(node).filter(|_| keeps || Some(node.site) != self.site);
         let Some(before) = before.filter(|before| before.life == origin.life) else {
             return Ok(());
@@ -164,19 +179,24 @@ impl Membership {
         f.min(self.known().members.members().filter(|site| Some(*site) != self.site).count())
     }
 
-    /// A node is let in, whose list has so many sites.
-    ///
-    /// # Errors
-    /// That will be forgotten with this process.
-    pub(crate) fn note_entry(
-        &self,
-        node: NodeId,
-        origin: Origin,
-        listed: usize,
-    ) -> Result<(), String> {
+    /// A node is let in, whose list has so many sites. [`Self::keep_entries`] makes that durable.
+    pub(crate) fn note_entry(&self, node: NodeId, origin: Origin, listed: usize) {
         let mut known = self.known();
         known.listed.insert(node, listed);
-        known.peers.note(node, origin)
+        known.peers.note(node, origin);
+    }
+
+    /// Writes what was learned of the peers and is in no file yet. Waits for the disk, and keeps nobody
+    /// else waiting meanwhile.
+    ///
+    /// # Errors
+    /// That will be forgotten with this process, if no later call succeeds.
+    pub(crate) fn keep_entries(&self) -> Result<(), String> {
+        let _writing = self.writing.lock().expect("nothing panics with the lock");
+        let Some(unwritten) = self.known().peers.unwritten() else { return Ok(()) };
+        unwritten.write()?;
+        self.known().peers.is_written(&unwritten);
+        Ok(())
     }
 
     /// Which of these nodes, other members', are not known to list a site that never took part; none if it
@@ -205,9 +225,14 @@ impl Membership {
         if Some(node.site) == self.site {
             return None;
         }
-        let mut acceptance = self.acceptance();
-        acceptance.heard(node, word);
-        let refused = acceptance.refused().is_some();
+        let mut known = self.known();
+        let Known { members, acceptance, .. } = &mut *known;
+        acceptance.heard(node, word, members);
+        self.judge(&known)
+    }
+
+    fn judge(&self, known: &Known) -> Option<bool> {
+        let refused = known.acceptance.refused(&known.members).is_some();
         (self.refused.swap(refused, Relaxed) != refused).then_some(!refused)
     }
 
@@ -221,11 +246,9 @@ impl Membership {
         if !self.is_refused() {
             return None;
         }
-        self.acceptance().refused().map(|(node, reason)| (node, reason.to_owned()))
-    }
-
-    fn acceptance(&self) -> MutexGuard<'_, Acceptance> {
-        self.acceptance.lock().expect("nothing panics with the lock")
+        let known = self.known();
+        let refused = known.acceptance.refused(&known.members);
+        refused.map(|(node, reason)| (node, reason.to_owned()))
     }
 
     /// A worker of this process has seen this time.
@@ -274,6 +297,7 @@ pub(crate) fn share(progress: &[Progress]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::acceptance::tests::{FOUNDER, GONE, JOINING, LEAVING, members};
 
     const NODE: NodeId = NodeId { site: SiteId(1), node: 0 };
     const SIBLING: NodeId = NodeId { site: SiteId(0), node: 1 };
@@ -292,7 +316,7 @@ mod tests {
         // Each start is a process of its own.
         let origin = Origin { life, data, starts, incarnation: starts };
         membership.may_enter(node, origin, 2)?;
-        membership.note_entry(node, origin, 2).unwrap();
+        membership.note_entry(node, origin, 2);
         Ok(())
     }
 
@@ -310,7 +334,9 @@ mod tests {
         // One that joins knows nothing of others' lives yet.
         assert_eq!(let_in(&membership(2, true, 1), NODE, 3, 8, 1), Ok(()));
         // Who keeps nothing, and who has nobody to be filled from, goes on with what is left.
-        for membership in [membership(2, false, 0), membership(1, true, 0)] {
+        let listed = Members::founded(1, 2);
+        let listed = Membership::new(listed, Some(SiteId(0)), true, 0, Peers::default());
+        for membership in [membership(2, false, 0), membership(1, true, 0), listed] {
             assert_eq!(let_in(&membership, SIBLING, 0, 8, 1), Ok(()));
             assert_eq!(let_in(&membership, SIBLING, 0, 9, 1), Ok(()));
         }
@@ -349,10 +375,10 @@ mod tests {
         assert_eq!(without(2), nodes, "who was not heard may not list it");
         assert_eq!(without(1), []);
         let origin = Origin { life: 0, data: 7, starts: 1, incarnation: 1 };
-        membership.note_entry(nodes[0], origin, 2).unwrap();
+        membership.note_entry(nodes[0], origin, 2);
         assert_eq!(without(2), nodes);
         for node in nodes {
-            membership.note_entry(node, origin, 3).unwrap();
+            membership.note_entry(node, origin, 3);
         }
         assert_eq!(without(2), []);
     }
@@ -364,5 +390,33 @@ mod tests {
         let refused = membership.may_enter(NODE, origin, 2);
         assert_eq!(refused, Err(Unwelcome::Lacks(SiteId(2))));
         assert_eq!(membership.may_enter(NODE, origin, 3), Ok(()));
+    }
+
+    #[test]
+    fn who_joins_judges_no_list_before_it_is_told_of_the_sites() {
+        let joining = Membership::new(Members::new(4), Some(SiteId(2)), true, 1, Peers::default());
+        let origin = Origin { life: 0, data: 7, starts: 1, incarnation: 1 };
+        joining.note(&members(&[FOUNDER, FOUNDER, GONE, FOUNDER]));
+        assert_eq!(joining.may_enter(NODE, origin, 3), Ok(()));
+        joining.note(&members(&[FOUNDER, FOUNDER, JOINING, GONE]));
+        assert_eq!(joining.may_enter(NODE, origin, 3), Ok(()), "nobody has added the last one");
+        joining.note(&members(&[FOUNDER, FOUNDER, JOINING, JOINING]));
+        assert_eq!(joining.may_enter(NODE, origin, 3), Err(Unwelcome::Lacks(SiteId(3))));
+    }
+
+    #[test]
+    fn only_members_keep_a_node_from_writing() {
+        let only =
+            Membership::new(Members::founded(1, 2), Some(SiteId(0)), true, 0, Peers::default());
+        assert_eq!(only.heard(NODE, Err("f".to_owned())), None);
+        assert!(!only.is_refused() && only.refusal().is_none());
+
+        let of_two = membership(2, true, 0);
+        assert_eq!(of_two.heard(NODE, Err("f".to_owned())), Some(false));
+        assert_eq!(of_two.refusal(), Some((NODE, "f".to_owned())));
+        assert_eq!(of_two.note(&members(&[FOUNDER, LEAVING])), Some(true));
+        assert!(!of_two.is_refused() && of_two.refusal().is_none());
+        assert_eq!(of_two.note(&members(&[FOUNDER, LEAVING])), None);
+        assert_eq!(of_two.heard(NODE, Err("f".to_owned())), None);
     }
 }

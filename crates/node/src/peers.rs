@@ -14,6 +14,7 @@ use crate::config::NodeId;
 pub(crate) const PEERS: &str = "solera-peers.toml";
 /// What takes its place in one step.
 const NEXT: &str = "solera-peers.toml.next";
+const FORMAT: u32 = 1;
 
 /// What a node says of its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,15 +33,40 @@ pub(crate) struct Origin {
 #[derive(Debug, Default)]
 pub(crate) struct Peers {
     known: BTreeMap<NodeId, Origin>,
+    /// Counts what was learned, and how much of that is in the file.
+    learned: u64,
+    written: u64,
     /// Where it is kept, and the sites' names, which stand for their numbers there.
     kept: Option<(PathBuf, Vec<String>)>,
 }
 
-#[derive(Debug, Default, Deserialize, Serialize)]
+/// What is to be in the file, to be written without holding [`Peers`].
+#[derive(Debug)]
+pub(crate) struct Unwritten {
+    learned: u64,
+    root: PathBuf,
+    file: File,
+}
+
+#[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 struct File {
+    /// The first versions did not say.
+    #[serde(default = "format")]
+    format: u32,
     #[serde(default)]
     peer: Vec<Entry>,
+}
+
+/// What can be read of a file in any format.
+#[derive(Deserialize)]
+struct Head {
+    #[serde(default = "format")]
+    format: u32,
+}
+
+fn format() -> u32 {
+    FORMAT
 }
 
 /// Numbers of 64 bits are texts, because those of TOML have a sign.
@@ -73,28 +99,37 @@ impl Peers {
                  has lost its data; if all others are well, remove it"
             )
         };
-        let file: File = toml::from_str(&text).map_err(|error| damaged(error.to_string()))?;
+        let unread = |error: toml::de::Error| damaged(error.to_string());
+        let Head { format } = toml::from_str(&text).map_err(unread)?;
+        if format != FORMAT {
+            return Err(format!(
+                "{PEERS} has format {format}; this version of Solera reads {FORMAT}"
+            ));
+        }
+        let file: File = toml::from_str(&text).map_err(unread)?;
         let known = file.peer.iter().map(|entry| {
             let read = entry.read(sites);
             read.ok_or_else(|| damaged(format!("node {} of site {}", entry.node, entry.site)))
         });
         let known = known.collect::<Result<_, _>>()?;
-        Ok(Peers { known, kept: Some((root.to_owned(), sites.to_vec())) })
+        let kept = Some((root.to_owned(), sites.to_vec()));
+        Ok(Peers { known, kept, ..Peers::default() })
     }
 
     pub(crate) fn get(&self, node: NodeId) -> Option<&Origin> {
         self.known.get(&node)
     }
 
-    /// This is known from now on, also after a restart.
-    ///
-    /// # Errors
-    /// It is forgotten with this process: it cannot be written.
-    pub(crate) fn note(&mut self, node: NodeId, origin: Origin) -> Result<(), String> {
-        if self.known.insert(node, origin) == Some(origin) {
-            return Ok(());
+    /// This is known from now on; after a restart, once it is written.
+    pub(crate) fn note(&mut self, node: NodeId, origin: Origin) {
+        if self.known.insert(node, origin) != Some(origin) {
+            self.learned += 1;
         }
-        let Some((root, sites)) = &self.kept else { return Ok(()) };
+    }
+
+    /// What the file lacks; nothing if it lacks nothing, or if there is none. Only one may be under way.
+    pub(crate) fn unwritten(&self) -> Option<Unwritten> {
+        let (root, sites) = self.kept.as_ref().filter(|_| self.written < self.learned)?;
         let entry = |(node, origin): (&NodeId, &Origin)| Entry {
             site: sites[node.site.index()].clone(),
             node: node.node + 1,
@@ -103,10 +138,26 @@ impl Peers {
             starts: origin.starts,
             incarnation: format!("{:016x}", origin.incarnation),
         };
-        let file = File { peer: self.known.iter().map(entry).collect() };
-        let text = toml::to_string(&file).map_err(|error| error.to_string())?;
-        write(root, &text)
-            .map_err(|error| format!("{} cannot be written: {error}", root.join(PEERS).display()))
+        let file = File { format: FORMAT, peer: self.known.iter().map(entry).collect() };
+        Some(Unwritten { learned: self.learned, root: root.clone(), file })
+    }
+
+    /// This is in the file now.
+    pub(crate) fn is_written(&mut self, written: &Unwritten) {
+        self.written = written.learned;
+    }
+}
+
+impl Unwritten {
+    /// Puts it into the file, durably.
+    ///
+    /// # Errors
+    /// It cannot be written, and is still to be.
+    pub(crate) fn write(&self) -> Result<(), String> {
+        let text = toml::to_string(&self.file).map_err(|error| error.to_string())?;
+        write(&self.root, &text).map_err(|error| {
+            format!("{} cannot be written: {error}", self.root.join(PEERS).display())
+        })
     }
 }
 
@@ -139,6 +190,13 @@ fn write(root: &Path, text: &str) -> io::Result<()> {
 mod tests {
     use super::*;
 
+    fn save(peers: &mut Peers) -> Result<bool, String> {
+        let Some(unwritten) = peers.unwritten() else { return Ok(false) };
+        unwritten.write()?;
+        peers.is_written(&unwritten);
+        Ok(true)
+    }
+
     #[test]
     fn what_is_known_of_peers_survives_and_is_not_guessed() {
         let root = std::env::temp_dir().join(format!("solera-peers-{}", std::process::id()));
@@ -147,8 +205,19 @@ mod tests {
         let node = NodeId { site: SiteId(1), node: 1 };
         let origin = Origin { life: 1, data: u64::MAX, starts: 3, incarnation: 1 };
         let mut peers = Peers::open(&root, &sites).unwrap();
-        peers.note(node, origin).unwrap();
+        assert_eq!(save(&mut peers), Ok(false));
+        peers.note(node, origin);
+        assert_eq!(save(&mut peers), Ok(true));
+        peers.note(node, origin);
+        assert_eq!(save(&mut peers), Ok(false), "nothing new");
         assert_eq!(Peers::open(&root, &sites).unwrap().get(node), Some(&origin));
+        let text = fs::read_to_string(root.join(PEERS)).unwrap();
+        assert!(text.contains("format = 1\n"), "{text}");
+        fs::write(root.join(PEERS), text.replace("format = 1\n", "")).unwrap();
+        assert_eq!(Peers::open(&root, &sites).unwrap().get(node), Some(&origin));
+        fs::write(root.join(PEERS), "format = 2\nnews = 1").unwrap();
+        let error = Peers::open(&root, &sites).unwrap_err();
+        assert_eq!(error, "solera-peers.toml has format 2; this version of Solera reads 1");
         for damage in [
             "[[peer]]\nsite = 'eu'",
             "peer",
@@ -159,7 +228,15 @@ mod tests {
             assert!(error.contains("solera-peers.toml is damaged"), "{error}");
         }
         fs::remove_dir_all(&root).unwrap();
-        assert!(peers.note(node, Origin { starts: 4, ..origin }).is_err());
-        assert_eq!(peers.get(node).unwrap().starts, 4);
+        let later = Origin { starts: 4, ..origin };
+        peers.note(node, later);
+        assert!(save(&mut peers).is_err());
+        assert_eq!(peers.get(node), Some(&later));
+        // Once it can be written, it is, though nothing new is heard.
+        fs::create_dir_all(&root).unwrap();
+        peers.note(node, later);
+        assert_eq!(save(&mut peers), Ok(true));
+        assert_eq!(Peers::open(&root, &sites).unwrap().get(node), Some(&later));
+        fs::remove_dir_all(&root).unwrap();
     }
 }

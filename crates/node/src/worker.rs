@@ -17,8 +17,8 @@ use solera_resp::CommandId;
 use solera_resp::command::COMMANDS;
 use solera_time::{Monotonic, Physical, SiteId, Timestamp, Vector};
 use solera_unistore::{
-    Address, AtRisk, Change, Command, Input, Message, Output, PartitionId, Replica, RequestId,
-    Response, Status,
+    Address, AtRisk, Change, Command, Input, Members, Message, Output, PartitionId, Replica,
+    RequestId, Response, Status,
 };
 use tokio::io::DuplexStream;
 use tokio::net::{TcpListener, TcpStream};
@@ -35,6 +35,7 @@ use crate::config::ClusterSpec;
 use crate::connection::{serve, serve_tls};
 use crate::current::Current;
 use crate::joining::{Joining, News};
+use crate::links::tell_of_acceptance;
 use crate::log::Log;
 use crate::membership::SitesTold;
 use crate::network::{Network, Parcel};
@@ -460,10 +461,16 @@ impl Worker {
             let (members, not_agreed) = (status.members().clone(), status.not_agreed());
             SitesTold { members, not_agreed, refused }
         };
-        self.network.membership().note(&told.members);
+        self.note_members(&told.members);
         self.flush();
         self.durable(had_stopped).await.ok()?;
         Some(told)
+    }
+
+    /// What the links do depends on how the sites stand, and whether this process takes writes.
+    fn note_members(&self, members: &Members) {
+        let news = self.network.membership().note(members);
+        tell_of_acceptance(&self.network, &self.spec, &self.log, news);
     }
 
     /// Whether some commands are refused now that are not otherwise.
@@ -919,7 +926,7 @@ impl Postman {
         if state.replica.next_deadline().is_some_and(|deadline| now.monotonic >= deadline) {
             state.replica.hold_back(network.full_links(self.worker.address));
             state.replica.on_deadline(now);
-            network.membership().note(state.replica.status().members());
+            self.worker.note_members(state.replica.status().members());
             network.membership().note_clock(state.replica.status().clock());
             let serving = state.replica.status().view().serving;
             if serving && !self.worker.serves.replace(true) {

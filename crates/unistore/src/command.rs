@@ -161,10 +161,13 @@ impl fmt::Display for CommandError {
                 f,
                 "the transaction is too large: at most 512 MB may be written at once; nothing was changed"
             ),
-            CommandError::TooFewSites { others, f: sites } => write!(
-                f,
-                "{others} other sites take part, so nothing survives the loss of f = {sites}; add a site"
-            ),
+            CommandError::TooFewSites { others, f: sites } => {
+                let take = if *others == 1 { "other site takes" } else { "other sites take" };
+                write!(
+                    f,
+                    "{others} {take} part, so nothing survives the loss of f = {sites}; add a site"
+                )
+            }
             CommandError::TimedOut { site, behind } => {
                 write!(f, "still {} ms behind site {site}", behind.as_millis())
             }
@@ -176,3 +179,19 @@ impl fmt::Display for CommandError {
 }
 
 impl std::error::Error for CommandError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sites_are_counted_as_people_do() {
+        for (others, words) in [(0, "0 other sites take"), (1, "1 other site takes")] {
+            let told = CommandError::TooFewSites { others, f: 2 }.to_string();
+            assert_eq!(
+                told,
+                format!("{words} part, so nothing survives the loss of f = 2; add a site")
+            );
+        }
+    }
+}

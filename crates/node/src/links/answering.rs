@@ -65,7 +65,7 @@ impl Carrier {
         let caller = || self.sites_at(from);
         let greeted =
             greeted.map(|greeted| greeted.map_err(|failure| self.explain(failure, &caller())));
-        let (link, connection, life) = match greeted {
+        let (incoming, life) = match greeted {
             Ok(Ok(welcomed)) => welcomed,
             Ok(Err(Failure::Refused(refusal))) => {
                 let reason = shortened(refusal.to_string());
@@ -102,9 +102,10 @@ impl Carrier {
         };
         drop(place);
         let stream = opened.expect("who was welcomed has a connection");
+        let Incoming { link, connection } = &incoming;
         self.log.info(format_args!("link from {} is up", link.name));
-        let ended = self.hear(&link, connection, life, stream).await;
-        if link.hung_up(connection) {
+        let ended = self.hear(link, *connection, life, stream).await;
+        if link.hung_up(*connection) {
             let reason = ended.err().map_or("it was closed".to_owned(), |error| error.to_string());
             self.log.warn(format_args!("link from {} is down: {reason}", link.name));
         }
@@ -168,13 +169,13 @@ impl Carrier {
         &self,
         stream: &mut Stream,
         certificate: Option<CertificateDer<'static>>,
-    ) -> Result<(Arc<Link>, u64, u32), Failure> {
+    ) -> Result<(Incoming, u32), Failure> {
         let Greeting::Hello(theirs) = read_greeting(stream).await? else {
             return Err(Failure::Refused(Refusal::Damaged));
         };
         let mut mine = self.card(theirs.from);
-        let ahead_us =
-            mine.check(&theirs, true, &self.network.settings()).map_err(Failure::Refused)?;
+        let settings = self.network.settings();
+        mine.belongs(&theirs, true, &settings).map_err(Failure::Refused)?;
         if let (Some(tls), Some(node)) = (self.tls(), self.spec.node(theirs.from)) {
             let who = self.spec.name_of(theirs.from);
             // Verifying asks for one, so there is one.
@@ -183,17 +184,21 @@ impl Carrier {
                 Failure::Refused(Refusal::Tls(format!("the certificate of {who} {problem}")))
             })?;
         }
+        // Before its settings: nobody gives new ones to a node that was removed, and it must end.
+        self.is_not_removed(&theirs)?;
+        let ahead_us = mine.agrees(&theirs, true, &settings).map_err(Failure::Refused)?;
         self.lets_in(&theirs).await?;
         let link = self.links.iter().find(|link| link.peer == theirs.from);
         let link = link.ok_or(Failure::Refused(Refusal::NoSuchNode))?;
         self.note_skew(&link.name, ahead_us);
         let accepted = link.accepted(theirs.incarnation);
         let (connection, received) = accepted.ok_or(Failure::Refused(Refusal::Taken))?;
-        self.note_entry(&theirs);
+        let incoming = Incoming { link: link.clone(), connection };
+        self.note_entry(&theirs).await;
         mine.received = received;
         stream.write_all(&Greeting::Welcome(mine).encode()).await?;
         stream.flush().await?;
-        Ok((link.clone(), connection, theirs.life))
+        Ok((incoming, theirs.life))
     }
 
     /// Takes what the peer sends, until the connection breaks or the peer calls anew.
@@ -277,6 +282,18 @@ impl Carrier {
             self.network.deliver(delivery.from, life, delivery.to, delivery.messages);
         }
         Ok(())
+    }
+}
+
+/// A connection that a link has accepted. The link knows that it ended, however that comes about.
+struct Incoming {
+    link: Arc<Link>,
+    connection: u64,
+}
+
+impl Drop for Incoming {
+    fn drop(&mut self) {
+        self.link.hung_up(self.connection);
     }
 }
 

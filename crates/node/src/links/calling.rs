@@ -15,7 +15,7 @@ use super::{
     Carrier, Failure, GREETING_TIMEOUT, LAST_PAUSE, SILENCE, Stream, consume, read_greeting,
     read_more, shortened, silent, stopped,
 };
-use crate::handshake::{Greeting, Refusal, clock_us};
+use crate::handshake::{Card, Greeting, Refusal, clock_us};
 use crate::link::Link;
 use crate::wire::{Frame, Kind, WireError, read_frame, write_frame};
 
@@ -39,7 +39,8 @@ impl Carrier {
                 () = stopped(stop.clone()) => return,
             };
             match called.unwrap_or_else(|_| Err(Failure::Broken("it does not answer".to_owned()))) {
-                Ok(stream) => {
+                Ok((stream, theirs)) => {
+                    self.note_entry(&theirs).await;
                     let started = Instant::now();
                     let reason = self.converse(&link, stream, stop.clone()).await;
                     if *stop.borrow() {
@@ -79,8 +80,8 @@ impl Carrier {
         }
     }
 
-    /// Makes a connection on which both have agreed to talk.
-    async fn call(&self, link: &Link) -> Result<Stream, Failure> {
+    /// Makes a connection on which both have agreed to talk. Returns the other's card, too.
+    async fn call(&self, link: &Link) -> Result<(Stream, Card), Failure> {
         let mut stream = self.reach(link).await?;
         stream.write_all(&Greeting::Hello(self.card(link.peer)).encode()).await?;
         stream.flush().await?;
@@ -95,10 +96,10 @@ impl Carrier {
                 if !link.opened(theirs.incarnation, theirs.received) {
                     return Err(Failure::Refused(Refusal::Taken));
                 }
-                self.note_entry(&theirs);
+                // Nothing waits from here on: the link must be closed again.
                 self.is_taken(link.peer, Ok(()));
                 self.log.info(format_args!("link to {} is up ({})", link.name, link.address));
-                Ok(stream)
+                Ok((stream, theirs))
             }
             Greeting::Refusal(reason) => {
                 let reason = shortened(reason);
