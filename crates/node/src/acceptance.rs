@@ -30,6 +30,14 @@ impl Acceptance {
         }
     }
 
+    /// A node has not answered for long. That it refused this one counts no more: what is left of the
+    /// other sites may think otherwise, and if nobody is, this node is only cut off.
+    pub(crate) fn silent(&mut self, node: NodeId) {
+        if self.words.get(&node).is_some_and(Result::is_err) {
+            self.words.remove(&node);
+        }
+    }
+
     /// The sites stand so from now on. What is taken back was said in another life of its site.
     pub(crate) fn note(&mut self, members: &Members) {
         self.words.retain(|node, _| has_a_say(*node, members));
@@ -132,6 +140,22 @@ pub(crate) mod tests {
         assert_eq!(acceptance.refused(&joining), None, "it says nothing against this node");
         let joined = members(&[FOUNDER, FOUNDER, JOINED]);
         assert!(acceptance.refused(&joined).is_some(), "as a member it does");
+    }
+
+    #[test]
+    fn who_refused_and_is_gone_refuses_no_more() {
+        let three = members(&[FOUNDER; 3]);
+        let mut acceptance = Acceptance::default();
+        acceptance.heard(node(1), refused(), &three);
+        acceptance.heard(node(2), refused(), &three);
+        acceptance.silent(node(1));
+        assert_eq!(acceptance.refused(&three), Some((node(2), "other clock")));
+        acceptance.silent(node(2));
+        assert_eq!(acceptance.refused(&three), None);
+        acceptance.heard(node(1), Ok(()), &three);
+        acceptance.silent(node(1));
+        acceptance.heard(node(2), refused(), &three);
+        assert_eq!(acceptance.refused(&three), None, "who accepted it is only away");
     }
 
     #[test]

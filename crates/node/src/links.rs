@@ -212,6 +212,12 @@ impl Carrier {
         tell_of_acceptance(&self.network, &self.spec, &self.log, news);
     }
 
+    /// Another node has not answered for long.
+    fn is_silent(&self, node: NodeId) {
+        let news = self.network.membership().silent(node);
+        tell_of_acceptance(&self.network, &self.spec, &self.log, news);
+    }
+
     /// A node whose clock has gone too far ahead while its link stood would make all times run ahead.
     fn not_too_early(&self, ahead_us: i64) -> Result<(), Failure> {
         let limit = self.network.settings().max_clock_skew;

@@ -231,6 +231,14 @@ impl Membership {
         self.judge(&known)
     }
 
+    /// A node has not answered for long. Returns whether this node takes writes from now on, if that is
+    /// news.
+    pub(crate) fn silent(&self, node: NodeId) -> Option<bool> {
+        let mut known = self.known();
+        known.acceptance.silent(node);
+        self.judge(&known)
+    }
+
     fn judge(&self, known: &Known) -> Option<bool> {
         let refused = known.acceptance.refused(&known.members).is_some();
         (self.refused.swap(refused, Relaxed) != refused).then_some(!refused)

@@ -21,6 +21,9 @@ use crate::wire::{Frame, Kind, WireError, read_frame, write_frame};
 
 /// Pauses between calls grow from here to [`LAST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
+/// After so long without an answer, a node's refusal is forgotten. Longer than a restart takes: a node that
+/// is refused should not take writes in between.
+const REFUSAL_COUNTS: Duration = Duration::from_secs(10);
 const PING_INTERVAL: Duration = Duration::from_secs(1);
 
 impl Carrier {
@@ -31,6 +34,7 @@ impl Carrier {
         stop: watch::Receiver<bool>,
     ) {
         let mut pause = FIRST_PAUSE;
+        let mut answered = Instant::now();
         while !*stop.borrow() {
             let called = tokio::select! {
                 called = timeout(GREETING_TIMEOUT, self.call(&link)) => {
@@ -43,6 +47,7 @@ impl Carrier {
                     self.note_entry(&theirs).await;
                     let started = Instant::now();
                     let reason = self.converse(&link, stream, stop.clone()).await;
+                    answered = Instant::now();
                     if *stop.borrow() {
                         return;
                     }
@@ -68,6 +73,9 @@ impl Carrier {
                     }
                     if let Failure::Refused(_) = failure {
                         pause = LAST_PAUSE;
+                        answered = Instant::now();
+                    } else if answered.elapsed() >= REFUSAL_COUNTS {
+                        self.is_silent(link.peer);
                     }
                 }
             }
