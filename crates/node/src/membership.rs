@@ -413,6 +413,22 @@ mod tests {
     }
 
     #[test]
+    fn what_could_not_be_kept_is_kept_later() {
+        let root = std::env::temp_dir().join(format!("solera-entries-{}", std::process::id()));
+        let sites = ["eu".to_owned(), "us".to_owned()];
+        let peers = Peers::open(&root, &sites).unwrap();
+        let membership = Membership::new(Members::new(2), Some(SiteId(0)), true, 0, peers);
+        let origin = Origin { life: 0, data: 7, starts: 1, incarnation: 1 };
+        membership.note_entry(NODE, origin, 2);
+        assert!(membership.keep_entries().is_err(), "the folder is not there");
+        std::fs::create_dir_all(&root).unwrap();
+        membership.keep_entries().unwrap();
+        assert_eq!(Peers::open(&root, &sites).unwrap().get(NODE), Some(&origin));
+        std::fs::remove_dir_all(&root).unwrap();
+        membership.keep_entries().unwrap();
+    }
+
+    #[test]
     fn only_members_keep_a_node_from_writing() {
         let only =
             Membership::new(Members::founded(1, 2), Some(SiteId(0)), true, 0, Peers::default());
