@@ -149,6 +149,59 @@ async fn damage_is_named_and_repaired_only_on_request() {
     assert_eq!(client.command(&["DBSIZE"]).await.unwrap(), Value::Integer(100));
 }
 
+/// Whatever keeps a node from starting is damage, also where each journal that is left is whole.
+#[tokio::test]
+async fn what_a_data_directory_lacks_is_damage() {
+    let dir = Folder::new();
+    let arguments = ["--sites", "1", "--workers", "2"];
+    let mut up = start(&dir, &arguments);
+    up.kill();
+    let description = dir.at("solera-data.toml");
+    let whole = fs::read(&description).unwrap();
+    let site = dir.at("virginia");
+    let (worker, away) = (site.join("worker-1"), dir.at("away"));
+    let segment = worker.join("0000000001.segment");
+    let sound = |code: i32| {
+        let checked = journal(&["check"], &dir);
+        assert_eq!(checked.status.code(), Some(code), "{}", text(&checked.stderr));
+        text(&checked.stdout)
+    };
+    sound(0);
+
+    let refused = |told: &str| {
+        let started = command(&dir, 1999, &arguments).output().unwrap();
+        assert!(!started.status.success(), "{told}: it starts");
+        let checked = sound(1);
+        assert!(checked.contains(told) && checked.contains("solera site remove"), "{checked}");
+    };
+    fs::write(&description, "").unwrap();
+    refused("solera-data.toml is damaged");
+    fs::write(&description, [0xff, 0, b'=']).unwrap();
+    refused("solera-data.toml is damaged");
+    fs::remove_file(&description).unwrap();
+    refused("solera-data.toml is missing");
+    fs::write(&description, &whole).unwrap();
+    sound(0);
+
+    fs::rename(&segment, &away).unwrap();
+    refused("worker-1 holds no journal");
+    let repaired = journal(&["repair"], &worker);
+    assert_eq!(repaired.status.code(), Some(1), "{}", text(&repaired.stdout));
+    assert!(text(&repaired.stdout).contains("cannot mend"), "{}", text(&repaired.stdout));
+    // The other one is whole.
+    let other = journal(&["check"], &site.join("worker-0"));
+    assert!(other.status.success(), "{}", text(&other.stdout));
+    fs::rename(&away, &segment).unwrap();
+    fs::rename(&worker, &away).unwrap();
+    refused("worker-1 is missing");
+    // Not one is left.
+    fs::rename(&site, &away.join("site")).unwrap();
+    refused("worker-0 is missing");
+    fs::rename(away.join("site"), &site).unwrap();
+    fs::rename(&away, &worker).unwrap();
+    sound(0);
+}
+
 #[tokio::test]
 async fn data_of_others_is_refused() {
     let dir = Folder::new();
