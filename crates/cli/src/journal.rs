@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use solera_journal::{Entry, Error, RealDisk, Report, check, dump, is_begun, repair};
+use solera_journal::{
+    Entry, Error, RealDisk, Report, check, dump, is_begun, must_be_repaired, repair,
+};
 use solera_node::{disown, examine};
 use solera_unistore::{Part, Record};
 
@@ -223,24 +225,25 @@ fn mend(dir: &Path, backup: Option<&Path>) -> Result<bool, String> {
             .find(|path| !path.exists())
             .expect("some number is free"),
     };
-    std::fs::create_dir_all(&backup)
-        .map_err(|error| format!("cannot create {}: {error}", backup.display()))?;
     let disk = RealDisk::new(&folder);
     let in_folder = |error: Error| format!("{}: {error}", folder.display());
-    let found = check(&disk).map_err(in_folder)?;
-    let newer = |error: &Error| matches!(error, Error::UnknownVersion { .. });
+    let must = match must_be_repaired(&disk) {
+        Err(error @ Error::BeyondRepair(_)) => {
+            say!("DAMAGED   {}", in_folder(error));
+            say!("{GIVE_UP}");
+            return Ok(false);
+        }
+        must => must.map_err(in_folder)?,
+    };
+    std::fs::create_dir_all(&backup)
+        .map_err(|error| format!("cannot create {}: {error}", backup.display()))?;
     // First, so that in no event other nodes take what is left for what was there.
-    let disowned = match found.problems.is_empty() || found.problems.iter().any(newer) {
-        true => None,
-        false => disown(&folder.canonicalize().map_err(|error| error.to_string())?)
+    let disowned = match must {
+        false => None,
+        true => disown(&folder.canonicalize().map_err(|error| error.to_string())?)
             .map_err(|error| error.to_string())?,
     };
-    let done = repair(&disk, &RealDisk::new(&backup)).map_err(|error| {
-        let beyond = matches!(error, Error::BeyondRepair(_));
-        // Only an empty folder goes.
-        let _ = std::fs::remove_dir(&backup);
-        in_folder(error) + if beyond { "\n" } else { "" } + if beyond { GIVE_UP } else { "" }
-    })?;
+    let done = repair(&disk, &RealDisk::new(&backup)).map_err(in_folder)?;
     if done.problems.is_empty() {
         // Only an empty folder goes.
         let _ = std::fs::remove_dir(&backup);

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use common::{Folder, SOLERA, Up, eventually, text};
 use solera::Value;
+use solera_journal::{Identity, Journal, Options, RealDisk};
 
 /// A running `solera up` with data.
 fn start(dir: &Path, arguments: &[&str]) -> Up {
@@ -200,6 +201,35 @@ async fn what_a_data_directory_lacks_is_damage() {
     fs::rename(away.join("site"), &site).unwrap();
     fs::rename(&away, &worker).unwrap();
     sound(0);
+}
+
+#[test]
+fn what_cannot_be_repaired_is_left_as_it_is_with_what_to_do() {
+    let dir = Folder::new();
+    let worker = dir.at("worker-0");
+    let options = Options::new(Identity::new(b"of a test").unwrap());
+    let (mut journal_there, _) =
+        Journal::open(RealDisk::new(&worker), &options, |_| Ok(())).unwrap();
+    let lsn = journal_there.append(b"a record").unwrap();
+    let mut snapshot = journal_there.begin_snapshot(lsn).unwrap();
+    snapshot.add(b"what it stands for").unwrap();
+    journal_there.publish(snapshot.finish().unwrap()).unwrap();
+    journal_there.close().unwrap();
+    // The record would do, too, if it were there.
+    fs::remove_file(worker.join("0000000001.segment")).unwrap();
+    let snapshot = worker.join("00000000000000000001.snapshot");
+    let mut bytes = fs::read(&snapshot).unwrap();
+    bytes[530] ^= 1;
+    fs::write(&snapshot, &bytes).unwrap();
+
+    let repaired = journal(&["repair"], &worker);
+    let told = text(&repaired.stdout);
+    assert_eq!(repaired.status.code(), Some(1), "{told}");
+    for part in ["00000000000000000001.snapshot is damaged", "solera site remove", "a backup"] {
+        assert!(told.contains(part), "{told}");
+    }
+    assert_eq!(fs::read(&snapshot).unwrap(), bytes);
+    assert!(!worker.with_extension("backup-1").exists());
 }
 
 #[tokio::test]
