@@ -4,8 +4,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use solera_journal::{Entry, Error, RealDisk, Report, check, dump, repair};
-use solera_node::disown;
+use solera_journal::{
+    Entry, Error, RealDisk, Report, check, dump, is_begun, must_be_repaired, repair,
+};
+use solera_node::{disown, examine};
 use solera_unistore::{Part, Record};
 
 const EXAMPLES: &str = "\
@@ -15,6 +17,15 @@ Examples:
   solera journal repair DIR/eu/worker-0     cuts a damaged journal at the first damage
 
 DIR is a data directory, or one worker's folder in it. The node must not run.";
+
+/// What is left to do where a repair cannot help.
+const GIVE_UP: &str = "\
+the node does not start with this data, and `solera journal repair` cannot mend that. Put back what is \
+missing, as it was at the last start. If it is lost, so is what the node had told nobody:
+  where there are other sites, remove this one (`solera site remove NAME`), add it again \
+(`solera site add NAME`), and start its nodes with empty directories and `--join`;
+  in a cluster of one site, begin with empty directories, and restore a backup; or go on without what \
+this node held: with an empty directory, its other nodes let it in.";
 
 /// Check, show or repair the journals of a node that does not run
 #[derive(Debug, Args)]
@@ -49,11 +60,7 @@ enum Action {
 /// Does it. Exit code 1 for damage, 2 for what cannot be looked at.
 pub(crate) fn main(args: &JournalArgs) -> ExitCode {
     let done = match &args.action {
-        Action::Check { dir } => each(dir, |folder| {
-            let report = check(&RealDisk::new(folder))?;
-            tell(folder, &report);
-            Ok(report.problems.is_empty())
-        }),
+        Action::Check { dir } => check_all(dir),
         Action::Dump { dir } => each(dir, |folder| {
             say!("# {}", folder.display());
             let report = dump(&RealDisk::new(folder), |entry| {
@@ -72,6 +79,35 @@ pub(crate) fn main(args: &JournalArgs) -> ExitCode {
             eprintln!("solera journal: {reason}");
             ExitCode::from(2)
         }
+    }
+}
+
+/// Checks all journals in a directory, and that they are all there.
+fn check_all(dir: &Path) -> Result<bool, String> {
+    let lacks = lacking(dir)?;
+    let well = match journals(dir)?.is_empty() && !lacks.is_empty() {
+        true => false,
+        false => each(dir, |folder| {
+            let report = check(&RealDisk::new(folder))?;
+            tell(folder, &report);
+            Ok(report.problems.is_empty())
+        })?,
+    };
+    tell_lacking(&lacks);
+    Ok(well && lacks.is_empty())
+}
+
+/// What the data directory lacks, whatever its journals hold.
+fn lacking(dir: &Path) -> Result<Vec<String>, String> {
+    examine(dir).map_err(|error| format!("cannot read {}: {error}", dir.display()))
+}
+
+fn tell_lacking(lacks: &[String]) {
+    for problem in lacks {
+        say!("DAMAGED   {problem}");
+    }
+    if !lacks.is_empty() {
+        say!("{GIVE_UP}");
     }
 }
 
@@ -99,7 +135,9 @@ fn journals(dir: &Path) -> Result<Vec<PathBuf>, String> {
         paths.sort();
         Ok(paths)
     };
-    let is_journal = |dir: &Path| dir.join("lock").is_file();
+    let is_journal = |dir: &Path| {
+        dir.join("lock").is_file() || is_begun(&RealDisk::new(dir)).is_ok_and(|begun| begun)
+    };
     if is_journal(dir) {
         return Ok(vec![dir.to_owned()]);
     }
@@ -187,24 +225,34 @@ fn mend(dir: &Path, backup: Option<&Path>) -> Result<bool, String> {
             .find(|path| !path.exists())
             .expect("some number is free"),
     };
-    std::fs::create_dir_all(&backup)
-        .map_err(|error| format!("cannot create {}: {error}", backup.display()))?;
     let disk = RealDisk::new(&folder);
     let in_folder = |error: Error| format!("{}: {error}", folder.display());
-    let found = check(&disk).map_err(in_folder)?;
-    let newer = |error: &Error| matches!(error, Error::UnknownVersion { .. });
+    let must = match must_be_repaired(&disk) {
+        Err(error @ Error::BeyondRepair(_)) => {
+            say!("DAMAGED   {}", in_folder(error));
+            say!("{GIVE_UP}");
+            return Ok(false);
+        }
+        must => must.map_err(in_folder)?,
+    };
+    std::fs::create_dir_all(&backup)
+        .map_err(|error| format!("cannot create {}: {error}", backup.display()))?;
     // First, so that in no event other nodes take what is left for what was there.
-    let disowned = match found.problems.is_empty() || found.problems.iter().any(newer) {
-        true => None,
-        false => disown(&folder.canonicalize().map_err(|error| error.to_string())?)
+    let disowned = match must {
+        false => None,
+        true => disown(&folder.canonicalize().map_err(|error| error.to_string())?)
             .map_err(|error| error.to_string())?,
     };
     let done = repair(&disk, &RealDisk::new(&backup)).map_err(in_folder)?;
     if done.problems.is_empty() {
         // Only an empty folder goes.
         let _ = std::fs::remove_dir(&backup);
-        say!("nothing was wrong, and nothing was changed");
-        return Ok(true);
+        let lacks = lacking(&folder)?;
+        match lacks.is_empty() {
+            true => say!("nothing was wrong, and nothing was changed"),
+            false => tell_lacking(&lacks),
+        }
+        return Ok(lacks.is_empty());
     }
     for problem in &done.problems {
         say!("damaged: {problem}");

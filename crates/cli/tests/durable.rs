@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use common::{Folder, SOLERA, Up, eventually, text};
 use solera::Value;
+use solera_journal::{Identity, Journal, Options, RealDisk};
 
 /// A running `solera up` with data.
 fn start(dir: &Path, arguments: &[&str]) -> Up {
@@ -147,6 +148,88 @@ async fn damage_is_named_and_repaired_only_on_request() {
     // What is before the damage is there.
     let mut client = up.client(1).await;
     assert_eq!(client.command(&["DBSIZE"]).await.unwrap(), Value::Integer(100));
+}
+
+/// Whatever keeps a node from starting is damage, also where each journal that is left is whole.
+#[tokio::test]
+async fn what_a_data_directory_lacks_is_damage() {
+    let dir = Folder::new();
+    let arguments = ["--sites", "1", "--workers", "2"];
+    let mut up = start(&dir, &arguments);
+    up.kill();
+    let description = dir.at("solera-data.toml");
+    let whole = fs::read(&description).unwrap();
+    let site = dir.at("virginia");
+    let (worker, away) = (site.join("worker-1"), dir.at("away"));
+    let segment = worker.join("0000000001.segment");
+    let sound = |code: i32| {
+        let checked = journal(&["check"], &dir);
+        assert_eq!(checked.status.code(), Some(code), "{}", text(&checked.stderr));
+        text(&checked.stdout)
+    };
+    sound(0);
+
+    let refused = |told: &str| {
+        let started = command(&dir, 1999, &arguments).output().unwrap();
+        assert!(!started.status.success(), "{told}: it starts");
+        let checked = sound(1);
+        assert!(checked.contains(told) && checked.contains("solera site remove"), "{checked}");
+    };
+    fs::write(&description, "").unwrap();
+    refused("solera-data.toml is damaged");
+    fs::write(&description, [0xff, 0, b'=']).unwrap();
+    refused("solera-data.toml is damaged");
+    fs::remove_file(&description).unwrap();
+    refused("solera-data.toml is missing");
+    fs::write(&description, &whole).unwrap();
+    sound(0);
+
+    fs::rename(&segment, &away).unwrap();
+    refused("worker-1 holds no journal");
+    let repaired = journal(&["repair"], &worker);
+    assert_eq!(repaired.status.code(), Some(1), "{}", text(&repaired.stdout));
+    assert!(text(&repaired.stdout).contains("cannot mend"), "{}", text(&repaired.stdout));
+    // The other one is whole.
+    let other = journal(&["check"], &site.join("worker-0"));
+    assert!(other.status.success(), "{}", text(&other.stdout));
+    fs::rename(&away, &segment).unwrap();
+    fs::rename(&worker, &away).unwrap();
+    refused("worker-1 is missing");
+    // Not one is left.
+    fs::rename(&site, &away.join("site")).unwrap();
+    refused("worker-0 is missing");
+    fs::rename(away.join("site"), &site).unwrap();
+    fs::rename(&away, &worker).unwrap();
+    sound(0);
+}
+
+#[test]
+fn what_cannot_be_repaired_is_left_as_it_is_with_what_to_do() {
+    let dir = Folder::new();
+    let worker = dir.at("worker-0");
+    let options = Options::new(Identity::new(b"of a test").unwrap());
+    let (mut journal_there, _) =
+        Journal::open(RealDisk::new(&worker), &options, |_| Ok(())).unwrap();
+    let lsn = journal_there.append(b"a record").unwrap();
+    let mut snapshot = journal_there.begin_snapshot(lsn).unwrap();
+    snapshot.add(b"what it stands for").unwrap();
+    journal_there.publish(snapshot.finish().unwrap()).unwrap();
+    journal_there.close().unwrap();
+    // The record would do, too, if it were there.
+    fs::remove_file(worker.join("0000000001.segment")).unwrap();
+    let snapshot = worker.join("00000000000000000001.snapshot");
+    let mut bytes = fs::read(&snapshot).unwrap();
+    bytes[530] ^= 1;
+    fs::write(&snapshot, &bytes).unwrap();
+
+    let repaired = journal(&["repair"], &worker);
+    let told = text(&repaired.stdout);
+    assert_eq!(repaired.status.code(), Some(1), "{told}");
+    for part in ["00000000000000000001.snapshot is damaged", "solera site remove", "a backup"] {
+        assert!(told.contains(part), "{told}");
+    }
+    assert_eq!(fs::read(&snapshot).unwrap(), bytes);
+    assert!(!worker.with_extension("backup-1").exists());
 }
 
 #[tokio::test]

@@ -265,11 +265,9 @@ impl fmt::Display for Error {
             }
             Error::Failed(cause) => write!(f, "the journal failed before: {cause}"),
             Error::Stopped => f.write_str("the journal's thread is gone: it panicked"),
-            Error::BeyondRepair(cause) => write!(
-                f,
-                "nothing that opens can be made of what is left ({cause}): set the folder aside, \
-                 and let the node fetch its state from others"
-            ),
+            Error::BeyondRepair(cause) => {
+                write!(f, "nothing that opens can be made of what is left ({cause})")
+            }
         }
     }
 }

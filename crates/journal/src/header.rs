@@ -127,16 +127,16 @@ impl Header {
             let found = bytes[..8].try_into().expect("eight bytes are eight bytes");
             return Err(Error::WrongMagic { file, found });
         }
-        // Before the checksum: another version may have another one.
-        let version = u32_at(bytes, 8);
-        if version != VERSION {
-            return Err(Error::UnknownVersion { file, found: version });
-        }
+        // Before the version, which may be what is damaged. All versions have this checksum.
         let mut blank = *bytes;
         blank[CHECKSUM].fill(0);
         let (expected, found) = (crc32c::crc32c(&blank), u32_at(bytes, CHECKSUM.start));
         if expected != found {
             return Err(damaged(name, Fault::HeaderChecksum { expected, found }));
+        }
+        let version = u32_at(bytes, 8);
+        if version != VERSION {
+            return Err(Error::UnknownVersion { file, found: version });
         }
         let length = usize::from(bytes[40]).min(Identity::MAX_BYTES);
         let identity = Identity(bytes[IDENTITY_AT..IDENTITY_AT + length].to_vec());
@@ -189,6 +189,11 @@ mod tests {
             Err(Error::WrongMagic { file: "a".to_owned(), found: *Kind::Segment.magic() })
         );
         bytes[8] = 2;
+        let rotten = Header::decode(Kind::Segment, &bytes, "a");
+        assert!(matches!(rotten, Err(Error::Damaged(_))), "{rotten:?}");
+        bytes[CHECKSUM].fill(0);
+        let checksum = crc32c::crc32c(&bytes);
+        bytes[CHECKSUM].copy_from_slice(&checksum.to_le_bytes());
         let newer = Header::decode(Kind::Segment, &bytes, "a");
         assert_eq!(newer, Err(Error::UnknownVersion { file: "a".to_owned(), found: 2 }));
     }

@@ -54,7 +54,7 @@ pub use header::Identity;
 pub use journal::{Journal, Options};
 pub use record::{Lsn, MAX_RECORD_BYTES};
 pub use recovery::{Entry, Recovered, TornTail};
-pub use repair::{Repair, repair};
+pub use repair::{Repair, must_be_repaired, repair};
 pub use sim_disk::{FaultyCall, SimDisk, SimFile, SimLock};
 pub use snapshot::{SnapshotWriter, WrittenSnapshot};
 pub use stats::Stats;

@@ -7,7 +7,7 @@ use crate::layout::{DIRECTORY, Listing, snapshot_name};
 use crate::record::Lsn;
 use crate::recovery::{Gathered, Segment, Walk, gather, lock, make_segment, until};
 use crate::snapshot::read_snapshot;
-use crate::tools::inspect;
+use crate::tools::{Report, inspect};
 
 /// The size of a segment that takes the place of what was removed. It is soon full, and the next has
 /// the size that whoever opens the journal wants.
@@ -53,20 +53,35 @@ struct Plan<F> {
 /// [`Error::UnknownVersion`], since a newer program may read more. Then nothing was changed.
 pub fn repair<D: Disk>(disk: &D, backup: &D) -> Result<Repair, Error> {
     let _lock = lock(disk)?;
-    let report = inspect(disk, &mut |_| Ok(()))?;
+    let (report, plan) = consider(disk)?;
     let mut repair = Repair { last: report.last(), seen: report.last(), ..Repair::default() };
-    let Some(first) = report.problems.first() else { return Ok(repair) };
-    let newer = |error: &&Error| matches!(error, Error::UnknownVersion { .. });
-    if let Some(newer) = report.problems.iter().find(newer) {
-        return Err(newer.clone());
-    }
-    let plan = plan(disk, first)?;
+    let Some(plan) = plan else { return Ok(repair) };
     repair.last = Lsn(plan.next).before();
     repair.cut = plan.cut.as_ref().map(|(segment, walk)| (segment.name.clone(), walk.at));
     repair.moved.clone_from(&plan.moved);
     repair.problems = report.problems;
     carry_out(disk, backup, plan)?;
     Ok(repair)
+}
+
+/// Whether [`repair`] would change anything. Changes nothing itself.
+///
+/// Errors: as for [`repair`].
+pub fn must_be_repaired<D: Disk>(disk: &D) -> Result<bool, Error> {
+    let _lock = lock(disk)?;
+    Ok(consider(disk)?.1.is_some())
+}
+
+/// What is found, and what is to be done about it.
+fn consider<D: Disk>(disk: &D) -> Result<(Report, Option<Plan<D::File>>), Error> {
+    let report = inspect(disk, &mut |_| Ok(()))?;
+    let Some(first) = report.problems.first() else { return Ok((report, None)) };
+    let newer = |error: &&Error| matches!(error, Error::UnknownVersion { .. });
+    if let Some(newer) = report.problems.iter().find(newer) {
+        return Err(newer.clone());
+    }
+    let plan = plan(disk, first)?;
+    Ok((report, Some(plan)))
 }
 
 fn plan<D: Disk>(disk: &D, problem: &Error) -> Result<Plan<D::File>, Error> {

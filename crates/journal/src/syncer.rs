@@ -328,6 +328,12 @@ impl<D: Disk, E: FnMut(Event)> Thread<D, E> {
     }
 
     fn serve(&mut self) -> Result<(), Error> {
+        if self.told > Lsn(0) {
+            // The disk may have been full before; better to know that before anything is taken than when
+            // the segment is full.
+            let prepared = self.writer.prepare_whole();
+            self.warn_of_little_space(prepared)?;
+        }
         loop {
             let mut open = match self.wait() {
                 Ok(command) => self.take(command)?,
@@ -351,7 +357,8 @@ impl<D: Disk, E: FnMut(Event)> Thread<D, E> {
             }
             self.tell_persisted();
             // When nobody waits for it any more.
-            self.prepare()?;
+            let prepared = self.writer.prepare();
+            self.warn_of_little_space(prepared)?;
             self.counting.set_segments(self.writer.segments());
         }
     }
@@ -427,8 +434,8 @@ impl<D: Disk, E: FnMut(Event)> Thread<D, E> {
         }
     }
 
-    fn prepare(&mut self) -> Result<(), Error> {
-        match self.writer.prepare() {
+    fn warn_of_little_space(&mut self, prepared: Result<(), Error>) -> Result<(), Error> {
+        match prepared {
             Err(full) if full.is_disk_full() => (self.on_event)(Event::SpaceLow(full)),
             prepared => return prepared,
         }

@@ -113,12 +113,21 @@ impl<D: Disk> Writer<D> {
     }
 
     pub(crate) fn prepare(&mut self) -> Result<(), Error> {
+        // Twice as fast as the current segment fills, so that the next one is ready by half of it.
+        let bytes = PREPARE_BYTES.max(self.unprepared.saturating_mul(2));
+        self.prepare_by(bytes)
+    }
+
+    /// Prepares all of the next segment.
+    pub(crate) fn prepare_whole(&mut self) -> Result<(), Error> {
+        self.prepare_by(u64::MAX)
+    }
+
+    fn prepare_by(&mut self, bytes: u64) -> Result<(), Error> {
         self.usable()?;
         if self.crowded || self.spare.as_ref().is_some_and(Spare::ready) {
             return Ok(());
         }
-        // Twice as fast as the current segment fills, so that the next one is ready by half of it.
-        let bytes = PREPARE_BYTES.max(self.unprepared.saturating_mul(2));
         self.unprepared = 0;
         match self.fill_spare(bytes) {
             Err(full) if full.is_disk_full() => {

@@ -53,6 +53,8 @@ pub(crate) struct Told {
     pub(crate) command: &'static str,
     /// How many commands are queued after MULTI.
     pub(crate) queued: Option<usize>,
+    /// Whether MULTI or SOLERA.BEGIN is open.
+    pub(crate) in_transaction: bool,
     pub(crate) protocol: u8,
     /// When it last sent something.
     pub(crate) active: Instant,
@@ -156,6 +158,7 @@ impl Clients {
             library_version: String::new(),
             command: "NULL",
             queued: None,
+            in_transaction: false,
             protocol: 2,
             active: now,
         };
@@ -176,6 +179,11 @@ impl Clients {
     /// How many there are.
     pub(crate) fn count(&self) -> usize {
         lock(&self.connected).len()
+    }
+
+    /// How many of them have a transaction open.
+    pub(crate) fn in_transaction(&self) -> usize {
+        lock(&self.connected).values().filter(|client| lock(&client.told).in_transaction).count()
     }
 
     /// All of them, the oldest of each worker first.

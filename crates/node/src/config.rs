@@ -495,6 +495,10 @@ impl Reader<'_> {
         let place = name.as_ref().map(|name| name.span().start);
         let default = if kept { "always" } else { "memory" };
         let name = name.map_or_else(|| default.to_owned(), Spanned::into_inner);
+        if !["always", "interval", "memory"].contains(&name.as_str()) {
+            let reason = format!("durability is 'always', 'interval' or 'memory', not '{name}'");
+            return self.invalid(place, reason);
+        }
         if !kept && name != "memory" {
             let reason = format!("durability '{name}' needs a directory: set data, or use --data");
             return self.invalid(place, reason);
@@ -513,13 +517,8 @@ impl Reader<'_> {
                     format!("sync_interval_ms goes with durability 'interval', not '{name}'");
                 self.invalid(Some(interval.span().start), reason)
             }
-            ("always", None) => Ok(Durability::Always),
             ("memory", None) => Ok(Durability::Memory),
-            _ => {
-                let reason =
-                    format!("durability is 'always', 'interval' or 'memory', not '{name}'");
-                self.invalid(place, reason)
-            }
+            (_, None) => Ok(Durability::Always),
         }
     }
 
@@ -659,6 +658,7 @@ mod tests {
             ("colour = 'red'", "colour"),
             ("[[site]]\nname = '..'", "line 2: \"..\" is no name for a site"),
             ("durability = 'always'", "line 1: durability 'always' needs a directory"),
+            ("durability = 'never'", "line 1: durability is 'always', 'interval' or 'memory', not"),
             ("data = 'd'\ndurability = 'often'", "line 2: durability is 'always', 'interval' or"),
             ("data = 'd'\nsync_interval_ms = 5", "line 2: sync_interval_ms goes with durability"),
             (

@@ -1,5 +1,7 @@
 //! The data directory of a process: whose data it is, and a folder for each worker.
 
+mod examine;
+
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, ErrorKind};
@@ -13,6 +15,8 @@ use solera_unistore::Address;
 use crate::config::ClusterSpec;
 use crate::peers::{PEERS, Peers};
 use crate::storage::StorageError;
+
+pub use examine::examine;
 
 const FILE: &str = "solera-data.toml";
 /// The same, while the first start is under way: not all workers may have a journal yet.
@@ -324,14 +328,20 @@ fn replace(root: &Path, name: &str, about: &About) -> Result<(), String> {
 }
 
 impl About {
-    fn must_be(&self, now: &About, life: Option<u32>) -> Result<(), String> {
-        let About { format, cluster, sites, partitions, workers, holds, .. } = self;
+    fn must_be_readable(&self) -> Result<(), String> {
+        let About { format, sites, founders, .. } = self;
         if *format != FORMAT {
             return Err(format!("it has format {format}; this version of Solera reads {FORMAT}"));
         }
-        if !(1..=sites.len()).contains(&self.founders) {
-            return Err(format!("{FILE} is damaged: {} of its sites are founders", self.founders));
+        if !(1..=sites.len()).contains(founders) {
+            return Err(format!("{FILE} is damaged: {founders} of its sites are founders"));
         }
+        Ok(())
+    }
+
+    fn must_be(&self, now: &About, life: Option<u32>) -> Result<(), String> {
+        self.must_be_readable()?;
+        let About { cluster, sites, partitions, workers, holds, .. } = self;
         let differs = |what: &str, was: String, is: String| {
             Err(format!("it was written with {what} {was}, and the configuration says {is}"))
         };

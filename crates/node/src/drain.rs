@@ -17,6 +17,8 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 pub struct Unfinished {
     /// Clients that were in a transaction, or waited for an answer.
     pub clients: usize,
+    /// Those of them that had a transaction open.
+    pub in_transaction: usize,
     /// Transactions between prepare and commit.
     pub prepared: usize,
     /// Transactions that too few other sites are known to have.
@@ -25,12 +27,23 @@ pub struct Unfinished {
 
 impl fmt::Display for Unfinished {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Unfinished { clients, prepared, at_risk } = self;
-        write!(
-            f,
-            "{clients} clients were not done, {prepared} transactions not decided, and {at_risk} \
-             not known to be safe at other sites"
-        )
+        let Unfinished { clients, in_transaction, prepared, at_risk } = *self;
+        let transactions = |count| match count {
+            1 => "1 transaction".to_owned(),
+            _ => format!("{count} transactions"),
+        };
+        match clients {
+            1 => write!(f, "1 client was not done")?,
+            _ => write!(f, "{clients} clients were not done")?,
+        }
+        match (in_transaction, clients) {
+            (0, _) => {}
+            (1, 1) => write!(f, " (it has a transaction open)")?,
+            (1, _) => write!(f, " (1 has a transaction open)")?,
+            _ => write!(f, " ({in_transaction} have transactions open)")?,
+        }
+        let prepared = transactions(prepared);
+        write!(f, ", {prepared} not decided, and {at_risk} not known to be safe at other sites")
     }
 }
 
@@ -51,7 +64,7 @@ impl Cluster {
         match timeout(self.settings().drain, done).await {
             Ok(()) => Ok(()),
             Err(_) => match self.unfinished().await {
-                Unfinished { clients: 0, prepared: 0, at_risk: 0 } => Ok(()),
+                left if left == Unfinished::default() => Ok(()),
                 left => Err(left),
             },
         }
@@ -60,7 +73,9 @@ impl Cluster {
     async fn unfinished(&self) -> Unfinished {
         let mut left = Unfinished::default();
         for (index, site) in SiteId::all(self.spec.sites.len()).enumerate() {
-            left.clients += self.network.clients(site).count();
+            let clients = self.network.clients(site);
+            left.clients += clients.count();
+            left.in_transaction += clients.in_transaction();
             // A cluster in one process ends as a whole; nobody is left to be told.
             if self.here.as_ref().is_some_and(|here| here.id.site == site) {
                 for sample in self.samples(index, false).await {
@@ -70,5 +85,32 @@ impl Cluster {
             }
         }
         left
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_is_told_in_words() {
+        let told = |clients, in_transaction, prepared| {
+            let left = Unfinished { clients, in_transaction, prepared, at_risk: 2 };
+            let told = left.to_string();
+            told.strip_suffix(", and 2 not known to be safe at other sites").unwrap().to_owned()
+        };
+        assert_eq!(told(0, 0, 0), "0 clients were not done, 0 transactions not decided");
+        assert_eq!(
+            told(1, 1, 1),
+            "1 client was not done (it has a transaction open), 1 transaction not decided"
+        );
+        assert_eq!(
+            told(3, 1, 2),
+            "3 clients were not done (1 has a transaction open), 2 transactions not decided"
+        );
+        assert_eq!(
+            told(3, 2, 0),
+            "3 clients were not done (2 have transactions open), 0 transactions not decided"
+        );
     }
 }

@@ -93,8 +93,8 @@ pub(crate) enum Refusal {
     Lacks(String, String),
     /// Another process has connections as the same node.
     Taken,
-    /// Their clocks are too far apart, in milliseconds.
-    Clocks { apart_ms: u64, limit_ms: u64 },
+    /// A node's clock is too far ahead of the other's, in milliseconds.
+    Clocks { node: String, ahead_ms: u64, limit_ms: u64 },
     /// A node has seen times that are too far ahead, in milliseconds.
     Ahead { node: String, ahead_ms: u64, limit_ms: u64 },
     /// The site was removed.
@@ -153,11 +153,11 @@ impl fmt::Display for Refusal {
                 "another process has connections as this node; if it has just died, this ends \
                  within seconds"
             ),
-            Refusal::Clocks { apart_ms, limit_ms } => write!(
+            Refusal::Clocks { node, ahead_ms, limit_ms } => write!(
                 f,
-                "the clocks of the two nodes are {} s apart; {} s are allowed \
+                "the clock of {node} is {} s ahead of the other node's; {} s are allowed \
                  (max_clock_skew_ms); set the clocks",
-                *apart_ms as f64 / 1000.0,
+                *ahead_ms as f64 / 1000.0,
                 *limit_ms as f64 / 1000.0
             ),
             Refusal::Ahead { node, ahead_ms, limit_ms } => write!(
@@ -360,9 +360,10 @@ impl Card {
         let ahead_us = theirs.clock_us.wrapping_sub(self.clock_us) as i64;
         let apart = Duration::from_micros(ahead_us.unsigned_abs());
         if apart > spec.max_clock_skew {
-            let (apart_ms, limit_ms) =
+            let node = spec.name_of(if ahead_us > 0 { theirs.from } else { self.from });
+            let (ahead_ms, limit_ms) =
                 (apart.as_millis() as u64, spec.max_clock_skew.as_millis() as u64);
-            return Err(Refusal::Clocks { apart_ms, limit_ms });
+            return Err(Refusal::Clocks { node, ahead_ms, limit_ms });
         }
         // What it says would make this node's times run ahead, too, and everybody's.
         let now_us = self.clock_us.max(self.hybrid_us);
@@ -583,8 +584,8 @@ admin = 'c:3'
                 "the called node does not list site ap yet",
             ),
             (Card { id: 1, ..good.clone() }, "the cluster's identifier: '1' at the caller"),
-            (late, "the clocks of the two nodes are 3600 s apart; 60 s are allowed"),
-            (early, "the clocks of the two nodes are 61 s apart"),
+            (late, "the clock of node 1 of site us is 3600 s ahead of the other node's; 60 s are"),
+            (early, "the clock of node 1 of site eu is 61 s ahead of the other node's"),
             (future.clone(), "node 1 of site eu holds times that are 90 s ahead"),
         ] {
             let error = called.check(&caller, true, &ours).unwrap_err().to_string();

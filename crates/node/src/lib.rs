@@ -52,7 +52,7 @@ pub use config::{
     ClientTls, ClusterSpec, ConfigError, HostPort, NamedFile, NodeId, NodeSpec, Overrides,
     SiteSpec, TlsFiles,
 };
-pub use data_dir::disown;
+pub use data_dir::{disown, examine};
 pub use descriptors::raise_descriptor_limit;
 pub use drain::Unfinished;
 pub use log::{Level, Log, utc};

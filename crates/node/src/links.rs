@@ -219,14 +219,15 @@ impl Carrier {
     }
 
     /// A node whose clock has gone too far ahead while its link stood would make all times run ahead.
-    fn not_too_early(&self, ahead_us: i64) -> Result<(), Failure> {
+    fn not_too_early(&self, node: NodeId, ahead_us: i64) -> Result<(), Failure> {
         let limit = self.network.settings().max_clock_skew;
         let ahead = Duration::from_micros(u64::try_from(ahead_us).unwrap_or(0));
         if ahead <= limit {
             return Ok(());
         }
-        let (apart_ms, limit_ms) = (ahead.as_millis() as u64, limit.as_millis() as u64);
-        Err(Failure::Refused(Refusal::Clocks { apart_ms, limit_ms }))
+        let (ahead_ms, limit_ms) = (ahead.as_millis() as u64, limit.as_millis() as u64);
+        let node = self.spec.name_of(node);
+        Err(Failure::Refused(Refusal::Clocks { node, ahead_ms, limit_ms }))
     }
 
     /// Whether it still does.

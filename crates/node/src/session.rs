@@ -161,6 +161,7 @@ impl Session {
             told.library_version.clone_from(&self.library.1);
             told.command = self.last_command;
             told.queued = self.queue.as_ref().map(|queue| queue.commands.len());
+            told.in_transaction = self.in_transaction();
             told.protocol = if self.out.protocol == Protocol::Resp3 { 3 } else { 2 };
             told.active = Instant::now();
         });
@@ -261,8 +262,13 @@ impl Session {
         }
         if !self.worker.serves() && needs_data(command) {
             let site = self.worker.site_name(self.worker.address.site);
-            let error = format!("LOADING site {site} is getting its data from the other sites");
-            self.refuse(&error);
+            self.refuse(&match self.worker.network.membership().refusal() {
+                Some((node, reason)) => {
+                    let reason = refused_by(&self.worker.spec, node, &reason);
+                    format!("LOADING site {site} does not get its data: {reason}")
+                }
+                None => format!("LOADING site {site} is getting its data from the other sites"),
+            });
             return Next::Stay;
         }
         if self.worker.refuses_writes()
@@ -511,8 +517,8 @@ impl Session {
                 let ms = behind.as_millis().max(1);
                 let sites = self.worker.spec.f + 1;
                 format!(
-                    "TIMEOUT the last {ms} ms of this site's writes are not yet at {sites} sites; \
-                     others may be cut off, try again"
+                    "TIMEOUT the last writes of this site, made within {ms} ms, are not yet at {sites} \
+                     sites; others may be cut off, try again"
                 )
             }
             CommandError::TimedOut { site, behind } => format!(

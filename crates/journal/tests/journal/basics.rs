@@ -205,6 +205,9 @@ fn other_files_and_other_versions_are_refused_by_name() {
     let name = last_segment(&disk);
     let mut bytes = disk.content(&name).unwrap();
     bytes[8] = 7;
+    bytes[12..16].fill(0);
+    let checksum = crc32c::crc32c(&bytes[..512]);
+    bytes[12..16].copy_from_slice(&checksum.to_le_bytes());
     disk.put(&name, &bytes);
     let found = 7;
     assert_eq!(open(&disk).unwrap_err(), Error::UnknownVersion { file: name.clone(), found });

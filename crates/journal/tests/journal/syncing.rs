@@ -204,6 +204,16 @@ fn a_full_disk_is_told_before_anything_is_lost() {
 }
 
 #[test]
+fn a_disk_that_is_full_at_the_start_is_told_before_anything_is_taken() {
+    let disk = SimDisk::new(1);
+    drop(filled(&disk, 1));
+    // Less than the next segment needs.
+    disk.set_capacity(disk.used() + 4000);
+    let (_syncer, told) = start(&disk, SyncPolicy::Always);
+    assert!(matches!(next(&told), Event::SpaceLow(Error::DiskFull { .. })));
+}
+
+#[test]
 fn a_snapshot_is_written_beside_and_then_published() {
     let disk = SimDisk::new(1);
     drop(filled(&disk, 100));

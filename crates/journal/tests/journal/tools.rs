@@ -1,7 +1,8 @@
 //! Looking into damaged journals, and cutting them where they are damaged.
 
 use solera_journal::{
-    Disk, Entry, Error, Journal, Lsn, Options, SimDisk, TornTail, check, dump, repair,
+    Disk, Entry, Error, Journal, Lsn, Options, SimDisk, TornTail, check, dump, must_be_repaired,
+    repair,
 };
 
 use crate::{Content, filled, last_segment, open, options, record, segments, snapshot};
@@ -86,7 +87,9 @@ fn repaired(disk: &SimDisk) -> (solera_journal::Repair, Content) {
     let before = files(disk);
     let error = open(disk).map(|_| ()).unwrap_err();
     let backup = SimDisk::new(9);
+    assert_eq!(must_be_repaired(disk), Ok(true));
     let repair = repair(disk, &backup).unwrap();
+    assert_eq!(must_be_repaired(disk), Ok(false));
     assert!(repair.problems.contains(&error), "{error}");
     // All that is changed or gone is in the backup, as it was.
     for (name, content) in before {
@@ -203,6 +206,7 @@ fn what_is_beyond_repair_is_left_as_it_is() {
     let before = files(&disk);
     let backup = SimDisk::new(2);
     let error = repair(&disk, &backup).unwrap_err();
+    assert_eq!(must_be_repaired(&disk), Err(error.clone()));
     assert!(matches!(&error, Error::BeyondRepair(cause) if matches!(**cause, Error::Damaged(_))));
     assert_eq!((files(&disk), files(&backup).len()), (before, 0));
 }
@@ -228,8 +232,9 @@ fn a_newer_format_is_left_to_a_newer_program() {
     let disk = SimDisk::new(1);
     drop(filled(&disk, 100));
     let names = segments(&disk);
-    disk.flip_bit(&names[1], 9, 0);
-    let found = 0x101;
+    let version_at = 8;
+    let found = 7;
+    forge(&disk, &names[1], version_at, found.into());
     let file = names[1].clone();
     assert_eq!(repair(&disk, &SimDisk::new(2)), Err(Error::UnknownVersion { file, found }));
 }

@@ -227,7 +227,7 @@ impl Carrier {
                             Kind::Ping => {
                                 // What took its time on the way looks late; what is early is so.
                                 let ahead = frame.number.wrapping_sub(clock_us()) as i64;
-                                self.not_too_early(ahead)?;
+                                self.not_too_early(link.peer, ahead)?;
                                 if ahead > NOTABLE_SKEW_US && !warned {
                                     self.note_skew(&link.name, ahead);
                                     warned = true;
