@@ -73,7 +73,9 @@ pub fn must_be_repaired<D: Disk>(disk: &D) -> Result<bool, Error> {
 }
 
 /// What is found, and what is to be done about it.
-fn consider<D: Disk>(disk: &D) -> Result<(Report, Option<Plan<D::File>>), Error> {
+type Considered<D> = (Report, Option<Plan<<D as Disk>::File>>);
+
+fn consider<D: Disk>(disk: &D) -> Result<Considered<D>, Error> {
     let report = inspect(disk, &mut |_| Ok(()))?;
     let Some(first) = report.problems.first() else { return Ok((report, None)) };
     let newer = |error: &&Error| matches!(error, Error::UnknownVersion { .. });
