@@ -188,6 +188,17 @@ async fn a_third_site_is_listed_added_and_joins_while_two_serve() {
             assert!(refused.contains(lacking), "{refused}");
         }
     }
+    // Who is not added gets no data, and says why.
+    let new = plan.start(2, 0, &["--join", "1"]);
+    let why = |error: &solera::Error| {
+        let error = error.to_string();
+        error.contains("LOADING") && error.contains("no other site accepts this node")
+    };
+    eventually(&new, async || {
+        let Ok(mut ap) = Client::connect(plan.at(2, 0, 0)).await else { return false };
+        ap.command(&["DBSIZE"]).await.is_err_and(|error| why(&error))
+    })
+    .await;
     let mut added = plan.add(0);
     eventually(&nodes[0], async || {
         if added.is_err() {
@@ -196,7 +207,6 @@ async fn a_third_site_is_listed_added_and_joins_while_two_serve() {
         added.is_ok()
     })
     .await;
-    let new = plan.start(2, 0, &["--join", "1"]);
     eventually(&new, async || new.is_ready()).await;
     end.store(true, Ordering::Relaxed);
 
