@@ -277,9 +277,14 @@ impl Partition {
         self.committed[update.dot.site.index()].insert(update);
     }
 
+    /// About so many keys will be taken: a table that grows is copied again and again.
+    pub(crate) fn expect_keys(&mut self, count: usize) {
+        self.keys.reserve(count);
+    }
+
     /// Takes a key of a checkpoint. Returns its pending updates that are not in `committedCausal` as
     /// the checkpoint has it: they came later and will be replayed.
-    pub(crate) fn restore_key(&mut self, saved: SavedKey) -> Vec<Dot> {
+    pub(crate) fn restore_key(&mut self, saved: SavedKey) -> Option<(Key, Vec<Dot>)> {
         let mut log = OpLog::restore(saved.base, saved.base_local);
         let mut unresolved = Vec::new();
         for dot in saved.pending {
@@ -293,12 +298,13 @@ impl Partition {
                 None => unresolved.push(dot),
             }
         }
-        if log.is_empty() && unresolved.is_empty() {
+        let incomplete = (!unresolved.is_empty()).then(|| (saved.key.clone(), unresolved));
+        if log.is_empty() && incomplete.is_none() {
             self.absent.inherit(&log);
         } else {
             self.keys.insert(saved.key, log);
         }
-        unresolved
+        incomplete
     }
 
     /// Takes an update of the journal. `restored` tells what a checkpoint knows of it at a key.

@@ -22,19 +22,17 @@ use crate::replica::Replica;
 #[derive(Debug)]
 pub struct Recovery {
     replica: Replica,
-    /// What the checkpoint says of keys, by the last record that it knows of.
-    saved: HashMap<Key, Saved, FixedState>,
+    /// The last record that the checkpoint knows of at a key, where that is later than its partition's
+    /// list of keys: every other key is as its partition.
+    saved: HashMap<Key, u64, FixedState>,
+    /// The last record that any part of the checkpoint knows of. After it, `saved` says nothing.
+    last: u64,
+    /// Pending updates of keys that were stored after the partition's list of updates was written.
+    unresolved: HashMap<Key, Vec<Dot>, FixedState>,
     /// When the keys of each owned partition were listed for the checkpoint. A key that was not there
     /// had nothing left of the updates before.
     listed: Vec<u64>,
     promise: Promise,
-}
-
-#[derive(Debug)]
-struct Saved {
-    lsn: u64,
-    /// Pending updates that were stored after the partition's list of updates was written.
-    unresolved: Vec<Dot>,
 }
 
 /// A checkpoint or record of another worker.
@@ -60,8 +58,9 @@ impl Recovery {
         let replica = Replica::new(config, seed);
         let promise = replica.promised;
         let saved = HashMap::with_hasher(FixedState::with_seed(seed));
+        let unresolved = HashMap::with_hasher(FixedState::with_seed(seed));
         let listed = vec![0; replica.partitions.len()];
-        Recovery { replica, saved, listed, promise }
+        Recovery { replica, saved, last: 0, unresolved, listed, promise }
     }
 
     /// Takes a part of a checkpoint that knows of all records up to `lsn`.
@@ -69,6 +68,7 @@ impl Recovery {
     /// # Errors
     /// The data is of a worker with other partitions.
     pub fn load(&mut self, lsn: u64, part: Part) -> Result<(), ForeignPartition> {
+        self.last = self.last.max(lsn);
         match part {
             Part::Worker { promise, prepared, decided, members } => {
                 // There are no checkpoints before everything is filled.
@@ -88,6 +88,11 @@ impl Recovery {
                 let index = self.index_of(partition)?;
                 self.listed[index] = lsn;
                 self.replica.clock.observe(arrived.max_entry().max(absent));
+                if let Some(before) = index.checked_sub(1) {
+                    // Keys are spread evenly.
+                    let keys = self.replica.partitions[before].key_count();
+                    self.replica.partitions[index].expect_keys(keys);
+                }
                 let partition = &mut self.replica.partitions[index];
                 partition.restore_summary(&arrived, absent, &forgotten);
                 partition.restore_known(&known_vec);
@@ -107,9 +112,12 @@ impl Recovery {
                 let index = self.index_of(partition)?;
                 for saved in keys {
                     self.replica.clock.observe(saved.base_local);
-                    let key = saved.key.clone();
-                    let unresolved = self.replica.partitions[index].restore_key(saved);
-                    self.saved.insert(key, Saved { lsn, unresolved });
+                    if lsn > self.listed[index] {
+                        self.saved.insert(saved.key.clone(), lsn);
+                    }
+                    if let Some((key, dots)) = self.replica.partitions[index].restore_key(saved) {
+                        self.unresolved.insert(key, dots);
+                    }
                 }
             }
         }
@@ -212,19 +220,21 @@ impl Recovery {
         restoring: Restoring,
     ) -> Result<(), ForeignPartition> {
         let index = self.index_of(partition)?;
-        let replica = &mut self.replica;
-        replica.clock.observe(update.dot.ts);
-        let (saved, listed, dot) = (&mut self.saved, self.listed[index], update.dot);
+        self.replica.clock.observe(update.dot.ts);
+        let (listed, dot) = (self.listed[index], update.dot);
+        let Recovery { replica, saved, unresolved, .. } = self;
+        if lsn > self.last && saved.capacity() > 0 {
+            // The checkpoint says nothing of what comes now, which needs the memory.
+            *saved = HashMap::with_hasher(saved.hasher().clone());
+        }
         replica.partitions[index].restore_update(update, restoring, |key| {
-            let Some(saved) = saved.get_mut(key) else {
-                return if lsn <= listed { Restored::Folded } else { Restored::Missing };
-            };
-            if saved.lsn < lsn {
+            if lsn > listed && saved.get(key).is_none_or(|saved| *saved < lsn) {
                 return Restored::Missing;
             }
-            match saved.unresolved.iter().position(|other| *other == dot) {
+            let Some(dots) = unresolved.get_mut(key) else { return Restored::Folded };
+            match dots.iter().position(|other| *other == dot) {
                 Some(at) => {
-                    saved.unresolved.swap_remove(at);
+                    dots.swap_remove(at);
                     Restored::Pending
                 }
                 None => Restored::Folded,
