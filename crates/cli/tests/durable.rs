@@ -196,7 +196,7 @@ async fn what_a_data_directory_lacks_is_damage() {
     fs::rename(&worker, &away).unwrap();
     refused("worker-1 is missing");
     // Not one is left.
-    fs::rename(&site, &away.join("site")).unwrap();
+    fs::rename(&site, away.join("site")).unwrap();
     refused("worker-0 is missing");
     fs::rename(away.join("site"), &site).unwrap();
     fs::rename(&away, &worker).unwrap();
