@@ -53,9 +53,9 @@ struct Plan<F> {
 /// [`Error::UnknownVersion`], since a newer program may read more. Then nothing was changed.
 pub fn repair<D: Disk>(disk: &D, backup: &D) -> Result<Repair, Error> {
     let _lock = lock(disk)?;
-    let (report, plan) = consider(disk)?;
+    let report = inspect(disk, &mut |_| Ok(()))?;
     let mut repair = Repair { last: report.last(), seen: report.last(), ..Repair::default() };
-    let Some(plan) = plan else { return Ok(repair) };
+    let Some(plan) = plan_for(disk, &report)? else { return Ok(repair) };
     repair.last = Lsn(plan.next).before();
     repair.cut = plan.cut.as_ref().map(|(segment, walk)| (segment.name.clone(), walk.at));
     repair.moved.clone_from(&plan.moved);
@@ -69,21 +69,18 @@ pub fn repair<D: Disk>(disk: &D, backup: &D) -> Result<Repair, Error> {
 /// Errors: as for [`repair`].
 pub fn must_be_repaired<D: Disk>(disk: &D) -> Result<bool, Error> {
     let _lock = lock(disk)?;
-    Ok(consider(disk)?.1.is_some())
+    let report = inspect(disk, &mut |_| Ok(()))?;
+    Ok(plan_for(disk, &report)?.is_some())
 }
 
-/// What is found, and what is to be done about it.
-type Considered<D> = (Report, Option<Plan<<D as Disk>::File>>);
-
-fn consider<D: Disk>(disk: &D) -> Result<Considered<D>, Error> {
-    let report = inspect(disk, &mut |_| Ok(()))?;
-    let Some(first) = report.problems.first() else { return Ok((report, None)) };
+/// What is to be done about what was found, if anything.
+fn plan_for<D: Disk>(disk: &D, report: &Report) -> Result<Option<Plan<D::File>>, Error> {
+    let Some(first) = report.problems.first() else { return Ok(None) };
     let newer = |error: &&Error| matches!(error, Error::UnknownVersion { .. });
     if let Some(newer) = report.problems.iter().find(newer) {
         return Err(newer.clone());
     }
-    let plan = plan(disk, first)?;
-    Ok((report, Some(plan)))
+    plan(disk, first).map(Some)
 }
 
 fn plan<D: Disk>(disk: &D, problem: &Error) -> Result<Plan<D::File>, Error> {
