@@ -12,6 +12,7 @@ use solera_time::{Monotonic, SiteId, Timestamp};
 
 use crate::config::Rule;
 use crate::ids::{Ballot, GroupId, Serial, TransactionId};
+use crate::member::Member;
 use crate::message::{Body, Output};
 use crate::share::{Outcome, Share, Vote};
 use crate::step::Step;
@@ -117,11 +118,9 @@ impl<W: Clone> Coordinator<W> {
         if members.is_empty() {
             return;
         }
-        let silent: Vec<GroupId> = pending.not_chosen().collect();
-        for group in silent {
+        for group in pending.not_chosen() {
             let leader = self.leader(step, group);
-            let place = step.configuration.members.iter().position(|site| *site == leader);
-            let members = &step.configuration.members;
+            let place = members.iter().position(|site| *site == leader);
             let site = members[(place.unwrap_or(0) + pending.attempts) % members.len()];
             let share = pending.shares.get(&group).cloned();
             let participants = pending.participants.clone();
@@ -134,7 +133,15 @@ impl<W: Clone> Coordinator<W> {
         self.ballots.get(&group).map_or(step.config.leader, |ballot| ballot.leader)
     }
 
-    pub(crate) fn learn_ballot(&mut self, group: GroupId, ballot: Ballot) -> bool {
+    /// A member of this worker has named a leader.
+    pub(crate) fn learn_leader(&mut self, member: &Member<W>) {
+        if let Some(ballot) = member.named {
+            self.learn_ballot(member.group, ballot);
+        }
+    }
+
+    /// Returns whether it is news.
+    fn learn_ballot(&mut self, group: GroupId, ballot: Ballot) -> bool {
         let known = self.ballots.entry(group).or_insert(ballot);
         let news = ballot > *known;
         *known = (*known).max(ballot);
@@ -203,44 +210,30 @@ impl<W: Clone> Coordinator<W> {
         let chosen = (answers.vote.clone(), answers.ts);
         pending.chosen.insert(group, chosen);
         if let Some(outcome) = pending.outcome() {
-            self.decide(step, tid, outcome);
+            self.on_decision(step, tid, outcome);
         }
     }
 
-    /// Tells the leaders what a transaction has come to.
-    fn decide(&mut self, step: &mut Step<'_, W>, tid: TransactionId, outcome: Outcome) {
-        let Some(pending) = self.settle(step, tid, &outcome) else { return };
-        let oldest = self.oldest_for(tid);
-        for group in pending.participants.iter() {
-            let leader = self.leader(step, *group);
-            let outcome = outcome.clone();
-            step.send_member(*group, leader, Body::Decision { tid, outcome, oldest });
-        }
-    }
-
-    /// A leader knows already what became of a transaction.
+    /// What a transaction has come to is known, by its groups' answers or from a leader that knows it
+    /// already: tells who submitted it here, and the leaders.
     pub(crate) fn on_decision(
         &mut self,
         step: &mut Step<'_, W>,
         tid: TransactionId,
         outcome: Outcome,
     ) {
-        self.decide(step, tid, outcome);
-    }
-
-    fn settle(
-        &mut self,
-        step: &mut Step<'_, W>,
-        tid: TransactionId,
-        outcome: &Outcome,
-    ) -> Option<Pending<W>> {
-        let pending = self.pending.remove(&tid)?;
+        let Some(pending) = self.pending.remove(&tid) else { return };
         // Who finishes it long after it was over may find that all have forgotten it.
         if pending.submitted {
             self.remember(tid.serial, outcome.clone());
             step.outputs.push_back(Output::Decided { tid, outcome: outcome.clone() });
         }
-        Some(pending)
+        let oldest = self.oldest_for(tid);
+        for group in pending.participants.iter() {
+            let leader = self.leader(step, *group);
+            let outcome = outcome.clone();
+            step.send_member(*group, leader, Body::Decision { tid, outcome, oldest });
+        }
     }
 
     fn remember(&mut self, serial: Serial, outcome: Outcome) {

@@ -18,9 +18,10 @@ use crate::step::Step;
 /// What only a leader keeps.
 #[derive(Debug)]
 pub(crate) struct Leading {
+    /// When the term began.
     since: Monotonic,
     /// Members had stored this much when the term began: so must the leader, before it goes on.
-    pub(crate) base: Timestamp,
+    base: Timestamp,
     /// When the host was last asked to catch up.
     catching_up: Option<Monotonic>,
     /// What each member has kept as ceiling, and stored.

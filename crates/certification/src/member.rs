@@ -28,7 +28,7 @@ pub(crate) struct Member<W> {
     /// When the leader of `ballot` last gave a sign of life, or began to be waited for.
     pub(crate) heard: Monotonic,
     /// Whom this member has named as leader.
-    named: Option<Ballot>,
+    pub(crate) named: Option<Ballot>,
 }
 
 /// What a member is to its group.
@@ -242,7 +242,7 @@ impl<W: Clone> Member<W> {
         self.state.ceiling.max(self.state.delivered).max(proposed.unwrap_or(Timestamp::ZERO))
     }
 
-    /// Forgets transactions that only coordinators at sites that left could ask for.
+    /// Forgets what coordinators at sites that left have said: they ask for nothing any more.
     pub(crate) fn forget_former(&mut self, configuration: &Configuration) {
         let stays = |site: &SiteId| configuration.members.contains(site);
         self.state.oldest.retain(|coordinator, _| stays(&coordinator.site));

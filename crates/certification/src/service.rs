@@ -29,6 +29,8 @@ pub struct Service<W> {
     members: BTreeMap<GroupId, Member<W>>,
     coordinator: Coordinator<W>,
     outputs: VecDeque<Output<W>>,
+    /// Messages to this very worker.
+    loopback: VecDeque<Message<W>>,
     next_tick: Monotonic,
     begun: bool,
 }
@@ -54,6 +56,7 @@ impl<W: Clone + Send> Service<W> {
             members: config.groups.iter().map(member).collect(),
             coordinator: Coordinator::new(me, config.run),
             outputs: VecDeque::new(),
+            loopback: VecDeque::new(),
             next_tick: Monotonic(0),
             begun: false,
             config,
@@ -188,13 +191,14 @@ impl<W: Clone + Send> Service<W> {
         configuration: &'a Configuration,
         clock: &'a mut HybridClock,
         outputs: &'a mut VecDeque<Output<W>>,
+        loopback: &'a mut VecDeque<Message<W>>,
     ) -> Step<'a, W> {
-        Step { now, config, configuration, clock, outputs }
+        Step { now, config, configuration, clock, outputs, loopback }
     }
 
     fn coordinator(&mut self, now: Now) -> (&mut Coordinator<W>, Step<'_, W>) {
-        let Service { config, configuration, clock, outputs, .. } = self;
-        (&mut self.coordinator, Self::step(now, config, configuration, clock, outputs))
+        let Service { config, configuration, clock, outputs, loopback, .. } = self;
+        (&mut self.coordinator, Self::step(now, config, configuration, clock, outputs, loopback))
     }
 
     fn with_member<R>(
@@ -203,16 +207,20 @@ impl<W: Clone + Send> Service<W> {
         group: GroupId,
         act: impl FnOnce(&mut Member<W>, &mut Step<'_, W>) -> R,
     ) -> Option<R> {
-        let Service { config, configuration, clock, outputs, .. } = self;
+        let Service { config, configuration, clock, outputs, loopback, .. } = self;
         let member = self.members.get_mut(&group)?;
-        Some(act(member, &mut Self::step(now, config, configuration, clock, outputs)))
+        let result =
+            act(member, &mut Self::step(now, config, configuration, clock, outputs, loopback));
+        self.coordinator.learn_leader(member);
+        Some(result)
     }
 
     fn each_member(&mut self, now: Now, act: impl Fn(&mut Member<W>, &mut Step<'_, W>)) {
-        let Service { config, configuration, clock, outputs, .. } = self;
-        let mut step = Self::step(now, config, configuration, clock, outputs);
+        let Service { config, configuration, clock, outputs, loopback, .. } = self;
+        let mut step = Self::step(now, config, configuration, clock, outputs, loopback);
         for member in self.members.values_mut() {
             act(member, &mut step);
+            self.coordinator.learn_leader(member);
         }
     }
 
@@ -240,24 +248,8 @@ impl<W: Clone + Send> Service<W> {
 
     /// Handles what this worker told itself.
     fn drain_loopback(&mut self, now: Now) {
-        let me = self.config.me;
-        let mut at = 0;
-        while at < self.outputs.len() {
-            match &self.outputs[at] {
-                Output::Send { to, .. } if *to == me => {
-                    if let Some(Output::Send { message, .. }) = self.outputs.remove(at) {
-                        self.on_message(now, me, message);
-                    }
-                }
-                Output::Leader { group, .. } => {
-                    let ballot = self.members.get(group).map(|member| member.ballot);
-                    if let Some(ballot) = ballot {
-                        self.coordinator.learn_ballot(*group, ballot);
-                    }
-                    at += 1;
-                }
-                _ => at += 1,
-            }
+        while let Some(message) = self.loopback.pop_front() {
+            self.on_message(now, self.config.me, message);
         }
     }
 

@@ -15,6 +15,8 @@ pub(crate) struct Step<'a, W> {
     pub(crate) configuration: &'a Configuration,
     pub(crate) clock: &'a mut HybridClock,
     pub(crate) outputs: &'a mut VecDeque<Output<W>>,
+    /// Messages to this very worker.
+    pub(crate) loopback: &'a mut VecDeque<Message<W>>,
 }
 
 impl<W> Step<'_, W> {
@@ -23,7 +25,12 @@ impl<W> Step<'_, W> {
     }
 
     pub(crate) fn send(&mut self, to: Address, group: GroupId, body: Body<W>) {
-        self.outputs.push_back(Output::Send { to, message: Message { group, body } });
+        let message = Message { group, body };
+        if to == self.config.me {
+            self.loopback.push_back(message);
+        } else {
+            self.outputs.push_back(Output::Send { to, message });
+        }
     }
 
     /// To the member of a group at a site.
