@@ -263,18 +263,24 @@ fn begun(pieces: &[Filling]) -> usize {
     pieces.iter().map(|piece| piece.attempt).collect::<BTreeSet<_>>().len()
 }
 
-fn set(key: usize, bytes: usize) -> (String, Op) {
-    (format!("key {key}"), Op::Set(Value::from(vec![b'x'; bytes])))
-}
-
-#[test]
-fn a_slow_link_is_not_asked_for_what_is_under_way() {
+/// Two sites with more than a window of keys.
+fn with_sixty_keys() -> Stage {
     let mut stage = Stage::new(2);
     for key in 0..60 {
         let (key, op) = set(key, 50_000);
         stage.execute(A, &key, &op);
     }
     stage.run(10);
+    stage
+}
+
+fn set(key: usize, bytes: usize) -> (String, Op) {
+    (format!("key {key}"), Op::Set(Value::from(vec![b'x'; bytes])))
+}
+
+#[test]
+fn a_slow_link_is_not_asked_for_what_is_under_way() {
+    let mut stage = with_sixty_keys();
     stage.piece_ms = 3000;
     stage.replace_b();
     while stage.standing(B) != Standing::Member {
@@ -336,12 +342,7 @@ fn a_large_key_comes_in_parts_and_what_is_lost_of_it_comes_again() {
 
 #[test]
 fn a_donor_that_has_given_up_waiting_is_begun_with_anew() {
-    let mut stage = Stage::new(2);
-    for key in 0..60 {
-        let (key, op) = set(key, 50_000);
-        stage.execute(A, &key, &op);
-    }
-    stage.run(10);
+    let mut stage = with_sixty_keys();
     stage.piece_ms = 100;
     stage.replace_b();
     while stage.sent.len() < 4 {
