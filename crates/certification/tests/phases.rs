@@ -252,3 +252,25 @@ fn without_a_quorum_nothing_is_decided_and_nothing_is_shown() {
     assert_eq!(sites.outcome(tid), None);
     assert!(sites.delivered.is_empty());
 }
+
+#[test]
+fn who_is_left_when_the_other_sites_were_removed_goes_on_with_what_it_kept() {
+    let mut sites = Sites::new(1);
+    let tid = sites.certify(1, &[(0, "a")], Timestamp::ZERO);
+    // California keeps the vote and hears of no quorum; then the others are gone for good.
+    sites.run_for(40);
+    sites.letters.retain(|_, (from, _, message)| {
+        *from == at(0) && matches!(message.body, Body::Accept { .. })
+    });
+    sites.services[0] = None;
+    sites.services[2] = None;
+    sites.run_for(3000);
+    assert_eq!(sites.outcome(tid), None, "it is no quorum");
+    sites.services[1].as_mut().unwrap().set_members(1, vec![SiteId(1)]);
+    sites.run_for(3000);
+    let Some(Outcome::Committed(ts)) = sites.outcome(tid).cloned() else { panic!("no commit") };
+    assert_eq!(sites.delivered.last().map(|delivered| delivered.2), Some(tid));
+    let next = sites.certify(1, &[(0, "a")], ts);
+    sites.run_for(500);
+    assert!(matches!(sites.outcome(next), Some(Outcome::Committed(later)) if *later > ts));
+}
