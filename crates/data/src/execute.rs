@@ -1,5 +1,7 @@
 //! What each operation answers and does, given what its transaction sees.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+
 use crate::view::View;
 use crate::{CellChange, Effect, HashChange, Op, OpError, Outcome, SetChange, Type, Value};
 
@@ -71,7 +73,30 @@ fn dispatch(op: &Op, view: &View<'_>) -> Executed {
         }
         Op::HashDelete(fields) => hash_delete(view, fields),
         Op::HashIncrBy(field, by) => hash_incr_by(view, field, *by),
+        Op::SetNew(value) => match view.kind() {
+            Some(_) => read(Outcome::Int(0)),
+            None => {
+                let cell = CellChange { assign: Some(value.clone()), add: None };
+                Ok((Outcome::Int(1), Some(Effect { clear: true, cell, ..Effect::default() })))
+            }
+        },
+        Op::Digest => read(Outcome::Int(digest(view))),
     }
+}
+
+/// Depends on everything that clients can see of the key.
+fn digest(view: &View<'_>) -> i64 {
+    let mut hasher = DefaultHasher::new();
+    view.kind().map(Type::name).hash(&mut hasher);
+    let text = view.text().into_value();
+    text.as_ref().map(|value| value.as_bytes()).hash(&mut hasher);
+    for member in view.members() {
+        member.as_bytes().hash(&mut hasher);
+    }
+    for (field, value) in view.pairs() {
+        (field.as_bytes(), value.as_bytes()).hash(&mut hasher);
+    }
+    hasher.finish() as i64
 }
 
 fn read(outcome: Outcome) -> Executed {

@@ -41,6 +41,10 @@ pub enum Op {
     HashDelete(Vec<Value>),
     /// HINCRBY → [`Outcome::Int`], the new number.
     HashIncrBy(Value, i64),
+    /// SETNX: a string, unless the key exists → [`Outcome::Int`], 1 if it did not.
+    SetNew(Value),
+    /// What tells whether the key is as it was → [`Outcome::Int`], a number that depends on its content.
+    Digest,
 }
 
 impl Op {
@@ -56,6 +60,7 @@ impl Op {
                 | Op::HashSet(_)
                 | Op::HashDelete(_)
                 | Op::HashIncrBy(..)
+                | Op::SetNew(_)
         )
     }
 }
@@ -65,7 +70,10 @@ impl Op {
     pub fn size(&self) -> usize {
         PIECE_BYTES
             + match self {
-                Op::Set(value) | Op::SetContains(value) | Op::HashGet(value) => value.len(),
+                Op::Set(value)
+                | Op::SetNew(value)
+                | Op::SetContains(value)
+                | Op::HashGet(value) => value.len(),
                 Op::HashIncrBy(field, _) => field.len(),
                 Op::SetAdd(values)
                 | Op::SetRemove(values)
@@ -81,7 +89,8 @@ impl Op {
                 | Op::IncrBy(_)
                 | Op::SetMembers
                 | Op::SetLen
-                | Op::HashGetAll => 0,
+                | Op::HashGetAll
+                | Op::Digest => 0,
             }
     }
 }

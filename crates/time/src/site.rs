@@ -1,4 +1,5 @@
 use serde::{Deserialize, Serialize};
+
 /// The most sites one cluster can have. Vectors are stored inline, so the bound is a constant.
 pub const MAX_SITES: usize = 7;
 
@@ -9,6 +10,11 @@ pub const MAX_SITES: usize = 7;
 pub struct SiteId(pub u8);
 
 impl SiteId {
+    /// In the place of a site: strong transactions, which all sites commit together. They have a
+    /// history of their own, by strong timestamp, and a vector's entry for them is
+    /// [`Vector::strong`](crate::Vector::strong).
+    pub const STRONG: SiteId = SiteId(MAX_SITES as u8);
+
     /// The position of this site's entry in a vector.
     pub fn index(self) -> usize {
         self.0 as usize
@@ -22,6 +28,6 @@ impl SiteId {
 
 impl std::fmt::Display for SiteId {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "s{}", self.0)
+        if *self == SiteId::STRONG { f.write_str("strong") } else { write!(f, "s{}", self.0) }
     }
 }

@@ -136,12 +136,15 @@ impl<'de> Deserialize<'de> for Vector {
 impl Index<SiteId> for Vector {
     type Output = Timestamp;
     fn index(&self, site: SiteId) -> &Timestamp {
-        &self.entries[site.index()]
+        if site == SiteId::STRONG { &self.strong } else { &self.entries[site.index()] }
     }
 }
 
 impl IndexMut<SiteId> for Vector {
     fn index_mut(&mut self, site: SiteId) -> &mut Timestamp {
+        if site == SiteId::STRONG {
+            return &mut self.strong;
+        }
         self.sites = self.sites.max(site.0 + 1);
         &mut self.entries[site.index()]
     }
@@ -206,5 +209,7 @@ mod tests {
         assert!(!v(&[1]).covers(&strong));
         assert!(strong.covers(&v(&[1])));
         assert!(Vector::top(1).covers(&strong));
+        assert_eq!(v(&[1]).with(SiteId::STRONG, Timestamp(9)), strong);
+        assert_eq!((strong[SiteId::STRONG], strong.entries().len()), (Timestamp(9), 1));
     }
 }
