@@ -45,7 +45,7 @@ impl Default for Timing {
             status_interval: Duration::from_millis(50),
             leader_timeout: Duration::from_secs(1),
             retry: Duration::from_millis(500),
-            reserve: Duration::from_secs(2),
+            reserve: Duration::from_secs(1),
         }
     }
 }
@@ -65,6 +65,8 @@ pub enum Rule {
     DeliverInOrder,
     /// A new leader waits until it has stored what others have.
     CatchUp,
+    /// A member acknowledges a vote when its site stores what the transaction has seen (§4, Figure 2).
+    UniformBeforeCommit,
     /// A transaction is remembered until its coordinator and its other groups will not ask.
     Remember,
 }

@@ -7,7 +7,7 @@ use solera_data::Key;
 use solera_time::{Timestamp, Vector};
 
 use crate::ids::TransactionId;
-use crate::share::{Access, Share, kinds_conflict};
+use crate::share::{Access, Kind, Share};
 
 /// The keys of a group's transactions that others may conflict with.
 #[derive(Debug)]
@@ -16,19 +16,20 @@ pub(crate) struct Conflicts {
     prepared: HashMap<Key, SmallVec<[Prepared; 1]>, FixedState>,
     /// Of transactions that did. All of one kind on a key are one: who has seen them has seen each.
     committed: HashMap<Key, SmallVec<[Committed; 1]>, FixedState>,
-    /// Covers everything that another leader has delivered; it is not known which keys that had.
+    /// Covers everything that another leader has delivered, of which it is not known which keys it had,
+    /// and what was forgotten: a snapshot below it is of a transaction that was left long ago.
     fence: Vector,
 }
 
 #[derive(Debug)]
 struct Prepared {
     tid: TransactionId,
-    kind: (u8, u64),
+    kind: Kind,
 }
 
 #[derive(Debug)]
 struct Committed {
-    kind: (u8, u64),
+    kind: Kind,
     /// Covers their commit vectors.
     commit_vec: Vector,
 }
@@ -48,12 +49,12 @@ impl Conflicts {
             return Some(None);
         }
         let conflicts = |access: &&Access| {
-            let kind = access.pair();
+            let kind = access.kind;
             let prepared = self.prepared.get(&access.key).into_iter().flatten();
             let committed = self.committed.get(&access.key).into_iter().flatten();
-            prepared.into_iter().any(|other| kinds_conflict(kind, other.kind))
+            prepared.into_iter().any(|other| kind.conflicts_with(other.kind))
                 || committed.into_iter().any(|other| {
-                    kinds_conflict(kind, other.kind) && !share.snap_vec.covers(&other.commit_vec)
+                    kind.conflicts_with(other.kind) && !share.snap_vec.covers(&other.commit_vec)
                 })
         };
         share.accesses.iter().find(conflicts).map(|access| Some(access.key.clone()))
@@ -62,7 +63,7 @@ impl Conflicts {
     /// A transaction may commit from now on.
     pub(crate) fn prepare<W>(&mut self, tid: TransactionId, share: &Share<W>) {
         for access in &share.accesses {
-            let prepared = Prepared { tid, kind: access.pair() };
+            let prepared = Prepared { tid, kind: access.kind };
             self.prepared.entry_ref(&access.key).or_default().push(prepared);
         }
     }
@@ -84,7 +85,7 @@ impl Conflicts {
         let commit_vec = share.commit_vec(ts);
         for access in share.accesses.iter().filter(|access| access.update) {
             let committed = self.committed.entry_ref(&access.key).or_default();
-            let kind = access.pair();
+            let kind = access.kind;
             match committed.iter_mut().find(|other| other.kind == kind) {
                 Some(other) => other.commit_vec.join(&commit_vec),
                 None => committed.push(Committed { kind, commit_vec }),
@@ -104,6 +105,7 @@ impl Conflicts {
 
     /// Forgets what every later snapshot holds.
     pub(crate) fn prune(&mut self, floor: &Vector) {
+        self.fence.join(floor);
         self.committed.retain(|_, committed| {
             committed.retain(|committed| !floor.covers(&committed.commit_vec));
             !committed.is_empty()

@@ -196,7 +196,10 @@ impl<W: Clone> Coordinator<W> {
         // Of a term with other members it is not known here what a quorum is.
         let counts = step.configuration.members.contains(&from)
             && ballot.configuration == step.configuration.number;
-        let Some(pending) = self.pending.get_mut(&tid).filter(|_| counts) else { return };
+        let Some(pending) = self.pending.get_mut(&tid).filter(|_| counts) else {
+            *step.ignored += 1;
+            return;
+        };
         let answers = pending.answers.entry((group, ballot)).or_insert_with(|| Answers {
             vote,
             ts,
@@ -210,7 +213,7 @@ impl<W: Clone> Coordinator<W> {
         let chosen = (answers.vote.clone(), answers.ts);
         pending.chosen.insert(group, chosen);
         if let Some(outcome) = pending.outcome() {
-            self.on_decision(step, tid, outcome);
+            self.on_decision(step, tid, Some(outcome));
         }
     }
 
@@ -220,11 +223,16 @@ impl<W: Clone> Coordinator<W> {
         &mut self,
         step: &mut Step<'_, W>,
         tid: TransactionId,
-        outcome: Outcome,
+        outcome: Option<Outcome>,
     ) {
+        let own = self.pending.get(&tid).is_some_and(|pending| pending.submitted);
+        if own && outcome.is_none() {
+            // It is remembered while it is pending here.
+            return;
+        }
         let Some(pending) = self.pending.remove(&tid) else { return };
         // Who finishes it long after it was over may find that all have forgotten it.
-        if pending.submitted {
+        if let Some(outcome) = outcome.as_ref().filter(|_| pending.submitted) {
             self.remember(tid.serial, outcome.clone());
             step.outputs.push_back(Output::Decided { tid, outcome: outcome.clone() });
         }
@@ -271,8 +279,9 @@ impl<W: Clone> Coordinator<W> {
     /// The first own transaction that may still be submitted again.
     pub(crate) fn oldest(&self) -> Serial {
         let next = Serial { sequence: self.next.sequence + 1, ..self.next };
-        let submitted = self.pending.iter().filter(|(_, pending)| pending.submitted);
-        submitted.map(|(tid, _)| tid.serial).min().unwrap_or(next)
+        // Own ones are in the order of their numbers.
+        let first = self.pending.iter().find(|(_, pending)| pending.submitted);
+        first.map_or(next, |(tid, _)| tid.serial)
     }
 
     /// Told along with own transactions only.

@@ -11,7 +11,7 @@ use solera_time::{Monotonic, SiteId, Timestamp};
 
 use crate::config::Rule;
 use crate::entry::{Phase, State};
-use crate::ids::Ballot;
+use crate::ids::{Ballot, TransactionId};
 use crate::leading::Leading;
 use crate::member::{Member, Role};
 use crate::message::{Body, Record};
@@ -48,7 +48,10 @@ impl<W: Clone> Member<W> {
             Role::Leader(leading) => {
                 let (now, delivered) = (step.now.monotonic, self.state.delivered);
                 // Who is in the way of a change of members moves with it, without asking.
-                if outdated || leading.waits_in_vain(delivered, now, patience * 2) {
+                if outdated
+                    || leading.waits_in_vain(delivered, now, patience * 2)
+                    || self.waits_for_what_is_lost(now, patience * 4)
+                {
                     self.begin_term(step);
                 }
             }
@@ -102,7 +105,11 @@ impl<W: Clone> Member<W> {
 
     fn next_ballot(&self, step: &Step<'_, W>) -> Ballot {
         let configuration = step.configuration.number.max(self.ballot.configuration);
-        Ballot { configuration, round: self.ballot.round + 1, leader: step.config.me.site }
+        Ballot {
+            configuration,
+            round: self.ballot.round.saturating_add(1),
+            leader: step.config.me.site,
+        }
     }
 
     fn begin_term(&mut self, step: &mut Step<'_, W>) {
@@ -198,6 +205,11 @@ impl<W: Clone> Member<W> {
     /// What follows from the states of a quorum.
     fn begin_to_lead(&mut self, step: &mut Step<'_, W>, ballot: Ballot, states: Vec<State<W>>) {
         let newest = states.iter().map(|state| state.accepted_in).max();
+        let told_by = |states: &[State<W>]| -> BTreeSet<TransactionId> {
+            let entries = states.iter().flat_map(|state| &state.entries);
+            entries.filter(|(_, entry)| entry.told).map(|(tid, _)| *tid).collect()
+        };
+        let (told, told_here) = (told_by(&states), told_by(std::slice::from_ref(&self.state)));
         let mut merged = State { accepted_in: ballot, ..self.state.clone() };
         let mut base = merged.delivered;
         merged.entries.clear();
@@ -223,13 +235,11 @@ impl<W: Clone> Member<W> {
                 }
             }
         }
-        for entry in merged.entries.values_mut() {
-            // Some member has stored it, or this one will have before it leads on.
-            if let Phase::Committed(ts) = entry.phase
-                && ts <= base
-            {
-                entry.phase = Phase::Finished(Some(ts));
-            }
+        // What was not acknowledged was not chosen; it might wait for ever for what is lost.
+        merged.entries.retain(|tid, entry| entry.phase > Phase::Undecided || told.contains(tid));
+        for (tid, entry) in &mut merged.entries {
+            // What was delivered stays to be delivered: perhaps only one member has stored it.
+            entry.told = told_here.contains(tid);
         }
         self.state = merged;
         step.clock.observe(self.latest().max(base));
@@ -244,7 +254,7 @@ impl<W: Clone> Member<W> {
                 _ => {}
             }
         }
-        self.role = Role::Leader(Leading::new(step.now.monotonic, base));
+        self.role = Role::Leader(Leading::new(step.now.monotonic, base, &self.state.entries));
         self.name_leader(step, ballot);
         step.send_others(self.group, Body::NewState { state: self.state.clone() });
         self.tell_status(step);
@@ -252,7 +262,8 @@ impl<W: Clone> Member<W> {
 
     /// Leads from the very beginning, when nothing was kept by anybody.
     pub(crate) fn lead_at_once(&mut self, step: &mut Step<'_, W>) {
-        self.role = Role::Leader(Leading::new(step.now.monotonic, Timestamp::ZERO));
+        self.role =
+            Role::Leader(Leading::new(step.now.monotonic, Timestamp::ZERO, &self.state.entries));
         self.name_leader(step, self.ballot);
         self.tell_status(step);
     }
@@ -268,7 +279,10 @@ impl<W: Clone> Member<W> {
         }
         let delivered = self.state.delivered;
         let ceiling = self.state.ceiling.max(state.ceiling);
-        self.state = State { delivered, ceiling, ..state };
+        let before = std::mem::replace(&mut self.state, State { delivered, ceiling, ..state });
+        for (tid, entry) in &mut self.state.entries {
+            entry.told = before.entries.get(tid).is_some_and(|entry| entry.told);
+        }
         self.ballot = ballot;
         self.role = Role::Follower;
         self.heard = step.now.monotonic;

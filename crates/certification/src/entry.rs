@@ -23,6 +23,9 @@ pub struct Entry<W> {
     pub ts: Timestamp,
     /// How far it has come.
     pub phase: Phase,
+    /// Whether the member that has this entry has acknowledged the vote in some term. What no member of a
+    /// quorum has acknowledged was not chosen.
+    pub told: bool,
 }
 
 /// How far a transaction has come at one group. Later phases are greater.

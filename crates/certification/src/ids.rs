@@ -1,5 +1,8 @@
 //! Names of groups, transactions and ballots.
 
+use std::fmt;
+use std::str::FromStr;
+
 use serde::{Deserialize, Serialize};
 use solera_machine::Address;
 use solera_time::SiteId;
@@ -26,6 +29,46 @@ pub struct TransactionId {
     pub coordinator: Address,
     /// Which of its transactions.
     pub serial: Serial,
+}
+
+/// As `site.worker.run.sequence`, to be read back.
+impl fmt::Display for TransactionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Address { site, worker } = self.coordinator;
+        let Serial { run, sequence } = self.serial;
+        write!(f, "{}.{worker}.{run}.{sequence}", site.0)
+    }
+}
+
+/// No name of a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoTransactionId;
+
+impl fmt::Display for NoTransactionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a transaction is named by four numbers, as in 0.1.3.42")
+    }
+}
+
+impl std::error::Error for NoTransactionId {}
+
+impl FromStr for TransactionId {
+    type Err = NoTransactionId;
+    fn from_str(name: &str) -> Result<Self, NoTransactionId> {
+        let mut parts = name.split('.');
+        let mut part = || parts.next().ok_or(NoTransactionId);
+        let (site, worker, run, sequence) = (part()?, part()?, part()?, part()?);
+        if parts.next().is_some() {
+            return Err(NoTransactionId);
+        }
+        let small = |part: &str| part.parse().map_err(|_| NoTransactionId);
+        let large = |part: &str| part.parse().map_err(|_| NoTransactionId);
+        let coordinator = Address { site: SiteId(small(site)?), worker: small(worker)? };
+        Ok(TransactionId {
+            coordinator,
+            serial: Serial { run: large(run)?, sequence: large(sequence)? },
+        })
+    }
 }
 
 /// A term of office of one leader of a group.

@@ -11,7 +11,7 @@ use crate::config::Rule;
 use crate::entry::{Entry, Phase};
 use crate::ids::{Ballot, GroupId, Serial, TransactionId};
 use crate::member::{Member, Role};
-use crate::message::{Body, Output, Record};
+use crate::message::{Body, Output};
 use crate::share::{Outcome, Share, Vote};
 use crate::step::Step;
 
@@ -36,6 +36,22 @@ pub(crate) struct Leading {
     asked_oldest: Monotonic,
     /// When the outcome of an undecided transaction was last asked for.
     asked: BTreeMap<TransactionId, Monotonic>,
+    /// When it was last looked for overdue ones.
+    overdue_at: Option<Monotonic>,
+    /// The undecided ones that may commit, by the time that the group proposes.
+    open: BTreeSet<(Timestamp, TransactionId)>,
+    /// The committed ones that are not delivered, by their strong timestamps.
+    due: BTreeSet<(Timestamp, TransactionId)>,
+}
+
+/// A transaction that was submitted before the leader's site stores what it has seen.
+#[derive(Debug)]
+pub(crate) struct Early<W> {
+    coordinator: Address,
+    share: Arc<Share<W>>,
+    participants: Arc<[GroupId]>,
+    /// When its coordinator last asked.
+    asked: Monotonic,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -53,8 +69,21 @@ struct Through {
 }
 
 impl Leading {
-    pub(crate) fn new(since: Monotonic, base: Timestamp) -> Self {
+    /// A term that begins with these entries.
+    pub(crate) fn new<W>(
+        since: Monotonic,
+        base: Timestamp,
+        entries: &BTreeMap<TransactionId, Entry<W>>,
+    ) -> Self {
+        let open = entries.iter().filter(|(_, entry)| entry.holds_back());
+        let due = entries.iter().filter_map(|(tid, entry)| match (entry.phase, &entry.share) {
+            (Phase::Committed(ts), Some(_)) => Some((ts, *tid)),
+            _ => None,
+        });
         Leading {
+            open: open.map(|(tid, entry)| (entry.ts, *tid)).collect(),
+            due: due.collect(),
+            overdue_at: None,
             since,
             base,
             catching_up: None,
@@ -96,6 +125,7 @@ impl<W: Clone> Member<W> {
         }
         self.learn_oldest(tid.coordinator, oldest);
         if let Some(entry) = self.state.entries.get(&tid) {
+            *step.ignored += 1;
             match entry.phase {
                 Phase::Undecided => {
                     let entry = entry.clone();
@@ -110,18 +140,26 @@ impl<W: Clone> Member<W> {
             }
             return;
         }
+        self.early.remove(&tid);
         let over = self
             .state
             .oldest
             .get(&tid.coordinator)
             .is_some_and(|oldest| tid.serial < *oldest && step.config.keeps(Rule::Remember));
         if over {
-            // Nobody who asks now has committed it, or could.
-            self.tell_decision(step, coordinator, tid, Outcome::Aborted(None));
+            // Whatever it came to, everybody who took part is done with it.
+            let body = Body::Decision { tid, outcome: None, oldest: None };
+            step.send(coordinator, self.group, body);
             return;
         }
         if self.is_behind(step) {
             // It does not know everything that the transaction must have seen. It will be asked again.
+            return;
+        }
+        if let Some(share) = share.as_ref().filter(|share| !self.stores(step, &share.snap_vec)) {
+            // A vote would hold back whatever comes after it, and could not be acknowledged.
+            let (share, asked) = (share.clone(), step.now.monotonic);
+            self.early.insert(tid, Early { coordinator, share, participants, asked });
             return;
         }
         let conflict = match &share {
@@ -130,7 +168,8 @@ impl<W: Clone> Member<W> {
         };
         let vote = conflict.map_or(Vote::Commit, Vote::Abort);
         if let Some(share) = &share {
-            step.clock.observe(share.snap_vec.strong);
+            // Replicated types compare the times of all transactions.
+            step.clock.observe(share.snap_vec.max_entry());
         }
         let ts = step.clock.tick(step.now.physical);
         if let (Vote::Commit, Some(share)) = (&vote, &share)
@@ -139,13 +178,33 @@ impl<W: Clone> Member<W> {
             self.conflicts.prepare(tid, share);
         }
         let share = share.filter(|_| vote == Vote::Commit);
-        let entry = Entry { share, participants, vote, ts, phase: Phase::Undecided };
-        step.record(Record::Accepted(self.group, tid, entry.clone()));
+        let phase = Phase::Undecided;
+        let entry = Entry { share, participants, vote, ts, phase, told: false };
         self.state.entries.insert(tid, entry.clone());
         if let Role::Leader(leading) = &mut self.role {
             leading.asked.insert(tid, step.now.monotonic);
+            if entry.holds_back() {
+                leading.open.insert((ts, tid));
+            }
         }
         self.have_kept(step, coordinator, tid, entry);
+    }
+
+    /// Votes on what could not be voted on before, and forgets what nobody asks for any more.
+    pub(crate) fn take_early(&mut self, step: &mut Step<'_, W>) {
+        let patience = step.config.timing.retry * 4;
+        for (tid, early) in std::mem::take(&mut self.early) {
+            let Early { coordinator, ref share, asked, .. } = early;
+            if !self.leads() || step.now.monotonic.since(asked) >= patience {
+                continue;
+            }
+            if self.stores(step, &share.snap_vec) {
+                let Early { share, participants, .. } = early;
+                self.on_prepare(step, coordinator, tid, Some(share), participants, None);
+            } else {
+                self.early.insert(tid, early);
+            }
+        }
     }
 
     /// Whether other members have stored what this leader has not.
@@ -160,16 +219,15 @@ impl<W: Clone> Member<W> {
 
     /// Has the members keep a vote, and tells that this one does.
     fn have_kept(
-        &self,
+        &mut self,
         step: &mut Step<'_, W>,
         coordinator: Address,
         tid: TransactionId,
         entry: Entry<W>,
     ) {
-        let (vote, ts) = (entry.vote.clone(), entry.ts);
+        self.tell_kept(step, coordinator, tid);
         let accept = Body::Accept { ballot: self.state.accepted_in, tid, entry, coordinator };
         step.send_others(self.group, accept);
-        self.tell_kept(step, coordinator, tid, vote, ts);
     }
 
     fn tell_decision(
@@ -179,6 +237,7 @@ impl<W: Clone> Member<W> {
         tid: TransactionId,
         outcome: Outcome,
     ) {
+        let outcome = Some(outcome);
         step.send(coordinator, self.group, Body::Decision { tid, outcome, oldest: None });
     }
 
@@ -187,7 +246,7 @@ impl<W: Clone> Member<W> {
         &mut self,
         step: &mut Step<'_, W>,
         tid: TransactionId,
-        outcome: Outcome,
+        outcome: Option<Outcome>,
         oldest: Option<Serial>,
     ) {
         if !self.leads() {
@@ -200,20 +259,30 @@ impl<W: Clone> Member<W> {
                 self.conflicts.release(tid, share);
             }
             match outcome {
-                Outcome::Committed(ts) => {
+                Some(Outcome::Committed(ts)) => {
                     entry.phase = Phase::Committed(ts);
                     step.clock.observe(ts);
                     if let Some(share) = &entry.share {
                         self.conflicts.commit(share, ts);
                     }
                 }
-                Outcome::Aborted(_) => {
+                Some(Outcome::Aborted(_)) => {
                     entry.phase = Phase::Finished(None);
                     entry.share = None;
                 }
+                // A restart has brought back what was over; it is forgotten below.
+                None => {}
             }
+            let is_over = entry.phase == Phase::Undecided;
             if let Role::Leader(leading) = &mut self.role {
                 leading.asked.remove(&tid);
+                leading.open.remove(&(entry.ts, tid));
+                if let (Phase::Committed(ts), Some(_)) = (entry.phase, &entry.share) {
+                    leading.due.insert((ts, tid));
+                }
+            }
+            if is_over {
+                self.state.entries.remove(&tid);
             }
         }
         self.learn_oldest(tid.coordinator, oldest);
@@ -238,29 +307,23 @@ impl<W: Clone> Member<W> {
         let own = Kept { ceiling: self.state.ceiling, delivered: self.state.delivered };
         leading.kept.insert(step.config.me.site, own);
         let ceiling = nth_greatest(leading.kept.values().map(|kept| kept.ceiling), quorum);
-        let undecided = self.state.entries.values().filter(|entry| entry.holds_back());
         let mut limit = step.clock.read(step.now.physical);
         if step.config.keeps(Rule::Ceiling) {
             limit = limit.min(ceiling);
         }
         if step.config.keeps(Rule::DeliverInOrder) {
-            let first = undecided.map(|entry| entry.ts.just_below()).min();
+            let first = leading.open.first().map(|(ts, _)| ts.just_below());
             limit = limit.min(first.unwrap_or(Timestamp::MAX));
         }
         let delivered = self.state.delivered;
-        let mut due: Vec<_> = self
-            .state
-            .entries
-            .iter()
-            .filter_map(|(tid, entry)| match (entry.phase, &entry.share) {
-                (Phase::Committed(ts), Some(share)) if ts > delivered && ts <= limit => {
-                    Some((ts, *tid, share.clone()))
-                }
-                _ => None,
-            })
-            .collect();
-        due.sort_unstable_by_key(|(ts, ..)| *ts);
-        for (ts, tid, share) in due {
+        while let Some((ts, tid)) = leading.due.first().copied().filter(|(ts, _)| *ts <= limit) {
+            leading.due.pop_first();
+            let entry = self.state.entries.get(&tid);
+            let Some(share) = entry.and_then(|entry| entry.share.clone()) else { continue };
+            if ts <= delivered {
+                // It came from elsewhere.
+                continue;
+            }
             self.state.delivered = ts;
             step.outputs.push_back(Output::Deliver { group: self.group, tid, ts, share });
         }
@@ -286,9 +349,9 @@ impl<W: Clone> Member<W> {
         if since(leading.status_at).is_none_or(|since| since >= step.config.timing.status_interval)
         {
             self.tell_status(step);
+            self.forget_finished(step);
         }
         self.deliver(step);
-        self.forget_finished(step);
     }
 
     /// Tells the members that this one leads, and what it remembers.
@@ -349,6 +412,12 @@ impl<W: Clone> Member<W> {
         }
     }
 
+    /// The same, to where the leader most likely is: groups are led from one site, as a rule.
+    fn tell_through_here(&self, step: &mut Step<'_, W>, tid: TransactionId, to: GroupId) {
+        let (of, me) = (self.group, step.me());
+        step.send_member(to, me, Body::Through { tid, of, answer: false });
+    }
+
     /// Finishes what a quorum has stored, and forgets what nobody will ask for.
     pub(crate) fn forget_finished(&mut self, step: &mut Step<'_, W>) {
         let Role::Leader(leading) = &mut self.role else { return };
@@ -376,8 +445,9 @@ impl<W: Clone> Member<W> {
                 .told
                 .is_none_or(|told| step.now.monotonic.since(told) >= step.config.timing.retry);
             if outcome.is_some() && again && !(all && through.told.is_some()) {
+                let first = through.told.is_none();
                 through.told = Some(step.now.monotonic);
-                tell.extend(others().map(|group| (*tid, *group)));
+                tell.extend(others().map(|group| (*tid, *group, first)));
             }
             let oldest = self.state.oldest.get(&tid.coordinator);
             let asked = oldest.is_none_or(|oldest| *oldest <= tid.serial)
@@ -395,15 +465,23 @@ impl<W: Clone> Member<W> {
             self.state.entries.remove(&tid);
             leading.through.remove(&tid);
         }
-        for (tid, group) in tell {
-            self.tell_through(step, tid, group, false);
+        for (tid, group, first) in tell {
+            match first {
+                true => self.tell_through_here(step, tid, group),
+                false => self.tell_through(step, tid, group, false),
+            }
         }
     }
 
     /// Undecided transactions whose coordinator should have told their outcome long since.
     pub(crate) fn overdue(&mut self, step: &Step<'_, W>) -> Vec<(TransactionId, Arc<[GroupId]>)> {
         let Role::Leader(leading) = &mut self.role else { return Vec::new() };
-        let patience = step.config.timing.retry * 2;
+        let (now, timing) = (step.now.monotonic, &step.config.timing);
+        if leading.overdue_at.is_some_and(|at| now.since(at) < timing.status_interval) {
+            return Vec::new();
+        }
+        leading.overdue_at = Some(now);
+        let patience = timing.retry * 2;
         let mut overdue = Vec::new();
         for (tid, entry) in &self.state.entries {
             let asked = leading.asked.get(tid);

@@ -37,7 +37,7 @@ mod step;
 
 pub use config::{Config, Rule, Timing};
 pub use entry::{Entry, Phase, State};
-pub use ids::{Ballot, GroupId, Serial, TransactionId};
+pub use ids::{Ballot, GroupId, NoTransactionId, Serial, TransactionId};
 pub use message::{Body, Message, Output, Record};
 pub use service::{MAX_WORKERS, Service};
-pub use share::{Access, Outcome, Share, Vote};
+pub use share::{Access, Kind, Outcome, Share, Vote};

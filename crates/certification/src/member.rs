@@ -1,16 +1,17 @@
 //! A member of one group: what it keeps, and its part as a follower.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use solera_machine::{Address, Now};
 use solera_time::{Monotonic, SiteId, Timestamp, Vector};
 
-use crate::config::Configuration;
+use crate::config::{Configuration, Rule};
 use crate::conflicts::Conflicts;
 use crate::election::Candidacy;
 use crate::entry::{Entry, Phase, State};
 use crate::ids::{Ballot, GroupId, TransactionId};
-use crate::leading::Leading;
+use crate::leading::{Early, Leading};
 use crate::message::{Body, Output, Record};
 use crate::share::Vote;
 use crate::step::Step;
@@ -29,6 +30,21 @@ pub(crate) struct Member<W> {
     pub(crate) heard: Monotonic,
     /// Whom this member has named as leader.
     pub(crate) named: Option<Ballot>,
+    /// What its site stores of all sites' transactions, all partitions together (`stableVec`).
+    pub(crate) site_vec: Vector,
+    /// Votes that are kept and told when the site stores what their transactions have seen.
+    pub(crate) untold: Vec<Untold>,
+    /// At the leader: what it cannot vote on yet.
+    pub(crate) early: BTreeMap<TransactionId, Early<W>>,
+}
+
+/// A vote that is to be kept, and whom to tell.
+#[derive(Clone, Debug)]
+pub(crate) struct Untold {
+    ballot: Ballot,
+    coordinator: Address,
+    tid: TransactionId,
+    since: Monotonic,
 }
 
 /// What a member is to its group.
@@ -57,6 +73,9 @@ impl<W: Clone> Member<W> {
             role: Role::Follower,
             heard: now.monotonic,
             named: None,
+            site_vec: Vector::zero(sites),
+            untold: Vec::new(),
+            early: BTreeMap::new(),
         }
     }
 
@@ -111,30 +130,103 @@ impl<W: Clone> Member<W> {
             return;
         }
         step.clock.observe(entry.ts);
-        let (vote, ts) = (entry.vote.clone(), entry.ts);
-        if !self.state.entries.contains_key(&tid) {
-            step.record(Record::Accepted(self.group, tid, entry.clone()));
-            self.state.entries.insert(tid, entry);
-        }
-        self.tell_kept(step, coordinator, tid, vote, ts);
+        self.state.entries.entry(tid).or_insert(Entry { told: false, ..entry });
+        self.tell_kept(step, coordinator, tid);
     }
 
+    /// Keeps a vote and tells so, once this site stores everything that the transaction has seen. A
+    /// quorum that tells so makes that uniform, so that a transaction that commits does not depend on
+    /// what may be lost: the barrier of UniStore Alg. 3 l. 2, within the round trip of l. 3.
     pub(crate) fn tell_kept(
-        &self,
+        &mut self,
         step: &mut Step<'_, W>,
         coordinator: Address,
         tid: TransactionId,
-        vote: Vote,
-        ts: Timestamp,
     ) {
-        let body = Body::Accepted { ballot: self.state.accepted_in, tid, vote, ts };
-        step.send(coordinator, self.group, body);
+        let ballot = self.state.accepted_in;
+        if !self.must_wait(step, tid) {
+            return self.tell(step, coordinator, tid);
+        }
+        let waits = |other: &Untold| {
+            (other.tid, other.coordinator, other.ballot) == (tid, coordinator, ballot)
+        };
+        if !self.untold.iter().any(waits) {
+            let since = step.now.monotonic;
+            self.untold.push(Untold { ballot, coordinator, tid, since });
+        }
+    }
+
+    /// Whether a vote must not be acknowledged yet.
+    fn must_wait(&self, step: &Step<'_, W>, tid: TransactionId) -> bool {
+        let Some(entry) = self.state.entries.get(&tid) else { return false };
+        let Some(share) = &entry.share else { return false };
+        // What is lost with a site that is gone does not count as missing any more. What nobody has
+        // acknowledged by then does not reach the term that follows.
+        let is_outdated = self.state.accepted_in.configuration < step.configuration.number;
+        entry.vote == Vote::Commit
+            && !entry.told
+            && (is_outdated || !self.stores(step, &share.snap_vec))
+    }
+
+    /// Keeps a vote, and tells so.
+    fn tell(&mut self, step: &mut Step<'_, W>, coordinator: Address, tid: TransactionId) {
+        let ballot = self.state.accepted_in;
+        let Some(entry) = self.state.entries.get(&tid) else { return };
+        if self.ballot > ballot && !entry.told {
+            // It has handed over to a later term what it had acknowledged by then.
+            return;
+        }
+        let (vote, ts) = (entry.vote.clone(), entry.ts);
+        if let Some(entry) = self.state.entries.get_mut(&tid).filter(|entry| !entry.told) {
+            entry.told = true;
+            step.record(Record::Accepted(self.group, tid, entry.clone()));
+        }
+        step.send(coordinator, self.group, Body::Accepted { ballot, tid, vote, ts });
+    }
+
+    /// Whether this site stores all causal transactions of a snapshot. Its own it always does.
+    pub(crate) fn stores(&self, step: &Step<'_, W>, snap_vec: &Vector) -> bool {
+        let of_others =
+            snap_vec.with(step.me(), Timestamp::ZERO).with(SiteId::STRONG, Timestamp::ZERO);
+        self.site_vec.covers(&of_others) || !step.config.keeps(Rule::UniformBeforeCommit)
+    }
+
+    /// The site stores this much.
+    pub(crate) fn site_stores(&mut self, step: &mut Step<'_, W>, stable_vec: &Vector) {
+        self.site_vec.join(stable_vec);
+        let ballot = self.state.accepted_in;
+        for untold in std::mem::take(&mut self.untold) {
+            if untold.ballot != ballot {
+                continue;
+            }
+            if self.must_wait(step, untold.tid) {
+                self.untold.push(untold);
+            } else {
+                self.tell(step, untold.coordinator, untold.tid);
+            }
+        }
+        self.take_early(step);
+    }
+
+    /// Whether a vote of this leader waits in vain for what its transaction has seen: that may be lost
+    /// with its site. In another term the vote counts only if somebody has acknowledged it.
+    pub(crate) fn waits_for_what_is_lost(&self, now: Monotonic, patience: Duration) -> bool {
+        let undecided = |tid| {
+            let entry = self.state.entries.get(tid);
+            entry.is_some_and(|entry| entry.phase == Phase::Undecided)
+        };
+        self.untold.iter().any(|untold| {
+            untold.ballot == self.state.accepted_in
+                && now.since(untold.since) >= patience
+                && undecided(&untold.tid)
+        })
     }
 
     /// Whether a leader's message is of the term that this member follows, with the state that the term
     /// began with.
     fn follows(&mut self, step: &mut Step<'_, W>, from: Address, ballot: Ballot) -> bool {
         if ballot < self.ballot {
+            *step.ignored += 1;
             step.send(from, self.group, Body::Stale { ballot: self.ballot });
             return false;
         }
@@ -238,7 +330,12 @@ impl<W: Clone> Member<W> {
 
     /// The greatest time that this member has heard of: no proposal of it may be lower after a restart.
     pub(crate) fn latest(&self) -> Timestamp {
-        let proposed = self.state.entries.values().map(|entry| entry.ts).max();
+        let decided = |phase| match phase {
+            Phase::Committed(ts) | Phase::Finished(Some(ts)) => ts,
+            Phase::Undecided | Phase::Finished(None) => Timestamp::ZERO,
+        };
+        let entries = self.state.entries.values();
+        let proposed = entries.map(|entry| entry.ts.max(decided(entry.phase))).max();
         self.state.ceiling.max(self.state.delivered).max(proposed.unwrap_or(Timestamp::ZERO))
     }
 

@@ -65,8 +65,8 @@ pub enum Body<W> {
     Decision {
         /// The transaction.
         tid: TransactionId,
-        /// What became of it.
-        outcome: Outcome,
+        /// What became of it; nothing if it is over and nobody remembers.
+        outcome: Option<Outcome>,
         /// As in [`Body::Prepare`].
         oldest: Option<Serial>,
     },

@@ -8,6 +8,7 @@ use solera_time::{HybridClock, Lane, Monotonic, SiteId, Timestamp, Vector};
 
 use crate::config::{Config, Configuration};
 use crate::coordinator::Coordinator;
+use crate::entry::Phase;
 use crate::ids::{Ballot, GroupId, TransactionId};
 use crate::member::Member;
 use crate::message::{Body, Message, Output, Record};
@@ -31,6 +32,8 @@ pub struct Service<W> {
     outputs: VecDeque<Output<W>>,
     /// Messages to this very worker.
     loopback: VecDeque<Message<W>>,
+    /// See [`Self::ignored`].
+    ignored: u64,
     next_tick: Monotonic,
     begun: bool,
 }
@@ -57,6 +60,7 @@ impl<W: Clone + Send> Service<W> {
             coordinator: Coordinator::new(me, config.run),
             outputs: VecDeque::new(),
             loopback: VecDeque::new(),
+            ignored: 0,
             next_tick: Monotonic(0),
             begun: false,
             config,
@@ -116,9 +120,15 @@ impl<W: Clone + Send> Service<W> {
         self.coordinator.give_up(tid);
     }
 
-    /// What became of a transaction that was submitted here, if that is known and not too long ago.
-    pub fn outcome(&self, tid: TransactionId) -> Option<&Outcome> {
-        self.coordinator.outcome(tid)
+    /// What became of a transaction, if a coordinator or member of this worker still knows.
+    pub fn outcome(&self, tid: TransactionId) -> Option<Outcome> {
+        let of_member = |member: &Member<W>| match member.state.entries.get(&tid)?.phase {
+            Phase::Undecided => None,
+            Phase::Committed(ts) | Phase::Finished(Some(ts)) => Some(Outcome::Committed(ts)),
+            Phase::Finished(None) => Some(Outcome::Aborted(None)),
+        };
+        let own = self.coordinator.outcome(tid).cloned();
+        own.or_else(|| self.members.values().find_map(of_member))
     }
 
     /// The host has stored a transaction of the group that a leader elsewhere delivered.
@@ -138,6 +148,29 @@ impl<W: Clone + Send> Service<W> {
         self.with_member(now, group, |member, step| member.deliver(step));
     }
 
+    /// The site of this worker stores all causal transactions up to here, in all of its partitions
+    /// (`stableVec`, Property 2).
+    pub fn site_stores(&mut self, now: Now, stable_vec: &Vector) {
+        self.each_member(now, |member, step| member.site_stores(step, stable_vec));
+        self.drain_loopback(now);
+    }
+
+    /// Strong time has come this far elsewhere: this worker's leaders do not stay behind.
+    pub fn follow(&mut self, ts: Timestamp) {
+        self.clock.observe(ts);
+    }
+
+    /// Names the transactions of this run apart from those before; before [`Self::begin`].
+    pub fn number_run(&mut self, run: u64) {
+        self.config.run = run;
+        self.coordinator = Coordinator::new(self.config.me, run);
+    }
+
+    /// Whether it takes part yet.
+    pub fn has_begun(&self) -> bool {
+        self.begun
+    }
+
     /// Forgets conflicts that every later snapshot holds.
     pub fn prune(&mut self, floor: &Vector) {
         for member in self.members.values_mut() {
@@ -145,9 +178,10 @@ impl<W: Clone + Send> Service<W> {
         }
     }
 
-    /// From now on these sites' members form the groups. The number grows with every change.
+    /// From now on these sites' members form the groups. The number grows with every change; the first ones
+    /// have 0.
     pub fn set_members(&mut self, number: u64, members: Vec<SiteId>) {
-        if number > self.configuration.number {
+        if number > self.configuration.number || !self.begun {
             self.configuration = Configuration { number, members };
             for member in self.members.values_mut() {
                 member.forget_former(&self.configuration);
@@ -177,6 +211,12 @@ impl<W: Clone + Send> Service<W> {
         self.coordinator.pending()
     }
 
+    /// How many messages came again, or too late to count: of terms that are over, or about transactions
+    /// that are decided.
+    pub fn ignored(&self) -> u64 {
+        self.ignored
+    }
+
     /// Transactions and conflicting keys that the members remember.
     pub fn remembered(&self) -> (usize, usize) {
         let members = self.members.values();
@@ -191,14 +231,18 @@ impl<W: Clone + Send> Service<W> {
         configuration: &'a Configuration,
         clock: &'a mut HybridClock,
         outputs: &'a mut VecDeque<Output<W>>,
+        ignored: &'a mut u64,
         loopback: &'a mut VecDeque<Message<W>>,
     ) -> Step<'a, W> {
-        Step { now, config, configuration, clock, outputs, loopback }
+        Step { now, config, configuration, clock, outputs, ignored, loopback }
     }
 
     fn coordinator(&mut self, now: Now) -> (&mut Coordinator<W>, Step<'_, W>) {
-        let Service { config, configuration, clock, outputs, loopback, .. } = self;
-        (&mut self.coordinator, Self::step(now, config, configuration, clock, outputs, loopback))
+        let Service { config, configuration, clock, outputs, ignored, loopback, .. } = self;
+        (
+            &mut self.coordinator,
+            Self::step(now, config, configuration, clock, outputs, ignored, loopback),
+        )
     }
 
     fn with_member<R>(
@@ -207,17 +251,19 @@ impl<W: Clone + Send> Service<W> {
         group: GroupId,
         act: impl FnOnce(&mut Member<W>, &mut Step<'_, W>) -> R,
     ) -> Option<R> {
-        let Service { config, configuration, clock, outputs, loopback, .. } = self;
+        let Service { config, configuration, clock, outputs, ignored, loopback, .. } = self;
         let member = self.members.get_mut(&group)?;
-        let result =
-            act(member, &mut Self::step(now, config, configuration, clock, outputs, loopback));
+        let result = act(
+            member,
+            &mut Self::step(now, config, configuration, clock, outputs, ignored, loopback),
+        );
         self.coordinator.learn_leader(member);
         Some(result)
     }
 
     fn each_member(&mut self, now: Now, act: impl Fn(&mut Member<W>, &mut Step<'_, W>)) {
-        let Service { config, configuration, clock, outputs, loopback, .. } = self;
-        let mut step = Self::step(now, config, configuration, clock, outputs, loopback);
+        let Service { config, configuration, clock, outputs, ignored, loopback, .. } = self;
+        let mut step = Self::step(now, config, configuration, clock, outputs, ignored, loopback);
         for member in self.members.values_mut() {
             act(member, &mut step);
             self.coordinator.learn_leader(member);

@@ -4,10 +4,34 @@ use serde::{Deserialize, Serialize};
 use solera_data::Key;
 use solera_time::{Timestamp, Vector};
 
-/// An operation of a transaction, as far as it can conflict with others (the paper's `⋈`).
+/// A kind of operation, and the kinds it conflicts with (the paper's `⋈`).
 ///
-/// The submitter knows which kinds of operations conflict in the key's space and says so here, so that
+/// The submitter knows which kinds of operations conflict in a key's space and says so here, so that
 /// voters need no configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Kind {
+    /// Below 64, by a numbering of the key's space.
+    pub number: u8,
+    /// The kinds it conflicts with, one bit each.
+    pub conflicts: u64,
+}
+
+impl Kind {
+    /// A read, where nothing else is declared: it conflicts with every update.
+    pub const READ: Kind = Kind { number: 62, conflicts: 1 << 63 };
+    /// An update, where nothing else is declared: it conflicts with every operation.
+    pub const UPDATE: Kind = Kind { number: 63, conflicts: u64::MAX };
+
+    /// Whether operations of the two kinds on one key need an order: it is enough that one says so.
+    pub fn conflicts_with(self, other: Kind) -> bool {
+        let names = |one: Kind, other: Kind| {
+            one.conflicts.checked_shr(other.number.into()).is_some_and(|bits| bits & 1 == 1)
+        };
+        names(self, other) || names(other, self)
+    }
+}
+
+/// An operation of a transaction, as far as it can conflict with others.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Access {
     /// The key.
@@ -15,29 +39,15 @@ pub struct Access {
     /// Whether it changes the key. Later transactions must have seen a conflicting change; of a
     /// conflicting read they need not know, once it is decided.
     pub update: bool,
-    /// The kind of operation, below 64, by a numbering of the key's space.
-    pub kind: u8,
-    /// The kinds it conflicts with, one bit each.
-    pub conflicts: u64,
+    /// What it conflicts with.
+    pub kind: Kind,
 }
 
 impl Access {
     /// Whether the two need an order.
     pub fn conflicts_with(&self, other: &Access) -> bool {
-        self.key == other.key && kinds_conflict(self.pair(), other.pair())
+        self.key == other.key && self.kind.conflicts_with(other.kind)
     }
-
-    pub(crate) fn pair(&self) -> (u8, u64) {
-        (self.kind, self.conflicts)
-    }
-}
-
-/// Whether either of two kinds is among those that the other conflicts with.
-pub(crate) fn kinds_conflict(one: (u8, u64), other: (u8, u64)) -> bool {
-    let names = |(_, conflicts): (u8, u64), (kind, _): (u8, u64)| {
-        conflicts.checked_shr(kind.into()).is_some_and(|bits| bits & 1 == 1)
-    };
-    names(one, other) || names(other, one)
 }
 
 /// A transaction's part in one group: the read and write sets that CERTIFY takes (UniStore §6.3).

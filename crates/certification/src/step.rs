@@ -15,6 +15,8 @@ pub(crate) struct Step<'a, W> {
     pub(crate) configuration: &'a Configuration,
     pub(crate) clock: &'a mut HybridClock,
     pub(crate) outputs: &'a mut VecDeque<Output<W>>,
+    /// How many messages came too late to count.
+    pub(crate) ignored: &'a mut u64,
     /// Messages to this very worker.
     pub(crate) loopback: &'a mut VecDeque<Message<W>>,
 }

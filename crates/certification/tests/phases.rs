@@ -118,9 +118,9 @@ impl Sites {
     fn certify(&mut self, site: u8, keys: &[(u16, &str)], strong: Timestamp) -> TransactionId {
         let mut snap_vec = Vector::zero(3);
         snap_vec.strong = strong;
+        let kind = Kind { number: 0, conflicts: 1 };
         let share = |key: &str| {
-            let access =
-                Access { key: Key::from(key.as_bytes()), update: true, kind: 0, conflicts: 1 };
+            let access = Access { key: Key::from(key.as_bytes()), update: true, kind };
             Arc::new(Share { snap_vec, accesses: vec![access], writes: vec![7] })
         };
         let shares = keys.iter().map(|(group, key)| (GroupId(*group), share(key))).collect();

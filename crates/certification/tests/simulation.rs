@@ -42,7 +42,7 @@ fn a_rule_left_out_is_noticed() {
     use Rule::*;
     for rule in [Quorum, PreparedConflicts, Gather, Ceiling, DeliverInOrder, CatchUp, Remember] {
         let noticed =
-            (0..300).find(|seed| World::new(*seed, shape(*seed, Some(rule))).run().is_err());
+            (0..1500).find(|seed| World::new(*seed, shape(*seed, Some(rule))).run().is_err());
         assert!(noticed.is_some(), "nobody misses {rule:?}");
     }
 }

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::sync::Arc;
+use std::time::Duration;
 
 use solera_certification::*;
 use solera_data::Key;
@@ -209,7 +210,8 @@ impl World {
                 .collect(),
             leader: SiteId(0),
             run,
-            timing: Timing::default(),
+            // Far enough ahead that clocks which differ do not stay below a successor's by themselves.
+            timing: Timing { reserve: Duration::from_secs(2), ..Timing::default() },
             broken: self.shape.broken,
         };
         let now = self.time(skew);
@@ -392,16 +394,17 @@ impl World {
             let group = GroupId((key % u64::from(self.shape.groups)) as u16);
             // Kind 0 reads and conflicts with changes; kinds 1 and 2 change, and 2 only conflicts
             // with itself and reads.
-            let kind = self.random.below(3) as u8;
-            let conflicts = [0b110, 0b010, 0b101 | 0b100][usize::from(kind)];
+            let number = self.random.below(3) as u8;
+            let conflicts = [0b110, 0b010, 0b101 | 0b100][usize::from(number)];
+            let kind = Kind { number, conflicts };
             let key = Key::from(format!("k{key}").as_bytes());
             let share = shares.entry(group).or_insert_with(|| Share {
                 snap_vec,
                 accesses: Vec::new(),
                 writes: Vec::new(),
             });
-            let update = kind > 0;
-            share.accesses.push(Access { key: key.clone(), update, kind, conflicts });
+            let update = number > 0;
+            share.accesses.push(Access { key: key.clone(), update, kind });
             if update {
                 share.writes.push((key, self.sequence));
             }
