@@ -10,7 +10,8 @@ mod sets;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::history::{History, Op, Status, Violation};
+use crate::history::{History, Level, Op, Status};
+use crate::violation::Violation;
 
 /// Checks reads of unique elements and values for thin air, cycles, stale and fractured reads.
 pub fn check(history: &History) -> Vec<Violation> {
@@ -104,7 +105,9 @@ fn keys_with<'a>(
         let key = operation.key.as_str();
         // Also those that nobody wrote: whatever is read there is out of thin air.
         keys.insert(key);
-        if operation.eventual || (operation.op.is_update() && !is_fit(key, &operation.op)) {
+        if operation.level == Level::Eventual
+            || (operation.op.is_update() && !is_fit(key, &operation.op))
+        {
             unfit.insert(key);
         }
     }

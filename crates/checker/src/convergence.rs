@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::history::{FinalRead, History, Operation, Status, Violation};
+use crate::history::{FinalRead, History, Level, Operation, Origin, Status};
+use crate::violation::Violation;
 use crate::witness::final_answers;
 
 /// Checks that surviving sites answer alike, that only transactions of destroyed sites are lost, and
@@ -55,15 +56,17 @@ fn lost(history: &History) -> Vec<bool> {
         .collect()
 }
 
-/// Eventual Visibility (UniStore §3): what commits at a surviving site becomes visible.
+/// Eventual Visibility (UniStore §3): what commits at a surviving site becomes visible, and so does
+/// every strong transaction, wherever its sites are.
 fn wrongly_lost(history: &History, lost: &[bool]) -> Vec<Violation> {
     let transactions = history.transactions.iter().enumerate();
     transactions
-        .filter(|(t, transaction)| {
-            let origin = transaction.dot().map(|(_, site)| site);
-            lost[*t] && origin.is_some_and(|site| !history.destroyed.contains(&site))
+        .filter(|(t, _)| lost[*t])
+        .filter_map(|(t, transaction)| match transaction.dot()?.1 {
+            Origin::Strong => Some(Violation::StrongLost { transaction: t }),
+            Origin::Site(site) if history.destroyed.contains(&site) => None,
+            Origin::Site(_) => Some(Violation::Lost { transaction: t }),
         })
-        .map(|(transaction, _)| Violation::Lost { transaction })
         .collect()
 }
 
@@ -97,5 +100,7 @@ fn seen_then_lost(history: &History) -> Vec<Violation> {
 
 fn is_eventual(history: &History, key: &str) -> bool {
     let operations = history.transactions.iter().flat_map(|t| &t.operations);
-    operations.into_iter().any(|operation| operation.key == key && operation.eventual)
+    operations
+        .into_iter()
+        .any(|operation| operation.key == key && operation.level == Level::Eventual)
 }

@@ -9,6 +9,8 @@ pub enum Op {
     Get,
     /// Replaces the key by a string.
     Set(String),
+    /// Makes the key a string, unless it exists.
+    SetNew(String),
     /// Removes the key.
     Delete,
     /// Asks whether the key exists.
@@ -43,6 +45,7 @@ impl Op {
         matches!(
             self,
             Op::Set(_)
+                | Op::SetNew(_)
                 | Op::Delete
                 | Op::Add(_)
                 | Op::SetAdd(_)
@@ -71,6 +74,29 @@ pub enum Answer {
     Error,
 }
 
+/// What is promised of an operation.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Level {
+    /// Convergence only.
+    Eventual,
+    /// Causal consistency.
+    #[default]
+    Causal,
+    /// An order among those strong operations of its key that it conflicts with: PoR consistency
+    /// (UniStore §3). Its kind tells which, by [`History::conflicts`]; without a kind an update
+    /// conflicts with every strong operation, and a read with every strong update.
+    Strong(Option<String>),
+    /// One order of everything at such keys that real time agrees with.
+    Linearizable,
+}
+
+impl Level {
+    /// Whether the operation takes part in conflicts, so that its transaction must be a strong one.
+    pub fn is_strong(&self) -> bool {
+        matches!(self, Level::Strong(_) | Level::Linearizable)
+    }
+}
+
 /// An operation and its answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Operation {
@@ -80,8 +106,29 @@ pub struct Operation {
     pub op: Op,
     /// What was answered; `None` if the client never learned.
     pub answer: Option<Answer>,
-    /// On a key that promises convergence only.
-    pub eventual: bool,
+    /// What is promised of it.
+    pub level: Level,
+}
+
+impl Operation {
+    /// Whether it changed its key, as far as its answer tells.
+    pub fn has_changed(&self) -> bool {
+        let needs_something =
+            matches!(self.op, Op::SetNew(_) | Op::Delete | Op::SetRemove(_) | Op::FieldRemove(_));
+        let without_effect = match self.answer {
+            Some(Answer::Error) => true,
+            Some(Answer::Int(0)) => needs_something,
+            _ => false,
+        };
+        self.op.is_update() && !without_effect
+    }
+
+    fn kind(&self) -> Option<&str> {
+        match &self.level {
+            Level::Strong(kind) => kind.as_deref(),
+            _ => None,
+        }
+    }
 }
 
 /// How a transaction ended, as its client knows.
@@ -95,27 +142,83 @@ pub enum Status {
     Unknown,
 }
 
+/// Who gave a transaction its commit time. Of two assignments with equal times, the strong one shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Origin {
+    /// The site that committed it.
+    Site(usize),
+    /// Certification: it is a strong transaction, and the time is its strong timestamp.
+    Strong,
+}
+
+impl Origin {
+    fn is_within(self, sites: usize) -> bool {
+        match self {
+            Origin::Site(site) => site < sites,
+            Origin::Strong => true,
+        }
+    }
+}
+
+impl From<usize> for Origin {
+    fn from(site: usize) -> Self {
+        Origin::Site(site)
+    }
+}
+
 /// The place that the system under test claims for a transaction in the causal order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Witness {
     /// The snapshot it executed on: the transactions of site `i` up to time `snapshot[i]`.
     pub snapshot: Vec<u64>,
-    /// The time and site of its commit, if it wrote.
-    pub dot: Option<(u64, usize)>,
+    /// The snapshot's strong entry: the strong transactions up to this strong timestamp.
+    pub strong: u64,
+    /// The time and origin of its commit, if it wrote or was certified.
+    pub dot: Option<(u64, Origin)>,
 }
 
 impl Witness {
-    /// Whether a transaction with this witness observed the transaction `other`. Snapshots of
-    /// different lengths observe nothing of each other.
+    /// Whether a transaction with this witness observed the transaction `other`: its snapshot is nowhere
+    /// below the other's commit vector. Snapshots of different lengths observe nothing of each other.
     pub fn observes(&self, other: &Witness) -> bool {
-        let Some((time, site)) = other.dot else { return false };
-        site < self.snapshot.len()
+        let Some((time, origin)) = other.dot else { return false };
+        let needed = |entry: Origin, theirs: u64| if entry == origin { time } else { theirs };
+        origin.is_within(self.snapshot.len())
             && self.snapshot.len() == other.snapshot.len()
-            && self.snapshot.iter().zip(&other.snapshot).enumerate().all(|(i, (entry, theirs))| {
-                let needed = if i == site { time } else { *theirs };
-                *entry >= needed
-            })
+            && self.strong >= needed(Origin::Strong, other.strong)
+            && self
+                .snapshot
+                .iter()
+                .zip(&other.snapshot)
+                .enumerate()
+                .all(|(site, (mine, theirs))| *mine >= needed(Origin::Site(site), *theirs))
     }
+
+    /// The commit vector: the snapshot with the origin's entry replaced by the commit time. The strong
+    /// entry comes last.
+    pub(crate) fn commit_vector(&self) -> Vec<u64> {
+        let mut vector = self.snapshot.clone();
+        vector.push(self.strong);
+        if let Some((time, origin)) = self.dot
+            && origin.is_within(self.snapshot.len())
+        {
+            let at = match origin {
+                Origin::Site(site) => site,
+                Origin::Strong => self.snapshot.len(),
+            };
+            vector[at] = time;
+        }
+        vector
+    }
+}
+
+/// When a transaction ran, in a time that all clients share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interval {
+    /// When its client began it.
+    pub invoked: u64,
+    /// When its client learned how it ended, if ever.
+    pub answered: Option<u64>,
 }
 
 /// A transaction as its client saw it. Operations on eventual keys are transactions of their own
@@ -133,6 +236,8 @@ pub struct Transaction {
     /// Its claimed place. In a history without any places the black box judges alone; where others
     /// have one, a committed transaction that changed something must have one too.
     pub witness: Option<Witness>,
+    /// When it ran, if that was recorded.
+    pub interval: Option<Interval>,
     /// It committed, and in the end no surviving site has it.
     pub lost: bool,
 }
@@ -143,9 +248,26 @@ impl Transaction {
         self.status != Status::Aborted && self.dot().is_some()
     }
 
-    /// The time and site of its commit.
-    pub fn dot(&self) -> Option<(u64, usize)> {
+    /// The time and origin of its commit.
+    pub fn dot(&self) -> Option<(u64, Origin)> {
         self.witness.as_ref()?.dot
+    }
+
+    /// Its strong timestamp, if it was certified.
+    pub fn strong_time(&self) -> Option<u64> {
+        self.dot().and_then(|(time, origin)| (origin == Origin::Strong).then_some(time))
+    }
+
+    /// Whether it is a strong transaction: it was certified, or should have been.
+    pub fn is_strong(&self) -> bool {
+        self.strong_time().is_some() || self.operations.iter().any(|o| o.level.is_strong())
+    }
+
+    /// Whether it took effect before `other` began, as clients know who share a clock.
+    pub fn is_over_before(&self, other: &Transaction) -> bool {
+        let answered = self.interval.and_then(|interval| interval.answered);
+        let is_over = |answered| other.interval.is_some_and(|other| answered < other.invoked);
+        self.status == Status::Committed && answered.is_some_and(is_over)
     }
 
     /// Whether it writes `key`.
@@ -155,22 +277,13 @@ impl Transaction {
 
     /// Whether it changed `key`, as far as its answers tell.
     pub fn changes(&self, key: &str) -> bool {
-        self.operations.iter().any(|operation| {
-            let removal =
-                matches!(operation.op, Op::Delete | Op::SetRemove(_) | Op::FieldRemove(_));
-            let without_effect = match operation.answer {
-                Some(Answer::Error) => true,
-                Some(Answer::Int(0)) => removal,
-                _ => false,
-            };
-            operation.key == key && operation.op.is_update() && !without_effect
-        })
+        self.operations.iter().any(|operation| operation.key == key && operation.has_changed())
     }
 
     /// Whether its answers prove that it changed something outside eventual keys, so that it must
     /// have a place in the causal order. Adding what is there already proves nothing.
     pub fn has_changed_something(&self) -> bool {
-        self.operations.iter().filter(|operation| !operation.eventual).any(|operation| {
+        self.operations.iter().filter(|o| o.level != Level::Eventual).any(|operation| {
             match (&operation.op, &operation.answer) {
                 (Op::Set(_), Some(Answer::Ok))
                 | (Op::Add(1..) | Op::FieldAdd(_, 1..), Some(Answer::Int(_)))
@@ -183,7 +296,7 @@ impl Transaction {
 
     /// Whether it is an operation on an eventual key.
     pub fn is_eventual(&self) -> bool {
-        self.operations.iter().any(|operation| operation.eventual)
+        self.operations.iter().any(|operation| operation.level == Level::Eventual)
     }
 }
 
@@ -192,8 +305,15 @@ impl fmt::Display for Transaction {
         write!(f, "session {} at site {}, {:?}", self.session, self.site, self.status)?;
         if let Some(witness) = &self.witness {
             write!(f, ", on {:?}", witness.snapshot)?;
-            if let Some((time, site)) = witness.dot {
-                write!(f, ", commits at {time} of site {site}")?;
+            if witness.strong > 0 {
+                write!(f, " and strong ones up to {}", witness.strong)?;
+            }
+            match witness.dot {
+                Some((time, Origin::Site(site))) => {
+                    write!(f, ", commits at {time} of site {site}")?
+                }
+                Some((time, Origin::Strong)) => write!(f, ", commits at strong timestamp {time}")?,
+                None => {}
             }
         }
         for operation in &self.operations {
@@ -223,257 +343,36 @@ pub struct FinalRead {
 pub struct History {
     /// How many sites there are.
     pub sites: usize,
-    /// Sites that were destroyed; what only they knew may be lost.
+    /// Sites that were destroyed; what only they knew may be lost. No more than may fail.
     pub destroyed: Vec<usize>,
+    /// Pairs of kinds of strong operations that conflict on the same key, in either order. `*` stands
+    /// for every strong operation.
+    pub conflicts: Vec<(String, String)>,
     /// All transactions; those of one session in order.
     pub transactions: Vec<Transaction>,
     /// What the surviving sites answered in the end.
     pub finals: Vec<FinalRead>,
 }
 
-/// Something that no causally consistent store does. Transactions are named by their index.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Violation {
-    /// An answer that does not follow from what the transaction observed.
-    WrongAnswer {
-        /// The transaction.
-        transaction: usize,
-        /// The key.
-        key: String,
-        /// What was done.
-        op: Op,
-        /// What should have been answered.
-        expected: Answer,
-        /// What was answered.
-        got: Answer,
-    },
-    /// A transaction does not observe an earlier one of its session.
-    SessionOrder {
-        /// The earlier transaction.
-        earlier: usize,
-        /// The later one.
-        later: usize,
-    },
-    /// A transaction no longer observes what an earlier read of its session had returned.
-    NonMonotonicRead {
-        /// The earlier transaction.
-        earlier: usize,
-        /// The later one.
-        later: usize,
-        /// The write that vanished.
-        write: usize,
-        /// Its key.
-        key: String,
-    },
-    /// A transaction observes another, but not what that one observed.
-    Intransitive {
-        /// Observed by `second`.
-        first: usize,
-        /// Observed by `third`.
-        second: usize,
-        /// Does not observe `first`.
-        third: usize,
-    },
-    /// A committed transaction changed something, and has no place among the others.
-    NoPlace {
-        /// The transaction.
-        transaction: usize,
-    },
-    /// Two transactions claim the same place.
-    SameDot {
-        /// One.
-        first: usize,
-        /// The other.
-        second: usize,
-    },
-    /// A transaction's time is not after that of one it observed.
-    TimeAgainstCausality {
-        /// The observed one.
-        first: usize,
-        /// The observing one.
-        second: usize,
-    },
-    /// A read returned an element that nobody wrote, or whose writer had no effect.
-    ThinAir {
-        /// The reader.
-        transaction: usize,
-        /// The key.
-        key: String,
-        /// The element.
-        element: String,
-    },
-    /// A read returned a value that its writer itself had replaced before it committed.
-    IntermediateRead {
-        /// The reader.
-        reader: usize,
-        /// The writer.
-        writer: usize,
-        /// The key.
-        key: String,
-    },
-    /// Reads-from and session order form a cycle through this transaction.
-    CyclicCausality {
-        /// On the cycle.
-        transaction: usize,
-    },
-    /// A read misses a write that causally precedes it, or was made earlier by the reader itself.
-    StaleRead {
-        /// The reader.
-        reader: usize,
-        /// The missed writer.
-        writer: usize,
-        /// The key.
-        key: String,
-    },
-    /// A transaction saw one write of another and missed a second.
-    FracturedRead {
-        /// The reader.
-        reader: usize,
-        /// The writer.
-        writer: usize,
-        /// The key on which the write is missing.
-        key: String,
-    },
-    /// A transaction of a surviving site is missing in the end.
-    Lost {
-        /// The transaction.
-        transaction: usize,
-    },
-    /// A read at a surviving site saw a change that is missing in the end.
-    SeenThenLost {
-        /// The reader.
-        reader: usize,
-        /// The lost writer.
-        writer: usize,
-        /// The key.
-        key: String,
-    },
-    /// Two sites answer differently after healing.
-    Divergence {
-        /// The key.
-        key: String,
-        /// One site and its answers.
-        one: (usize, [Answer; 3]),
-        /// Another.
-        other: (usize, [Answer; 3]),
-    },
-    /// The final state is not what the surviving transactions make.
-    WrongFinalState {
-        /// The key.
-        key: String,
-        /// What it should be.
-        expected: [Answer; 3],
-        /// What the sites answer.
-        got: [Answer; 3],
-    },
-}
-
-impl Violation {
-    /// The key it is about.
-    pub fn key(&self) -> Option<&str> {
-        match self {
-            Violation::WrongAnswer { key, .. }
-            | Violation::NonMonotonicRead { key, .. }
-            | Violation::ThinAir { key, .. }
-            | Violation::StaleRead { key, .. }
-            | Violation::IntermediateRead { key, .. }
-            | Violation::FracturedRead { key, .. }
-            | Violation::SeenThenLost { key, .. }
-            | Violation::Divergence { key, .. }
-            | Violation::WrongFinalState { key, .. } => Some(key),
-            _ => None,
+impl History {
+    /// Whether two operations are strong ones that conflict, if two transactions do them (the paper's
+    /// `⋈`).
+    pub fn conflict(&self, one: &Operation, other: &Operation) -> bool {
+        if one.key != other.key || !one.level.is_strong() || !other.level.is_strong() {
+            return false;
+        }
+        match (one.kind(), other.kind()) {
+            (Some(one), Some(other)) => self.kinds_conflict(one, other),
+            // What has no kind conflicts as reads and writes do.
+            _ => one.op.is_update() || other.op.is_update(),
         }
     }
 
-    /// The transactions it is about.
-    pub fn transactions(&self) -> Vec<usize> {
-        match self {
-            Violation::WrongAnswer { transaction, .. }
-            | Violation::ThinAir { transaction, .. }
-            | Violation::CyclicCausality { transaction }
-            | Violation::NoPlace { transaction }
-            | Violation::Lost { transaction } => vec![*transaction],
-            Violation::SessionOrder { earlier, later } => vec![*earlier, *later],
-            Violation::NonMonotonicRead { earlier, later, write, .. } => {
-                vec![*earlier, *later, *write]
-            }
-            Violation::Intransitive { first, second, third } => vec![*first, *second, *third],
-            Violation::SameDot { first, second }
-            | Violation::TimeAgainstCausality { first, second } => vec![*first, *second],
-            Violation::StaleRead { reader, writer, .. }
-            | Violation::IntermediateRead { reader, writer, .. }
-            | Violation::FracturedRead { reader, writer, .. }
-            | Violation::SeenThenLost { reader, writer, .. } => vec![*reader, *writer],
-            Violation::Divergence { .. } | Violation::WrongFinalState { .. } => Vec::new(),
-        }
-    }
-}
-
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Violation::WrongAnswer { transaction, key, op, expected, got } => write!(
-                f,
-                "wrong answer: transaction {transaction} did {op:?} on '{key}' and got {got:?}; \
-                 what it observed makes {expected:?}"
-            ),
-            Violation::SessionOrder { earlier, later } => {
-                write!(f, "session order: {later} does not observe {earlier} of its own session")
-            }
-            Violation::NonMonotonicRead { earlier, later, write, key } => write!(
-                f,
-                "non-monotonic read: {earlier} saw the write of {write} to '{key}', and {later} of \
-                 the same session does not"
-            ),
-            Violation::Intransitive { first, second, third } => write!(
-                f,
-                "causality violated: {third} observes {second}, which observed {first}, but not \
-                 {first} itself"
-            ),
-            Violation::NoPlace { transaction } => {
-                write!(f, "{transaction} changed something but has no place in the causal order")
-            }
-            Violation::SameDot { first, second } => {
-                write!(f, "{first} and {second} have the same commit time and site")
-            }
-            Violation::TimeAgainstCausality { first, second } => {
-                write!(f, "{second} observed {first} but committed at an earlier time")
-            }
-            Violation::ThinAir { transaction, key, element } => {
-                write!(f, "thin air: {transaction} read '{element}' in '{key}', never written")
-            }
-            Violation::IntermediateRead { reader, writer, key } => write!(
-                f,
-                "intermediate read: {reader} read in '{key}' what {writer} had itself replaced"
-            ),
-            Violation::CyclicCausality { transaction } => {
-                write!(f, "cyclic causality through {transaction}")
-            }
-            Violation::StaleRead { reader, writer, key } => write!(
-                f,
-                "stale read: {reader} does not see the write of {writer} to '{key}', which \
-                 causally precedes it"
-            ),
-            Violation::FracturedRead { reader, writer, key } => write!(
-                f,
-                "fractured read: {reader} sees one write of {writer} but not that to '{key}'"
-            ),
-            Violation::Lost { transaction } => {
-                write!(f, "lost: {transaction} committed at a surviving site and is gone")
-            }
-            Violation::SeenThenLost { reader, writer, key } => write!(
-                f,
-                "seen, then lost: {reader} saw the write of {writer} to '{key}' at a surviving site, \
-                 and it is gone"
-            ),
-            Violation::Divergence { key, one, other } => write!(
-                f,
-                "divergence on '{key}': site {} holds {:?}, site {} holds {:?}",
-                one.0, one.1, other.0, other.1
-            ),
-            Violation::WrongFinalState { key, expected, got } => {
-                write!(f, "final state of '{key}' is {got:?}; the transactions make {expected:?}")
-            }
-        }
+    fn kinds_conflict(&self, one: &str, other: &str) -> bool {
+        let names = |name: &str, kind: &str| name == "*" || name == kind;
+        self.conflicts.iter().any(|(first, second)| {
+            (names(first, one) && names(second, other))
+                || (names(first, other) && names(second, one))
+        })
     }
 }

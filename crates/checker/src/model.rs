@@ -5,11 +5,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::history::{Answer, Op};
+use crate::history::{Answer, Op, Origin};
 
 /// Which part of a key a fact or a removal concerns.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Part {
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Part {
     Text,
     Element(String),
     Field(String),
@@ -22,12 +22,12 @@ enum Content {
     Present,
 }
 
-/// A live write: its part and content, its commit time and site, and its number in the evaluation.
+/// A live write: its part and content, its commit time and origin, and its number in the evaluation.
 #[derive(Clone, Debug)]
 struct Fact {
     part: Part,
     content: Content,
-    dot: (u64, usize),
+    dot: (u64, Origin),
     writer: usize,
 }
 
@@ -38,13 +38,13 @@ pub(crate) struct Key {
 }
 
 impl Key {
-    /// The effect of an operation that was not refused. `observed` tells which earlier writers its
+    /// The effect of an operation that [`has_effect`]. `observed` tells which earlier writers its
     /// transaction observed (itself included).
     pub(crate) fn apply(
         &mut self,
         op: &Op,
         writer: usize,
-        dot: (u64, usize),
+        dot: (u64, Origin),
         observed: &dyn Fn(usize) -> bool,
     ) {
         let mut remove = |part: &dyn Fn(&Part) -> bool| {
@@ -52,7 +52,7 @@ impl Key {
         };
         let fact = |part: Part, content: Content| Fact { part, content, dot, writer };
         match op {
-            Op::Set(value) => {
+            Op::Set(value) | Op::SetNew(value) => {
                 remove(&|_| true);
                 let fact = fact(Part::Text, Content::Assigned(value.clone()));
                 self.facts.push(fact);
@@ -102,7 +102,7 @@ impl Key {
             | Op::FieldRemove(_)
             | Op::Fields(_)
             | Op::Pairs => 'h',
-            Op::Set(_) | Op::Delete | Op::Exists => kind,
+            Op::Set(_) | Op::SetNew(_) | Op::Delete | Op::Exists => kind,
         };
         if kind != '-' && kind != wanted {
             return Answer::Error;
@@ -113,6 +113,7 @@ impl Key {
         match op {
             Op::Get => Answer::Values(vec![self.show(&Part::Text)]),
             Op::Set(_) => Answer::Ok,
+            Op::SetNew(_) => Answer::Int(i64::from(kind == '-')),
             Op::Delete | Op::Exists => Answer::Int(i64::from(kind != '-')),
             Op::Add(by) => sum(self.show(&Part::Text), *by),
             Op::SetAdd(elements) => {
@@ -161,7 +162,7 @@ impl Key {
 /// What a register with a counter on top shows.
 #[derive(Default)]
 struct Shown<'a> {
-    assigned: Option<((u64, usize), &'a String)>,
+    assigned: Option<((u64, Origin), &'a String)>,
     added: Option<i128>,
 }
 
@@ -191,11 +192,18 @@ impl<'a> Shown<'a> {
     }
 }
 
+/// Whether an operation that answered so has an effect. A removal has one, on what it saw.
+pub(crate) fn has_effect(op: &Op, answer: &Answer) -> bool {
+    let exists_already = matches!(op, Op::SetNew(_)) && *answer == Answer::Int(0);
+    *answer != Answer::Error && !exists_already
+}
+
 fn count(things: impl Iterator) -> Answer {
     Answer::Int(things.count() as i64)
 }
 
-fn sum(shown: Option<String>, by: i64) -> Answer {
+/// What adding to a number answers, or to nothing.
+pub(crate) fn sum(shown: Option<String>, by: i64) -> Answer {
     let base = match shown {
         None => Some(0),
         Some(value) => canonical(&value),

@@ -1,7 +1,10 @@
-//! UniStore's Properties 1–4 as running assertions on plain data.
+//! UniStore's Properties 1–7 as running assertions on plain data. Strong transactions are those of one more
+//! origin, [`Origin::Strong`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+
+use crate::history::{Origin, Witness};
 
 /// The vectors of all replicas at one moment. What is not given counts as zero.
 #[derive(Clone, Debug, Default)]
@@ -12,28 +15,53 @@ pub struct Vectors {
     pub stable_vec: Vec<Vec<Vec<u64>>>,
     /// `uniform_vec[site]`, one per worker.
     pub uniform_vec: Vec<Vec<Vec<u64>>>,
+    /// The strong entries of `known_vec[site][partition]`.
+    pub known_strong: Vec<Vec<u64>>,
+    /// The strong entries of `stable_vec[site]`, one per worker.
+    pub stable_strong: Vec<Vec<u64>>,
+}
+
+/// An operation of a strong transaction, as far as it can conflict with others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// The key.
+    pub key: String,
+    /// Whether it changes the key, so that later ones must have seen it.
+    pub update: bool,
+    /// The kind of operation, below 64.
+    pub kind: u8,
+    /// The kinds it conflicts with, one bit each. It is enough that one of two says so.
+    pub conflicts: u64,
+}
+
+impl Access {
+    fn conflicts_with(&self, other: &Access) -> bool {
+        let names = |mask: u64, kind: u8| mask.checked_shr(kind.into()).is_some_and(|m| m & 1 == 1);
+        names(self.conflicts, other.kind) || names(other.conflicts, self.kind)
+    }
 }
 
 /// A broken property.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Broken {
-    /// Property 1: a replica claims to know a prefix of which it misses a transaction.
+    /// Property 1, or 6 of strong transactions: a replica claims to know a prefix of which it misses a
+    /// transaction.
     Known {
         /// The replica's site and partition.
         replica: (usize, usize),
-        /// The missing transaction's site and time.
-        origin: usize,
+        /// The missing transaction's origin and time.
+        origin: Origin,
         /// See `origin`.
         time: u64,
     },
-    /// Property 2: a site claims to store what one of its replicas does not.
+    /// Property 2, or 7 of strong transactions: a site claims to store what one of its replicas does not.
     Stable {
         /// The site.
         site: usize,
         /// The replica's partition.
         partition: usize,
         /// The origin of the entry.
-        origin: usize,
+        origin: Origin,
     },
     /// Property 3: an entry of `uniform_vec` is not backed by `f + 1` sites.
     Uniform {
@@ -51,17 +79,44 @@ pub enum Broken {
         /// See `origin`.
         time: u64,
     },
+    /// Property 5: of two conflicting strong transactions, the one with the greater timestamp does not
+    /// observe the other.
+    Conflict {
+        /// The smaller strong timestamp.
+        first: u64,
+        /// The greater one.
+        second: u64,
+        /// Where they conflict.
+        key: String,
+    },
+    /// Property 5: two strong transactions have the same timestamp.
+    SameTime {
+        /// The timestamp.
+        time: u64,
+    },
 }
 
 impl fmt::Display for Broken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Broken::Known { replica: (site, partition), origin, time } => write!(
+            Broken::Known { replica: (site, partition), origin: Origin::Strong, time } => write!(
                 f,
-                "Property 1: partition {partition} at site {site} claims to know site {origin} past \
-                 {time} but misses the transaction of that time"
+                "Property 6: partition {partition} at site {site} claims to know strong transactions past \
+                 {time} but misses the one of that timestamp"
             ),
-            Broken::Stable { site, partition, origin } => write!(
+            Broken::Known { replica: (site, partition), origin: Origin::Site(origin), time } => {
+                write!(
+                    f,
+                    "Property 1: partition {partition} at site {site} claims to know site {origin} past \
+                 {time} but misses the transaction of that time"
+                )
+            }
+            Broken::Stable { site, partition, origin: Origin::Strong } => write!(
+                f,
+                "Property 7: the strong entry of stable_vec of site {site} is ahead of known_vec of its \
+                 partition {partition}"
+            ),
+            Broken::Stable { site, partition, origin: Origin::Site(origin) } => write!(
                 f,
                 "Property 2: stable_vec[{origin}] of site {site} is ahead of known_vec of its \
                  partition {partition}"
@@ -75,6 +130,14 @@ impl fmt::Display for Broken {
                 "Property 4: the transaction of site {origin} at {time} is within uniform_vec of \
                  site {site} but not stored at f + 1 sites"
             ),
+            Broken::Conflict { first, second, key } => write!(
+                f,
+                "Property 5: the strong transactions at {first} and {second} conflict on '{key}', and the \
+                 later one does not observe the other"
+            ),
+            Broken::SameTime { time } => {
+                write!(f, "Property 5: two strong transactions have the timestamp {time}")
+            }
         }
     }
 }
@@ -92,11 +155,14 @@ pub struct Ledger {
     sites: usize,
     f: usize,
     /// Committed transactions that some replica misses, by `(origin, time)`.
-    committed: BTreeMap<(usize, u64), Committed>,
+    committed: BTreeMap<(Origin, u64), Committed>,
     /// Times that a replica misses, per `(site, partition, origin)`.
-    missing: BTreeMap<(usize, usize, usize), BTreeSet<u64>>,
+    missing: BTreeMap<(usize, usize, Origin), BTreeSet<u64>>,
     /// Stored before the commit was reported.
-    early: BTreeSet<(usize, usize, usize, u64)>,
+    early: BTreeSet<(usize, usize, Origin, u64)>,
+    /// Certified transactions by strong timestamp, and what they did by key.
+    certified: BTreeMap<u64, Witness>,
+    accesses: BTreeMap<String, Vec<(u64, Access)>>,
 }
 
 impl Ledger {
@@ -108,11 +174,21 @@ impl Ledger {
             committed: BTreeMap::new(),
             missing: BTreeMap::new(),
             early: BTreeSet::new(),
+            certified: BTreeMap::new(),
+            accesses: BTreeMap::new(),
         }
     }
 
-    /// A transaction of `origin` committed at `time` with this commit vector, and writes partitions.
-    pub fn committed(&mut self, origin: usize, time: u64, vector: Vec<u64>, partitions: &[usize]) {
+    /// A transaction of `origin` committed at `time` with this commit vector, and writes partitions. The
+    /// vector has no strong entry.
+    pub fn committed(
+        &mut self,
+        origin: impl Into<Origin>,
+        time: u64,
+        vector: Vec<u64>,
+        partitions: &[usize],
+    ) {
+        let origin = origin.into();
         let mut missing = BTreeSet::new();
         for site in 0..self.sites {
             for partition in partitions {
@@ -125,9 +201,50 @@ impl Ledger {
         self.committed.insert((origin, time), Committed { vector, missing });
     }
 
+    /// A strong transaction was certified, and did this.
+    ///
+    /// # Errors
+    /// Property 5 does not hold, between it and one that was certified before.
+    pub fn certified(&mut self, witness: Witness, accesses: Vec<Access>) -> Result<(), Broken> {
+        let Some((time, Origin::Strong)) = witness.dot else { return Ok(()) };
+        if self.certified.contains_key(&time) {
+            return Err(Broken::SameTime { time });
+        }
+        let result =
+            accesses.iter().try_for_each(|access| self.check_order(time, &witness, access));
+        for access in accesses {
+            self.accesses.entry(access.key.clone()).or_default().push((time, access));
+        }
+        self.certified.insert(time, witness);
+        result
+    }
+
+    fn check_order(&self, time: u64, witness: &Witness, access: &Access) -> Result<(), Broken> {
+        let others = self.accesses.get(&access.key).into_iter().flatten();
+        for (other, theirs) in others.filter(|(_, theirs)| theirs.conflicts_with(access)) {
+            let that = &self.certified[other];
+            let (first, second) = if *other < time { (*other, time) } else { (time, *other) };
+            // Nothing of a read could be observed.
+            let in_order = if *other < time {
+                !theirs.update || witness.observes(that)
+            } else {
+                !access.update || that.observes(witness)
+            };
+            if !in_order {
+                return Err(Broken::Conflict { first, second, key: access.key.clone() });
+            }
+        }
+        Ok(())
+    }
+
     /// A commit was undone by a crash before anybody was told of it.
-    pub fn undone(&mut self, origin: usize, time: u64) {
+    pub fn undone(&mut self, origin: impl Into<Origin>, time: u64) {
+        let origin = origin.into();
         self.committed.remove(&(origin, time));
+        if origin == Origin::Strong {
+            self.certified.remove(&time);
+            self.accesses.values_mut().for_each(|accesses| accesses.retain(|(at, _)| *at != time));
+        }
         for ((_, _, site), times) in &mut self.missing {
             if *site == origin {
                 times.remove(&time);
@@ -135,8 +252,9 @@ impl Ledger {
         }
     }
 
-    /// Nothing that `origin` has committed after `cut` will be seen any more: it was given up.
+    /// Nothing that the site `origin` has committed after `cut` will be seen any more: it was given up.
     pub fn closed(&mut self, origin: usize, cut: u64) {
+        let origin = Origin::Site(origin);
         let gone: Vec<u64> = self
             .committed
             .range((origin, cut + 1)..=(origin, u64::MAX))
@@ -150,16 +268,27 @@ impl Ledger {
     /// A replica was given all that another one stores of a partition, up to `known_vec`.
     pub fn filled(&mut self, site: usize, partition: usize, known_vec: &[u64]) {
         for (origin, known) in known_vec.iter().enumerate() {
-            let Some(times) = self.missing.get(&(site, partition, origin)) else { continue };
-            let got: Vec<u64> = times.range(..=known).copied().collect();
-            for time in got {
-                self.stored(site, partition, origin, time);
-            }
+            self.filled_of(site, partition, Origin::Site(origin), *known);
+        }
+    }
+
+    /// A replica was given all strong transactions that another one stores of a partition, up to the
+    /// strong entry of its `known_vec`.
+    pub fn filled_strong(&mut self, site: usize, partition: usize, known_strong: u64) {
+        self.filled_of(site, partition, Origin::Strong, known_strong);
+    }
+
+    fn filled_of(&mut self, site: usize, partition: usize, origin: Origin, known: u64) {
+        let Some(times) = self.missing.get(&(site, partition, origin)) else { return };
+        let got: Vec<u64> = times.range(..=known).copied().collect();
+        for time in got {
+            self.stored(site, partition, origin, time);
         }
     }
 
     /// A replica stored a transaction's writes to its partition.
-    pub fn stored(&mut self, site: usize, partition: usize, origin: usize, time: u64) {
+    pub fn stored(&mut self, site: usize, partition: usize, origin: impl Into<Origin>, time: u64) {
+        let origin = origin.into();
         let Some(committed) = self.committed.get_mut(&(origin, time)) else {
             self.early.insert((site, partition, origin, time));
             return;
@@ -173,22 +302,22 @@ impl Ledger {
         }
     }
 
-    /// Checks Properties 1–4 at one moment.
+    /// Checks Properties 1–4, 6 and 7 at one moment.
     ///
     /// # Errors
     /// The first property that does not hold.
     pub fn check(&self, vectors: &Vectors) -> Result<(), Broken> {
         self.check_known(vectors)?;
         self.check_stable(vectors)?;
+        self.check_stable_strong(vectors)?;
         self.check_uniform(vectors)?;
         self.check_uniform_transactions(vectors)
     }
 
     fn check_known(&self, vectors: &Vectors) -> Result<(), Broken> {
         for ((site, partition, origin), times) in &self.missing {
-            let known = vectors.known_vec.get(*site).and_then(|site| site.get(*partition));
             if let Some(time) = times.first()
-                && known.is_some_and(|known| entry(known, *origin) >= *time)
+                && known(vectors, *site, *partition, *origin) >= *time
             {
                 let replica = (*site, *partition);
                 return Err(Broken::Known { replica, origin: *origin, time: *time });
@@ -204,9 +333,21 @@ impl Ledger {
                     if let Some(origin) =
                         (0..self.sites).find(|i| entry(known, *i) < entry(stable, *i))
                     {
+                        let origin = Origin::Site(origin);
                         return Err(Broken::Stable { site, partition, origin });
                     }
                 }
+            }
+        }
+        Ok(())
+    }
+
+    fn check_stable_strong(&self, vectors: &Vectors) -> Result<(), Broken> {
+        for (site, workers) in vectors.stable_strong.iter().enumerate() {
+            let stable = workers.iter().max().unwrap_or(&0);
+            let replicas = vectors.known_strong.get(site).map_or(&[][..], Vec::as_slice);
+            if let Some(partition) = replicas.iter().position(|known| known < stable) {
+                return Err(Broken::Stable { site, partition, origin: Origin::Strong });
             }
         }
         Ok(())
@@ -233,6 +374,8 @@ impl Ledger {
 
     fn check_uniform_transactions(&self, vectors: &Vectors) -> Result<(), Broken> {
         for ((origin, time), committed) in &self.committed {
+            // Certification makes strong transactions durable, which `uniform_vec` says nothing of.
+            let Origin::Site(origin) = origin else { continue };
             let lacking: BTreeSet<usize> =
                 committed.missing.iter().map(|(site, _)| *site).collect();
             if self.sites.saturating_sub(lacking.len()) > self.f {
@@ -249,6 +392,19 @@ impl Ledger {
             }
         }
         Ok(())
+    }
+}
+
+/// How far a replica claims to know an origin.
+fn known(vectors: &Vectors, site: usize, partition: usize, origin: Origin) -> u64 {
+    match origin {
+        Origin::Site(origin) => {
+            replicas(vectors, site).get(partition).map_or(0, |known| entry(known, origin))
+        }
+        Origin::Strong => {
+            let site = vectors.known_strong.get(site);
+            site.and_then(|site| site.get(partition)).copied().unwrap_or(0)
+        }
     }
 }
 

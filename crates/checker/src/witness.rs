@@ -2,8 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use crate::history::{Answer, History, Op, Status, Transaction, Violation};
-use crate::model::Key;
+use crate::history::{Answer, History, Op, Origin, Status, Transaction, Witness};
+use crate::model::{Key, has_effect};
+use crate::violation::Violation;
+
+/// Of the reading transaction's own writes, which come after all that it observes.
+const LAST: (u64, Origin) = (u64::MAX, Origin::Strong);
 
 /// Checks that the witnesses order the transactions as transactional causal consistency demands, and
 /// that every answer follows from that order.
@@ -20,8 +24,10 @@ pub fn check(history: &History) -> Vec<Violation> {
 /// The transactions with a place, and who observes whom.
 struct Order<'a> {
     transactions: &'a [Transaction],
-    /// Those that took effect, by dot; an extension of the claimed order.
+    /// Those that took effect, by commit vector; an extension of the claimed order.
     writers: Vec<usize>,
+    /// Where each transaction stands in `writers`, if it does.
+    positions: Vec<Option<usize>>,
     /// `observed[t]`, as a bit set over positions in `writers`.
     observed: Vec<Vec<u64>>,
     /// The positions of those that write a key.
@@ -36,7 +42,10 @@ impl<'a> Order<'a> {
         let mut writers: Vec<usize> = (0..transactions.len())
             .filter(|t| transactions[*t].took_effect() && !transactions[*t].is_eventual())
             .collect();
-        writers.sort_by_key(|t| transactions[*t].dot());
+        writers
+            .sort_by_cached_key(|t| transactions[*t].witness.as_ref().map(Witness::commit_vector));
+        let mut positions = vec![None; transactions.len()];
+        writers.iter().enumerate().for_each(|(at, writer)| positions[*writer] = Some(at));
         let words = writers.len().div_ceil(64);
         let observed = transactions
             .iter()
@@ -54,19 +63,20 @@ impl<'a> Order<'a> {
             })
             .collect();
         let writers_of = writers_of(transactions, &writers);
-        let mut order = Order { transactions, writers, observed, writers_of, refused: Vec::new() };
+        let refused = Vec::new();
+        let mut order = Order { transactions, writers, positions, observed, writers_of, refused };
         order.find_refused();
         order
     }
 
-    /// An answer tells whether an operation was refused; where the client never learned it, what its
-    /// transaction observed tells. In the order of dots, since that needs the refusals before it.
+    /// An answer tells whether an operation had no effect; where the client never learned it, what its
+    /// transaction observed tells. In the claimed order, since that needs the refusals before it.
     fn find_refused(&mut self) {
         for position in 0..self.writers.len() {
             let t = self.writers[position];
             let operations = &self.transactions[t].operations;
             let refused = (0..operations.len()).map(|at| match &operations[at].answer {
-                Some(answer) => *answer == Answer::Error,
+                Some(answer) => !has_effect(&operations[at].op, answer),
                 None => operations[at].op.is_update() && self.would_refuse(position, at),
             });
             let refused = refused.collect();
@@ -78,15 +88,15 @@ impl<'a> Order<'a> {
         let t = self.writers[position];
         let operations = &self.transactions[t].operations;
         let key = &operations[at].key;
-        // A claimed order that runs against the dots is reported, and must not be followed here.
+        // A claimed order with cycles is reported, and must not be followed here.
         let before = self.writing(key).partition_point(|writer| *writer < position);
         let mut state = self.state(key, &self.writing(key)[..before], Some(t));
         for operation in operations[..at].iter().filter(|operation| operation.key == *key) {
-            if state.answer(&operation.op) != Answer::Error {
-                state.apply(&operation.op, usize::MAX, (u64::MAX, usize::MAX), &|_| true);
+            if has_effect(&operation.op, &state.answer(&operation.op)) {
+                state.apply(&operation.op, usize::MAX, LAST, &|_| true);
             }
         }
-        state.answer(&operations[at].op) == Answer::Error
+        !has_effect(&operations[at].op, &state.answer(&operations[at].op))
     }
 
     /// The positions of the transactions that write a key.
@@ -108,11 +118,11 @@ impl<'a> Order<'a> {
     }
 
     fn dots(&self) -> Vec<Violation> {
-        let same = |pair: &[usize]| {
-            (self.transactions[pair[0]].dot() == self.transactions[pair[1]].dot())
-                .then(|| Violation::SameDot { first: pair[0], second: pair[1] })
-        };
-        self.writers.windows(2).filter_map(same).collect()
+        let dot = |t: &usize| self.transactions[*t].dot();
+        let mut by_dot = self.writers.clone();
+        by_dot.sort_by_key(dot);
+        let same = by_dot.windows(2).filter(|pair| dot(&pair[0]) == dot(&pair[1]));
+        same.map(|pair| Violation::SameDot { first: pair[0], second: pair[1] }).collect()
     }
 
     /// `first ≺ second ≺ third` implies `first ≺ third`, and dots follow the order.
@@ -120,8 +130,8 @@ impl<'a> Order<'a> {
         let mut violations = Vec::new();
         for (at, second) in self.writers.iter().enumerate() {
             for before in self.observed_by(*second) {
-                if before >= at {
-                    let first = self.writers[before];
+                let first = self.writers[before];
+                if before >= at || !self.are_in_time(first, *second) {
                     violations.push(Violation::TimeAgainstCausality { first, second: *second });
                 }
             }
@@ -137,6 +147,16 @@ impl<'a> Order<'a> {
             }
         }
         violations
+    }
+
+    /// Whether the commit times of `first` and `second` allow that `second` observed `first`. Strong
+    /// timestamps are compared with one another only: other clocks give them.
+    fn are_in_time(&self, first: usize, second: usize) -> bool {
+        match (self.transactions[first].dot(), self.transactions[second].dot()) {
+            (Some((_, Origin::Site(_))), Some((_, Origin::Strong)))
+            | (Some((_, Origin::Strong)), Some((_, Origin::Site(_)))) => true,
+            (first, second) => first < second,
+        }
     }
 
     /// Where others have a place, who changed something must have one.
@@ -178,19 +198,15 @@ impl<'a> Order<'a> {
                         past.read.iter_mut().zip(seen).for_each(|(r, (c, o))| *r |= c & o);
                     }
                 }
-                if let Some(at) = self.position(later) {
+                // Who certified only reads has left nothing to observe.
+                if let Some(at) = self.positions[later]
+                    && transaction.operations.iter().any(|operation| operation.op.is_update())
+                {
                     past.written[at / 64] |= 1 << (at % 64);
                 }
             }
         }
         violations
-    }
-
-    fn position(&self, t: usize) -> Option<usize> {
-        let dot = self.transactions[t].dot();
-        let first = self.writers.partition_point(|writer| self.transactions[*writer].dot() < dot);
-        let same = self.writers[first..].iter().position(|writer| *writer == t);
-        same.map(|offset| first + offset)
     }
 
     /// For each key, those that changed it, as bit sets over positions.
@@ -228,9 +244,8 @@ impl<'a> Order<'a> {
                     self.state(&operation.key, self.writing(&operation.key), Some(t))
                 });
                 let expected = key.answer(&operation.op);
-                if expected != Answer::Error {
-                    let dot = (u64::MAX, usize::MAX);
-                    key.apply(&operation.op, usize::MAX, dot, &|_| true);
+                if has_effect(&operation.op, &expected) {
+                    key.apply(&operation.op, usize::MAX, LAST, &|_| true);
                 }
                 if let Some(got) = &operation.answer
                     && *got != expected
@@ -256,7 +271,7 @@ impl<'a> Order<'a> {
                 continue;
             }
             let writer = self.writers[position];
-            let dot = self.transactions[writer].dot().unwrap_or((0, 0));
+            let dot = self.transactions[writer].dot().unwrap_or((0, Origin::Site(0)));
             let observed = |other: usize| other == position || self.observes(writer, other);
             for (at, operation) in self.transactions[writer].operations.iter().enumerate() {
                 if operation.key == key && !self.refused[position][at] {

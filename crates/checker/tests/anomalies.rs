@@ -3,7 +3,8 @@
 //! `T(session, site).on([..]).commits(time)` with operations written as they are read.
 
 use solera_checker::{
-    Answer, FinalRead, History, Op, Operation, Status, Transaction, Violation, Witness, check,
+    Answer, FinalRead, History, Level, Op, Operation, Origin, Status, Transaction, Violation,
+    Witness, check,
 };
 
 struct T(Transaction);
@@ -15,25 +16,26 @@ fn t(session: usize, site: usize) -> T {
         status: Status::Committed,
         operations: Vec::new(),
         witness: None,
+        interval: None,
         lost: false,
     })
 }
 
 impl T {
     fn on(mut self, snapshot: [u64; 2]) -> Self {
-        self.0.witness = Some(Witness { snapshot: snapshot.to_vec(), dot: None });
+        self.0.witness = Some(Witness { snapshot: snapshot.to_vec(), strong: 0, dot: None });
         self
     }
 
     fn commits(mut self, time: u64) -> Self {
         let site = self.0.site;
-        self.0.witness.as_mut().unwrap().dot = Some((time, site));
+        self.0.witness.as_mut().unwrap().dot = Some((time, Origin::Site(site)));
         self
     }
 
     fn does(mut self, key: &str, op: Op, answer: Answer) -> Self {
         let answer = Some(answer);
-        self.0.operations.push(Operation { key: key.into(), op, answer, eventual: false });
+        self.0.operations.push(Operation { key: key.into(), op, answer, level: Level::Causal });
         self
     }
 
@@ -223,7 +225,8 @@ fn divergence_and_loss_are_caught() {
 }
 
 mod properties {
-    use solera_checker::properties::{Broken, Ledger, Vectors};
+    use solera_checker::properties::{Access, Broken, Ledger, Vectors};
+    use solera_checker::{Origin, Witness};
 
     fn vectors(known: [[u64; 2]; 2], stable: [[u64; 2]; 2], uniform: [[u64; 2]; 2]) -> Vectors {
         let one = |vector: [u64; 2]| vec![vector.to_vec()];
@@ -231,6 +234,7 @@ mod properties {
             known_vec: known.map(one).to_vec(),
             stable_vec: stable.map(one).to_vec(),
             uniform_vec: uniform.map(one).to_vec(),
+            ..Vectors::default()
         }
     }
 
@@ -243,9 +247,9 @@ mod properties {
         let all_at_origin = [[5, 0], [0, 0]];
         assert_eq!(ledger.check(&vectors(all_at_origin, all_at_origin, zero)), Ok(()));
         let known = ledger.check(&vectors([[5, 0], [5, 0]], zero, zero));
-        assert_eq!(known, Err(Broken::Known { replica: (1, 0), origin: 0, time: 5 }));
+        assert_eq!(known, Err(Broken::Known { replica: (1, 0), origin: Origin::Site(0), time: 5 }));
         let stable = ledger.check(&vectors(all_at_origin, [[6, 0], [0, 0]], zero));
-        assert_eq!(stable, Err(Broken::Stable { site: 0, partition: 0, origin: 0 }));
+        assert_eq!(stable, Err(Broken::Stable { site: 0, partition: 0, origin: Origin::Site(0) }));
         let uniform = ledger.check(&vectors(all_at_origin, zero, all_at_origin));
         assert_eq!(uniform, Err(Broken::Uniform { site: 0, origin: 0 }));
         ledger.stored(1, 0, 0, 5);
@@ -272,5 +276,72 @@ mod properties {
         assert_eq!(ledger.check(&Vectors::default()), Ok(()));
         let claim = Vectors { uniform_vec: vec![vec![vec![1, 0]]], ..Vectors::default() };
         assert_eq!(ledger.check(&claim), Err(Broken::Uniform { site: 0, origin: 0 }));
+    }
+
+    #[test]
+    fn a_strong_transaction_that_a_replica_claims_and_misses_is_noticed() {
+        let claims = |known: [[u64; 2]; 2], stable: [[u64; 1]; 2]| Vectors {
+            known_strong: known.map(|site| site.to_vec()).to_vec(),
+            stable_strong: stable.map(|site| site.to_vec()).to_vec(),
+            ..Vectors::default()
+        };
+        let mut ledger = Ledger::new(2, 1);
+        // Some hear of what is stored before they hear of the commit.
+        ledger.stored(0, 0, Origin::Strong, 5);
+        ledger.committed(Origin::Strong, 5, vec![0, 0], &[0, 1]);
+        assert_eq!(ledger.check(&claims([[5, 4], [4, 4]], [[4], [4]])), Ok(()));
+        let missing = |replica| Err(Broken::Known { replica, origin: Origin::Strong, time: 5 });
+        assert_eq!(ledger.check(&claims([[5, 5], [4, 4]], [[4], [4]])), missing((0, 1)));
+        assert_eq!(ledger.check(&claims([[5, 4], [5, 4]], [[4], [4]])), missing((1, 0)));
+        let ahead = Broken::Stable { site: 0, partition: 1, origin: Origin::Strong };
+        assert_eq!(ledger.check(&claims([[5, 4], [4, 4]], [[5], [4]])), Err(ahead));
+        ledger.stored(0, 1, Origin::Strong, 5);
+        ledger.filled_strong(1, 0, 5);
+        assert_eq!(ledger.check(&claims([[5, 5], [5, 4]], [[5], [4]])), Ok(()));
+        assert_eq!(ledger.check(&claims([[5, 5], [5, 5]], [[5], [4]])), missing((1, 1)));
+    }
+
+    fn certified(snapshot: [u64; 2], strong: u64, time: u64) -> Witness {
+        Witness { snapshot: snapshot.to_vec(), strong, dot: Some((time, Origin::Strong)) }
+    }
+
+    fn access(key: &str, update: bool, kind: u8, conflicts: u64) -> Vec<Access> {
+        vec![Access { key: key.into(), update, kind, conflicts }]
+    }
+
+    #[test]
+    fn conflicting_strong_transactions_out_of_order_are_noticed() {
+        let broken = |first, second| Err(Broken::Conflict { first, second, key: "k".into() });
+        let mut ledger = Ledger::new(2, 1);
+        let withdraw = || access("k", true, 1, 1 << 1);
+        assert_eq!(ledger.certified(certified([3, 0], 0, 5), withdraw()), Ok(()));
+        assert_eq!(ledger.certified(certified([3, 0], 5, 6), withdraw()), Ok(()));
+        // It sees the timestamps, but not what the first depends on.
+        assert_eq!(ledger.certified(certified([0, 0], 6, 7), withdraw()), broken(5, 7));
+        // Reports come in any order.
+        assert_eq!(ledger.certified(certified([9, 9], 0, 2), withdraw()), broken(2, 5));
+        assert_eq!(
+            ledger.certified(certified([9, 9], 5, 6), withdraw()),
+            Err(Broken::SameTime { time: 6 })
+        );
+        // Others do not conflict, by key or kind.
+        assert_eq!(ledger.certified(certified([0, 0], 0, 8), access("j", true, 1, 2)), Ok(()));
+        assert_eq!(ledger.certified(certified([0, 0], 0, 9), access("k", true, 0, 1)), Ok(()));
+        // It is enough that one of them says so.
+        assert_eq!(
+            ledger.certified(certified([0, 0], 0, 10), access("k", true, 2, 1)),
+            broken(9, 10)
+        );
+    }
+
+    #[test]
+    fn a_read_must_see_and_need_not_be_seen() {
+        let mut ledger = Ledger::new(2, 1);
+        let read = || access("k", false, 0, 1 << 1);
+        let write = || access("k", true, 1, 1 << 1);
+        assert_eq!(ledger.certified(certified([0, 0], 0, 5), read()), Ok(()));
+        assert_eq!(ledger.certified(certified([0, 0], 0, 6), write()), Ok(()));
+        let broken = Broken::Conflict { first: 6, second: 7, key: "k".into() };
+        assert_eq!(ledger.certified(certified([0, 0], 5, 7), read()), Err(broken));
     }
 }

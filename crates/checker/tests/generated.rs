@@ -1,107 +1,15 @@
 //! Random histories of a store with a single copy pass; a changed answer in one is caught.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod single_copy;
 
 use proptest::prelude::*;
+use single_copy::{Store, execute};
 use solera_checker::{
-    Answer, FinalRead, History, Op, Operation, Status, Transaction, Violation, Witness, blackbox,
-    check,
+    Answer, FinalRead, History, Level, Op, Operation, Origin, Status, Transaction, Violation,
+    Witness, blackbox, check,
 };
 
 const SITES: usize = 3;
-
-/// A value of the single copy, which knows nothing of dots, snapshots and merging.
-#[derive(Clone, Debug)]
-enum Value {
-    Text(String),
-    Set(BTreeSet<String>),
-    Hash(BTreeMap<String, String>),
-}
-
-type Store = BTreeMap<String, Value>;
-
-fn int(count: usize) -> Answer {
-    Answer::Int(count as i64)
-}
-
-fn number(text: Option<&String>) -> Option<i64> {
-    text.map_or(Some(0), |text| text.parse().ok())
-}
-
-fn execute(store: &mut Store, key: &str, op: &Op) -> Answer {
-    let answer = match op {
-        Op::Set(value) => {
-            store.insert(key.into(), Value::Text(value.clone()));
-            Answer::Ok
-        }
-        Op::Delete => int(store.remove(key).iter().len()),
-        Op::Exists => int(store.get(key).iter().len()),
-        Op::Get | Op::Add(_) => on_text(store, key, op),
-        Op::SetAdd(_) | Op::SetRemove(_) | Op::Members | Op::Contains(_) | Op::Len => {
-            let empty = Value::Set(BTreeSet::new());
-            match store.entry(key.into()).or_insert(empty) {
-                Value::Set(set) => on_set(set, op),
-                _ => Answer::Error,
-            }
-        }
-        _ => match store.entry(key.into()).or_insert(Value::Hash(BTreeMap::new())) {
-            Value::Hash(hash) => on_hash(hash, op),
-            _ => Answer::Error,
-        },
-    };
-    store.retain(|_, value| match value {
-        Value::Text(_) => true,
-        Value::Set(set) => !set.is_empty(),
-        Value::Hash(hash) => !hash.is_empty(),
-    });
-    answer
-}
-
-fn on_text(store: &mut Store, key: &str, op: &Op) -> Answer {
-    let text = match store.get(key) {
-        None => None,
-        Some(Value::Text(text)) => Some(text),
-        Some(_) => return Answer::Error,
-    };
-    match op {
-        Op::Add(by) => match number(text) {
-            Some(number) => {
-                store.insert(key.into(), Value::Text((number + by).to_string()));
-                Answer::Int(number + by)
-            }
-            None => Answer::Error,
-        },
-        _ => Answer::Values(vec![text.cloned()]),
-    }
-}
-
-fn on_set(set: &mut BTreeSet<String>, op: &Op) -> Answer {
-    match op {
-        Op::SetAdd(added) => int(added.iter().filter(|e| set.insert((*e).clone())).count()),
-        Op::SetRemove(removed) => int(removed.iter().filter(|e| set.remove(*e)).count()),
-        Op::Contains(element) => int(usize::from(set.contains(element))),
-        Op::Len => int(set.len()),
-        _ => Answer::Members(set.iter().cloned().collect()),
-    }
-}
-
-fn on_hash(hash: &mut BTreeMap<String, String>, op: &Op) -> Answer {
-    match op {
-        Op::FieldSet(field, value) => {
-            int(usize::from(hash.insert(field.clone(), value.clone()).is_none()))
-        }
-        Op::FieldAdd(field, by) => match number(hash.get(field)) {
-            Some(number) => {
-                hash.insert(field.clone(), (number + by).to_string());
-                Answer::Int(number + by)
-            }
-            None => Answer::Error,
-        },
-        Op::FieldRemove(fields) => int(fields.iter().filter_map(|f| hash.remove(f)).count()),
-        Op::Fields(fields) => Answer::Values(fields.iter().map(|f| hash.get(f).cloned()).collect()),
-        _ => Answer::Pairs(hash.clone().into_iter().collect()),
-    }
-}
 
 fn few() -> impl Strategy<Value = String> {
     prop::sample::select(vec!["x", "y", "7", "", "two words"]).prop_map(str::to_owned)
@@ -115,6 +23,7 @@ fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         Just(Op::Get),
         few().prop_map(Op::Set),
+        few().prop_map(Op::SetNew),
         Just(Op::Delete),
         Just(Op::Exists),
         (-3..4i64).prop_map(Op::Add),
@@ -150,18 +59,26 @@ fn run(plans: &[Plan]) -> History {
             .map(|(key, op)| {
                 let key = format!("k{key}");
                 let answer = Some(execute(&mut store, &key, op));
-                Operation { key, op: op.clone(), answer, eventual: false }
+                Operation { key, op: op.clone(), answer, level: Level::Causal }
             })
             .collect();
         let writes = operations.iter().any(|operation| operation.op.is_update());
-        let dot = writes.then_some((at as u64 + 1, *site));
-        let witness = Some(Witness { snapshot: snapshot.clone(), dot });
-        if let Some((time, site)) = dot {
-            snapshot[site] = time;
+        let dot = writes.then_some((at as u64 + 1, Origin::Site(*site)));
+        let witness = Some(Witness { snapshot: snapshot.clone(), strong: 0, dot });
+        if let Some((time, _)) = dot {
+            snapshot[*site] = time;
         }
         let (session, site, status) = (*session, *site, Status::Committed);
-        let lost = false;
-        history.transactions.push(Transaction { session, site, status, operations, witness, lost });
+        let (interval, lost) = (None, false);
+        history.transactions.push(Transaction {
+            session,
+            site,
+            status,
+            operations,
+            witness,
+            interval,
+            lost,
+        });
     }
     for key in (0..3).map(|key| format!("k{key}")) {
         let answers = [Op::Get, Op::Members, Op::Pairs].map(|op| execute(&mut store, &key, &op));
@@ -285,7 +202,7 @@ proptest! {
 
     #[test]
     fn no_text_makes_the_reader_or_the_judges_panic(
-        text in r#"solera-history 1\nsites 2\n(t 0@[01] (committed|unknown) \[[0-9] [0-9]\]( [0-9]@[01])?( \| ~?[ab] (GET|SET [xy5]|INCRBY 1|SADD x|SREM x|HINCRBY f 1|DEL|HGETALL|SMEMBERS) = (\?|ok|1|0|error|\(nil\)|\{x\}|\{\}|<>)){0,3}\n){0,6}.{0,9}"#,
+        text in r#"solera-history 1\nsites 2\n(conflict [kl] [kl*]\n)?(t 0@[01]( [0-4]\.\.[5-9])? (committed|unknown) \[[0-9] [0-9]( ![0-9])?\]( [0-9]@([01]|strong))?( \| (|~|!|!!|k!|l!)[ab] (GET|SET [xy5]|SETNX z|INCRBY 1|SADD x|SREM x|HINCRBY f 1|DEL|HGETALL|SMEMBERS) = (\?|ok|1|0|error|\(nil\)|\{x\}|\{\}|<>)){0,3}\n){0,6}.{0,9}"#,
     ) {
         if let Ok(history) = text.parse::<History>() {
             check(&history);

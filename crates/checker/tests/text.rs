@@ -7,9 +7,13 @@ use solera_checker::text::{BadWord, ParseError, Reason};
 const ALL: &str = r#"solera-history 1
 sites 2
 destroyed 1
+conflict withdraw withdraw
+conflict "a b" *
 t 0@0 committed [0 0] 7@0 | a GET = (nil) | a SET "two words" = ok | a DEL = 1 | a EXISTS = 0
 t 0@1 aborted [7 0] | n INCRBY -4 = error | "nil" SADD x "" = 2 | s SREM x "nil" = ?
 t 1@0 unknown [0 9223372036854775808] 8@1 lost | s SMEMBERS = {x y} | s SISMEMBER x = 1 | s SCARD = 2
+t 1@0 5..7 committed [7 0 !12] 15@strong | !a SETNX x = 0 | withdraw!n INCRBY -1 = 3 | "a b"!n GET = (3)
+t 1@0 8.. unknown [7 0 !15] | !!lock GET = ?
 t 2@0 committed | ~h HSET f "|=~" = 1
 t 2@0 committed lost | h HINCRBY f 3 = 3 | h HDEL f g = 1 | h HMGET f g = ("a\"\\\n" nil "nil") | h HGETALL = <f "é">
 final 0 a = (nil) {} <>
@@ -25,8 +29,9 @@ fn reason(text: &str) -> (usize, Reason) {
 fn every_form_reads_back_as_it_was_written() {
     let history: History = ALL.parse().unwrap();
     assert_eq!(history.to_string(), ALL);
-    assert_eq!(history.transactions.len(), 5);
+    assert_eq!(history.transactions.len(), 7);
     assert_eq!(history.destroyed, [1]);
+    assert_eq!(history.conflicts.len(), 2);
 }
 
 #[test]
@@ -48,6 +53,17 @@ fn bad_text_is_refused_with_its_line() {
     assert_eq!(in_history("t 0@2 committed"), (3, Reason::NoSuchSite(2)));
     assert_eq!(in_history("t 0@0 committed [1]"), (3, Reason::SnapshotLength(1)));
     assert_eq!(in_history("t 0@0 committed [1 2] 5@2"), (3, Reason::NoSuchSite(2)));
+    assert_eq!(in_history("t 0@0 committed [1 !3]"), (3, Reason::SnapshotLength(1)));
+    assert_eq!(in_history("t 0@0 committed [1 2 !3 4]").1, expected("']'", "4"));
+    assert_eq!(in_history("t 0@0 committed [1 2 !x]").1, expected("a strong timestamp", "x"));
+    let times = |found: &str| expected("two times such as 5..7, or 5..", found);
+    assert_eq!(in_history("t 0@0 5..x committed").1, times("5..x"));
+    assert_eq!(in_history("t 0@0 ..5 committed").1, times("..5"));
+    let order = expected("an answer after its request", "5..4");
+    assert_eq!(in_history("t 0@0 5..4 committed").1, order);
+    assert_eq!(in_history("conflict withdraw").1, expected("a kind", ""));
+    assert_eq!(in_history("t 0@0 committed | !!!a GET = ?").1, expected("a key", "!"));
+    assert_eq!(in_history("t 0@0 committed | ~!a GET = ?").1, expected("a key", "!"));
     assert_eq!(in_history("t 0@0 done").1, expected("'committed', 'aborted' or 'unknown'", "done"));
     assert_eq!(in_history("t 0@0 committed | a POP = 1").1, expected("an operation", "POP"));
     assert_eq!(in_history("t 0@0 committed | a GET").1, expected("'='", ""));
@@ -66,6 +82,6 @@ fn the_documented_example_is_a_good_history() {
     let document = include_str!("../../../docs/formats/history.md");
     let example = document.split("```").nth(1).unwrap();
     let history: History = example.trim().parse().unwrap();
-    assert_eq!(history.transactions.len(), 5);
+    assert_eq!(history.transactions.len(), 8);
     assert_eq!(solera_checker::check(&history), []);
 }

@@ -7,7 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Past, keys_with};
-use crate::history::{Answer, History, Op, Status, Violation};
+use crate::history::{Answer, History, Op, Status};
+use crate::violation::Violation;
 
 /// A read of a register that did not follow an assignment by the reader itself.
 struct Read<'a> {

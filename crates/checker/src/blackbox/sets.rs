@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Past, keys_with};
-use crate::history::{Answer, History, Op, Status, Violation};
+use crate::history::{Answer, History, Op, Status};
+use crate::violation::Violation;
 
 /// One read of a set.
 struct Read<'a> {
@@ -155,7 +156,7 @@ impl<'a> Sets<'a> {
         violations
     }
 
-    /// What committed at a surviving site and is in the end missing somewhere.
+    /// What committed at a surviving site, or as a strong transaction, and is in the end missing somewhere.
     pub(super) fn missing_in_the_end(&self, history: &History) -> Vec<Violation> {
         let mut missing: BTreeSet<usize> = BTreeSet::new();
         for read in &history.finals {
@@ -166,12 +167,20 @@ impl<'a> Sets<'a> {
             };
             let kept = writers.iter().filter(|(t, _)| {
                 let transaction = &history.transactions[**t];
-                transaction.status == Status::Committed
-                    && !history.destroyed.contains(&transaction.site)
+                let survives =
+                    transaction.is_strong() || !history.destroyed.contains(&transaction.site);
+                transaction.status == Status::Committed && survives
             });
             let lost = kept.filter(|(_, added)| added.iter().any(|e| !held.contains(e)));
             missing.extend(lost.map(|(t, _)| *t));
         }
-        missing.into_iter().map(|transaction| Violation::Lost { transaction }).collect()
+        let lost = |transaction: usize| {
+            if history.transactions[transaction].is_strong() {
+                Violation::StrongLost { transaction }
+            } else {
+                Violation::Lost { transaction }
+            }
+        };
+        missing.into_iter().map(lost).collect()
     }
 }

@@ -4,7 +4,10 @@ use std::str::FromStr;
 
 use super::words::{Word, split};
 use super::{ParseError, Reason};
-use crate::history::{Answer, FinalRead, History, Op, Operation, Status, Transaction, Witness};
+use crate::history::{
+    Answer, FinalRead, History, Interval, Level, Op, Operation, Origin, Status, Transaction,
+    Witness,
+};
 
 impl FromStr for History {
     type Err = ParseError;
@@ -45,7 +48,8 @@ impl Reader {
             self.named = is_known;
             return if is_known { line.end() } else { Err(Reason::UnknownFormat) };
         }
-        match line.bare("'sites', 'destroyed', 't' or 'final'")?.as_str() {
+        let what = "'sites', 'destroyed', 'conflict', 't' or 'final'";
+        match line.bare(what)?.as_str() {
             "sites" => {
                 let sites = line.number("a number of sites")?;
                 if self.sites.replace(sites).is_some() {
@@ -58,12 +62,13 @@ impl Reader {
                     self.history.destroyed.push(line.site()?);
                 }
             }
+            "conflict" => {
+                let pair = (line.text("a kind")?, line.text("a kind")?);
+                self.history.conflicts.push(pair);
+            }
             "t" => self.history.transactions.push(line.transaction()?),
             "final" => self.history.finals.push(line.final_read()?),
-            other => {
-                let what = "'sites', 'destroyed', 't' or 'final'";
-                return Err(Reason::Expected { what, found: other.to_owned() });
-            }
+            other => return Err(Reason::Expected { what, found: other.to_owned() }),
         }
         line.end()
     }
@@ -80,6 +85,7 @@ impl Line {
         let session = self.number("a session")?;
         self.sign('@', "'@'")?;
         let site = self.site()?;
+        let interval = self.interval()?;
         let status = match self.bare("a status")?.as_str() {
             "committed" => Status::Committed,
             "aborted" => Status::Aborted,
@@ -95,12 +101,31 @@ impl Line {
         while self.takes('|') {
             operations.push(self.operation()?);
         }
-        Ok(Transaction { session, site, status, operations, witness, lost })
+        Ok(Transaction { session, site, status, operations, witness, interval, lost })
+    }
+
+    fn interval(&mut self) -> Result<Option<Interval>, Reason> {
+        let is_interval = |word: &Word| matches!(word, Word::Bare(word) if word.contains(".."));
+        let Some(Word::Bare(word)) = self.words.next_if(is_interval) else { return Ok(None) };
+        let what = "two times such as 5..7, or 5..";
+        let time = |text: &str| text.parse().or_else(|_| expected(what, &word));
+        let (invoked, answered) = word.split_once("..").unwrap_or((&word, ""));
+        let invoked = time(invoked)?;
+        let answered = if answered.is_empty() { None } else { Some(time(answered)?) };
+        if answered.is_some_and(|answered| answered < invoked) {
+            return expected("an answer after its request", &word);
+        }
+        Ok(Some(Interval { invoked, answered }))
     }
 
     fn witness(&mut self) -> Result<Witness, Reason> {
-        let mut snapshot = Vec::new();
+        let (mut snapshot, mut strong) = (Vec::new(), 0);
         while !self.takes(']') {
+            if self.takes('!') {
+                strong = self.number("a strong timestamp")?;
+                self.sign(']', "']'")?;
+                break;
+            }
             snapshot.push(self.number("a time or ']'")?);
         }
         if Some(snapshot.len()) != self.sites {
@@ -111,25 +136,40 @@ impl Line {
         if matches!(self.words.peek(), Some(Word::Bare(word)) if word != "lost") {
             let time = self.number("a commit time")?;
             self.sign('@', "'@'")?;
-            dot = Some((time, self.site()?));
+            dot = Some((time, self.origin()?));
         }
-        Ok(Witness { snapshot, dot })
+        Ok(Witness { snapshot, strong, dot })
     }
 
     fn operation(&mut self) -> Result<Operation, Reason> {
-        let eventual = self.takes('~');
-        let key = self.text("a key")?;
+        let (level, key) = self.level_and_key()?;
         let name = self.bare("an operation")?;
         let op = self.op(&name)?;
         self.sign('=', "'='")?;
         let answer = if self.takes('?') { None } else { Some(self.answer()?) };
-        Ok(Operation { key, op, answer, eventual })
+        Ok(Operation { key, op, answer, level })
+    }
+
+    fn level_and_key(&mut self) -> Result<(Level, String), Reason> {
+        if self.takes('~') {
+            return Ok((Level::Eventual, self.text("a key")?));
+        }
+        if self.takes('!') {
+            let level = if self.takes('!') { Level::Linearizable } else { Level::Strong(None) };
+            return Ok((level, self.text("a key")?));
+        }
+        let word = self.text("a key")?;
+        if self.takes('!') {
+            return Ok((Level::Strong(Some(word)), self.text("a key")?));
+        }
+        Ok((Level::Causal, word))
     }
 
     fn op(&mut self, name: &str) -> Result<Op, Reason> {
         Ok(match name {
             "GET" => Op::Get,
             "SET" => Op::Set(self.text("a value")?),
+            "SETNX" => Op::SetNew(self.text("a value")?),
             "DEL" => Op::Delete,
             "EXISTS" => Op::Exists,
             "INCRBY" => Op::Add(self.number("a number")?),
@@ -186,6 +226,14 @@ impl Line {
         self.sign('=', "'='")?;
         let answers = [self.answer()?, self.answer()?, self.answer()?];
         Ok(FinalRead { site, key, answers })
+    }
+
+    fn origin(&mut self) -> Result<Origin, Reason> {
+        let is_strong = |word: &Word| matches!(word, Word::Bare(word) if word == "strong");
+        match self.words.next_if(is_strong) {
+            Some(_) => Ok(Origin::Strong),
+            None => self.site().map(Origin::Site),
+        }
     }
 
     fn site(&mut self) -> Result<usize, Reason> {

@@ -3,7 +3,7 @@
 use std::fmt;
 
 /// Signs that stand alone and separate words.
-const SIGNS: &str = "|@=~?[](){}<>";
+const SIGNS: &str = "|@=~!?[](){}<>";
 
 /// A word of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]

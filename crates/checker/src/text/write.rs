@@ -3,7 +3,9 @@
 use std::fmt;
 
 use super::words::word;
-use crate::history::{Answer, History, Op, Operation, Status, Transaction};
+use crate::history::{
+    Answer, History, Interval, Level, Op, Operation, Origin, Status, Transaction, Witness,
+};
 
 impl fmt::Display for History {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -11,6 +13,9 @@ impl fmt::Display for History {
         if !self.destroyed.is_empty() {
             let sites: Vec<String> = self.destroyed.iter().map(usize::to_string).collect();
             writeln!(f, "destroyed {}", sites.join(" "))?;
+        }
+        for (one, other) in &self.conflicts {
+            writeln!(f, "conflict {} {}", word(one), word(other))?;
         }
         for transaction in &self.transactions {
             writeln!(f, "{}", line(transaction))?;
@@ -29,13 +34,14 @@ fn line(transaction: &Transaction) -> String {
         Status::Aborted => "aborted",
         Status::Unknown => "unknown",
     };
-    let mut line = format!("t {}@{} {status}", transaction.session, transaction.site);
+    let mut line = format!("t {}@{}", transaction.session, transaction.site);
+    if let Some(Interval { invoked, answered }) = transaction.interval {
+        let answered = answered.map_or_else(String::new, |answered| answered.to_string());
+        line += &format!(" {invoked}..{answered}");
+    }
+    line += &format!(" {status}");
     if let Some(witness) = &transaction.witness {
-        let entries: Vec<String> = witness.snapshot.iter().map(u64::to_string).collect();
-        line += &format!(" [{}]", entries.join(" "));
-        if let Some((time, site)) = witness.dot {
-            line += &format!(" {time}@{site}");
-        }
+        line += &format!(" {}", self::witness(witness));
     }
     if transaction.lost {
         line += " lost";
@@ -46,16 +52,36 @@ fn line(transaction: &Transaction) -> String {
     line
 }
 
+fn witness(witness: &Witness) -> String {
+    let mut entries: Vec<String> = witness.snapshot.iter().map(u64::to_string).collect();
+    if witness.strong > 0 {
+        entries.push(format!("!{}", witness.strong));
+    }
+    let snapshot = format!("[{}]", entries.join(" "));
+    match witness.dot {
+        Some((time, Origin::Site(site))) => format!("{snapshot} {time}@{site}"),
+        Some((time, Origin::Strong)) => format!("{snapshot} {time}@strong"),
+        None => snapshot,
+    }
+}
+
 fn operation(operation: &Operation) -> String {
-    let eventual = if operation.eventual { "~" } else { "" };
+    let level = match &operation.level {
+        Level::Eventual => "~".to_owned(),
+        Level::Causal => String::new(),
+        Level::Strong(None) => "!".to_owned(),
+        Level::Strong(Some(kind)) => format!("{}!", word(kind)),
+        Level::Linearizable => "!!".to_owned(),
+    };
     let answer = operation.answer.as_ref().map_or_else(|| "?".to_owned(), answer);
-    format!("{eventual}{} {} = {answer}", word(&operation.key), op(&operation.op))
+    format!("{level}{} {} = {answer}", word(&operation.key), op(&operation.op))
 }
 
 fn op(op: &Op) -> String {
     match op {
         Op::Get => "GET".to_owned(),
         Op::Set(value) => format!("SET {}", word(value)),
+        Op::SetNew(value) => format!("SETNX {}", word(value)),
         Op::Delete => "DEL".to_owned(),
         Op::Exists => "EXISTS".to_owned(),
         Op::Add(by) => format!("INCRBY {by}"),

@@ -1,0 +1,312 @@
+//! Linearizability of single keys, from answers and times alone.
+//!
+//! A search for an order in which a single copy would have given the answers, and which puts nothing
+//! before what was over when it began: Wing and Gong, "Testing and verifying concurrent objects" (1993),
+//! with the memory of Lowe, "Testing for linearizability" (2017). A key is judged if all its operations are
+//! at level [`Linearizable`](crate::Level::Linearizable) and have times. What a transaction did at the key
+//! is one step; since linearizability is local, each key may be judged alone. A transaction whose outcome is unknown
+//! takes effect at any time after it began, or never.
+
+mod helping;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::history::{History, Level, Op, Operation, Status};
+use crate::sequential::{Undo, Value};
+use crate::violation::Violation;
+
+/// As many steps [`check`] tries per key: some seconds. A key that needs more is not judged.
+pub const STEPS: usize = 1_000_000;
+
+/// What the search found of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// There is an order.
+    Linearizable,
+    /// There is none that reaches this transaction, or all that were answered before it.
+    Violated(usize),
+    /// It was given up.
+    Undecided,
+}
+
+/// Finds keys without an order.
+pub fn check(history: &History) -> Vec<Violation> {
+    let verdicts = verdicts(history, STEPS).into_iter();
+    verdicts
+        .filter_map(|(key, verdict)| match verdict {
+            Verdict::Violated(transaction) => {
+                Some(Violation::NotLinearizable { key: key.to_owned(), transaction })
+            }
+            Verdict::Linearizable | Verdict::Undecided => None,
+        })
+        .collect()
+}
+
+/// Judges every key that can be judged, and tries at most so many steps for each.
+pub fn verdicts(history: &History, steps: usize) -> BTreeMap<&str, Verdict> {
+    let calls = calls(history).into_iter();
+    calls.map(|(key, calls)| (key, Search::new(calls).run(steps))).collect()
+}
+
+/// What one transaction did at a key.
+struct Call<'a> {
+    transaction: usize,
+    invoked: u64,
+    /// When it was over at the latest.
+    answered: u64,
+    /// Whether it took effect for sure.
+    known: bool,
+    operations: Vec<&'a Operation>,
+}
+
+impl Call<'_> {
+    /// Whether it changes nothing, wherever it stands.
+    fn is_read(&self) -> bool {
+        self.operations.iter().all(|operation| !operation.has_changed())
+    }
+
+    /// Whether it makes forgotten what was there before, without looking.
+    fn overwrites(&self) -> bool {
+        matches!(self.operations[0].op, Op::Set(_))
+    }
+
+    fn does_as(&self, other: &Call<'_>) -> bool {
+        let parts = |operation: &&Operation| (operation.op.clone(), operation.answer.clone());
+        self.operations.iter().map(parts).eq(other.operations.iter().map(parts))
+    }
+}
+
+/// The calls of each key that can be judged.
+fn calls(history: &History) -> BTreeMap<&str, Vec<Call<'_>>> {
+    let mut calls: BTreeMap<&str, Vec<Call<'_>>> = BTreeMap::new();
+    let mut unfit: BTreeSet<&str> = BTreeSet::new();
+    for (t, transaction) in history.transactions.iter().enumerate() {
+        let mut here: BTreeMap<&str, Vec<&Operation>> = BTreeMap::new();
+        for operation in &transaction.operations {
+            here.entry(&operation.key).or_default().push(operation);
+            if operation.level != Level::Linearizable {
+                unfit.insert(&operation.key);
+            }
+        }
+        if transaction.status == Status::Aborted {
+            continue;
+        }
+        let known = transaction.status == Status::Committed;
+        for (key, operations) in here {
+            let Some(interval) = transaction.interval else {
+                unfit.insert(key);
+                continue;
+            };
+            let answered = if known { interval.answered } else { None }.unwrap_or(u64::MAX);
+            let invoked = interval.invoked;
+            let call = Call { transaction: t, invoked, answered, known, operations };
+            if known || !call.is_read() {
+                calls.entry(key).or_default().push(call);
+            }
+        }
+    }
+    calls.retain(|key, _| !unfit.contains(key));
+    calls
+}
+
+struct Search<'a> {
+    /// First the known ones, each part in the order in which they began.
+    calls: Vec<Call<'a>>,
+    known: usize,
+    /// For each call, the one before it that does the same with an unknown outcome.
+    twins: Vec<Option<usize>>,
+    done: Vec<bool>,
+    /// All known ones before it are done.
+    first: usize,
+    left: usize,
+    value: Value,
+    /// Whether all unknown ones are plain.
+    plain: bool,
+    /// Configurations that were tried: what is done, the fingerprint of what that makes, and whom that
+    /// shall help.
+    tried: BTreeSet<(Vec<usize>, u64, Option<usize>)>,
+}
+
+/// What may come next: a call, and if its outcome is unknown, the known one that it shall help.
+#[derive(Clone, Copy)]
+struct Choice {
+    call: usize,
+    helped: Option<usize>,
+}
+
+/// A step of the search: what was done, how to take it back, and what can be done next.
+struct Step {
+    done: Option<Choice>,
+    undo: Undo,
+    /// The last is tried first.
+    choices: Vec<Choice>,
+}
+
+impl<'a> Search<'a> {
+    fn new(mut calls: Vec<Call<'a>>) -> Self {
+        calls.sort_by_key(|call| (!call.known, call.invoked));
+        let known = calls.iter().filter(|call| call.known).count();
+        let same = |at: &usize| (known..*at).rev().find(|other| calls[*other].does_as(&calls[*at]));
+        let twins = (0..calls.len()).map(|at| if at < known { None } else { same(&at) }).collect();
+        Search {
+            known,
+            twins,
+            done: vec![false; calls.len()],
+            first: 0,
+            left: known,
+            value: Value::default(),
+            plain: calls[known..].iter().all(Call::is_plain),
+            tried: BTreeSet::new(),
+            calls,
+        }
+    }
+
+    fn run(mut self, steps: usize) -> Verdict {
+        let mut path = vec![Step { done: None, undo: Undo::new(), choices: self.choices(None) }];
+        // Where the longest order got to.
+        let mut furthest = (usize::MAX, None);
+        for _ in 0..steps {
+            if self.left == 0 {
+                return Verdict::Linearizable;
+            }
+            if self.left < furthest.0 {
+                furthest = (self.left, self.next_answered());
+            }
+            let Some(step) = path.last_mut() else { break };
+            match step.choices.pop() {
+                Some(choice) => {
+                    let after_unknown = step.done.is_some_and(|done| done.helped.is_some());
+                    if let Some(undo) = self.take(choice, after_unknown) {
+                        let choices = self.choices(choice.helped);
+                        path.push(Step { done: Some(choice), undo, choices });
+                    }
+                }
+                None => {
+                    if let Some(Step { done: Some(done), undo, .. }) = path.pop() {
+                        self.take_back(done.call, undo);
+                    }
+                }
+            }
+        }
+        match (path.is_empty(), furthest.1) {
+            (true, Some(transaction)) => Verdict::Violated(transaction),
+            _ => Verdict::Undecided,
+        }
+    }
+
+    /// The time after which nothing can come next: then, one that was not done yet was over.
+    fn limit(&self) -> u64 {
+        let mut limit = u64::MAX;
+        for (call, done) in self.calls[..self.known].iter().zip(&self.done).skip(self.first) {
+            if call.invoked > limit {
+                break;
+            }
+            if !done {
+                limit = limit.min(call.answered);
+            }
+        }
+        limit
+    }
+
+    fn next_answered(&self) -> Option<usize> {
+        let left = (self.first..self.known).filter(|at| !self.done[*at]);
+        left.min_by_key(|at| self.calls[*at].answered).map(|at| self.calls[at].transaction)
+    }
+
+    /// What may come next, the most promising last. After an unknown call, that is whom it shall help, or
+    /// another that helps, too.
+    fn choices(&mut self, helped: Option<usize>) -> Vec<Choice> {
+        let limit = self.limit();
+        let mut known: Vec<usize> = match helped {
+            Some(helped) => vec![helped],
+            None => (self.first..self.known)
+                .take_while(|at| self.calls[*at].invoked <= limit)
+                .filter(|at| !self.done[*at])
+                .collect(),
+        };
+        let known_choice = |call: usize| Choice { call, helped: None };
+        // A read that fits disturbs nobody here, so that it need not be tried later.
+        if let Some(read) = known.iter().find(|at| self.is_fitting_read(**at)) {
+            return vec![known_choice(*read)];
+        }
+        known.sort_by_key(|at| std::cmp::Reverse(self.calls[*at].answered));
+        let unknown = (self.known..self.calls.len())
+            .take_while(|at| self.calls[*at].invoked <= limit)
+            .filter(|at| !self.done[*at] && self.twins[*at].is_none_or(|twin| self.done[twin]));
+        let unknown: Vec<usize> = unknown.collect();
+        let helping = known.iter().flat_map(|helped| {
+            let helpful = unknown.iter().filter(|call| self.may_help(**call, *helped));
+            helpful.map(|call| Choice { call: *call, helped: Some(*helped) })
+        });
+        let helping: Vec<Choice> = helping.collect();
+        helping.into_iter().chain(known.into_iter().map(known_choice)).collect()
+    }
+
+    fn may_help(&self, unknown: usize, known: usize) -> bool {
+        let (unknown, known) = (&self.calls[unknown], &self.calls[known]);
+        !known.overwrites() && (!self.plain || unknown.may_help(known))
+    }
+
+    fn is_fitting_read(&mut self, call: usize) -> bool {
+        let mut undo = Undo::new();
+        let fits =
+            self.calls[call].is_read() && answers(&mut self.value, &self.calls[call], &mut undo);
+        self.value.take_back(undo);
+        fits
+    }
+
+    /// Does a call next, if that gives its answers, is new, and makes sense.
+    fn take(&mut self, choice: Choice, after_unknown: bool) -> Option<Undo> {
+        let Choice { call, helped } = choice;
+        // The unknown one before it may as well not have happened.
+        if after_unknown && self.calls[call].overwrites() {
+            return None;
+        }
+        let mut undo = Undo::new();
+        let fits = answers(&mut self.value, &self.calls[call], &mut undo);
+        if !fits || (helped.is_some() && undo.is_empty()) {
+            self.value.take_back(undo);
+            return None;
+        }
+        self.mark(call, true);
+        let configuration = (self.all_done(), self.value.fingerprint(), helped);
+        if !self.tried.insert(configuration) {
+            self.take_back(call, undo);
+            return None;
+        }
+        Some(undo)
+    }
+
+    fn take_back(&mut self, call: usize, undo: Undo) {
+        self.value.take_back(undo);
+        self.mark(call, false);
+    }
+
+    fn mark(&mut self, call: usize, done: bool) {
+        self.done[call] = done;
+        if call >= self.known {
+            return;
+        }
+        self.left = if done { self.left - 1 } else { self.left + 1 };
+        self.first = self.first.min(call);
+        while self.first < self.known && self.done[self.first] {
+            self.first += 1;
+        }
+    }
+
+    /// What is done: how far all known ones are, and the others beyond.
+    fn all_done(&self) -> Vec<usize> {
+        let limit = self.limit();
+        let near = (self.first..self.known).take_while(|at| self.calls[*at].invoked <= limit);
+        let beyond = near.chain(self.known..self.calls.len()).filter(|at| self.done[*at]);
+        std::iter::once(self.first).chain(beyond).collect()
+    }
+}
+
+/// Executes a call. Whether it answers what its client was told.
+fn answers(value: &mut Value, call: &Call<'_>, undo: &mut Undo) -> bool {
+    call.operations.iter().all(|operation| {
+        let answer = value.execute(&operation.op, undo);
+        operation.answer.as_ref().is_none_or(|told| *told == answer)
+    })
+}
