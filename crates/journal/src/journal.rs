@@ -52,7 +52,7 @@ impl<D: Disk> Journal<D> {
         mut replay: impl FnMut(Entry<'_>) -> Result<(), String>,
     ) -> Result<(Journal<D>, Recovered), Error> {
         let (writer, recovered) = recovery::open(disk, options, &mut replay)?;
-        let encoder = Encoder::new(options.identity.seed(), recovered.last.next().0);
+        let encoder = Encoder::new(recovered.last.next().0);
         Ok((Journal { encoder, writer }, recovered))
     }
 
@@ -64,7 +64,7 @@ impl<D: Disk> Journal<D> {
 
     /// Writes what was appended. It survives the death of the process now, but not yet a loss of power.
     pub fn write_out(&mut self) -> Result<(), Error> {
-        self.writer.write(&self.encoder.take())
+        self.writer.write(&mut self.encoder.take())
     }
 
     /// Makes what was written out durable, and returns [`Self::persisted_lsn`].

@@ -214,7 +214,7 @@ fn is_mark(frame: &[u8], seed: u32, offset: u64) -> bool {
 mod tests {
     use super::*;
     use crate::disk::Disk;
-    use crate::record::{Encoder, mark};
+    use crate::record::{Encoder, mark, seal};
     use crate::sim_disk::SimDisk;
 
     const SEED: u32 = 5;
@@ -229,11 +229,13 @@ mod tests {
     }
 
     fn frames(records: &[&[u8]]) -> Vec<u8> {
-        let mut encoder = Encoder::new(SEED, 1);
+        let mut encoder = Encoder::new(1);
         records.iter().for_each(|record| {
             encoder.append(record).unwrap();
         });
-        encoder.take().bytes
+        let mut bytes = encoder.take().bytes;
+        seal(SEED, &mut bytes);
+        bytes
     }
 
     /// The first thing that is not a record.

@@ -73,7 +73,7 @@ pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes are eight bytes"))
 }
 
-/// Records on their way to a file: whole frames, one after the other.
+/// Records on their way to a file: whole frames, one after the other, without their checksums.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     /// The first record's number.
@@ -83,17 +83,16 @@ pub(crate) struct Batch {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// Numbers records and makes frames of them. Does no I/O.
+/// Numbers records and makes frames of them, but for their checksums: see [`seal`]. Does no I/O.
 #[derive(Debug)]
 pub(crate) struct Encoder {
-    seed: u32,
     batch: Batch,
 }
 
 impl Encoder {
     /// An encoder whose first record gets the number `next`.
-    pub(crate) fn new(seed: u32, next: u64) -> Encoder {
-        Encoder { seed, batch: Batch { first: next, next, bytes: Vec::new() } }
+    pub(crate) fn new(next: u64) -> Encoder {
+        Encoder { batch: Batch { first: next, next, bytes: Vec::new() } }
     }
 
     /// Takes a record and returns its number. Errors: [`Error::RecordTooLarge`].
@@ -109,16 +108,19 @@ impl Encoder {
         bytes.extend_from_slice(&number.to_le_bytes());
         bytes.extend_from_slice(record);
         bytes.resize(start + frame_bytes(record.len()), 0);
-        let checksum = checksum(self.seed, &bytes[start..]);
-        bytes[start..start + 4].copy_from_slice(&checksum.to_le_bytes());
         *next += 1;
         Ok(number)
     }
 
     /// All frames since the last call.
     pub(crate) fn take(&mut self) -> Batch {
+        self.take_for(Vec::new())
+    }
+
+    /// The same. The next frames go to `bytes`, which are empty but may have room.
+    pub(crate) fn take_for(&mut self, bytes: Vec<u8>) -> Batch {
         let next = self.batch.next;
-        std::mem::replace(&mut self.batch, Batch { first: next, next, bytes: Vec::new() })
+        std::mem::replace(&mut self.batch, Batch { first: next, next, bytes })
     }
 
     /// The number that the next record gets.
@@ -129,6 +131,16 @@ impl Encoder {
     /// How many bytes wait to be taken.
     pub(crate) fn waiting_bytes(&self) -> usize {
         self.batch.bytes.len()
+    }
+}
+
+/// Puts the checksums into frames of an [`Encoder`]: whoever writes them has the time for it.
+pub(crate) fn seal(seed: u32, mut frames: &mut [u8]) {
+    while !frames.is_empty() {
+        let (frame, rest) = frames.split_at_mut(first_frame(frames));
+        let checksum = checksum(seed, frame);
+        frame[..4].copy_from_slice(&checksum.to_le_bytes());
+        frames = rest;
     }
 }
 
@@ -157,7 +169,7 @@ mod tests {
 
     #[test]
     fn frames_are_aligned_and_numbered() {
-        let mut encoder = Encoder::new(7, 3);
+        let mut encoder = Encoder::new(3);
         for (lsn, size) in (3..).zip([0, 1, 8, 9, 100]) {
             assert_eq!(encoder.append(&vec![1; size]), Ok(lsn));
         }
@@ -172,9 +184,11 @@ mod tests {
     #[test]
     fn a_checksum_covers_number_length_payload_padding_and_owner() {
         let frame = |seed, next| {
-            let mut encoder = Encoder::new(seed, next);
+            let mut encoder = Encoder::new(next);
             encoder.append(b"record").unwrap();
-            encoder.take().bytes
+            let mut bytes = encoder.take().bytes;
+            seal(seed, &mut bytes);
+            bytes
         };
         let bytes = frame(1, 1);
         assert_eq!(checksum(1, &bytes), u32_at(&bytes, 0));

@@ -8,7 +8,7 @@ use crate::error::{Error, Fault};
 use crate::header::{Header, Identity, Kind, damaged};
 use crate::layout::{snapshot_name, temporary_snapshot_name};
 use crate::reader::{Frame, Reader};
-use crate::record::{Encoder, Lsn, mark};
+use crate::record::{Encoder, Lsn, mark, seal};
 use crate::recovery::Refusal;
 
 /// How much is collected before it is written.
@@ -73,7 +73,7 @@ impl<D: Disk> SnapshotWriter<D> {
         attempt: u64,
     ) -> Result<Self, Error> {
         let header = snapshot_header(identity, lsn);
-        let encoder = Encoder::new(header.seed(), 1);
+        let encoder = Encoder::new(1);
         Ok(SnapshotWriter { encoder, file: SnapshotFile::create(disk, header, attempt)? })
     }
 
@@ -83,7 +83,7 @@ impl<D: Disk> SnapshotWriter<D> {
     pub fn add(&mut self, record: &[u8]) -> Result<(), Error> {
         self.encoder.append(record)?;
         if self.encoder.waiting_bytes() >= WRITE_BYTES {
-            self.file.write(&self.encoder.take().bytes)?;
+            self.file.write_frames(self.encoder.take().bytes)?;
         }
         Ok(())
     }
@@ -91,7 +91,7 @@ impl<D: Disk> SnapshotWriter<D> {
     /// Writes what is left, and syncs. [`Journal::publish`](crate::Journal::publish) puts it in force.
     pub fn finish(mut self) -> Result<WrittenSnapshot, Error> {
         let batch = self.encoder.take();
-        self.file.write(&batch.bytes)?;
+        self.file.write_frames(batch.bytes)?;
         self.file.finish(batch.next)
     }
 }
@@ -107,7 +107,13 @@ impl<D: Disk> SnapshotFile<D> {
         Ok(snapshot)
     }
 
-    pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
+    /// Writes what an [`Encoder`] made.
+    pub(crate) fn write_frames(&mut self, mut frames: Vec<u8>) -> Result<(), Error> {
+        seal(self.header.seed(), &mut frames);
+        self.write(&frames)
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
         let written = self.file.write_at(self.at, bytes);
         written.map_err(|error| Error::io("write", &self.temporary, &error))?;
         self.at += bytes.len() as u64;

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, OnceLock};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
@@ -18,6 +18,10 @@ use crate::writer::Writer;
 
 /// After so much was written it is synced, even if more has come in.
 const BURST_BYTES: usize = 8 << 20;
+/// How many buffers are kept for the batches to come, and how large they may be: memory that is new
+/// to the process costs more than what is written to it.
+const SPARE_BUFFERS: usize = 4;
+const SPARE_BYTES: usize = 1 << 20;
 /// How much of a snapshot is handed over at once.
 const HAND_OVER_BYTES: usize = 256 << 10;
 
@@ -63,6 +67,8 @@ pub struct Syncer<D: Disk> {
     appended: (u64, u64),
     counters: Arc<Counters>,
     commands: Sender<Command>,
+    /// Empty buffers that come back from the thread.
+    spares: Receiver<Vec<u8>>,
     failure: Arc<OnceLock<Error>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -103,6 +109,7 @@ impl<D: Disk> Syncer<D> {
         let Journal { encoder, writer } = journal;
         let (disk, identity) = (writer.disk().clone(), writer.identity().clone());
         let (commands, inbox) = channel();
+        let (spare, spares) = sync_channel(SPARE_BUFFERS);
         let failure = Arc::new(OnceLock::new());
         let told = writer.persisted();
         let failed = failure.clone();
@@ -112,7 +119,8 @@ impl<D: Disk> Syncer<D> {
         // Of these nothing is known but their frames.
         let before = encoder.waiting_bytes() as u64;
         let sync_at = None;
-        let thread = Thread { writer, policy, inbox, on_event, counting, failed, told, sync_at };
+        let thread =
+            Thread { writer, policy, inbox, spare, on_event, counting, failed, told, sync_at };
         let thread = Builder::new().name("solera-journal".to_owned()).spawn(|| thread.run())?;
         let thread = Some(thread);
         let (snapshots, appended) = (0, (0, before));
@@ -124,6 +132,7 @@ impl<D: Disk> Syncer<D> {
             appended,
             counters,
             commands,
+            spares,
             failure,
             thread,
         })
@@ -143,10 +152,10 @@ impl<D: Disk> Syncer<D> {
     /// the queue grow: [`waiting_bytes`](Self::waiting_bytes) shows it.
     pub fn submit(&mut self) -> Result<(), Error> {
         self.usable()?;
-        let batch = self.encoder.take();
-        if batch.bytes.is_empty() {
+        if self.encoder.waiting_bytes() == 0 {
             return Ok(());
         }
+        let batch = self.encoder.take_for(self.spares.try_recv().unwrap_or_default());
         // The thread may have failed just now; it says so before it goes.
         let sent = self.commands.send(Command::Write(batch));
         sent.or_else(|_| self.usable().and(Err(Error::Stopped)))
@@ -193,7 +202,7 @@ impl<D: Disk> Syncer<D> {
         let (pieces, inbox) = channel();
         let backlog = Arc::new(AtomicUsize::new(0));
         let header = snapshot_header(&self.identity, lsn);
-        let encoder = Encoder::new(header.seed(), 1);
+        let encoder = Encoder::new(1);
         let (disk, attempt, written) = (self.disk.clone(), self.snapshots, backlog.clone());
         let commands = self.commands.clone();
         let work = move || {
@@ -293,8 +302,9 @@ fn write_snapshot<D: Disk>(
     while let Ok(piece) = pieces.recv() {
         match piece {
             Piece::Frames(frames) => {
-                file.write(&frames)?;
-                backlog.fetch_sub(frames.len(), Ordering::Relaxed);
+                let bytes = frames.len();
+                file.write_frames(frames)?;
+                backlog.fetch_sub(bytes, Ordering::Relaxed);
             }
             Piece::End(next) => return file.finish(next).map(Some),
         }
@@ -307,6 +317,7 @@ struct Thread<D: Disk, E> {
     writer: Writer<D>,
     policy: SyncPolicy,
     inbox: Receiver<Command>,
+    spare: SyncSender<Vec<u8>>,
     on_event: E,
     counting: Arc<Counters>,
     failed: Arc<OnceLock<Error>>,
@@ -373,9 +384,10 @@ impl<D: Disk, E: FnMut(Event)> Thread<D, E> {
     /// Returns whether more may come.
     fn take(&mut self, command: Command) -> Result<bool, Error> {
         match command {
-            Command::Write(batch) => {
-                self.writer.write(&batch)?;
+            Command::Write(mut batch) => {
+                self.writer.write(&mut batch)?;
                 self.counting.wrote(batch.bytes.len() as u64);
+                self.give_back(batch.bytes);
             }
             Command::Policy(policy) => self.change_policy(policy),
             Command::Publish(snapshot) => self.publish(snapshot)?,
@@ -383,6 +395,14 @@ impl<D: Disk, E: FnMut(Event)> Thread<D, E> {
             Command::Close => return Ok(false),
         }
         Ok(true)
+    }
+
+    fn give_back(&self, mut bytes: Vec<u8>) {
+        if bytes.capacity() <= SPARE_BYTES {
+            bytes.clear();
+            // If there are enough, or nobody is left to use it, it goes.
+            let _ = self.spare.try_send(bytes);
+        }
     }
 
     fn change_policy(&mut self, policy: SyncPolicy) {

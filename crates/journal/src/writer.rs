@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::header::{HEADER_BYTES, Identity};
 use crate::journal::Options;
 use crate::layout::{DIRECTORY, SPARE, segment_name, snapshot_name};
-use crate::record::{Batch, Lsn, MARK_BYTES, first_frame, fitting, mark};
+use crate::record::{Batch, Lsn, MARK_BYTES, first_frame, fitting, mark, seal};
 use crate::segment::{Spare, segment_header, segment_size};
 use crate::snapshot::WrittenSnapshot;
 
@@ -85,9 +85,10 @@ impl<D: Disk> Writer<D> {
         }
     }
 
-    pub(crate) fn write(&mut self, batch: &Batch) -> Result<(), Error> {
+    pub(crate) fn write(&mut self, batch: &mut Batch) -> Result<(), Error> {
         self.usable()?;
         assert_eq!(batch.first, self.next, "batches come in order");
+        seal(self.options.identity.seed(), &mut batch.bytes);
         let written = self.write_frames(&batch.bytes);
         self.or_fail(written)?;
         assert_eq!(batch.next, self.next, "a batch holds the records that it says");
