@@ -54,11 +54,11 @@ impl Host {
 
     fn take_records(&mut self) {
         while let Some(output) = self.replica.poll_output() {
-            if let Output::Record(record) = output {
-                self.lsn += 1;
-                let mut bytes = Vec::new();
-                record.encode(&mut bytes);
-                self.records.push((self.lsn, bytes));
+            if let Output::Records(records) = output {
+                for bytes in records.iter() {
+                    self.lsn += 1;
+                    self.records.push((self.lsn, bytes.to_vec()));
+                }
             }
         }
     }

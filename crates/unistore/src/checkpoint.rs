@@ -8,7 +8,7 @@ use std::sync::Arc;
 use solera_data::Key;
 
 use crate::command::TxId;
-use crate::message::Update;
+use crate::message::{Update, Write};
 use crate::record::{Part, Prepared};
 use crate::replica::Replica;
 
@@ -24,6 +24,7 @@ pub struct Checkpoint {
     begun: bool,
     /// Of the worker's own state: what is still to be written.
     prepared: Vec<(TxId, Prepared)>,
+    certification: Vec<solera_certification::Record<Write>>,
     /// The owned partition whose turn it is.
     partition: usize,
     /// Of the partition before: what is still to be written.
@@ -56,6 +57,7 @@ impl Replica {
         let first = !std::mem::replace(&mut checkpoint.begun, true);
         if first {
             checkpoint.prepared = self.participant.to_save();
+            checkpoint.certification = self.strong.service.save();
         }
         if first || !checkpoint.prepared.is_empty() {
             let size = |(_, prepared): &(TxId, Prepared)| prepared.size();
@@ -67,6 +69,9 @@ impl Replica {
             promise.uniform_vec.join(&self.dissemination.view.uniform_vec);
             let members = self.dissemination.members.clone();
             return Some(Part::Worker { promise, prepared, decided, members });
+        }
+        if let Some(record) = checkpoint.certification.pop() {
+            return Some(Part::Certification(Box::new(record)));
         }
         // The partition whose updates and keys are being written.
         let current = checkpoint.partition.checked_sub(1).map(|index| &self.partitions[index]);

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::Duration;
 
+use solera_certification::{Kind, TransactionId};
 use solera_data::{Key, Op, OpError, Outcome};
 use solera_levels::Level;
 use solera_time::{SiteId, Vector};
@@ -35,10 +36,23 @@ pub enum Command {
         /// The operation.
         op: Op,
     },
+    /// A strong transaction of one operation, executed again when it aborts.
+    ExecuteStrong {
+        /// The client's causal past.
+        past: Vector,
+        /// The key.
+        key: Key,
+        /// The operation.
+        op: Op,
+        /// What it conflicts with.
+        kind: Kind,
+    },
     /// START_TX: opens an interactive transaction (Alg. 1 l. 1).
     Begin {
         /// The client's causal past.
         past: Vector,
+        /// Whether it will be certified.
+        strong: bool,
     },
     /// DO_OP (Alg. 1 l. 9). Several may be outstanding, on different keys.
     Operate {
@@ -50,8 +64,10 @@ pub enum Command {
         key: Key,
         /// The operation.
         op: Op,
+        /// What it conflicts with, if the transaction is strong.
+        kind: Kind,
     },
-    /// COMMIT_CAUSAL (Alg. 1 l. 26).
+    /// COMMIT_CAUSAL (Alg. 1 l. 26), or COMMIT_STRONG (Alg. 3 l. 1).
     Commit {
         /// The transaction.
         tx: TxId,
@@ -74,6 +90,11 @@ pub enum Command {
         past: Vector,
         /// How long to wait; `None` for ever.
         timeout: Option<Duration>,
+    },
+    /// What became of a strong transaction whose answer was lost.
+    Outcome {
+        /// The transaction.
+        tid: TransactionId,
     },
 }
 
@@ -100,6 +121,8 @@ pub enum Response {
     Uniform,
     /// To [`Command::Attach`]: the client may go on here.
     Attached,
+    /// To [`Command::Outcome`]: whether it committed, if this worker knows.
+    Outcome(Option<bool>),
     /// The command could not be carried out.
     Failed(CommandError),
 }
@@ -130,6 +153,21 @@ pub enum CommandError {
         /// How far this site is behind the asked past, by that site's clock.
         behind: Duration,
     },
+    /// A strong transaction conflicts with another, which it has not seen. It had no effect.
+    Aborted {
+        /// A key on which they conflict, if it is known.
+        key: Option<Key>,
+    },
+    /// A strong transaction could not be decided in time: too few sites were reached.
+    Unavailable {
+        /// The transaction, which may still commit or abort. None if it was not even submitted, so that
+        /// it had no effect.
+        tid: Option<TransactionId>,
+    },
+    /// This cluster runs a protocol without strong transactions.
+    NoStrong,
+    /// The client has seen a strong transaction that did not arrive at this site in time.
+    NotHereYet,
     /// The past contains transactions of a failed site that no reachable site holds.
     Lost {
         /// The failed site.
@@ -171,6 +209,30 @@ impl fmt::Display for CommandError {
             CommandError::TimedOut { site, behind } => {
                 write!(f, "still {} ms behind site {site}", behind.as_millis())
             }
+            CommandError::Aborted { key } => {
+                write!(f, "conflict")?;
+                if let Some(key) = key {
+                    write!(f, " on '{}'", String::from_utf8_lossy(key.as_bytes()))?;
+                }
+                write!(f, "; nothing was changed, run the transaction again")
+            }
+            CommandError::Unavailable { tid: None } => write!(
+                f,
+                "too few sites can be reached to agree on a strong transaction; nothing was changed"
+            ),
+            CommandError::Unavailable { tid: Some(tid) } => write!(
+                f,
+                "too few sites could be reached to agree in time; the outcome of transaction {tid} is \
+                 not known: ask SOLERA.OUTCOME {tid} until it is"
+            ),
+            CommandError::NoStrong => {
+                write!(f, "this cluster's protocol has no strong transactions; nothing was changed")
+            }
+            CommandError::NotHereYet => write!(
+                f,
+                "a strong transaction that this session has seen has not arrived at this site yet; \
+                 nothing was changed"
+            ),
             CommandError::Lost { site, missing } => {
                 write!(f, "site {site} failed with its last {} ms", missing.as_millis())
             }

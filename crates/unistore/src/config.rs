@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use solera_certification::Rule as Certification;
 use solera_time::SiteId;
 
 use crate::partitioning::PartitionId;
@@ -63,6 +64,9 @@ pub struct Timing {
     pub idle_transaction_timeout: Duration,
     /// An open transaction is aborted at this age, whatever its client does.
     pub max_transaction_age: Duration,
+    /// A strong transaction that is not decided after so long is answered with an error. It is executed
+    /// again for so long when it aborts, if it is of one operation.
+    pub strong_timeout: Duration,
     /// How often a replica with a journal records what it promises while nothing else happens.
     pub promise_interval: Duration,
 }
@@ -78,8 +82,30 @@ impl Default for Timing {
             prepare_timeout: Duration::from_millis(1000),
             idle_transaction_timeout: Duration::from_secs(60),
             max_transaction_age: Duration::from_secs(600),
+            strong_timeout: Duration::from_secs(5),
             promise_interval: Duration::from_millis(100),
         }
+    }
+}
+
+/// Which protocol a cluster runs: UniStore, or one that the paper compares it to (§8.1, §8.3).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Protocol {
+    /// Causal transactions, and strong ones where they are asked for.
+    #[default]
+    UniStore,
+    /// REDBLUE: one group certifies the strong transactions of all partitions.
+    RedBlue,
+    /// UNIFORM: causal transactions alone.
+    Uniform,
+    /// CUREFT: the same, and remote transactions are visible before they are uniform.
+    CureFt,
+}
+
+impl Protocol {
+    /// Whether there are strong transactions.
+    pub fn has_strong(self) -> bool {
+        matches!(self, Protocol::UniStore | Protocol::RedBlue)
     }
 }
 
@@ -100,11 +126,15 @@ pub enum Rule {
     DropAfterCut,
     /// A donor folds nothing beyond the snapshot that it hands over.
     DonorHoldsSnapshot,
+    /// The wait of a read until everything strong of its snapshot is here (Alg. 1 l. 21).
+    WaitOnStrong,
+    /// A rule of certification.
+    Certification(Certification),
 }
 
 impl Rule {
     /// Every rule, with the name that commands use.
-    pub const ALL: [(Rule, &'static str); 7] = [
+    pub const ALL: [(Rule, &'static str); 16] = [
         (Rule::Forwarding, "forwarding"),
         (Rule::WaitOnKnownVec, "wait-on-known-vec"),
         (Rule::KnownVecBelowPrepared, "known-vec-below-prepared"),
@@ -112,6 +142,15 @@ impl Rule {
         (Rule::GoneWhenConverged, "gone-when-converged"),
         (Rule::DropAfterCut, "drop-after-cut"),
         (Rule::DonorHoldsSnapshot, "donor-holds-snapshot"),
+        (Rule::WaitOnStrong, "wait-on-strong"),
+        (Rule::Certification(Certification::Quorum), "quorum"),
+        (Rule::Certification(Certification::PreparedConflicts), "prepared-conflicts"),
+        (Rule::Certification(Certification::Gather), "gather"),
+        (Rule::Certification(Certification::Ceiling), "ceiling"),
+        (Rule::Certification(Certification::DeliverInOrder), "deliver-in-order"),
+        (Rule::Certification(Certification::CatchUp), "catch-up"),
+        (Rule::Certification(Certification::UniformBeforeCommit), "uniform-before-commit"),
+        (Rule::Certification(Certification::Remember), "remember"),
     ];
 }
 
@@ -128,7 +167,7 @@ pub struct Config {
     pub fan_out: u8,
     /// Intervals and time-outs.
     pub timing: Timing,
-    /// Whether to emit [`Output::Record`](crate::Output::Record), for a journal.
+    /// Whether to emit [`Output::Records`](crate::Output::Records), for a journal.
     pub journal: bool,
     /// Transactions are numbered from here. A replica that starts again without remembering its
     /// transactions must not give their numbers to others: participants may still ask about them.
@@ -143,6 +182,12 @@ pub struct Config {
     pub founders: usize,
     /// The most bytes of data that a joining worker asks for in a second.
     pub fill_rate: u64,
+    /// Intervals and time-outs of certification.
+    pub certification: solera_certification::Timing,
+    /// Which protocol; the same everywhere.
+    pub protocol: Protocol,
+    /// Strong transactions are led from this site at first.
+    pub leader: SiteId,
     /// A rule to leave out; `None` except in tests of the checks themselves.
     pub without: Option<Rule>,
 }
@@ -163,11 +208,15 @@ impl Config {
             life: 0,
             founders: sites,
             fill_rate: 256 << 20,
+            certification: solera_certification::Timing::default(),
+            protocol: Protocol::UniStore,
+            leader: SiteId(0),
             without: None,
         }
     }
 
     pub(crate) fn keeps(&self, rule: Rule) -> bool {
         self.without != Some(rule)
+            && (rule != Rule::UniformBeforeVisible || self.protocol != Protocol::CureFt)
     }
 }

@@ -7,6 +7,7 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use solera_certification::Kind;
 use solera_data::{Effect, Key, Op, OpError};
 use solera_levels::Level;
 use solera_machine::Now;
@@ -18,6 +19,7 @@ use crate::message::{Cause, Event, Executed, Message, Write};
 use crate::partitioning::PartitionId;
 use crate::record::{Decision, Record};
 use crate::replica::{MAX_UPDATE, Replica};
+use crate::strong::Accesses;
 
 /// So many bytes per second participants can at least receive and keep.
 const SLOWEST_TRANSFER: usize = 16 << 20;
@@ -51,6 +53,8 @@ pub(crate) struct Transaction {
     began: Monotonic,
     last_active: Monotonic,
     preparing: Option<Preparing>,
+    /// What it has accessed, if it is to be certified.
+    accesses: Option<Accesses>,
 }
 
 /// The first phase of a commit that involves several workers.
@@ -142,6 +146,11 @@ impl Coordinator {
 }
 
 impl Transaction {
+    /// What certification has to know: the snapshot, the writes and the accesses.
+    pub(crate) fn into_certified(self) -> (Vector, BTreeMap<Key, Effect>, Accesses) {
+        (self.snap_vec, self.writes, self.accesses.unwrap_or_default())
+    }
+
     /// The client reads all of the snapshot, and thereby shows that it is there.
     pub(crate) fn observe_all(&mut self, now: Monotonic, local: SiteId) {
         self.last_active = now;
@@ -171,7 +180,7 @@ impl Transaction {
 
 impl Replica {
     /// START_TX (UniStore Alg. 1 l. 1–8).
-    pub(crate) fn begin(&mut self, now: Now, past: &Vector) -> TxId {
+    pub(crate) fn begin(&mut self, now: Now, past: &Vector, strong: bool) -> TxId {
         let snap_vec = self.start_snapshot(now, past);
         self.coordinator.started += 1;
         let tx = TxId { coordinator: self.coordinator.worker, sequence: self.coordinator.started };
@@ -188,6 +197,7 @@ impl Replica {
                 began: now.monotonic,
                 last_active: now.monotonic,
                 preparing: None,
+                accesses: strong.then(Accesses::default),
             },
         );
         let cause = Cause::Transaction(self.me, tx);
@@ -196,7 +206,8 @@ impl Replica {
     }
 
     /// DO_OP (UniStore Alg. 1 l. 9–17). Answers at once for a key of this worker, unless a prepared
-    /// transaction blocks the read. The read set (l. 14) is not kept: only certification needs it.
+    /// transaction blocks the read. The read set (l. 14) is kept for certification.
+    #[expect(clippy::too_many_arguments, reason = "one per field of the command")]
     pub(crate) fn operate(
         &mut self,
         now: Now,
@@ -205,6 +216,7 @@ impl Replica {
         level: Level,
         key: &[u8],
         op: &Op,
+        kind: Kind,
     ) -> Option<Response> {
         let owner = self.owner_of(key);
         let here = owner == self.config.address;
@@ -218,6 +230,10 @@ impl Replica {
             return Some(Response::Operated(Err(OpError::TooLarge)));
         }
         transaction.outstanding += 1;
+        if let Some(accesses) = &mut transaction.accesses {
+            accesses.begin(request, kind);
+            transaction.held += key.len();
+        }
         let snap_vec = transaction.snap_vec;
         let key = Key::from(key);
         if level == Level::Eventual && op.is_update() {
@@ -233,7 +249,7 @@ impl Replica {
                 transaction.effects(level).insert(key.clone(), back);
             }
             if let Some(executed) = executed {
-                return Some(self.record_version(now, tx, level, &key, executed));
+                return Some(self.record_version(now, request, tx, level, &key, executed));
             }
             own
         } else {
@@ -254,13 +270,14 @@ impl Replica {
         key: &Key,
         executed: Executed,
     ) {
-        let response = self.record_version(now, tx, level, key, executed);
-        self.reply(request, response);
+        let response = self.record_version(now, request, tx, level, key, executed);
+        self.operated_strong(now, request, tx, response);
     }
 
     fn record_version(
         &mut self,
         now: Now,
+        request: RequestId,
         tx: TxId,
         level: Level,
         key: &Key,
@@ -272,6 +289,9 @@ impl Replica {
         transaction.outstanding = transaction.outstanding.saturating_sub(1);
         transaction.last_active = now.monotonic;
         transaction.local_dependency = transaction.local_dependency.max(executed.local_dependency);
+        if let Some(accesses) = &mut transaction.accesses {
+            accesses.end(request, key, matches!(executed.result, Ok((_, Some(_)))));
+        }
         let result = executed.result.map(|(outcome, effect)| {
             if let Some(effect) = effect {
                 transaction.buffer(level, key, effect);
@@ -295,6 +315,11 @@ impl Replica {
         if transaction.outstanding > 0 {
             self.reply(request, Response::Failed(CommandError::OperationsOutstanding));
             return;
+        }
+        if transaction.accesses.is_some()
+            && let Some(transaction) = self.coordinator.open.remove(&tx)
+        {
+            return self.commit_strong(now, request, tx, transaction);
         }
         self.be_active(now);
         let (writes, eventual) = match self.coordinator.open.get_mut(&tx) {

@@ -92,6 +92,7 @@ impl Dissemination {
                 reachable_vec: zero,
                 floor: zero,
                 clock: Timestamp::ZERO,
+                strong_clock: Timestamp::ZERO,
                 settled_vec: zero,
                 agreed: false,
                 serving: config.life == 0,
@@ -122,6 +123,7 @@ impl Dissemination {
         self.view.reachable_vec.join(&view.reachable_vec);
         self.view.floor.join(&view.floor);
         self.view.clock = self.view.clock.max(view.clock);
+        self.view.strong_clock = self.view.strong_clock.max(view.strong_clock);
         self.view.settled_vec.join(&view.settled_vec);
         self.view.agreed = view.agreed;
         self.view.serving |= view.serving;
@@ -196,6 +198,7 @@ impl Dissemination {
         self.view.uniform_vec.join(&site.uniform_vec);
         root.ceiling.join(&site.ceiling);
         self.view.clock = self.view.clock.max(site.ceiling[me]);
+        self.view.strong_clock = self.view.strong_clock.max(site.ceiling.strong);
         root.stable_matrix[me.index()] = self.view.stable_vec;
         root.floors[me.index()].announce(root.ceiling, self.view.floor);
         root.closed.fill(false);
@@ -246,6 +249,9 @@ impl Dissemination {
             self.view.stable_vec
         };
         self.view.uniform_vec.join(&uniform);
+        // A strong transaction is uniform when it commits.
+        let strong = self.view.stable_vec.strong;
+        self.view.uniform_vec.raise(SiteId::STRONG, strong);
         for (row, stable_vec) in SiteId::all(root.stable_matrix.len()).zip(&root.stable_matrix) {
             // What a site has of its own, only it has.
             let elsewhere =

@@ -1,5 +1,6 @@
 //! Whether a message from a wire is one that this cluster's replicas can have sent.
 
+use solera_certification::{Ballot, Entry, GroupId, Share, State, TransactionId};
 use solera_data::Key;
 use solera_time::{SiteId, Vector};
 
@@ -66,7 +67,7 @@ impl Message {
             Message::Replicate(stretches) => {
                 !within_site && stretches.iter().all(|stretch| fits.stretch(stretch))
             }
-            Message::Gap { origin, .. } => !within_site && fits.lists(*origin),
+            Message::Gap { origin, .. } => !within_site && fits.is_origin(*origin),
             Message::KnownVecGlobal { known_vecs, members, .. } => {
                 !within_site
                     && known_vecs.iter().all(|(_, known_vec)| fits.vector(known_vec))
@@ -77,6 +78,12 @@ impl Message {
                     && fits.vectors(&[stable_vec, floor, ceiling])
                     && members.is_well_formed()
             }
+            Message::Spread(stretches) => {
+                within_site && stretches.iter().all(|stretch| fits.stretch(stretch))
+            }
+            Message::AskOutcome { tid, .. } => fits.exists(tid.coordinator),
+            Message::OutcomeIs { .. } => true,
+            Message::Certification(message) => fits.certification(message),
             Message::Fetch(_) | Message::NotKept { .. } => !within_site,
             Message::Filling(filling) => !within_site && fits.filling(filling),
         }
@@ -106,6 +113,71 @@ impl Fits<'_> {
         site.index() < self.topology.sites()
     }
 
+    fn is_origin(&self, origin: SiteId) -> bool {
+        self.lists(origin) || origin == SiteId::STRONG
+    }
+
+    fn certification(&self, message: &solera_certification::Message<Write>) -> bool {
+        use solera_certification::Body;
+        let solera_certification::Message { group, body } = message;
+        let partition = PartitionId(group.0);
+        if partition.0 >= self.topology.partitions {
+            return false;
+        }
+        let of_member = self.topology.owner(self.to.site, partition) == self.to;
+        // Rounds are counted one by one.
+        let ballot = |ballot: &Ballot| self.lists(ballot.leader) && ballot.round < u64::MAX / 2;
+        let entry = |tid: &TransactionId, entry: &Entry<Write>| {
+            self.exists(tid.coordinator)
+                && entry.share.as_ref().is_none_or(|share| self.share(partition, share))
+                && self.groups(&entry.participants, group)
+        };
+        let state = |state: &State<Write>| {
+            ballot(&state.accepted_in)
+                && state.entries.iter().all(|(tid, of)| entry(tid, of))
+                && state.oldest.keys().all(|coordinator| self.exists(*coordinator))
+        };
+        match body {
+            Body::NotLeader { ballot: of } => ballot(of),
+            Body::Accepted { ballot: of, tid, .. } => ballot(of) && self.exists(tid.coordinator),
+            Body::AskOldest => true,
+            Body::Decision { tid, .. } => self.exists(tid.coordinator),
+            Body::Prepare { tid, share, participants, .. } => {
+                of_member
+                    && self.exists(tid.coordinator)
+                    && share.as_ref().is_none_or(|share| self.share(partition, share))
+                    && self.groups(participants, group)
+            }
+            Body::Accept { ballot: term, tid, entry: of, coordinator } => {
+                of_member && ballot(term) && self.exists(*coordinator) && entry(tid, of)
+            }
+            Body::Status { ballot: of, .. }
+            | Body::StatusKept { ballot: of, .. }
+            | Body::Canvass { ballot: of }
+            | Body::Support { ballot: of }
+            | Body::NewBallot { ballot: of }
+            | Body::NeedState { ballot: of }
+            | Body::Stale { ballot: of } => of_member && ballot(of),
+            Body::Promise { ballot: term, state: of } => of_member && ballot(term) && state(of),
+            Body::NewState { state: of } => of_member && state(of),
+            Body::Oldest { .. } | Body::Through { .. } | Body::TakeOver => of_member,
+        }
+    }
+
+    /// Whether these can be the groups of a transaction that takes part in `own`.
+    fn groups(&self, groups: &[GroupId], own: &GroupId) -> bool {
+        groups.contains(own) && groups.iter().all(|group| group.0 < self.topology.partitions)
+    }
+
+    fn share(&self, partition: PartitionId, share: &Share<Write>) -> bool {
+        let of = |key: &Key| {
+            PartitionId::of(key, self.topology.partitions) == partition || partition.0 == 0
+        };
+        self.vector(&share.snap_vec)
+            && share.accesses.iter().all(|access| of(&access.key))
+            && share.writes.iter().all(|write| of(&write.key))
+    }
+
     fn filling(&self, Filling { partition, chunk, .. }: &Filling) -> bool {
         let of = |key: &Key| PartitionId::of(key, self.topology.partitions) == *partition;
         self.topology.partitions > partition.0
@@ -118,7 +190,7 @@ impl Fits<'_> {
                     &begin.forgotten,
                 ]),
                 Chunk::Updates(updates) => updates.iter().all(|update| {
-                    self.lists(update.dot.site)
+                    self.is_origin(update.dot.site)
                         && self.vector(&update.snap_vec)
                         && update.writes.iter().all(|write| of(&write.key))
                 }),
@@ -139,9 +211,12 @@ impl Fits<'_> {
         stretch.updates.iter().all(|update| {
             let of = |write: &Write| PartitionId::of(&write.key, self.topology.partitions);
             update.dot.site == stretch.origin
-                && update.dot.site.index() < self.topology.sites()
+                && self.is_origin(update.dot.site)
                 && self.vector(&update.snap_vec)
-                && update.writes.iter().all(|write| of(write) == stretch.partition)
+                && update
+                    .writes
+                    .iter()
+                    .all(|write| of(write) == stretch.partition || stretch.origin == SiteId::STRONG)
         })
     }
 

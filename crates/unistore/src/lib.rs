@@ -14,6 +14,7 @@
 //! | `replication` | PROPAGATE, REPLICATE, forwarding (Alg. 2 l. 1–22) |
 //! | `dissemination` | BROADCAST_VECS by a tree, floors, causal stability |
 //! | `uniformity` | `uniformVec` from `stableMatrix` (Alg. 2 l. 31–36) |
+//! | `strong` | strong transactions: COMMIT_STRONG, DELIVER_UPDATES (Alg. 3) |
 //! | `scan` | reading all keys in one snapshot |
 //! | `barriers` | UNIFORM_BARRIER and ATTACH |
 //! | `failure_detector` | who is suspected |
@@ -40,16 +41,18 @@ mod partition;
 mod partitioning;
 mod pending;
 mod record;
+mod records;
 mod recovery;
 mod replica;
 mod replication;
 mod scan;
+mod strong;
 mod transfer;
 mod uniformity;
 
 pub use checkpoint::Checkpoint;
 pub use command::{Command, CommandError, RequestId, Response, TxId};
-pub use config::{Address, Config, Rule, Timing, Topology};
+pub use config::{Address, Config, Protocol, Rule, Timing, Topology};
 pub use joining::Progress;
 pub use membership::{Change, Gap, MemberError, Members, Standing};
 pub use message::{
@@ -58,5 +61,8 @@ pub use message::{
 };
 pub use partitioning::PartitionId;
 pub use record::{Decision, DecodeError, Part, Prepared, Promise, Record, SavedKey};
+pub use records::Records;
 pub use recovery::{ForeignPartition, Recovery};
 pub use replica::{AtRisk, Replica, Status};
+pub use solera_certification::{Access, Kind, MAX_WORKERS, TransactionId};
+pub use strong::StrongCounts;

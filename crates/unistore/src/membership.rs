@@ -176,6 +176,11 @@ impl Members {
         (self.0[site.index()].stage + 1) / 4
     }
 
+    /// How often a site's standing has changed.
+    pub(crate) fn stage(&self, site: SiteId) -> u64 {
+        self.0[site.index()].stage.into()
+    }
+
     /// Whether a site takes part.
     pub fn is_member(&self, site: SiteId) -> bool {
         self.standing(site) == Standing::Member

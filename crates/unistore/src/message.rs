@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
+use solera_certification::{Access, TransactionId};
 use solera_data::{Context, Dot, Effect, Key, Op, OpError, Outcome, State};
 use solera_levels::Level;
 use solera_time::{MAX_SITES, SiteId, Timestamp, Vector};
@@ -11,7 +12,7 @@ use crate::command::{Command, RequestId, Response, TxId};
 use crate::config::Address;
 use crate::membership::{Gap, Members};
 use crate::partitioning::PartitionId;
-use crate::record::Record;
+use crate::records::Records;
 
 /// One key's change by a transaction.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -33,7 +34,8 @@ impl Write {
 /// key, of `opLog`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Update {
-    /// Where and when it committed; the time is `commitVec[d]`, the paper's local timestamp.
+    /// Where and when it committed; the time is `commitVec[d]`, the paper's local timestamp, or the strong
+    /// timestamp of a strong transaction, whose site is [`SiteId::STRONG`].
     pub dot: Dot,
     /// The snapshot it executed on (`snapVec`).
     pub snap_vec: Vector,
@@ -51,10 +53,11 @@ impl Update {
 
     /// Whether the snapshot `vec` contains the transaction: `commitVec ≤ vec`.
     pub fn within(&self, vec: &Vector) -> bool {
+        let sites = SiteId::all(MAX_SITES).chain([SiteId::STRONG]);
         vec[self.dot.site] >= self.dot.ts
-            && vec.strong >= self.snap_vec.strong
-            && SiteId::all(MAX_SITES)
-                .all(|site| site == self.dot.site || vec[site] >= self.snap_vec[site])
+            && sites
+                .filter(|site| *site != self.dot.site)
+                .all(|site| vec[site] >= self.snap_vec[site])
     }
 
     /// Approximate bytes.
@@ -223,6 +226,26 @@ pub enum Message {
         members: Members,
     },
 
+    /// Between the members and coordinators of the certification service (§6.3), also within a site.
+    Certification(Box<solera_certification::Message<Write>>),
+
+    /// REDBLUE's central certifier brings strong transactions to the other partitions of its site.
+    Spread(Vec<Stretch>),
+    /// What became of a strong transaction? Also within a site.
+    AskOutcome {
+        /// The sender's request.
+        request: RequestId,
+        /// The transaction.
+        tid: TransactionId,
+    },
+    /// The answer to [`Message::AskOutcome`].
+    OutcomeIs {
+        /// The request answered.
+        request: RequestId,
+        /// Whether it committed, if that is known.
+        committed: Option<bool>,
+    },
+
     /// A joining site's worker asks for pieces of a partition.
     Fetch(Fetch),
     /// The answer.
@@ -361,6 +384,9 @@ pub struct SiteView {
     /// The greatest clock among the site's workers; the others follow, so that skew within a site
     /// does not hold `stableVec` back.
     pub clock: Timestamp,
+    /// The greatest strong timestamp up to which a partition of the site has everything; leaders follow,
+    /// so that one with a slow clock does not hold the strong entry back everywhere.
+    pub strong_clock: Timestamp,
     /// Causal stability: every transaction that arrives from now on, from any site, observes this.
     pub settled_vec: Vector,
     /// Whether every member has told that it knows the same members.
@@ -394,6 +420,10 @@ pub enum Input {
 
 /// An output of a [`Replica`](crate::Replica).
 #[derive(Clone, Debug, PartialEq)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a box for each message would cost more than moving the others"
+)]
 pub enum Output {
     /// A message to another replica.
     Send {
@@ -409,9 +439,9 @@ pub enum Output {
         /// The answer.
         response: Response,
     },
-    /// A step for the journal, only with [`Config::journal`](crate::Config::journal). Outputs after
-    /// it must not leave before it is durable.
-    Record(Record),
+    /// Steps for the journal, only with [`Config::journal`](crate::Config::journal). Outputs after
+    /// them must not leave before they are durable.
+    Records(Records),
     /// What happened, for the simulator's ledger; only with [`Config::trace`](crate::Config::trace).
     Trace(Event),
 }
@@ -437,7 +467,7 @@ pub enum Event {
         /// Whether the snapshot is of an eventual space, and promises nothing.
         eventual: bool,
     },
-    /// A transaction committed, at its coordinator.
+    /// A causal transaction committed, at its coordinator.
     Committed {
         /// The transaction; `None` for an operation on an eventual space that nobody waits for.
         cause: Option<Cause>,
@@ -456,6 +486,26 @@ pub enum Event {
         partition: PartitionId,
         /// The transaction.
         dot: Dot,
+    },
+    /// A strong transaction is about to be certified, at its coordinator.
+    Submitted {
+        /// The transaction, as its client names it.
+        cause: Cause,
+        /// As certification names it; another when it is executed again.
+        tid: TransactionId,
+        /// Its snapshot.
+        snap_vec: Vector,
+        /// The partitions that it writes.
+        partitions: Vec<PartitionId>,
+        /// What it did, as far as it can conflict.
+        accesses: Vec<Access>,
+    },
+    /// What became of a strong transaction is known, at its coordinator or at a leader that delivers it.
+    Certified {
+        /// The transaction.
+        tid: TransactionId,
+        /// Its strong timestamp, if it committed.
+        ts: Option<Timestamp>,
     },
     /// A replica has got all that a donor had of a partition.
     Filled {

@@ -9,12 +9,13 @@ use solera_levels::Level;
 use solera_machine::Now;
 use solera_time::{Monotonic, Timestamp, Vector};
 
-use crate::command::{RequestId, Response, TxId};
+use crate::command::{CommandError, RequestId, Response, TxId};
 use crate::config::{Address, Rule};
 use crate::message::{Event, Executed, Message, Update, Write};
 use crate::partition::{Storing, group_by};
 use crate::partitioning::PartitionId;
 use crate::record::{Prepared, Record};
+use crate::records::PassingUpdate;
 use crate::replica::{Replica, ReplyTo};
 
 /// Transactions prepared at this worker (`preparedCausal`), and reads parked behind them.
@@ -33,7 +34,13 @@ struct Waiting {
 
 /// A read whose snapshot may contain a prepared transaction on its key.
 #[derive(Debug)]
-enum Parked {
+struct Parked {
+    since: Monotonic,
+    read: Read,
+}
+
+#[derive(Debug)]
+enum Read {
     Execute { to: ReplyTo, past: Vector, level: Level, key: Key, op: Op },
     GetVersion(Box<GetVersion>),
 }
@@ -53,13 +60,15 @@ struct GetVersion {
 impl Participant {
     pub(crate) fn park_execute(
         &mut self,
+        since: Monotonic,
         to: ReplyTo,
         past: Vector,
         level: Level,
         key: Key,
         op: Op,
     ) {
-        self.parked.push(Parked::Execute { to, past, level, key, op });
+        let read = Read::Execute { to, past, level, key, op };
+        self.parked.push(Parked { since, read });
     }
 
     pub(crate) fn is_idle(&self) -> bool {
@@ -97,7 +106,14 @@ impl Replica {
     /// UniStore Alg. 1 l. 21 waits until `knownVec[d]` covers the snapshot: until no prepared
     /// transaction of the partition can. The clock has already passed the snapshot, so only prepared
     /// transactions on the key itself can still add something to what the read must see.
-    pub(crate) fn is_blocked(&self, key: &[u8], local_entry: Timestamp) -> bool {
+    ///
+    /// The strong entry is waited for as the paper does.
+    pub(crate) fn is_blocked(&self, partition: usize, key: &[u8], snap_vec: &Vector) -> bool {
+        let local_entry = snap_vec[self.me];
+        let lacks_strong = self.partitions[partition].known_vec.strong < snap_vec.strong;
+        if lacks_strong && self.config.keeps(Rule::WaitOnStrong) {
+            return true;
+        }
         !self.participant.prepared.is_empty()
             && self.config.keeps(Rule::WaitOnKnownVec)
             && self.participant.prepared.values().any(|Waiting { prepared, .. }| {
@@ -122,7 +138,7 @@ impl Replica {
         }
         match self.try_execute(now, to, past, level, partition, &key, &op) {
             Some(outcome) => self.answer(to, Response::Executed { outcome, past: *past }),
-            None => self.participant.park_execute(to, *past, level, key, op),
+            None => self.participant.park_execute(now.monotonic, to, *past, level, key, op),
         }
     }
 
@@ -156,7 +172,10 @@ impl Replica {
                 let GetVersion { from, tx, request, level, key, .. } = *read;
                 self.send(from, Message::Version { tx, request, level, key, executed });
             }
-            None => self.participant.parked.push(Parked::GetVersion(read)),
+            None => {
+                let read = Read::GetVersion(read);
+                self.participant.parked.push(Parked { since: now.monotonic, read });
+            }
         }
     }
 
@@ -173,10 +192,10 @@ impl Replica {
     ) -> Option<Executed> {
         self.move_past(now, snap_vec);
         let eventual = level == Level::Eventual;
-        if !eventual && self.is_blocked(key, snap_vec[self.me]) {
+        let index = self.index_of(self.partition_of(key))?;
+        if !eventual && self.is_blocked(index, key, snap_vec) {
             return None;
         }
-        let index = self.index_of(self.partition_of(key))?;
         let arrived = self.partitions[index].arrived;
         // Only its answer counts: the operation is repeated at commit.
         let snap_vec = if eventual { &arrived } else { snap_vec };
@@ -251,14 +270,17 @@ impl Replica {
         let index = self.index_of(id)?;
         let snap_vec = self.partitions[index].arrived;
         let (clock, site) = (&mut self.clock, self.me);
+        // Others need every operation on an eventual space.
+        let passing = None::<fn(PassingUpdate<'_>)>;
         let done =
-            self.partitions[index].execute(key, op, &snap_vec, Storing::Eventual, true, || {
+            self.partitions[index].execute(key, op, &snap_vec, Storing::Eventual, passing, || {
                 clock.observe(snap_vec.max_entry());
                 Dot { ts: clock.tick(now.physical), site }
             });
         let (_, update) = done.stored?;
+        let update = update.expect("nothing of this kind passes");
         self.be_active(now);
-        Some((id, update?))
+        Some((id, update))
     }
 
     /// After the record: a crash before it is durable undoes what is traced after it.
@@ -280,7 +302,8 @@ impl Replica {
 
     /// Stores the writes of a local transaction that commits, partition by partition.
     pub(crate) fn store_local(&mut self, updates: &[(PartitionId, Arc<Update>)]) {
-        let visible = self.snapshots_are_fresh();
+        let visible =
+            updates.first().is_some_and(|(_, update)| self.snapshots_are_fresh(&update.snap_vec));
         for (id, update) in updates {
             let partition = self.owned(*id);
             if visible {
@@ -320,13 +343,38 @@ impl Replica {
         }
     }
 
-    fn retry_parked(&mut self, now: Now) {
-        for parked in std::mem::take(&mut self.participant.parked) {
-            match parked {
-                Parked::Execute { to, mut past, level, key, op } => {
+    pub(crate) fn retry_parked(&mut self, now: Now) {
+        for Parked { since, read } in std::mem::take(&mut self.participant.parked) {
+            let parked = self.participant.parked.len();
+            match read {
+                Read::Execute { to, mut past, level, key, op } => {
                     self.execute_for_peer(now, to, &mut past, level, key, op);
                 }
-                Parked::GetVersion(read) => self.answer_version(now, read),
+                Read::GetVersion(read) => self.answer_version(now, read),
+            }
+            for again in &mut self.participant.parked[parked..] {
+                again.since = since;
+            }
+        }
+    }
+
+    /// What a client has seen at another site, or was told of a strong transaction, may not come: this
+    /// site may be cut off.
+    pub(crate) fn give_up_parked(&mut self, now: Now) {
+        // Before others take this worker for silent.
+        let patience = self.config.timing.strong_timeout * 4 / 5;
+        for Parked { since, read } in std::mem::take(&mut self.participant.parked) {
+            if now.monotonic.since(since) < patience {
+                self.participant.parked.push(Parked { since, read });
+                continue;
+            }
+            let response = Response::Failed(CommandError::NotHereYet);
+            match read {
+                Read::Execute { to, .. } => self.answer(to, response),
+                Read::GetVersion(read) => {
+                    let request = read.request;
+                    self.send(read.from, Message::ExecuteReply { request, response });
+                }
             }
         }
     }

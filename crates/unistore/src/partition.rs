@@ -7,7 +7,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use hashbrown::hash_map::EntryRef;
 use solera_data::{Context, Dot, Effect, Key, Op, OpError, Outcome, State, View, execute};
-use solera_time::{SiteId, Timestamp, Vector};
+use solera_time::{MAX_SITES, SiteId, Timestamp, Vector};
 
 use crate::committed::Committed;
 use crate::membership::Members;
@@ -15,6 +15,7 @@ use crate::message::{Begin, Update, Write};
 use crate::op_log::OpLog;
 use crate::partitioning::PartitionId;
 use crate::record::{Part, SavedKey};
+use crate::records::{PassingUpdate, PassingWrite};
 use crate::recovery::Restored;
 
 /// The replica of one partition at one site.
@@ -30,7 +31,7 @@ pub(crate) struct Partition {
     /// observes. The same updates are within `known_vec`, but that also counts the time in which
     /// nothing happened, for which nobody who gets the operation's effect should have to wait.
     pub(crate) arrived: Vector,
-    /// `committedCausal`, per origin.
+    /// `committedCausal`, per origin; that of strong transactions is at [`SiteId::STRONG`].
     pub(crate) committed: Vec<Committed>,
     /// `globalMatrix`: the siblings' `knownVec`s, by site (Alg. 2 l. 37–38).
     pub(crate) global_matrix: Vec<Vector>,
@@ -66,7 +67,7 @@ pub(crate) struct Done {
     pub(crate) result: Result<Outcome, OpError>,
     /// The greatest local timestamp that the answer depends on.
     pub(crate) dependency: Timestamp,
-    /// The time, if there was something to store, and the update if there is a journal.
+    /// The time, if there was something to store, and the update if it is kept.
     pub(crate) stored: Option<(Dot, Option<Arc<Update>>)>,
 }
 
@@ -88,6 +89,13 @@ pub(crate) enum Restoring {
     Pending,
 }
 
+/// Every site that there can be, and strong transactions.
+pub(crate) const ORIGINS: usize = MAX_SITES + 1;
+
+fn no_history() -> Vec<Committed> {
+    (0..ORIGINS).map(|_| Committed::default()).collect()
+}
+
 impl Partition {
     pub(crate) fn new(id: PartitionId, local: SiteId, sites: usize, seed: u64) -> Self {
         Partition {
@@ -96,7 +104,7 @@ impl Partition {
             keys: HashMap::with_hasher(FixedState::with_seed(seed)),
             known_vec: Vector::zero(sites),
             arrived: Vector::zero(sites),
-            committed: (0..sites).map(|_| Committed::default()).collect(),
+            committed: no_history(),
             global_matrix: vec![Vector::zero(sites); sites],
             sent: vec![Vector::zero(sites); sites],
             agreed: vec![false; sites],
@@ -135,7 +143,12 @@ impl Partition {
     /// Stores a committed update: each write in its key's log, the update in `committedCausal`
     /// (Alg. 1 l. 46–48, Alg. 2 l. 12–14).
     pub(crate) fn store(&mut self, update: Arc<Update>) {
-        for (i, write) in update.writes.iter().enumerate() {
+        self.store_of(update, |_| true);
+    }
+
+    /// The same, of an update that also has writes to keys of other partitions.
+    pub(crate) fn store_of(&mut self, update: Arc<Update>, own: impl Fn(&Key) -> bool) {
+        for (i, write) in update.writes.iter().enumerate().filter(|(_, write)| own(&write.key)) {
             self.log_of(&write.key).append(update.clone(), i as u32);
         }
         self.arrived.raise(update.dot.site, update.dot.ts);
@@ -158,14 +171,15 @@ impl Partition {
     }
 
     /// A transaction of one operation, with a single look at its key: reads the version at `snap_vec`
-    /// and stores what the operation does there, at the time that `new_dot` takes.
+    /// and stores what the operation does there, at the time that `new_dot` takes. If there is a journal,
+    /// `passing` is shown an update that nobody keeps.
     pub(crate) fn execute(
         &mut self,
         key: &[u8],
         op: &Op,
         snap_vec: &Vector,
         storing: Storing,
-        journal: bool,
+        passing: Option<impl FnOnce(PassingUpdate<'_>)>,
         new_dot: impl FnOnce() -> Dot,
     ) -> Done {
         let absent = &self.absent;
@@ -193,14 +207,14 @@ impl Partition {
             log.fold_now(&effect, context);
             log.settle(&effect, dot);
             let empty = log.is_empty();
-            let update = journal.then(|| {
-                let writes = vec![Write { key: occupied.key().clone(), effect }];
-                Arc::new(Update { dot, snap_vec: *snap_vec, writes, eventual: false })
-            });
+            if let Some(passing) = passing {
+                let writes = &[PassingWrite { key: occupied.key(), effect: &effect }];
+                passing(PassingUpdate { dot, snap_vec, writes, eventual: false });
+            }
             if empty {
                 self.forget(key);
             }
-            return Done { result: Ok(outcome), dependency, stored: Some((dot, update)) };
+            return Done { result: Ok(outcome), dependency, stored: Some((dot, None)) };
         }
         let key = match &entry {
             EntryRef::Occupied(entry) => entry.key().clone(),
@@ -216,9 +230,8 @@ impl Partition {
             log.append(update.clone(), 0);
         }
         self.arrived.raise(dot.site, dot.ts);
-        let recorded = journal.then(|| update.clone());
-        self.committed[dot.site.index()].insert(update);
-        Done { result: Ok(outcome), dependency, stored: Some((dot, recorded)) }
+        self.committed[dot.site.index()].insert(update.clone());
+        Done { result: Ok(outcome), dependency, stored: Some((dot, Some(update))) }
     }
 
     /// What a checkpoint says of the partition itself.
@@ -232,10 +245,18 @@ impl Partition {
         }
     }
 
+    fn sites(&self) -> usize {
+        self.global_matrix.len()
+    }
+
+    fn histories(&self) -> impl Iterator<Item = (SiteId, &Committed)> {
+        SiteId::all(ORIGINS).zip(&self.committed)
+    }
+
     /// Up to where the updates of each origin were forgotten.
     fn forgotten(&self) -> Vector {
-        let mut forgotten = Vector::zero(self.committed.len());
-        for (site, committed) in SiteId::all(self.committed.len()).zip(&self.committed) {
+        let mut forgotten = Vector::zero(self.sites());
+        for (site, committed) in self.histories().filter(|(_, c)| c.forgotten() > Timestamp::ZERO) {
             forgotten[site] = committed.forgotten();
         }
         forgotten
@@ -267,7 +288,7 @@ impl Partition {
     ) {
         self.absent = OpLog::restore(State::new(), absent);
         self.has_arrived(arrived);
-        for (site, committed) in SiteId::all(self.committed.len()).zip(&mut self.committed) {
+        for (site, committed) in SiteId::all(ORIGINS).zip(&mut self.committed) {
             committed.restore_forgotten(forgotten[site]);
         }
     }
@@ -330,7 +351,7 @@ impl Partition {
             }
         }
         let site = update.dot.site;
-        self.has_arrived(&Vector::zero(self.committed.len()).with(site, update.dot.ts));
+        self.has_arrived(&Vector::zero(self.sites()).with(site, update.dot.ts));
         if self.committed[site.index()].get(update.dot.ts).is_none() {
             self.committed[site.index()].insert(update);
         }
@@ -399,7 +420,7 @@ impl Partition {
     /// The latest time of `site` that an update of another site's former life depends on: perhaps only
     /// that life knew of it.
     pub(crate) fn latest_named(&self, site: SiteId, members: &Members) -> Timestamp {
-        let origins = SiteId::all(self.committed.len()).zip(&self.committed);
+        let origins = SiteId::all(self.sites()).zip(&self.committed);
         let named =
             origins.filter(|(origin, _)| *origin != site).flat_map(|(origin, committed)| {
                 let end = match members.gaps(origin).last() {
@@ -414,19 +435,19 @@ impl Partition {
 
     /// What is known of a site belongs to its former life.
     pub(crate) fn welcome(&mut self, site: SiteId) {
-        let nothing = Vector::zero(self.committed.len());
+        let nothing = Vector::zero(self.sites());
         self.global_matrix[site.index()] = nothing;
         self.sent[site.index()] = nothing;
     }
 
     /// Forgets everything, to be filled anew.
     pub(crate) fn empty(&mut self) {
-        let sites = self.committed.len();
+        let sites = self.sites();
         self.keys.clear();
         (self.filled, self.begun) = (false, None);
         self.known_vec = Vector::zero(sites);
         self.arrived = Vector::zero(sites);
-        self.committed = (0..sites).map(|_| Committed::default()).collect();
+        self.committed = no_history();
         self.absent = OpLog::default();
     }
 
@@ -473,7 +494,7 @@ impl Partition {
         (self.filled, self.begun) = (true, None);
         self.has_arrived(&begin.known_vec);
         self.arrived = begin.arrived;
-        for (site, committed) in SiteId::all(self.committed.len()).zip(&mut self.committed) {
+        for (site, committed) in SiteId::all(ORIGINS).zip(&mut self.committed) {
             committed.restore_forgotten(begin.forgotten[site]);
         }
     }

@@ -7,6 +7,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use postcard::ser_flavors::Flavor;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
@@ -20,7 +21,7 @@ use crate::message::{Chunk, Update, Write};
 use crate::partitioning::PartitionId;
 
 /// The version of records and parts; their first byte.
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 
 /// A step that must survive a restart.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -50,6 +51,8 @@ pub enum Record {
     Known(PartitionId, SiteId, Timestamp),
     /// A joining site's worker got a piece of a partition; whether it was the last one.
     Filled(PartitionId, Chunk, bool),
+    /// A step of the certification service.
+    Certification(Box<solera_certification::Record<Write>>),
 }
 
 /// A transaction that waits for its coordinator's decision.
@@ -128,6 +131,8 @@ pub enum Part {
         /// `knownVec`, heartbeats included.
         known_vec: Vector,
     },
+    /// What a member of a certification group has kept.
+    Certification(Box<solera_certification::Record<Write>>),
     /// Some of a partition's `committedCausal`.
     Updates(PartitionId, Vec<Arc<Update>>),
     /// Some of a partition's keys.
@@ -174,7 +179,7 @@ impl std::error::Error for DecodeError {}
 impl Record {
     /// Appends the record's bytes.
     pub fn encode(&self, bytes: &mut Vec<u8>) {
-        encode(self, bytes);
+        append(self, bytes);
     }
 
     /// Reads a record.
@@ -189,7 +194,7 @@ impl Record {
 impl Part {
     /// Appends the part's bytes.
     pub fn encode(&self, bytes: &mut Vec<u8>) {
-        encode(self, bytes);
+        append(self, bytes);
     }
 
     /// Reads a part.
@@ -201,9 +206,38 @@ impl Part {
     }
 }
 
-fn encode(value: &impl Serialize, bytes: &mut Vec<u8>) {
+/// Appends the bytes of a record or part.
+pub(crate) fn append(value: &impl Serialize, bytes: &mut Vec<u8>) {
     bytes.push(VERSION);
-    postcard::to_io(value, bytes).expect("a vector takes all bytes");
+    let appended = postcard::serialize_with_flavor(value, Appended(bytes));
+    appended.expect("a vector takes all bytes");
+}
+
+/// Serialises to the end of a vector.
+struct Appended<'a>(&'a mut Vec<u8>);
+
+impl Flavor for Appended<'_> {
+    type Output = ();
+
+    #[inline]
+    fn try_push(&mut self, byte: u8) -> postcard::Result<()> {
+        self.0.push(byte);
+        Ok(())
+    }
+
+    #[inline]
+    fn try_extend(&mut self, bytes: &[u8]) -> postcard::Result<()> {
+        // Most numbers are small: a call to copy them would take longer than all else.
+        if let [byte] = bytes {
+            return self.try_push(*byte);
+        }
+        self.0.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn finalize(self) -> postcard::Result<()> {
+        Ok(())
+    }
 }
 
 fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {

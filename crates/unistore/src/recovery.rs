@@ -6,7 +6,7 @@ use std::sync::Arc;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use solera_data::{Dot, Key};
-use solera_time::Vector;
+use solera_time::{SiteId, Timestamp, Vector};
 
 use crate::command::TxId;
 use crate::config::Config;
@@ -97,6 +97,7 @@ impl Recovery {
                 partition.restore_summary(&arrived, absent, &forgotten);
                 partition.restore_known(&known_vec);
             }
+            Part::Certification(record) => self.replica.strong.service.restore(*record),
             Part::Updates(partition, updates) => {
                 let index = self.index_of(partition)?;
                 for update in updates {
@@ -163,6 +164,7 @@ impl Recovery {
                 let index = self.index_of(partition)?;
                 self.replica.partitions[index].known_vec.raise(site, known);
             }
+            Record::Certification(record) => self.replica.strong.service.restore(*record),
             Record::Filled(partition, chunk, complete) => {
                 let index = self.index_of(partition)?;
                 // Otherwise the checkpoint has it, and what came after.
@@ -183,7 +185,14 @@ impl Recovery {
         self.promise.starts += 1;
         // Lives, too, have transactions of their own.
         let life = u64::from(replica.config.life);
-        replica.coordinator.number_run((life << 16) + self.promise.starts);
+        let run = (life << 16) + self.promise.starts;
+        replica.coordinator.number_run(run);
+        replica.strong.service.number_run(run);
+        let again = self.promise.starts > 1;
+        replica.strong.first &= !again;
+        // Others may finish what the run before had submitted.
+        let knows_strong = self.promise.known_vec.strong > Timestamp::ZERO;
+        replica.strong.former_floor = (again && knows_strong).then_some(self.promise.floor);
         for partition in replica.partitions.iter_mut().filter(|partition| partition.filled) {
             partition.known_vec.join(&self.promise.known_vec);
         }
@@ -205,7 +214,11 @@ impl Recovery {
         if update.dot.site == replica.me {
             // The snapshot's remote entries were uniform, and the next ones must cover it.
             replica.learn_uniform(&update.snap_vec);
-            if replica.config.topology.workers[replica.me.index()] == 1 {
+            // Every snapshot from now on has the strong transactions that were visible, no more.
+            let strong = replica.dissemination.view.uniform_vec.strong;
+            if replica.config.topology.workers[replica.me.index()] == 1
+                && update.snap_vec.strong <= strong
+            {
                 restoring = Restoring::Visible;
             }
         }
@@ -269,6 +282,8 @@ impl Recovery {
 
     fn promised(&mut self, promise: &Promise) {
         self.replica.learn_uniform(&promise.uniform_vec);
+        let strong = promise.uniform_vec.strong;
+        self.replica.dissemination.view.uniform_vec.raise(SiteId::STRONG, strong);
         self.promise.uniform_vec.join(&promise.uniform_vec);
         self.promise.starts = self.promise.starts.max(promise.starts);
         self.promise.floor.join(&promise.floor);

@@ -20,9 +20,11 @@ use crate::joining::{Joining, Progress};
 use crate::membership::{Change, MemberError, Members, Standing};
 use crate::message::{Cause, Event, Input, Message, Output, SiteView};
 use crate::participant::Participant;
-use crate::partition::{Done, Partition, Storing};
+use crate::partition::{Done, ORIGINS, Partition, Storing};
 use crate::partitioning::PartitionId;
 use crate::record::{Promise, Record};
+use crate::records::{Passing, PassingUpdate, Records};
+use crate::strong::{Strong, StrongCounts, group_of};
 use crate::transfer::Donor;
 
 /// What one worker of a site runs of UniStore.
@@ -40,6 +42,7 @@ pub struct Replica {
     pub(crate) dissemination: Dissemination,
     pub(crate) detector: FailureDetector,
     pub(crate) barriers: Barriers,
+    pub(crate) strong: Strong,
     pub(crate) donor: Donor,
     pub(crate) joining: Joining,
     /// What other workers of a site that joins ask for before this one has heard that it serves.
@@ -111,6 +114,7 @@ impl Replica {
             dissemination: Dissemination::new(&config),
             detector: FailureDetector::new(me, sites, config.timing.suspect_after),
             barriers: Barriers::default(),
+            strong: Strong::new(&config),
             donor: Donor::default(),
             joining: Joining::new(Vector::zero(sites)),
             early: Vec::new(),
@@ -119,7 +123,7 @@ impl Replica {
             forwarded_again: Monotonic(0),
             held_back: Vec::new(),
             first_to_send: 0,
-            gap_asked: vec![vec![None; sites]; partitions.len()],
+            gap_asked: vec![vec![None; ORIGINS]; partitions.len()],
             promised: Promise {
                 floor: Vector::zero(sites),
                 known_vec: Vector::zero(sites),
@@ -180,7 +184,8 @@ impl Replica {
             return Some(result);
         }
         let (key, op) = (Key::from(key), op.clone());
-        self.participant.park_execute(ReplyTo::Client(request), *past, level, key, op);
+        let to = ReplyTo::Client(request);
+        self.participant.park_execute(now.monotonic, to, *past, level, key, op);
         None
     }
 
@@ -234,18 +239,19 @@ impl Replica {
             return Some(Err(OpError::TooLarge));
         }
         let eventual = level == Level::Eventual;
+        let index = self.index_of(partition).expect("callers route by owner");
         let snap_vec = if eventual {
             self.owned(partition).arrived
         } else {
             let snap_vec = self.start_snapshot(now, past);
-            if self.is_blocked(key, snap_vec[self.me]) {
+            if self.is_blocked(index, key, &snap_vec) {
                 return None;
             }
             snap_vec
         };
         let storing = if eventual {
             Storing::Eventual
-        } else if !self.snapshots_are_fresh() {
+        } else if !self.snapshots_are_fresh(&snap_vec) {
             Storing::Pending
         } else if self.config.topology.sites() == 1 {
             Storing::Alone
@@ -253,17 +259,18 @@ impl Replica {
             Storing::Visible
         };
         // Prepare and commit in one step: nobody else takes part.
-        let index = self.index_of(partition).expect("callers route by owner");
         let (clock, site) = (&mut self.clock, self.me);
-        let journal = self.config.journal;
+        let passing = self.config.journal.then_some(|update: PassingUpdate<'_>| {
+            push_record(&mut self.outputs, &Passing::Stored(&[(partition, update)]));
+        });
         let Done { result, dependency, stored } =
-            self.partitions[index].execute(key, op, &snap_vec, storing, journal, || {
+            self.partitions[index].execute(key, op, &snap_vec, storing, passing, || {
                 clock.observe(snap_vec.max_entry());
                 Dot { ts: clock.tick(now.physical), site }
             });
         self.trace_snapshot(reply_to, &snap_vec, eventual);
-        if let Some((dot, update)) = stored {
-            if let Some(update) = update {
+        if let Some((dot, kept)) = stored {
+            if let Some(update) = kept {
                 self.record(|| match eventual {
                     true => Record::StoredEventual(partition, update),
                     false => Record::Stored(smallvec![(partition, update)]),
@@ -293,23 +300,28 @@ impl Replica {
         self.clock.observe(past[self.me]);
         let mut snap_vec = self.dissemination.view.uniform_vec;
         snap_vec[self.me] = self.clock.read(now.physical);
-        // UniStore Alg. 1 l. 7; no transaction has a strong entry yet.
-        snap_vec.strong = past.strong;
+        // UniStore Alg. 1 l. 7.
+        snap_vec.strong = snap_vec.strong.max(past.strong);
         snap_vec
     }
 
     /// Remote entries of a snapshot are uniform, so they are worth knowing (Alg. 1 l. 2–3, 19–20,
     /// 37–38).
     pub(crate) fn learn_uniform(&mut self, snap_vec: &Vector) {
-        let local = self.dissemination.view.uniform_vec[self.me];
-        self.dissemination.view.uniform_vec.join(snap_vec);
-        self.dissemination.view.uniform_vec[self.me] = local;
+        let uniform_vec = &mut self.dissemination.view.uniform_vec;
+        let (local, strong) = (uniform_vec[self.me], uniform_vec.strong);
+        uniform_vec.join(snap_vec);
+        // What was decided need not be here yet.
+        (uniform_vec[self.me], uniform_vec.strong) = (local, strong);
     }
 
-    /// Whether every live and future snapshot of the site contains all that was committed here: this
-    /// worker is alone at its site and has no open transaction.
-    pub(crate) fn snapshots_are_fresh(&self) -> bool {
-        self.config.topology.workers[self.me.index()] == 1
+    /// Whether every live and future snapshot of the site contains all that was committed here, and what
+    /// commits on this snapshot: this worker is alone at its site and has no open transaction.
+    pub(crate) fn snapshots_are_fresh(&self, snap_vec: &Vector) -> bool {
+        let uniform_vec = &self.dissemination.view.uniform_vec;
+        snap_vec.strong <= uniform_vec.strong
+            && self.strong.is_within(uniform_vec)
+            && self.config.topology.workers[self.me.index()] == 1
             && self.coordinator.is_idle()
             && (self.donor.is_idle() || !self.config.keeps(Rule::DonorHoldsSnapshot))
     }
@@ -379,7 +391,7 @@ impl Replica {
     /// Keeps a step for the journal.
     pub(crate) fn record(&mut self, record: impl FnOnce() -> Record) {
         if self.config.journal {
-            self.outputs.push_back(Output::Record(record()));
+            push_record(&mut self.outputs, &record());
         }
     }
 
@@ -429,12 +441,15 @@ impl Replica {
                     self.reply(request, Response::Executed { outcome, past });
                 }
             }
-            Command::Begin { past } => {
-                let tx = self.begin(now, &past);
+            Command::ExecuteStrong { past, key, op, kind } => {
+                self.execute_strong(now, request, past, key, op, kind);
+            }
+            Command::Begin { past, strong } => {
+                let tx = self.begin(now, &past, strong);
                 self.reply(request, Response::Begun(tx));
             }
-            Command::Operate { tx, level, key, op } => {
-                if let Some(response) = self.operate(now, request, tx, level, &key, &op) {
+            Command::Operate { tx, level, key, op, kind } => {
+                if let Some(response) = self.operate(now, request, tx, level, &key, &op, kind) {
                     self.reply(request, response);
                 }
             }
@@ -442,6 +457,7 @@ impl Replica {
             Command::Abort { tx } => self.abort(tx),
             Command::Barrier { past, timeout } => self.barrier(now, request, past, timeout),
             Command::Attach { past, timeout } => self.attach(now, request, past, timeout),
+            Command::Outcome { tid } => self.find_outcome(now, request, tid),
         }
     }
 
@@ -455,7 +471,9 @@ impl Replica {
                 let to = ReplyTo::Peer(from, request);
                 self.execute_for_peer(now, to, &mut past, level, key, op);
             }
-            Message::ExecuteReply { request, response } => self.reply(request, response),
+            Message::ExecuteReply { request, response } => {
+                self.on_execute_reply(now, request, response);
+            }
             Message::GetVersion { tx, request, snap_vec, level, key, op, own } => {
                 self.on_get_version(now, from, tx, request, snap_vec, level, key, op, own);
             }
@@ -482,6 +500,13 @@ impl Replica {
             Message::StableVec { stable_vec, floor, ceiling, members } => {
                 self.dissemination.on_stable_vec(from.site, &stable_vec, ceiling, floor, members);
             }
+            Message::Spread(stretches) => self.on_spread(now, from, stretches),
+            Message::AskOutcome { request, tid } => {
+                let committed = self.outcome(tid);
+                self.send(from, Message::OutcomeIs { request, committed });
+            }
+            Message::OutcomeIs { request, committed } => self.on_outcome(request, committed),
+            Message::Certification(message) => self.on_certification(now, from, *message),
             Message::Fetch(fetch) => self.on_fetch(now, from, fetch),
             Message::Filling(filling) => self.on_filling(now, from, filling),
             Message::NotKept { partition, attempt } => {
@@ -603,6 +628,7 @@ impl Replica {
         for partition in &mut self.partitions {
             partition.agreed.fill(false);
         }
+        self.set_groups();
     }
 
     /// Whether a message of another site's replica may count: it must belong to the life of its site
@@ -646,6 +672,8 @@ impl Replica {
         self.keep_promises(now);
         self.broadcast_vecs(now);
         self.take_early(now);
+        self.tick_strong(now);
+        self.give_up_parked(now);
         self.propagate(now);
         self.collect();
         self.check_barriers(now);
@@ -684,6 +712,7 @@ impl Machine for Replica {
     type Output = Output;
 
     fn handle(&mut self, now: Now, input: Input) {
+        self.begin_certification(now);
         match input {
             Input::Message { from, life, message } => {
                 if from.site != self.me {
@@ -700,6 +729,7 @@ impl Machine for Replica {
     }
 
     fn on_deadline(&mut self, now: Now) {
+        self.begin_certification(now);
         if self.next_deadline().is_some_and(|deadline| now.monotonic >= deadline) {
             self.tick(now);
             self.next_tick = now.monotonic.after(self.tick_interval(now));
@@ -715,6 +745,16 @@ impl Machine for Replica {
         let active = self.last_tick.is_none_or(|last| self.last_activity > last);
         Some(if active { self.next_tick.min(soon) } else { self.next_tick })
     }
+}
+
+/// Appends to the records that are the last output, so that these are one for many operations.
+fn push_record(outputs: &mut VecDeque<Output>, record: &impl Serialize) {
+    if let Some(Output::Records(records)) = outputs.back_mut() {
+        return records.push(record);
+    }
+    let mut records = Records::default();
+    records.push(record);
+    outputs.push_back(Output::Records(records));
 }
 
 /// What the loss of sites could still undo.
@@ -741,6 +781,21 @@ impl Status<'_> {
     /// `knownVec` of each owned partition.
     pub fn known_vecs(&self) -> impl Iterator<Item = (PartitionId, Vector)> + '_ {
         self.replica.partitions.iter().map(|partition| (partition.id, partition.known_vec))
+    }
+
+    /// What strong transactions of this worker's clients have come to.
+    pub fn strong(&self) -> StrongCounts {
+        self.replica.strong.counts()
+    }
+
+    /// Who leads the certification of each owned partition, as far as this worker knows, and whether it
+    /// does so itself.
+    pub fn leaders(&self) -> impl Iterator<Item = (PartitionId, SiteId, bool)> + '_ {
+        let service = &self.replica.strong.service;
+        self.replica.partitions.iter().filter_map(|partition| {
+            let group = group_of(partition.id);
+            Some((partition.id, service.leader(group)?, service.leads(group)))
+        })
     }
 
     /// The greatest time that this worker has read, issued or seen.
@@ -800,6 +855,12 @@ impl Status<'_> {
     /// Commits of this worker that some participant has not confirmed.
     pub fn unconfirmed_decisions(&self) -> usize {
         self.replica.coordinator.unconfirmed()
+    }
+
+    /// Strong transactions that were submitted or are finished here and not decided, or that wait to be
+    /// executed again.
+    pub fn undecided_transactions(&self) -> usize {
+        self.replica.strong.undecided()
     }
 
     /// The transactions of this site, as far as they wrote here, that the loss of sites could still

@@ -12,6 +12,7 @@ use crate::message::{Converged, Event, Message, Stretch, Subtree};
 use crate::partitioning::PartitionId;
 use crate::record::{Promise, Record};
 use crate::replica::Replica;
+use crate::strong::group_of;
 
 /// The most updates in one stretch; more follow with the next tick.
 const STRETCH_LIMIT: usize = 8192;
@@ -65,6 +66,12 @@ impl Replica {
                         stretches.extend(self.next_stretch(index, dest, origin, budget));
                     }
                 }
+                if self.sends_strong(index, dest) {
+                    if again && !self.leads_strong(index) {
+                        self.partitions[index].forward_again(dest, SiteId::STRONG);
+                    }
+                    stretches.extend(self.next_stretch(index, dest, SiteId::STRONG, budget));
+                }
             }
             for (owner, (budget, stretches)) in by_worker {
                 behind |= budget == 0;
@@ -83,7 +90,7 @@ impl Replica {
     }
 
     /// The members beside this site; none while it is none itself.
-    fn other_members(&self) -> Vec<SiteId> {
+    pub(crate) fn other_members(&self) -> Vec<SiteId> {
         let members = &self.dissemination.members;
         let others = members.members().filter(|site| *site != self.me);
         if members.is_member(self.me) { others.collect() } else { Vec::new() }
@@ -125,14 +132,19 @@ impl Replica {
         let known = partition.known_vec[origin];
         // Own heartbeats go out even when the clock stands still, having run ahead of the wall clock:
         // without them a receiver would not notice what it missed.
-        if known < prev || (known == prev && origin != self.me) {
+        let own = origin == self.me || origin == SiteId::STRONG;
+        if known < prev || (known == prev && !own) {
             return None;
         }
         let history = &partition.committed[origin.index()];
         let (updates, all) = history.stretch(prev, known, STRETCH_LIMIT, budget);
         let known = if all { known } else { updates.last()?.dot.ts };
         *sent = known;
-        Some(Stretch { partition: partition.id, origin, prev, known, updates })
+        let partition = partition.id;
+        if origin == SiteId::STRONG && all {
+            self.told_strong(index, dest);
+        }
+        Some(Stretch { partition, origin, prev, known, updates })
     }
 
     /// REPLICATE and HEARTBEAT (UniStore Alg. 2 l. 9–18).
@@ -141,7 +153,18 @@ impl Replica {
             if let Some(index) = self.index_of(stretch.partition)
                 && self.partitions[index].filled
                 && stretch.origin != self.me
-                && stretch.origin.index() < self.config.topology.sites()
+                && self.is_origin(stretch.origin)
+            {
+                self.on_stretch(now, from, index, stretch);
+            }
+        }
+    }
+
+    /// What this site's central certifier has stored, of REDBLUE.
+    pub(crate) fn on_spread(&mut self, now: Now, from: Address, stretches: Vec<Stretch>) {
+        for stretch in stretches {
+            if let Some(index) = self.index_of(stretch.partition)
+                && stretch.origin == SiteId::STRONG
             {
                 self.on_stretch(now, from, index, stretch);
             }
@@ -151,7 +174,8 @@ impl Replica {
     fn on_stretch(&mut self, now: Now, from: Address, index: usize, stretch: Stretch) {
         let Stretch { origin, prev, known, updates, partition: id } = stretch;
         let already = self.partitions[index].known_vec[origin];
-        let leaving = self.dissemination.members.standing(origin) == Standing::Leaving;
+        let leaving = origin != SiteId::STRONG
+            && self.dissemination.members.standing(origin) == Standing::Leaving;
         if leaving && !self.partitions[index].agreed[from.site.index()] {
             // Sent before the sender heard of it, perhaps by one that has forgotten it since.
             return;
@@ -163,19 +187,38 @@ impl Replica {
         if !updates.is_empty() {
             self.be_active(now);
         }
+        let mut taken = Vec::new();
         for update in updates {
             // UniStore Alg. 2 l. 11: another site may have forwarded it before.
             if update.dot.ts > already {
                 let dot = update.dot;
                 self.record(|| Record::Stored(smallvec![(id, update.clone())]));
-                self.partitions[index].store(update);
-                self.trace(|| Event::Stored { partition: id, dot });
+                if origin == SiteId::STRONG {
+                    self.strong.service.stored(group_of(id), &update.commit_vec());
+                    taken.push(update.clone());
+                    self.store_strong(index, update);
+                } else {
+                    self.partitions[index].store(update);
+                    self.trace(|| Event::Stored { partition: id, dot });
+                }
             }
         }
         self.partitions[index].known_vec.raise(origin, known);
-        if known > already {
+        if known <= already {
+            return;
+        }
+        if origin == SiteId::STRONG {
+            self.spread(id, already, &taken, known);
+            self.strong.service.known(now, group_of(id), known);
+            self.drain_certification(now);
+            self.retry_parked(now);
+        } else {
             self.keep_known(index, origin);
         }
+    }
+
+    fn is_origin(&self, origin: SiteId) -> bool {
+        origin.index() < self.config.topology.sites() || origin == SiteId::STRONG
     }
 
     /// What is known of a site that leaves must not be forgotten.
@@ -213,8 +256,11 @@ impl Replica {
         known: Timestamp,
     ) {
         if let Some(index) = self.index_of(partition)
-            && origin.index() < self.config.topology.sites()
+            && self.is_origin(origin)
         {
+            if origin == SiteId::STRONG {
+                self.asked_for_strong(index, site);
+            }
             let partition = &mut self.partitions[index];
             let sent = &mut partition.sent[site.index()][origin];
             *sent = (*sent).min(known);
@@ -366,6 +412,7 @@ impl Replica {
         let clock = self.clock.read(now.physical);
         let future = self.dissemination.view.uniform_vec.with(self.me, clock);
         let mut ceiling = future;
+        ceiling.raise(SiteId::STRONG, self.strong.ceiling());
         ceiling.join(&self.former_ceiling);
         for partition in &self.partitions {
             ceiling.join(&partition.known_vec);
@@ -398,7 +445,6 @@ impl Replica {
         if self.partitions.is_empty() {
             known_vec[self.me] = clock;
         }
-        known_vec.strong = Timestamp::ZERO;
         known_vec
     }
 

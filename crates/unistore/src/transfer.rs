@@ -171,7 +171,7 @@ impl Replica {
 
     /// The meet of the snapshots of all that is under way with `future`.
     pub(crate) fn floor(&self, future: Vector) -> Vector {
-        let floor = self.coordinator.floor(future);
+        let floor = self.strong.floor(self.coordinator.floor(future));
         if self.config.keeps(Rule::DonorHoldsSnapshot) { self.donor.floor(floor) } else { floor }
     }
 }

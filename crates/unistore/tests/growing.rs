@@ -121,10 +121,8 @@ impl Stage {
                         let bytes = postcard::to_stdvec(&message).unwrap();
                         self.links.push_back((*from, to, bytes));
                     }
-                    Output::Record(record) => {
-                        let mut bytes = Vec::new();
-                        record.encode(&mut bytes);
-                        host.records.push(bytes);
+                    Output::Records(records) => {
+                        host.records.extend(records.iter().map(<[u8]>::to_vec));
                     }
                     Output::Reply { request, response } => {
                         self.replies.insert(request, response);

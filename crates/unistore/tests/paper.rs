@@ -9,7 +9,7 @@ use solera_levels::Level;
 use solera_machine::{Machine, Now};
 use solera_time::{Monotonic, Physical, SiteId, Timestamp, Vector};
 use solera_unistore::{
-    Address, Command, CommandError, Config, Input, Message, Output, PartitionId, Replica,
+    Address, Command, CommandError, Config, Input, Kind, Message, Output, PartitionId, Replica,
     RequestId, Response, Rule, Topology, TxId,
 };
 
@@ -63,7 +63,7 @@ impl Stage {
                 Output::Reply { request, response } => {
                     self.replies.insert(request, response);
                 }
-                Output::Record(_) | Output::Trace(_) => {}
+                Output::Records(_) | Output::Trace(_) => {}
             }
         }
     }
@@ -146,7 +146,7 @@ impl Stage {
     }
 
     fn begin(&mut self, address: Address, past: Vector) -> TxId {
-        let request = self.ask(address, Command::Begin { past });
+        let request = self.ask(address, Command::Begin { past, strong: false });
         match self.reply(request) {
             Response::Begun(tx) => *tx,
             other => panic!("{other:?}"),
@@ -186,7 +186,10 @@ fn prepared_with(stage: &mut Stage, value: &str) -> RequestId {
     let tx = stage.begin(at(0, 0), none);
     for worker in [0, 1] {
         let (key, op) = (Key::from(key_of(worker).as_str()), set(value));
-        stage.ask(at(0, 0), Command::Operate { tx, level: Level::Causal, key, op });
+        stage.ask(
+            at(0, 0),
+            Command::Operate { tx, level: Level::Causal, key, op, kind: Kind::UPDATE },
+        );
         stage.deliver(always);
     }
     let commit = stage.ask(at(0, 0), Command::Commit { tx });
@@ -199,7 +202,13 @@ fn prepared_with(stage: &mut Stage, value: &str) -> RequestId {
 fn alg_1_l_13_a_transaction_reads_its_own_writes_and_nobody_else_does() {
     let mut stage = Stage::new(&[2], None);
     let tx = stage.begin(at(0, 0), Vector::zero(1));
-    let operate = |op| Command::Operate { tx, level: Level::Causal, key: Key::from("k"), op };
+    let operate = |op| Command::Operate {
+        tx,
+        level: Level::Causal,
+        key: Key::from("k"),
+        op,
+        kind: Kind::UPDATE,
+    };
     stage.ask(at(0, 0), operate(set("mine")));
     stage.deliver(always);
     let own = stage.ask(at(0, 0), operate(Op::Get));
@@ -280,7 +289,7 @@ fn a_participant_that_hears_no_decision_asks_for_it() {
 fn eventual(stage: &mut Stage, key: &str) -> TxId {
     let tx = stage.begin(at(0, 0), Vector::zero(1));
     let (key, level) = (Key::from(key), Level::Eventual);
-    stage.ask(at(0, 0), Command::Operate { tx, level, key, op: Op::IncrBy(1) });
+    stage.ask(at(0, 0), Command::Operate { tx, level, key, op: Op::IncrBy(1), kind: Kind::UPDATE });
     stage.deliver(always);
     tx
 }
@@ -323,15 +332,18 @@ fn what_is_too_large_for_a_record_is_refused_before_anything_is_recorded() {
     // on an eventual space all that it did.
     let value = Value::from(vec![b'x'; 200 << 20]);
     let (here, there) = (key_of(0), key_of(1));
-    for (level, keys) in [
-        (Level::Causal, vec![&*here, &here, &there, "last"]),
-        (Level::Causal, vec![&*there, &there, &here, "last"]),
-        (Level::Eventual, vec![&*here, &here, &here]),
+    for (level, strong, keys) in [
+        (Level::Causal, false, vec![&*here, &here, &there, "last"]),
+        (Level::Causal, false, vec![&*there, &there, &here, "last"]),
+        (Level::Causal, true, vec![&*there, &there, &here, "last"]),
+        (Level::Eventual, false, vec![&*here, &here, &here]),
     ] {
-        let tx = stage.begin(at(0, 0), nobody);
+        let begun = stage.ask(at(0, 0), Command::Begin { past: nobody, strong });
+        let Response::Begun(tx) = *stage.reply(begun) else { panic!("it does not begin") };
         let mut write = |key: &str| {
             let (key, op) = (Key::from(key), Op::Set(value.clone()));
-            let done = stage.ask(at(0, 0), Command::Operate { tx, level, key, op });
+            let done =
+                stage.ask(at(0, 0), Command::Operate { tx, level, key, op, kind: Kind::UPDATE });
             stage.deliver(always);
             stage.reply(done).clone()
         };
@@ -444,6 +456,34 @@ fn figure_1_what_reached_one_site_is_forwarded_to_all() {
     }
 }
 
+/// UniStore Figure 2: t1 is known to site 0 alone when the strong transaction t2, which depends on it, is
+/// certified, and is lost with the site. If t2 had committed, t3, which conflicts with it, could never.
+#[test]
+fn figure_2_a_strong_transaction_does_not_depend_on_what_may_be_lost() {
+    let without = Rule::Certification(solera_certification::Rule::UniformBeforeCommit);
+    for (without, holds) in [(None, true), (Some(without), false)] {
+        let mut stage = Stage::new(&[1, 1, 1], without);
+        stage.pass(100, always);
+        let strong = |past| Command::ExecuteStrong {
+            past,
+            key: Key::from("k"),
+            op: Op::IncrBy(1),
+            kind: Kind::UPDATE,
+        };
+        let t1 = stage.execute(at(0, 0), Vector::zero(3), "t1", set("1"));
+        let t2 = stage.ask(at(0, 0), strong(stage.past(t1)));
+        stage.deliver(always);
+        assert_eq!(stage.replies.contains_key(&t2), !holds, "t2 commits before t1 is uniform");
+        stage.replicas.remove(&at(0, 0));
+        stage.links.clear();
+        stage.pass(8000, always);
+        let t3 = stage.ask(at(1, 0), strong(Vector::zero(3)));
+        stage.pass(8000, always);
+        let committed = matches!(stage.reply(t3), Response::Executed { .. });
+        assert_eq!(committed, holds, "{:?}", stage.reply(t3));
+    }
+}
+
 #[test]
 fn alg_1_l_49_to_52_barrier_and_attach_wait_for_uniformity() {
     let mut stage = Stage::new(&[1, 1, 1], None);
@@ -512,7 +552,8 @@ fn an_open_transaction_keeps_its_snapshot_while_the_others_go_on() {
         let increment = stage.execute(at(0, 0), none, "n", Op::IncrBy(1));
         assert_eq!(stage.outcome(increment), Outcome::Int(100 + i + i / 8 * 1000));
         let (key, level) = (Key::from("n"), Level::Causal);
-        let read = stage.ask(at(0, 0), Command::Operate { tx, level, key, op: Op::Get });
+        let read = stage
+            .ask(at(0, 0), Command::Operate { tx, level, key, op: Op::Get, kind: Kind::UPDATE });
         assert_eq!(stage.outcome(read), bulk("100"));
     }
 }
@@ -553,7 +594,7 @@ fn an_update_that_cannot_be_folded_does_not_hold_back_the_removals_behind_it() {
     let tx = stage.begin(root, none);
     for (key, op) in [(&key, Op::Delete), (&here, set("z"))] {
         let key = Key::from(key.as_str());
-        stage.ask(root, Command::Operate { tx, level: Level::Causal, key, op });
+        stage.ask(root, Command::Operate { tx, level: Level::Causal, key, op, kind: Kind::UPDATE });
         stage.deliver(always);
     }
     let x = Op::IncrBy(1);

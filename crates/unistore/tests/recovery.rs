@@ -7,9 +7,9 @@ use solera_levels::Level;
 use solera_machine::{Machine, Now};
 use solera_time::{Monotonic, Physical, SiteId, Timestamp, Vector};
 use solera_unistore::{
-    Address, Change, Checkpoint, Command, Config, Decision, DecodeError, Event, Input, Members,
-    Message, Output, Part, PartitionId, Record, Recovery, Replica, RequestId, Response, Stretch,
-    Topology, TxId, Update, Write,
+    Address, Change, Checkpoint, Command, Config, Decision, DecodeError, Event, Input, Kind,
+    Members, Message, Output, Part, PartitionId, Record, Records, Recovery, Replica, RequestId,
+    Response, Stretch, Topology, TxId, Update, Write,
 };
 
 const ME: Address = Address { site: SiteId(0), worker: 0 };
@@ -58,7 +58,9 @@ impl Host {
         let mut others = Vec::new();
         while let Some(output) = self.replica.poll_output() {
             match output {
-                Output::Record(record) => self.records.push(record),
+                Output::Records(records) => {
+                    self.records.extend(records.iter().map(|bytes| Record::decode(bytes).unwrap()));
+                }
                 other => others.push(other),
             }
         }
@@ -206,7 +208,7 @@ fn transactions_of_two_runs_never_have_one_name() {
     let mut names = Vec::new();
     host.tick(now(1, 1000));
     for run in 0..4 {
-        let begin = Command::Begin { past: Vector::zero(2) };
+        let begin = Command::Begin { past: Vector::zero(2), strong: false };
         let input = Input::Client { request: RequestId(1), command: begin };
         // The wall clock stands still, and power fails right afterwards.
         for output in host.handle(now(1, 1000), input) {
@@ -302,8 +304,8 @@ fn what_is_executed_is_traced_after_its_record() {
     let tx = TxId { coordinator: 0, sequence: 1 };
     let commands = [
         operate(Op::IncrBy(1)),
-        Command::Begin { past: nobody },
-        Command::Operate { tx, level, key: Key::from("e"), op: Op::IncrBy(1) },
+        Command::Begin { past: nobody, strong: false },
+        Command::Operate { tx, level, key: Key::from("e"), op: Op::IncrBy(1), kind: Kind::UPDATE },
         Command::Commit { tx },
     ];
     let of_another = TxId { coordinator: 1, sequence: 7 };
@@ -322,7 +324,7 @@ fn what_is_executed_is_traced_after_its_record() {
         recorded = false;
         while let Some(output) = replica.poll_output() {
             match output {
-                Output::Record(_) => recorded = true,
+                Output::Records(_) => recorded = true,
                 Output::Trace(Event::Committed { dot, .. }) => {
                     assert!(recorded, "{dot:?} is traced before its record");
                     commits += 1;
@@ -332,6 +334,39 @@ fn what_is_executed_is_traced_after_its_record() {
         }
     }
     assert_eq!((commits, recorded), (3, true));
+}
+
+#[test]
+fn records_are_one_output_until_something_else_is_said() {
+    let mut replica = Replica::new(config_of(&[1]), 1);
+    let mut past = Vector::zero(1);
+    let mut set = |replica: &mut Replica, key: &[u8], value: &str| {
+        let op = Op::Set(Value::from(value));
+        replica.execute_at_once(now(2, 1001), &mut past, Level::Causal, key, &op).unwrap().unwrap();
+    };
+    let values = ["first", "second", "third"];
+    // The first is kept for a time; what is set again where nobody needs it any more is not.
+    values.iter().for_each(|value| set(&mut replica, b"k", value));
+    let past = Vector::zero(1);
+    let begin =
+        Input::Client { request: RequestId(1), command: Command::Begin { past, strong: false } };
+    replica.handle(now(2, 1001), begin);
+    set(&mut replica, b"other", "fourth");
+    let outputs: Vec<_> = std::iter::from_fn(|| replica.poll_output()).collect();
+    let [Output::Records(before), Output::Reply { .. }, Output::Records(after)] = &outputs[..]
+    else {
+        panic!("{outputs:?}");
+    };
+    let read = |records: &Records| -> Vec<_> {
+        let decoded = records.iter().map(|bytes| Record::decode(bytes).unwrap());
+        let writes = decoded.flat_map(|record| match record {
+            Record::Stored(updates) => updates[0].1.writes.clone(),
+            _ => Vec::new(),
+        });
+        writes.map(|write| (write.key, write.effect.cell.assign.unwrap())).collect()
+    };
+    assert_eq!(read(before), values.map(|value| (Key::from("k"), Value::from(value))));
+    assert_eq!(read(after), [(Key::from("other"), Value::from("fourth"))]);
 }
 
 #[test]

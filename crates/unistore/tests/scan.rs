@@ -39,7 +39,7 @@ fn run(replica: &mut Replica, ms: u64, key: &str, op: Op) {
 }
 
 fn begin(replica: &mut Replica, ms: u64) -> TxId {
-    let command = Command::Begin { past: Vector::zero(1) };
+    let command = Command::Begin { past: Vector::zero(1), strong: false };
     replica.handle(now(ms), Input::Client { request: RequestId(1), command });
     loop {
         match replica.poll_output() {

@@ -1,0 +1,752 @@
+//! Strong transactions: COMMIT_STRONG and DELIVER_UPDATES (Alg. 3), by the certification service.
+//!
+//! The service decides; this module submits what clients did, stores what the service delivers, and
+//! brings it to the siblings as the history of one more origin, [`SiteId::STRONG`]: the leader of a
+//! partition's group tells the others, and whoever is asked tells what it has.
+//!
+//! UNIFORM_BARRIER (Alg. 3 l. 2) is no step of its own: members acknowledge a vote when their site stores
+//! what the transaction has seen, so that a quorum of acknowledgements makes it uniform.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use smallvec::smallvec;
+use solera_certification::{
+    Access, GroupId, Kind, Outcome, Output as Certified, Service, Share, TransactionId,
+};
+use solera_data::{Dot, Key, Op, OpError, Outcome as Answer};
+use solera_levels::Level;
+use solera_machine::{Machine, Now};
+use solera_time::{Monotonic, SiteId, Timestamp, Vector};
+
+use crate::command::{CommandError, RequestId, Response, TxId};
+use crate::config::{Address, Config, Protocol, Rule};
+use crate::coordinator::Transaction;
+use crate::membership::Members;
+use crate::message::{Cause, Event, Message, Stretch, Update, Write};
+use crate::partitioning::PartitionId;
+use crate::record::Record;
+use crate::replica::Replica;
+
+/// A transaction of one operation that aborts is executed again after this long at first, and at last.
+const AGAIN: Duration = Duration::from_millis(1);
+const AGAIN_AT_LAST: Duration = Duration::from_millis(64);
+
+/// The group that certifies everything in REDBLUE.
+const CENTRAL: GroupId = GroupId(0);
+
+/// After a restart, transactions of the former run that others finish are decided within this time.
+const GRACE: Duration = Duration::from_secs(3);
+
+/// How often conflicts are forgotten.
+const PRUNING: Duration = Duration::from_millis(100);
+
+/// Who is asked what became of a transaction has so long to answer.
+const ASKING: Duration = Duration::from_secs(1);
+
+/// What a worker knows of strong transactions.
+#[derive(Debug)]
+pub(crate) struct Strong {
+    pub(crate) service: Service<Write>,
+    /// Nothing was ever kept by this worker, nor by another life of its site.
+    pub(crate) first: bool,
+    /// Those that wait for their decision.
+    submitted: BTreeMap<TransactionId, Submitted>,
+    /// Those of one operation that are open, or wait to be executed again.
+    singles: BTreeMap<TxId, Single>,
+    again: Vec<(Monotonic, Single)>,
+    /// Covers the strong timestamps of those that this worker submitted.
+    ceiling: Timestamp,
+    /// Sites that asked for the history of a partition from whoever has it.
+    asked: BTreeSet<(usize, SiteId)>,
+    /// The floor of the run before, while transactions of it may be undecided.
+    pub(crate) former_floor: Option<Vector>,
+    begun: Monotonic,
+    /// When conflicts were last forgotten, and up to where.
+    pruned: (Monotonic, Vector),
+    counts: StrongCounts,
+    /// Clients who wait for what became of a transaction.
+    asking: Vec<Asking>,
+}
+
+/// What strong transactions of a worker's clients have come to since it started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StrongCounts {
+    /// Committed.
+    pub committed: u64,
+    /// Aborted; those that were executed again count each time.
+    pub aborted: u64,
+    /// Not decided in time.
+    pub unavailable: u64,
+    /// Messages of the certification service that came again, or too late to count.
+    pub ignored: u64,
+}
+
+impl StrongCounts {
+    /// Adds those of another worker.
+    pub fn add(&mut self, other: &StrongCounts) {
+        self.committed += other.committed;
+        self.aborted += other.aborted;
+        self.unavailable += other.unavailable;
+        self.ignored += other.ignored;
+    }
+}
+
+#[derive(Debug)]
+struct Asking {
+    request: RequestId,
+    until: Monotonic,
+    /// How many of those asked have not answered.
+    silent: usize,
+    /// What the others know.
+    committed: Option<bool>,
+}
+
+/// A transaction that is being certified.
+#[derive(Debug)]
+struct Submitted {
+    since: Monotonic,
+    /// Who waits. Nobody any more if it took too long.
+    request: Option<RequestId>,
+    snap_vec: Vector,
+    /// Whether it changes anything.
+    writes: bool,
+    single: Option<Single>,
+}
+
+/// A strong transaction of one operation.
+#[derive(Debug)]
+struct Single {
+    request: RequestId,
+    past: Vector,
+    key: Key,
+    op: Op,
+    kind: Kind,
+    /// What it answers if it commits.
+    result: Result<Answer, OpError>,
+    since: Monotonic,
+    attempts: u32,
+    /// The key of the last conflict.
+    conflict: Option<Key>,
+}
+
+/// What a strong transaction has accessed so far.
+#[derive(Debug, Default)]
+pub(crate) struct Accesses {
+    done: BTreeMap<(Key, u8, bool), Kind>,
+    /// Of operations that have not been answered.
+    outstanding: BTreeMap<RequestId, Kind>,
+}
+
+impl Accesses {
+    /// An operation begins.
+    pub(crate) fn begin(&mut self, request: RequestId, kind: Kind) {
+        self.outstanding.insert(request, kind);
+    }
+
+    /// It was executed (the read set of Alg. 1 l. 14, and what the writes conflict with).
+    pub(crate) fn end(&mut self, request: RequestId, key: &Key, update: bool) {
+        let Some(kind) = self.outstanding.remove(&request) else { return };
+        self.done.insert((key.clone(), kind.number, update), kind);
+    }
+}
+
+impl Strong {
+    pub(crate) fn new(config: &Config) -> Self {
+        let certification = solera_certification::Config {
+            me: config.address,
+            workers: config.topology.workers.clone(),
+            groups: config.topology.owned_by(config.address).map(group_of).collect(),
+            leader: config.leader,
+            run: config.first_transaction,
+            timing: config.certification.clone(),
+            broken: match config.without {
+                Some(Rule::Certification(rule)) => Some(rule),
+                _ => None,
+            },
+        };
+        let epoch = Now { monotonic: Monotonic(0), physical: solera_time::Physical(0) };
+        Strong {
+            service: Service::new(epoch, certification),
+            first: config.life == 0,
+            submitted: BTreeMap::new(),
+            singles: BTreeMap::new(),
+            again: Vec::new(),
+            ceiling: Timestamp::ZERO,
+            asked: BTreeSet::new(),
+            former_floor: None,
+            begun: Monotonic(0),
+            pruned: (Monotonic(0), Vector::zero(config.topology.sites())),
+            counts: StrongCounts::default(),
+            asking: Vec::new(),
+        }
+    }
+
+    /// Whether every transaction that was submitted here is within this.
+    pub(crate) fn is_within(&self, uniform_vec: &Vector) -> bool {
+        self.submitted.is_empty() && self.ceiling <= uniform_vec.strong
+    }
+
+    /// The meet of the snapshots of transactions that are not decided with `floor`.
+    pub(crate) fn floor(&self, mut floor: Vector) -> Vector {
+        for submitted in self.submitted.values() {
+            floor.meet(&submitted.snap_vec);
+        }
+        if let Some(former) = &self.former_floor {
+            floor.meet(former);
+        }
+        floor
+    }
+
+    /// The greatest strong timestamp of a transaction that was submitted here.
+    pub(crate) fn ceiling(&self) -> Timestamp {
+        self.ceiling
+    }
+
+    /// How many wait for their decision, or to be executed again.
+    pub(crate) fn undecided(&self) -> usize {
+        // What was submitted here is pending at the service, too.
+        self.again.len() + self.service.pending()
+    }
+
+    /// What they have come to.
+    pub(crate) fn counts(&self) -> StrongCounts {
+        StrongCounts { ignored: self.service.ignored(), ..self.counts }
+    }
+
+    /// Whether nobody waits for a decision.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.submitted.is_empty() && self.undecided() == 0
+    }
+}
+
+/// The group of a partition's siblings.
+pub(crate) fn group_of(partition: PartitionId) -> GroupId {
+    GroupId(partition.0)
+}
+
+impl Replica {
+    /// Takes part in certification from the first input on.
+    pub(crate) fn begin_certification(&mut self, now: Now) {
+        if self.strong.service.has_begun() || !self.config.protocol.has_strong() {
+            return;
+        }
+        for index in 0..self.partitions.len() {
+            self.tell_stored(now, index);
+        }
+        self.strong.begun = now.monotonic;
+        self.set_groups();
+        let first = self.strong.first;
+        self.strong.service.begin(now, first);
+    }
+
+    /// Tells the service what of a partition's strong transactions is here after a restart, or came from
+    /// a donor.
+    pub(crate) fn tell_stored(&mut self, now: Now, index: usize) {
+        let partition = &self.partitions[index];
+        let group = group_of(partition.id);
+        for update in partition.committed[SiteId::STRONG.index()].iter() {
+            self.strong.service.stored(group, &update.commit_vec());
+        }
+        self.strong.service.known(now, group, partition.known_vec.strong);
+    }
+
+    /// The members form the groups.
+    pub(crate) fn set_groups(&mut self) {
+        let members = &self.dissemination.members;
+        let founding = Members::founded(self.config.founders, members.sites());
+        let number = configuration(members, &founding);
+        self.strong.service.set_members(number, members.members().collect());
+    }
+
+    /// A strong transaction of one operation, for a client of this worker.
+    pub(crate) fn execute_strong(
+        &mut self,
+        now: Now,
+        request: RequestId,
+        past: Vector,
+        key: Key,
+        op: Op,
+        kind: Kind,
+    ) {
+        let (result, since) = (Err(OpError::TooLarge), now.monotonic);
+        let (attempts, conflict) = (0, None);
+        let single = Single { request, past, key, op, kind, result, since, attempts, conflict };
+        self.attempt(now, single);
+    }
+
+    fn attempt(&mut self, now: Now, mut single: Single) {
+        single.attempts += 1;
+        let tx = self.begin(now, &single.past, true);
+        let (request, key, op, kind) =
+            (single.request, single.key.clone(), single.op.clone(), single.kind);
+        self.strong.singles.insert(tx, single);
+        if let Some(snap_vec) = self.open_transaction(tx).map(|transaction| transaction.snap_vec) {
+            let cause = Cause::Request(self.config.address, request);
+            self.trace(|| Event::Snapshot { cause, snap_vec, eventual: false });
+        }
+        let done = self.operate(now, request, tx, Level::Linearizable, &key, &op, kind);
+        if let Some(response) = done {
+            self.operated_strong(now, request, tx, response);
+        }
+    }
+
+    /// The answer to an operation of a strong transaction: to its client, or, if that is all it does, its
+    /// commit comes next.
+    pub(crate) fn operated_strong(
+        &mut self,
+        now: Now,
+        request: RequestId,
+        tx: TxId,
+        response: Response,
+    ) {
+        let Some(single) = self.strong.singles.get_mut(&tx) else {
+            return self.reply(request, response);
+        };
+        match response {
+            Response::Operated(result) => {
+                single.result = result;
+                self.commit(now, request, tx);
+            }
+            other => {
+                self.strong.singles.remove(&tx);
+                self.abort(tx);
+                self.reply(request, other);
+            }
+        }
+    }
+
+    /// The owner of a key answers in a coordinator's stead.
+    pub(crate) fn on_execute_reply(&mut self, now: Now, request: RequestId, response: Response) {
+        let mut singles = self.strong.singles.iter();
+        match singles.find(|(_, single)| single.request == request).map(|(tx, _)| *tx) {
+            Some(tx) => self.operated_strong(now, request, tx, response),
+            None => self.reply(request, response),
+        }
+    }
+
+    /// Answers what became of a strong transaction as soon as its coordinator or a member of its groups at
+    /// this site has told.
+    pub(crate) fn find_outcome(&mut self, now: Now, request: RequestId, tid: TransactionId) {
+        let until = now.monotonic.after(ASKING);
+        self.strong.asking.push(Asking { request, until, silent: 0, committed: None });
+        let site = self.me;
+        let workers = self.config.topology.workers[site.index()];
+        let mut asked: BTreeSet<_> = (0..workers).map(|worker| Address { site, worker }).collect();
+        asked.insert(tid.coordinator);
+        if let Some(asking) = self.strong.asking.last_mut() {
+            asking.silent = asked.len();
+        }
+        for worker in asked {
+            self.send(worker, Message::AskOutcome { request, tid });
+        }
+    }
+
+    /// Whether a transaction committed, as far as this worker knows.
+    pub(crate) fn outcome(&self, tid: TransactionId) -> Option<bool> {
+        let outcome = self.strong.service.outcome(tid)?;
+        Some(matches!(outcome, Outcome::Committed(_)))
+    }
+
+    pub(crate) fn on_outcome(&mut self, request: RequestId, committed: Option<bool>) {
+        let asking = &mut self.strong.asking;
+        let Some(at) = asking.iter().position(|asking| asking.request == request) else { return };
+        asking[at].silent -= 1;
+        // Who never got a transaction may take it for aborted, though others know that it is not.
+        asking[at].committed = asking[at].committed.max(committed);
+        if committed == Some(true) || asking[at].silent == 0 {
+            let Asking { committed, .. } = asking.swap_remove(at);
+            self.reply(request, Response::Outcome(committed));
+        }
+    }
+
+    /// Who was asked for an outcome and is silent may be gone.
+    fn give_up_asking(&mut self, now: Now) {
+        let (late, asking) = std::mem::take(&mut self.strong.asking)
+            .into_iter()
+            .partition(|asking| now.monotonic >= asking.until);
+        self.strong.asking = asking;
+        let late: Vec<Asking> = late;
+        for Asking { request, committed, .. } in late {
+            self.reply(request, Response::Outcome(committed));
+        }
+    }
+
+    /// COMMIT_STRONG (UniStore Alg. 3 l. 1–3).
+    pub(crate) fn commit_strong(
+        &mut self,
+        now: Now,
+        request: RequestId,
+        tx: TxId,
+        transaction: Transaction,
+    ) {
+        self.be_active(now);
+        let single = self.strong.singles.remove(&tx);
+        let (snap_vec, writes, accesses) = transaction.into_certified();
+        let mut shares: BTreeMap<GroupId, Share<Write>> = BTreeMap::new();
+        let empty = || Share { snap_vec, accesses: Vec::new(), writes: Vec::new() };
+        for ((key, _, update), kind) in accesses.done {
+            let access = Access { key, update, kind };
+            let group = self.certifier_of(self.partition_of(&access.key));
+            shares.entry(group).or_insert_with(empty).accesses.push(access);
+        }
+        for (key, effect) in writes {
+            let group = self.certifier_of(self.partition_of(&key));
+            let share = shares.entry(group).or_insert_with(empty);
+            share.writes.push(Write { key, effect });
+        }
+        if shares.is_empty() {
+            return self.reply(request, Response::Committed { past: snap_vec });
+        }
+        if !self.config.protocol.has_strong() {
+            return self.reply(request, Response::Failed(CommandError::NoStrong));
+        }
+        let shares: BTreeMap<_, _> =
+            shares.into_iter().map(|(group, share)| (group, Arc::new(share))).collect();
+        let writes = shares.values().any(|share| !share.writes.is_empty());
+        let traced = self.config.trace.then(|| shares.clone());
+        let tid = self.strong.service.certify(now, shares);
+        let cause = match &single {
+            Some(single) => Cause::Request(self.config.address, single.request),
+            None => Cause::Transaction(self.me, tx),
+        };
+        self.trace(|| {
+            let shares = traced.unwrap_or_default();
+            let accesses = shares.values().flat_map(|share| share.accesses.clone()).collect();
+            let writing = shares.iter().filter(|(_, share)| !share.writes.is_empty());
+            let partitions = writing.map(|(group, _)| PartitionId(group.0)).collect();
+            Event::Submitted { cause, tid, snap_vec, partitions, accesses }
+        });
+        let submitted = Submitted {
+            // Each attempt has its time: one that is late says nothing of whether sites can be reached.
+            since: now.monotonic,
+            request: Some(request),
+            snap_vec,
+            writes,
+            single,
+        };
+        self.strong.submitted.insert(tid, submitted);
+        self.drain_certification(now);
+    }
+
+    /// What a strong transaction of this worker has come to.
+    fn on_decided(&mut self, now: Now, tid: TransactionId, outcome: Outcome) {
+        let Some(submitted) = self.strong.submitted.remove(&tid) else { return };
+        self.be_active(now);
+        let Submitted { request, snap_vec, single, .. } = submitted;
+        match outcome {
+            Outcome::Committed(ts) => {
+                self.strong.counts.committed += 1;
+                self.strong.ceiling = self.strong.ceiling.max(ts);
+                self.trace(|| Event::Certified { tid, ts: Some(ts) });
+                let past = snap_vec.with(SiteId::STRONG, ts);
+                if let Some(request) = request {
+                    self.reply(
+                        request,
+                        match single {
+                            Some(single) => Response::Executed { outcome: single.result, past },
+                            None => Response::Committed { past },
+                        },
+                    );
+                }
+            }
+            Outcome::Aborted(key) => {
+                self.strong.counts.aborted += 1;
+                self.trace(|| Event::Certified { tid, ts: None });
+                self.on_aborted(now, key, single, request);
+            }
+        }
+    }
+
+    fn on_aborted(
+        &mut self,
+        now: Now,
+        key: Option<Key>,
+        single: Option<Single>,
+        request: Option<RequestId>,
+    ) {
+        match (single, request) {
+            (Some(mut single), Some(_)) => {
+                single.conflict = key;
+                let since = now.monotonic.since(single.since);
+                let late = since >= self.config.timing.strong_timeout;
+                if late {
+                    let error = CommandError::Aborted { key: single.conflict };
+                    return self.reply(single.request, Response::Failed(error));
+                }
+                let pause = AGAIN * (1 << (single.attempts - 1).min(10));
+                let at = now.monotonic.after(pause.min(AGAIN_AT_LAST));
+                self.strong.again.push((at, single));
+            }
+            (None, Some(request)) => {
+                self.reply(request, Response::Failed(CommandError::Aborted { key }));
+            }
+            (_, None) => {}
+        }
+    }
+
+    /// Everything periodic of strong transactions.
+    pub(crate) fn tick_strong(&mut self, now: Now) {
+        let view = &self.dissemination.view;
+        let (stable_vec, settled_vec) = (view.stable_vec, view.settled_vec);
+        self.strong.service.follow(view.strong_clock);
+        if now.monotonic.since(self.strong.begun) >= GRACE {
+            self.strong.former_floor = None;
+        }
+        self.strong.service.site_stores(now, &stable_vec);
+        self.prune(now, settled_vec);
+        self.strong.service.on_deadline(now);
+        self.drain_certification(now);
+        self.give_up_late(now);
+        self.give_up_asking(now);
+        let (due, later) = std::mem::take(&mut self.strong.again)
+            .into_iter()
+            .partition(|(at, _)| *at <= now.monotonic);
+        self.strong.again = later;
+        let due: Vec<(Monotonic, Single)> = due;
+        for (_, single) in due {
+            self.attempt(now, single);
+        }
+        if !self.strong.is_idle() {
+            self.be_active(now);
+        }
+    }
+
+    /// Forgets conflicts, now and then: all that are remembered are looked at.
+    fn prune(&mut self, now: Now, settled_vec: Vector) {
+        let (at, before) = self.strong.pruned;
+        if now.monotonic.since(at) >= PRUNING && settled_vec != before {
+            self.strong.pruned = (now.monotonic, settled_vec);
+            self.strong.service.prune(&settled_vec);
+        }
+    }
+
+    /// Tells clients whose transactions take too long.
+    fn give_up_late(&mut self, now: Now) {
+        let patience = self.config.timing.strong_timeout;
+        let mut late = Vec::new();
+        for (tid, submitted) in &mut self.strong.submitted {
+            if now.monotonic.since(submitted.since) >= patience
+                && let Some(request) = submitted.request.take()
+            {
+                // Whether a transaction that only reads is decided makes no difference any more.
+                late.push((*tid, request, submitted.writes));
+            }
+        }
+        for (tid, request, writes) in late {
+            self.strong.counts.unavailable += 1;
+            self.strong.service.give_up(tid);
+            let tid = writes.then_some(tid);
+            self.reply(request, Response::Failed(CommandError::Unavailable { tid }));
+        }
+        // An operation may wait for what this site cannot get.
+        let open = self.strong.singles.iter();
+        let late: Vec<TxId> = open
+            .filter(|(_, single)| now.monotonic.since(single.since) >= patience)
+            .map(|(tx, _)| *tx)
+            .collect();
+        for tx in late {
+            self.abort(tx);
+            if let Some(single) = self.strong.singles.remove(&tx) {
+                self.strong.counts.unavailable += 1;
+                let error = CommandError::Unavailable { tid: None };
+                self.reply(single.request, Response::Failed(error));
+            }
+        }
+    }
+
+    /// Carries out what the service asks for.
+    pub(crate) fn drain_certification(&mut self, now: Now) {
+        while let Some(output) = self.strong.service.poll_output() {
+            match output {
+                Certified::Send { to, message } => {
+                    self.send(to, Message::Certification(Box::new(message)));
+                }
+                Certified::Record(record) => {
+                    self.record(|| Record::Certification(Box::new(record)));
+                }
+                Certified::Decided { tid, outcome } => self.on_decided(now, tid, outcome),
+                Certified::Deliver { group, tid, ts, share } => {
+                    self.trace(|| Event::Certified { tid, ts: Some(ts) });
+                    self.deliver(now, group, ts, &share);
+                }
+                Certified::Complete { group, upto } => self.complete(now, group, upto),
+                Certified::CatchUp { group, .. } => self.catch_up(group),
+                Certified::Leader { .. } => self.be_active(now),
+            }
+        }
+    }
+
+    pub(crate) fn on_certification(
+        &mut self,
+        now: Now,
+        from: Address,
+        message: solera_certification::Message<Write>,
+    ) {
+        use solera_certification::Body;
+        // Votes and what waits for them; the rest comes and goes while nothing happens.
+        let hurries = matches!(
+            message.body,
+            Body::Prepare { .. } | Body::Accept { .. } | Body::Decision { .. }
+        );
+        self.strong.service.handle(now, (from, message));
+        if hurries {
+            self.be_active(now);
+        }
+        self.drain_certification(now);
+    }
+
+    /// The group that certifies what is done at a partition.
+    fn certifier_of(&self, partition: PartitionId) -> GroupId {
+        match self.config.protocol {
+            Protocol::RedBlue => CENTRAL,
+            _ => group_of(partition),
+        }
+    }
+
+    /// The central certifier's history at this site: brings what is new to the other partitions.
+    pub(crate) fn spread(
+        &mut self,
+        certifier: PartitionId,
+        prev: Timestamp,
+        updates: &[Arc<Update>],
+        known: Timestamp,
+    ) {
+        let central = self.config.protocol == Protocol::RedBlue && group_of(certifier) == CENTRAL;
+        if !central || known <= prev {
+            return;
+        }
+        let mut by_worker: BTreeMap<Address, Vec<Stretch>> = BTreeMap::new();
+        for id in (0..self.config.topology.partitions).map(PartitionId) {
+            if group_of(id) == CENTRAL {
+                continue;
+            }
+            let part = |update: &Arc<Update>| {
+                let of = |write: &&Write| self.partition_of(&write.key) == id;
+                let writes: Vec<Write> = update.writes.iter().filter(of).cloned().collect();
+                let Update { dot, snap_vec, .. } = **update;
+                let part = Update { dot, snap_vec, writes, eventual: false };
+                (!part.writes.is_empty()).then(|| Arc::new(part))
+            };
+            let updates = updates.iter().filter_map(part).collect();
+            let owner = self.config.topology.owner(self.me, id);
+            let origin = SiteId::STRONG;
+            let stretch = Stretch { partition: id, origin, prev, known, updates };
+            by_worker.entry(owner).or_default().push(stretch);
+        }
+        for (worker, stretches) in by_worker {
+            self.send(worker, Message::Spread(stretches));
+        }
+    }
+
+    /// DELIVER_UPDATES (UniStore Alg. 3 l. 4–8), at the leader; the others get it from there.
+    fn deliver(&mut self, now: Now, group: GroupId, ts: Timestamp, share: &Share<Write>) {
+        let id = PartitionId(group.0);
+        let Some(index) = self.index_of(id) else { return };
+        if ts <= self.partitions[index].known_vec.strong {
+            return;
+        }
+        self.be_active(now);
+        let prev = self.partitions[index].known_vec.strong;
+        let mut delivered = Vec::new();
+        if !share.writes.is_empty() {
+            let dot = Dot { ts, site: SiteId::STRONG };
+            let (snap_vec, writes) = (share.snap_vec, share.writes.clone());
+            let update = Arc::new(Update { dot, snap_vec, writes, eventual: false });
+            self.record(|| Record::Stored(smallvec![(id, update.clone())]));
+            self.store_strong(index, update.clone());
+            delivered.push(update);
+        }
+        self.partitions[index].known_vec.raise(SiteId::STRONG, ts);
+        self.spread(id, prev, &delivered, ts);
+        self.retry_parked(now);
+    }
+
+    /// Nothing else was committed up to here: what HEARTBEAT_STRONG is for (UniStore Alg. 3 l. 9–10).
+    fn complete(&mut self, now: Now, group: GroupId, upto: Timestamp) {
+        let Some(index) = self.index_of(PartitionId(group.0)) else { return };
+        if self.certifier_of(PartitionId(group.0)) != group {
+            return;
+        }
+        let prev = self.partitions[index].known_vec.strong;
+        self.partitions[index].known_vec.raise(SiteId::STRONG, upto);
+        self.spread(PartitionId(group.0), prev, &[], upto);
+        self.retry_parked(now);
+    }
+
+    /// Stores an update of the strong history.
+    pub(crate) fn store_strong(&mut self, index: usize, update: Arc<Update>) {
+        let (partition, dot) = (self.partitions[index].id, update.dot);
+        let partitions = self.config.topology.partitions;
+        let own = |key: &Key| PartitionId::of(key, partitions) == partition;
+        self.partitions[index].store_of(update, own);
+        self.trace(|| Event::Stored { partition, dot });
+    }
+
+    /// A new leader lacks what others have.
+    fn catch_up(&mut self, group: GroupId) {
+        let partition = PartitionId(group.0);
+        let Some(index) = self.index_of(partition) else { return };
+        let known = self.partitions[index].known_vec.strong;
+        for site in self.other_members() {
+            let to = self.config.topology.owner(site, partition);
+            self.send(to, Message::Gap { partition, origin: SiteId::STRONG, known });
+        }
+    }
+
+    /// Whether this replica tells `dest` of an owned partition's strong transactions: it leads, or was
+    /// asked, or the leader cannot be heard there.
+    pub(crate) fn sends_strong(&self, index: usize, dest: SiteId) -> bool {
+        let group = group_of(self.partitions[index].id);
+        if self.certifier_of(self.partitions[index].id) != group {
+            // Each site's certifier tells the partitions of its site.
+            return false;
+        }
+        let leader = self.strong.service.leader(group);
+        let forwards = || {
+            self.config.keeps(Rule::Forwarding)
+                && leader.is_some_and(|leader| {
+                    leader != dest && self.detector.should_forward(dest, leader)
+                })
+        };
+        self.leads_strong(index) || self.strong.asked.contains(&(index, dest)) || forwards()
+    }
+
+    /// Whether this replica leads the group of an owned partition.
+    pub(crate) fn leads_strong(&self, index: usize) -> bool {
+        self.strong.service.leads(group_of(self.partitions[index].id))
+    }
+
+    /// A site wants the history from here, whoever leads.
+    pub(crate) fn asked_for_strong(&mut self, index: usize, dest: SiteId) {
+        self.strong.asked.insert((index, dest));
+    }
+
+    /// It was told all that there is.
+    pub(crate) fn told_strong(&mut self, index: usize, dest: SiteId) {
+        self.strong.asked.remove(&(index, dest));
+    }
+
+    /// Asks a site to lead the certification of all partitions from now on.
+    pub fn move_leaders(&mut self, now: Now, site: SiteId) {
+        for id in 0..self.config.topology.partitions {
+            self.strong.service.move_leader(now, group_of(PartitionId(id)), site);
+        }
+        self.drain_certification(now);
+    }
+}
+
+/// A number that grows with every change of the members, and differs for different members. The founding
+/// members have 0, of which the first term is: it needs no other to be there.
+fn configuration(members: &Members, founding: &Members) -> u64 {
+    let stages = |members: &Members| -> u64 {
+        SiteId::all(members.sites()).map(|site| members.stage(site)).sum()
+    };
+    let who: u64 = members.members().map(|site| 1 << site.0).sum();
+    match stages(members) - stages(founding) {
+        0 => 0,
+        changes => (changes << 8) | who,
+    }
+}
