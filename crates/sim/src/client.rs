@@ -2,13 +2,17 @@
 
 use std::time::Duration;
 
+use solera_checker::Level as Promise;
 use solera_data::{Key, Op, OpError, Outcome, Value};
 use solera_levels::Level;
 use solera_time::{SiteId, Vector};
-use solera_unistore::{Address, Cause, Command, CommandError, RequestId, Response, TxId};
+use solera_unistore::{
+    Address, Cause, Command, CommandError, Kind, RequestId, Response, TransactionId, TxId,
+};
 
 use crate::random::Random;
 use crate::scenario::{MS, Scenario};
+use crate::spaces;
 use crate::world::{SiteState, World};
 
 /// How a recorded transaction ended, as its client knows.
@@ -25,6 +29,10 @@ pub(crate) enum Status {
 pub(crate) struct Step {
     pub(crate) key: Key,
     pub(crate) level: Level,
+    /// What it conflicts with in a strong transaction.
+    pub(crate) kind: Kind,
+    /// What it is judged by.
+    pub(crate) promise: Promise,
     pub(crate) op: Op,
     pub(crate) answer: Option<Result<Outcome, OpError>>,
 }
@@ -37,6 +45,9 @@ pub(crate) struct Recorded {
     pub(crate) steps: Vec<Step>,
     pub(crate) status: Status,
     pub(crate) cause: Option<Cause>,
+    /// When its client began it, and when it learned that it committed.
+    pub(crate) invoked: u64,
+    pub(crate) answered: Option<u64>,
 }
 
 /// What a client means to do with the transaction it runs.
@@ -59,6 +70,7 @@ enum Doing {
     Commit(Recorded),
     Barrier { then: Option<usize> },
     Attach { attempts: u32 },
+    Outcome(TransactionId),
     Done,
 }
 
@@ -87,6 +99,11 @@ pub(crate) struct Clients {
     values: u64,
     keys_per_kind: usize,
     random: Random,
+    /// Decides who runs strong transactions, and how many.
+    strong: Random,
+    strong_share: u64,
+    /// What clients were told that asked for an outcome.
+    pub(crate) outcomes: Vec<(TransactionId, Option<bool>)>,
     workers: Vec<u8>,
     pace: u64,
     /// Clients that gave up a past that died with a site.
@@ -122,6 +139,9 @@ impl Clients {
             values: 0,
             keys_per_kind: scenario.keys_per_kind,
             random,
+            strong: Random::new(scenario.seed.wrapping_mul(499).wrapping_add(11)),
+            strong_share: scenario.strong_share,
+            outcomes: Vec::new(),
             workers: scenario.topology.workers.clone(),
             pace: scenario.pace,
             lost_pasts: 0,
@@ -144,7 +164,7 @@ impl Clients {
 
     /// Every key the clients use.
     pub(crate) fn keys(&self) -> Vec<Key> {
-        ["t", "s", "h", "u", "m", "e"]
+        spaces::LETTERS
             .iter()
             .flat_map(|kind| (0..self.keys_per_kind).map(move |i| format!("{kind}{i}")))
             .map(|key| Key::from(key.as_str()))
@@ -170,6 +190,9 @@ impl Clients {
             return;
         }
         self.clients[index].left -= 1;
+        if self.strong_share > 0 && self.strong.chance(self.strong_share) {
+            return self.start_strong(world, index);
+        }
         match self.random.below(100) {
             0..45 => self.start_single(world, index),
             45..92 => self.start_interactive(world, index),
@@ -209,8 +232,28 @@ impl Clients {
                 self.clients[index].past.join(&past);
                 self.finish(world, index, recorded, Status::Committed);
             }
-            (Doing::Operate(recorded, ..) | Doing::Commit(recorded), Response::Failed(_)) => {
+            (Doing::Operate(recorded, _, tx), Response::Failed(_)) => {
+                let request = self.request(index, from);
+                self.clients[index].waiting_for = None;
+                world.command(from, request, Command::Abort { tx });
                 self.finish(world, index, recorded, Status::Aborted);
+            }
+            (Doing::Execute(recorded) | Doing::Commit(recorded), Response::Failed(error)) => {
+                match error {
+                    CommandError::Unavailable { tid: Some(tid) } => {
+                        self.record(world, recorded, Status::Unknown);
+                        self.ask_outcome(world, index, tid);
+                    }
+                    // What may have changed nothing may yet have been certified.
+                    CommandError::Unavailable { tid: None } => {
+                        self.finish(world, index, recorded, Status::Unknown);
+                    }
+                    _ => self.finish(world, index, recorded, Status::Aborted),
+                }
+            }
+            (Doing::Outcome(tid), Response::Outcome(outcome)) => {
+                self.outcomes.push((tid, outcome));
+                self.rest(world, index);
             }
             (Doing::Barrier { then }, _) => match then {
                 Some(site) => self.attach(world, index, site, 0),
@@ -303,10 +346,10 @@ impl Clients {
         client.waiting_for = None;
         match std::mem::replace(&mut client.doing, Doing::Nothing) {
             Doing::Execute(recorded) | Doing::Commit(recorded) => {
-                self.record(recorded, Status::Unknown);
+                self.record(world, recorded, Status::Unknown);
             }
             Doing::Begin(recorded, _) | Doing::Operate(recorded, ..) => {
-                self.record(recorded, Status::Aborted);
+                self.record(world, recorded, Status::Aborted);
             }
             _ => {}
         }
@@ -315,31 +358,67 @@ impl Clients {
     }
 
     fn start_single(&mut self, world: &mut World, index: usize) {
-        let step = self.random_step();
+        let step = self.random_step(false);
+        self.execute(world, index, step);
+    }
+
+    fn execute(&mut self, world: &mut World, index: usize, step: Step) {
         let worker = self.some_worker(world, index);
-        let Step { key, level, op, .. } = step.clone();
         let past = self.clients[index].past;
         let request = self.request(index, worker);
-        let recorded = self.record_of(index, vec![step], Some(Cause::Request(worker, request)));
+        let command = spaces::command(past, &step);
+        let cause = Some(Cause::Request(worker, request));
+        let recorded = self.record_of(world, index, vec![step], cause);
         self.clients[index].doing = Doing::Execute(recorded);
-        world.command(worker, request, Command::Execute { past, level, key, op });
+        world.command(worker, request, command);
     }
 
     fn start_interactive(&mut self, world: &mut World, index: usize) {
         let count = self.random.within(1, 6);
-        let steps = (0..count).map(|_| self.random_step()).collect();
+        let steps = (0..count).map(|_| self.random_step(false)).collect();
+        self.begin(world, index, steps, false);
+    }
+
+    /// A strong transaction, or a causal one at the same keys.
+    fn start_strong(&mut self, world: &mut World, index: usize) {
+        let choice = self.random.below(100);
+        if choice < 40 {
+            let step = self.strong_step(true);
+            return self.execute(world, index, step);
+        }
+        let strong = choice < 80;
+        let count = self.random.within(1, 6);
+        let mut step = || match self.random.chance(if strong { 75 } else { 50 }) {
+            true => self.strong_step(strong),
+            false => self.random_step(strong),
+        };
+        let steps = (0..count).map(|_| step()).collect();
+        self.begin(world, index, steps, strong);
+    }
+
+    fn begin(&mut self, world: &mut World, index: usize, steps: Vec<Step>, strong: bool) {
         let fate = self.random.weighted(&[
             (85, Fate::Commit),
             (5, Fate::Abort),
             (5, Fate::Vanish),
             (5, Fate::VanishCommitting),
         ]);
-        let recorded = self.record_of(index, steps, None);
+        let recorded = self.record_of(world, index, steps, None);
         let worker = self.some_worker(world, index);
         let past = self.clients[index].past;
         let request = self.request(index, worker);
         self.clients[index].doing = Doing::Begin(recorded, fate);
-        world.command(worker, request, Command::Begin { past });
+        world.command(worker, request, Command::Begin { past, strong });
+    }
+
+    /// Half of the clients that were not told the outcome of a strong transaction ask for it.
+    fn ask_outcome(&mut self, world: &mut World, index: usize, tid: TransactionId) {
+        if self.strong.chance(50) || !world.answers(tid.coordinator) {
+            return self.rest(world, index);
+        }
+        let request = self.request(index, tid.coordinator);
+        self.clients[index].doing = Doing::Outcome(tid);
+        world.command(tid.coordinator, request, Command::Outcome { tid });
     }
 
     fn next_operation(
@@ -352,10 +431,10 @@ impl Clients {
         tx: TxId,
     ) {
         if let Some(step) = recorded.steps.iter().find(|step| step.answer.is_none()) {
-            let Step { key, level, op, .. } = step.clone();
+            let Step { key, level, kind, op, .. } = step.clone();
             let request = self.request(index, worker);
             self.clients[index].doing = Doing::Operate(recorded, fate, tx);
-            world.command(worker, request, Command::Operate { tx, level, key, op });
+            world.command(worker, request, Command::Operate { tx, level, key, op, kind });
             return;
         }
         match fate {
@@ -371,7 +450,7 @@ impl Clients {
                 self.finish(world, index, recorded, Status::Aborted);
             }
             Fate::Vanish => {
-                self.record(recorded, Status::Aborted);
+                self.record(world, recorded, Status::Aborted);
                 self.start_anew(index);
                 self.rest(world, index);
             }
@@ -379,7 +458,7 @@ impl Clients {
                 let request = self.request(index, worker);
                 self.clients[index].waiting_for = None;
                 world.command(worker, request, Command::Commit { tx });
-                self.record(recorded, Status::Unknown);
+                self.record(world, recorded, Status::Unknown);
                 self.start_anew(index);
                 self.rest(world, index);
             }
@@ -444,12 +523,13 @@ impl Clients {
     }
 
     fn finish(&mut self, world: &mut World, index: usize, recorded: Recorded, status: Status) {
-        self.record(recorded, status);
+        self.record(world, recorded, status);
         self.rest(world, index);
     }
 
-    fn record(&mut self, mut recorded: Recorded, status: Status) {
+    fn record(&mut self, world: &World, mut recorded: Recorded, status: Status) {
         recorded.status = status;
+        recorded.answered = (status == Status::Committed).then_some(world.now);
         self.recorded.push(recorded);
     }
 
@@ -460,7 +540,13 @@ impl Clients {
         world.wake(index, delay);
     }
 
-    fn record_of(&self, index: usize, steps: Vec<Step>, cause: Option<Cause>) -> Recorded {
+    fn record_of(
+        &self,
+        world: &World,
+        index: usize,
+        steps: Vec<Step>,
+        cause: Option<Cause>,
+    ) -> Recorded {
         let client = &self.clients[index];
         Recorded {
             session: client.session,
@@ -468,17 +554,16 @@ impl Clients {
             steps,
             status: Status::Unknown,
             cause,
+            invoked: world.now,
+            answered: None,
         }
     }
 
     /// A worker of the client's site, one that answers if there is one.
     fn some_worker(&mut self, world: &World, index: usize) -> Address {
         let site = self.clients[index].site;
-        let workers = usize::from(self.workers[site]);
-        let first = self.random.below(workers);
-        let at = |worker: usize| Address { site: SiteId(site as u8), worker: worker as u8 };
-        let running = (first..first + workers).map(|worker| at(worker % workers));
-        running.into_iter().find(|worker| world.answers(*worker)).unwrap_or(at(first))
+        let first = self.random.below(usize::from(self.workers[site]));
+        world.some_worker(SiteId(site as u8), first)
     }
 
     fn request(&mut self, index: usize, worker: Address) -> RequestId {
@@ -489,7 +574,30 @@ impl Clients {
         request
     }
 
-    fn random_step(&mut self) -> Step {
+    /// An operation at a key of a space with strong operations; a strong one, or else a weak one.
+    fn strong_step(&mut self, strong: bool) -> Step {
+        let of_por = [(64, "p"), (36, "q")];
+        let of_all = [(35, "p"), (20, "q"), (30, "l"), (15, "v")];
+        let letter = self.random.weighted(if strong { &of_all[..] } else { &of_por[..] });
+        let op = match (letter, strong) {
+            ("p", true) => match self.random.below(100) {
+                0..75 => Op::IncrBy(-(self.random.within(1, 20) as i64)),
+                _ => Op::Set(Value::from(self.random.below(50).to_string().as_str())),
+            },
+            ("p", false) => match self.random.below(100) {
+                0..60 => Op::IncrBy(self.random.within(1, 20) as i64),
+                _ => Op::Get,
+            },
+            ("q", true) => self.set_op(),
+            ("q", false) => Op::SetMembers,
+            ("l", _) => self.text_op(),
+            _ => self.unique_set_op(),
+        };
+        let key = format!("{letter}{}", self.random.below(self.keys_per_kind));
+        spaces::step(Key::from(key.as_str()), op, strong)
+    }
+
+    fn random_step(&mut self, strong: bool) -> Step {
         let kind = self.random.weighted(&[
             (25, "t"),
             (20, "s"),
@@ -509,8 +617,7 @@ impl Clients {
             "h" => self.hash_op(),
             _ => self.unique_set_op(),
         };
-        let level = if kind == "e" { Level::Eventual } else { Level::Causal };
-        Step { key: Key::from(key.as_str()), level, op, answer: None }
+        spaces::step(Key::from(key.as_str()), op, strong)
     }
 
     fn text_op(&mut self) -> Op {

@@ -1,5 +1,6 @@
 //! What goes wrong, and when.
 
+use crate::ambush::Ambush;
 use crate::disk_faults::DiskFault;
 use crate::random::Random;
 use crate::scenario::MS;
@@ -27,8 +28,14 @@ pub(crate) enum Fault {
     Destroy(usize),
     /// An operator removes a site at another one, as soon as that can be done.
     Remove(usize),
+    /// The operator makes sure that this life of it is removed.
+    RemoveAgain(usize, u32),
     /// An operator adds a site that was removed, and starts it without any data.
     Add(usize),
+    /// From now on someone waits for a phase of certification.
+    Ambush(Ambush),
+    /// All groups are to be led from a site.
+    MoveLeaders(usize),
     /// A worker's wall clock jumps by this many microseconds.
     Jump(usize, usize, i64),
     /// Messages to and from a worker within its site take this many nanoseconds longer.

@@ -2,13 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use solera_checker::{Answer, History, Op as Judged, Operation, Transaction, Witness};
+use solera_checker::{
+    Answer, History, Interval, Op as Judged, Operation, Origin, Transaction, Witness,
+};
 use solera_data::{Op, OpError, Outcome, Value};
 use solera_levels::Level;
-use solera_time::Vector;
+use solera_time::{Timestamp, Vector};
 use solera_unistore::{Cause, Event, Gap};
 
 use crate::client::{Recorded, Status, Step};
+use crate::spaces::conflicts;
 
 /// The places that the protocol's trace claims for transactions.
 #[derive(Debug, Default)]
@@ -20,12 +23,12 @@ impl Places {
     pub(crate) fn note(&mut self, event: &Event) {
         match event {
             Event::Snapshot { cause, snap_vec, .. } => {
-                let witness = Witness { snapshot: entries(snap_vec), dot: None };
+                let witness = witness(snap_vec, None);
                 self.places.insert(*cause, witness);
             }
             Event::Committed { cause: Some(cause), dot, snap_vec, .. } => {
-                let dot = Some((dot.ts.0, dot.site.index()));
-                self.places.insert(*cause, Witness { snapshot: entries(snap_vec), dot });
+                let dot = Some((dot.ts.0, Origin::Site(dot.site.index())));
+                self.places.insert(*cause, witness(snap_vec, dot));
             }
             _ => {}
         }
@@ -39,6 +42,22 @@ impl Places {
             self.places.remove(cause);
         }
     }
+
+    /// A strong transaction has committed.
+    pub(crate) fn certify(&mut self, cause: Cause, snap_vec: &Vector, ts: Timestamp) -> Witness {
+        let witness = witness(snap_vec, Some((ts.0, Origin::Strong)));
+        self.places.insert(cause, witness.clone());
+        witness
+    }
+
+    /// Everybody who knew that it has committed has forgotten it.
+    pub(crate) fn undo_strong(&mut self, cause: Cause, snap_vec: &Vector) {
+        self.places.insert(cause, witness(snap_vec, None));
+    }
+}
+
+fn witness(snap_vec: &Vector, dot: Option<(u64, Origin)>) -> Witness {
+    Witness { snapshot: entries(snap_vec), strong: snap_vec.strong.0, dot }
 }
 
 /// The entries of a vector as plain numbers.
@@ -77,12 +96,12 @@ pub(crate) fn history(
     for transaction in &mut transactions {
         transaction.lost = is_lost(transaction, &destroyed, uniform);
     }
-    History { sites: origins, destroyed, transactions, finals: Vec::new() }
+    History { sites: origins, destroyed, conflicts: conflicts(), transactions, finals: Vec::new() }
 }
 
 /// A transaction of a destroyed site that is within no surviving site's uniform snapshot.
 fn is_lost(transaction: &Transaction, destroyed: &[usize], uniform: &[Vec<u64>]) -> bool {
-    let Some((time, site)) = transaction.dot() else { return false };
+    let Some((time, Origin::Site(site))) = transaction.dot() else { return false };
     destroyed.contains(&site)
         && uniform.iter().all(|uniform| uniform.get(site).is_none_or(|uniform| *uniform < time))
 }
@@ -104,10 +123,10 @@ fn separate(transactions: &mut [Transaction], origin: usize, site: usize, gap: G
             witness.snapshot[site] = gap.cut.0;
             transaction.site = origin;
         }
-        if let Some((time, _)) = witness.dot
+        if let Some((time, Origin::Site(_))) = witness.dot
             && gone(time)
         {
-            witness.dot = Some((time, origin));
+            witness.dot = Some((time, Origin::Site(origin)));
             transaction.site = origin;
         }
     }
@@ -124,6 +143,7 @@ fn transaction(recorded: &Recorded, steps: &[&Step], witness: Option<Witness>) -
         },
         operations: steps.iter().flat_map(|step| operations(step)).collect(),
         witness,
+        interval: Some(Interval { invoked: recorded.invoked, answered: recorded.answered }),
         lost: false,
     }
 }
@@ -133,7 +153,7 @@ fn operations(step: &Step) -> Vec<Operation> {
         key: step.key.to_string(),
         op,
         answer,
-        eventual: step.level == Level::Eventual,
+        level: step.promise.clone(),
     };
     vec![operation(op(&step.op), step.answer.as_ref().map(answer))]
 }
@@ -160,6 +180,7 @@ fn op(op: &Op) -> Judged {
         Op::HashGetAll => Judged::Pairs,
         Op::HashDelete(fields) => Judged::FieldRemove(texts(fields)),
         Op::HashIncrBy(field, by) => Judged::FieldAdd(text(field), *by),
+        Op::SetNew(_) | Op::Digest => unreachable!("clients do nothing of the kind"),
     }
 }
 

@@ -6,13 +6,17 @@
 //! every client and every transaction must have come to an end. The same seed gives the same trace,
 //! byte for byte.
 
+mod ambush;
 mod client;
 mod disk_faults;
 mod faults;
 mod history;
+mod last_round;
+mod outcomes;
 mod random;
 mod run;
 mod scenario;
+mod spaces;
 mod storage;
 mod tally;
 mod trace;

@@ -3,15 +3,19 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use solera_checker::properties::{Broken, Ledger, Vectors};
-use solera_checker::{FinalRead, History, Violation as Anomaly};
+use solera_checker::properties::{Access, Broken, Ledger, Vectors};
+use solera_checker::{FinalRead, History, Origin, Violation as Anomaly};
 use solera_data::{Key, Op, OpError, Outcome};
 use solera_levels::Level;
-use solera_time::{SiteId, Vector};
-use solera_unistore::{Address, Command, Event, Gap, PartitionId, RequestId, Response, Standing};
+use solera_time::{SiteId, Timestamp, Vector};
+use solera_unistore::{
+    Address, Command, Event, Gap, PartitionId, RequestId, Response, Standing, TransactionId,
+};
 
-use crate::client::Clients;
+use crate::client::{Clients, Recorded, Status};
 use crate::history::{Places, answer, entries, history};
+use crate::last_round::LastRound;
+use crate::outcomes::{News, Outcomes, Submission};
 use crate::scenario::{MS, Scenario};
 use crate::tally::Tally;
 use crate::trace::Trace;
@@ -41,10 +45,12 @@ pub struct Report {
 /// Something that must not happen.
 #[derive(Debug)]
 pub enum Violation {
-    /// One of UniStore's Properties 1–4 did not hold at some time (in virtual milliseconds).
+    /// One of UniStore's Properties 1–7 did not hold at some time (in virtual milliseconds).
     Property(u64, Broken),
-    /// The history is not transactionally causally consistent.
+    /// The history is not as consistent as promised.
     Anomaly(Anomaly),
+    /// What became of a strong transaction contradicts what was said of it before.
+    Contradiction(String),
     /// A client waits for something that does not come.
     Stuck(String),
     /// What counted as durable is not there after a restart.
@@ -58,6 +64,7 @@ impl fmt::Display for Violation {
         match self {
             Violation::Property(at, broken) => write!(f, "at {at} ms: {broken}"),
             Violation::Anomaly(anomaly) => anomaly.fmt(f),
+            Violation::Contradiction(what) => write!(f, "contradiction: {what}"),
             Violation::Stuck(client) => write!(f, "a client is stuck: {client}"),
             Violation::Lost(what) => write!(f, "lost: {what}"),
             Violation::Unrest(what) => write!(f, "no rest: {what}"),
@@ -69,6 +76,8 @@ impl fmt::Display for Violation {
 const PATIENCE: u64 = 60_000 * MS;
 /// How long the world rests before it is judged.
 const REST: u64 = 2_500 * MS;
+/// How much longer if workers have restarted: others may still finish their strong transactions.
+const GRACE: u64 = 1_500 * MS;
 /// Steps between two checks of the properties.
 const CHECK_EVERY: u64 = 64;
 
@@ -78,6 +87,7 @@ pub fn run(scenario: &Scenario, trace: Trace) -> Report {
     run.load(scenario.faults_end);
     run.world.heal();
     run.load_until_done();
+    run.last_round();
     run.rest();
     run.judge()
 }
@@ -87,10 +97,12 @@ struct Run<'a> {
     world: World,
     clients: Clients,
     places: Places,
+    outcomes: Outcomes,
     ledger: Ledger,
     violations: Vec<Violation>,
     /// Answers to the final reads, by request.
     finals: Vec<(RequestId, Option<Result<Outcome, OpError>>)>,
+    last_round: LastRound,
 }
 
 impl<'a> Run<'a> {
@@ -102,9 +114,11 @@ impl<'a> Run<'a> {
             clients,
             world,
             places: Places::default(),
+            outcomes: Outcomes::default(),
             ledger: Ledger::new(scenario.topology.sites(), scenario.f),
             violations: Vec::new(),
             finals: Vec::new(),
+            last_round: LastRound::default(),
         }
     }
 
@@ -133,12 +147,40 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// Once all is well, strong transactions of every site commit on every group in bounded time.
+    fn last_round(&mut self) {
+        if !self.world.has_quorum() {
+            return;
+        }
+        let sites = self.scenario.topology.sites();
+        let end = self.world.now + PATIENCE;
+        for site in 0..sites {
+            if self.world.state(site) != SiteState::Up {
+                continue;
+            }
+            self.last_round.begin(&self.scenario.topology, site);
+            loop {
+                self.last_round.submit(&mut self.world);
+                let happenings = self.world.take_happenings();
+                self.observe(happenings);
+                if self.last_round.is_done() || self.world.now >= end {
+                    break;
+                }
+                self.load(self.world.now + 20 * MS);
+            }
+            for what in self.last_round.take_missing() {
+                self.violations.push(Violation::Unrest(what));
+            }
+        }
+    }
+
     /// Lets everything settle, and checks that nothing is left over.
     fn rest(&mut self) {
-        let end = self.world.now + REST;
+        let end = self.world.now + REST + if self.scenario.durable { GRACE } else { 0 };
         self.load(end);
         let missed = |site| !matches!(self.world.standing(site), Some((Standing::Gone, _)));
         let destroyed = self.destroyed().into_iter().any(missed);
+        let quorum = self.world.has_quorum();
         for (address, replica) in self.world.replicas() {
             if self.world.state(address.site.index()) != SiteState::Up {
                 continue;
@@ -148,6 +190,7 @@ impl<'a> Run<'a> {
                 ("open", status.open_transactions()),
                 ("prepared", status.prepared_transactions()),
                 ("unconfirmed", status.unconfirmed_decisions()),
+                ("undecided", if quorum { status.undecided_transactions() } else { 0 }),
                 // What a destroyed site may still lack is kept for it.
                 ("unsettled", if destroyed { 0 } else { status.unsettled_updates() }),
             ];
@@ -161,7 +204,9 @@ impl<'a> Run<'a> {
 
     fn judge(mut self) -> Report {
         let finals = self.final_reads();
-        let recorded = std::mem::take(&mut self.clients.recorded);
+        let mut recorded = std::mem::take(&mut self.clients.recorded);
+        recorded.append(&mut self.last_round.recorded);
+        self.judge_outcomes(&recorded);
         let sites = self.scenario.topology.sites();
         let uniform: Vec<Vec<u64>> = self
             .world
@@ -191,7 +236,7 @@ impl<'a> Run<'a> {
         for happening in happenings {
             match happening {
                 Happening::Wake(client) => self.clients.wake(&mut self.world, client),
-                Happening::Undone(event) => self.undo(&event),
+                Happening::Undone(worker, event) => self.undo(worker, &event),
                 Happening::SiteDown(site) => self.clients.site_down(&mut self.world, site),
                 Happening::Replaced(site, cut) => self.ledger.closed(site, cut.0),
                 Happening::WorkerDown(worker) => self.clients.worker_down(&mut self.world, worker),
@@ -210,7 +255,9 @@ impl<'a> Run<'a> {
                         if let Response::Executed { outcome, .. } = response {
                             *slot = Some(outcome);
                         }
-                    } else {
+                    } else if let Some(response) =
+                        self.last_round.reply(self.world.now, request, response)
+                    {
                         self.clients.reply(&mut self.world, from, request, response);
                     }
                 }
@@ -226,19 +273,34 @@ impl<'a> Run<'a> {
         self.places.note(event);
         match event {
             Event::Committed { dot, snap_vec, partitions, .. } => {
-                let partitions: Vec<usize> =
-                    partitions.iter().map(|partition| usize::from(partition.0)).collect();
                 let vector = entries(&snap_vec.with(dot.site, dot.ts));
+                let partitions = numbers(partitions);
                 self.ledger.committed(dot.site.index(), dot.ts.0, vector, &partitions);
+            }
+            Event::Submitted { cause, tid, snap_vec, partitions, accesses } => {
+                let (cause, snap_vec) = (*cause, *snap_vec);
+                let (partitions, accesses) = (partitions.clone(), accesses.clone());
+                let submission = Submission { cause, snap_vec, partitions, accesses };
+                self.outcomes.submit(*tid, submission);
+            }
+            Event::Certified { tid, ts } => {
+                match self.outcomes.tell(address, *tid, *ts) {
+                    News::Committed(ts) => self.note_certified(*tid, ts),
+                    News::Contradiction(what) => {
+                        self.violations.push(Violation::Contradiction(what));
+                    }
+                    News::Aborted | News::Nothing => {}
+                };
             }
             Event::Stored { partition, dot } => {
                 let partition = usize::from(partition.0);
                 let site = address.site.index();
-                self.ledger.stored(site, partition, dot.site.index(), dot.ts.0);
+                self.ledger.stored(site, partition, origin(dot.site), dot.ts.0);
             }
             Event::Filled { partition, known_vec } => {
                 let (site, partition) = (address.site.index(), usize::from(partition.0));
                 self.ledger.filled(site, partition, &entries(known_vec));
+                self.ledger.filled_strong(site, partition, known_vec.strong.0);
             }
             Event::Closed { site, gap } => {
                 self.ledger.closed(site.index(), gap.cut.0);
@@ -247,11 +309,77 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn undo(&mut self, event: &Event) {
-        self.places.undo(event);
-        if let Event::Committed { dot, .. } = event {
-            self.ledger.undone(dot.site.index(), dot.ts.0);
+    fn note_certified(&mut self, tid: TransactionId, ts: Timestamp) {
+        let Some(Submission { cause, snap_vec, partitions, accesses }) =
+            self.outcomes.submission(tid)
+        else {
+            let what = format!("{tid} committed and was never submitted");
+            return self.violations.push(Violation::Contradiction(what));
+        };
+        let witness = self.places.certify(*cause, snap_vec, ts);
+        let (vector, partitions) = (entries(snap_vec), numbers(partitions));
+        self.ledger.committed(Origin::Strong, ts.0, vector, &partitions);
+        let accesses = accesses.iter().map(|access| Access {
+            key: String::from_utf8_lossy(access.key.as_bytes()).into_owned(),
+            update: access.update,
+            kind: access.kind.number,
+            conflicts: access.kind.conflicts,
+        });
+        if let Err(broken) = self.ledger.certified(witness, accesses.collect()) {
+            self.violations.push(Violation::Property(self.world.now / MS, broken));
         }
+    }
+
+    fn undo(&mut self, worker: Address, event: &Event) {
+        self.places.undo(event);
+        match event {
+            Event::Committed { dot, .. } => self.ledger.undone(dot.site.index(), dot.ts.0),
+            Event::Certified { tid, .. } => {
+                if let Some(ts) = self.outcomes.untell(worker, event)
+                    && let Some(submission) = self.outcomes.submission(*tid)
+                {
+                    self.places.undo_strong(submission.cause, &submission.snap_vec);
+                    self.ledger.undone(Origin::Strong, ts.0);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// What clients were told of strong transactions is what became of them.
+    fn judge_outcomes(&mut self, recorded: &[Recorded]) {
+        let mut contradictions = Vec::new();
+        for recorded in recorded {
+            let Some(cause) = recorded.cause else { continue };
+            match self.outcomes.has_committed(cause) {
+                true => {
+                    let what = match recorded.status {
+                        Status::Committed => "strong transactions that committed",
+                        Status::Unknown => "strong transactions that committed unknown to clients",
+                        Status::Aborted => {
+                            contradictions.push(format!("an aborted one committed: {recorded:?}"));
+                            continue;
+                        }
+                    };
+                    self.world.tally.count(what);
+                }
+                false if self.outcomes.was_submitted(cause) => match recorded.status {
+                    Status::Committed => {
+                        contradictions.push(format!("nobody has committed {recorded:?}"));
+                    }
+                    _ => self.world.tally.count("strong transactions that did not commit"),
+                },
+                false => {}
+            }
+        }
+        for (tid, told) in std::mem::take(&mut self.clients.outcomes) {
+            self.world.tally.count("outcomes asked for");
+            let truth = self.outcomes.committed(tid).unwrap_or(false);
+            if told.is_some_and(|told| told != truth) {
+                contradictions.push(format!("the outcome of {tid} was told to be {told:?}"));
+            }
+        }
+        self.violations.extend(contradictions.into_iter().map(Violation::Contradiction));
     }
 
     fn check_properties(&mut self) {
@@ -261,12 +389,15 @@ impl<'a> Run<'a> {
             known_vec: vec![vec![Vec::new(); partitions]; sites],
             stable_vec: vec![Vec::new(); sites],
             uniform_vec: vec![Vec::new(); sites],
+            known_strong: vec![vec![0; partitions]; sites],
+            stable_strong: vec![Vec::new(); sites],
         };
         for site in SiteId::all(sites) {
             for partition in 0..self.scenario.topology.partitions {
                 let owner = self.scenario.topology.owner(site, PartitionId(partition));
-                vectors.known_vec[site.index()][usize::from(partition)] =
-                    entries(&self.world.claims(owner));
+                let claims = self.world.claims(owner);
+                vectors.known_vec[site.index()][usize::from(partition)] = entries(&claims);
+                vectors.known_strong[site.index()][usize::from(partition)] = claims.strong.0;
             }
         }
         for (address, replica) in self.world.replicas() {
@@ -281,8 +412,11 @@ impl<'a> Run<'a> {
                 known.resize(sites, 0);
                 let now = entries(&known_vec);
                 known.iter_mut().zip(now).for_each(|(known, now)| *known = now.max(*known));
+                let known = &mut vectors.known_strong[site][usize::from(partition.0)];
+                *known = known_vec.strong.0.max(*known);
             }
             vectors.stable_vec[site].push(entries(&status.view().stable_vec));
+            vectors.stable_strong[site].push(status.view().stable_vec.strong.0);
             vectors.uniform_vec[site].push(entries(&status.view().uniform_vec));
         }
         if let Err(broken) = self.ledger.check(&vectors)
@@ -333,6 +467,14 @@ impl<'a> Run<'a> {
             })
             .collect()
     }
+}
+
+fn origin(site: SiteId) -> Origin {
+    if site == SiteId::STRONG { Origin::Strong } else { Origin::Site(site.index()) }
+}
+
+fn numbers(partitions: &[PartitionId]) -> Vec<usize> {
+    partitions.iter().map(|partition| usize::from(partition.0)).collect()
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use solera_unistore::{Rule, Timing, Topology};
 
+use crate::ambush::ambushes;
 use crate::disk_faults::disk_faults;
 use crate::faults::{Fault, crashes, operate, schedule};
 use crate::random::Random;
@@ -39,6 +40,10 @@ pub struct Scenario {
     pub(crate) faults_end: u64,
     /// How many times longer than usual clients pause.
     pub(crate) pace: u64,
+    /// How many of a hundred transactions are strong, or at keys where others are.
+    pub(crate) strong_share: u64,
+    /// The site that leads at first.
+    pub(crate) leader: usize,
     pub(crate) sessions: usize,
     pub(crate) transactions_per_session: usize,
     pub(crate) keys_per_kind: usize,
@@ -47,6 +52,28 @@ pub struct Scenario {
 impl Scenario {
     /// The scenario of a seed.
     pub fn from_seed(seed: u64) -> Self {
+        let mut scenario = Scenario::without_ambushes(seed);
+        let destroyed = scenario.faults.iter().filter_map(destroyed).count();
+        let losses = scenario.losses().saturating_sub(destroyed);
+        scenario.lay_ambushes(losses);
+        scenario
+    }
+
+    /// Uniformity needs f + 1 sites, so no more than the others may be lost.
+    fn losses(&self) -> usize {
+        self.f.min(self.topology.sites() - 1 - self.f)
+    }
+
+    fn lay_ambushes(&mut self, losses: usize) {
+        if self.strong_share > 0 {
+            let mut random = Random::new(self.seed.wrapping_mul(67_867_979).wrapping_add(5));
+            let sites = self.topology.sites();
+            self.faults.extend(ambushes(&mut random, sites, losses, self.faults_end));
+            self.faults.sort_by_key(|(at, _)| *at);
+        }
+    }
+
+    fn without_ambushes(seed: u64) -> Self {
         let mut random = Random::new(seed);
         let sites = random.weighted(&[(5, 1), (8, 2), (60, 3), (7, 4), (20, 5)]);
         let workers: Vec<u8> =
@@ -67,6 +94,10 @@ impl Scenario {
         // Uniformity needs f + 1 sites, so no more than the others may be lost.
         let losses = f.min(sites - 1 - f);
         let faults = schedule(&mut random, sites, &workers, losses, faults_end);
+        // Drawn apart, so that the rest of a seed stays what it was.
+        let mut strong = Random::new(seed.wrapping_mul(2_147_483_629).wrapping_add(17));
+        let strong_share = strong.weighted(&[(25, 0), (35, 15), (25, 50), (15, 90)]);
+        let leader = strong.below(sites);
         Scenario {
             seed,
             topology: Arc::new(Topology { partitions, workers }),
@@ -81,6 +112,7 @@ impl Scenario {
                 prepare_timeout: Duration::from_millis(random.within(100, 400)),
                 idle_transaction_timeout: Duration::from_millis(random.within(700, 1500)),
                 max_transaction_age: Duration::from_millis(2000),
+                strong_timeout: Duration::from_secs(5),
                 promise_interval: Duration::from_millis(5 + seed % 300),
             },
             without: None,
@@ -94,6 +126,8 @@ impl Scenario {
             faults,
             faults_end,
             pace: 1,
+            strong_share,
+            leader,
             sessions: random.within(4, 11) as usize,
             transactions_per_session: random.within(20, 61) as usize,
             keys_per_kind: random.within(1, 5) as usize,
@@ -103,7 +137,7 @@ impl Scenario {
     /// The scenario of a seed in which sites have journals, crash, and start again from them, while
     /// their disks are slow, full, or spoil what is on them.
     pub fn durable(seed: u64) -> Self {
-        let mut scenario = Scenario::from_seed(seed);
+        let mut scenario = Scenario::without_ambushes(seed);
         let mut random = Random::new(seed.wrapping_mul(1_000_003));
         let sites = scenario.topology.sites();
         let workers = &scenario.topology.workers;
@@ -122,7 +156,7 @@ impl Scenario {
             scenario.faults.push((at, Fault::Crash(site)));
         }
         // A site whose data is damaged counts as lost.
-        let losses = scenario.f.min(sites - 1 - scenario.f).saturating_sub(destroyed.len());
+        let losses = scenario.losses().saturating_sub(destroyed.len());
         let mut spoilt: Vec<usize> = (0..sites).filter(|site| !destroyed.contains(site)).collect();
         while spoilt.len() > losses {
             spoilt.swap_remove(random.below(spoilt.len()));
@@ -130,6 +164,8 @@ impl Scenario {
         spoilt.retain(|_| random.chance(40));
         scenario.faults.extend(disk_faults(&mut random, workers, &spoilt, end));
         scenario.faults.sort_by_key(|(at, _)| *at);
+        // Crashes do here, and nobody removes a site that was destroyed in an ambush.
+        scenario.lay_ambushes(0);
         scenario.segment_bytes = random.weighted(&[(30, 4), (40, 16), (30, 64)]) << 10;
         Scenario { durable: true, ..scenario }
     }
@@ -141,7 +177,7 @@ impl Scenario {
         // A site that is lost to its disks would be one more than is removed here.
         scenario.faults.retain(|(_, fault)| !fault.spoils());
         let sites = scenario.topology.sites();
-        let losses = scenario.f.min(sites - 1 - scenario.f);
+        let losses = scenario.losses();
         let (faults, end) = (&scenario.faults, scenario.faults_end);
         let operations = operate(&mut random, faults, sites, losses, end);
         let last = operations.iter().map(|(at, _)| *at).max().unwrap_or(end);

@@ -12,7 +12,7 @@ use solera_journal::{
     SnapshotWriter, repair,
 };
 use solera_unistore::{
-    Checkpoint, Command, Config, Event, Output, Part, Record, Recovery, Replica,
+    Checkpoint, Command, Config, Event, Output, Part, Record, Records, Recovery, Replica,
 };
 
 use crate::random::Random;
@@ -227,7 +227,7 @@ impl Storage {
     pub(crate) fn takes(&self, command: &Command) -> bool {
         let writes = match command {
             Command::Execute { op, .. } | Command::Operate { op, .. } => op.is_update(),
-            Command::Commit { .. } => true,
+            Command::ExecuteStrong { .. } | Command::Commit { .. } => true,
             _ => false,
         };
         self.answers() && !(writes && (self.stopped || self.space_low))
@@ -246,12 +246,11 @@ impl Storage {
         self.journal.as_ref().map(Journal::persisted_lsn).unwrap_or_default()
     }
 
-    pub(crate) fn write(&mut self, record: &Record) {
-        let mut bytes = Vec::new();
-        record.encode(&mut bytes);
-        if let Some(journal) = &mut self.journal {
+    pub(crate) fn write(&mut self, records: &Records) {
+        let Some(journal) = &mut self.journal else { return };
+        for record in records.iter() {
             // Its failure is noticed by `health`.
-            let _ = journal.append(&bytes);
+            let _ = journal.append(record);
         }
     }
 
@@ -271,7 +270,7 @@ impl Storage {
 
     pub(crate) fn note(&mut self, event: &Event) {
         let undurable = self.stopped || self.persisted() < self.last();
-        if undurable && matches!(event, Event::Committed { .. }) {
+        if undurable && matches!(event, Event::Committed { .. } | Event::Certified { .. }) {
             // What a stopped worker does is in no record.
             let lsn = if self.stopped { Lsn(u64::MAX) } else { self.last() };
             self.undurable.push_back((lsn, event.clone()));

@@ -1,4 +1,4 @@
-//! Which faults took effect, and how often; and how often they must, so that worlds do not silently stop to
+//! Which faults took effect, what came of strong transactions, and how often; and how often they must, so that worlds do not silently stop to
 //! have them.
 
 use std::collections::BTreeMap;
@@ -54,6 +54,27 @@ const EXPECTED: &[(&str, [u64; 3])] = &[
     ("removed sites", [0, 0, 190]),
     ("joined sites", [0, 0, 120]),
     ("sites removed before they had joined", [0, 0, 12]),
+    ("candidates struck at an election", [18, 18, 18]),
+    ("coordinators struck at a decision", [15, 5, 5]),
+    ("coordinators struck at a prepare", [20, 18, 18]),
+    ("coordinators struck at an accept", [12, 7, 7]),
+    ("coordinators struck at an acknowledgement", [19, 14, 14]),
+    ("leaders moved", [236, 210, 210]),
+    ("leaders moved at a decision", [7, 1, 1]),
+    ("leaders moved at a delivery", [1, 1, 1]),
+    ("leaders moved at a prepare", [10, 10, 10]),
+    ("leaders moved at an accept", [8, 6, 6]),
+    ("leaders moved at an acknowledgement", [12, 9, 9]),
+    ("leaders moved at an election", [6, 4, 4]),
+    ("leaders struck at a decision", [16, 8, 8]),
+    ("leaders struck at a delivery", [9, 7, 7]),
+    ("leaders struck at a prepare", [20, 19, 19]),
+    ("leaders struck at an accept", [13, 9, 9]),
+    ("leaders struck at an acknowledgement", [18, 12, 12]),
+    ("outcomes asked for", [24, 27, 27]),
+    ("strong transactions that committed", [12113, 11223, 11223]),
+    ("strong transactions that committed unknown to clients", [433, 436, 436]),
+    ("strong transactions that did not commit", [3135, 3834, 3834]),
 ];
 
 /// Counts by what happened.

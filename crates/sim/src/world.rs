@@ -6,10 +6,11 @@ use std::time::Duration;
 use solera_machine::{Machine, Now};
 use solera_time::{Monotonic, Physical, SiteId, Timestamp, Vector};
 use solera_unistore::{
-    Address, Change, Command, Config, Event, Gap, Input, Message, Output, Replica, RequestId,
-    Response, Standing,
+    Address, Change, Command, Config, Event, Gap, Input, Message, Output, Record, Replica,
+    RequestId, Response, Standing,
 };
 
+use crate::ambush::{Ambush, Blow};
 use crate::disk_faults::DiskFault;
 use crate::faults::Fault;
 use crate::random::Random;
@@ -77,7 +78,7 @@ pub(crate) enum Happening {
     /// What was durable is not there.
     Lost(String),
     /// A commit of which nobody was told is undone by a crash.
-    Undone(Event),
+    Undone(Address, Event),
     /// A client's time has come.
     Wake(usize),
 }
@@ -129,6 +130,7 @@ pub(crate) struct World {
     jitter: u64,
     /// How long a link is busy with a piece of a partition for a joining site.
     piece_time: u64,
+    ambushes: Vec<Ambush>,
 }
 
 impl World {
@@ -167,6 +169,7 @@ impl World {
             delays: scenario.delays.clone(),
             jitter: scenario.jitter,
             piece_time: scenario.piece_time,
+            ambushes: Vec::new(),
         };
         for site in SiteId::all(sites) {
             for worker in 0..scenario.topology.workers[site.index()] {
@@ -177,6 +180,7 @@ impl World {
                 config.timing = scenario.timing.clone();
                 config.trace = true;
                 config.without = scenario.without;
+                config.leader = SiteId(scenario.leader as u8);
                 world.skew.insert(address, scenario.skew[site.index()][usize::from(worker)]);
                 config.journal = scenario.durable;
                 world.configs.insert(address, config.clone());
@@ -267,6 +271,18 @@ impl World {
             && self.storages.get(&worker).is_none_or(Storage::answers)
     }
 
+    /// The next worker of a site that answers, from one of them on.
+    pub(crate) fn some_worker(&self, site: SiteId, first: usize) -> Address {
+        let workers = self.addresses_of(site.index());
+        let first = first % workers.len();
+        let mut from_first = workers[first..].iter().chain(&workers[..first]);
+        *from_first.find(|worker| self.answers(**worker)).unwrap_or(&workers[first])
+    }
+
+    pub(crate) fn sites(&self) -> usize {
+        self.states.len()
+    }
+
     /// What a worker with a journal, or its site, has told others to store, or remembers to be uniform.
     /// After a crash it knows of less than that, because it does not remember the time in which nothing
     /// happened.
@@ -288,6 +304,7 @@ impl World {
             row.fill(0);
         }
         self.slow.clear();
+        self.ambushes.clear();
         self.piece_time = 0;
         self.storages.values_mut().for_each(Storage::heal);
         for site in 0..self.states.len() {
@@ -345,11 +362,14 @@ impl World {
         while let Some(output) = self.replicas.get_mut(&address).and_then(Machine::poll_output) {
             let storage = self.storages.get_mut(&address);
             match (output, storage) {
-                (Output::Record(record), Some(storage)) => {
+                (Output::Records(records), Some(storage)) => {
                     if self.trace.is_on() {
-                        self.trace.write(self.now, format_args!("{address:?} writes {record:?}"));
+                        for record in records.iter().flat_map(Record::decode) {
+                            let at = self.now;
+                            self.trace.write(at, format_args!("{address:?} writes {record:?}"));
+                        }
                     }
-                    storage.write(&record);
+                    storage.write(&records);
                 }
                 (Output::Trace(event), storage) => {
                     if let Some(storage) = storage {
@@ -392,7 +412,7 @@ impl World {
                 }
                 self.happenings.push(Happening::Reply(address, request, response));
             }
-            Output::Record(_) | Output::Trace(_) => {}
+            Output::Records(_) | Output::Trace(_) => {}
         }
     }
 
@@ -508,10 +528,67 @@ impl World {
         if silenced || self.incarnation(to) != incarnations.1 {
             return;
         }
+        if let Some((ambush, victim)) = self.spring(from, to, &message) {
+            if ambush.before {
+                self.strike_in_ambush(ambush, victim);
+                return self.deliver(from, to, message, life, epoch, incarnations);
+            }
+            self.receive(from, to, message, life);
+            return self.strike_in_ambush(ambush, victim);
+        }
+        self.receive(from, to, message, life);
+    }
+
+    fn receive(&mut self, from: Address, to: Address, message: Message, life: u32) {
         if self.trace.is_on() {
             self.trace.write(self.now, format_args!("{from:?} → {to:?} {message:?}"));
         }
         self.handle(to, Input::Message { from, life, message });
+    }
+
+    /// Whether a message is one that an ambush waits for.
+    fn spring(&mut self, from: Address, to: Address, message: &Message) -> Option<(Ambush, usize)> {
+        let found = self.ambushes.iter().enumerate().find_map(|(at, ambush)| {
+            let victim = ambush.victim(from, to, message)?.index();
+            (self.states[victim] == SiteState::Up).then_some((at, victim))
+        });
+        found.map(|(at, victim)| (self.ambushes.remove(at), victim))
+    }
+
+    fn strike_in_ambush(&mut self, ambush: Ambush, victim: usize) {
+        self.trace.write(self.now, format_args!("{ambush:?} of site {victim}"));
+        self.tally.count(ambush.name());
+        match ambush.blow {
+            Blow::Stop(long) if self.storages.is_empty() => {
+                self.stop(victim, SiteState::Paused);
+                self.push(self.now + long, Due::Fault(Fault::Resume(victim)));
+            }
+            Blow::Stop(long) => {
+                self.crash(victim);
+                self.push(self.now + long, Due::Fault(Fault::Restart(victim)));
+            }
+            Blow::Isolate(long) => {
+                for other in (0..self.states.len()).filter(|other| *other != victim) {
+                    self.strike(Fault::Cut(victim, other));
+                    self.push(self.now + long, Due::Fault(Fault::Mend(victim, other)));
+                }
+            }
+            Blow::Destroy => self.destroy(victim),
+            Blow::MoveLeaders(site) => self.move_leaders(site),
+        }
+    }
+
+    /// An operator asks at some site that all groups are led from another one.
+    fn move_leaders(&mut self, to: usize) {
+        let Some(root) = self.root_beside(to) else { return };
+        self.tally.count("leaders moved");
+        for address in self.addresses_of(root.site.index()) {
+            let now = self.now_at(address);
+            if let Some(replica) = self.replicas.get_mut(&address) {
+                replica.move_leaders(now, SiteId(to as u8));
+            }
+            self.carry_out(address);
+        }
     }
 
     fn strike(&mut self, fault: Fault) {
@@ -546,7 +623,11 @@ impl World {
             }
             Fault::Destroy(site) => self.destroy(site),
             Fault::Remove(site) => self.remove(site),
+            Fault::RemoveAgain(site, life) if self.lives[site] == life => self.remove(site),
+            Fault::RemoveAgain(..) => {}
             Fault::Add(site) => self.add(site),
+            Fault::Ambush(ambush) => self.ambushes.push(ambush),
+            Fault::MoveLeaders(site) => self.move_leaders(site),
             Fault::Jump(site, worker, by) => {
                 let address = Address { site: SiteId(site as u8), worker: worker as u8 };
                 self.tally.count("clocks that jumped");
@@ -613,6 +694,16 @@ impl World {
         Some((members.standing(site), members.life(site)))
     }
 
+    /// Whether most members run. A disk whose sync failed may cost one site more than may be lost.
+    pub(crate) fn has_quorum(&self) -> bool {
+        let is_member = |site: &usize| {
+            !matches!(self.standing(*site), Some((Standing::Gone | Standing::Joining, _)))
+        };
+        let members: Vec<usize> = (0..self.states.len()).filter(is_member).collect();
+        let up = members.iter().filter(|site| self.states[**site] == SiteState::Up).count();
+        2 * up > members.len()
+    }
+
     /// The sites that were removed in some life, with what is gone of them.
     pub(crate) fn removed(&self) -> impl Iterator<Item = (usize, Vec<Gap>)> + '_ {
         self.removed.iter().map(|site| {
@@ -641,7 +732,9 @@ impl World {
     /// Sites that an operator has removed or added, and that are not there yet.
     pub(crate) fn unfinished(&self) -> Option<String> {
         let waiting = self.queue.values().find_map(|due| match due {
-            Due::Fault(fault @ (Fault::Remove(_) | Fault::Add(_))) => Some(format!("{fault:?}")),
+            Due::Fault(fault @ (Fault::Remove(_) | Fault::RemoveAgain(..) | Fault::Add(_))) => {
+                Some(format!("{fault:?}"))
+            }
             _ => None,
         });
         let changing = |site: &usize| {
@@ -679,7 +772,8 @@ impl World {
         if !matches!(self.standing(site), Some((Standing::Leaving | Standing::Gone, _)))
             || self.root_beside(site).is_some_and(|root| self.storages[&root].is_syncing())
         {
-            self.push(self.now + 50 * MS, Due::Fault(Fault::Remove(site)));
+            let again = Fault::RemoveAgain(site, self.lives[site]);
+            self.push(self.now + 50 * MS, Due::Fault(again));
         }
     }
 
@@ -849,7 +943,9 @@ impl World {
                 for _ in &started.undone {
                     self.tally.count("commits undone");
                 }
-                self.happenings.extend(started.undone.into_iter().map(Happening::Undone));
+                self.happenings.extend(
+                    started.undone.into_iter().map(|event| Happening::Undone(address, event)),
+                );
                 self.booted.insert(address, self.now);
                 if !self.is_joining(site) {
                     let uniform_vec = started.replica.status().view().uniform_vec;

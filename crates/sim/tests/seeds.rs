@@ -125,3 +125,15 @@ fn a_new_life_is_not_taken_for_the_former_one() {
 fn only_who_knows_that_a_site_leaves_has_told_all_of_it() {
     clean_members(286);
 }
+
+/// An update that depended on a strong transaction was visible after a restart to snapshots without it.
+#[test]
+fn what_depends_on_strong_transactions_waits_for_them_after_a_restart() {
+    clean_durable(151);
+}
+
+/// A member acknowledged a vote in a term that it had left for a later one.
+#[test]
+fn nobody_acknowledges_in_a_term_that_is_over() {
+    clean_durable(116);
+}

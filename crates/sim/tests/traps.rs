@@ -1,5 +1,7 @@
 //! The checks notice when a rule of the protocol is taken out, and the same seeds are clean with it.
 
+use solera_certification::Rule as Certification;
+use solera_checker::Origin;
 use solera_checker::properties::Broken;
 use solera_sim::{Scenario, Trace, Violation, Weakness, run};
 use solera_unistore::Rule;
@@ -112,4 +114,32 @@ fn what_is_after_the_cut_is_dropped() {
 #[test]
 fn a_donor_holds_its_snapshot() {
     without_among_members(Rule::DonorHoldsSnapshot);
+}
+
+/// UniStore Alg. 1 l. 21: a read that does not wait misses a strong transaction of its own snapshot.
+#[test]
+fn strong_reads_wait() {
+    without(Rule::WaitOnStrong, |violation| {
+        matches!(violation, Violation::Anomaly(solera_checker::Violation::WrongAnswer { .. }))
+    });
+}
+
+/// UniStore §6.3: of two transactions that are certified at once and conflict, one does not observe the
+/// other.
+#[test]
+fn a_vote_looks_at_what_is_prepared() {
+    without(Rule::Certification(Certification::PreparedConflicts), |violation| {
+        matches!(violation, Violation::Property(_, Broken::Conflict { .. }))
+    });
+}
+
+/// What a leader shows as complete, another may have to add to.
+#[test]
+fn decisions_need_a_quorum() {
+    without(Rule::Certification(Certification::Quorum), |violation| {
+        let broken =
+            |broken: &Broken| matches!(broken, Broken::Known { origin: Origin::Strong, .. });
+        matches!(violation, Violation::Property(_, it) if broken(it))
+            || matches!(violation, Violation::Contradiction(_))
+    });
 }

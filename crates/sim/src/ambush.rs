@@ -1,0 +1,162 @@
+//! Faults that wait for a phase of certification, and strike who takes part in it.
+
+use solera_certification::Body;
+use solera_time::SiteId;
+use solera_unistore::{Address, Message};
+
+use crate::faults::Fault;
+use crate::random::Random;
+use crate::scenario::MS;
+
+/// A message of certification arrives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// A coordinator's, that wants a vote.
+    Prepare,
+    /// A leader's vote, to a follower.
+    Accept,
+    /// An acknowledgement, to the coordinator.
+    Accepted,
+    /// The outcome, to a leader.
+    Decision,
+    /// What a leader has delivered, to another site.
+    Delivery,
+    /// A candidate's, that wants to lead.
+    Election,
+}
+
+/// Who is struck.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Victim {
+    Coordinator,
+    /// Or the candidate.
+    Leader,
+}
+
+/// What happens to the victim's site.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Blow {
+    /// It crashes, or without journals is paused, and goes on after so many nanoseconds.
+    Stop(u64),
+    /// It is cut off from all others for so many nanoseconds.
+    Isolate(u64),
+    /// It is gone for good.
+    Destroy,
+    /// The groups are to be led from another site.
+    MoveLeaders(usize),
+}
+
+/// Strikes the victim when a message of the phase arrives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ambush {
+    phase: Phase,
+    victim: Victim,
+    pub(crate) blow: Blow,
+    /// Whether before the receiver handles the message.
+    pub(crate) before: bool,
+}
+
+impl Ambush {
+    /// The site to strike, if this is the message to wait for.
+    pub(crate) fn victim(self, from: Address, to: Address, message: &Message) -> Option<SiteId> {
+        let (phase, coordinator, leader) = place(from, to, message)?;
+        let victim = match self.victim {
+            Victim::Coordinator => coordinator,
+            Victim::Leader => leader,
+        };
+        victim.filter(|_| phase == self.phase)
+    }
+
+    /// What took effect, for the tally.
+    pub(crate) fn name(self) -> &'static str {
+        let moves = matches!(self.blow, Blow::MoveLeaders(_));
+        match (self.phase, self.victim) {
+            (Phase::Prepare, _) if moves => "leaders moved at a prepare",
+            (Phase::Accept, _) if moves => "leaders moved at an accept",
+            (Phase::Accepted, _) if moves => "leaders moved at an acknowledgement",
+            (Phase::Decision, _) if moves => "leaders moved at a decision",
+            (Phase::Delivery, _) if moves => "leaders moved at a delivery",
+            (Phase::Election, _) if moves => "leaders moved at an election",
+            (Phase::Prepare, Victim::Coordinator) => "coordinators struck at a prepare",
+            (Phase::Prepare, Victim::Leader) => "leaders struck at a prepare",
+            (Phase::Accept, Victim::Coordinator) => "coordinators struck at an accept",
+            (Phase::Accept, Victim::Leader) => "leaders struck at an accept",
+            (Phase::Accepted, Victim::Coordinator) => "coordinators struck at an acknowledgement",
+            (Phase::Accepted, Victim::Leader) => "leaders struck at an acknowledgement",
+            (Phase::Decision, Victim::Coordinator) => "coordinators struck at a decision",
+            (Phase::Decision, Victim::Leader) => "leaders struck at a decision",
+            (Phase::Delivery, _) => "leaders struck at a delivery",
+            (Phase::Election, _) => "candidates struck at an election",
+        }
+    }
+}
+
+/// The phase that a message belongs to, and the sites of its coordinator and leader, as far as it tells.
+fn place(
+    from: Address,
+    to: Address,
+    message: &Message,
+) -> Option<(Phase, Option<SiteId>, Option<SiteId>)> {
+    if let Message::Replicate(stretches) = message {
+        let delivers = |origin| origin == SiteId::STRONG;
+        let delivery = stretches.iter().any(|s| delivers(s.origin) && !s.updates.is_empty());
+        return delivery.then_some((Phase::Delivery, None, Some(from.site)));
+    }
+    let Message::Certification(message) = message else { return None };
+    Some(match &message.body {
+        Body::Prepare { share: Some(_), .. } => (Phase::Prepare, Some(from.site), Some(to.site)),
+        Body::Accept { coordinator, .. } => {
+            (Phase::Accept, Some(coordinator.site), Some(from.site))
+        }
+        Body::Accepted { ballot, .. } => (Phase::Accepted, Some(to.site), Some(ballot.leader)),
+        Body::Decision { oldest: Some(_), .. } => (Phase::Decision, Some(from.site), Some(to.site)),
+        Body::NewBallot { .. } | Body::NewState { .. } => (Phase::Election, None, Some(from.site)),
+        Body::Promise { .. } => (Phase::Election, None, Some(to.site)),
+        _ => return None,
+    })
+}
+
+/// Draws ambushes, and moves of leaders at any time, all before `end`; at most `losses` sites are lost.
+pub(crate) fn ambushes(
+    random: &mut Random,
+    sites: usize,
+    mut losses: usize,
+    end: u64,
+) -> Vec<(u64, Fault)> {
+    let mut faults = Vec::new();
+    if sites == 1 {
+        return faults;
+    }
+    for _ in 0..random.weighted(&[(30, 0), (40, 1), (30, 3)]) {
+        let at = random.within(50 * MS, end);
+        faults.push((at, Fault::MoveLeaders(random.below(sites))));
+    }
+    for _ in 0..random.weighted(&[(25, 0), (25, 1), (30, 3), (20, 6)]) {
+        let (phase, victim) = random.weighted(&[
+            (2, (Phase::Prepare, Victim::Coordinator)),
+            (2, (Phase::Prepare, Victim::Leader)),
+            (2, (Phase::Accept, Victim::Coordinator)),
+            (2, (Phase::Accept, Victim::Leader)),
+            (2, (Phase::Accepted, Victim::Coordinator)),
+            (2, (Phase::Accepted, Victim::Leader)),
+            (2, (Phase::Decision, Victim::Coordinator)),
+            (2, (Phase::Decision, Victim::Leader)),
+            (2, (Phase::Delivery, Victim::Leader)),
+            (3, (Phase::Election, Victim::Leader)),
+        ]);
+        let long = random.within(20, 2500) * MS;
+        let blow = match random.below(10) {
+            0..4 => Blow::Stop(long),
+            4..6 => Blow::Isolate(long),
+            6..8 => Blow::MoveLeaders(random.below(sites)),
+            _ if losses > 0 => {
+                losses -= 1;
+                Blow::Destroy
+            }
+            _ => Blow::Stop(long),
+        };
+        let ambush = Ambush { phase, victim, blow, before: random.chance(50) };
+        faults.push((random.within(20 * MS, end), Fault::Ambush(ambush)));
+    }
+    faults
+}

@@ -1,0 +1,102 @@
+//! When all is well again, every site must be able to commit strong transactions on every group: a
+//! liveness that finite runs can show.
+
+use std::collections::BTreeMap;
+
+use solera_data::{Key, Op};
+use solera_time::{SiteId, Vector};
+use solera_unistore::{Cause, PartitionId, RequestId, Response, Topology};
+
+use crate::client::{Recorded, Status};
+use crate::spaces;
+use crate::world::World;
+
+/// Sessions of their own, beyond those of clients.
+const SESSIONS: usize = 1 << 32;
+/// Requests of their own; final reads count down from the greatest.
+const REQUESTS: u64 = 1 << 62;
+
+/// A strong transaction on each group, from one site after the other.
+#[derive(Debug, Default)]
+pub(crate) struct LastRound {
+    /// What is to be submitted: first, or again.
+    due: Vec<Recorded>,
+    waiting: BTreeMap<RequestId, Recorded>,
+    requests: u64,
+    sessions: usize,
+    pub(crate) recorded: Vec<Recorded>,
+}
+
+impl LastRound {
+    /// A site's turn.
+    pub(crate) fn begin(&mut self, topology: &Topology, site: usize) {
+        for partition in 0..topology.partitions {
+            self.sessions += 1;
+            self.due.push(Recorded {
+                session: SESSIONS + self.sessions,
+                site,
+                steps: vec![spaces::step(
+                    key_of(PartitionId(partition), topology),
+                    Op::IncrBy(1),
+                    true,
+                )],
+                status: Status::Unknown,
+                cause: None,
+                invoked: 0,
+                answered: None,
+            });
+        }
+    }
+
+    /// Submits what is due.
+    pub(crate) fn submit(&mut self, world: &mut World) {
+        for mut recorded in std::mem::take(&mut self.due) {
+            self.requests += 1;
+            let request = RequestId(REQUESTS + self.requests);
+            let worker = world.some_worker(SiteId(recorded.site as u8), self.requests as usize);
+            recorded.cause = Some(Cause::Request(worker, request));
+            recorded.invoked = world.now;
+            let command = spaces::command(Vector::zero(world.sites()), &recorded.steps[0]);
+            self.waiting.insert(request, recorded);
+            world.command(worker, request, command);
+        }
+    }
+
+    /// A reply, given back if it is for somebody else.
+    pub(crate) fn reply(
+        &mut self,
+        now: u64,
+        request: RequestId,
+        response: Response,
+    ) -> Option<Response> {
+        let Some(mut recorded) = self.waiting.remove(&request) else { return Some(response) };
+        match response {
+            Response::Executed { outcome, .. } => {
+                recorded.steps[0].answer = Some(outcome);
+                (recorded.status, recorded.answered) = (Status::Committed, Some(now));
+            }
+            _ => self.due.push(recorded.clone()),
+        }
+        self.recorded.push(recorded);
+        None
+    }
+
+    /// Whether all of this turn committed.
+    pub(crate) fn is_done(&self) -> bool {
+        self.due.is_empty() && self.waiting.is_empty()
+    }
+
+    /// What of this turn did not commit.
+    pub(crate) fn take_missing(&mut self) -> Vec<String> {
+        let waiting = std::mem::take(&mut self.waiting).into_values();
+        let missing = waiting.chain(std::mem::take(&mut self.due));
+        missing.map(|recorded| format!("in the end, this does not commit: {recorded:?}")).collect()
+    }
+}
+
+/// A linearizable key of a partition.
+fn key_of(partition: PartitionId, topology: &Topology) -> Key {
+    let mut keys = (0..).map(|number| format!("l-last{number}"));
+    let key = keys.find(|key| PartitionId::of(key.as_bytes(), topology.partitions) == partition);
+    Key::from(key.expect("some key is in every partition").as_str())
+}

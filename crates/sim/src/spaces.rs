@@ -1,0 +1,76 @@
+//! The spaces of keys that clients use, and which of their operations conflict.
+//!
+//! | keys | level |
+//! |---|---|
+//! | `t`, `s`, `h`, `u`, `m` | causal: text, sets, hashes, sets of unique elements, all of them mixed |
+//! | `e` | eventual |
+//! | `p` | por: numbers; withdrawing and setting are strong, other operations are not |
+//! | `q` | por: sets; every update is strong |
+//! | `l`, `v` | linearizable: text, sets of unique elements |
+
+use solera_checker::Level as Promise;
+use solera_data::{Key, Op};
+use solera_levels::Level;
+use solera_time::Vector;
+use solera_unistore::{Command, Kind};
+
+use crate::client::Step;
+
+/// What clients use, by the first letter.
+pub(crate) const LETTERS: [&str; 10] = ["t", "s", "h", "u", "m", "e", "p", "q", "l", "v"];
+
+const WITHDRAW: &str = "withdraw";
+const SET: &str = "set";
+
+/// The kinds of strong operations that conflict, in the spaces that declare them.
+pub(crate) fn conflicts() -> Vec<(String, String)> {
+    let pair = |one: &str, other: &str| (one.to_owned(), other.to_owned());
+    vec![pair(WITHDRAW, WITHDRAW), pair(SET, "*")]
+}
+
+/// What does not take part in any conflict.
+const WEAK: Kind = Kind { number: 61, conflicts: 0 };
+
+/// An operation at a key of some space, in a strong transaction or not.
+pub(crate) fn step(key: Key, op: Op, strong: bool) -> Step {
+    let letter = key.as_bytes().first().copied().unwrap_or_default();
+    let level = match letter {
+        b'e' => Level::Eventual,
+        b'p' | b'q' => Level::Por,
+        b'l' | b'v' => Level::Linearizable,
+        _ => Level::Causal,
+    };
+    let (kind, promise) = match (letter, &op) {
+        (b'l' | b'v', op) => (default_kind(op), Promise::Linearizable),
+        (b'e', _) => (WEAK, Promise::Eventual),
+        (b'p', Op::IncrBy(..0)) if strong => {
+            (Kind { number: 0, conflicts: 1 }, Promise::Strong(Some(WITHDRAW.to_owned())))
+        }
+        // It conflicts with the two strong kinds.
+        (b'p', Op::Set(_)) if strong => {
+            (Kind { number: 1, conflicts: 0b11 }, Promise::Strong(Some(SET.to_owned())))
+        }
+        (b'q', op) if strong => (default_kind(op), Promise::Strong(None)),
+        _ => (WEAK, Promise::Causal),
+    };
+    Step { key, level, kind, promise, op, answer: None }
+}
+
+fn default_kind(op: &Op) -> Kind {
+    if op.is_update() { Kind::UPDATE } else { Kind::READ }
+}
+
+/// The command that does an operation alone.
+pub(crate) fn command(past: Vector, step: &Step) -> Command {
+    let Step { key, level, kind, op, .. } = step.clone();
+    let strong = match step.promise {
+        // Reads of a por space may be certified, and need not be.
+        Promise::Strong(_) => op.is_update(),
+        Promise::Linearizable => true,
+        Promise::Eventual | Promise::Causal => false,
+    };
+    match strong {
+        true => Command::ExecuteStrong { past, key, op, kind },
+        false => Command::Execute { past, level, key, op },
+    }
+}
