@@ -16,6 +16,7 @@ use axum::{Extension, Json, Router};
 use serde::Deserialize;
 use serde_json::json;
 use solera_time::SiteId;
+use solera_unistore::StrongCounts;
 
 use crate::acl::User;
 use crate::auth::Attempts;
@@ -292,6 +293,37 @@ fn render(sites: &[SiteStatus]) -> String {
             let (site, space) = (&site.name, label(space));
             let _ = writeln!(text, "solera_space_keys{{site=\"{site}\",space=\"{space}\"}} {keys}");
         }
+    }
+    let help = "Partitions, by the site that leads their strong transactions.";
+    head(&mut text, "solera_led_partitions", help, "gauge");
+    for site in sites {
+        for (leader, led) in &site.leaders {
+            let site = &site.name;
+            let _ = writeln!(
+                text,
+                "solera_led_partitions{{site=\"{site}\",leader=\"{leader}\"}} {led}"
+            );
+        }
+    }
+    let help = "What strong transactions of the site's clients have come to.";
+    head(&mut text, "solera_strong_transactions_total", help, "counter");
+    for site in sites {
+        let StrongCounts { committed, aborted, unavailable, .. } = site.strong;
+        for (outcome, count) in
+            [("committed", committed), ("aborted", aborted), ("unavailable", unavailable)]
+        {
+            let site = &site.name;
+            let _ = writeln!(
+                text,
+                "solera_strong_transactions_total{{site=\"{site}\",outcome=\"{outcome}\"}} {count}"
+            );
+        }
+    }
+    let help = "Messages of certification that came again, or too late to count.";
+    head(&mut text, "solera_certification_ignored_total", help, "counter");
+    for site in sites {
+        let (site, ignored) = (&site.name, site.strong.ignored);
+        let _ = writeln!(text, "solera_certification_ignored_total{{site=\"{site}\"}} {ignored}");
     }
     head(&mut text, "solera_commands_total", "Commands processed.", "counter");
     for site in sites {

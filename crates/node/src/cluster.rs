@@ -342,6 +342,8 @@ impl Cluster {
         for (address, mailbox_of, mailbox) in receivers {
             let mut config = Config::new(address, topology.clone());
             config.f = cluster.spec.f;
+            config.protocol = cluster.spec.protocol.protocol();
+            config.leader = cluster.spec.leader;
             config.timing.idle_transaction_timeout = cluster.spec.transaction_timeout;
             config.timing.max_transaction_age = cluster.spec.transaction_max_age;
             config.first_transaction = run.first_number;
@@ -574,6 +576,10 @@ impl Cluster {
             status.prepared_transactions += sample.prepared_transactions;
             status.unsettled_updates += sample.unsettled_updates;
             status.at_risk += sample.at_risk;
+            status.strong.add(&sample.strong);
+            for (name, leads) in names.iter().zip(&sample.leads) {
+                *status.leaders.entry((*name).clone()).or_default() += leads;
+            }
             if let Some(journal) = &sample.journal {
                 status.journal.get_or_insert_default().add(journal);
             }

@@ -4,6 +4,7 @@ mod client;
 mod connection;
 mod data;
 mod export;
+mod leaders;
 mod server;
 mod sites;
 mod solera;
@@ -22,6 +23,7 @@ pub(crate) fn is_allowed_in_exec(command: CommandId) -> bool {
         CommandId::Ping
             | CommandId::Echo
             | CommandId::Time
+            | CommandId::Unwatch
             | CommandId::Info
             | CommandId::Dbsize
             | CommandId::SoleraSite
@@ -65,6 +67,8 @@ pub(crate) async fn run_other(
         CommandId::SoleraSpaces => solera::spaces(session),
         CommandId::SoleraLevel => solera::level(session, arguments),
         CommandId::SoleraAtRisk => solera::at_risk(session, arguments).await,
+        CommandId::SoleraOutcome => solera::outcome(session, arguments).await,
+        CommandId::SoleraLeaders => leaders::leaders(session, arguments).await,
         CommandId::SoleraExport => export::export(session, arguments).await,
         CommandId::Wait => solera::wait(session, arguments).await,
         _ => session.fail("ERR the command cannot be run here"),

@@ -6,25 +6,27 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::Deserialize;
-use solera_levels::UnknownLevel;
-use solera_time::MAX_SITES;
-use solera_unistore::Topology;
+use solera_time::{MAX_SITES, SiteId};
+use solera_unistore::{MAX_WORKERS, Topology};
 use toml::Spanned;
 
 use crate::acl::Users;
 use crate::log::Level;
-use crate::spaces::{Space, SpaceError, Spaces};
+use crate::spaces::Spaces;
 use crate::storage::Durability;
 use crate::wan::Wan;
 
 mod amount;
 mod changes;
 mod nodes;
+mod protocol;
 #[cfg(test)]
 pub(crate) mod sample;
+mod spaces;
 mod tls;
 mod users;
 
+pub(crate) use self::protocol::Baseline;
 use amount::Amount;
 pub use tls::{ClientTls, NamedFile, TlsFiles};
 
@@ -58,6 +60,10 @@ pub struct ClusterSpec {
     pub f: usize,
     /// Spaces.
     pub spaces: Spaces,
+    /// The protocol.
+    pub protocol: Baseline,
+    /// From where strong transactions are led at first.
+    pub leader: SiteId,
     /// Delays between sites.
     pub wan: Wan,
     /// Open transactions are aborted when their client does nothing for so long.
@@ -126,6 +132,8 @@ struct File {
     workers: Option<Spanned<u16>>,
     f: Option<Spanned<usize>>,
     wan: Option<Spanned<String>>,
+    protocol: Option<Spanned<String>>,
+    leader: Option<Spanned<String>>,
     transaction_timeout_ms: Option<Spanned<u64>>,
     transaction_max_age_ms: Option<Spanned<u64>>,
     max_connections: Option<Spanned<usize>>,
@@ -139,7 +147,7 @@ struct File {
     #[serde(default)]
     site: Vec<SiteTable>,
     #[serde(default)]
-    space: Vec<SpaceTable>,
+    space: Vec<spaces::SpaceTable>,
     #[serde(default)]
     user: Vec<users::UserTable>,
     tls: Option<Spanned<tls::ClientTable>>,
@@ -152,14 +160,6 @@ struct SiteTable {
     name: Spanned<String>,
     #[serde(default)]
     node: Vec<nodes::NodeTable>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct SpaceTable {
-    name: Spanned<String>,
-    prefix: String,
-    level: Spanned<String>,
 }
 
 /// Settings given on the command line; they win over the file.
@@ -337,9 +337,9 @@ impl Reader<'_> {
         of: &'static str,
     ) -> Result<Setting<u8>, ConfigError> {
         match u8::try_from(workers.value) {
-            Ok(value @ 1..) => Ok(Setting { value, place: workers.place }),
+            Ok(value @ 1..=MAX_WORKERS) => Ok(Setting { value, place: workers.place }),
             _ => {
-                let reason = format!("a {of} has 1 to 255 workers, not {}", workers.value);
+                let reason = format!("a {of} has 1 to 32 workers, not {}", workers.value);
                 self.invalid(workers.place, reason)
             }
         }
@@ -363,6 +363,7 @@ impl Reader<'_> {
             Err(error) => return self.invalid(wan.place, error.to_string()),
         };
         let names = self.site_names(&file.site, &wan, sites)?;
+        let leader = self.leader(file.leader.as_ref(), &names)?;
 
         let partitions = Setting::new(over.partitions, file.partitions, 16);
         if partitions.value == 0 || partitions.value > 4096 {
@@ -436,6 +437,7 @@ impl Reader<'_> {
         };
         let data_is_shared = over.data.is_none();
         let data = over.data.or(file.data);
+        let protocol = self.protocol(file.protocol.as_ref(), data.is_some())?;
         let durability = self.durability(data.is_some(), file.durability, file.sync_interval_ms)?;
         Ok(ClusterSpec {
             data,
@@ -450,7 +452,9 @@ impl Reader<'_> {
             partitions,
             workers: workers.value,
             f: f.value,
-            spaces: self.spaces(file.space)?,
+            spaces: self.spaces(&file.space)?,
+            protocol,
+            leader,
             wan,
             transaction_timeout: Duration::from_millis(timeout.value),
             transaction_max_age: Duration::from_millis(max_age.value),
@@ -568,34 +572,6 @@ impl Reader<'_> {
         }
         Ok(names)
     }
-
-    fn spaces(&self, tables: Vec<SpaceTable>) -> Result<Spaces, ConfigError> {
-        let mut spaces = Vec::new();
-        let mut places = Vec::new();
-        for SpaceTable { name, prefix, level } in tables {
-            places.push(name.span().start);
-            let (name, place) = (name.into_inner(), level.span().start);
-            match level.into_inner().parse() {
-                Ok(level) if Spaces::serves(level) => spaces.push(Space { name, prefix, level }),
-                Ok(level) => {
-                    let error = SpaceError::NotServed(name, level).to_string();
-                    return self.invalid(Some(place), error);
-                }
-                Err(UnknownLevel(level)) => {
-                    let reason = format!(
-                        "space '{name}': there is no level '{level}'; this version serves 'causal' \
-                         and 'eventual'"
-                    );
-                    return self.invalid(Some(place), reason);
-                }
-            }
-        }
-        let names: Vec<String> = spaces.iter().map(|space| space.name.clone()).collect();
-        Spaces::new(spaces).or_else(|error| {
-            let last = names.iter().rposition(|name| name == error.space());
-            self.invalid(last.map(|i| places[i]), error.to_string())
-        })
-    }
 }
 
 /// What a process takes without any data, and a little more.
@@ -645,8 +621,11 @@ mod tests {
             ("site = 3", "[[site]]"),
             ("cluster = ''", "line 1: \"\" is no name for a cluster"),
             ("partitions = 2\nworkers = 3", "line 2: 3 workers cannot share 2"),
-            ("\nworkers = 0", "line 2: a site has 1 to 255 workers, not 0"),
-            ("workers = 1000", "line 1: a site has 1 to 255 workers, not 1000"),
+            ("\nworkers = 0", "line 2: a site has 1 to 32 workers, not 0"),
+            ("\nprotocol = 'paxos'", "line 2: there is no protocol 'paxos'; there are unistore,"),
+            ("data = 'd'\nprotocol = 'causal'", "line 2: the protocol 'causal' is for comparisons"),
+            ("leader = 'mars'", "line 1: there is no site 'mars' to lead; the sites are"),
+            ("workers = 1000", "line 1: a site has 1 to 32 workers, not 1000"),
             ("sites = 3\nf = 3", "line 2: 3 of 3 sites cannot fail"),
             ("max_connections = 0", "line 1: nobody could connect"),
             ("max_memory = '4 Gibi'", "line 1: '4 Gibi' is no amount of bytes"),
@@ -661,16 +640,6 @@ mod tests {
             ("durability = 'never'", "line 1: durability is 'always', 'interval' or 'memory', not"),
             ("data = 'd'\ndurability = 'often'", "line 2: durability is 'always', 'interval' or"),
             ("data = 'd'\nsync_interval_ms = 5", "line 2: sync_interval_ms goes with durability"),
-            (
-                "[[space]]\nname = 'x'\nprefix = 'x'\nlevel = 'strong'",
-                "line 4: space 'x': there is no",
-            ),
-            ("[[space]]\nname = 'x'\nprefix = 'x'\nlevel = 'por'", "line 4: space 'x': the level"),
-            (
-                "[[space]]\nname = 'x'\nprefix = 'p'\nlevel = 'causal'\n\
-                 [[space]]\nname = 'y'\nprefix = 'p'\nlevel = 'causal'",
-                "line 6: the spaces 'x' and 'y' have the same prefix",
-            ),
         ] {
             let error = parse(text).unwrap_err();
             assert!(error.contains(reason), "{text}: {error}");
@@ -722,8 +691,8 @@ admin = '10.0.0.2:3'
             ("10.0.0.2:2", "0:7", "line 10: other nodes cannot reach"),
             ("10.0.0.2:2", "255.255.255.255:7", "line 10: other nodes cannot reach"),
             ("10.0.0.2:2", "[ff02::1]:7", "line 10: other nodes cannot reach"),
-            ("workers = 2", "workers = 0", "line 7: a node has 1 to 255 workers, not 0"),
-            ("workers = 2", "workers = 300", "line 7: a node has 1 to 255 workers, not 300"),
+            ("workers = 2", "workers = 0", "line 7: a node has 1 to 32 workers, not 0"),
+            ("workers = 2", "workers = 300", "line 7: a node has 1 to 32 workers, not 300"),
             ("workers = 2", "workers = 17", "line 7: the nodes of site 'eu' have 17 workers"),
             ("workers = 2", "workers = 16", "line 9: the nodes of site 'eu' have 17 workers"),
             ("workers = 2", "worker = 2", "line 7"),

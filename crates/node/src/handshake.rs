@@ -13,7 +13,7 @@ use crate::peers::Origin;
 
 const MAGIC: [u8; 8] = *b"SOLERAPL";
 /// The version of all that nodes say to one another.
-const VERSION: u16 = 4;
+const VERSION: u16 = 5;
 /// Magic, version, kind, length and checksum: the same in every version.
 pub(crate) const HEAD: usize = 8 + 2 + 1 + 4 + 4;
 /// The longest greeting that is read.
@@ -391,13 +391,11 @@ fn sites(spec: &ClusterSpec) -> Vec<(String, String)> {
 
 /// What else the nodes of a cluster must agree on, in words that can be shown.
 fn agreed(spec: &ClusterSpec) -> Vec<(String, String)> {
-    let spaces: Vec<String> = spec
-        .spaces
-        .iter()
-        .map(|space| format!("{} = {:?} {}", space.name, space.prefix, space.level))
-        .collect();
+    let spaces: Vec<String> = spec.spaces.iter().map(ToString::to_string).collect();
     [
         ("partitions", spec.partitions.to_string()),
+        ("protocol", spec.protocol.name().to_owned()),
+        ("leader", spec.sites[spec.leader.index()].name.clone()),
         (WITH_THE_SITES, spec.f.to_string()),
         ("the spaces", spaces.join(", ")),
     ]
@@ -563,6 +561,12 @@ admin = 'c:3'
                     "{TWO_SITES}[[space]]\nname = 'x'\nprefix = 'x'\nlevel = 'eventual'\n"
                 )),
                 "the spaces: 'x = \"x\" eventual, default",
+            ),
+            (
+                from(&format!(
+                    "{TWO_SITES}[[space]]\nname = 'x'\nprefix = 'x'\nlevel = 'por'\nstrong = ['DECR']\n"
+                )),
+                "the spaces: 'x = \"x\" por (strong DECRBY, conflicts DECRBY+DECRBY), default",
             ),
             (Card { to: id(0), ..good.clone() }, "meant node 1 of site eu, but this is node 1 of"),
             (Card { from: id(1), ..good.clone() }, "the caller is no other node of this cluster"),

@@ -58,7 +58,7 @@ pub use drain::Unfinished;
 pub use log::{Level, Log, utc};
 pub use node::{Node, ServeError};
 pub use reload::ReloadError;
-pub use spaces::{Space, SpaceError, Spaces};
+pub use spaces::{Class, Relation, Space, SpaceError, Spaces};
 pub use status::{
     ClusterStatus, LinkStatus, MemoryStatus, NodeStatus, PeerStatus, ReachedSite, SiteStatus,
 };

@@ -1,21 +1,25 @@
 //! A client's session: its causal past, its transaction, and the way of each command.
 
+mod strong;
+
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-use solera_data::{OpError, Outcome};
+use solera_data::{Op, OpError, Outcome};
 use solera_levels::Level;
 use solera_machine::{Machine, Now};
 use solera_resp::{Arguments, Command as Described, CommandId, Protocol, Writer, lookup};
 use solera_time::Vector;
-use solera_unistore::{Command, CommandError, Input, Response, TxId};
+use solera_unistore::{Command, CommandError, Input, Kind, Response, TxId};
 
+use self::strong::Watched;
 use crate::acl::User;
 use crate::auth::Identity;
 use crate::clients::{Client, Clients};
 use crate::commands::{self, KeyOp, Plan};
+use crate::config::Baseline;
 use crate::node::refused_by;
 use crate::worker::{Silent, Unreachable, Worker};
 
@@ -56,6 +60,8 @@ struct Queue {
     commands: Vec<Vec<Vec<u8>>>,
     bytes: usize,
     broken: bool,
+    /// Whether one of the commands needs agreement.
+    strong: bool,
 }
 
 impl Queue {
@@ -94,6 +100,10 @@ pub(crate) struct Session {
     queue: Option<Queue>,
     /// The open transaction.
     tx: Option<TxId>,
+    /// Whether it will be certified.
+    tx_is_strong: bool,
+    /// The keys that the next EXEC depends on.
+    watched: Vec<Watched>,
     /// Who began the interactive transaction, with the rules that held then.
     began_as: Option<Arc<User>>,
     /// The server has given the interactive transaction up; the client does not know it yet, or has
@@ -120,6 +130,8 @@ impl Session {
             from,
             queue: None,
             tx: None,
+            tx_is_strong: false,
+            watched: Vec::new(),
             began_as: None,
             given_up: false,
             unreachable: None,
@@ -140,6 +152,7 @@ impl Session {
         self.close();
         self.given_up = false;
         self.queue = None;
+        self.watched.clear();
         self.name.clear();
         self.identity.reset(&self.worker.users());
         self.replies = Replies::On;
@@ -221,6 +234,11 @@ impl Session {
         let Ok(Some(op)) = commands::single(command.id, arguments) else { return false };
         let key = arguments.get(1);
         let level = self.worker.spec.spaces.level_of(key);
+        let certified = matches!(level, Level::Linearizable | Level::Por)
+            || self.worker.spec.protocol == Baseline::Strong;
+        if certified || matches!(op, Op::SetNew(_)) {
+            return false;
+        }
         let (now, past) = (self.now, &mut self.past);
         let Some(result) = self.worker.execute_at_once(now, past, level, key, &op, command.id)
         else {
@@ -301,7 +319,7 @@ impl Session {
     }
 
     async fn dispatch(&mut self, command: &Described, arguments: &Arguments<'_>) -> Next {
-        if command.is_data() && command.id != CommandId::SoleraLevel {
+        if command.is_data() && !matches!(command.id, CommandId::SoleraLevel | CommandId::Watch) {
             match commands::plan(command.id, arguments) {
                 Ok(plan) => self.run_plan(&plan).await,
                 Err(error) => self.fail(error),
@@ -321,9 +339,17 @@ impl Session {
             }
             CommandId::Exec => self.exec().await,
             CommandId::Discard => match self.queue.take() {
-                Some(_) => self.out.simple("OK"),
+                Some(_) => {
+                    self.watched.clear();
+                    self.out.simple("OK");
+                }
                 None => self.fail("ERR DISCARD without MULTI"),
             },
+            CommandId::Watch => self.watch(arguments).await,
+            CommandId::Unwatch => {
+                self.watched.clear();
+                self.out.simple("OK");
+            }
             CommandId::SoleraBegin => self.begin(arguments).await,
             CommandId::SoleraCommit if self.given_up => {
                 self.given_up = false;
@@ -402,10 +428,18 @@ impl Session {
 
     fn enqueue(&mut self, command: &Described, arguments: &Arguments<'_>) {
         let inside = command.is_data() || commands::is_allowed_in_exec(command.id);
-        if !inside {
+        // What makes no sense is told when it is run, as Redis does.
+        let plan = command.is_data().then(|| commands::plan(command.id, arguments).ok()).flatten();
+        let strong = plan.is_some_and(|plan| self.is_strong(&plan));
+        if command.id == CommandId::Watch {
+            self.fail("ERR WATCH inside MULTI is not allowed");
+        } else if !inside {
             let name = command.name;
             self.refuse(&format!("ERR Command not allowed inside a transaction: '{name}'"));
         } else if self.queue.as_mut().is_some_and(|queue| queue.push(arguments)) {
+            if let Some(queue) = &mut self.queue {
+                queue.strong |= strong;
+            }
             self.out.simple("QUEUED");
         } else {
             self.refuse(&format!(
@@ -415,23 +449,42 @@ impl Session {
         }
     }
 
-    /// EXEC: all queued commands in one causal transaction.
+    /// EXEC: all queued commands in one transaction, which is certified if a key is watched or a command
+    /// needs agreement, and causal else.
     async fn exec(&mut self) {
         let Some(queue) = self.queue.take() else {
             self.fail("ERR EXEC without MULTI");
             return;
         };
         if queue.broken {
+            self.watched.clear();
             self.fail("EXECABORT Transaction discarded because of previous errors.");
             return;
         }
-        let Some(Response::Begun(tx)) = self.worker.call(Command::Begin { past: self.past }).await
+        if self.worker.spec.protocol.certifies(queue.strong || !self.watched.is_empty()) {
+            return self.exec_strong(&queue).await;
+        }
+        let Some(Response::Begun(tx)) =
+            self.worker.call(Command::Begin { past: self.past, strong: false }).await
         else {
             return self.fail_unanswered();
         };
         let before = std::mem::take(&mut self.out.bytes);
+        (self.tx, self.tx_is_strong) = (Some(tx), false);
+        self.run_queued(&queue).await;
+        (self.tx, self.given_up) = (None, false);
+        let replies = std::mem::replace(&mut self.out.bytes, before);
+        if let Some(error) = self.unreachable.take() {
+            self.fail(error.to_string());
+        } else if self.commit(tx, true).await {
+            self.out.bytes.extend_from_slice(&replies);
+        }
+    }
+
+    /// Runs the queued commands in the open transaction.
+    async fn run_queued(&mut self, queue: &Queue) {
         self.out.array(queue.commands.len());
-        (self.tx, self.unreachable) = (Some(tx), None);
+        self.unreachable = None;
         for command in &queue.commands {
             // The server has given the transaction up: nothing of it may run outside. Its commit
             // below tells the client.
@@ -454,29 +507,33 @@ impl Session {
                 Box::pin(self.dispatch(command, &arguments)).await;
             }
         }
-        (self.tx, self.given_up) = (None, false);
-        let replies = std::mem::replace(&mut self.out.bytes, before);
-        if let Some(error) = self.unreachable.take() {
-            self.fail(error.to_string());
-        } else if self.commit(tx, true).await {
-            self.out.bytes.extend_from_slice(&replies);
-        }
     }
 
     async fn begin(&mut self, arguments: &Arguments<'_>) {
         if self.in_transaction() {
-            self.fail("ERR a transaction is already open; SOLERA.COMMIT or SOLERA.ABORT it first");
-        } else if arguments.len() > 2 {
-            self.fail("ERR syntax error");
-        } else if arguments.len() == 2 && !arguments.get(1).eq_ignore_ascii_case(b"causal") {
-            let level = String::from_utf8_lossy(arguments.get(1)).to_uppercase();
-            self.fail(format!(
-                "ERR this version does not serve {level} transactions; it serves SOLERA.BEGIN CAUSAL"
-            ));
-        } else if let Some(Response::Begun(tx)) =
-            self.worker.call(Command::Begin { past: self.past }).await
+            return self
+                .fail("ERR a transaction is already open; SOLERA.COMMIT or SOLERA.ABORT it first");
+        }
+        if arguments.len() > 2 {
+            return self.fail("ERR syntax error");
+        }
+        let strong = match arguments.from(1).next() {
+            None => false,
+            Some(level) if level.eq_ignore_ascii_case(b"causal") => false,
+            Some(level) if level.eq_ignore_ascii_case(b"strong") => true,
+            Some(level) => {
+                let level = String::from_utf8_lossy(level).to_uppercase();
+                return self.fail(format!(
+                    "ERR there are no {level} transactions: SOLERA.BEGIN CAUSAL or SOLERA.BEGIN STRONG"
+                ));
+            }
+        };
+        let strong = self.worker.spec.protocol.certifies(strong);
+        if let Some(Response::Begun(tx)) =
+            self.worker.call(Command::Begin { past: self.past, strong }).await
         {
             (self.tx, self.began_as) = (Some(tx), self.identity.user());
+            self.tx_is_strong = strong;
             self.out.simple("OK");
         } else {
             self.fail_unanswered();
@@ -485,34 +542,58 @@ impl Session {
 
     /// Commits a transaction that may have `writes`; on failure appends the error.
     async fn commit(&mut self, tx: TxId, writes: bool) -> bool {
+        match self.try_commit(tx, writes).await {
+            Ok(()) => true,
+            Err(error) => {
+                self.fail_commit(error);
+                false
+            }
+        }
+    }
+
+    /// Appends why a transaction was not committed; without an error, that was done.
+    fn fail_commit(&mut self, error: Option<CommandError>) {
+        match error {
+            Some(error) => self.fail_command(&error),
+            None => match self.worker.refuses() {
+                Some(reason) => self.fail(format!("MISCONF this node takes no writes: {reason}")),
+                None => self.fail_unanswered(),
+            },
+        }
+    }
+
+    /// Commits a transaction that may have `writes`.
+    ///
+    /// # Errors
+    /// Why it was not, or nothing if the worker does not say.
+    async fn try_commit(&mut self, tx: TxId, writes: bool) -> Result<(), Option<CommandError>> {
         // What came before the commit may have taken its time.
-        if writes && let Some(reason) = self.worker.refuses() {
+        if writes && self.worker.refuses().is_some() {
             self.worker.tell(Command::Abort { tx });
-            self.fail(format!("MISCONF this node takes no writes: {reason}"));
-            return false;
+            return Err(None);
         }
         match self.worker.call(Command::Commit { tx }).await {
             Some(Response::Committed { past }) => {
                 self.past.join(&past);
-                true
+                Ok(())
             }
-            Some(Response::Failed(error)) => {
-                self.fail_command(&error);
-                false
-            }
-            _ => {
-                self.fail_unanswered();
-                false
-            }
+            Some(Response::Failed(error)) => Err(Some(error)),
+            _ => Err(None),
         }
     }
 
     pub(crate) fn fail_command(&mut self, error: &CommandError) {
         let text = match error {
             CommandError::NoSuchTransaction => format!("NOTX {error}"),
-            CommandError::OperationsOutstanding | CommandError::TooLarge => format!("ERR {error}"),
+            CommandError::OperationsOutstanding
+            | CommandError::TooLarge
+            | CommandError::NoStrong => format!("ERR {error}"),
             CommandError::PartitionSlow => format!("TRYAGAIN {error}"),
             CommandError::TooFewSites { .. } => format!("TOOFEW {error}"),
+            CommandError::Aborted { .. } => format!("ABORTED {error}"),
+            CommandError::Unavailable { .. } | CommandError::NotHereYet => {
+                format!("UNAVAILABLE {error}")
+            }
             CommandError::TimedOut { site, behind } if *site == self.worker.address.site => {
                 let ms = behind.as_millis().max(1);
                 let sites = self.worker.spec.f + 1;
@@ -540,12 +621,29 @@ impl Session {
     /// Runs a command on keys: in the open transaction, or as one of its own.
     async fn run_plan(&mut self, plan: &Plan<'_>) {
         if let Some(tx) = self.tx {
-            self.run_in(tx, plan).await;
-        } else if let [single] = plan.ops.as_slice() {
-            let result = self.execute(single).await;
+            match self.may_run(plan, self.tx_is_strong) {
+                Ok(()) => self.run_in(tx, plan).await,
+                Err(error) => self.fail(error),
+            }
+            return;
+        }
+        let strong = self.is_strong(plan);
+        if let Err(error) = self.may_run(plan, strong) {
+            return self.fail(error);
+        }
+        if let [single] = plan.ops.as_slice() {
+            let result = match strong {
+                true => self.execute_strong(plan, single).await,
+                false => {
+                    let level = self.worker.spec.spaces.level_of(single.key);
+                    self.execute_causal(single, level).await
+                }
+            };
             if let Some(result) = result {
                 self.answer(plan, &[result]);
             }
+        } else if strong {
+            self.run_as_strong_transaction(plan).await;
         } else {
             self.run_as_transaction(plan).await;
         }
@@ -560,12 +658,13 @@ impl Session {
 
     /// MGET, MSET, and others on several keys: one atomic causal transaction.
     async fn run_as_transaction(&mut self, plan: &Plan<'_>) {
-        let Some(Response::Begun(tx)) = self.worker.call(Command::Begin { past: self.past }).await
+        let Some(Response::Begun(tx)) =
+            self.worker.call(Command::Begin { past: self.past, strong: false }).await
         else {
             return self.fail_unanswered();
         };
         // If the connection ends meanwhile, the transaction ends with it.
-        self.tx = Some(tx);
+        (self.tx, self.tx_is_strong) = (Some(tx), false);
         let results = self.operate_all(tx, plan).await;
         self.tx = None;
         if let Some(results) = results
@@ -584,12 +683,16 @@ impl Session {
     ) -> Option<Vec<Result<Outcome, OpError>>> {
         let mut results = Vec::with_capacity(plan.ops.len());
         for op in &plan.ops {
-            match self.operate(tx, op).await {
+            let kind = self.class_of(plan, op).as_kind();
+            match self.operate(tx, op, kind).await {
                 Ok(result) => results.push(result),
                 Err(failure) => {
                     self.tx = None;
                     match failure {
-                        Failure::Command(error) => self.fail_command(&error),
+                        Failure::Command(error) => {
+                            self.worker.tell(Command::Abort { tx });
+                            self.fail_command(&error);
+                        }
                         Failure::Unreachable(error) => {
                             // Nothing of a transaction is done before it commits.
                             self.worker.tell(Command::Abort { tx });
@@ -612,6 +715,7 @@ impl Session {
         &mut self,
         tx: TxId,
         op: &KeyOp<'_>,
+        kind: Kind,
     ) -> Result<Result<Outcome, OpError>, Failure> {
         let owner = self.worker.reach(op.key).map_err(Failure::Unreachable)?;
         let command = Command::Operate {
@@ -619,6 +723,7 @@ impl Session {
             level: self.worker.spec.spaces.level_of(op.key),
             key: op.key.into(),
             op: op.op.clone(),
+            kind,
         };
         let request = self.worker.new_request();
         let now = self.worker.now();
@@ -632,8 +737,11 @@ impl Session {
     }
 
     /// A transaction of one operation: the hot path. A key of this worker costs no more than the call.
-    async fn execute(&mut self, op: &KeyOp<'_>) -> Option<Result<Outcome, OpError>> {
-        let level: Level = self.worker.spec.spaces.level_of(op.key);
+    async fn execute_causal(
+        &mut self,
+        op: &KeyOp<'_>,
+        level: Level,
+    ) -> Option<Result<Outcome, OpError>> {
         let owner = match self.worker.reach(op.key) {
             Ok(owner) => owner,
             Err(error) => {
@@ -653,6 +761,7 @@ impl Session {
                 self.past.join(&past);
                 return Some(outcome);
             }
+            Ok(Some(Response::Failed(error))) => self.fail_command(&error),
             Ok(_) => self.fail_unanswered(),
             Err(Silent(node)) if op.op.is_update() => {
                 self.fail(format!(

@@ -2,7 +2,16 @@
 
 use std::fmt;
 
+use solera_data::Op;
 use solera_levels::Level;
+use solera_resp::CommandId;
+
+mod declared;
+mod operation;
+mod relation;
+
+pub(crate) use declared::Declared;
+pub use relation::{Class, Relation};
 
 /// A named part of the key space.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,6 +22,37 @@ pub struct Space {
     pub prefix: String,
     /// What its operations promise.
     pub level: Level,
+    /// Which of them are strong, and which conflict.
+    pub relation: Relation,
+}
+
+impl Space {
+    /// A space with what its level says of strong commands and conflicts.
+    pub fn new(name: impl Into<String>, prefix: impl Into<String>, level: Level) -> Space {
+        let relation = Relation::of(level);
+        Space { name: name.into(), prefix: prefix.into(), level, relation }
+    }
+}
+
+impl fmt::Display for Space {
+    /// All that nodes must agree on, in words: spaces that read alike promise the same.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} = {:?} {}", self.name, self.prefix, self.level)?;
+        if self.relation != Relation::of(self.level) {
+            write!(f, " ({})", self.relation)?;
+        }
+        Ok(())
+    }
+}
+
+/// The levels that this version serves.
+const SERVED: [Level; 4] = [Level::Linearizable, Level::Por, Level::Causal, Level::Eventual];
+
+/// Their names, for messages.
+pub(crate) fn served_levels() -> String {
+    let names = SERVED.map(|level| format!("'{level}'"));
+    let (last, others) = names.split_last().expect("some levels are served");
+    format!("{} and {last}", others.join(", "))
 }
 
 /// Spaces that cannot be served.
@@ -35,8 +75,8 @@ impl fmt::Display for SpaceError {
             SpaceError::SameName(name) => write!(f, "there are two spaces called '{name}'"),
             SpaceError::NotServed(name, level) => write!(
                 f,
-                "space '{name}': the level '{level}' is not served by this version; it serves \
-                 'causal' and 'eventual'"
+                "space '{name}': the level '{level}' is not served by this version; it serves {}",
+                served_levels()
             ),
         }
     }
@@ -69,7 +109,7 @@ impl Default for Spaces {
 }
 
 fn default_space() -> Space {
-    Space { name: "default".to_owned(), prefix: String::new(), level: Level::Causal }
+    Space::new("default", "", Level::Causal)
 }
 
 impl Spaces {
@@ -100,7 +140,7 @@ impl Spaces {
 
     /// Whether this version serves a level.
     pub fn serves(level: Level) -> bool {
-        matches!(level, Level::Causal | Level::Eventual)
+        SERVED.contains(&level)
     }
 
     /// The space of a key.
@@ -119,6 +159,11 @@ impl Spaces {
         self.space_of(key).level
     }
 
+    /// What a command's operation on a key needs of certification.
+    pub fn class_of(&self, key: &[u8], command: CommandId, op: &Op) -> Class {
+        self.space_of(key).relation.class_of(command, op)
+    }
+
     /// All spaces.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &Space> {
         self.spaces.iter()
@@ -129,15 +174,11 @@ impl Spaces {
 mod tests {
     use super::*;
 
-    fn space(name: &str, prefix: &str, level: Level) -> Space {
-        Space { name: name.into(), prefix: prefix.into(), level }
-    }
-
     #[test]
     fn the_longest_prefix_wins() {
         let spaces = Spaces::new(vec![
-            space("log", "log:", Level::Eventual),
-            space("audit", "log:audit:", Level::Causal),
+            Space::new("log", "log:", Level::Eventual),
+            Space::new("audit", "log:audit:", Level::Causal),
         ])
         .unwrap();
         assert_eq!(spaces.space_of(b"log:1").name, "log");
@@ -147,13 +188,29 @@ mod tests {
     }
 
     #[test]
+    fn what_is_strong_is_the_matter_of_the_keys_space() {
+        let spaces = Spaces::new(vec![
+            Space::new("balance", "balance:", Level::Por),
+            Space::new("lock", "lock:", Level::Linearizable),
+        ])
+        .unwrap();
+        let strong = |key: &[u8]| {
+            let read = spaces.class_of(key, CommandId::Get, &Op::Get).strong;
+            (read, spaces.class_of(key, CommandId::Incr, &Op::IncrBy(1)).strong)
+        };
+        assert_eq!(strong(b"balance:1"), (false, true));
+        assert_eq!(strong(b"lock:1"), (true, true));
+        assert_eq!(strong(b"cart"), (false, false));
+    }
+
+    #[test]
     fn contradictions_and_unserved_levels_are_refused() {
         let two = |a, b| Spaces::new(vec![a, b]).unwrap_err();
-        let causal = |name, prefix| space(name, prefix, Level::Causal);
+        let causal = |name, prefix| Space::new(name, prefix, Level::Causal);
         let same = SpaceError::SamePrefix("a".into(), "b".into());
         assert_eq!(two(causal("a", "x"), causal("b", "x")), same);
         assert_eq!(two(causal("a", "x"), causal("a", "y")), SpaceError::SameName("a".into()));
-        let strong = Spaces::new(vec![space("a", "x", Level::Por)]);
-        assert_eq!(strong, Err(SpaceError::NotServed("a".into(), Level::Por)));
+        let mixed = Spaces::new(vec![Space::new("a", "x", Level::PcPsi)]);
+        assert_eq!(mixed, Err(SpaceError::NotServed("a".into(), Level::PcPsi)));
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use solera_journal::Stats;
-use solera_unistore::Progress;
+use solera_unistore::{Progress, StrongCounts};
 
 /// A cluster, as `/status` shows it.
 #[derive(Clone, Debug, Serialize)]
@@ -87,6 +87,10 @@ pub struct SiteStatus {
     pub unsettled_updates: usize,
     /// Transactions that the loss of sites could still undo. One over several workers counts at each.
     pub at_risk: usize,
+    /// What strong transactions of the site's clients have come to since the start.
+    pub strong: StrongCounts,
+    /// How many partitions' strong transactions are led from each site, as this one knows.
+    pub leaders: BTreeMap<String, u64>,
     /// Keys of the latest of these, at most ten; only for those who may run SOLERA.AT-RISK.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at_risk_keys: Option<Vec<String>>,
@@ -192,6 +196,9 @@ pub(crate) struct WorkerSample {
     pub(crate) prepared_transactions: usize,
     pub(crate) unsettled_updates: usize,
     pub(crate) at_risk: usize,
+    /// By site, how many of the worker's partitions it leads.
+    pub(crate) leads: Vec<u64>,
+    pub(crate) strong: StrongCounts,
     pub(crate) failed_logins: u64,
     /// Whether the site has the data that it serves.
     pub(crate) serving: bool,

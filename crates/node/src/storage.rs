@@ -13,7 +13,9 @@ use solera_journal::{
     Recovered, SyncPolicy, Syncer,
 };
 use solera_time::{Physical, Timestamp};
-use solera_unistore::{Address, Checkpoint, Config, Output, Part, Record, Recovery, Replica};
+use solera_unistore::{
+    Address, Checkpoint, Config, Output, Part, Record, Records, Recovery, Replica,
+};
 use tokio::sync::oneshot;
 
 use crate::recovering::Progress;
@@ -213,17 +215,17 @@ impl<D: Disk> Storage<D> {
         self.syncer.set_policy(policy(durability));
     }
 
-    /// Appends a record.
-    pub(crate) fn write(&mut self, record: &Record) {
-        if self.stopped {
-            return;
-        }
-        self.bytes.clear();
-        record.encode(&mut self.bytes);
-        self.since += self.bytes.len() as u64;
-        self.unsubmitted += self.bytes.len();
-        if let Err(error) = self.syncer.append(&self.bytes) {
-            self.fail(&error);
+    /// Appends records.
+    pub(crate) fn write(&mut self, records: &Records) {
+        for record in records.iter() {
+            if self.stopped {
+                return;
+            }
+            self.since += record.len() as u64;
+            self.unsubmitted += record.len();
+            if let Err(error) = self.syncer.append(record) {
+                self.fail(&error);
+            }
         }
     }
 
@@ -560,17 +562,19 @@ mod tests {
         assert_eq!((told.stats.records, told.since_checkpoint), (3, 3));
     }
 
-    fn set(replica: &mut Replica, value: &[u8]) -> Record {
+    fn set(replica: &mut Replica, value: &[u8]) -> Records {
         let now = Now { monotonic: Monotonic(1), physical: Physical(1_000_000) };
         let op = Op::Set(Value::from(value));
         let mut past = Vector::zero(1);
+        // What it recorded when it began.
+        while replica.poll_output().is_some() {}
         replica.execute_at_once(now, &mut past, Level::Causal, b"k", &op).unwrap().unwrap();
         let outputs = std::iter::from_fn(|| replica.poll_output());
-        let mut records = outputs.filter_map(|output| match output {
-            Output::Record(record @ Record::Stored(_)) => Some(record),
+        let records = outputs.filter_map(|output| match output {
+            Output::Records(records) => Some(records),
             _ => None,
         });
-        records.next().unwrap()
+        records.last().unwrap()
     }
 
     fn reply() -> Output {

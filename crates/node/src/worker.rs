@@ -148,7 +148,7 @@ impl State {
                     let _ = waiting.send(response);
                 }
             }
-            Output::Record(_) | Output::Trace(_) => {}
+            Output::Records(_) | Output::Trace(_) => {}
         }
     }
 }
@@ -354,8 +354,8 @@ impl Worker {
                 state.let_go(output);
                 continue;
             };
-            if let Output::Record(record) = &output {
-                storage.write(record);
+            if let Output::Records(records) = &output {
+                storage.write(records);
                 self.tell_failure(state);
             } else if let Some(output) = storage.pass(output) {
                 state.let_go(output);
@@ -570,6 +570,12 @@ impl Worker {
         let behind = |ts: &solera_time::Timestamp| {
             now.physical.0.saturating_sub(ts.micros()) as f64 / 1000.0
         };
+        let mut leads = vec![0; self.spec.sites.len()];
+        for (_, leader, _) in status.leaders() {
+            if let Some(count) = leads.get_mut(leader.index()) {
+                *count += 1;
+            }
+        }
         WorkerSample {
             keys: status.keys(),
             size: detailed.then(|| status.versions_and_bytes()),
@@ -589,6 +595,8 @@ impl Worker {
             prepared_transactions: status.prepared_transactions(),
             unsettled_updates: status.unsettled_updates(),
             at_risk: status.at_risk(0).transactions,
+            leads,
+            strong: status.strong(),
             serving: view.serving,
             progress: status.progress(),
             // Its files are looked at, which is too much for every status.

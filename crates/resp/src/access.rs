@@ -209,8 +209,8 @@ mod tests {
         };
         assert_eq!(
             of("dangerous"),
-            "info config solera.sites solera.at-risk solera.export client|no-evict client|list client|kill \
-             config|get acl|list acl|users acl|getuser"
+            "info config solera.sites solera.at-risk solera.export solera.leaders client|no-evict client|list \
+             client|kill config|get acl|list acl|users acl|getuser"
         );
         assert!(of("connection").ends_with(
             " client|id client|getname client|setname client|setinfo client|info client|no-touch \

@@ -38,6 +38,7 @@ pub enum CommandId {
     Decr,
     Incrby,
     Decrby,
+    Setnx,
     Sadd,
     Srem,
     Smembers,
@@ -52,6 +53,8 @@ pub enum CommandId {
     Multi,
     Exec,
     Discard,
+    Watch,
+    Unwatch,
     SoleraBegin,
     SoleraCommit,
     SoleraAbort,
@@ -64,6 +67,8 @@ pub enum CommandId {
     SoleraLevel,
     SoleraAtRisk,
     SoleraExport,
+    SoleraOutcome,
+    SoleraLeaders,
 }
 
 /// A command as COMMAND describes it.

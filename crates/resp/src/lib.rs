@@ -10,6 +10,7 @@ mod introspection;
 mod protocol_error;
 mod reply_parser;
 mod request;
+mod similar;
 mod value;
 mod writer;
 
@@ -19,5 +20,6 @@ pub use integer::{parse_integer, write_integer};
 pub use protocol_error::ProtocolError;
 pub use reply_parser::{Limits, ReplyParser, parse_value};
 pub use request::{Arguments, RequestParser, encode_command};
+pub use similar::similar;
 pub use value::{ReplyError, Value};
 pub use writer::{Protocol, Writer};

@@ -15,6 +15,8 @@ pub(crate) struct KeyOp<'a> {
 #[derive(Debug)]
 pub(crate) struct Plan<'a> {
     pub(crate) ops: SmallVec<[KeyOp<'a>; 1]>,
+    /// What the client asked for.
+    pub(crate) command: CommandId,
     shape: Shape,
 }
 
@@ -29,6 +31,8 @@ enum Shape {
     Sum,
     /// Always OK (MSET).
     Ok,
+    /// OK, or nothing if the number is zero (SET NX).
+    Taken,
 }
 
 /// What a command on keys does.
@@ -38,19 +42,24 @@ enum Shape {
 pub(crate) fn plan<'a>(id: CommandId, arguments: &'a Arguments<'_>) -> Result<Plan<'a>, String> {
     if let Some(op) = single(id, arguments)? {
         let ops = smallvec![KeyOp { key: arguments.get(1), op }];
-        return Ok(Plan { ops, shape: Shape::Single });
+        return Ok(Plan { ops, command: id, shape: Shape::Single });
     }
     match id {
-        CommandId::Mget => Ok(each(arguments, &Op::Get, Shape::Strings)),
-        CommandId::Del => Ok(each(arguments, &Op::Delete, Shape::Sum)),
-        CommandId::Exists => Ok(each(arguments, &Op::Exists, Shape::Sum)),
+        CommandId::Set => {
+            let op = Op::SetNew(Value::from(arguments.get(2)));
+            let ops = smallvec![KeyOp { key: arguments.get(1), op }];
+            Ok(Plan { ops, command: id, shape: Shape::Taken })
+        }
+        CommandId::Mget => Ok(each(id, arguments, &Op::Get, Shape::Strings)),
+        CommandId::Del => Ok(each(id, arguments, &Op::Delete, Shape::Sum)),
+        CommandId::Exists => Ok(each(id, arguments, &Op::Exists, Shape::Sum)),
         CommandId::Mset => {
             pairs(arguments, "mset", 1)?;
             let ops = (1..arguments.len()).step_by(2).map(|i| KeyOp {
                 key: arguments.get(i),
                 op: Op::Set(Value::from(arguments.get(i + 1))),
             });
-            Ok(Plan { ops: ops.collect(), shape: Shape::Ok })
+            Ok(Plan { ops: ops.collect(), command: id, shape: Shape::Ok })
         }
         _ => Err("ERR the command is not about keys".to_owned()),
     }
@@ -65,10 +74,12 @@ pub(crate) fn single(id: CommandId, arguments: &Arguments<'_>) -> Result<Option<
     let values = |first: usize| arguments.from(first).map(Value::from).collect::<Vec<_>>();
     let op = match id {
         CommandId::Get => Op::Get,
+        CommandId::Set if is_new(arguments) => return Ok(None),
         CommandId::Set => {
             plain(arguments)?;
             Op::Set(argument(2))
         }
+        CommandId::Setnx => Op::SetNew(argument(2)),
         CommandId::Incr => Op::IncrBy(1),
         CommandId::Decr => Op::IncrBy(-1),
         CommandId::Incrby => Op::IncrBy(integer(arguments.get(2))?),
@@ -93,16 +104,27 @@ pub(crate) fn single(id: CommandId, arguments: &Arguments<'_>) -> Result<Option<
     Ok(Some(op))
 }
 
-fn each<'a>(arguments: &'a Arguments<'_>, op: &Op, shape: Shape) -> Plan<'a> {
+fn each<'a>(command: CommandId, arguments: &'a Arguments<'_>, op: &Op, shape: Shape) -> Plan<'a> {
     let ops = arguments.from(1).map(|key| KeyOp { key, op: op.clone() });
-    Plan { ops: ops.collect(), shape }
+    Plan { ops: ops.collect(), command, shape }
 }
 
-/// SET's options, none of which is served.
+/// Whether SET has the option NX, and no other.
+fn is_new(arguments: &Arguments<'_>) -> bool {
+    let mut options = arguments.from(3);
+    options.next().is_some_and(|option| option.eq_ignore_ascii_case(b"nx"))
+        && options.next().is_none()
+}
+
+/// SET's other options, none of which is served, also not beside NX.
 fn plain(arguments: &Arguments<'_>) -> Result<(), String> {
-    const OPTIONS: [&str; 8] = ["EX", "PX", "EXAT", "PXAT", "NX", "XX", "KEEPTTL", "GET"];
-    let Some(option) = arguments.from(3).next() else { return Ok(()) };
-    let known = OPTIONS.iter().find(|name| option.eq_ignore_ascii_case(name.as_bytes()));
+    const OPTIONS: [&str; 7] = ["EX", "PX", "EXAT", "PXAT", "XX", "KEEPTTL", "GET"];
+    let options = || arguments.from(3);
+    if options().next().is_none() {
+        return Ok(());
+    }
+    let other = options().find(|option| !option.eq_ignore_ascii_case(b"nx")).unwrap_or(b"");
+    let known = OPTIONS.iter().find(|name| other.eq_ignore_ascii_case(name.as_bytes()));
     Err(match known {
         Some(name) => format!("ERR SET {name} is not served by this version of Solera"),
         None => "ERR syntax error".to_owned(),
@@ -155,6 +177,10 @@ pub(crate) fn write_results(
                 })
                 .sum(),
         ),
+        Shape::Taken => match results.first() {
+            Some(Ok(Outcome::Int(0))) => out.null(),
+            _ => out.simple("OK"),
+        },
         Shape::Single | Shape::Strings => outcomes.for_each(|outcome| write_outcome(out, outcome)),
     }
     true

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use solera_resp::{Arguments, parse_integer};
-use solera_unistore::{Command, Response};
+use solera_levels::Level;
+use solera_resp::{Arguments, Writer, parse_integer};
+use solera_unistore::{Command, Response, TransactionId};
 
 use crate::session::Session;
 use crate::token::Token;
@@ -136,24 +137,64 @@ pub(crate) async fn at_risk(session: &mut Session, arguments: &Arguments<'_>) {
     keys.iter().for_each(|key| session.out.bulk(key));
 }
 
+/// SOLERA.OUTCOME id: what became of a strong transaction whose reply was lost.
+pub(crate) async fn outcome(session: &mut Session, arguments: &Arguments<'_>) {
+    let spec = &session.worker.spec;
+    let name = String::from_utf8_lossy(arguments.get(1)).into_owned();
+    let tid: TransactionId = match name.parse() {
+        Ok(tid) => tid,
+        Err(error) => return session.fail(format!("ERR '{name}': {error}")),
+    };
+    let TransactionId { coordinator, .. } = tid;
+    let exists = spec.sites.len() > coordinator.site.index()
+        && coordinator.worker < spec.workers_of(coordinator.site.index());
+    if !exists {
+        return session.fail(format!("ERR '{name}' names a site or worker that there is not"));
+    }
+    match session.worker.call(Command::Outcome { tid }).await {
+        Some(Response::Outcome(committed)) => session.out.simple(match committed {
+            Some(true) => "committed",
+            Some(false) => "aborted",
+            None => "unknown",
+        }),
+        _ => session.fail_unanswered(),
+    }
+}
+
 /// SOLERA.SITE: the name of the site.
 pub(crate) fn site(session: &mut Session) {
     let name = session.worker.site_name(session.worker.address.site).to_owned();
     session.out.bulk(name.as_bytes());
 }
 
-/// SOLERA.SPACES: name, prefix and level of each space.
+/// SOLERA.SPACES: name, prefix and level of each space; of level `por` also the strong commands and the
+/// pairs that conflict.
 pub(crate) fn spaces(session: &mut Session) {
     let spec = session.worker.spec.clone();
-    session.out.array(spec.spaces.iter().len());
+    let out = &mut session.out;
+    out.array(spec.spaces.iter().len());
     for space in spec.spaces.iter() {
-        session.out.map(3);
+        let declares = space.level == Level::Por;
+        out.map(if declares { 5 } else { 3 });
         let level = space.level.name();
         for (key, value) in [("name", &*space.name), ("prefix", &space.prefix), ("level", level)] {
-            session.out.bulk(key.as_bytes());
-            session.out.bulk(value.as_bytes());
+            out.bulk(key.as_bytes());
+            out.bulk(value.as_bytes());
+        }
+        if declares {
+            out.bulk(b"strong");
+            names(out, &space.relation.strong());
+            let conflicts = space.relation.conflicts();
+            out.bulk(b"conflicts");
+            out.array(conflicts.len());
+            conflicts.iter().for_each(|pair| names(out, pair));
         }
     }
+}
+
+fn names(out: &mut Writer, names: &[&str]) {
+    out.array(names.len());
+    names.iter().for_each(|name| out.bulk(name.as_bytes()));
 }
 
 /// SOLERA.LEVEL key: what operations on a key promise.

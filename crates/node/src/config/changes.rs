@@ -2,9 +2,11 @@
 
 use std::path::Path;
 
+use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::{ClusterSpec, ConfigError, Overrides, Reader};
+use crate::spaces::Spaces;
 use crate::storage::Durability;
 
 impl ClusterSpec {
@@ -47,12 +49,18 @@ impl ClusterSpec {
             ("data", self.data != new.data),
             ("durability", kind(&self.durability) != kind(&new.durability)),
             ("space", self.spaces != new.spaces),
+            ("protocol", self.protocol != new.protocol),
+            ("leader", self.leader != new.leader),
             ("tls", speaks(self) != speaks(new)),
             ("peer_tls", self.peer_tls.is_some() != new.peer_tls.is_some()),
         ] {
             if changed {
                 let reason = format!("{setting} cannot change while the process runs; restart it");
-                let entry = if setting == "site" { site(new) } else { None };
+                let entry = match setting {
+                    "site" => site(new),
+                    "space" => reader.changed_space(&self.spaces, &new.spaces),
+                    _ => None,
+                };
                 return match reader.place_of(setting, entry) {
                     Some(place) => reader.invalid(Some(place), reason),
                     None => {
@@ -107,6 +115,18 @@ impl ClusterSpec {
 }
 
 impl Reader<'_> {
+    /// Which `[[space]]` is another than before; none if the change is that one is gone.
+    fn changed_space(&self, old: &Spaces, new: &Spaces) -> Option<usize> {
+        let changed = new.iter().find(|space| old.iter().all(|before| before != *space))?;
+        let table = DeTable::parse(self.text).ok()?;
+        let spaces = table.get_ref().get("space")?.get_ref().as_array()?;
+        let named = |space: &Spanned<DeValue<'_>>| {
+            let name = space.get_ref().get("name").and_then(|name| name.get_ref().as_str());
+            name == Some(changed.name.as_str())
+        };
+        spaces.iter().position(named)
+    }
+
     /// Where a setting stands: of a list of tables, the one that is asked for, or the first.
     fn place_of(&self, setting: &str, entry: Option<usize>) -> Option<usize> {
         let table = DeTable::parse(self.text).ok()?;
@@ -156,6 +176,21 @@ max_connections = 10
             let error = old.check_fixed(&parse(&text), &reader).unwrap_err().to_string();
             assert!(error.contains(reason), "{error}, not {reason}");
         }
+    }
+
+    #[test]
+    fn relations_cannot_change() {
+        let strong = "[[space]]\nname = 'a'\nprefix = 'a'\nlevel = 'por'\n\
+                      [[space]]\nname = 'b'\nprefix = 'bb'\nlevel = 'por'\nstrong = ['DECRBY', 'SET']\n";
+        let old = parse(strong);
+        let check = |from, to| {
+            let text = strong.replace(from, to);
+            let reader = Reader { file: Some("s.toml".to_owned()), text: &text };
+            old.check_fixed(&parse(&text), &reader)
+        };
+        let error = check("'DECRBY'", "'INCRBY'").unwrap_err().to_string();
+        assert!(error.starts_with("s.toml, line 5: space cannot change"), "{error}");
+        assert_eq!(check("'DECRBY', 'SET'", "'SET', 'decr'"), Ok(()), "it is the same");
     }
 
     #[test]

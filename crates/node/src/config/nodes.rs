@@ -187,11 +187,11 @@ impl Reader<'_> {
                 }
                 total += u16::from(node.workers);
                 // A worker's number is one byte, in timestamps too.
-                if total > partitions.min(255) {
+                if total > partitions.min(32) {
                     let reason = format!(
                         "the nodes of site '{name}' have {total} workers or more, which cannot \
                          share {partitions} partitions: each needs at least one, and a site has \
-                         at most 255 workers"
+                         at most 32 workers"
                     );
                     let first = table.resp.as_ref().unwrap_or(&table.peer).span();
                     let place = table.workers.as_ref().map_or(first, Spanned::span);

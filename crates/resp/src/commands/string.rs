@@ -19,4 +19,6 @@ family! { "string":
         "Adds to a number.";
     Decrby "decrby" 3 "write denyoom fast" (1, 1, 1 "RW access update") "1.0.0"
         "Takes from a number.";
+    Setnx "setnx" 3 "write denyoom fast" (1, 1, 1 "OW insert") "1.0.0"
+        "Makes a key a string, unless it exists.";
 }

@@ -1,0 +1,106 @@
+//! Which protocol a cluster runs, and from where strong transactions are led.
+
+use solera_time::SiteId;
+use solera_unistore::Protocol;
+use toml::Spanned;
+
+use super::{ConfigError, Reader};
+
+/// UniStore, or what the paper compares it to (§8.1, §8.3). Only UniStore keeps what the levels of spaces
+/// promise; the others are there to be measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Baseline {
+    /// Transactions are as strong as their spaces say.
+    #[default]
+    UniStore,
+    /// Every transaction is strong, and all reads and updates of a key conflict.
+    Strong,
+    /// What is strong conflicts with everything strong on its key, and one group certifies it all.
+    RedBlue,
+    /// No transaction is strong.
+    Causal,
+    /// The same, without what strong transactions need.
+    Uniform,
+    /// The same, and what other sites write is visible before it is uniform.
+    CureFt,
+}
+
+impl Baseline {
+    const NAMES: [(Baseline, &'static str); 6] = [
+        (Baseline::UniStore, "unistore"),
+        (Baseline::Strong, "strong"),
+        (Baseline::RedBlue, "redblue"),
+        (Baseline::Causal, "causal"),
+        (Baseline::Uniform, "uniform"),
+        (Baseline::CureFt, "cureft"),
+    ];
+
+    /// The name in configurations.
+    pub fn name(self) -> &'static str {
+        let mut names = Baseline::NAMES.iter();
+        names.find(|(baseline, _)| *baseline == self).map_or("", |(_, name)| *name)
+    }
+
+    /// What runs on each worker.
+    pub(crate) fn protocol(self) -> Protocol {
+        match self {
+            Baseline::UniStore | Baseline::Strong | Baseline::Causal => Protocol::UniStore,
+            Baseline::RedBlue => Protocol::RedBlue,
+            Baseline::Uniform => Protocol::Uniform,
+            Baseline::CureFt => Protocol::CureFt,
+        }
+    }
+
+    /// Whether a transaction is certified that should be, or need not be.
+    pub(crate) fn certifies(self, strong: bool) -> bool {
+        match self {
+            Baseline::UniStore | Baseline::RedBlue => strong,
+            Baseline::Strong => true,
+            Baseline::Causal | Baseline::Uniform | Baseline::CureFt => false,
+        }
+    }
+}
+
+impl Reader<'_> {
+    /// The protocol. Other than UniStore, it is for measuring, and keeps nothing on disk.
+    pub(super) fn protocol(
+        &self,
+        name: Option<&Spanned<String>>,
+        has_data: bool,
+    ) -> Result<Baseline, ConfigError> {
+        let Some(name) = name else { return Ok(Baseline::UniStore) };
+        let place = Some(name.span().start);
+        let mut names = Baseline::NAMES.into_iter();
+        let Some((baseline, _)) = names.find(|(_, other)| name.get_ref() == other) else {
+            let names = Baseline::NAMES.map(|(_, name)| name).join(", ");
+            let reason = format!("there is no protocol '{}'; there are {names}", name.get_ref());
+            return self.invalid(place, reason);
+        };
+        if has_data && baseline != Baseline::UniStore {
+            let reason = format!(
+                "the protocol '{}' is for comparisons and keeps no data; leave 'data' out",
+                name.get_ref()
+            );
+            return self.invalid(place, reason);
+        }
+        Ok(baseline)
+    }
+
+    /// The site that leads at first.
+    pub(super) fn leader(
+        &self,
+        name: Option<&Spanned<String>>,
+        sites: &[String],
+    ) -> Result<SiteId, ConfigError> {
+        let Some(name) = name else { return Ok(SiteId(0)) };
+        match sites.iter().position(|site| site == name.get_ref()) {
+            Some(site) => Ok(SiteId(site as u8)),
+            None => {
+                let sites = sites.join(", ");
+                let reason =
+                    format!("there is no site '{}' to lead; the sites are {sites}", name.get_ref());
+                self.invalid(Some(name.span().start), reason)
+            }
+        }
+    }
+}

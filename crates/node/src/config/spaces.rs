@@ -1,0 +1,222 @@
+//! `[[space]]`: parts of the key space, and what is strong there.
+
+use serde::Deserialize;
+use solera_levels::{Level, UnknownLevel};
+use toml::Spanned;
+
+use super::{ConfigError, Reader};
+use crate::spaces::{Declared, Relation, Space, SpaceError, Spaces, served_levels};
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SpaceTable {
+    name: Spanned<String>,
+    prefix: String,
+    level: Spanned<String>,
+    strong: Option<Spanned<Vec<Spanned<String>>>>,
+    conflicts: Option<Spanned<Vec<Spanned<Vec<String>>>>>,
+}
+
+impl Reader<'_> {
+    pub(super) fn spaces(&self, tables: &[SpaceTable]) -> Result<Spaces, ConfigError> {
+        let spaces = tables.iter().map(|table| self.space(table)).collect::<Result<_, _>>()?;
+        Spaces::new(spaces).or_else(|error| {
+            let last = tables.iter().rfind(|table| table.name.get_ref() == error.space());
+            self.invalid(last.map(|table| table.name.span().start), error.to_string())
+        })
+    }
+
+    fn space(&self, table: &SpaceTable) -> Result<Space, ConfigError> {
+        let name = table.name.get_ref();
+        let place = Some(table.level.span().start);
+        let level = match table.level.get_ref().parse() {
+            Ok(level) if Spaces::serves(level) => level,
+            Ok(level) => {
+                let error = SpaceError::NotServed(name.clone(), level);
+                return self.invalid(place, error.to_string());
+            }
+            Err(UnknownLevel(level)) => {
+                let reason = format!(
+                    "space '{name}': there is no level '{level}'; this version serves {}",
+                    served_levels()
+                );
+                return self.invalid(place, reason);
+            }
+        };
+        let relation = match level {
+            Level::Por => self.relation(table)?,
+            _ => self.fixed_relation(table, level)?,
+        };
+        Ok(Space { relation, ..Space::new(name, &table.prefix, level) })
+    }
+
+    /// Of a level that leaves nothing to declare.
+    fn fixed_relation(&self, table: &SpaceTable, level: Level) -> Result<Relation, ConfigError> {
+        let strong = table.strong.as_ref().map(|list| ("strong", list.span().start));
+        let conflicts = table.conflicts.as_ref().map(|list| ("conflicts", list.span().start));
+        let Some((setting, place)) = strong.or(conflicts) else { return Ok(Relation::of(level)) };
+        let why = match level {
+            Level::Linearizable => "every command is strong",
+            _ => "no command is strong",
+        };
+        let reason = format!("{setting} goes with level 'por'; with '{level}' {why}");
+        self.refuse(table, place, reason)
+    }
+
+    fn relation(&self, table: &SpaceTable) -> Result<Relation, ConfigError> {
+        let mut declared = Declared::default();
+        let strong = table.strong.as_ref();
+        if let Some(list) = strong.filter(|list| list.get_ref().is_empty()) {
+            let reason = "strong names no command; leave it out for all that change their keys, or \
+                          say level = 'causal'";
+            return self.refuse(table, list.span().start, reason);
+        }
+        let strong = || strong.iter().flat_map(|list| list.get_ref());
+        for name in strong() {
+            let named = declared.strong(name.get_ref());
+            named.or_else(|error| self.refuse(table, name.span().start, error))?;
+        }
+        let pairs = table.conflicts.as_ref();
+        if let Some(list) = pairs.filter(|list| list.get_ref().is_empty()) {
+            let reason = "conflicts names no pair; leave it out for what is safe";
+            return self.refuse(table, list.span().start, reason);
+        }
+        for pair in pairs.iter().flat_map(|list| list.get_ref()) {
+            let place = pair.span().start;
+            let [one, other] = pair.get_ref().as_slice() else {
+                let reason = format!("a pair names two commands, not {}", pair.get_ref().len());
+                return self.refuse(table, place, reason);
+            };
+            declared.conflict(one, other).or_else(|error| self.refuse(table, place, error))?;
+        }
+        for name in strong() {
+            let checked = declared.check(name.get_ref());
+            checked.or_else(|error| self.refuse(table, name.span().start, error))?;
+        }
+        Ok(declared.relation())
+    }
+
+    fn refuse<T>(
+        &self,
+        table: &SpaceTable,
+        place: usize,
+        reason: impl std::fmt::Display,
+    ) -> Result<T, ConfigError> {
+        self.invalid(Some(place), format!("space '{}': {reason}", table.name.get_ref()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{ClusterSpec, Overrides};
+
+    /// A space of these settings, on lines from 4 on.
+    fn parse(text: &str) -> Result<ClusterSpec, String> {
+        let text = format!("[[space]]\nname = 'x'\nprefix = 'x:'\n{text}");
+        ClusterSpec::parse("s.toml", &text, Overrides::default()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn spaces_are_read() {
+        for (text, described) in [
+            ("level = 'linearizable'", "x = \"x:\" linearizable"),
+            ("level = 'por'", "x = \"x:\" por"),
+            ("level = 'por'\nconflicts = [['*', '*']]", "x = \"x:\" por"),
+            (
+                "level = 'por'\nstrong = ['DecrBy', 'SET']\nconflicts = [['decr', 'DECRBY'], ['SET', '*']]",
+                "x = \"x:\" por (strong SET DECRBY, conflicts SET+SET SET+DECRBY DECRBY+DECRBY)",
+            ),
+            (
+                "level = 'por'\nstrong = ['SADD', 'SISMEMBER']",
+                "x = \"x:\" por (strong SADD SISMEMBER, conflicts SADD+SADD SADD+SISMEMBER)",
+            ),
+            (
+                "level = 'por'\nstrong = ['SADD']\nconflicts = [['SADD', 'SADD'], ['sadd', 'sadd']]",
+                "x = \"x:\" por (strong SADD, conflicts SADD+SADD)",
+            ),
+        ] {
+            let spaces = parse(text).unwrap().spaces;
+            assert_eq!(spaces.space_of(b"x:1").to_string(), described, "{text}");
+        }
+    }
+
+    #[test]
+    fn mistakes_are_named_with_their_line() {
+        for (text, reason) in [
+            (
+                "level = 'strong'",
+                "s.toml, line 4: space 'x': there is no level 'strong'; this version",
+            ),
+            (
+                "level = 'pcpsi'",
+                "line 4: space 'x': the level 'pcpsi' is not served by this version",
+            ),
+            (
+                "level = 'causal'\n[[space]]\nname = 'y'\nprefix = 'x:'\nlevel = 'causal'",
+                "line 6: the spaces 'x' and 'y' have the same prefix",
+            ),
+            (
+                "level = 'causal'\nstrong = ['SET']",
+                "line 5: space 'x': strong goes with level 'por'; with 'causal' no command is strong",
+            ),
+            (
+                "conflicts = [['SET', 'SET']]\nlevel = 'linearizable'",
+                "line 4: space 'x': conflicts goes with level 'por'; with 'linearizable' every",
+            ),
+        ] {
+            let error = parse(text).unwrap_err();
+            assert!(error.contains(reason), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn relations_without_sense_are_named_with_their_line() {
+        for (text, reason) in [
+            (
+                "strong = [\n'SET',\n'DECBY']",
+                "line 7: space 'x': no command 'DECBY' is served; did you mean DECRBY?",
+            ),
+            ("conflicts = [\n['SET', 'LPUSH']]", "line 6: space 'x': no command 'LPUSH' is served"),
+            ("strong = ['PING']", "line 5: space 'x': PING does nothing with what a key holds"),
+            ("strong = ['solera.level']", "line 5: space 'x': SOLERA.LEVEL does nothing with"),
+            ("strong = ['*']", "line 5: space 'x': '*' stands in pairs alone"),
+            ("strong = []", "line 5: space 'x': strong names no command"),
+            ("conflicts = []", "line 5: space 'x': conflicts names no pair"),
+            ("conflicts = [\n['SET']]", "line 6: space 'x': a pair names two commands, not 1"),
+            (
+                "conflicts = [['SET', 'SET'],\n['SADD', 'DECRBY']]",
+                "line 6: space 'x': SADD is for a set and DECRBY for a string, so that",
+            ),
+            (
+                "conflicts = [['GET', 'EXISTS']]",
+                "line 5: space 'x': neither GET nor EXISTS is strong",
+            ),
+            (
+                "conflicts = [['GET', 'GET']]",
+                "line 5: space 'x': GET is not strong, so that a pair",
+            ),
+            (
+                "strong = ['DECRBY']\nconflicts = [['DECRBY', 'DECRBY'],\n['DECRBY', 'INCRBY']]",
+                "line 7: space 'x': INCRBY is not strong, so that a pair",
+            ),
+            (
+                "strong = ['DECRBY']\nconflicts = [['*', 'SET']]",
+                "line 6: space 'x': SET is not strong, so that a pair",
+            ),
+            (
+                "strong = ['GET', 'EXISTS', 'SET']\nconflicts = [['GET', 'EXISTS']]",
+                "line 6: space 'x': GET and EXISTS change nothing, so that their order",
+            ),
+            (
+                "strong = ['GET', 'MGET', 'SET']\nconflicts = [['GET', 'MGET']]",
+                "line 6: space 'x': GET changes nothing, so that its order with itself",
+            ),
+            ("strong = ['GET']", "line 5: space 'x': GET is strong and conflicts with nothing"),
+            ("strong = 'SET'", "strong = 'SET'"),
+            ("conflicts = ['SET', 'SET']", "conflicts = ['SET', 'SET']"),
+        ] {
+            let error = parse(&format!("level = 'por'\n{text}")).unwrap_err();
+            assert!(error.contains(reason), "{text}: {error}");
+        }
+    }
+}

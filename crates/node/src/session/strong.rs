@@ -1,0 +1,259 @@
+//! Strong transactions of a session: single commands, WATCH, and EXEC that is certified.
+
+use std::time::{Duration, Instant};
+
+use solera_data::{Key, Op, OpError, Outcome};
+use solera_levels::Level;
+use solera_resp::{Arguments, CommandId};
+use solera_unistore::{Command, CommandError, Kind, Response};
+
+use super::{Failure, Queue, Session};
+use crate::commands::{KeyOp, Plan};
+use crate::config::Baseline;
+use crate::spaces::Class;
+
+/// Before commands that are known in full are run again after a conflict: at first, and at last.
+const AGAIN: Duration = Duration::from_millis(1);
+const AGAIN_AT_LAST: Duration = Duration::from_millis(64);
+/// For how long they are run again.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A key that EXEC depends on, and what it held.
+#[derive(Debug)]
+pub(super) struct Watched {
+    key: Key,
+    digest: Result<Outcome, OpError>,
+}
+
+/// What EXEC has come to.
+enum Executed {
+    Done,
+    /// Another transaction was in the way, or a watched key has changed.
+    Conflict,
+    /// The reply says why not.
+    Failed,
+}
+
+impl Class {
+    pub(crate) fn as_kind(self) -> Kind {
+        Kind { number: self.kind, conflicts: self.conflicts }
+    }
+}
+
+impl Session {
+    /// What a command's operation needs of certification.
+    pub(super) fn class_of(&self, plan: &Plan<'_>, op: &KeyOp<'_>) -> Class {
+        let spec = &self.worker.spec;
+        let mut class = spec.spaces.class_of(op.key, plan.command, &op.op);
+        class.strong = spec.protocol.certifies(class.strong);
+        class
+    }
+
+    /// Whether a command is a strong transaction where it stands alone.
+    pub(super) fn is_strong(&self, plan: &Plan<'_>) -> bool {
+        plan.ops.iter().any(|op| self.class_of(plan, op).strong)
+    }
+
+    /// Whether a command may run in a transaction of this kind.
+    ///
+    /// # Errors
+    /// The error reply.
+    pub(super) fn may_run(&self, plan: &Plan<'_>, strong: bool) -> Result<(), String> {
+        for op in &plan.ops {
+            let space = self.worker.spec.spaces.space_of(op.key);
+            let class = self.class_of(plan, op);
+            if self.worker.spec.protocol != Baseline::UniStore {
+                continue;
+            }
+            let key = String::from_utf8_lossy(op.key);
+            let name = &space.name;
+            if class.strong && !strong {
+                return Err(format!(
+                    "ERR this needs agreement on '{key}' (space '{name}' is {}), which a causal transaction \
+                     has not: use SOLERA.BEGIN STRONG",
+                    space.level
+                ));
+            }
+            if strong && space.level == Level::Eventual && op.op.is_update() {
+                return Err(format!(
+                    "ERR '{key}' cannot be written in a strong transaction: its space '{name}' is eventual"
+                ));
+            }
+            if matches!(op.op, Op::SetNew(_)) && !strong {
+                return Err(format!(
+                    "ERR whether '{key}' exists takes agreement, which space '{name}' ({}) has not for this \
+                     command: use a key of a linearizable space, or SOLERA.BEGIN STRONG",
+                    space.level
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// A strong command on one key. The worker executes it again when it aborts.
+    pub(super) async fn execute_strong(
+        &mut self,
+        plan: &Plan<'_>,
+        op: &KeyOp<'_>,
+    ) -> Option<Result<Outcome, OpError>> {
+        if let Err(error) = self.worker.reach(op.key) {
+            self.fail(error.to_string());
+            return None;
+        }
+        let command = Command::ExecuteStrong {
+            past: self.past,
+            key: op.key.into(),
+            op: op.op.clone(),
+            kind: self.class_of(plan, op).as_kind(),
+        };
+        match self.worker.call(command).await {
+            Some(Response::Executed { outcome, past }) => {
+                self.past.join(&past);
+                return Some(outcome);
+            }
+            Some(Response::Failed(error)) => self.fail_command(&error),
+            _ => self.fail_unanswered(),
+        }
+        None
+    }
+
+    /// WATCH key …: EXEC does nothing if one of them has changed by then.
+    pub(super) async fn watch(&mut self, arguments: &Arguments<'_>) {
+        if self.queue.is_some() {
+            return self.fail("ERR WATCH inside MULTI is not allowed");
+        }
+        if self.in_transaction() {
+            return self
+                .fail("ERR WATCH is for MULTI; SOLERA.BEGIN STRONG certifies what it reads");
+        }
+        for key in arguments.from(1) {
+            if self.worker.spec.spaces.level_of(key) == Level::Eventual {
+                let key = String::from_utf8_lossy(key);
+                return self
+                    .fail(format!("ERR '{key}' is in an eventual space: nothing orders changes"));
+            }
+            if self.watched.iter().any(|watched| watched.key.as_bytes() == key) {
+                continue;
+            }
+            let op = KeyOp { key, op: Op::Digest };
+            let Some(digest) = self.execute_causal(&op, Level::Causal).await else { return };
+            self.watched.push(Watched { key: key.into(), digest });
+        }
+        self.out.simple("OK");
+    }
+
+    /// Runs what EXEC is to run as one strong transaction, again and again after conflicts as long as
+    /// nothing is watched: then the commands do not depend on what the client has read.
+    pub(super) async fn exec_strong(&mut self, queue: &Queue) {
+        let watched = std::mem::take(&mut self.watched);
+        let began = Instant::now();
+        let mut pause = AGAIN;
+        loop {
+            match self.exec_strong_once(queue, &watched).await {
+                Executed::Done | Executed::Failed => return,
+                Executed::Conflict if !watched.is_empty() || began.elapsed() >= PATIENCE => {
+                    return self.out.null_array();
+                }
+                Executed::Conflict => {
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(AGAIN_AT_LAST);
+                }
+            }
+        }
+    }
+
+    async fn exec_strong_once(&mut self, queue: &Queue, watched: &[Watched]) -> Executed {
+        // Where the keys are, so that the snapshot has what others of this site have written to them.
+        for Watched { key, digest } in watched {
+            let op = KeyOp { key: key.as_bytes(), op: Op::Digest };
+            match self.execute_causal(&op, Level::Causal).await {
+                Some(now) if now == *digest => {}
+                Some(_) => return Executed::Conflict,
+                None => return Executed::Failed,
+            }
+        }
+        let begin = Command::Begin { past: self.past, strong: true };
+        let Some(Response::Begun(tx)) = self.worker.call(begin).await else {
+            self.fail_unanswered();
+            return Executed::Failed;
+        };
+        // If the connection ends meanwhile, the transaction ends with it.
+        (self.tx, self.tx_is_strong) = (Some(tx), true);
+        for Watched { key, digest } in watched {
+            let op = KeyOp { key: key.as_bytes(), op: Op::Digest };
+            let class = self.worker.spec.spaces.class_of(op.key, CommandId::Watch, &op.op);
+            match self.operate(tx, &op, class.as_kind()).await {
+                Ok(now) if now == *digest => {}
+                Ok(_) => {
+                    self.leave_transaction();
+                    return Executed::Conflict;
+                }
+                Err(failure) => {
+                    self.leave_transaction();
+                    self.fail_operation(&failure);
+                    return Executed::Failed;
+                }
+            }
+        }
+        let before = std::mem::take(&mut self.out.bytes);
+        self.run_queued(queue).await;
+        (self.tx, self.given_up, self.tx_is_strong) = (None, false, false);
+        let replies = std::mem::replace(&mut self.out.bytes, before);
+        if let Some(error) = self.unreachable.take() {
+            self.fail(error.to_string());
+            return Executed::Failed;
+        }
+        match self.try_commit(tx, true).await {
+            Ok(()) => {
+                self.out.bytes.extend_from_slice(&replies);
+                Executed::Done
+            }
+            Err(Some(CommandError::Aborted { .. })) => Executed::Conflict,
+            Err(error) => {
+                self.fail_commit(error);
+                Executed::Failed
+            }
+        }
+    }
+
+    /// MSET, DEL, and others on several keys of which one needs agreement: one strong transaction, again
+    /// after conflicts.
+    pub(super) async fn run_as_strong_transaction(&mut self, plan: &Plan<'_>) {
+        let began = Instant::now();
+        let mut pause = AGAIN;
+        loop {
+            let begin = Command::Begin { past: self.past, strong: true };
+            let Some(Response::Begun(tx)) = self.worker.call(begin).await else {
+                return self.fail_unanswered();
+            };
+            (self.tx, self.tx_is_strong) = (Some(tx), true);
+            let results = self.operate_all(tx, plan).await;
+            (self.tx, self.tx_is_strong) = (None, false);
+            let Some(results) = results else { return };
+            match self.try_commit(tx, true).await {
+                Ok(()) => return self.answer(plan, &results),
+                Err(Some(CommandError::Aborted { .. })) if began.elapsed() < PATIENCE => {
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(AGAIN_AT_LAST);
+                }
+                Err(error) => return self.fail_commit(error),
+            }
+        }
+    }
+
+    fn leave_transaction(&mut self) {
+        if let Some(tx) = self.tx.take() {
+            self.worker.tell(Command::Abort { tx });
+        }
+        self.tx_is_strong = false;
+    }
+
+    /// Appends the error of an operation.
+    pub(super) fn fail_operation(&mut self, failure: &Failure) {
+        match failure {
+            Failure::Command(error) => self.fail_command(error),
+            Failure::Unreachable(error) => self.fail(error.to_string()),
+            Failure::Unanswered => self.fail_unanswered(),
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! What a configuration says of strong commands and conflicts, and whether it makes sense.
+
+use std::fmt;
+
+use solera_data::Type;
+use solera_resp::command::COMMANDS;
+use solera_resp::{lookup, similar};
+
+use super::operation::Operation;
+use super::relation::{Relation, all_where, conflict_by_default};
+
+/// What a configuration says of a space of level `por`.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Declared {
+    /// Every update, unless something is named.
+    strong: Option<u64>,
+    /// The operations that a pair names. The others conflict as they do where no pairs are.
+    paired: u64,
+    /// By operation, those that it is in a pair with.
+    pairs: [u64; Operation::ALL.len()],
+}
+
+/// What stands for every command in a pair.
+const ANY: &str = "*";
+
+impl Declared {
+    /// Names a strong command. All of them must be named before the first pair.
+    ///
+    /// # Errors
+    /// It must be one that does something with a key.
+    pub(crate) fn strong(&mut self, name: &str) -> Result<(), RelationError> {
+        if name == ANY {
+            return Err(RelationError::AnyStrong);
+        }
+        *self.strong.get_or_insert(0) |= operation(name)?.bit();
+        Ok(())
+    }
+
+    /// Names two commands that conflict, in any order; `*` is any command.
+    ///
+    /// # Errors
+    /// There must be strong commands for which it can make a difference.
+    pub(crate) fn conflict(&mut self, one: &str, other: &str) -> Result<(), RelationError> {
+        let side = |name: &str| if name == ANY { Ok(None) } else { operation(name).map(Some) };
+        let sides = [side(one)?, side(other)?];
+        let weak = |side: &Option<Operation>| side.filter(|named| !self.is_strong(*named));
+        match sides.each_ref().map(weak) {
+            [Some(one), Some(other)] if one != other => {
+                return Err(RelationError::NeitherStrong(one.name(), other.name()));
+            }
+            [Some(weak), _] | [_, Some(weak)] => return Err(RelationError::NotStrong(weak.name())),
+            [None, None] => {}
+        }
+        if let [Some(one), Some(other)] = sides {
+            if let (Some(first), Some(second)) = (one.needs(), other.needs())
+                && first != second
+            {
+                let (first, second) = ((one.name(), first), (other.name(), second));
+                return Err(RelationError::OtherType(first, second));
+            }
+            if !conflict_by_default(one, other) {
+                return Err(RelationError::TwoReads(one.name(), other.name()));
+            }
+        }
+        let [one, other] = sides;
+        self.paired |= one.map_or(0, Operation::bit) | other.map_or(0, Operation::bit);
+        let meant = |side: Option<Operation>, operation| side.is_none_or(|side| side == operation);
+        for first in Operation::ALL {
+            for second in Operation::ALL {
+                if meant(one, first) && meant(other, second) {
+                    self.pairs[first as usize] |= second.bit();
+                    self.pairs[second as usize] |= first.bit();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that a strong command conflicts with any.
+    ///
+    /// # Errors
+    /// It does not, so that it could as well be none.
+    pub(crate) fn check(&self, name: &str) -> Result<(), RelationError> {
+        let named = operation(name)?;
+        let mut others = Operation::ALL.into_iter().filter(|other| self.is_strong(*other));
+        match others.any(|other| self.in_conflict(named, other)) {
+            true => Ok(()),
+            false => Err(RelationError::Idle(named.name())),
+        }
+    }
+
+    /// What follows for every operation.
+    pub(crate) fn relation(&self) -> Relation {
+        let strong = all_where(|operation| {
+            self.meanings(operation).into_iter().flatten().any(|named| self.is_strong(named))
+        });
+        let conflicts = Operation::ALL.map(|one| {
+            all_where(|other| {
+                let ones = self.meanings(one).into_iter().flatten();
+                let others = || self.meanings(other).into_iter().flatten();
+                ones.into_iter().any(|one| others().any(|other| self.in_conflict(one, other)))
+            })
+        });
+        Relation { strong, conflicts }
+    }
+
+    /// The operations with a name that an operation counts as: those that are strong, or any.
+    fn meanings(&self, operation: Operation) -> [Option<Operation>; 2] {
+        if operation != Operation::Turned {
+            return [Some(operation), None];
+        }
+        match [Operation::Add, Operation::Take].map(|named| (named, self.is_strong(named))) {
+            [(add, true), (take, true)] => [Some(add), Some(take)],
+            [(add, true), _] => [Some(add), None],
+            [_, (take, _)] => [Some(take), None],
+        }
+    }
+
+    fn is_strong(&self, named: Operation) -> bool {
+        self.strong.map_or(named.is_update(), |strong| strong & named.bit() != 0)
+    }
+
+    /// Pairs name strong operations alone. What no pair names conflicts as is safe: nothing was said about
+    /// it, or it is certified in strong transactions only.
+    fn in_conflict(&self, one: Operation, other: Operation) -> bool {
+        let declared = |named: Operation| self.paired & named.bit() != 0;
+        let in_pair = self.pairs[one as usize] & other.bit() != 0;
+        conflict_by_default(one, other) && (in_pair || !declared(one) || !declared(other))
+    }
+}
+
+/// What a command's name stands for.
+fn operation(name: &str) -> Result<Operation, RelationError> {
+    let Some(command) = lookup(name.as_bytes()) else {
+        let on_keys = COMMANDS.iter().filter(|command| Operation::named(command.id).is_some());
+        let near = similar(name, on_keys.map(|command| command.name));
+        return Err(RelationError::Unknown(name.to_owned(), near.map(str::to_ascii_uppercase)));
+    };
+    let named = Operation::named(command.id);
+    named.ok_or_else(|| RelationError::NoKey(command.name.to_ascii_uppercase()))
+}
+
+/// Why what is said about strong commands and conflicts makes no sense.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum RelationError {
+    /// A name that is no command's, and the command that may be meant.
+    Unknown(String, Option<String>),
+    /// A command that does nothing with a key.
+    NoKey(String),
+    /// Every command is named as strong.
+    AnyStrong,
+    /// A pair of commands that are not strong.
+    NeitherStrong(&'static str, &'static str),
+    /// A pair with a command that is not strong.
+    NotStrong(&'static str),
+    /// A pair of commands for keys of different types.
+    OtherType((&'static str, Type), (&'static str, Type)),
+    /// A pair of commands that change nothing.
+    TwoReads(&'static str, &'static str),
+    /// A strong command that conflicts with none.
+    Idle(&'static str),
+}
+
+impl fmt::Display for RelationError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RelationError::Unknown(name, near) => {
+                write!(f, "no command '{name}' is served")?;
+                near.iter().try_for_each(|near| write!(f, "; did you mean {near}?"))
+            }
+            RelationError::NoKey(name) => write!(f, "{name} does nothing with what a key holds"),
+            RelationError::AnyStrong => f.write_str(
+                "'*' stands in pairs alone; where all commands are strong, the level is 'linearizable'",
+            ),
+            RelationError::NeitherStrong(one, other) => {
+                write!(f, "neither {one} nor {other} is strong, so that they cannot conflict")
+            }
+            RelationError::NotStrong(name) => write!(
+                f,
+                "{name} is not strong, so that a pair with it means nothing; name it in strong, or \
+                 leave the pair out"
+            ),
+            RelationError::OtherType((one, first), (other, second)) => write!(
+                f,
+                "{one} is for a {} and {other} for a {}, so that they do not meet on one key",
+                first.name(),
+                second.name()
+            ),
+            RelationError::TwoReads(one, other) if one == other => {
+                write!(f, "{one} changes nothing, so that its order with itself does not matter")
+            }
+            RelationError::TwoReads(one, other) => {
+                write!(f, "{one} and {other} change nothing, so that their order does not matter")
+            }
+            RelationError::Idle(name) => write!(
+                f,
+                "{name} is strong and conflicts with nothing: no strong command changes what it reads"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for RelationError {}

@@ -1,0 +1,233 @@
+//! Which operations of a space are strong, and which conflict (the paper's `⋈`, UniStore §3).
+
+use std::fmt;
+
+use solera_data::Op;
+use solera_levels::Level;
+use solera_resp::CommandId;
+
+use super::operation::Operation;
+
+/// What an operation needs of certification.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Class {
+    /// Whether it is a strong transaction where it stands alone, and makes one of MULTI … EXEC. In a
+    /// transaction that is strong anyway, what is not strong is certified, too.
+    pub strong: bool,
+    /// Whether it can change its key.
+    pub update: bool,
+    /// Its kind, below 64. The same in all spaces.
+    pub kind: u8,
+    /// The kinds that it conflicts with on the same key, one bit each. If it conflicts with another
+    /// operation of its space, that one conflicts with it.
+    pub conflicts: u64,
+}
+
+/// Which operations of a space are strong, and which conflict.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Relation {
+    /// The strong operations, one bit each.
+    pub(super) strong: u64,
+    /// By operation, those that it conflicts with. Symmetric.
+    pub(super) conflicts: [u64; Operation::ALL.len()],
+}
+
+impl Relation {
+    /// That of a level where nothing else is declared: a read and an update of a key conflict, and so do
+    /// two updates. What of that is strong is the level's.
+    pub fn of(level: Level) -> Relation {
+        let strong = all_where(|operation| match level {
+            Level::Linearizable => true,
+            Level::Por => operation.is_update(),
+            Level::PcPsi | Level::Causal | Level::Speculative | Level::Eventual => false,
+        });
+        let conflicts = |one| all_where(|other| conflict_by_default(one, other));
+        Relation { strong, conflicts: Operation::ALL.map(conflicts) }
+    }
+
+    /// What an operation needs of certification. `command` is what the client asked for.
+    pub fn class_of(&self, command: CommandId, op: &Op) -> Class {
+        let operation = Operation::of(command, op);
+        Class {
+            strong: self.strong & operation.bit() != 0,
+            update: operation.is_update(),
+            kind: operation as u8,
+            conflicts: self.conflicts[operation as usize],
+        }
+    }
+
+    /// The strong commands, each named once for all that do the same.
+    pub fn strong(&self) -> Vec<&'static str> {
+        self.strong_operations().map(Operation::name).collect()
+    }
+
+    /// The pairs of strong commands that conflict, each once.
+    pub fn conflicts(&self) -> Vec<[&'static str; 2]> {
+        let mut pairs = Vec::new();
+        for one in self.strong_operations() {
+            let others = self.strong_operations().filter(|other| *other as u8 >= one as u8);
+            let others = others.filter(|other| self.conflicts[one as usize] & other.bit() != 0);
+            pairs.extend(others.map(|other| [one.name(), other.name()]));
+        }
+        pairs
+    }
+
+    /// Those that have a name of their own.
+    fn strong_operations(&self) -> impl Iterator<Item = Operation> {
+        let strong = |operation: &Operation| self.strong & operation.bit() != 0;
+        Operation::ALL
+            .into_iter()
+            .filter(|operation| *operation != Operation::Turned)
+            .filter(strong)
+    }
+}
+
+impl fmt::Display for Relation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "strong {}, conflicts", self.strong().join(" "))?;
+        self.conflicts().iter().try_for_each(|[one, other]| write!(f, " {one}+{other}"))
+    }
+}
+
+/// Whether the order of the two can make a difference, as far as one can tell without being told.
+pub(super) fn conflict_by_default(one: Operation, other: Operation) -> bool {
+    one.is_update() || other.is_update()
+}
+
+/// The operations for which something holds, one bit each.
+pub(super) fn all_where(holds: impl Fn(Operation) -> bool) -> u64 {
+    let found = Operation::ALL.into_iter().filter(|operation| holds(*operation));
+    found.fold(0, |all, operation| all | operation.bit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Declared;
+    use super::super::operation::tests::ops_of;
+    use super::*;
+
+    fn declared(strong: &[&str], pairs: &[[&str; 2]]) -> Relation {
+        let mut declared = Declared::default();
+        strong.iter().for_each(|name| declared.strong(name).unwrap());
+        pairs.iter().for_each(|[one, other]| declared.conflict(one, other).unwrap());
+        declared.relation()
+    }
+
+    fn class(relation: &Relation, line: &str) -> Class {
+        let (command, op) = ops_of(line).remove(0);
+        relation.class_of(command, &op)
+    }
+
+    fn is_strong(relation: &Relation, line: &str) -> bool {
+        class(relation, line).strong
+    }
+
+    fn conflict(relation: &Relation, one: &str, other: &str) -> bool {
+        let (one, other) = (class(relation, one), class(relation, other));
+        let named = one.conflicts >> other.kind & 1 == 1;
+        assert_eq!(named, other.conflicts >> one.kind & 1 == 1, "both must say so");
+        named
+    }
+
+    #[test]
+    fn without_a_declaration_the_level_says_what_is_strong() {
+        for (level, read, update) in [
+            (Level::Linearizable, true, true),
+            (Level::Por, false, true),
+            (Level::Causal, false, false),
+            (Level::Eventual, false, false),
+        ] {
+            let relation = Relation::of(level);
+            for line in ["GET k", "EXISTS k", "HMGET k f", "SCARD k", "TYPE k"] {
+                assert_eq!(is_strong(&relation, line), read, "{level} {line}");
+            }
+            for line in ["SET k v", "DEL k", "INCR k", "INCRBY k -1", "SREM k e", "HINCRBY k f 1"] {
+                assert_eq!(is_strong(&relation, line), update, "{level} {line}");
+            }
+            assert!(
+                conflict(&relation, "GET k", "SET k v") && conflict(&relation, "INCR k", "DECR k")
+            );
+            assert!(
+                !conflict(&relation, "GET k", "GET k") && !conflict(&relation, "GET k", "TYPE k")
+            );
+        }
+        assert_eq!(declared(&[], &[]), Relation::of(Level::Por));
+        assert!(class(&Relation::of(Level::Por), "SET k v").update);
+        assert!(!class(&Relation::of(Level::Por), "GET k").update);
+    }
+
+    #[test]
+    fn a_name_means_all_commands_that_do_the_same() {
+        let relation = declared(&["decrby", "HGET", "MSET"], &[]);
+        for line in [
+            "DECRBY k 1",
+            "DECR k",
+            "INCRBY k -1",
+            "DECRBY k -1",
+            "HGET k f",
+            "HMGET k f g",
+            "SET k v",
+        ] {
+            assert!(is_strong(&relation, line), "{line}");
+        }
+        for line in ["INCR k", "INCRBY k 1", "GET k", "HGETALL k", "DEL k"] {
+            assert!(!is_strong(&relation, line), "{line}");
+        }
+        let relation = declared(&["INCR"], &[]);
+        assert!(is_strong(&relation, "INCRBY k -1") && is_strong(&relation, "DECRBY k -1"));
+        assert!(!is_strong(&relation, "DECRBY k 1"));
+    }
+
+    #[test]
+    fn pairs_say_what_conflicts() {
+        let pairs = [["DECRBY", "DECRBY"], ["SET", "*"]];
+        let relation = declared(&["DECRBY", "SET", "SADD", "GET"], &pairs);
+        assert!(conflict(&relation, "DECR k", "INCRBY k -1"));
+        assert!(
+            conflict(&relation, "SET k v", "SET k v") && conflict(&relation, "SET k v", "DECR k")
+        );
+        assert!(conflict(&relation, "SET k v", "GET k"));
+        // No pair names them, so they conflict as they would without any.
+        assert!(
+            conflict(&relation, "SADD k e", "SADD k e") && conflict(&relation, "GET k", "DECR k")
+        );
+        // Not strong, so nothing can be said of it: it is seen in strong transactions alone.
+        assert!(conflict(&relation, "INCR k", "DECR k") && conflict(&relation, "TYPE k", "DECR k"));
+        assert!(!conflict(&relation, "TYPE k", "GET k"));
+
+        let both = ["DECRBY", "INCRBY", "GET"];
+        let relation = declared(&both, &[["DECRBY", "DECRBY"], ["INCRBY", "GET"]]);
+        assert!(
+            !conflict(&relation, "DECR k", "INCR k") && !conflict(&relation, "INCR k", "INCR k")
+        );
+        assert!(!conflict(&relation, "DECR k", "GET k") && conflict(&relation, "INCR k", "GET k"));
+        // It is both.
+        for line in ["DECR k", "GET k", "INCRBY k -1"] {
+            assert!(conflict(&relation, "INCRBY k -1", line), "{line}");
+        }
+        assert_eq!(
+            relation,
+            declared(&both, &[["GET", "INCR"], ["DECR", "DECRBY"], ["INCR", "GET"]])
+        );
+    }
+
+    #[test]
+    fn no_read_conflicts_with_a_read() {
+        let relation = declared(&["GET", "EXISTS", "SET"], &[["GET", "*"], ["*", "*"]]);
+        assert!(
+            !conflict(&relation, "GET k", "EXISTS k") && conflict(&relation, "GET k", "SET k v")
+        );
+    }
+
+    #[test]
+    fn a_relation_is_told_by_what_it_comes_to() {
+        let pairs = [["SET", "*"], ["DECR", "DECRBY"]];
+        let relation = declared(&["DECRBY", "SET"], &pairs);
+        assert_eq!(
+            relation.to_string(),
+            "strong SET DECRBY, conflicts SET+SET SET+DECRBY DECRBY+DECRBY"
+        );
+        let spelled = [["DECRBY", "DECRBY"], ["SET", "SET"], ["DECRBY", "SET"]];
+        assert_eq!(relation, declared(&["SET", "DECR"], &spelled));
+    }
+}
