@@ -14,6 +14,21 @@ pub enum Error {
         /// What the server says.
         message: String,
     },
+    /// A strong transaction conflicted with another one. Nothing was changed; it may be run again.
+    Aborted {
+        /// The key on which they conflicted.
+        key: String,
+        /// How often the transaction was run, if it was the client that ran it again.
+        attempts: u32,
+    },
+    /// A strong transaction could not be decided in time: too few sites can be reached.
+    Unavailable {
+        /// The transaction to ask [`Client::outcome`](crate::Client::outcome) about; nothing was
+        /// changed if there is none.
+        transaction: Option<String>,
+        /// What the server says.
+        message: String,
+    },
     /// The reply is of another type than the command promises.
     UnexpectedReply(String),
     /// The cluster in this process could not start.
@@ -25,6 +40,8 @@ impl Error {
     pub fn code(&self) -> Option<&str> {
         match self {
             Error::Server { code, .. } => Some(code),
+            Error::Aborted { .. } => Some("ABORTED"),
+            Error::Unavailable { .. } => Some("UNAVAILABLE"),
             _ => None,
         }
     }
@@ -32,8 +49,37 @@ impl Error {
     /// The error that an error reply stands for.
     pub fn server(text: &str) -> Self {
         let (code, message) = text.split_once(' ').unwrap_or((text, ""));
+        if code == "UNAVAILABLE" {
+            let transaction = transaction_to_ask_for(message);
+            return Error::Unavailable { transaction, message: message.to_owned() };
+        }
+        if let Some(key) = conflicting_key(message).filter(|_| code == "ABORTED") {
+            return Error::Aborted { key: key.to_owned(), attempts: 1 };
+        }
         Error::Server { code: code.to_owned(), message: message.to_owned() }
     }
+
+    /// The same, of a transaction that was run so often.
+    pub(crate) fn after(self, runs: u32) -> Self {
+        match self {
+            Error::Aborted { key, .. } => Error::Aborted { key, attempts: runs },
+            other => other,
+        }
+    }
+}
+
+/// The key in `conflict on 'KEY'; …`, which may hold quotes itself.
+fn conflicting_key(message: &str) -> Option<&str> {
+    let (key, _) = message.strip_prefix("conflict on '")?.rsplit_once("';")?;
+    Some(key)
+}
+
+/// What the server names for SOLERA.OUTCOME, which it does where it does not know the outcome.
+fn transaction_to_ask_for(message: &str) -> Option<String> {
+    let (_, after) = message.split_once("SOLERA.OUTCOME ")?;
+    let id = after.split(|c: char| c.is_whitespace() || ",;'\"`".contains(c)).next()?;
+    let id = id.trim_end_matches('.');
+    (!id.is_empty()).then(|| id.to_owned())
 }
 
 impl fmt::Display for Error {
@@ -42,6 +88,14 @@ impl fmt::Display for Error {
             Error::Connection(error) => write!(f, "the connection failed: {error}"),
             Error::Protocol(reason) => write!(f, "the server does not speak RESP: {reason}"),
             Error::Server { code, message } => write!(f, "{code} {message}"),
+            Error::Aborted { key, attempts: 1 } => {
+                write!(f, "ABORTED conflict on '{key}'; nothing was changed")
+            }
+            Error::Aborted { key, attempts } => write!(
+                f,
+                "ABORTED conflict on '{key}' in the last of {attempts} attempts; nothing was changed"
+            ),
+            Error::Unavailable { message, .. } => write!(f, "UNAVAILABLE {message}"),
             Error::UnexpectedReply(reply) => write!(f, "unexpected reply: {reply}"),
             Error::Start(reason) => f.write_str(reason),
         }
@@ -53,5 +107,48 @@ impl std::error::Error for Error {}
 impl From<std::io::Error> for Error {
     fn from(error: std::io::Error) -> Self {
         Error::Connection(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_abort_names_the_key() {
+        for key in ["stock:7", "it's", "a'; nothing'", ""] {
+            let reply = format!(
+                "ABORTED conflict on '{key}'; nothing was changed, run the transaction again"
+            );
+            let error = Error::server(&reply);
+            let Error::Aborted { key: found, attempts: 1 } = &error else { panic!("{error:?}") };
+            assert_eq!(found, key);
+            assert_eq!(error.code(), Some("ABORTED"));
+        }
+    }
+
+    #[test]
+    fn an_abort_in_other_words_is_still_one() {
+        let error = Error::server("ABORTED for some reason");
+        assert!(matches!(error, Error::Server { .. }), "{error:?}");
+        assert_eq!(error.code(), Some("ABORTED"));
+        // Nor is every error that speaks of a conflict.
+        assert_eq!(Error::server("ERR conflict on 'a'; no").code(), Some("ERR"));
+    }
+
+    #[test]
+    fn what_is_unavailable_tells_whether_its_outcome_is_known() {
+        for (reply, expected) in [
+            ("UNAVAILABLE no quorum within 5000 ms; nothing was changed", None),
+            ("UNAVAILABLE the outcome is not known; ask SOLERA.OUTCOME 1-2-77", Some("1-2-77")),
+            ("UNAVAILABLE its outcome is not known: 'SOLERA.OUTCOME 3:9' tells it.", Some("3:9")),
+            ("UNAVAILABLE ask SOLERA.OUTCOME 12.", Some("12")),
+            ("UNAVAILABLE ask SOLERA.OUTCOME ", None),
+        ] {
+            let error = Error::server(reply);
+            let Error::Unavailable { transaction, .. } = &error else { panic!("{error:?}") };
+            assert_eq!(transaction.as_deref(), expected, "{reply}");
+            assert_eq!(error.to_string(), reply);
+        }
     }
 }

@@ -35,7 +35,7 @@ pub use embedded::Embedded;
 pub use endpoint::Endpoint;
 pub use error::Error;
 pub use tls::{Tls, TlsError};
-pub use transaction::Transaction;
+pub use transaction::{Outcome, Transaction};
 
 pub use solera_node::{ClusterSpec, Fault, Overrides};
 pub use solera_resp::Value;

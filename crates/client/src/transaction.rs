@@ -1,8 +1,11 @@
 //! Interactive transactions: as guards and as closures.
 
 use std::ops::{Deref, DerefMut};
+use std::time::Duration;
 
-use crate::client::Client;
+use solera_resp::Value;
+
+use crate::client::{Client, unexpected};
 use crate::error::Error;
 
 /// An open transaction: all its reads are from one snapshot, and its writes become visible together.
@@ -21,11 +24,26 @@ impl Client {
     /// # Errors
     /// As [`Client::command`].
     pub async fn begin(&mut self) -> Result<Transaction<'_>, Error> {
-        match self.call(&[b"SOLERA.BEGIN"]).await {
-            // One that was dropped is still open.
+        self.open_transaction(&[b"SOLERA.BEGIN"]).await
+    }
+
+    /// Opens a strong transaction: it commits only if no conflicting one has come between, at any site.
+    /// [`Client::strong`] runs it again if one has.
+    ///
+    /// # Errors
+    /// As [`Client::command`].
+    pub async fn begin_strong(&mut self) -> Result<Transaction<'_>, Error> {
+        self.open_transaction(&[b"SOLERA.BEGIN", b"STRONG"]).await
+    }
+
+    async fn open_transaction(&mut self, begin: &[&[u8]]) -> Result<Transaction<'_>, Error> {
+        match self.call(begin).await {
+            // One that was dropped may still be open; if none is, the first error is the one to report.
             Err(error) if error.code() == Some("ERR") => {
-                self.call(&[b"SOLERA.ABORT"]).await?;
-                self.call(&[b"SOLERA.BEGIN"]).await?;
+                if self.call(&[b"SOLERA.ABORT"]).await.is_err() {
+                    return Err(error);
+                }
+                self.call(begin).await?;
             }
             other => {
                 other?;
@@ -42,26 +60,104 @@ impl Client {
         &mut self,
         body: impl AsyncFnOnce(&mut Client) -> Result<R, Error>,
     ) -> Result<R, Error> {
-        let mut transaction = self.begin().await?;
-        match body(&mut transaction).await {
-            Ok(result) => {
-                transaction.commit().await?;
-                Ok(result)
+        self.begin().await?.run(body).await
+    }
+
+    /// Runs a closure in a strong transaction: commits if it succeeds, aborts if it fails. When the
+    /// transaction conflicts with another one, it is run again, up to [`Client::STRONG_ATTEMPTS`] times in
+    /// all and after a pause that grows from 1 to 64 ms, so what the closure does besides must bear repetition.
+    ///
+    /// # Errors
+    /// Those of the closure, and of the commit: [`Error::Aborted`] if every attempt met a conflict, and
+    /// [`Error::Unavailable`] if too few sites could be reached.
+    pub async fn strong<R>(
+        &mut self,
+        mut body: impl AsyncFnMut(&mut Client) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        let mut attempts = 0;
+        // What was in the way is visible here after a while; until then each attempt meets it again.
+        let mut pause = Duration::from_millis(1);
+        loop {
+            attempts += 1;
+            match self.begin_strong().await?.run(&mut body).await {
+                Err(error) if error.code() == Some("ABORTED") => {
+                    if attempts == Client::STRONG_ATTEMPTS {
+                        return Err(error.after(attempts));
+                    }
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(Duration::from_millis(64));
+                }
+                other => return other,
             }
-            Err(error) => {
-                // The first error is the one to report.
-                let _ = transaction.abort().await;
-                Err(error)
-            }
+        }
+    }
+
+    /// What became of a strong transaction whose reply was lost, by the name that
+    /// [`Error::Unavailable`] gives it.
+    ///
+    /// # Errors
+    /// As [`Client::command`].
+    pub async fn outcome(&mut self, transaction: &str) -> Result<Outcome, Error> {
+        let reply = self.call(&[b"SOLERA.OUTCOME", transaction.as_bytes()]).await?;
+        Outcome::told(&reply).ok_or_else(|| unexpected(&reply))
+    }
+}
+
+impl Client {
+    /// How often [`Client::strong`] runs a transaction that meets conflicts.
+    pub const STRONG_ATTEMPTS: u32 = 16;
+}
+
+/// What became of a strong transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Its writes are there.
+    Committed,
+    /// It changed nothing, and never will.
+    Aborted,
+    /// The site does not know, or knows no more.
+    Unknown,
+}
+
+impl Outcome {
+    fn told(reply: &Value) -> Option<Outcome> {
+        let word = match reply {
+            Value::Simple(text) => text.as_bytes(),
+            Value::Bulk(bytes) => bytes,
+            _ => return None,
+        };
+        match word {
+            b"committed" => Some(Outcome::Committed),
+            b"aborted" => Some(Outcome::Aborted),
+            b"unknown" => Some(Outcome::Unknown),
+            _ => None,
         }
     }
 }
 
 impl Transaction<'_> {
+    async fn run<R>(
+        mut self,
+        body: impl AsyncFnOnce(&mut Client) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        match body(&mut self).await {
+            Ok(result) => {
+                self.commit().await?;
+                Ok(result)
+            }
+            Err(error) => {
+                // The first error is the one to report.
+                let _ = self.abort().await;
+                Err(error)
+            }
+        }
+    }
+
     /// Makes the writes visible, all at once.
     ///
     /// # Errors
-    /// `TRYAGAIN` or `NOTX` if the transaction had no effect; a broken connection leaves it unknown.
+    /// `TRYAGAIN` or `NOTX` if the transaction had no effect; a broken connection leaves it unknown. A
+    /// strong one may fail with [`Error::Aborted`] or [`Error::Unavailable`].
     pub async fn commit(self) -> Result<(), Error> {
         self.client.call(&[b"SOLERA.COMMIT"]).await.map(drop)
     }
