@@ -1,0 +1,174 @@
+//! Workloads that measure a cluster, and check what it promises: `solera bench` and `solera papers`.
+//!
+//! | module | subject |
+//! |---|---|
+//! | `rubis` | an auction house with the transactions of UniStore §8.1, and its invariants |
+//! | `micro` | transactions of three items, as in UniStore §8.2 |
+//! | `driver` | the closed loop of clients that think |
+//! | `place`, `session` | where clients go, and how their transactions are run |
+//! | `load` | filling a cluster before a run |
+//! | `tally`, `histogram`, `report` | counting, and telling |
+//! | `batch`, `random` | commands that are sent together; random numbers |
+//! | `papers` | the experiments of papers, run again |
+//! | `virtual_cluster` | clusters in virtual time that are as busy as real ones |
+
+mod batch;
+mod driver;
+mod error;
+mod histogram;
+mod load;
+mod micro;
+pub mod papers;
+mod place;
+mod random;
+mod report;
+mod rubis;
+mod session;
+mod tally;
+mod virtual_cluster;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use solera::{Client, Error, Token};
+
+pub use driver::Pace;
+pub use error::BenchError;
+pub use histogram::Histogram;
+pub use micro::Micro;
+pub use place::Place;
+pub use report::Report;
+pub use rubis::Scale;
+pub use rubis::invariants::Invariant;
+pub use session::Strong;
+pub use tally::{Class, Count, Failures, Kind};
+
+use driver::{Ran, Workload, drive};
+use rubis::Rubis;
+
+/// What is run.
+#[derive(Clone, Debug)]
+pub enum Work {
+    /// RUBiS' bidding mix.
+    Rubis {
+        /// How much data there is.
+        scale: Scale,
+        /// How many strong transactions in a row meet on the same name or item; nothing for RUBiS' own
+        /// way, in which they rarely meet.
+        contended: Option<u64>,
+        /// Where the random numbers begin.
+        seed: u64,
+    },
+    /// Transactions of three items.
+    Micro(Micro),
+}
+
+impl Work {
+    /// The spaces of a cluster on which its transactions are strong, as in `solera.toml`.
+    pub fn spaces(&self) -> &'static str {
+        match self {
+            Work::Rubis { .. } => rubis::schema::SPACES,
+            Work::Micro(_) => micro::SPACES,
+        }
+    }
+}
+
+impl fmt::Display for Work {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Work::Rubis { scale, contended: None, .. } => write!(f, "rubis, {scale}"),
+            Work::Rubis { scale, contended: Some(together), .. } => {
+                write!(f, "rubis, {scale}, contended by {together}")
+            }
+            Work::Micro(micro) => write!(
+                f,
+                "micro, {} keys, {}% updates, {}% strong, {}% of them hot",
+                micro.keys, micro.updates, micro.strong, micro.hot
+            ),
+        }
+    }
+}
+
+/// Loads the data, runs the workload, and checks what it left. `tell` hears what is going on.
+///
+/// # Errors
+/// See [`BenchError`]. Transactions that fail are counted and are no error.
+pub fn run(
+    work: &Work,
+    place: &Place,
+    strong: Strong,
+    pace: &Pace,
+    tell: &dyn Fn(&str),
+) -> Result<Report, BenchError> {
+    check_pace(pace)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(BenchError::Threads)?;
+    let (kinds, tally, invariants) = match work {
+        Work::Micro(micro) => {
+            check_micro(micro)?;
+            tell("loading");
+            let filled = load::fill(place, strong, micro.parts());
+            runtime.block_on(filled).map_err(BenchError::Load)?;
+            tell("running");
+            let micro = Arc::new(micro.clone());
+            let ran = drive(&micro, place, strong, pace)?;
+            (micro.kinds(), ran.tally, Vec::new())
+        }
+        Work::Rubis { scale, contended, seed } => {
+            let rubis = Arc::new(Rubis::new(*scale, *seed, run_name(), *contended));
+            if runtime.block_on(rubis::load::is_needed(&rubis, place))? {
+                tell("loading");
+                runtime.block_on(rubis::load::load(&rubis, place, strong))?;
+            }
+            tell("running");
+            let Ran { tally, visitors, tokens } = drive(&rubis, place, strong, pace)?;
+            tell("checking");
+            let remembered = visitors.into_iter().map(|visitor| visitor.remembered).collect();
+            let checked = runtime.block_on(async {
+                let mut client = settled(place, &tokens).await?;
+                rubis::invariants::check(&mut client, remembered).await
+            });
+            (rubis.kinds(), tally, checked.map_err(BenchError::Check)?)
+        }
+    };
+    Ok(Report::new(work.to_string(), strong, pace, place.sites(), &kinds, tally, invariants))
+}
+
+fn check_pace(pace: &Pace) -> Result<(), BenchError> {
+    let wrong = if pace.clients == 0 {
+        "there must be a client"
+    } else if pace.threads == 0 {
+        "clients need a thread at least"
+    } else if pace.window.is_zero() {
+        "nothing can be measured in no time"
+    } else {
+        return Ok(());
+    };
+    Err(BenchError::Settings(wrong.to_owned()))
+}
+
+fn check_micro(micro: &Micro) -> Result<(), BenchError> {
+    let percents = [("updates", micro.updates), ("strong", micro.strong), ("hot", micro.hot)];
+    if let Some((name, share)) = percents.into_iter().find(|(_, share)| *share > 100) {
+        return Err(BenchError::Settings(format!("{name}: {share}% is more than all")));
+    }
+    if micro.keys < 3 {
+        let reason = "a transaction has three items, so there must be as many keys";
+        return Err(BenchError::Settings(reason.to_owned()));
+    }
+    Ok(())
+}
+
+/// A client whose site has all that others did.
+async fn settled(place: &Place, tokens: &[Token]) -> Result<Client, Error> {
+    let mut client = place.connect(0).await?;
+    load::attach(&mut client, tokens).await?;
+    Ok(client)
+}
+
+/// Runs on the same data must not share identifiers.
+fn run_name() -> String {
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    format!("r{:x}", since_epoch.as_micros())
+}

@@ -1,0 +1,188 @@
+//! The micro-benchmark of UniStore §8.2 and §8.3: transactions of three items.
+//!
+//! A share of the transactions updates, another one is strong, independently. Each accesses three distinct
+//! items, drawn uniformly; a share of the strong ones takes its first item from one designated partition.
+//!
+//! | key | holds | space |
+//! |---|---|---|
+//! | `micro:c:N` | what causal transactions read and write | causal |
+//! | `micro:s:N` | what strong ones do | `por`: a `SET` conflicts with every `SET` |
+//! | `micro:s:{hot}:N` | the same, all in one partition | the same |
+//!
+//! Causal and strong transactions have keys of their own, because in a space a command is strong or it is
+//! not.
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use solera::{Client, Error};
+
+use crate::batch::Batch;
+use crate::driver::Workload;
+use crate::load::{Part, Writing};
+use crate::random::Random;
+use crate::session::Session;
+use crate::tally::{Class, Done, Kind};
+
+/// The spaces of a cluster on which transactions are strong, as in `solera.toml`.
+pub(crate) const SPACES: &str = r#"[[space]]
+name = "micro-strong"
+prefix = "micro:s:"
+level = "por"
+strong = ["SET"]
+conflicts = [["SET", "SET"]]
+"#;
+
+/// What the transactions are.
+#[derive(Clone, Debug)]
+pub struct Micro {
+    /// How many items causal transactions choose from, and strong ones.
+    pub keys: u64,
+    /// The share of transactions that update, in percent.
+    pub updates: u8,
+    /// The share of transactions that are strong, in percent.
+    pub strong: u8,
+    /// The share of strong transactions that access the designated partition, in percent.
+    pub hot: u8,
+    /// How many bytes an item has.
+    pub value_bytes: u64,
+    /// Where the random numbers begin.
+    pub seed: u64,
+}
+
+const ITEMS: usize = 3;
+
+const KINDS: [Kind; 4] = [
+    Kind { name: "read", class: Class::Read },
+    Kind { name: "update", class: Class::Causal },
+    Kind { name: "strong read", class: Class::Strong },
+    Kind { name: "strong update", class: Class::Strong },
+];
+
+pub(crate) struct Visitor {
+    random: Random,
+}
+
+impl Micro {
+    /// One partition's share of the keys, if there are as many partitions as by default.
+    fn hot_keys(&self) -> u64 {
+        (self.keys / 16).max(1)
+    }
+
+    /// What a run begins with.
+    pub(crate) fn parts(&self) -> Vec<Part> {
+        let part = |count, prefix: &'static str, writing| {
+            let (bytes, seed) = (self.value_bytes, self.seed);
+            let write = move |n: u64, batch: &mut Batch| {
+                batch.add(&["SET", &format!("{prefix}{n}"), &Random::new(seed ^ n).text(bytes)]);
+            };
+            Part { count, writing, write: Rc::new(write) }
+        };
+        vec![
+            part(self.keys, "micro:c:", Writing::Causal),
+            part(self.keys, "micro:s:", Writing::Strong),
+            part(self.hot_keys(), "micro:s:{hot}:", Writing::Strong),
+        ]
+    }
+
+    /// The items of a transaction.
+    fn keys_of(&self, class: Class, random: &mut Random) -> Vec<String> {
+        let strong = class == Class::Strong;
+        let prefix = if strong { "micro:s:" } else { "micro:c:" };
+        let mut keys = BTreeSet::new();
+        if strong && random.chance(self.hot) {
+            keys.insert(format!("micro:s:{{hot}}:{}", random.below(self.hot_keys())));
+        }
+        while keys.len() < ITEMS {
+            keys.insert(format!("{prefix}{}", random.below(self.keys)));
+        }
+        keys.into_iter().collect()
+    }
+}
+
+impl Workload for Micro {
+    type Visitor = Visitor;
+
+    fn kinds(&self) -> Vec<Kind> {
+        KINDS.to_vec()
+    }
+
+    fn visitor(&self, client: usize) -> Visitor {
+        Visitor { random: Random::new(self.seed ^ ((client as u64) << 32)) }
+    }
+
+    fn next(&self, visitor: &mut Visitor) -> usize {
+        let update = visitor.random.chance(self.updates);
+        let strong = visitor.random.chance(self.strong);
+        2 * usize::from(strong) + usize::from(update)
+    }
+
+    async fn run(
+        &self,
+        kind: usize,
+        visitor: &mut Visitor,
+        session: &mut Session,
+    ) -> Result<Done, Error> {
+        let class = KINDS[kind].class;
+        let updates = kind % 2 == 1;
+        let mut batch = Batch::default();
+        let value = visitor.random.text(self.value_bytes);
+        for key in self.keys_of(class, &mut visitor.random) {
+            match updates {
+                true => batch.add(&["SET", &key, &value]),
+                false => batch.add(&["GET", &key]),
+            }
+        }
+        let body = async |tx: &mut Client| batch.send(tx).await.map(drop);
+        match class {
+            Class::Strong => session.strong(body).await?,
+            Class::Read | Class::Causal => session.causal(body).await?,
+        }
+        Ok(Done::Well)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn micro() -> Micro {
+        Micro { keys: 1000, updates: 60, strong: 20, hot: 30, value_bytes: 8, seed: 1 }
+    }
+
+    #[test]
+    fn the_shares_are_those_asked_for() {
+        let micro = micro();
+        let mut visitor = micro.visitor(0);
+        let mut drawn = [0_u32; 4];
+        for _ in 0..100_000 {
+            drawn[micro.next(&mut visitor)] += 1;
+        }
+        for (kind, expected) in drawn.iter().zip([32_000, 48_000, 8000, 12_000]) {
+            assert!(kind.abs_diff(expected) < expected / 20, "{drawn:?}");
+        }
+    }
+
+    #[test]
+    fn a_transaction_has_three_items_and_strong_ones_some_in_the_hot_partition() {
+        let micro = micro();
+        let mut random = Random::new(3);
+        let mut hot = 0;
+        for _ in 0..10_000 {
+            let keys = micro.keys_of(Class::Strong, &mut random);
+            assert_eq!(keys.len(), 3);
+            assert!(keys.iter().all(|key| key.starts_with("micro:s:")));
+            hot += u32::from(keys.iter().any(|key| key.contains("{hot}")));
+            let keys = micro.keys_of(Class::Causal, &mut random);
+            assert!(keys.len() == 3 && keys.iter().all(|key| key.starts_with("micro:c:")));
+        }
+        assert!(hot.abs_diff(3000) < 150, "{hot}");
+    }
+
+    #[test]
+    fn few_keys_are_enough_for_a_transaction_to_end() {
+        let micro = Micro { keys: 3, hot: 0, ..micro() };
+        let keys = micro.keys_of(Class::Causal, &mut Random::new(1));
+        assert_eq!(keys, ["micro:c:0", "micro:c:1", "micro:c:2"]);
+    }
+}

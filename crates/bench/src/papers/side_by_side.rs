@@ -1,0 +1,40 @@
+//! Experiments that do not disturb one another, side by side.
+
+use std::sync::{Mutex, PoisonError};
+
+/// Does everything, in the order given, on as many threads as there are cores; the results come in the same
+/// order.
+pub(crate) fn run_all<T: Send>(tasks: Vec<Box<dyn FnOnce() -> T + Send + '_>>) -> Vec<T> {
+    let count = tasks.len();
+    let threads = std::thread::available_parallelism().map_or(1, |cores| cores.get());
+    let waiting = Mutex::new(tasks.into_iter().enumerate());
+    let done = Mutex::new(Vec::with_capacity(count));
+    let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).next();
+    std::thread::scope(|scope| {
+        for _ in 0..threads.min(count) {
+            scope.spawn(|| {
+                while let Some((place, task)) = next() {
+                    let result = task();
+                    done.lock().unwrap_or_else(PoisonError::into_inner).push((place, result));
+                }
+            });
+        }
+    });
+    let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+    done.sort_by_key(|(place, _)| *place);
+    done.into_iter().map(|(_, result)| result).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_come_in_the_order_of_the_tasks() {
+        let task = |n: u64| -> Box<dyn FnOnce() -> u64 + Send> { Box::new(move || n * n) };
+        assert_eq!(
+            run_all((0..50).map(task).collect()),
+            (0..50).map(|n| n * n).collect::<Vec<_>>()
+        );
+    }
+}

@@ -1,0 +1,113 @@
+//! UniStore (USENIX ATC 2021) §8: Figures 3 to 6.
+//!
+//! | module | subject |
+//! |---|---|
+//! | `saturation` | more and more clients, until throughput grows no more |
+//! | `mixed` | Figure 3: RUBiS, against STRONG, REDBLUE and CAUSAL |
+//! | `scaling` | Figure 4: more partitions, more strong transactions, contention |
+//! | `uniformity` | Figure 5: what tracking uniformity costs |
+//! | `visibility` | Figure 6: by how much it delays what others see |
+//! | `latencies` | Figure 3 and our own targets, on real processes |
+
+mod latencies;
+mod mixed;
+mod saturation;
+mod scaling;
+mod uniformity;
+mod visibility;
+
+use std::time::Duration;
+
+use super::plot::Plot;
+use super::{Effort, Page, Results, Row};
+use crate::error::BenchError;
+use crate::virtual_cluster::cost::Costs;
+
+/// What one part of the experiments has found.
+#[derive(Default)]
+struct Findings {
+    rows: Vec<Row>,
+    plots: Vec<Plot>,
+    notes: Vec<String>,
+}
+
+/// How the virtual clusters are run.
+#[derive(Clone, Copy)]
+struct Laboratory<'a> {
+    effort: Effort,
+    costs: Costs,
+    tell: &'a (dyn Fn(&str) + Sync),
+}
+
+impl Laboratory<'_> {
+    /// How many times slower a virtual core is than one of this machine.
+    fn slowness(&self) -> f64 {
+        match self.effort {
+            Effort::Quick => 25.0,
+            Effort::Full => 10.0,
+        }
+    }
+
+    /// Virtual time before a measurement, and of it.
+    fn times(&self) -> (Duration, Duration) {
+        match self.effort {
+            Effort::Quick => (Duration::from_millis(400), Duration::from_millis(300)),
+            Effort::Full => (Duration::from_millis(500), Duration::from_millis(700)),
+        }
+    }
+
+    fn pick<T>(&self, quick: T, full: T) -> T {
+        match self.effort {
+            Effort::Quick => quick,
+            Effort::Full => full,
+        }
+    }
+}
+
+/// Runs the experiments. `tell` hears what is going on.
+///
+/// # Errors
+/// Clusters cannot be started, or do not answer. A number that is not as good as the paper's is none.
+pub fn run(effort: Effort, tell: &(dyn Fn(&str) + Sync)) -> Result<Results, BenchError> {
+    let costs = Costs::measure().map_err(|error| BenchError::Start(error.to_string()))?;
+    let laboratory = Laboratory { effort, costs, tell };
+    let parts = [
+        latencies::run(&laboratory)?,
+        mixed::run(&laboratory)?,
+        scaling::run(&laboratory),
+        uniformity::run(&laboratory),
+        visibility::run(&laboratory),
+    ];
+    let mut page = Page { title: "UniStore, Figures 3 to 6".to_owned(), ..Page::default() };
+    page.notes.push(laboratory.describe());
+    let mut rows = Vec::new();
+    for part in parts {
+        rows.extend(part.rows);
+        page.plots.extend(part.plots);
+        page.notes.extend(part.notes);
+    }
+    // As the paper tells them.
+    rows.sort_by_key(|row| row.figure);
+    Ok(Results { paper: "unistore", rows, page })
+}
+
+impl Laboratory<'_> {
+    fn describe(&self) -> String {
+        let Costs { message, system_call, command } = self.costs;
+        let (warm_up, window) = self.times();
+        format!(
+            "Virtual clusters run the server's machines on a virtual clock. A virtual core is busy {} times as \
+             long as its machine computes here, and as long for what a host does beside, as measured when \
+             this run began: {message} ns for encoding or decoding a message between processes of {} cores, \
+             {system_call} ns for a system call per batch, {command} ns for parsing a command. Delays between \
+             regions are those of --wan aws, clocks agree, replicas propagate every 5 ms as the paper's. \
+             Clients are in a closed loop; there are more and more of them until throughput grows by less \
+             than 4%; each number is of {} ms of virtual time after {} ms of warming up, and the time \
+             that clients think.",
+            self.slowness(),
+            crate::virtual_cluster::shape::CORES_PER_NODE,
+            window.as_millis(),
+            warm_up.as_millis(),
+        )
+    }
+}

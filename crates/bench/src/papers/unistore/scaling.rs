@@ -1,0 +1,104 @@
+//! Figure 4: more partitions, more strong transactions, contention.
+
+use std::time::Duration;
+
+use super::saturation::Curve;
+use super::{Findings, Laboratory};
+use crate::micro::Micro;
+use crate::papers::Row;
+use crate::papers::plot::{Plot, Series};
+use crate::papers::side_by_side::run_all;
+use crate::virtual_cluster::cluster::VirtualCluster;
+use crate::virtual_cluster::shape::{CALIFORNIA, FRANKFURT, Shape, VIRGINIA, Variant};
+use crate::virtual_cluster::three_items::ThreeItems;
+
+/// Enough for transactions to meet rarely.
+const KEYS: u64 = 1_000_000;
+/// The share of strong transactions that access the designated partition, in percent.
+const HOT: u8 = 20;
+
+pub(super) fn run(laboratory: &Laboratory<'_>) -> Findings {
+    let sizes: &[u16] = laboratory.pick(&[16, 64], &[16, 32, 64]);
+    let ratios: &[u8] = laboratory.pick(&[0, 10, 100], &[0, 10, 25, 50, 100]);
+    let per_core = laboratory.pick(4, 2);
+    // Without strong transactions there is no contention.
+    let settings: Vec<(u8, u8)> = ratios
+        .iter()
+        .flat_map(|strong| [(*strong, 0), (*strong, HOT)])
+        .filter(|(strong, hot)| *strong > 0 || *hot == 0)
+        .collect();
+    let peak = |partitions: u16, (strong, hot): (u8, u8)| -> Box<dyn FnOnce() -> f64 + Send> {
+        let laboratory = *laboratory;
+        Box::new(move || {
+            let workers = (partitions / per_core) as u8;
+            let shape = Shape {
+                variant: Variant::UniStore,
+                regions: vec![VIRGINIA, CALIFORNIA, FRANKFURT],
+                partitions,
+                workers,
+                f: 1,
+                slowness: laboratory.slowness(),
+            };
+            let micro = Micro { keys: KEYS, updates: 100, strong, hot, value_bytes: 100, seed: 1 };
+            let items = ThreeItems::new(micro, partitions, false);
+            let mut cluster = VirtualCluster::new(shape, laboratory.costs, items, Duration::ZERO);
+            let name = format!("{partitions} partitions, {strong}% strong, {hot}% of them hot");
+            let first = usize::from(workers) * if strong == 0 { 12 } else { 48 };
+            Curve::of(&laboratory, &name, &mut cluster, Duration::ZERO, first).peak().per_second()
+        })
+    };
+    let tasks = settings.iter().flat_map(|setting| sizes.iter().map(|size| peak(*size, *setting)));
+    let peaks = run_all(tasks.collect());
+    let by_setting: Vec<&[f64]> = peaks.chunks(sizes.len()).collect();
+
+    let growth = f64::from(sizes[sizes.len() - 1] / sizes[0]);
+    let drop = |contended: bool| {
+        let of = settings
+            .iter()
+            .zip(&by_setting)
+            .filter(|((strong, hot), _)| (*hot > 0) == contended || (contended && *strong == 0));
+        mean(of.map(|(_, peaks)| 100.0 * (1.0 - peaks[peaks.len() - 1] / (growth * peaks[0]))))
+    };
+    let of = |setting: (u8, u8)| {
+        let place = settings.iter().position(|other| *other == setting);
+        by_setting[place.expect("it is among the settings")]
+    };
+    let strong = of((10, 0)).iter().zip(of((0, 0))).map(|(some, none)| 100.0 * (1.0 - some / none));
+    let figure = "Fig. 4";
+    let rows = vec![
+        Row::new(figure, "drop from ideal scaling, 16 to 64 partitions", 9.76, drop(false), "%"),
+        Row::new(figure, "the same under contention", 17.15, drop(true), "%"),
+        Row::new(figure, "throughput drop with 10% strong", 25.72, mean(strong), "%"),
+    ];
+    let plot = |contended: bool| {
+        let shown = settings
+            .iter()
+            .zip(&by_setting)
+            .filter(|((strong, hot), _)| (*hot > 0) == contended || (contended && *strong == 0));
+        let series = shown.map(|((strong, _), peaks)| Series {
+            name: format!("{strong}% strong"),
+            points: sizes.iter().map(|size| f64::from(*size)).zip(peaks.iter().copied()).collect(),
+        });
+        let access = if contended { "under contention" } else { "uniform access" };
+        Plot {
+            title: format!("Figure 4: updates of three items, {access}"),
+            x: "partitions",
+            y: "transactions per second",
+            series: series.collect(),
+        }
+    };
+    let notes = vec![format!(
+        "Figure 4: {per_core} partitions per virtual core (the paper has one per core), so that {} to {} cores at each \
+         of three sites; {KEYS} items of 100 bytes; clients do not think. The drops are averages over {:?}% of strong \
+         transactions.",
+        sizes[0] / per_core,
+        sizes[sizes.len() - 1] / per_core,
+        ratios
+    )];
+    Findings { rows, plots: vec![plot(false), plot(true)], notes }
+}
+
+fn mean(values: impl Iterator<Item = f64>) -> f64 {
+    let values: Vec<f64> = values.collect();
+    values.iter().sum::<f64>() / values.len().max(1) as f64
+}

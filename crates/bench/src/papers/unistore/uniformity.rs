@@ -1,0 +1,85 @@
+//! Figure 5: what tracking uniformity costs.
+
+use std::time::Duration;
+
+use super::saturation::Curve;
+use super::{Findings, Laboratory};
+use crate::micro::Micro;
+use crate::papers::Row;
+use crate::papers::plot::{Plot, Series};
+use crate::papers::side_by_side::run_all;
+use crate::virtual_cluster::cluster::VirtualCluster;
+use crate::virtual_cluster::shape::{
+    BRAZIL, CALIFORNIA, FRANKFURT, IRELAND, Shape, VIRGINIA, Variant,
+};
+use crate::virtual_cluster::three_items::ThreeItems;
+
+const REGIONS: [usize; 5] = [VIRGINIA, CALIFORNIA, FRANKFURT, IRELAND, BRAZIL];
+const SITES: [usize; 3] = [3, 4, 5];
+
+pub(super) fn run(laboratory: &Laboratory<'_>) -> Findings {
+    let workers = laboratory.pick(8, 16);
+    let repeats = laboratory.pick(1, 4);
+    let peak = |sites: usize, variant: Variant| -> Box<dyn FnOnce() -> f64 + Send> {
+        let laboratory = *laboratory;
+        Box::new(move || {
+            let shape = Shape {
+                variant,
+                regions: REGIONS[..sites].to_vec(),
+                partitions: 32,
+                workers,
+                f: 1,
+                slowness: laboratory.slowness(),
+            };
+            let micro =
+                Micro { keys: 20_000, updates: 15, strong: 0, hot: 0, value_bytes: 100, seed: 1 };
+            let items = ThreeItems::new(micro, 32, true);
+            let mut cluster = VirtualCluster::new(shape, laboratory.costs, items, Duration::ZERO);
+            let name = format!("{} at {sites} sites", variant.name());
+            let first = usize::from(workers) * sites * 6;
+            Curve::of(&laboratory, &name, &mut cluster, Duration::ZERO, first).peak().per_second()
+        })
+    };
+    // The two that are compared run at the same time, so that both have the same of the machine.
+    let pairs = SITES.iter().flat_map(|sites| {
+        let pair = |_| [peak(*sites, Variant::CureFt), peak(*sites, Variant::Uniform)];
+        (0..repeats).flat_map(pair).collect::<Vec<_>>()
+    });
+    let peaks = run_all(pairs.collect());
+    let of_sites = |place: usize| {
+        let peaks = &peaks[place * 2 * repeats..(place + 1) * 2 * repeats];
+        let best = |of: usize| peaks.iter().skip(of).step_by(2).copied().fold(0.0, f64::max);
+        [best(0), best(1)]
+    };
+    let by_sites: Vec<[f64; 2]> = (0..SITES.len()).map(of_sites).collect();
+    let penalty = |[cureft, uniform]: &[f64; 2]| 100.0 * (1.0 - uniform / cureft);
+
+    let figure = "Fig. 5";
+    let average = by_sites.iter().map(penalty).sum::<f64>() / SITES.len() as f64;
+    let rows = vec![
+        Row::new(figure, "cost of uniformity at 3 sites", None, penalty(&by_sites[0]), "%")
+            .at_most(8.0),
+        Row::new(figure, "cost of uniformity at 4 sites", None, penalty(&by_sites[1]), "%"),
+        Row::new(figure, "cost of uniformity at 5 sites", 10.61, penalty(&by_sites[2]), "%"),
+        Row::new(figure, "cost of uniformity on average", 7.97, average, "%"),
+    ];
+    let series = |name: &str, of: usize| Series {
+        name: name.to_owned(),
+        points: SITES
+            .iter()
+            .zip(&by_sites)
+            .map(|(sites, peaks)| (*sites as f64, peaks[of]))
+            .collect(),
+    };
+    let plot = Plot {
+        title: "Figure 5: what tracking uniformity costs".to_owned(),
+        x: "sites",
+        y: "transactions per second",
+        series: vec![series("CUREFT", 0), series("UNIFORM", 1)],
+    };
+    let notes = vec![format!(
+        "Figure 5: 32 partitions on {workers} virtual cores per site, 20,000 items of 100 bytes, 15% updates, all \
+         causal, f = 1; the best of {repeats} run(s) of each."
+    )];
+    Findings { rows, plots: vec![plot], notes }
+}

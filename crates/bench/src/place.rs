@@ -1,0 +1,87 @@
+//! Where clients go: the sites of a running cluster, or of one in this process.
+
+use solera::{Client, ClusterSpec, Embedded, Endpoint, Error, Overrides};
+
+use crate::error::BenchError;
+
+/// One site, and where it is reached.
+#[derive(Clone, Debug)]
+struct Site {
+    name: String,
+    endpoints: Vec<Endpoint>,
+}
+
+#[derive(Clone)]
+enum Reach {
+    Remote(Vec<Site>),
+    Embedded(Embedded, Vec<String>),
+}
+
+/// The sites that clients are spread over.
+#[derive(Clone)]
+pub struct Place(Reach);
+
+impl Place {
+    /// A running cluster, by addresses of its sites; a site that has several gets its clients spread over
+    /// them.
+    ///
+    /// # Errors
+    /// An address does not answer as a site.
+    pub async fn at(endpoints: Vec<Endpoint>) -> Result<Place, BenchError> {
+        if endpoints.is_empty() {
+            return Err(BenchError::Settings("no site is named".to_owned()));
+        }
+        let mut sites: Vec<Site> = Vec::new();
+        for endpoint in endpoints {
+            let asked = async { Client::connect_to(&endpoint).await?.site().await };
+            let name =
+                asked.await.map_err(|error| BenchError::Site(endpoint.to_string(), error))?;
+            match sites.iter_mut().find(|site| site.name == name) {
+                Some(site) => site.endpoints.push(endpoint),
+                None => sites.push(Site { name, endpoints: vec![endpoint] }),
+            }
+        }
+        Ok(Place(Reach::Remote(sites)))
+    }
+
+    /// A new cluster in this process, in memory, with `spaces` in the notation of `solera.toml`.
+    ///
+    /// # Errors
+    /// The settings are refused, or threads cannot be started.
+    pub fn up(over: Overrides, spaces: &str) -> Result<Place, BenchError> {
+        let spec = ClusterSpec::parse("the benchmark's spaces", spaces, over);
+        let spec = spec.map_err(|error| BenchError::Start(error.to_string()))?;
+        let names = spec.sites.iter().map(|site| site.name.clone()).collect();
+        let cluster = Embedded::with(spec).map_err(|error| BenchError::Start(error.to_string()))?;
+        Ok(Place(Reach::Embedded(cluster, names)))
+    }
+
+    /// The sites' names.
+    pub fn sites(&self) -> Vec<String> {
+        match &self.0 {
+            Reach::Remote(sites) => sites.iter().map(|site| site.name.clone()).collect(),
+            Reach::Embedded(_, names) => names.clone(),
+        }
+    }
+
+    /// The site of a client: they are dealt out in turn.
+    pub(crate) fn site_of(&self, client: usize) -> usize {
+        let sites = match &self.0 {
+            Reach::Remote(sites) => sites.len(),
+            Reach::Embedded(_, names) => names.len(),
+        };
+        client % sites
+    }
+
+    /// Connects a client to its site.
+    pub(crate) async fn connect(&self, client: usize) -> Result<Client, Error> {
+        let site = self.site_of(client);
+        match &self.0 {
+            Reach::Remote(sites) => {
+                let endpoints = &sites[site].endpoints;
+                Client::connect_to(&endpoints[client / sites.len() % endpoints.len()]).await
+            }
+            Reach::Embedded(cluster, _) => cluster.client(site).await,
+        }
+    }
+}

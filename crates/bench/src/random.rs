@@ -1,0 +1,93 @@
+//! Random numbers from a seed.
+
+use std::time::Duration;
+
+/// SplitMix64: small, and the same everywhere.
+#[derive(Clone, Debug)]
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Self {
+        let mut random = Random(seed);
+        // Seeds that follow one another must not give similar beginnings.
+        Random(random.next())
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `n`, which is at least 1.
+    pub(crate) fn below(&mut self, n: u64) -> u64 {
+        self.next() % n
+    }
+
+    /// A number in `low..=high`.
+    pub(crate) fn within(&mut self, low: u64, high: u64) -> u64 {
+        low + self.below(high - low + 1)
+    }
+
+    /// True in `percent` of all cases.
+    pub(crate) fn chance(&mut self, percent: u8) -> bool {
+        self.below(100) < u64::from(percent)
+    }
+
+    /// An index into `weights`, by weight; one of them at least is not 0.
+    pub(crate) fn weighted(&mut self, weights: &[u32]) -> usize {
+        let total: u64 = weights.iter().copied().map(u64::from).sum();
+        let mut at = self.below(total);
+        let found = weights.iter().position(|weight| {
+            let here = at < u64::from(*weight);
+            at = at.saturating_sub(u64::from(*weight));
+            here
+        });
+        found.expect("what is drawn is below the sum")
+    }
+
+    /// A time from the negative exponential distribution around a mean, cut off at ten times that: how
+    /// RUBiS' clients think.
+    pub(crate) fn think(&mut self, mean: Duration) -> Duration {
+        // In (0, 1], whose logarithm is finite.
+        let uniform = ((self.next() >> 11) + 1) as f64 / (1_u64 << 53) as f64;
+        mean.mul_f64((-uniform.ln()).min(10.0))
+    }
+
+    /// A text of letters, which compresses about as badly as people's.
+    pub(crate) fn text(&mut self, length: u64) -> String {
+        const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz eaito";
+        (0..length).map(|_| char::from(LETTERS[self.below(32) as usize])).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn weights_are_kept_and_zero_is_never_drawn() {
+        let mut random = Random::new(1);
+        let mut drawn = [0_u32; 4];
+        for _ in 0..40_000 {
+            drawn[random.weighted(&[10, 0, 30, 60])] += 1;
+        }
+        assert_eq!(drawn[1], 0);
+        for (drawn, expected) in drawn.iter().zip([4000, 0, 12_000, 24_000]) {
+            assert!(drawn.abs_diff(expected) <= expected / 10, "{drawn} for {expected}");
+        }
+    }
+
+    #[test]
+    fn thinking_takes_the_mean_on_average() {
+        let mut random = Random::new(2);
+        let mean = Duration::from_millis(500);
+        let times: Vec<Duration> = (0..20_000).map(|_| random.think(mean)).collect();
+        let average = times.iter().sum::<Duration>() / 20_000;
+        assert!(average.as_millis().abs_diff(500) < 25, "{average:?}");
+        assert!(times.iter().all(|time| *time <= 10 * mean));
+        assert_eq!(random.think(Duration::ZERO), Duration::ZERO);
+    }
+}

@@ -1,0 +1,79 @@
+//! A client that knows how this run wants its transactions.
+
+use std::str::FromStr;
+
+use solera::{Client, Error};
+
+/// How the transactions that should be strong are run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Strong {
+    /// As strong transactions.
+    Solera,
+    /// Causally: the baseline CAUSAL, which keeps no invariants.
+    Causal,
+}
+
+impl FromStr for Strong {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Strong, String> {
+        match text {
+            "solera" => Ok(Strong::Solera),
+            "causal" => Ok(Strong::Causal),
+            _ => Err("strong transactions are run as 'solera' or 'causal'".to_owned()),
+        }
+    }
+}
+
+impl Strong {
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Strong::Solera => "solera",
+            Strong::Causal => "causal",
+        }
+    }
+}
+
+/// One client's session.
+pub(crate) struct Session {
+    pub(crate) client: Client,
+    strong: Strong,
+    /// How often a strong transaction was run and met a conflict.
+    pub(crate) aborts: u64,
+}
+
+impl Session {
+    pub(crate) fn new(client: Client, strong: Strong) -> Session {
+        Session { client, strong, aborts: 0 }
+    }
+
+    /// Runs a causal transaction.
+    pub(crate) async fn causal<R>(
+        &mut self,
+        body: impl AsyncFnOnce(&mut Client) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        self.client.transaction(body).await
+    }
+
+    /// Runs a strong transaction, again if it meets conflicts.
+    pub(crate) async fn strong<R>(
+        &mut self,
+        mut body: impl AsyncFnMut(&mut Client) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        if self.strong == Strong::Causal {
+            return self.client.transaction(body).await;
+        }
+        let mut runs = 0_u64;
+        let result = self
+            .client
+            .strong(async |tx| {
+                runs += 1;
+                body(tx).await
+            })
+            .await;
+        let aborted = matches!(&result, Err(error) if error.code() == Some("ABORTED"));
+        self.aborts += if aborted { runs } else { runs.saturating_sub(1) };
+        result
+    }
+}

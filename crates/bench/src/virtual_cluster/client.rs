@@ -1,0 +1,147 @@
+//! The clients of a virtual cluster, each in a closed loop.
+
+use solera_time::Vector;
+use solera_unistore::{Command, Response, TxId};
+
+use super::source::Transaction;
+use crate::random::Random;
+
+/// What a client is waiting for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Begin,
+    /// The answers to a round of operations.
+    Round(usize),
+    Commit,
+}
+
+/// What comes after an answer.
+pub(crate) enum Then {
+    /// The next command of the same round.
+    Go(Command),
+    /// The client hears of it.
+    Tell,
+}
+
+/// One client and its session at a worker.
+pub(crate) struct Client {
+    /// Its site, and the place of the worker that it is connected to.
+    pub(crate) site: usize,
+    pub(crate) worker: usize,
+    pub(crate) random: Random,
+    pub(crate) past: Vector,
+    pub(crate) transaction: Transaction,
+    pub(crate) strong: bool,
+    pub(crate) started: u64,
+    pub(crate) phase: Phase,
+    /// Which command of the round.
+    pub(crate) at: usize,
+    tx: Option<TxId>,
+    /// Whether the attempt has failed, so that it must begin anew.
+    pub(crate) failed: Option<Failed>,
+    /// How many attempts of the transaction have.
+    failures: u32,
+}
+
+/// Why an attempt came to nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Failed {
+    Conflict,
+    Other,
+}
+
+impl Client {
+    pub(crate) fn new(site: usize, worker: usize, seed: u64, sites: usize) -> Client {
+        Client {
+            site,
+            worker,
+            random: Random::new(seed),
+            past: Vector::zero(sites),
+            transaction: Transaction { class: crate::tally::Class::Read, rounds: Vec::new() },
+            strong: false,
+            started: 0,
+            phase: Phase::Begin,
+            at: 0,
+            tx: None,
+            failed: None,
+            failures: 0,
+        }
+    }
+
+    /// How long the client waits before it runs a transaction again that failed, in nanoseconds: as
+    /// [`solera::Client::strong`] does.
+    pub(crate) fn pause(&mut self) -> u64 {
+        let pause = 1_000_000 << self.failures.min(6);
+        self.failures += 1;
+        pause
+    }
+
+    /// How many commands the client sends together now.
+    pub(crate) fn commands(&self) -> usize {
+        match self.phase {
+            Phase::Begin | Phase::Commit => 1,
+            Phase::Round(round) => self.transaction.rounds[round].len(),
+        }
+    }
+
+    /// The command that is due.
+    pub(crate) fn command(&self) -> Command {
+        match (self.phase, self.tx) {
+            (Phase::Begin, _) | (_, None) => {
+                Command::Begin { past: self.past, strong: self.strong }
+            }
+            (Phase::Round(round), Some(tx)) => {
+                let step = &self.transaction.rounds[round][self.at];
+                let (level, key, op, kind) =
+                    (step.level, step.key.clone(), step.op.clone(), step.kind);
+                Command::Operate { tx, level, key, op, kind }
+            }
+            (Phase::Commit, Some(tx)) => Command::Commit { tx },
+        }
+    }
+
+    /// Its worker has an answer.
+    pub(crate) fn answered(&mut self, response: Response) -> Then {
+        match response {
+            Response::Begun(tx) => self.tx = Some(tx),
+            Response::Operated(_) => {
+                self.at += 1;
+                if self.at < self.commands() {
+                    return Then::Go(self.command());
+                }
+            }
+            Response::Committed { past } => self.past.join(&past),
+            Response::Failed(solera_unistore::CommandError::Aborted { .. }) => {
+                self.failed = Some(Failed::Conflict);
+            }
+            _ => self.failed = Some(Failed::Other),
+        }
+        Then::Tell
+    }
+
+    /// The client goes on after an answer; whether there is anything left to do.
+    pub(crate) fn advance(&mut self) -> bool {
+        self.at = 0;
+        self.phase = match self.phase {
+            Phase::Begin => Phase::Round(0),
+            Phase::Round(round) => Phase::Round(round + 1),
+            Phase::Commit => return false,
+        };
+        if self.phase == Phase::Round(self.transaction.rounds.len()) {
+            self.phase = Phase::Commit;
+        }
+        true
+    }
+
+    /// Another transaction is run.
+    pub(crate) fn run(&mut self, transaction: Transaction, strong: bool, now: u64) {
+        (self.transaction, self.strong, self.started, self.failures) =
+            (transaction, strong, now, 0);
+        self.begin();
+    }
+
+    /// The transaction is run from its beginning.
+    pub(crate) fn begin(&mut self) {
+        (self.phase, self.at, self.tx, self.failed) = (Phase::Begin, 0, None, None);
+    }
+}

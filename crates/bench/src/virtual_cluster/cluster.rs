@@ -1,0 +1,601 @@
+//! Time, queues and virtual cores.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::time::Duration;
+
+use solera_machine::{Machine, Now};
+use solera_time::{Monotonic, Physical, SiteId, Timestamp, Vector};
+use solera_unistore::{Address, Command, Input, Message, Output, Replica, RequestId, Response};
+
+use super::client::{Client, Failed, Then};
+use super::cost::{Computed, Costs};
+use super::shape::{CORES_PER_NODE, Shape};
+use super::source::Source;
+use crate::histogram::Histogram;
+use crate::tally::{Class, Count};
+
+/// The wall clocks when virtual time begins, in microseconds since 1970.
+pub(crate) const EPOCH: u64 = 1_800_000_000_000_000;
+/// One way within a site, between processes: clients have machines of their own.
+const WITHIN_SITE: u64 = 125_000;
+/// The same between cores of one process.
+const WITHIN_NODE: u64 = 5_000;
+/// A core takes at most so many inputs before what comes of them leaves.
+const BATCH: usize = 64;
+/// Requests of no client.
+const NOBODY: RequestId = RequestId(u64::MAX);
+/// Requests from here on are probes.
+const PROBES: u64 = 1 << 62;
+
+const MS: u64 = 1_000_000;
+
+/// What a core has to do.
+#[expect(clippy::large_enum_variant, reason = "most are messages")]
+enum Item {
+    Message(Address, Message),
+    /// What a client has sent together.
+    Round(usize),
+    Probe(u64, Command),
+    /// The machine's deadline.
+    Tick,
+}
+
+/// What happens at some time.
+#[expect(clippy::large_enum_variant, reason = "most are messages")]
+enum Due {
+    Arrive(usize, Item),
+    /// A core is free again.
+    Free(usize),
+    /// An answer reaches a client.
+    Answer(usize),
+    /// A client has thought.
+    Start(usize),
+    /// A client runs a transaction again.
+    Again(usize),
+}
+
+struct Event {
+    at: u64,
+    sequence: u64,
+    /// Messages are large, and events change places.
+    due: Box<Due>,
+}
+
+impl PartialEq for Event {
+    fn eq(&self, other: &Event) -> bool {
+        self.sequence == other.sequence
+    }
+}
+
+impl Eq for Event {}
+
+impl PartialOrd for Event {
+    fn partial_cmp(&self, other: &Event) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Event {
+    fn cmp(&self, other: &Event) -> std::cmp::Ordering {
+        (self.at, self.sequence).cmp(&(other.at, other.sequence))
+    }
+}
+
+struct Core {
+    replica: Replica,
+    address: Address,
+    inbox: VecDeque<Item>,
+    free_at: u64,
+    /// When its next tick is due, if one is scheduled.
+    tick_at: Option<u64>,
+    /// For how long it has been busy within the window.
+    busy: u64,
+}
+
+/// What was measured within a window.
+#[derive(Clone, Debug)]
+pub(crate) struct Measured {
+    pub(crate) clients: usize,
+    pub(crate) window: Duration,
+    /// By class, by site.
+    pub(crate) counts: BTreeMap<Class, Vec<Count>>,
+    /// The share of their time that cores were busy: on average, and the busiest one.
+    pub(crate) busy: (f64, f64),
+}
+
+impl std::fmt::Display for Measured {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let total = self.total();
+        let mean = total.latency.mean().unwrap_or_default().as_secs_f64() * 1000.0;
+        let (busy, most) = self.busy;
+        write!(
+            f,
+            "{} clients: {:.0} per second in {mean:.1} ms, {} aborts, {} failures, cores {:.0}% busy, \
+             the busiest {:.0}%",
+            self.clients,
+            self.per_second(),
+            total.aborts,
+            total.failed,
+            100.0 * busy,
+            100.0 * most,
+        )
+    }
+}
+
+impl Measured {
+    pub(crate) fn per_second(&self) -> f64 {
+        self.total().latency.count() as f64 / self.window.as_secs_f64()
+    }
+
+    pub(crate) fn total(&self) -> Count {
+        self.of(&Class::ALL)
+    }
+
+    pub(crate) fn of(&self, classes: &[Class]) -> Count {
+        let mut sum = Count::default();
+        let counts = classes.iter().filter_map(|class| self.counts.get(class)).flatten();
+        counts.for_each(|count| sum.merge(count));
+        sum
+    }
+}
+
+/// A transaction of which it is noted when another site shows it.
+struct Probe {
+    committed: u64,
+    /// Its commit vector's entry of its site.
+    ts: Timestamp,
+    /// Which core's snapshots are looked at.
+    core: usize,
+}
+
+/// The visibility of one site's transactions at others.
+#[derive(Default)]
+struct Probes {
+    origin: usize,
+    open: Vec<Probe>,
+    sent: u64,
+    /// By the site that shows them.
+    delays: BTreeMap<usize, Histogram>,
+}
+
+/// A cluster in virtual time.
+pub(crate) struct VirtualCluster<S> {
+    shape: Shape,
+    costs: Costs,
+    delays: Vec<Vec<u64>>,
+    source: S,
+    think: Duration,
+    now: u64,
+    sequence: u64,
+    queue: BinaryHeap<Reverse<Event>>,
+    cores: Vec<Core>,
+    clients: Vec<Client>,
+    /// Whether time passes while machines compute.
+    busy: bool,
+    measuring: bool,
+    counts: BTreeMap<Class, Vec<Count>>,
+    probes: Probes,
+}
+
+impl<S: Source> VirtualCluster<S> {
+    /// A cluster that holds what the workload begins with, and has no clients yet. They think for so long on
+    /// average.
+    pub(crate) fn new(shape: Shape, costs: Costs, source: S, think: Duration) -> Self {
+        let core = |config: solera_unistore::Config| Core {
+            address: config.address,
+            replica: Replica::new(config, 1),
+            inbox: VecDeque::new(),
+            free_at: 0,
+            tick_at: None,
+            busy: 0,
+        };
+        let mut cluster = VirtualCluster {
+            costs,
+            delays: shape.delays(),
+            source,
+            think,
+            now: 0,
+            sequence: 0,
+            queue: BinaryHeap::new(),
+            cores: shape.configs().into_iter().map(core).collect(),
+            clients: Vec::new(),
+            busy: false,
+            measuring: false,
+            counts: BTreeMap::new(),
+            probes: Probes::default(),
+            shape,
+        };
+        for core in 0..cluster.cores.len() {
+            // Machines of different processes do not tick together.
+            let at = (core as u64 * 7919) % (5 * MS);
+            cluster.schedule_tick(core, at);
+        }
+        cluster.run_for(Duration::from_millis(500));
+        cluster.load();
+        cluster.run_for(Duration::from_millis(1500));
+        cluster.busy = true;
+        cluster
+    }
+
+    /// Writes what the workload begins with, at the first site; the others get it from there.
+    fn load(&mut self) {
+        for (key, op) in self.source.load() {
+            let owner = self.cores[0].replica.owner_of(key.as_bytes());
+            let core = self.place(owner);
+            let past = Vector::zero(self.shape.sites());
+            let level = solera_levels::Level::Causal;
+            let command = Command::Execute { past, level, key, op };
+            self.push(self.now, Due::Arrive(core, Item::Probe(NOBODY.0, command)));
+        }
+    }
+
+    /// So many clients from now on, dealt out over the sites; never fewer than there were.
+    pub(crate) fn set_clients(&mut self, clients: usize) {
+        let sites = self.shape.sites();
+        let span = (self.think.as_nanos() as u64).max(20 * MS);
+        for number in self.clients.len()..clients {
+            let (site, turn) = (number % sites, number / sites);
+            let worker = turn % usize::from(self.shape.workers);
+            let place = site * usize::from(self.shape.workers) + worker;
+            let mut client = Client::new(site, place, number as u64, sites);
+            let at = self.now + client.random.below(span);
+            self.clients.push(client);
+            self.push(at, Due::Start(number));
+        }
+    }
+
+    /// Lets a while pass, and measures the next one.
+    pub(crate) fn measure(&mut self, warm_up: Duration, window: Duration) -> Measured {
+        self.run_for(warm_up);
+        self.measuring = true;
+        self.counts.clear();
+        self.cores.iter_mut().for_each(|core| core.busy = 0);
+        self.run_for(window);
+        self.measuring = false;
+        let share = |core: &Core| core.busy as f64 / window.as_nanos() as f64;
+        let all = self.cores.iter().map(share).sum::<f64>();
+        let most = self.cores.iter().map(share).fold(0.0, f64::max);
+        Measured {
+            clients: self.clients.len(),
+            window,
+            counts: self.counts.clone(),
+            busy: (all / self.cores.len() as f64, most),
+        }
+    }
+
+    /// Commits small transactions at a site for a while, and tells by site how long it took until they
+    /// were visible there.
+    pub(crate) fn probe(&mut self, origin: usize, window: Duration) -> BTreeMap<usize, Histogram> {
+        self.probes = Probes { origin, ..Probes::default() };
+        let end = self.now + window.as_nanos() as u64;
+        let mut turn = 0_u64;
+        while self.now < end {
+            // Not in step with anybody's ticks.
+            turn += 1;
+            let key = format!("probe:{turn}");
+            let owner = self.cores[origin * usize::from(self.shape.workers)]
+                .replica
+                .owner_of(key.as_bytes());
+            let command = Command::Execute {
+                past: Vector::zero(self.shape.sites()),
+                level: solera_levels::Level::Causal,
+                key: key.as_bytes().into(),
+                op: solera_data::Op::Set(b"1".as_slice().into()),
+            };
+            let core = self.place(owner);
+            let request = PROBES + turn;
+            self.push(self.now, Due::Arrive(core, Item::Probe(request, command)));
+            self.run_for(Duration::from_micros(3_371));
+        }
+        self.run_for(Duration::from_millis(500));
+        std::mem::take(&mut self.probes).delays
+    }
+
+    fn place(&self, address: Address) -> usize {
+        address.site.index() * usize::from(self.shape.workers) + usize::from(address.worker)
+    }
+
+    fn push(&mut self, at: u64, due: Due) {
+        self.sequence += 1;
+        self.queue.push(Reverse(Event { at, sequence: self.sequence, due: Box::new(due) }));
+    }
+
+    fn run_for(&mut self, time: Duration) {
+        let end = self.now + time.as_nanos() as u64;
+        while self.queue.peek().is_some_and(|Reverse(event)| event.at <= end) {
+            let Some(Reverse(event)) = self.queue.pop() else { break };
+            self.now = event.at;
+            match *event.due {
+                Due::Arrive(core, item) => {
+                    if matches!(item, Item::Tick) {
+                        if self.cores[core].tick_at != Some(event.at) {
+                            continue;
+                        }
+                        self.cores[core].tick_at = None;
+                    }
+                    self.cores[core].inbox.push_back(item);
+                    self.work(core);
+                }
+                Due::Free(core) => self.work(core),
+                Due::Answer(client) => self.hear(client),
+                Due::Start(client) => self.start(client),
+                Due::Again(client) => {
+                    self.clients[client].begin();
+                    self.send(client);
+                }
+            }
+        }
+        self.now = end;
+    }
+
+    fn schedule_tick(&mut self, core: usize, at: u64) {
+        if self.cores[core].tick_at.is_none_or(|tick| tick > at) {
+            self.cores[core].tick_at = Some(at);
+            self.push(at, Due::Arrive(core, Item::Tick));
+        }
+    }
+
+    /// A free core takes what waits for it.
+    fn work(&mut self, place: usize) {
+        if self.cores[place].free_at > self.now || self.cores[place].inbox.is_empty() {
+            return;
+        }
+        let Now { monotonic, physical } = self.clocks();
+        let now = Now { monotonic, physical };
+        let core = &mut self.cores[place];
+        let taken = core.inbox.len().min(BATCH);
+        let items: Vec<Item> = core.inbox.drain(..taken).collect();
+        let (mut host, mut sent, mut told) = (0, Vec::new(), Vec::new());
+        let mut senders = Vec::new();
+        let begin = Computed::begin();
+        for item in items {
+            match item {
+                Item::Message(from, message) => {
+                    if !same_node(from, core.address) {
+                        host += self.costs.message;
+                        let node = node_of(from);
+                        if !senders.contains(&node) {
+                            senders.push(node);
+                        }
+                    }
+                    core.replica.handle(now, Input::Message { from, life: 0, message });
+                }
+                Item::Round(client) => {
+                    let commands = self.clients[client].commands() as u64;
+                    // Reading what came, and writing the answers.
+                    host += 2 * self.costs.system_call + commands * self.costs.command;
+                    let command = self.clients[client].command();
+                    let request = RequestId(client as u64);
+                    core.replica.handle(now, Input::Client { request, command });
+                }
+                Item::Probe(request, command) => {
+                    let request = RequestId(request);
+                    core.replica.handle(now, Input::Client { request, command });
+                }
+                Item::Tick => core.replica.on_deadline(now),
+            }
+            while let Some(output) = core.replica.poll_output() {
+                match output {
+                    Output::Send { to, message } => sent.push((to, message)),
+                    Output::Reply { request, response } if request.0 >= PROBES => {
+                        told.push((request, response));
+                    }
+                    Output::Reply { request, response } => {
+                        let client = request.0 as usize;
+                        match self.clients[client].answered(response) {
+                            Then::Go(command) => {
+                                core.replica.handle(now, Input::Client { request, command });
+                            }
+                            Then::Tell => told.push((request, Response::Uniform)),
+                        }
+                    }
+                    // Nothing is kept, and nobody watches.
+                    _ => {}
+                }
+            }
+        }
+        let computed = begin.so_far().as_nanos() as u64;
+        host += senders.len() as u64 * self.costs.system_call;
+        host += self.cost_of_sending(place, &sent);
+        let busy = match self.busy {
+            true => ((computed + host) as f64 * self.shape.slowness) as u64,
+            false => 0,
+        };
+        self.finish(place, busy, sent, told);
+    }
+
+    /// Encoding for other processes, and a system call for each of them.
+    fn cost_of_sending(&self, place: usize, sent: &[(Address, Message)]) -> u64 {
+        let me = self.cores[place].address;
+        let mut nodes = Vec::new();
+        let mut cost = 0;
+        for (to, _) in sent.iter().filter(|(to, _)| !same_node(*to, me)) {
+            cost += self.costs.message;
+            if !nodes.contains(&node_of(*to)) {
+                nodes.push(node_of(*to));
+            }
+        }
+        cost + nodes.len() as u64 * self.costs.system_call
+    }
+
+    /// What a core has done leaves it when it is done.
+    fn finish(
+        &mut self,
+        place: usize,
+        busy: u64,
+        sent: Vec<(Address, Message)>,
+        told: Vec<(RequestId, Response)>,
+    ) {
+        let done = self.now + busy;
+        let me = self.cores[place].address;
+        self.cores[place].free_at = done;
+        self.cores[place].busy += busy;
+        for (to, message) in sent {
+            let delay = match (to.site == me.site, same_node(to, me)) {
+                (false, _) => self.delays[me.site.index()][to.site.index()],
+                (true, false) => WITHIN_SITE,
+                (true, true) => WITHIN_NODE,
+            };
+            let core = self.place(to);
+            self.push(done + delay, Due::Arrive(core, Item::Message(me, message)));
+        }
+        for (request, response) in told {
+            if request.0 >= PROBES {
+                self.note_probe(request, &response, done);
+            } else {
+                self.push(done + WITHIN_SITE, Due::Answer(request.0 as usize));
+            }
+        }
+        self.note_visible(place, done);
+        if let Some(deadline) = self.cores[place].replica.next_deadline() {
+            self.schedule_tick(place, deadline.0.max(done));
+        }
+        if !self.cores[place].inbox.is_empty() {
+            self.push(done, Due::Free(place));
+        }
+    }
+
+    fn clocks(&self) -> Now {
+        Now { monotonic: Monotonic(self.now), physical: Physical(EPOCH + self.now / 1000) }
+    }
+
+    fn start(&mut self, client: usize) {
+        let this = &mut self.clients[client];
+        let mut transaction = self.source.next(&mut this.random);
+        let variant = self.shape.variant;
+        let strong = variant.certifies(transaction.class == Class::Strong);
+        for step in transaction.rounds.iter_mut().flatten() {
+            step.kind = variant.kind(step.kind, step.op.is_update());
+        }
+        this.run(transaction, strong, self.now);
+        self.send(client);
+    }
+
+    fn send(&mut self, client: usize) {
+        let worker = self.clients[client].worker;
+        self.push(self.now + WITHIN_SITE, Due::Arrive(worker, Item::Round(client)));
+    }
+
+    /// A client has its answers.
+    fn hear(&mut self, client: usize) {
+        let this = &mut self.clients[client];
+        let failed = this.failed;
+        if failed.is_none() && this.advance() {
+            return self.send(client);
+        }
+        if self.measuring {
+            let sites = self.shape.sites();
+            let counts = self.counts.entry(this.transaction.class);
+            let count = &mut counts.or_insert_with(|| vec![Count::default(); sites])[this.site];
+            match failed {
+                Some(Failed::Conflict) => count.aborts += 1,
+                Some(Failed::Other) => count.failed += 1,
+                None => count.latency.record(Duration::from_nanos(self.now - this.started)),
+            }
+        }
+        match failed {
+            Some(_) => {
+                let pause = this.pause();
+                self.push(self.now + pause, Due::Again(client));
+            }
+            None => {
+                let think = this.random.think(self.think);
+                self.push(self.now + think.as_nanos() as u64, Due::Start(client));
+            }
+        }
+    }
+
+    /// A probe has committed: every other site is to show it.
+    fn note_probe(&mut self, request: RequestId, response: &Response, done: u64) {
+        if request == NOBODY {
+            return;
+        }
+        let Response::Executed { past, .. } = response else { return };
+        let origin = self.probes.origin;
+        self.probes.sent += 1;
+        let workers = usize::from(self.shape.workers);
+        let turn = self.probes.sent as usize % workers;
+        for site in (0..self.shape.sites()).filter(|site| *site != origin) {
+            let ts = past[SiteId(origin as u8)];
+            self.probes.open.push(Probe { committed: done, ts, core: site * workers + turn });
+        }
+    }
+
+    /// What a core shows now.
+    fn note_visible(&mut self, place: usize, done: u64) {
+        let probes = &mut self.probes;
+        if probes.open.iter().all(|probe| probe.core != place) {
+            return;
+        }
+        let shown = self.cores[place].replica.status().view().uniform_vec;
+        let site = self.cores[place].address.site.index();
+        let shown = shown[SiteId(probes.origin as u8)];
+        let (visible, open) = std::mem::take(&mut probes.open)
+            .into_iter()
+            .partition(|probe| probe.core == place && probe.ts <= shown);
+        probes.open = open;
+        let visible: Vec<Probe> = visible;
+        for probe in visible {
+            let delay = Duration::from_nanos(done.saturating_sub(probe.committed));
+            probes.delays.entry(site).or_default().record(delay);
+        }
+    }
+}
+
+fn node_of(address: Address) -> (SiteId, u8) {
+    (address.site, address.worker / CORES_PER_NODE)
+}
+
+fn same_node(one: Address, other: Address) -> bool {
+    node_of(one) == node_of(other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::shape::{CALIFORNIA, FRANKFURT, VIRGINIA, Variant};
+    use super::super::three_items::ThreeItems;
+    use super::*;
+    use crate::micro::Micro;
+
+    /// Virtual cores that are as good as idle, so that what clients wait for is the network.
+    fn measured(variant: Variant, strong: u8) -> Measured {
+        let shape = Shape {
+            variant,
+            regions: vec![VIRGINIA, CALIFORNIA, FRANKFURT],
+            partitions: 4,
+            workers: 2,
+            f: 1,
+            slowness: 0.001,
+        };
+        let costs = Costs { message: 0, system_call: 0, command: 0 };
+        let micro = Micro { keys: 1000, updates: 100, strong, hot: 0, value_bytes: 8, seed: 1 };
+        let items = ThreeItems::new(micro, 4, false);
+        let think = Duration::from_millis(200);
+        let mut cluster = VirtualCluster::new(shape, costs, items, think);
+        cluster.set_clients(30);
+        cluster.measure(Duration::from_millis(500), Duration::from_secs(2))
+    }
+
+    #[test]
+    fn causal_transactions_stay_at_their_site_and_strong_ones_take_a_round_trip() {
+        let ms = Duration::from_millis;
+        let measured = measured(Variant::UniStore, 50);
+        let causal = measured.of(&[Class::Causal]).latency;
+        // The first one after a strong one waits until that has arrived at the client's site.
+        assert!(causal.count() > 50 && causal.quantile(0.4) < Some(ms(10)), "{measured}");
+        let strong = measured.of(&[Class::Strong]).latency;
+        assert!(strong.count() > 50 && strong.mean() > Some(ms(61)), "{measured}");
+        assert!(strong.quantile(0.5) < Some(ms(130)), "{measured}");
+        assert_eq!(measured.total().failed, 0);
+    }
+
+    #[test]
+    fn baselines_certify_all_or_nothing() {
+        let ms = Duration::from_millis;
+        let nothing = measured(Variant::Causal, 50);
+        assert!(nothing.total().latency.max() < Some(ms(10)), "{nothing}");
+        let all = measured(Variant::Strong, 0);
+        assert!(all.total().latency.quantile(0.1) > Some(ms(60)), "{all}");
+    }
+}

@@ -1,0 +1,244 @@
+//! What clients of RUBiS send, recorded on their way to a cluster of one site in this process.
+//!
+//! A proxy stands between. A client sends some commands together and waits for all answers, so what it sends
+//! between two answers is one round of a transaction.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use solera::{ClusterSpec, Embedded, Overrides};
+use solera_resp::RequestParser;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
+
+use crate::driver::{Pace, drive};
+use crate::error::BenchError;
+use crate::place::Place;
+use crate::rubis::{self, Rubis, Scale};
+use crate::session::Strong;
+
+/// A command's words.
+pub(crate) type Words = Vec<Vec<u8>>;
+
+/// One transaction as it was sent, without its beginning and end.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Recorded {
+    pub(crate) strong: bool,
+    pub(crate) rounds: Vec<Vec<Words>>,
+}
+
+/// What was recorded.
+pub(crate) struct Recording {
+    /// The commands that fill the database.
+    pub(crate) load: Vec<Words>,
+    pub(crate) transactions: Vec<Recorded>,
+}
+
+/// Is part of everything that clients name anew.
+pub(crate) const RUN: &str = "recorded";
+
+/// Clients that are recorded side by side.
+const CLIENTS: usize = 4;
+
+type Shared = Arc<Mutex<Vec<Recorded>>>;
+
+/// Runs RUBiS for a while.
+///
+/// # Errors
+/// The cluster cannot be started, or does not answer.
+pub(crate) fn record(scale: Scale, seed: u64, window: Duration) -> Result<Recording, BenchError> {
+    let rubis = Arc::new(Rubis::new(scale, seed, RUN.to_owned(), None));
+    let started = |error: &dyn std::fmt::Display| BenchError::Start(error.to_string());
+    let over = Overrides { sites: Some(1), ..Overrides::default() };
+    let spec = ClusterSpec::parse("RUBiS' spaces", rubis::schema::SPACES, over);
+    let base = free_port().map_err(|error| started(&error))? - 1;
+    let spec = spec.and_then(|spec| spec.listen_from(base)).map_err(|error| started(&error))?;
+    let _cluster = Embedded::with(spec).map_err(|error| started(&error))?;
+
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(BenchError::Threads)?;
+    let site = SocketAddr::from(([127, 0, 0, 1], base + 1));
+    let direct = runtime.block_on(Place::at(vec![endpoint(site)]))?;
+    runtime.block_on(rubis::load::load(&rubis, &direct, Strong::Solera))?;
+
+    let recorded = Shared::default();
+    let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0"));
+    let listener = listener.map_err(|error| started(&error))?;
+    let proxy = listener.local_addr().map_err(|error| started(&error))?;
+    let (end, ended) = oneshot::channel::<()>();
+    let shared = recorded.clone();
+    let listening = std::thread::Builder::new().name("recorder".to_owned()).spawn(move || {
+        let serving = async {
+            tokio::select! {
+                () = serve(listener, site, shared) => {}
+                _ = ended => {}
+            }
+        };
+        runtime.block_on(serving);
+    });
+    let listening = listening.map_err(BenchError::Threads)?;
+    let ran = runtime_of_one().and_then(|runtime| {
+        let place = runtime.block_on(Place::at(vec![endpoint(proxy)]))?;
+        let pace = Pace {
+            clients: CLIENTS,
+            threads: 1,
+            think: Duration::ZERO,
+            ramp_up: Duration::ZERO,
+            warm_up: Duration::ZERO,
+            window,
+        };
+        drive(&rubis, &place, Strong::Solera, &pace).map(drop)
+    });
+    // It may have ended by itself.
+    let _ = end.send(());
+    listening.join().expect("a panic of the recorder is told by its thread");
+    ran?;
+    let transactions = std::mem::take(&mut *lock(&recorded));
+    Ok(Recording { load: rubis::load::commands(&rubis), transactions })
+}
+
+fn runtime_of_one() -> Result<tokio::runtime::Runtime, BenchError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(BenchError::Threads)
+}
+
+fn endpoint(address: SocketAddr) -> solera::Endpoint {
+    address.to_string().parse().expect("an address of a socket is one of an endpoint")
+}
+
+/// A port that was free a moment ago.
+pub(crate) fn free_port() -> std::io::Result<u16> {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+    Ok(listener.local_addr()?.port())
+}
+
+fn lock(recorded: &Shared) -> std::sync::MutexGuard<'_, Vec<Recorded>> {
+    recorded.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+async fn serve(listener: TcpListener, site: SocketAddr, recorded: Shared) {
+    let mut passing = tokio::task::JoinSet::new();
+    while let Ok((client, _)) = listener.accept().await {
+        let recorded = recorded.clone();
+        passing.spawn(async move {
+            // Who cannot be passed on sees its connection end, and the run fails.
+            let _ = pass(client, site, recorded).await;
+        });
+    }
+}
+
+/// Passes bytes on in both directions, and remembers what the client says.
+async fn pass(mut client: TcpStream, site: SocketAddr, recorded: Shared) -> std::io::Result<()> {
+    let mut server = TcpStream::connect(site).await?;
+    client.set_nodelay(true)?;
+    server.set_nodelay(true)?;
+    let (mut asked, mut answered) = (vec![0; 64 << 10], vec![0; 64 << 10]);
+    let mut listener = Listener::default();
+    loop {
+        tokio::select! {
+            read = client.read(&mut asked) => {
+                let length = read?;
+                if length == 0 {
+                    return Ok(());
+                }
+                listener.hear(&asked[..length], &recorded);
+                server.write_all(&asked[..length]).await?;
+            }
+            read = server.read(&mut answered) => {
+                let length = read?;
+                if length == 0 {
+                    return Ok(());
+                }
+                listener.end_round();
+                client.write_all(&answered[..length]).await?;
+            }
+        }
+    }
+}
+
+/// Cuts what one client says into transactions.
+#[derive(Default)]
+struct Listener {
+    buffer: Vec<u8>,
+    parser: RequestParser,
+    open: Option<Recorded>,
+    round: Vec<Words>,
+}
+
+impl Listener {
+    fn hear(&mut self, bytes: &[u8], recorded: &Shared) {
+        self.buffer.extend_from_slice(bytes);
+        let mut begin = 0;
+        while let Ok(Some((arguments, length))) = self.parser.next(&self.buffer[begin..]) {
+            let words: Words = arguments.from(0).map(<[u8]>::to_vec).collect();
+            begin += length;
+            let name = words.first().map(|name| name.to_ascii_uppercase()).unwrap_or_default();
+            match name.as_slice() {
+                b"SOLERA.BEGIN" => {
+                    let strong = words.get(1).is_some_and(|word| word == b"STRONG");
+                    self.round.clear();
+                    self.open = Some(Recorded { strong, rounds: Vec::new() });
+                }
+                b"SOLERA.COMMIT" => {
+                    self.end_round();
+                    lock(recorded).extend(self.open.take());
+                }
+                b"SOLERA.ABORT" => self.open = None,
+                _ => self.round.push(words),
+            }
+        }
+        self.buffer.drain(..begin);
+    }
+
+    /// The client has waited.
+    fn end_round(&mut self) {
+        if let Some(open) = &mut self.open
+            && !self.round.is_empty()
+        {
+            open.rounds.push(std::mem::take(&mut self.round));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use solera_resp::encode_command;
+
+    use super::*;
+
+    fn bytes(commands: &[&[&str]]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        commands.iter().for_each(|command| encode_command(&mut bytes, command));
+        bytes
+    }
+
+    #[test]
+    fn what_is_sent_between_two_answers_is_a_round() {
+        let recorded = Shared::default();
+        let mut listener = Listener::default();
+        let mut say = |commands: &[&[&str]], pieces: usize| {
+            let bytes = bytes(commands);
+            for piece in bytes.chunks(bytes.len().div_ceil(pieces)) {
+                listener.hear(piece, &recorded);
+            }
+            listener.end_round();
+        };
+        say(&[&["SITE"]], 1);
+        say(&[&["SOLERA.BEGIN", "STRONG"]], 2);
+        say(&[&["GET", "a"], &["GET", "b"]], 3);
+        say(&[&["SET", "a", "1"]], 1);
+        say(&[&["SOLERA.COMMIT"]], 1);
+        say(&[&["SOLERA.BEGIN"]], 1);
+        say(&[&["GET", "c"]], 1);
+        say(&[&["SOLERA.ABORT"]], 1);
+
+        let recorded = lock(&recorded);
+        let [only] = recorded.as_slice() else { panic!("{recorded:?}") };
+        assert!(only.strong);
+        let rounds: Vec<usize> = only.rounds.iter().map(Vec::len).collect();
+        assert_eq!(rounds, [2, 1]);
+        assert_eq!(only.rounds[1][0], [b"SET".to_vec(), b"a".to_vec(), b"1".to_vec()]);
+    }
+}

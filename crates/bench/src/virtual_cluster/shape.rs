@@ -1,0 +1,130 @@
+//! Sites, workers, protocols and delays of a virtual cluster.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use solera_node::Wan;
+use solera_time::SiteId;
+use solera_unistore::{Address, Config, Kind, Protocol, Topology};
+
+/// What the paper compares, as `protocol` in `solera.toml` names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Variant {
+    UniStore,
+    Strong,
+    RedBlue,
+    Causal,
+    Uniform,
+    CureFt,
+}
+
+impl Variant {
+    /// Its name in the paper.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Variant::UniStore => "UniStore",
+            Variant::Strong => "STRONG",
+            Variant::RedBlue => "REDBLUE",
+            Variant::Causal => "CAUSAL",
+            Variant::Uniform => "UNIFORM",
+            Variant::CureFt => "CUREFT",
+        }
+    }
+
+    fn protocol(self) -> Protocol {
+        match self {
+            Variant::UniStore | Variant::Strong | Variant::Causal => Protocol::UniStore,
+            Variant::RedBlue => Protocol::RedBlue,
+            Variant::Uniform => Protocol::Uniform,
+            Variant::CureFt => Protocol::CureFt,
+        }
+    }
+
+    /// Whether a transaction is certified that the workload marks as strong, or does not.
+    pub(crate) fn certifies(self, strong: bool) -> bool {
+        match self {
+            Variant::UniStore | Variant::RedBlue => strong,
+            Variant::Strong => true,
+            Variant::Causal | Variant::Uniform | Variant::CureFt => false,
+        }
+    }
+
+    /// What an operation conflicts with, where the workload says `kind`.
+    pub(crate) fn kind(self, kind: Kind, update: bool) -> Kind {
+        match self {
+            // All pairs of operations on a key conflict, and reads are certified, too.
+            Variant::Strong => match update {
+                true => Kind::UPDATE,
+                false => Kind::READ,
+            },
+            _ => kind,
+        }
+    }
+}
+
+/// A cluster's shape.
+#[derive(Clone, Debug)]
+pub(crate) struct Shape {
+    pub(crate) variant: Variant,
+    /// Rows of the delays of `--wan aws`.
+    pub(crate) regions: Vec<usize>,
+    pub(crate) partitions: u16,
+    /// Virtual cores per site.
+    pub(crate) workers: u8,
+    pub(crate) f: usize,
+    /// How many times slower a virtual core is than one of this machine.
+    pub(crate) slowness: f64,
+}
+
+/// Virginia, California, Frankfurt, Ireland and Brazil, in the delays of `--wan aws`.
+pub(crate) const VIRGINIA: usize = 0;
+pub(crate) const CALIFORNIA: usize = 1;
+pub(crate) const FRANKFURT: usize = 2;
+pub(crate) const IRELAND: usize = 3;
+pub(crate) const BRAZIL: usize = 4;
+
+/// Virtual cores of one process; those of one process hand messages over without a system call.
+pub(crate) const CORES_PER_NODE: u8 = 8;
+
+/// How often the paper's replicas propagate transactions and broadcast vectors (§8).
+const TICK: Duration = Duration::from_millis(5);
+
+impl Shape {
+    pub(crate) fn sites(&self) -> usize {
+        self.regions.len()
+    }
+
+    /// The configuration of each worker's machine, site by site.
+    pub(crate) fn configs(&self) -> Vec<Config> {
+        let workers = vec![self.workers; self.sites()];
+        let topology = Arc::new(Topology { partitions: self.partitions, workers });
+        let at = |site| {
+            let topology = topology.clone();
+            (0..self.workers).map(move |worker| {
+                let mut config = Config::new(Address { site, worker }, topology.clone());
+                config.f = self.f;
+                config.protocol = self.variant.protocol();
+                config.timing.tick = TICK;
+                config.timing.idle_tick = TICK;
+                // A site whose cores are all busy for a while has not failed.
+                config.timing.suspect_after = Duration::from_secs(60);
+                config.timing.lost_after = Duration::from_secs(120);
+                config.timing.prepare_timeout = Duration::from_secs(60);
+                config.timing.strong_timeout = Duration::from_secs(60);
+                config.certification.leader_timeout = Duration::from_secs(60);
+                config.certification.retry = Duration::from_secs(30);
+                config
+            })
+        };
+        SiteId::all(self.sites()).flat_map(at).collect()
+    }
+
+    /// One way between two sites, in nanoseconds.
+    pub(crate) fn delays(&self) -> Vec<Vec<u64>> {
+        let aws = Wan::named("aws", 5).expect("the built-in delays are of five sites").rtt_ms;
+        let row = |from: &usize| {
+            self.regions.iter().map(|to| aws[*from][*to] * 1_000_000 / 2).collect::<Vec<u64>>()
+        };
+        self.regions.iter().map(row).collect()
+    }
+}

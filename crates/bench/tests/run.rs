@@ -1,0 +1,148 @@
+//! Whole runs on clusters in this process.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use solera::Overrides;
+use solera_bench::{BenchError, Class, Micro, Pace, Place, Report, Strong, Work, run};
+
+fn place(sites: usize, wan: &str) -> Place {
+    place_with(sites, wan, "")
+}
+
+fn place_with(sites: usize, wan: &str, spaces: &str) -> Place {
+    let (sites, wan) = (Some(sites), Some(wan.to_owned()));
+    Place::up(Overrides { sites, wan, ..Overrides::default() }, spaces).unwrap()
+}
+
+fn pace(clients: usize, seconds: u64) -> Pace {
+    Pace {
+        clients,
+        threads: 2,
+        think: Duration::ZERO,
+        ramp_up: Duration::ZERO,
+        warm_up: Duration::ZERO,
+        window: Duration::from_secs(seconds),
+    }
+}
+
+fn rubis(scale: &str) -> Work {
+    Work::Rubis { scale: scale.parse().unwrap(), contended: None, seed: 1 }
+}
+
+fn causally(work: &Work, place: &Place, pace: &Pace) -> Report {
+    run(work, place, Strong::Causal, pace, &|_| ()).unwrap()
+}
+
+/// RUBiS in which strong transactions of all sites meet on the same names and items.
+fn contended(sites: usize, seed: u64) -> Work {
+    let scale = "small".parse().unwrap();
+    Work::Rubis { scale, contended: Some(4 * sites as u64), seed }
+}
+
+/// Runs until enough has happened, on a new cluster each time: how much does in a second is the machine's
+/// affair. The closure tells whether it is enough.
+fn until(mut enough: impl FnMut(u64) -> bool) {
+    assert!((0..15).any(&mut enough), "too little has happened");
+}
+
+/// One client has nobody to race with, so the transactions themselves must keep the invariants.
+#[test]
+fn a_client_alone_breaks_no_invariant_and_runs_every_transaction() {
+    let (mut run, mut refused) = (BTreeSet::new(), BTreeSet::new());
+    until(|seed| {
+        let report = causally(&contended(1, seed), &place(1, "none"), &pace(1, 1));
+        assert!(report.holds() && report.errors.is_empty(), "{report}");
+        let classes = Class::ALL.map(|class| report.class(class).latency.count());
+        assert_eq!(classes.iter().sum::<u64>(), report.total().latency.count());
+        for (kind, count) in &report.kinds {
+            // Who comes second to a name, an item or an auction is refused.
+            assert!(count.refused == 0 || kind.class == Class::Strong, "{report}");
+            run.extend((count.latency.count() > 0).then_some(kind.name));
+            refused.extend((count.refused > 0).then_some(kind.name));
+        }
+        let checked = report.invariants.iter().all(|invariant| invariant.checked > 0);
+        checked && run.len() == report.kinds.len() && refused.len() == 4
+    });
+}
+
+/// Three sites that hear of each other after tens of milliseconds, and run causally what should be strong.
+#[test]
+fn causal_transactions_break_the_invariants_that_strong_ones_are_for() {
+    let mut broken = BTreeSet::new();
+    until(|seed| {
+        let report = causally(&contended(3, seed), &place(3, "aws"), &pace(30, 2));
+        let of_report = report.invariants.iter().filter(|invariant| invariant.broken > 0);
+        broken.extend(of_report.clone().map(|invariant| invariant.rule));
+        assert_eq!(of_report.count() > 0, report.to_string().contains("BROKEN"), "{report}");
+        let total: u64 =
+            report.classes.iter().flat_map(|(_, at)| at).map(|count| count.latency.count()).sum();
+        assert_eq!(report.json()["total"]["count"], total);
+        broken.len() == 3
+    });
+    // Nothing is lost, which is what causal transactions promise, too.
+    let rules =
+        ["a nickname is one user's", "no more is sold than there is", "the highest bid wins"];
+    assert_eq!(broken, BTreeSet::from(rules));
+}
+
+/// As above, but for what makes the difference.
+#[test]
+
+fn strong_transactions_keep_the_invariants() {
+    let (mut aborts, mut checked) = (0, 0);
+    until(|seed| {
+        let work = contended(3, seed);
+        let place = place_with(3, "aws", work.spaces());
+        let report = run(&work, &place, Strong::Solera, &pace(30, 2), &|_| ()).unwrap();
+        assert!(report.holds(), "{report}");
+        aborts += report.class(Class::Strong).aborts;
+        checked += report.invariants.iter().map(|invariant| invariant.checked).min().unwrap();
+        aborts > 0 && checked > 10
+    });
+}
+
+#[test]
+fn data_is_loaded_once_and_that_of_another_scale_refused() {
+    let place = place(1, "none");
+    let (tiny, told) = (rubis("tiny"), std::cell::RefCell::new(Vec::new()));
+    for _ in 0..2 {
+        let tell = |what: &str| told.borrow_mut().push(what.to_owned());
+        // One client, because several could race.
+        let report = run(&tiny, &place, Strong::Causal, &pace(1, 1), &tell).unwrap();
+        assert!(report.holds(), "{report}");
+    }
+    assert_eq!(*told.borrow(), ["loading", "running", "checking", "running", "checking"]);
+    let refused = run(&rubis("small"), &place, Strong::Causal, &pace(4, 1), &|_| ());
+    let Err(BenchError::OtherData { found, wanted }) = refused else { panic!("{refused:?}") };
+    assert_eq!((found.as_str(), wanted.as_str()), ("tiny", "small"));
+}
+
+fn micro() -> Micro {
+    Micro { keys: 100, updates: 50, strong: 50, hot: 20, value_bytes: 10, seed: 1 }
+}
+
+#[test]
+fn the_micro_benchmark_runs_without_failures_at_every_site() {
+    let report = causally(&Work::Micro(micro()), &place(3, "none"), &pace(6, 1));
+    assert!(report.errors.is_empty() && report.throughput() > 0.0, "{report}");
+    assert!(report.classes.iter().all(|(_, at)| at.len() == 3), "{report}");
+}
+
+#[test]
+fn settings_that_make_no_sense_are_refused() {
+    let place = place(1, "none");
+    let refused = |micro: Micro, pace: Pace| {
+        run(&Work::Micro(micro), &place, Strong::Causal, &pace, &|_| ()).unwrap_err().to_string()
+    };
+    let fast = || pace(1, 1);
+    for (refused, reason) in [
+        (refused(micro(), Pace { clients: 0, ..fast() }), "there must be a client"),
+        (refused(micro(), Pace { threads: 0, ..fast() }), "a thread at least"),
+        (refused(micro(), Pace { window: Duration::ZERO, ..fast() }), "in no time"),
+        (refused(Micro { keys: 2, ..micro() }, fast()), "three items"),
+        (refused(Micro { hot: 101, ..micro() }, fast()), "hot: 101%"),
+    ] {
+        assert!(refused.contains(reason), "{refused}");
+    }
+}

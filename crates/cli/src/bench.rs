@@ -1,0 +1,230 @@
+//! `solera bench`: workloads that measure a cluster, and check what it promises.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use solera::{Endpoint, Overrides};
+use solera_bench::{Micro, Pace, Place, Report, Scale, Strong, Work, run};
+use solera_node::{Level, Log, raise_descriptor_limit};
+
+use crate::connect::LoginArgs;
+
+const EXAMPLES: &str = "\
+Examples:
+  solera bench --up 3 --wan aws                      RUBiS on a cluster in this process
+  solera bench --up 3 --wan aws --strong causal      the same, with strong transactions run causally
+  solera bench --at 127.0.0.1:7101,127.0.0.1:7102,127.0.0.1:7103 --scale medium --clients 2000
+  solera bench --up 3 --contended 8 --think-ms 0     many meet on the same names and items
+  solera bench --workload micro --up 3 --strong-percent 10 --hot-percent 20
+  solera bench --workload rubis --print-spaces       what solera.toml needs for --at
+
+A running cluster needs the spaces that --print-spaces tells; with --strong causal it must not have
+them. Ends with 1 if an invariant is broken, or no transaction succeeded.";
+
+/// Run a workload, measure it, and check what it left
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct BenchArgs {
+    /// What to run
+    #[arg(long, value_enum, default_value = "rubis")]
+    workload: Workload,
+    #[command(flatten)]
+    place: PlaceArgs,
+    /// How strong transactions are run: solera, or causal, which is faster and keeps no invariants
+    #[arg(long, default_value = "solera")]
+    strong: Strong,
+    #[command(flatten)]
+    pace: PaceArgs,
+    #[command(flatten)]
+    rubis: RubisArgs,
+    #[command(flatten)]
+    micro: MicroArgs,
+    /// Where the clients' random numbers begin
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Tell the result as JSON
+    #[arg(long)]
+    json: bool,
+    /// Only print the spaces that the workload needs, for solera.toml
+    #[arg(long)]
+    print_spaces: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Workload {
+    /// An auction house: the bidding mix, 15% updates, 10% strong
+    Rubis,
+    /// Transactions of three items
+    Micro,
+}
+
+#[derive(Debug, Args)]
+struct PlaceArgs {
+    /// A running cluster: nodes of its sites. Clients are spread over sites, then over nodes
+    #[arg(long, value_name = "HOST:PORT,…", value_delimiter = ',')]
+    at: Vec<Endpoint>,
+    #[command(flatten)]
+    login: LoginArgs,
+    /// A cluster of so many sites in this process, in memory
+    #[arg(long, value_name = "SITES", conflicts_with = "at")]
+    up: Option<usize>,
+    /// With --up: delays between sites, as of `solera up`
+    #[arg(long, requires = "up")]
+    wan: Option<String>,
+    /// With --up: logical partitions (default 16)
+    #[arg(long, requires = "up")]
+    partitions: Option<u16>,
+    /// With --up: workers (threads) per site (default 1)
+    #[arg(long, requires = "up", value_parser = clap::value_parser!(u8).range(1..))]
+    workers: Option<u8>,
+}
+
+#[derive(Debug, Args)]
+struct PaceArgs {
+    /// Clients; each runs one transaction at a time
+    #[arg(long, default_value_t = 300)]
+    clients: usize,
+    /// How long a client thinks between transactions, on average (default 500 for rubis, 0 for micro)
+    #[arg(long)]
+    think_ms: Option<u64>,
+    /// Seconds over which clients start
+    #[arg(long, default_value_t = 5)]
+    ramp_up: u64,
+    /// Seconds after that which are not measured
+    #[arg(long, default_value_t = 5)]
+    warm_up: u64,
+    /// Seconds that are measured
+    #[arg(long, default_value_t = 30)]
+    seconds: u64,
+    /// Threads that the clients share
+    #[arg(long, default_value_t = 1)]
+    threads: usize,
+}
+
+#[derive(Debug, Args)]
+struct RubisArgs {
+    /// rubis: how much data: tiny, small (330 items, 10,000 users), medium, or full (33,000, 1,000,000)
+    #[arg(long, default_value = "small")]
+    scale: Scale,
+    /// rubis: let so many strong transactions in a row meet on the same name or item
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
+    contended: Option<u64>,
+}
+
+#[derive(Debug, Args)]
+struct MicroArgs {
+    /// micro: how many items causal transactions choose from, and strong ones
+    #[arg(long, default_value_t = 100_000)]
+    keys: u64,
+    /// micro: the share of transactions that update
+    #[arg(long, default_value_t = 100)]
+    update_percent: u8,
+    /// micro: the share of transactions that are strong
+    #[arg(long, default_value_t = 10)]
+    strong_percent: u8,
+    /// micro: the share of strong transactions that access one designated partition
+    #[arg(long, default_value_t = 0)]
+    hot_percent: u8,
+    /// micro: how large an item is
+    #[arg(long, default_value_t = 100)]
+    value_bytes: u64,
+}
+
+/// Runs to the end of the measurement.
+pub(crate) fn main(args: &BenchArgs) -> ExitCode {
+    let work = args.work();
+    if args.print_spaces {
+        say!("{}", work.spaces().trim_end());
+        return ExitCode::SUCCESS;
+    }
+    let report = match args.measure(&work) {
+        Ok(report) => report,
+        Err(error) => {
+            eprintln!("solera bench: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    match args.json {
+        true => say!("{:#}", report.json()),
+        false => say!("{}", report.to_string().trim_end()),
+    }
+    if !report.holds() {
+        eprintln!("solera bench: an invariant is broken");
+        return ExitCode::FAILURE;
+    }
+    if report.total().latency.count() == 0 {
+        eprintln!("solera bench: no transaction succeeded within the measured time");
+        return ExitCode::FAILURE;
+    }
+    ExitCode::SUCCESS
+}
+
+impl BenchArgs {
+    fn work(&self) -> Work {
+        let (RubisArgs { scale, contended }, seed) = (&self.rubis, self.seed);
+        match self.workload {
+            Workload::Rubis => Work::Rubis { scale: *scale, contended: *contended, seed },
+            Workload::Micro => Work::Micro(Micro {
+                keys: self.micro.keys,
+                updates: self.micro.update_percent,
+                strong: self.micro.strong_percent,
+                hot: self.micro.hot_percent,
+                value_bytes: self.micro.value_bytes,
+                seed,
+            }),
+        }
+    }
+
+    fn measure(&self, work: &Work) -> Result<Report, String> {
+        let log = Log::new(Level::Error);
+        raise_descriptor_limit(&log);
+        let place = self.place(work)?;
+        let told = |what: &str| eprintln!("solera bench: {what}");
+        run(work, &place, self.strong, &self.pace(), &told).map_err(|error| error.to_string())
+    }
+
+    fn pace(&self) -> Pace {
+        let think = match self.workload {
+            Workload::Rubis => 500,
+            Workload::Micro => 0,
+        };
+        Pace {
+            clients: self.pace.clients,
+            threads: self.pace.threads,
+            think: Duration::from_millis(self.pace.think_ms.unwrap_or(think)),
+            ramp_up: Duration::from_secs(self.pace.ramp_up),
+            warm_up: Duration::from_secs(self.pace.warm_up),
+            window: Duration::from_secs(self.pace.seconds),
+        }
+    }
+
+    fn place(&self, work: &Work) -> Result<Place, String> {
+        let PlaceArgs { at, login, up, wan, partitions, workers } = &self.place;
+        if up.is_none() && at.is_empty() {
+            return Err("say where: --at HOST:PORT,… or --up SITES".to_owned());
+        }
+        let place = if up.is_some() {
+            // A cluster with the spaces would refuse to run the strong transactions causally.
+            let spaces = match self.strong {
+                Strong::Solera => work.spaces(),
+                Strong::Causal => "",
+            };
+            let over = Overrides {
+                sites: *up,
+                partitions: *partitions,
+                workers: *workers,
+                wan: wan.clone(),
+                data: None,
+                log_level: None,
+            };
+            Place::up(over, spaces)
+        } else {
+            let endpoints: Result<_, _> = at.iter().map(|at| login.apply(at)).collect();
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            let runtime = runtime.map_err(|error| error.to_string())?;
+            runtime.block_on(Place::at(endpoints?))
+        };
+        place.map_err(|error| error.to_string())
+    }
+}

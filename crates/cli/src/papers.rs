@@ -1,0 +1,81 @@
+//! `solera papers`: the experiments of papers, run again.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum};
+use solera_bench::papers::{Effort, Results, unistore};
+
+const EXAMPLES: &str = "\
+Examples:
+  solera papers unistore                     under two minutes; the page is papers-unistore/index.html
+  solera papers unistore --full --json rows.json
+
+Numbers are measured in this run. A target that is missed is told, and is no error.";
+
+/// Run the experiments behind a paper's figures, and compare the numbers
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct PapersArgs {
+    /// The paper
+    #[arg(value_enum)]
+    paper: Paper,
+    /// Every figure at a reduced scale, in under two minutes (the default)
+    #[arg(long, conflicts_with = "full")]
+    quick: bool,
+    /// At the paper's scale, in up to twenty minutes
+    #[arg(long)]
+    full: bool,
+    /// Write the numbers to this file as JSON
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// The folder for the page with numbers and plots (default papers-NAME)
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Paper {
+    /// UniStore (USENIX ATC 2021), Figures 3 to 6
+    Unistore,
+}
+
+/// Runs to the end.
+pub(crate) fn main(args: &PapersArgs) -> ExitCode {
+    let effort = if args.full { Effort::Full } else { Effort::Quick };
+    let told = |what: &str| eprintln!("solera papers: {what}");
+    let results = match args.paper {
+        Paper::Unistore => unistore::run(effort, &told),
+    };
+    let written = results.map_err(|error| error.to_string()).and_then(|results| {
+        say!("{}", results.to_string().trim_end());
+        write(args, &results)
+    });
+    match written {
+        Ok(page) => {
+            say!("\nThe page is {}", page.display());
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("solera papers: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Writes what was asked for; returns where the page is.
+fn write(args: &PapersArgs, results: &Results) -> Result<PathBuf, String> {
+    if let Some(file) = &args.json {
+        put(file, &format!("{:#}\n", results.json()))?;
+    }
+    let usual = || PathBuf::from(format!("papers-{}", results.paper));
+    let folder = args.out.clone().unwrap_or_else(usual);
+    std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let page = folder.join("index.html");
+    put(&page, &results.page.html(&results.rows))?;
+    Ok(page)
+}
+
+fn put(file: &Path, text: &str) -> Result<(), String> {
+    std::fs::write(file, text).map_err(|error| format!("{}: {error}", file.display()))
+}
