@@ -1,6 +1,7 @@
-"""redis-py, with both protocols: plain commands, pipelines, transactions, and a token's journey."""
+"""redis-py, with both protocols: plain commands, pipelines, transactions, WATCH, locks, and a token's journey."""
 
 import sys
+import threading
 import time
 
 import redis
@@ -40,3 +41,60 @@ here.set("journey", str(time.time_ns()))
 token = here.execute_command("SOLERA.TOKEN")
 there.execute_command("SOLERA.ATTACH", token)
 assert there.get("journey") == here.get("journey")
+
+# Two sites read and write one key at once. Nobody's step is lost, because who is late gets a WatchError,
+# and redis-py begins again.
+STEPS = 20
+here.set("steps", "0")
+token = here.execute_command("SOLERA.TOKEN")
+
+
+def climb(port):
+    r = redis.Redis(port=port, single_connection_client=True, decode_responses=True)
+    r.execute_command("SOLERA.ATTACH", token)
+
+    def step(pipe):
+        steps = int(pipe.get("steps"))
+        pipe.multi()
+        pipe.set("steps", steps + 1)
+
+    for _ in range(STEPS):
+        r.transaction(step, "steps")
+
+
+climbers = [threading.Thread(target=climb, args=(port,)) for port in (one, two)]
+for climber in climbers:
+    climber.start()
+for climber in climbers:
+    climber.join()
+with here.pipeline() as pipe:
+    pipe.watch("steps")
+    pipe.multi()
+    pipe.get("steps")
+    assert pipe.execute() == [str(2 * STEPS)]
+
+# By hand: a key that has changed.
+with here.pipeline() as pipe:
+    pipe.watch("steps")
+    there.execute_command("SOLERA.ATTACH", here.execute_command("SOLERA.TOKEN"))
+    with there.pipeline() as other:
+        other.watch("steps")
+        other.multi()
+        other.set("steps", "overtaken")
+        other.execute()
+    pipe.multi()
+    pipe.set("steps", "ours")
+    try:
+        pipe.execute()
+        raise SystemExit("EXEC must fail after another transaction")
+    except redis.WatchError:
+        pass
+
+# A lock across sites.
+here.delete("lock:py")
+assert here.set("lock:py", "here", nx=True) is True
+assert there.set("lock:py", "there", nx=True) is None
+assert there.get("lock:py") == "here"
+assert here.delete("lock:py") == 1
+assert there.setnx("lock:py", "there") is True
+assert here.setnx("lock:py", "here") is False

@@ -37,6 +37,16 @@ impl LoginArgs {
     /// # Errors
     /// In words for people.
     pub(crate) async fn connect(&self, endpoint: &Endpoint) -> Result<Client, String> {
+        let endpoint = self.apply(endpoint)?;
+        let connected = Client::connect_to(&endpoint).await;
+        connected.map_err(|error| format!("{endpoint}: {}", self.explain(&error)))
+    }
+
+    /// The same site, with what it takes to be let in.
+    ///
+    /// # Errors
+    /// In words for people.
+    pub(crate) fn apply(&self, endpoint: &Endpoint) -> Result<Endpoint, String> {
         let mut endpoint = endpoint.clone();
         let password = self.password.clone().or_else(|| std::env::var("SOLERA_PASSWORD").ok());
         match (&self.user, password) {
@@ -51,8 +61,7 @@ impl LoginArgs {
             let own = self.cert.as_deref().zip(self.key.as_deref());
             endpoint = endpoint.tls(Tls::new(authority, own).map_err(|error| error.to_string())?);
         }
-        let connected = Client::connect_to(&endpoint).await;
-        connected.map_err(|error| format!("{endpoint}: {}", self.explain(&error)))
+        Ok(endpoint)
     }
 
     /// Why no connection came about; whether TLS is spoken is what people mistake most easily.

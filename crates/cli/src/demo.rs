@@ -1,5 +1,7 @@
 //! `solera demo`: a short story on an embedded cluster, which checks what it tells.
 
+mod invariants;
+
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -77,6 +79,9 @@ async fn tell(args: &DemoArgs) -> Told {
     partition(&mut stage).await?;
     death(&mut stage).await?;
     loss(&mut stage).await?;
+    invariants::overdraft(&mut stage).await?;
+    invariants::unique_names(&mut stage).await?;
+    invariants::auction(&mut stage).await?;
     say!("\n{}", stage.bold("All of it was checked while it was told."));
     say!("Next: `solera up --wan aws`, then `redis-cli -p 7101`.");
     Ok(())

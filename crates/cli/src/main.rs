@@ -10,10 +10,13 @@ macro_rules! say {
 
 mod admin;
 mod backup;
+mod bench;
 mod connect;
 mod demo;
 mod fault;
 mod journal;
+mod leader;
+mod papers;
 mod reload;
 mod restore;
 mod serve;
@@ -45,11 +48,14 @@ enum Command {
     Up(up::UpArgs),
     Serve(serve::ServeArgs),
     Fault(fault::FaultArgs),
+    Bench(bench::BenchArgs),
+    Papers(papers::PapersArgs),
     Backup(backup::BackupArgs),
     Restore(restore::RestoreArgs),
     Journal(journal::JournalArgs),
     Sim(sim::SimArgs),
     Site(site::SiteArgs),
+    Leader(leader::LeaderArgs),
     User(user::UserArgs),
 }
 
@@ -59,11 +65,14 @@ fn main() -> ExitCode {
         Command::Up(args) => up::main(&args),
         Command::Serve(args) => serve::main(&args),
         Command::Fault(args) => fault::main(&args),
+        Command::Bench(args) => bench::main(&args),
+        Command::Papers(args) => papers::main(&args),
         Command::Backup(args) => backup::main(&args),
         Command::Restore(args) => restore::main(&args),
         Command::Journal(args) => journal::main(&args),
         Command::Sim(args) => sim::main(&args),
         Command::Site(args) => site::main(&args),
+        Command::Leader(args) => leader::main(&args),
         Command::User(args) => user::main(&args),
     }
 }

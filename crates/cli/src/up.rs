@@ -43,7 +43,7 @@ pub(crate) struct UpArgs {
     /// Logical partitions of the key space (default 16)
     #[arg(long)]
     partitions: Option<u16>,
-    /// Workers (threads) per site, at most 255 and one per partition (default 1)
+    /// Workers (threads) per site, at most 32 and one per partition (default 1)
     #[arg(long, value_parser = clap::value_parser!(u8).range(1..))]
     workers: Option<u8>,
     /// Keep data in this directory, and find it again; without, it ends with the process
@@ -143,13 +143,9 @@ fn introduce(cluster: &Cluster, port: u16) {
             trips.collect::<Vec<_>>().join(" ")
         );
     }
+    say!("");
     for space in spec.spaces.iter() {
-        say!(
-            "\n  space {}: keys beginning with '{}' are {}",
-            space.name,
-            space.prefix,
-            space.level
-        );
+        say!("  space {}: keys beginning with '{}' are {}", space.name, space.prefix, space.level);
     }
     let tls = spec.sites.iter().filter_map(|site| site.listen_tls);
     let ports: Vec<String> = tls.map(|address| address.port().to_string()).collect();

@@ -125,7 +125,10 @@ impl Stage {
             .collect();
         let value = match self.call(&command.session, &words).await {
             Ok(value) => value,
-            Err(error @ Error::Server { .. }) => Value::Error(error.to_string()),
+            Err(Error::Aborted { key, .. }) => Value::Error(format!(
+                "ABORTED conflict on '{key}'; nothing was changed, run the transaction again"
+            )),
+            Err(error) if error.code().is_some() => Value::Error(error.to_string()),
             Err(_) => {
                 // The next command begins a new session.
                 self.sessions.remove(&command.session);

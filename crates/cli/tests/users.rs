@@ -41,7 +41,10 @@ fn without_users_everybody_may_do_everything() {
         ("AUTH bob x", WRONGPASS),
         ("AUTH a b c", "-ERR syntax error"),
         ("ACL USERS", "default"),
-        ("ACL CAT transaction", "multi exec discard solera.begin solera.commit solera.abort"),
+        (
+            "ACL CAT transaction",
+            "multi exec discard watch unwatch solera.begin solera.commit solera.abort",
+        ),
         ("ACL CAT foo", "-ERR Unknown category 'foo'"),
         ("ACL FOO", "-ERR unknown subcommand 'FOO'. Try ACL HELP."),
         ("ACL WHOAMI x", "-ERR wrong number of arguments for 'acl|whoami' command"),

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use solera::{Client, Error, Value};
-use solera_checker::{Answer, FinalRead, History, Op, Operation, Status, Transaction};
+use solera_checker::{Answer, FinalRead, History, Level, Op, Operation, Status, Transaction};
 use tokio::task::JoinHandle;
 
 const SETS: usize = 3;
@@ -99,7 +99,7 @@ pub(crate) async fn judge(
         finals.retain(|read| read.site != *site);
         finals.extend(agreed);
     }
-    let history = History { sites, destroyed: Vec::new(), transactions, finals };
+    let history = History { sites, transactions, finals, ..History::default() };
     let violations = solera_checker::check(&history);
     assert!(violations.is_empty(), "seed {seed}: {}", violations[0]);
 }
@@ -157,6 +157,7 @@ impl Load {
             status: Status::Aborted,
             operations: Vec::new(),
             witness: None,
+            interval: None,
             lost: false,
         };
         if several && client.command(&["SOLERA.BEGIN"]).await.is_err() {
@@ -167,7 +168,7 @@ impl Load {
             let answer = ask(client, &key, &op).await;
             let failed = answer.as_ref().err().map(|error| error.code() != Some("TRYAGAIN"));
             let answer = answer.ok();
-            transaction.operations.push(Operation { key, op, answer, eventual: false });
+            transaction.operations.push(Operation { key, op, answer, level: Level::Causal });
             if let Some(may_be_done) = failed {
                 if may_be_done && !several {
                     transaction.status = Status::Unknown;

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use solera::{Client, Error};
+use solera::{Client, Error, Value};
 
 /// The binary.
 pub(crate) const SOLERA: &str = env!("CARGO_BIN_EXE_solera");
@@ -227,7 +227,7 @@ impl Up {
 
     /// A client of the first site that reads replies itself.
     pub(crate) fn inline(&self) -> Inline {
-        Inline::connect(self.address(1))
+        Inline::at(self.address(1))
     }
 
     /// Where its HTTP side is.
@@ -336,6 +336,23 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
+/// A reply that is a number, or the digits of one.
+pub(crate) fn number(value: &Value) -> i64 {
+    match value {
+        Value::Integer(number) => *number,
+        Value::Bulk(digits) => text(digits).parse().unwrap(),
+        other => panic!("{other:?} is no number"),
+    }
+}
+
+/// The transaction that an error names, as `… transaction 0.1.2.3 …`.
+pub(crate) fn named(error: &Error) -> String {
+    let words = error.to_string();
+    let (_, after) = words.split_once("transaction ").unwrap_or_else(|| panic!("{words}"));
+    let end = after.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(after.len());
+    after[..end].to_owned()
+}
+
 /// The status code and body of an HTTP answer; nothing if nobody answers. Each of `headers` ends its line.
 pub(crate) fn http(address: SocketAddr, path: &str, headers: &str) -> Option<(u16, String)> {
     let mut stream = TcpStream::connect(address).ok()?;
@@ -369,7 +386,7 @@ pub(crate) fn wait_until(what: impl fmt::Display, mut holds: impl FnMut() -> boo
 pub(crate) struct Inline(pub(crate) BufReader<TcpStream>);
 
 impl Inline {
-    fn connect(address: SocketAddr) -> Inline {
+    pub(crate) fn at(address: SocketAddr) -> Inline {
         let stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         Inline(BufReader::new(stream))

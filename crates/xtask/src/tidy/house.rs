@@ -55,7 +55,7 @@ pub(crate) const HOUSE: &[Room] = &[
         "solera-unistore",
         "unistore",
         Floor::Protocols,
-        &["solera-data", "solera-levels", "solera-machine", "solera-time"],
+        &["solera-certification", "solera-data", "solera-levels", "solera-machine", "solera-time"],
         &["solera-checker", "solera-sim"],
     ),
     // Judges what the others do, so it shares nothing with them.
@@ -68,6 +68,7 @@ pub(crate) const HOUSE: &[Room] = &[
         "sim",
         Floor::Hosting,
         &[
+            "solera-certification",
             "solera-checker",
             "solera-data",
             "solera-journal",
@@ -102,12 +103,29 @@ pub(crate) const HOUSE: &[Room] = &[
     ),
     room("solera-backup", "backup", Floor::Programming, &["solera"], &[]),
     room(
+        "solera-bench",
+        "bench",
+        Floor::Evidence,
+        &[
+            "solera",
+            "solera-data",
+            "solera-levels",
+            "solera-machine",
+            "solera-node",
+            "solera-resp",
+            "solera-time",
+            "solera-unistore",
+        ],
+        &[],
+    ),
+    room(
         "solera-cli",
         "cli",
         Floor::Evidence,
         &[
             "solera",
             "solera-backup",
+            "solera-bench",
             "solera-checker",
             "solera-data",
             "solera-journal",

@@ -1,0 +1,72 @@
+//! `solera bench` as a person runs it.
+
+mod common;
+
+use common::{SOLERA, Up, solera, text};
+use serde_json::Value;
+
+/// Short, and without a time to think.
+const SHORT: [&str; 8] = ["--think-ms", "0", "--ramp-up", "0", "--warm-up", "0", "--seconds", "1"];
+
+fn bench(arguments: &[&str]) -> std::process::Output {
+    solera(&[&["bench"], arguments, &SHORT].concat())
+}
+
+#[test]
+fn a_running_cluster_is_measured_at_all_its_sites() {
+    let up = Up::start(&["--sites", "2"]);
+    let at = format!("{},{}", up.at(1), up.at(2));
+    // One client, because what is run causally keeps the invariants only alone.
+    let arguments =
+        ["--at", &at, "--strong", "causal", "--scale", "tiny", "--clients", "1", "--json"];
+    let output = bench(&arguments);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["sites"], serde_json::json!(["virginia", "california"]));
+    assert!(report["total"]["count"].as_u64() > Some(0), "{report}");
+    assert_eq!(report["errors"], serde_json::json!({}));
+    assert_eq!(report["transactions"].as_array().map(Vec::len), Some(17));
+    assert_eq!(report["invariants"].as_array().map(Vec::len), Some(4));
+
+    // What it left serves the next run, and not one of another scale.
+    assert!(text(&output.stderr).contains("loading"));
+    let again = bench(&["--at", &at, "--strong", "causal", "--scale", "tiny", "--clients", "1"]);
+    assert!(!text(&again.stderr).contains("loading"), "{}", text(&again.stderr));
+    assert!(text(&again.stdout).contains("the highest bid wins: holds"), "{}", text(&again.stdout));
+    let other = bench(&["--at", &at, "--strong", "causal", "--scale", "small"]);
+    assert_eq!(other.status.code(), Some(1));
+    assert!(text(&other.stderr).contains("holds the data of 'tiny'"), "{}", text(&other.stderr));
+}
+
+#[test]
+fn what_is_wrong_is_told() {
+    for (arguments, code, reason) in [
+        (vec![], 1, "say where: --at HOST:PORT,… or --up SITES"),
+        (vec!["--up", "0", "--strong", "causal"], 1, "a cluster has 1 to 7 sites"),
+        (vec!["--up", "1", "--at", "localhost:1"], 2, "cannot be used with"),
+        (vec!["--at", "localhost"], 2, "'localhost' is not as HOST:PORT"),
+        (vec!["--at", "127.0.0.1:1"], 1, "127.0.0.1:1: the connection failed"),
+        (vec!["--wan", "aws"], 2, "--up"),
+        (vec!["--up", "1", "--scale", "huge"], 2, "the scales are tiny, small, medium, full"),
+        (vec!["--up", "1", "--contended", "0"], 2, "0 is not in 1.."),
+        (vec!["--up", "1", "--strong", "weak"], 2, "are run as 'solera' or 'causal'"),
+        (vec!["--up", "1", "--strong", "causal", "--clients", "0"], 1, "there must be a client"),
+    ] {
+        let output = bench(&arguments);
+        let told = text(&output.stderr);
+        assert!(output.status.code() == Some(code) && told.contains(reason), "{told}");
+    }
+}
+
+#[test]
+fn the_spaces_are_printed_as_they_go_into_a_configuration() {
+    for (workload, spaces) in [("rubis", 3), ("micro", 1)] {
+        let output = std::process::Command::new(SOLERA)
+            .args(["bench", "--workload", workload, "--print-spaces"])
+            .output()
+            .unwrap();
+        let told = text(&output.stdout);
+        assert_eq!(told.matches("[[space]]").count(), spaces, "{told}");
+        assert_eq!(told.matches("level = \"por\"").count(), spaces, "{told}");
+    }
+}

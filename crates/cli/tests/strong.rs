@@ -1,0 +1,334 @@
+//! Strong transactions as clients meet them: cut off, led from elsewhere, contended, and left alone.
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use common::{Folder, Inline, Up, eventually, named, number, ok, solera, text};
+use solera::{Client, Error, Value};
+use tokio::task::JoinHandle;
+
+/// What the server promises to answer a strong command within, and twice as much again for a busy machine.
+const PROMISED: Duration = Duration::from_secs(3 * 5);
+
+const SPACES: &str = "\
+[[space]]
+name = 'account'
+prefix = 'account:'
+level = 'por'
+[[space]]
+name = 'lock'
+prefix = 'lock:'
+level = 'linearizable'
+";
+
+/// `solera up` with three sites and both levels of strong spaces.
+fn up(folder: &Folder, arguments: &[&str]) -> Up {
+    let config = folder.file("strong.toml", SPACES);
+    Up::start(&[&["--config", config.to_str().unwrap()], arguments].concat())
+}
+
+async fn outcome(client: &mut Client, transaction: &str) -> String {
+    match client.command(&["SOLERA.OUTCOME", transaction]).await.unwrap() {
+        Value::Simple(outcome) => outcome,
+        other => panic!("{other:?}"),
+    }
+}
+
+// A site that is cut off.
+
+#[tokio::test]
+async fn a_site_that_is_cut_off_says_so_in_time_and_later_what_became_of_it() {
+    let folder = Folder::new();
+    let up = up(&folder, &[]);
+    let mut other = up.client(1).await;
+    // Led from elsewhere the transaction never arrives; led from here it is voted for by nobody else.
+    for (round, led_by) in ["virginia", "frankfurt"].into_iter().enumerate() {
+        let (account, many) = (format!("account:{round}"), format!("account:many:{round}"));
+        ok(&solera(&["leader", "move", led_by, "--at", &up.at(1)]));
+        let mut client = up.client(3).await;
+        client.set(&account, "10").await.unwrap();
+        client.set(&many, "10").await.unwrap();
+        for site in ["1", "2"] {
+            ok(&up.fault(&["cut", "3", site]));
+        }
+        let single = ["DECRBY", &account, "1"];
+        let asked = Instant::now();
+        let (single, transaction, exec, read, causal) = tokio::join!(
+            strong_alone(&up, &single),
+            strong_transaction(&up, &["SOLERA.BEGIN", "STRONG"], &many, "SOLERA.COMMIT"),
+            strong_transaction(&up, &["MULTI"], &many, "EXEC"),
+            strong_alone(&up, &["GET", "lock:none"]),
+            causal_work(&up, round),
+        );
+        assert!(asked.elapsed() < PROMISED, "it took {:?}", asked.elapsed());
+        assert_eq!(causal, 20, "causal work does not go on");
+        assert!(read.to_string().contains("nothing was changed"), "{read}");
+        let mut open = Vec::new();
+        for error in [&single, &transaction, &exec] {
+            assert_eq!(error.code(), Some("UNAVAILABLE"), "{error}");
+            assert!(error.to_string().contains("is not known"), "{error}");
+            open.push(named(error));
+        }
+        // The others go on, whoever led.
+        eventually(&*up, async || other.command(&["INCRBY", "account:rest", "1"]).await.is_ok())
+            .await;
+        ok(&up.fault(&["heal"]));
+        let mut outcomes = Vec::new();
+        for transaction in &open {
+            let mut told = String::new();
+            for site in [3, 1, 2] {
+                let mut client = up.client(site).await;
+                let what = format_args!("{transaction} is decided at {site}\n{}", *up);
+                eventually(what, async || {
+                    told = outcome(&mut client, transaction).await;
+                    told != "unknown"
+                })
+                .await;
+            }
+            outcomes.push(told);
+        }
+        let done =
+            |outcomes: &[String]| outcomes.iter().filter(|told| *told == "committed").count();
+        for (key, before) in [(&account, done(&outcomes[..1])), (&many, done(&outcomes[1..]))] {
+            let what = format_args!("{key} shows {outcomes:?}\n{}", *up);
+            let expected = (10 - before).to_string();
+            eventually(what, async || client.get(key).await.unwrap().as_deref() == Some(&expected))
+                .await;
+        }
+    }
+}
+
+/// A strong command at the third site, which must fail.
+async fn strong_alone(up: &Up, command: &[&str]) -> Error {
+    up.client(3).await.command(command).await.unwrap_err()
+}
+
+/// The same as a transaction of more than one operation.
+async fn strong_transaction(up: &Up, begin: &[&str], key: &str, end: &str) -> Error {
+    let mut client = up.client(3).await;
+    client.command(begin).await.unwrap();
+    client.command(&["DECRBY", key, "1"]).await.unwrap();
+    client.command(&["SET", &format!("of:{key}"), end]).await.unwrap();
+    client.command(&[end]).await.unwrap_err()
+}
+
+/// How many causal commands were answered at the third site.
+async fn causal_work(up: &Up, round: usize) -> usize {
+    let mut client = up.client(3).await;
+    let mut done = 0;
+    for _ in 0..20 {
+        done += usize::from(client.incr_by(&format!("visits:{round}"), 1).await.is_ok());
+    }
+    done
+}
+
+// Clients that vanish.
+
+#[tokio::test]
+async fn who_vanishes_between_phases_is_in_nobodys_way() {
+    let folder = Folder::new();
+    let up = up(&folder, &["--wan", "lan", "--workers", "2"]);
+    let mut client = up.client(1).await;
+    for round in 0..12u16 {
+        let site = 1 + round % 3;
+        let (one, two) = (format!("account:one:{round}"), format!("account:two:{round}"));
+        let begun = format!("SOLERA.BEGIN STRONG\r\nSET {one} {round}\r\nSET {two} {round}");
+        match round % 4 {
+            // Before the commit, with answers and without.
+            0 => {
+                let mut gone = Inline::at(up.address(site));
+                gone.send(&begun);
+                (0..3).for_each(|_| assert_eq!(gone.reply(), "+OK"));
+            }
+            1 => Inline::at(up.address(site)).send(&begun),
+            // While it is being certified.
+            2 => Inline::at(up.address(site)).send(&format!("{begun}\r\nSOLERA.COMMIT")),
+            _ => Inline::at(up.address(site)).send(&format!("SET {one} {round}")),
+        }
+        // Both or none is there, and others write as they like.
+        let both = client.command(&["MGET", &one, &two]).await.unwrap();
+        if round % 4 < 3 {
+            assert!(matches!(&both, Value::Array(both) if both[0] == both[1]), "{both:?}");
+        }
+        for key in [&one, &two] {
+            client.command(&["SET", key, "later"]).await.unwrap();
+        }
+    }
+    eventually(&*up, async || {
+        let (_, status) = common::http(up.admin(), "/status", "").unwrap();
+        let status: serde_json::Value = serde_json::from_str(&status).unwrap();
+        let sites = status["sites"].as_array().unwrap();
+        let none = |site: &serde_json::Value, what: &str| site[what].as_u64() == Some(0);
+        let kinds = ["open_transactions", "prepared_transactions"];
+        sites.iter().all(|site| kinds.iter().all(|kind| none(site, kind)))
+    })
+    .await;
+}
+
+// Leaders that move, and contention.
+
+/// Clients of every site that increment one counter, until they are told to stop.
+struct Counting {
+    stop: Arc<AtomicBool>,
+    done: Arc<AtomicUsize>,
+    clients: Vec<JoinHandle<Vec<i64>>>,
+}
+
+impl Counting {
+    fn start(up: &Up, key: &'static str) -> Counting {
+        let (stop, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        let count = |site: u16| {
+            let (address, stop, done) = (up.address(site), stop.clone(), done.clone());
+            tokio::spawn(async move {
+                let mut client = Client::connect(address).await.unwrap();
+                let mut numbers = Vec::new();
+                while !stop.load(Ordering::Relaxed) {
+                    numbers.push(number(&client.command(&["INCR", key]).await.unwrap()));
+                    done.fetch_add(1, Ordering::Relaxed);
+                }
+                numbers
+            })
+        };
+        let clients = (1..=3).map(count).collect();
+        Counting { stop, done, clients }
+    }
+
+    /// Waits until so many more have succeeded.
+    async fn goes_on(&self, up: &Up) {
+        let before = self.done.load(Ordering::Relaxed);
+        eventually(&**up, async || self.done.load(Ordering::Relaxed) >= before + 10).await;
+    }
+
+    /// The numbers that the sites were answered.
+    async fn stop(self) -> Vec<Vec<i64>> {
+        self.stop.store(true, Ordering::Relaxed);
+        let mut numbers = Vec::new();
+        for client in self.clients {
+            numbers.push(client.await.unwrap());
+        }
+        numbers
+    }
+}
+
+#[tokio::test]
+async fn every_increment_answers_a_number_of_its_own_while_leaders_move() {
+    let folder = Folder::new();
+    let up = up(&folder, &["--wan", "lan"]);
+    let counting = Counting::start(&up, "account:count");
+    counting.goes_on(&up).await;
+    for name in ["frankfurt", "california", "virginia", "california"] {
+        let moved = solera(&["leader", "move", name, "--at", &up.at(2), "--json"]);
+        ok(&moved);
+        let leaders: serde_json::Value = serde_json::from_slice(&moved.stdout).unwrap();
+        for site in leaders["leaders"].as_array().unwrap() {
+            let partitions = if site["site"] == name { 16 } else { 0 };
+            assert_eq!(site["partitions"], partitions, "{leaders}");
+        }
+        counting.goes_on(&up).await;
+    }
+    let numbers = counting.stop().await;
+    assert!(numbers.iter().all(|numbers| numbers.is_sorted()), "{numbers:?}");
+    let mut all: Vec<i64> = numbers.concat();
+    all.sort_unstable();
+    assert_eq!(all, (1..=all.len() as i64).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn leaders_are_listed_and_not_moved_to_nobody_or_out_of_reach() {
+    let folder = Folder::new();
+    let up = up(&folder, &[]);
+    let listed = solera(&["leader", "list", "--at", &up.at(3)]);
+    ok(&listed);
+    assert_eq!(
+        text(&listed.stdout),
+        "virginia    leads 16 partitions\ncalifornia  leads 0 partitions\nfrankfurt   leads 0 partitions\n"
+    );
+    let nobody = solera(&["leader", "move", "atlantis", "--at", &up.at(1)]);
+    assert_eq!(nobody.status.code(), Some(1));
+    let said = text(&nobody.stderr);
+    assert!(said.contains("no site 'atlantis'; the sites are virginia, california,"), "{said}");
+    ok(&up.fault(&["kill", "frankfurt"]));
+    let dead = solera(&["leader", "move", "Frankfurt", "--at", &up.at(1), "--timeout", "0"]);
+    assert_eq!(dead.status.code(), Some(1));
+    let said = text(&dead.stderr);
+    assert!(said.contains("frankfurt leads 0 of 16 partitions"), "{said}");
+    let mut client = up.client(1).await;
+    assert_eq!(number(&client.command(&["INCR", "account:1"]).await.unwrap()), 1);
+}
+
+// WATCH.
+
+#[tokio::test]
+async fn exec_does_nothing_after_what_others_of_the_site_have_written() {
+    let folder = Folder::new();
+    let up = up(&folder, &["--workers", "2"]);
+    for round in 0..100 {
+        let (mut watching, mut other) = (up.client(1).await, up.client(1).await);
+        let key = format!("cart:{round}");
+        watching.command(&["WATCH", &key]).await.unwrap();
+        other.command(&["SET", &key, "theirs"]).await.unwrap();
+        watching.command(&["MULTI"]).await.unwrap();
+        watching.command(&["SET", &key, "ours"]).await.unwrap();
+        assert_eq!(watching.command(&["EXEC"]).await.unwrap(), Value::Null, "round {round}");
+    }
+}
+
+// A lock.
+
+#[tokio::test]
+async fn a_lock_is_held_by_one_client_in_the_world() {
+    let folder = Folder::new();
+    let up = up(&folder, &["--wan", "lan"]);
+    let held = Arc::new(AtomicBool::new(false));
+    let client = |site: u16| {
+        let (address, held) = (up.address(site), held.clone());
+        tokio::spawn(async move {
+            let (mut client, mut taken) = (Client::connect(address).await.unwrap(), 0);
+            let name = site.to_string();
+            while taken < 5 {
+                let got = match client.command(&["SET", "lock:l", &name, "NX"]).await {
+                    Ok(Value::Simple(_)) => true,
+                    Ok(Value::Null) => false,
+                    // Others were in the way all the time.
+                    Err(error) if error.code() == Some("ABORTED") => false,
+                    other => panic!("{other:?}"),
+                };
+                if !got {
+                    continue;
+                }
+                assert!(!held.swap(true, Ordering::SeqCst), "two hold the lock");
+                assert_eq!(client.get("lock:l").await.unwrap().as_deref(), Some(&*name));
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                held.store(false, Ordering::SeqCst);
+                assert_eq!(number(&client.command(&["DEL", "lock:l"]).await.unwrap()), 1);
+                taken += 1;
+            }
+        })
+    };
+    let clients: Vec<JoinHandle<()>> = (1..=3).map(client).collect();
+    for client in clients {
+        client.await.unwrap();
+    }
+}
+
+// The demo.
+
+#[test]
+fn the_demo_breaks_invariants_causally_and_keeps_them_strongly() {
+    let told = solera(&["demo", "--fast"]);
+    ok(&told);
+    let told = text(&told.stdout);
+    let lines = |how: &str| told.lines().filter_map(|line| line.trim().strip_prefix(how)).count();
+    assert_eq!((lines("causal "), lines("strong ")), (3, 3), "{told}");
+    for line in [
+        "causal     all 3 are paid, and the account holds -200",
+        "strong     1 is paid; the others begin again, see 0, and get nothing",
+        "causal     all 3 are welcomed",
+        "causal     100 wins, of the accepted bids 100, 110, 120",
+    ] {
+        assert!(told.contains(line), "{line}\n{told}");
+    }
+}
