@@ -52,22 +52,21 @@ impl fmt::Display for NoTransactionId {
 
 impl std::error::Error for NoTransactionId {}
 
+fn number<T: FromStr>(text: &str) -> Result<T, NoTransactionId> {
+    text.parse().map_err(|_| NoTransactionId)
+}
+
 impl FromStr for TransactionId {
     type Err = NoTransactionId;
     fn from_str(name: &str) -> Result<Self, NoTransactionId> {
         let mut parts = name.split('.');
         let mut part = || parts.next().ok_or(NoTransactionId);
-        let (site, worker, run, sequence) = (part()?, part()?, part()?, part()?);
-        if parts.next().is_some() {
-            return Err(NoTransactionId);
+        let coordinator = Address { site: SiteId(number(part()?)?), worker: number(part()?)? };
+        let serial = Serial { run: number(part()?)?, sequence: number(part()?)? };
+        match parts.next() {
+            Some(_) => Err(NoTransactionId),
+            None => Ok(TransactionId { coordinator, serial }),
         }
-        let small = |part: &str| part.parse().map_err(|_| NoTransactionId);
-        let large = |part: &str| part.parse().map_err(|_| NoTransactionId);
-        let coordinator = Address { site: SiteId(small(site)?), worker: small(worker)? };
-        Ok(TransactionId {
-            coordinator,
-            serial: Serial { run: large(run)?, sequence: large(sequence)? },
-        })
     }
 }
 

@@ -128,8 +128,6 @@ struct Single {
     result: Result<Answer, OpError>,
     since: Monotonic,
     attempts: u32,
-    /// The key of the last conflict.
-    conflict: Option<Key>,
 }
 
 /// What a strong transaction has accessed so far.
@@ -272,8 +270,7 @@ impl Replica {
         kind: Kind,
     ) {
         let (result, since) = (Err(OpError::TooLarge), now.monotonic);
-        let (attempts, conflict) = (0, None);
-        let single = Single { request, past, key, op, kind, result, since, attempts, conflict };
+        let single = Single { request, past, key, op, kind, result, since, attempts: 0 };
         self.attempt(now, single);
     }
 
@@ -468,13 +465,10 @@ impl Replica {
         request: Option<RequestId>,
     ) {
         match (single, request) {
-            (Some(mut single), Some(_)) => {
-                single.conflict = key;
-                let since = now.monotonic.since(single.since);
-                let late = since >= self.config.timing.strong_timeout;
-                if late {
-                    let error = CommandError::Aborted { key: single.conflict };
-                    return self.reply(single.request, Response::Failed(error));
+            (Some(single), Some(request)) => {
+                if now.monotonic.since(single.since) >= self.config.timing.strong_timeout {
+                    let error = CommandError::Aborted { key };
+                    return self.reply(request, Response::Failed(error));
                 }
                 let pause = AGAIN * (1 << (single.attempts - 1).min(10));
                 let at = now.monotonic.after(pause.min(AGAIN_AT_LAST));

@@ -18,6 +18,29 @@ const AGAIN_AT_LAST: Duration = Duration::from_millis(64);
 /// For how long they are run again.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// How commands that are known in full are run again.
+struct Attempts {
+    began: Instant,
+    pause: Duration,
+}
+
+impl Attempts {
+    fn begin() -> Self {
+        Attempts { began: Instant::now(), pause: AGAIN }
+    }
+
+    /// Whether there may be another one.
+    fn may_go_on(&self) -> bool {
+        self.began.elapsed() < PATIENCE
+    }
+
+    /// What was in the way may be visible here after a while.
+    async fn pause(&mut self) {
+        tokio::time::sleep(self.pause).await;
+        self.pause = (self.pause * 2).min(AGAIN_AT_LAST);
+    }
+}
+
 /// A key that EXEC depends on, and what it held.
 #[derive(Debug)]
 pub(super) struct Watched {
@@ -59,12 +82,12 @@ impl Session {
     /// # Errors
     /// The error reply.
     pub(super) fn may_run(&self, plan: &Plan<'_>, strong: bool) -> Result<(), String> {
+        if self.worker.spec.protocol != Baseline::UniStore {
+            return Ok(());
+        }
         for op in &plan.ops {
             let space = self.worker.spec.spaces.space_of(op.key);
             let class = self.class_of(plan, op);
-            if self.worker.spec.protocol != Baseline::UniStore {
-                continue;
-            }
             let key = String::from_utf8_lossy(op.key);
             let name = &space.name;
             if class.strong && !strong {
@@ -146,18 +169,14 @@ impl Session {
     /// nothing is watched: then the commands do not depend on what the client has read.
     pub(super) async fn exec_strong(&mut self, queue: &Queue) {
         let watched = std::mem::take(&mut self.watched);
-        let began = Instant::now();
-        let mut pause = AGAIN;
+        let mut attempts = Attempts::begin();
         loop {
             match self.exec_strong_once(queue, &watched).await {
                 Executed::Done | Executed::Failed => return,
-                Executed::Conflict if !watched.is_empty() || began.elapsed() >= PATIENCE => {
+                Executed::Conflict if !watched.is_empty() || !attempts.may_go_on() => {
                     return self.out.null_array();
                 }
-                Executed::Conflict => {
-                    tokio::time::sleep(pause).await;
-                    pause = (pause * 2).min(AGAIN_AT_LAST);
-                }
+                Executed::Conflict => attempts.pause().await,
             }
         }
     }
@@ -219,8 +238,7 @@ impl Session {
     /// MSET, DEL, and others on several keys of which one needs agreement: one strong transaction, again
     /// after conflicts.
     pub(super) async fn run_as_strong_transaction(&mut self, plan: &Plan<'_>) {
-        let began = Instant::now();
-        let mut pause = AGAIN;
+        let mut attempts = Attempts::begin();
         loop {
             let begin = Command::Begin { past: self.past, strong: true };
             let Some(Response::Begun(tx)) = self.worker.call(begin).await else {
@@ -232,9 +250,8 @@ impl Session {
             let Some(results) = results else { return };
             match self.try_commit(tx, true).await {
                 Ok(()) => return self.answer(plan, &results),
-                Err(Some(CommandError::Aborted { .. })) if began.elapsed() < PATIENCE => {
-                    tokio::time::sleep(pause).await;
-                    pause = (pause * 2).min(AGAIN_AT_LAST);
+                Err(Some(CommandError::Aborted { .. })) if attempts.may_go_on() => {
+                    attempts.pause().await;
                 }
                 Err(error) => return self.fail_commit(error),
             }
