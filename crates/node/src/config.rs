@@ -26,7 +26,7 @@ mod spaces;
 mod tls;
 mod users;
 
-pub(crate) use self::protocol::Baseline;
+pub use self::protocol::Baseline;
 use amount::Amount;
 pub use tls::{ClientTls, NamedFile, TlsFiles};
 

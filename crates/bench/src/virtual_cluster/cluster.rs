@@ -10,7 +10,7 @@ use solera_unistore::{Address, Command, Input, Message, Output, Replica, Request
 
 use super::client::{Client, Failed, Then};
 use super::cost::{Computed, Costs};
-use super::shape::{CORES_PER_NODE, Shape};
+use super::shape::{CORES_PER_NODE, Shape, kind_in};
 use super::source::Source;
 use crate::histogram::Histogram;
 use crate::tally::{Class, Count};
@@ -466,7 +466,7 @@ impl<S: Source> VirtualCluster<S> {
         let variant = self.shape.variant;
         let strong = variant.certifies(transaction.class == Class::Strong);
         for step in transaction.rounds.iter_mut().flatten() {
-            step.kind = variant.kind(step.kind, step.op.is_update());
+            step.kind = kind_in(variant, step.kind, step.op.is_update());
         }
         this.run(transaction, strong, self.now);
         self.send(client);
@@ -553,13 +553,15 @@ fn same_node(one: Address, other: Address) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::shape::{CALIFORNIA, FRANKFURT, VIRGINIA, Variant};
+    use solera_node::Baseline;
+
+    use super::super::shape::{CALIFORNIA, FRANKFURT, VIRGINIA};
     use super::super::three_items::ThreeItems;
     use super::*;
     use crate::micro::Micro;
 
     /// Virtual cores that are as good as idle, so that what clients wait for is the network.
-    fn measured(variant: Variant, strong: u8) -> Measured {
+    fn measured(variant: Baseline, strong: u8) -> Measured {
         let shape = Shape {
             variant,
             regions: vec![VIRGINIA, CALIFORNIA, FRANKFURT],
@@ -580,7 +582,7 @@ mod tests {
     #[test]
     fn causal_transactions_stay_at_their_site_and_strong_ones_take_a_round_trip() {
         let ms = Duration::from_millis;
-        let measured = measured(Variant::UniStore, 50);
+        let measured = measured(Baseline::UniStore, 50);
         let causal = measured.of(&[Class::Causal]).latency;
         // The first one after a strong one waits until that has arrived at the client's site.
         assert!(causal.count() > 50 && causal.quantile(0.4) < Some(ms(10)), "{measured}");
@@ -593,9 +595,9 @@ mod tests {
     #[test]
     fn baselines_certify_all_or_nothing() {
         let ms = Duration::from_millis;
-        let nothing = measured(Variant::Causal, 50);
+        let nothing = measured(Baseline::Causal, 50);
         assert!(nothing.total().latency.max() < Some(ms(10)), "{nothing}");
-        let all = measured(Variant::Strong, 0);
+        let all = measured(Baseline::Strong, 0);
         assert!(all.total().latency.quantile(0.1) > Some(ms(60)), "{all}");
     }
 }

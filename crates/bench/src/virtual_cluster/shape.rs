@@ -3,69 +3,36 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use solera_node::Wan;
+use solera_node::{Baseline, Wan};
 use solera_time::SiteId;
-use solera_unistore::{Address, Config, Kind, Protocol, Topology};
+use solera_unistore::{Address, Config, Kind, Topology};
 
-/// What the paper compares, as `protocol` in `solera.toml` names it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Variant {
-    UniStore,
-    Strong,
-    RedBlue,
-    Causal,
-    Uniform,
-    CureFt,
+/// A protocol's name in the paper.
+pub(crate) fn name_of(variant: Baseline) -> &'static str {
+    match variant {
+        Baseline::UniStore => "UniStore",
+        Baseline::Strong => "STRONG",
+        Baseline::RedBlue => "REDBLUE",
+        Baseline::Causal => "CAUSAL",
+        Baseline::Uniform => "UNIFORM",
+        Baseline::CureFt => "CUREFT",
+    }
 }
 
-impl Variant {
-    /// Its name in the paper.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Variant::UniStore => "UniStore",
-            Variant::Strong => "STRONG",
-            Variant::RedBlue => "REDBLUE",
-            Variant::Causal => "CAUSAL",
-            Variant::Uniform => "UNIFORM",
-            Variant::CureFt => "CUREFT",
-        }
-    }
-
-    fn protocol(self) -> Protocol {
-        match self {
-            Variant::UniStore | Variant::Strong | Variant::Causal => Protocol::UniStore,
-            Variant::RedBlue => Protocol::RedBlue,
-            Variant::Uniform => Protocol::Uniform,
-            Variant::CureFt => Protocol::CureFt,
-        }
-    }
-
-    /// Whether a transaction is certified that the workload marks as strong, or does not.
-    pub(crate) fn certifies(self, strong: bool) -> bool {
-        match self {
-            Variant::UniStore | Variant::RedBlue => strong,
-            Variant::Strong => true,
-            Variant::Causal | Variant::Uniform | Variant::CureFt => false,
-        }
-    }
-
-    /// What an operation conflicts with, where the workload says `kind`.
-    pub(crate) fn kind(self, kind: Kind, update: bool) -> Kind {
-        match self {
-            // All pairs of operations on a key conflict, and reads are certified, too.
-            Variant::Strong => match update {
-                true => Kind::UPDATE,
-                false => Kind::READ,
-            },
-            _ => kind,
-        }
+/// What an operation conflicts with, where the workload says `kind`.
+pub(crate) fn kind_in(variant: Baseline, kind: Kind, update: bool) -> Kind {
+    match (variant, update) {
+        // All pairs of operations on a key conflict, and reads are certified, too.
+        (Baseline::Strong, true) => Kind::UPDATE,
+        (Baseline::Strong, false) => Kind::READ,
+        _ => kind,
     }
 }
 
 /// A cluster's shape.
 #[derive(Clone, Debug)]
 pub(crate) struct Shape {
-    pub(crate) variant: Variant,
+    pub(crate) variant: Baseline,
     /// Rows of the delays of `--wan aws`.
     pub(crate) regions: Vec<usize>,
     pub(crate) partitions: u16,

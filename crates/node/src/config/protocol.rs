@@ -42,7 +42,7 @@ impl Baseline {
     }
 
     /// What runs on each worker.
-    pub(crate) fn protocol(self) -> Protocol {
+    pub fn protocol(self) -> Protocol {
         match self {
             Baseline::UniStore | Baseline::Strong | Baseline::Causal => Protocol::UniStore,
             Baseline::RedBlue => Protocol::RedBlue,
@@ -52,7 +52,7 @@ impl Baseline {
     }
 
     /// Whether a transaction is certified that should be, or need not be.
-    pub(crate) fn certifies(self, strong: bool) -> bool {
+    pub fn certifies(self, strong: bool) -> bool {
         match self {
             Baseline::UniStore | Baseline::RedBlue => strong,
             Baseline::Strong => true,

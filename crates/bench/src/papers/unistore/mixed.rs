@@ -7,6 +7,8 @@ use solera::{ClusterSpec, Overrides};
 
 use super::saturation::Curve;
 use super::{Findings, Laboratory};
+use solera_node::Baseline;
+
 use crate::error::BenchError;
 use crate::papers::Row;
 use crate::papers::plot::{Plot, Series};
@@ -15,12 +17,12 @@ use crate::rubis::{Scale, schema};
 use crate::virtual_cluster::cluster::{Measured, VirtualCluster};
 use crate::virtual_cluster::recording::record;
 use crate::virtual_cluster::replay::Replay;
-use crate::virtual_cluster::shape::{CALIFORNIA, FRANKFURT, Shape, VIRGINIA, Variant};
+use crate::virtual_cluster::shape::{CALIFORNIA, FRANKFURT, Shape, VIRGINIA, name_of};
 
 /// How long the paper's clients think.
 const THINK: Duration = Duration::from_millis(500);
-const VARIANTS: [Variant; 4] =
-    [Variant::UniStore, Variant::RedBlue, Variant::Strong, Variant::Causal];
+const VARIANTS: [Baseline; 4] =
+    [Baseline::UniStore, Baseline::RedBlue, Baseline::Strong, Baseline::Causal];
 
 pub(super) fn run(laboratory: &Laboratory<'_>) -> Result<Findings, BenchError> {
     (laboratory.tell)("recording RUBiS");
@@ -55,7 +57,7 @@ pub(super) fn run(laboratory: &Laboratory<'_>) -> Result<Findings, BenchError> {
             let replay = Replay::new(recording, spaces);
             let mut cluster = VirtualCluster::new(shape, laboratory.costs, replay, THINK);
             let first = 250 * usize::from(cores);
-            Curve::of(&laboratory, variant.name(), &mut cluster, THINK, first)
+            Curve::of(&laboratory, name_of(variant), &mut cluster, THINK, first)
         })
     });
     let curves = run_all(tasks.into());
@@ -77,7 +79,7 @@ pub(super) fn run(laboratory: &Laboratory<'_>) -> Result<Findings, BenchError> {
     ];
     let series = VARIANTS.iter().zip(&curves).map(|(variant, curve)| {
         let point = |measured: &Measured| (measured.per_second(), latency(measured));
-        Series { name: variant.name().to_owned(), points: curve.0.iter().map(point).collect() }
+        Series { name: name_of(*variant).to_owned(), points: curve.0.iter().map(point).collect() }
     });
     let plot = Plot {
         title: format!("Figure 3: RUBiS on 3 sites of {cores} virtual cores"),

@@ -4,12 +4,14 @@ use std::time::Duration;
 
 use super::saturation::Curve;
 use super::{Findings, Laboratory};
+use solera_node::Baseline;
+
 use crate::micro::Micro;
 use crate::papers::Row;
 use crate::papers::plot::{Plot, Series};
 use crate::papers::side_by_side::run_all;
 use crate::virtual_cluster::cluster::VirtualCluster;
-use crate::virtual_cluster::shape::{CALIFORNIA, FRANKFURT, Shape, VIRGINIA, Variant};
+use crate::virtual_cluster::shape::{CALIFORNIA, FRANKFURT, Shape, VIRGINIA};
 use crate::virtual_cluster::three_items::ThreeItems;
 
 /// Enough for transactions to meet rarely.
@@ -32,7 +34,7 @@ pub(super) fn run(laboratory: &Laboratory<'_>) -> Findings {
         Box::new(move || {
             let workers = (partitions / per_core) as u8;
             let shape = Shape {
-                variant: Variant::UniStore,
+                variant: Baseline::UniStore,
                 regions: vec![VIRGINIA, CALIFORNIA, FRANKFURT],
                 partitions,
                 workers,

@@ -4,13 +4,15 @@ use std::time::Duration;
 
 use super::saturation::Curve;
 use super::{Findings, Laboratory};
+use solera_node::Baseline;
+
 use crate::micro::Micro;
 use crate::papers::Row;
 use crate::papers::plot::{Plot, Series};
 use crate::papers::side_by_side::run_all;
 use crate::virtual_cluster::cluster::VirtualCluster;
 use crate::virtual_cluster::shape::{
-    BRAZIL, CALIFORNIA, FRANKFURT, IRELAND, Shape, VIRGINIA, Variant,
+    BRAZIL, CALIFORNIA, FRANKFURT, IRELAND, Shape, VIRGINIA, name_of,
 };
 use crate::virtual_cluster::three_items::ThreeItems;
 
@@ -20,7 +22,7 @@ const SITES: [usize; 3] = [3, 4, 5];
 pub(super) fn run(laboratory: &Laboratory<'_>) -> Findings {
     let workers = laboratory.pick(8, 16);
     let repeats = laboratory.pick(1, 4);
-    let peak = |sites: usize, variant: Variant| -> Box<dyn FnOnce() -> f64 + Send> {
+    let peak = |sites: usize, variant: Baseline| -> Box<dyn FnOnce() -> f64 + Send> {
         let laboratory = *laboratory;
         Box::new(move || {
             let shape = Shape {
@@ -35,14 +37,14 @@ pub(super) fn run(laboratory: &Laboratory<'_>) -> Findings {
                 Micro { keys: 20_000, updates: 15, strong: 0, hot: 0, value_bytes: 100, seed: 1 };
             let items = ThreeItems::new(micro, 32, true);
             let mut cluster = VirtualCluster::new(shape, laboratory.costs, items, Duration::ZERO);
-            let name = format!("{} at {sites} sites", variant.name());
+            let name = format!("{} at {sites} sites", name_of(variant));
             let first = usize::from(workers) * sites * 6;
             Curve::of(&laboratory, &name, &mut cluster, Duration::ZERO, first).peak().per_second()
         })
     };
     // The two that are compared run at the same time, so that both have the same of the machine.
     let pairs = SITES.iter().flat_map(|sites| {
-        let pair = |_| [peak(*sites, Variant::CureFt), peak(*sites, Variant::Uniform)];
+        let pair = |_| [peak(*sites, Baseline::CureFt), peak(*sites, Baseline::Uniform)];
         (0..repeats).flat_map(pair).collect::<Vec<_>>()
     });
     let peaks = run_all(pairs.collect());

@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::{Findings, Laboratory};
+use solera_node::Baseline;
+
 use crate::histogram::Histogram;
 use crate::micro::Micro;
 use crate::papers::Row;
 use crate::papers::plot::{Plot, Series};
 use crate::papers::side_by_side::run_all;
 use crate::virtual_cluster::cluster::VirtualCluster;
-use crate::virtual_cluster::shape::{BRAZIL, CALIFORNIA, FRANKFURT, Shape, VIRGINIA, Variant};
+use crate::virtual_cluster::shape::{BRAZIL, CALIFORNIA, FRANKFURT, Shape, VIRGINIA, name_of};
 use crate::virtual_cluster::three_items::ThreeItems;
 
 /// The places of the sites in the cluster.
@@ -21,7 +23,7 @@ const WORST: usize = 0;
 type Delays = BTreeMap<usize, Histogram>;
 
 pub(super) fn run(laboratory: &Laboratory<'_>) -> Findings {
-    let probe = |variant: Variant| -> Box<dyn FnOnce() -> Delays + Send> {
+    let probe = |variant: Baseline| -> Box<dyn FnOnce() -> Delays + Send> {
         let laboratory = *laboratory;
         Box::new(move || {
             let shape = Shape {
@@ -39,11 +41,11 @@ pub(super) fn run(laboratory: &Laboratory<'_>) -> Findings {
             let mut cluster = VirtualCluster::new(shape, laboratory.costs, items, think);
             cluster.set_clients(80);
             cluster.measure(Duration::from_millis(300), Duration::from_millis(1));
-            (laboratory.tell)(&format!("{}: visibility", variant.name()));
+            (laboratory.tell)(&format!("{}: visibility", name_of(variant)));
             cluster.probe(FROM, laboratory.pick(Duration::from_secs(2), Duration::from_secs(20)))
         })
     };
-    let found = run_all(vec![probe(Variant::CureFt), probe(Variant::Uniform)]);
+    let found = run_all(vec![probe(Baseline::CureFt), probe(Baseline::Uniform)]);
     let quantile = |of: usize, site: usize, q: f64| {
         let delay = found[of].get(&site).and_then(|delays| delays.quantile(q));
         delay.unwrap_or_default().as_secs_f64() * 1000.0
