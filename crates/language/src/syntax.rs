@@ -1,0 +1,3 @@
+//! From a source text to a tree.
+
+pub mod ast;

@@ -1,0 +1,352 @@
+//! The tree of a program as it is written.
+
+use crate::span::Span;
+
+/// A name, and where it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Name {
+    /// The name.
+    pub text: String,
+    /// Where it stands.
+    pub span: Span,
+}
+
+/// A source file.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Module {
+    /// What it declares, in the order of the text.
+    pub items: Vec<Item>,
+}
+
+/// A declaration.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Item {
+    /// `level NAME below L, … above L, …;`
+    Level(LevelDecl),
+    /// `store NAME : LEVEL;` or with operations in braces.
+    Store(StoreDecl),
+    /// `struct NAME { field: type, … }`
+    Struct(StructDecl),
+    /// `fn NAME(…) -> type { … }`: without effects.
+    Function(FunctionDecl),
+    /// `transaction NAME(…) -> type { … }`
+    Transaction(FunctionDecl),
+}
+
+/// An addition to the lattice of levels.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LevelDecl {
+    /// Its name.
+    pub name: Name,
+    /// The levels that it is weaker than.
+    pub below: Vec<Name>,
+    /// The levels that it is stronger than.
+    pub above: Vec<Name>,
+    /// The whole declaration.
+    pub span: Span,
+}
+
+/// A store that transactions use; what it is bound to is known when the module is loaded.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StoreDecl {
+    /// Its name.
+    pub name: Name,
+    /// The level that it promises.
+    pub level: Name,
+    /// Its custom operations.
+    pub operations: Vec<OperationDecl>,
+    /// The whole declaration.
+    pub span: Span,
+}
+
+/// A custom operation of a store: `operation NAME(…) -> type;` or, if it changes nothing, `query …`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OperationDecl {
+    /// Its name.
+    pub name: Name,
+    /// Its arguments.
+    pub params: Vec<OperationParam>,
+    /// What it answers; nothing unless it is said.
+    pub result: Option<TypeExpr>,
+    /// Whether it may change something (`operation`), or not (`query`).
+    pub mutates: bool,
+    /// The whole declaration.
+    pub span: Span,
+}
+
+/// An argument of a custom operation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OperationParam {
+    /// Its name.
+    pub name: Name,
+    /// Its type.
+    pub ty: TypeExpr,
+    /// Whether the caller gives a handle of this store, and the operation gets what it holds: `name: *type`.
+    pub dereferenced: bool,
+}
+
+/// A type with fields.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StructDecl {
+    /// Its name.
+    pub name: Name,
+    /// Its fields.
+    pub fields: Vec<Param>,
+    /// The whole declaration.
+    pub span: Span,
+}
+
+/// A function or transaction.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FunctionDecl {
+    /// Its name.
+    pub name: Name,
+    /// Its parameters.
+    pub params: Vec<Param>,
+    /// What it returns; nothing unless it is said.
+    pub result: Option<TypeExpr>,
+    /// What it does.
+    pub body: Block,
+    /// From its keyword to the type of its result.
+    pub head: Span,
+}
+
+/// A parameter or field: `name: type`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Param {
+    /// Its name.
+    pub name: Name,
+    /// Its type.
+    pub ty: TypeExpr,
+}
+
+/// A type as it is written.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TypeExpr {
+    /// Which type.
+    pub kind: TypeKind,
+    /// The level it states: `int @ causal`.
+    pub level: Option<Name>,
+    /// The whole of it.
+    pub span: Span,
+}
+
+/// The forms of types.
+#[derive(Clone, Debug, PartialEq)]
+pub enum TypeKind {
+    /// `int`, `User`, `list<string>`, `map<string, int>`, …
+    Named(Name, Vec<TypeExpr>),
+    /// `handle<T> in store`
+    Handle(Box<TypeExpr>, Name),
+    /// Something that could not be read; already reported.
+    Error,
+}
+
+/// `{ … }`
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Block {
+    /// Its statements.
+    pub statements: Vec<Stmt>,
+    /// With the braces.
+    pub span: Span,
+}
+
+/// A statement.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stmt {
+    /// What it is.
+    pub kind: StmtKind,
+    /// The whole of it.
+    pub span: Span,
+}
+
+/// The forms of statements.
+#[derive(Clone, Debug, PartialEq)]
+pub enum StmtKind {
+    /// `var name: type = value;`
+    Var(Name, Option<TypeExpr>, Expr),
+    /// `place = value;`, or with an operator: `place += value;`
+    Assign(Expr, Option<BinaryOp>, Expr),
+    /// `expression;`
+    Expr(Expr),
+    /// `if condition { … } else { … }`; an `else if` is a block with one statement.
+    If(Expr, Block, Option<Block>),
+    /// `while condition { … }`
+    While(Expr, Block),
+    /// `for name in expression { … }`
+    For(Name, Expr, Block),
+    /// `match expression { pattern => { … } … }`
+    Match(Expr, Vec<Arm>),
+    /// `return expression;`
+    Return(Option<Expr>),
+    /// `break;`
+    Break,
+    /// `continue;`
+    Continue,
+    /// `abort expression;`: the transaction has no effect and fails with a text.
+    Abort(Expr),
+    /// `{ … }`
+    Block(Block),
+}
+
+/// `pattern => { … }`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Arm {
+    /// When it is taken.
+    pub pattern: Pattern,
+    /// What is done then.
+    pub body: Block,
+}
+
+/// What a value is held against.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pattern {
+    /// Which.
+    pub kind: PatternKind,
+    /// The whole of it.
+    pub span: Span,
+}
+
+/// The forms of patterns.
+#[derive(Clone, Debug, PartialEq)]
+pub enum PatternKind {
+    /// `_`
+    Any,
+    /// `some(name)`
+    Some(Name),
+    /// `none`
+    None,
+    /// An integer, also negative, a text or a truth value.
+    Literal(Literal),
+}
+
+/// A value that is written out.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Literal {
+    /// `42`
+    Int(i64),
+    /// `4.2`
+    Float(f64),
+    /// `"text"`
+    String(String),
+    /// `b"bytes"`
+    Bytes(Vec<u8>),
+    /// `true`
+    Bool(bool),
+}
+
+/// An expression.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Expr {
+    /// What it is.
+    pub kind: ExprKind,
+    /// The whole of it.
+    pub span: Span,
+}
+
+/// The forms of expressions.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ExprKind {
+    /// A value that is written out.
+    Literal(Literal),
+    /// A variable, or `none`.
+    Name(String),
+    /// `-e`, `!e`
+    Unary(UnaryOp, Box<Expr>),
+    /// `e + e`
+    Binary(BinaryOp, Box<Expr>, Box<Expr>),
+    /// `e.name` or `e->name`
+    Field(Box<Expr>, Name),
+    /// `*e`: what a handle leads to.
+    Deref(Box<Expr>),
+    /// `name(e, …)`: a function or a built-in one.
+    Call(Name, Vec<Expr>),
+    /// `e.name(e, …)` or `e->name(e, …)`: an operation of a handle, of a value, or of a store.
+    Method(Box<Expr>, Name, Vec<Expr>),
+    /// `e[e]`
+    Index(Box<Expr>, Box<Expr>),
+    /// `[e, …]`
+    List(Vec<Expr>),
+    /// `set[e, …]`
+    Set(Vec<Expr>),
+    /// `map[e: e, …]`
+    Map(Vec<(Expr, Expr)>),
+    /// `Name { field: e, … }`
+    Struct(Name, Vec<(Name, Expr)>),
+    /// `new type in store` or `new Name { … } in store`: a new object, and its handle.
+    New(NewObject, Name),
+    /// `endorse(level, e)`
+    Endorse(Name, Box<Expr>),
+    /// Something that could not be read; already reported.
+    Error,
+}
+
+/// What a new object is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum NewObject {
+    /// An empty one of a type.
+    Empty(TypeExpr),
+    /// One with these fields.
+    Struct(Name, Vec<(Name, Expr)>),
+}
+
+/// An operator before its operand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnaryOp {
+    /// `-`
+    Negate,
+    /// `!`
+    Not,
+}
+
+/// An operator between its operands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BinaryOp {
+    /// `+`: numbers, texts, bytes, lists
+    Add,
+    /// `-`
+    Subtract,
+    /// `*`
+    Multiply,
+    /// `/`
+    Divide,
+    /// `%`
+    Remainder,
+    /// `==`
+    Equal,
+    /// `!=`
+    Unequal,
+    /// `<`
+    Less,
+    /// `<=`
+    LessEqual,
+    /// `>`
+    Greater,
+    /// `>=`
+    GreaterEqual,
+    /// `&&`: the right side is evaluated only if it matters.
+    And,
+    /// `||`: the right side is evaluated only if it matters.
+    Or,
+}
+
+impl BinaryOp {
+    /// As it is written.
+    pub fn symbol(self) -> &'static str {
+        match self {
+            BinaryOp::Add => "+",
+            BinaryOp::Subtract => "-",
+            BinaryOp::Multiply => "*",
+            BinaryOp::Divide => "/",
+            BinaryOp::Remainder => "%",
+            BinaryOp::Equal => "==",
+            BinaryOp::Unequal => "!=",
+            BinaryOp::Less => "<",
+            BinaryOp::LessEqual => "<=",
+            BinaryOp::Greater => ">",
+            BinaryOp::GreaterEqual => ">=",
+            BinaryOp::And => "&&",
+            BinaryOp::Or => "||",
+        }
+    }
+}

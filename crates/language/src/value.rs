@@ -1,0 +1,141 @@
+//! The values that programs compute with.
+
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+/// A value. Copies are cheap: what is large is shared until it is changed.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Value {
+    /// Nothing.
+    Unit,
+    /// A truth value.
+    Bool(bool),
+    /// A whole number.
+    Int(i64),
+    /// A number after IEEE 754.
+    Float(f64),
+    /// A text.
+    String(Arc<str>),
+    /// Bytes.
+    Bytes(Arc<[u8]>),
+    /// A value that may be missing.
+    Option(Option<Arc<Value>>),
+    /// Values in order.
+    List(Arc<Vec<Value>>),
+    /// Different values, in ascending order.
+    Set(Arc<BTreeSet<Value>>),
+    /// Values by key, in ascending order of the keys.
+    Map(Arc<BTreeMap<Value, Value>>),
+    /// The fields of a struct, in the order of its declaration.
+    Struct(Arc<Vec<Value>>),
+    /// What leads to an object of a store.
+    Handle(Handle),
+}
+
+/// What leads to an object of a store.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Handle {
+    /// The store's name in the module.
+    pub store: Arc<str>,
+    /// The object's name within the store.
+    pub key: Arc<str>,
+}
+
+impl fmt::Display for Handle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.store, self.key)
+    }
+}
+
+impl Value {
+    /// A text.
+    pub fn string(text: impl AsRef<str>) -> Value {
+        Value::String(text.as_ref().into())
+    }
+
+    /// A value that is there.
+    pub fn some(value: Value) -> Value {
+        Value::Option(Some(Arc::new(value)))
+    }
+
+    /// A value that is missing.
+    pub const NONE: Value = Value::Option(None);
+
+    /// A list.
+    pub fn list(values: impl IntoIterator<Item = Value>) -> Value {
+        Value::List(Arc::new(values.into_iter().collect()))
+    }
+
+    /// The kind of value, as it is told to people.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Value::Unit => "nothing",
+            Value::Bool(_) => "a truth value",
+            Value::Int(_) => "an integer",
+            Value::Float(_) => "a float",
+            Value::String(_) => "a string",
+            Value::Bytes(_) => "bytes",
+            Value::Option(_) => "an optional value",
+            Value::List(_) => "a list",
+            Value::Set(_) => "a set",
+            Value::Map(_) => "a map",
+            Value::Struct(_) => "a struct",
+            Value::Handle(_) => "a handle",
+        }
+    }
+
+    fn rank(&self) -> u8 {
+        match self {
+            Value::Unit => 0,
+            Value::Bool(_) => 1,
+            Value::Int(_) => 2,
+            Value::Float(_) => 3,
+            Value::String(_) => 4,
+            Value::Bytes(_) => 5,
+            Value::Option(_) => 6,
+            Value::List(_) => 7,
+            Value::Set(_) => 8,
+            Value::Map(_) => 9,
+            Value::Struct(_) => 10,
+            Value::Handle(_) => 11,
+        }
+    }
+}
+
+/// The order in which sets and maps are walked through: total, the same everywhere. Floats are ordered by
+/// `total_cmp` here, whereas the language's `==` and `<` follow IEEE 754.
+impl Ord for Value {
+    fn cmp(&self, other: &Value) -> Ordering {
+        match (self, other) {
+            (Value::Bool(a), Value::Bool(b)) => a.cmp(b),
+            (Value::Int(a), Value::Int(b)) => a.cmp(b),
+            (Value::Float(a), Value::Float(b)) => a.total_cmp(b),
+            (Value::String(a), Value::String(b)) => a.cmp(b),
+            (Value::Bytes(a), Value::Bytes(b)) => a.cmp(b),
+            (Value::Option(a), Value::Option(b)) => a.cmp(b),
+            (Value::List(a), Value::List(b)) | (Value::Struct(a), Value::Struct(b)) => a.cmp(b),
+            (Value::Set(a), Value::Set(b)) => a.cmp(b),
+            (Value::Map(a), Value::Map(b)) => a.cmp(b),
+            (Value::Handle(a), Value::Handle(b)) => a.cmp(b),
+            _ => self.rank().cmp(&other.rank()),
+        }
+    }
+}
+
+impl PartialOrd for Value {
+    fn partial_cmp(&self, other: &Value) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Value {
+    fn eq(&self, other: &Value) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Value {}
