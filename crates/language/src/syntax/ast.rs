@@ -1,5 +1,7 @@
 //! The tree of a program as it is written.
 
+use serde::{Deserialize, Serialize};
+
 use crate::span::Span;
 
 /// A name, and where it stands.
@@ -291,7 +293,7 @@ pub enum NewObject {
 }
 
 /// An operator before its operand.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum UnaryOp {
     /// `-`
     Negate,
@@ -300,7 +302,7 @@ pub enum UnaryOp {
 }
 
 /// An operator between its operands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum BinaryOp {
     /// `+`: numbers, texts, bytes, lists
     Add,

@@ -1,0 +1,239 @@
+//! Functions and methods of values that are part of the language. None has effects.
+
+use serde::{Deserialize, Serialize};
+
+use crate::types::Type;
+
+/// A function of the language. Arguments are in the order of the call; a method's first is its receiver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Builtin {
+    /// `some(x)`
+    Some,
+    /// `x.is_some()`
+    IsSome,
+    /// `x.is_none()`
+    IsNone,
+    /// `x.or(y)`: what is there, or `y`.
+    OrElse,
+    /// `x.or_fail()`: what is there; fails if nothing is.
+    OrFail,
+    /// `x.len()`: elements, entries, characters or bytes.
+    Len,
+    /// `xs[i]`, `m[k]`; fails if there is none.
+    Index,
+    /// `xs.get(i)`, `m.get(k)`: the value, if there is one.
+    Get,
+    /// `xs.contains(x)`, `m.contains(k)`, `text.contains(part)`
+    Contains,
+    /// The elements of a list, of a set, or the keys of a map, as a list: what `for` walks through.
+    Elements,
+    /// `xs.push(x)`: the list with one more.
+    Push,
+    /// `xs.set(i, x)` and `xs[i] = x`: the list with another value at a place; fails if there is none.
+    SetAt,
+    /// `xs.remove(i)`: the list without the value at a place; fails if there is none.
+    RemoveAt,
+    /// `xs.reversed()`
+    Reversed,
+    /// `xs.sorted()`
+    Sorted,
+    /// `xs.slice(from, to)`, of lists, texts (in characters) and bytes; what is outside is left out.
+    Slice,
+    /// `xs.join(separator)`, of a list of texts
+    Join,
+    /// `s.add(x)`: the set with an element.
+    Insert,
+    /// `s.remove(x)`: the set without an element.
+    Remove,
+    /// `s.union(t)`
+    Union,
+    /// `s.intersection(t)`
+    Intersection,
+    /// `s.difference(t)`
+    Difference,
+    /// `m.put(k, v)` and `m[k] = v`: the map with an entry.
+    Put,
+    /// `m.remove(k)`: the map without a key.
+    RemoveKey,
+    /// `m.values()`: as a list, in the order of the keys.
+    Values,
+    /// `text.starts_with(part)`
+    StartsWith,
+    /// `text.ends_with(part)`
+    EndsWith,
+    /// `text.split(separator)`; an empty separator fails.
+    Split,
+    /// `text.upper()`: of ASCII letters.
+    Upper,
+    /// `text.lower()`: of ASCII letters.
+    Lower,
+    /// `text.trim()`
+    Trim,
+    /// `string(x)`: of a number, truth value, text, or handle (its key).
+    ToString,
+    /// `text.parse_int()`: if it is one.
+    ParseInt,
+    /// `text.parse_float()`: if it is one.
+    ParseFloat,
+    /// `text.bytes()`
+    ToBytes,
+    /// `bytes.text()`: if they are UTF-8.
+    ToText,
+    /// `int(x)`, of a float: towards zero; fails if it does not fit.
+    ToInt,
+    /// `float(n)`
+    ToFloat,
+    /// `min(a, b)`
+    Min,
+    /// `max(a, b)`
+    Max,
+    /// `abs(x)`
+    Abs,
+    /// `floor(x)`
+    Floor,
+    /// `sqrt(x)`
+    Sqrt,
+}
+
+/// What a builtin takes, besides its receiver, and gives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Signature {
+    /// The function.
+    pub builtin: Builtin,
+    /// The types of its arguments, without the receiver.
+    pub params: Vec<Type>,
+    /// Its result. That of one that changes its receiver is the receiver's type.
+    pub result: Type,
+    /// Whether it is called to change the variable it is called on: `xs.push(x)` is `xs = push(xs, x)`.
+    pub changes: bool,
+}
+
+/// The method of a value by its name.
+pub fn method(receiver: &Type, name: &str) -> Option<Signature> {
+    use Builtin as B;
+    let string = || Type::String;
+    let option = |of: &Type| Type::Option(of.clone().into());
+    let list = |of: &Type| Type::List(of.clone().into());
+    let gives = |builtin, params, result| Some((builtin, params, result, false));
+    let changes = |builtin, params| Some((builtin, params, receiver.clone(), true));
+    let found = match receiver {
+        Type::Option(of) => match name {
+            "is_some" => gives(B::IsSome, vec![], Type::Bool),
+            "is_none" => gives(B::IsNone, vec![], Type::Bool),
+            "or" => gives(B::OrElse, vec![(**of).clone()], (**of).clone()),
+            "or_fail" => gives(B::OrFail, vec![], (**of).clone()),
+            _ => None,
+        },
+        Type::List(of) => match name {
+            "len" => gives(B::Len, vec![], Type::Int),
+            "get" => gives(B::Get, vec![Type::Int], option(of)),
+            "contains" => gives(B::Contains, vec![(**of).clone()], Type::Bool),
+            "push" => changes(B::Push, vec![(**of).clone()]),
+            "set" => changes(B::SetAt, vec![Type::Int, (**of).clone()]),
+            "remove" => changes(B::RemoveAt, vec![Type::Int]),
+            "reversed" => gives(B::Reversed, vec![], receiver.clone()),
+            "sorted" if of.is_key() => gives(B::Sorted, vec![], receiver.clone()),
+            "slice" => gives(B::Slice, vec![Type::Int, Type::Int], receiver.clone()),
+            "join" if **of == Type::String => gives(B::Join, vec![string()], string()),
+            _ => None,
+        },
+        Type::Set(of) => match name {
+            "len" => gives(B::Len, vec![], Type::Int),
+            "contains" => gives(B::Contains, vec![(**of).clone()], Type::Bool),
+            "add" => changes(B::Insert, vec![(**of).clone()]),
+            "remove" => changes(B::Remove, vec![(**of).clone()]),
+            "union" => gives(B::Union, vec![receiver.clone()], receiver.clone()),
+            "intersection" => gives(B::Intersection, vec![receiver.clone()], receiver.clone()),
+            "difference" => gives(B::Difference, vec![receiver.clone()], receiver.clone()),
+            "elements" => gives(B::Elements, vec![], list(of)),
+            _ => None,
+        },
+        Type::Map(key, value) => match name {
+            "len" => gives(B::Len, vec![], Type::Int),
+            "get" => gives(B::Get, vec![(**key).clone()], option(value)),
+            "contains" => gives(B::Contains, vec![(**key).clone()], Type::Bool),
+            "put" => changes(B::Put, vec![(**key).clone(), (**value).clone()]),
+            "remove" => changes(B::RemoveKey, vec![(**key).clone()]),
+            "keys" => gives(B::Elements, vec![], list(key)),
+            "values" => gives(B::Values, vec![], list(value)),
+            _ => None,
+        },
+        Type::String => match name {
+            "len" => gives(B::Len, vec![], Type::Int),
+            "contains" => gives(B::Contains, vec![string()], Type::Bool),
+            "starts_with" => gives(B::StartsWith, vec![string()], Type::Bool),
+            "ends_with" => gives(B::EndsWith, vec![string()], Type::Bool),
+            "split" => gives(B::Split, vec![string()], list(&Type::String)),
+            "slice" => gives(B::Slice, vec![Type::Int, Type::Int], string()),
+            "upper" => gives(B::Upper, vec![], string()),
+            "lower" => gives(B::Lower, vec![], string()),
+            "trim" => gives(B::Trim, vec![], string()),
+            "parse_int" => gives(B::ParseInt, vec![], option(&Type::Int)),
+            "parse_float" => gives(B::ParseFloat, vec![], option(&Type::Float)),
+            "bytes" => gives(B::ToBytes, vec![], Type::Bytes),
+            _ => None,
+        },
+        Type::Bytes => match name {
+            "len" => gives(B::Len, vec![], Type::Int),
+            "slice" => gives(B::Slice, vec![Type::Int, Type::Int], Type::Bytes),
+            "text" => gives(B::ToText, vec![], option(&Type::String)),
+            _ => None,
+        },
+        _ => None,
+    };
+    found.map(|(builtin, params, result, changes)| Signature { builtin, params, result, changes })
+}
+
+/// The names of a value's methods, for people.
+pub fn method_names(receiver: &Type) -> &'static [&'static str] {
+    match receiver {
+        Type::Option(_) => &["is_some", "is_none", "or", "or_fail"],
+        Type::List(_) => &[
+            "len", "get", "contains", "push", "set", "remove", "reversed", "sorted", "slice",
+            "join",
+        ],
+        Type::Set(_) => {
+            &["len", "contains", "add", "remove", "union", "intersection", "difference", "elements"]
+        }
+        Type::Map(..) => &["len", "get", "contains", "put", "remove", "keys", "values"],
+        Type::String => &[
+            "len",
+            "contains",
+            "starts_with",
+            "ends_with",
+            "split",
+            "slice",
+            "upper",
+            "lower",
+            "trim",
+            "parse_int",
+            "parse_float",
+            "bytes",
+        ],
+        Type::Bytes => &["len", "slice", "text"],
+        _ => &[],
+    }
+}
+
+/// The names of the functions.
+pub const FUNCTIONS: [&str; 9] =
+    ["some", "string", "int", "float", "min", "max", "abs", "floor", "sqrt"];
+
+/// What a function of the language gives for arguments of these types, if it takes them.
+pub fn function(name: &str, args: &[Type]) -> Option<(Builtin, Type)> {
+    let number = |ty: &Type| matches!(ty, Type::Int | Type::Float);
+    match (name, args) {
+        ("some", [of]) => Some((Builtin::Some, Type::Option(of.clone().into()))),
+        ("string", [Type::Int | Type::Float | Type::Bool | Type::String | Type::Handle(..)]) => {
+            Some((Builtin::ToString, Type::String))
+        }
+        ("int", [Type::Float]) => Some((Builtin::ToInt, Type::Int)),
+        ("float", [Type::Int]) => Some((Builtin::ToFloat, Type::Float)),
+        ("min", [one, other]) if one == other && number(one) => Some((Builtin::Min, one.clone())),
+        ("max", [one, other]) if one == other && number(one) => Some((Builtin::Max, one.clone())),
+        ("abs", [of]) if number(of) => Some((Builtin::Abs, of.clone())),
+        ("floor", [Type::Float]) => Some((Builtin::Floor, Type::Float)),
+        ("sqrt", [Type::Float]) => Some((Builtin::Sqrt, Type::Float)),
+        _ => None,
+    }
+}

@@ -1,0 +1,1 @@
+//! Runs phases: deterministic, metered, without I/O.
