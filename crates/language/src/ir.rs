@@ -42,8 +42,10 @@ pub struct Store {
     pub name: Arc<str>,
     /// Its level's name.
     pub level: Arc<str>,
-    /// The level built into Solera that promises what this one does: itself, or the strongest that is weaker.
-    pub builtin: solera_levels::Level,
+    /// The levels built into Solera that are at least as strong: what it may be bound to.
+    pub accepts: Vec<solera_levels::Level>,
+    /// Whether a transaction there takes effect as a whole. What is not at least causal does not promise it.
+    pub atomic: bool,
     /// Its custom operations; instructions refer to them by index.
     pub operations: Vec<Operation>,
 }

@@ -2,6 +2,10 @@
 //!
 //! `a ⊑ b` reads "a is at least as strong as b": a value of level `a` may be used where `b` is asked.
 
+mod lattice;
+
+pub use lattice::{Label, Lattice, LatticeError, MAX_LEVELS};
+
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
