@@ -3,5 +3,6 @@
 //! A source text becomes a tree (`syntax`).
 
 pub mod diagnostic;
+pub mod render;
 pub mod span;
 pub mod syntax;
