@@ -1,12 +1,14 @@
 //! The MixT language: transactions over data of several consistency levels, checked and split.
 //!
-//! A source text becomes a tree (`syntax`), and the tree a program of phases (`ir`), which the interpreter
-//! runs (`run`) with the values of `value`.
+//! A source text becomes a tree (`syntax`), the tree a flattened body (`check`, `flat`), whose flows are checked
+//! (`flow`) and which is split into phases (`split`): plain data (`ir`) that the interpreter runs (`run`) with the
+//! values of `value`. `compile` does all of it, and `explain` tells how it came about.
 
 pub mod builtin;
 pub mod diagnostic;
 pub mod ir;
 pub mod operation;
+pub mod render;
 pub mod run;
 pub mod span;
 pub mod syntax;

@@ -1,0 +1,401 @@
+//! Expressions.
+
+use super::{Parse, Parser};
+use crate::diagnostic::Diagnostic;
+use crate::syntax::ast::{Expr, ExprKind, Literal, Name, NewObject};
+use crate::syntax::codes;
+use crate::syntax::escape::unescape;
+use crate::syntax::token::{Token, TokenKind};
+
+impl Parser<'_> {
+    /// An expression.
+    pub(super) fn expr(&mut self) -> Parse<Expr> {
+        let expr = self.binary()?;
+        if self.at(TokenKind::Question) {
+            return self.ternary(expr);
+        }
+        Ok(expr)
+    }
+
+    /// `condition ? a : b` as other languages have it.
+    fn ternary(&mut self, condition: Expr) -> Parse<Expr> {
+        let error =
+            Diagnostic::error(codes::FOREIGN_OPERATOR, self.span(), "there is no operator `?`");
+        let error = if self.nth(1).kind.begins_expression() && !self.nth(1).first {
+            error.help("use a statement: `if CONDITION { x = A; } else { x = B; }`")
+        } else {
+            error.help("leave it out: an operation that fails ends the transaction")
+        };
+        self.report(error);
+        self.bump();
+        if self.kind().begins_expression() {
+            self.nested(Self::expr)?;
+            if self.eat(TokenKind::Colon) {
+                self.nested(Self::expr)?;
+            }
+        }
+        self.height = 1;
+        Ok(Expr { kind: ExprKind::Error, span: self.since(condition.span) })
+    }
+
+    /// An operand with what comes after it: `.name`, `->name`, `[index]`, calls.
+    pub(super) fn postfix(&mut self) -> Parse<Expr> {
+        let mut expr = self.primary()?;
+        loop {
+            let sign = self.span();
+            let (kind, height) = match self.kind() {
+                TokenKind::Dot | TokenKind::Arrow | TokenKind::ColonColon => {
+                    self.member(expr_of(&mut expr))?
+                }
+                TokenKind::OpenBracket => self.index(expr_of(&mut expr))?,
+                TokenKind::OpenParen => return Err(self.no_function(&expr)),
+                _ => return Ok(expr),
+            };
+            self.height = height;
+            self.raise(sign)?;
+            expr = Expr { kind, span: self.since(expr.span) };
+        }
+    }
+
+    /// `.name` or `->name`, with arguments or not. Answers how high its parts are, too.
+    fn member(&mut self, object: Expr) -> Parse<(ExprKind, usize)> {
+        let height = self.height;
+        if self.at(TokenKind::ColonColon) {
+            let error = Diagnostic::error(
+                codes::FOREIGN_OPERATOR,
+                self.span(),
+                "there is no operator `::`",
+            );
+            self.report(error.help("write `.`"));
+        }
+        self.bump();
+        let name = self.name("the name of a field or operation")?;
+        if !self.at(TokenKind::OpenParen) {
+            return Ok((ExprKind::Field(Box::new(object), name), height));
+        }
+        let arguments = self.arguments()?;
+        let height = height.max(self.height);
+        Ok((ExprKind::Method(Box::new(object), name, arguments), height))
+    }
+
+    fn index(&mut self, object: Expr) -> Parse<(ExprKind, usize)> {
+        let height = self.height;
+        let open = self.span();
+        let (index, _) =
+            self.nested(|parser| parser.delimited(TokenKind::CloseBracket, "index", Self::expr))?;
+        let mut index = index.into_iter();
+        let (Some(index), None) = (index.next(), index.next()) else {
+            let span = self.since(open);
+            let error = Diagnostic::error(codes::UNEXPECTED, span, "expected one index");
+            self.report(error.here("between these brackets"));
+            return Ok((ExprKind::Error, 1));
+        };
+        Ok((ExprKind::Index(Box::new(object), Box::new(index)), height.max(self.height)))
+    }
+
+    fn no_function(&mut self, expr: &Expr) -> super::Reported {
+        let error = Diagnostic::error(codes::UNEXPECTED, self.span(), "this cannot be called")
+            .mark(expr.span, "not the name of a function")
+            .help("functions are called by their name; they are no values");
+        self.report(error)
+    }
+
+    fn arguments(&mut self) -> Parse<Vec<Expr>> {
+        let (arguments, _) =
+            self.nested(|parser| parser.delimited(TokenKind::CloseParen, "argument", Self::expr))?;
+        Ok(arguments)
+    }
+
+    fn primary(&mut self) -> Parse<Expr> {
+        let Token { kind, span, .. } = self.nth(0);
+        self.height = 1;
+        let kind = match kind {
+            TokenKind::Int | TokenKind::Float => {
+                self.number(false).map_or(ExprKind::Error, ExprKind::Literal)
+            }
+            TokenKind::String | TokenKind::Bytes | TokenKind::True | TokenKind::False => {
+                ExprKind::Literal(self.literal())
+            }
+            TokenKind::Ident => self.named()?,
+            TokenKind::OpenParen => return self.parenthesized(),
+            TokenKind::OpenBracket => ExprKind::List(self.elements()?),
+            TokenKind::Endorse => self.endorse()?,
+            TokenKind::New => return self.new_object(),
+            TokenKind::Unknown => {
+                self.bump();
+                ExprKind::Error
+            }
+            _ => return Err(self.no_expression()),
+        };
+        Ok(Expr { kind, span: self.since(span) })
+    }
+
+    fn no_expression(&mut self) -> super::Reported {
+        let mut error = self.unexpected_error("an expression");
+        let kind = self.kind();
+        if kind == TokenKind::Underscore {
+            error = error.help("`_` holds no value: give it a name");
+        } else if kind == TokenKind::PlusPlus {
+            error = error.help("there is no `++`: write `x += 1;`");
+        } else if kind.begins_statement() {
+            let word = self.text();
+            error = error.help(format!(
+                "`{word}` is a statement and has no value: assign to a variable within it"
+            ));
+            let reported = self.report(error);
+            // So that it is skipped, and not read as the next statement, whose errors would be others.
+            self.bump();
+            return reported;
+        }
+        self.report(error)
+    }
+
+    /// A text, bytes or a truth value.
+    pub(super) fn literal(&mut self) -> Literal {
+        let token = self.bump();
+        let text = self.text_of(token.span);
+        let between = |from: usize| text.get(from..text.len() - 1).unwrap_or_default();
+        // What is wrong in it was reported with the word.
+        match token.kind {
+            TokenKind::True => Literal::Bool(true),
+            TokenKind::False => Literal::Bool(false),
+            TokenKind::Bytes => Literal::Bytes(unescape(between(2), true, |_, _| {})),
+            _ => {
+                let bytes = unescape(between(1), false, |_, _| {});
+                Literal::String(String::from_utf8_lossy(&bytes).into_owned())
+            }
+        }
+    }
+
+    fn parenthesized(&mut self) -> Parse<Expr> {
+        let open = self.span();
+        let (inner, span) = self.nested(|parser| {
+            parser.delimited(TokenKind::CloseParen, "expression", Self::compared)
+        })?;
+        let mut inner = inner.into_iter();
+        match (inner.next(), inner.next()) {
+            (Some(expr), None) => Ok(Expr { kind: expr.kind, span }),
+            (first, _) => {
+                let message = match first {
+                    Some(_) => "there are no tuples",
+                    None => "expected an expression between these",
+                };
+                let error = Diagnostic::error(codes::UNEXPECTED, span, message);
+                self.report(match first {
+                    Some(_) => error.help("declare a `struct`, or use a list: `[a, b]`"),
+                    None => error.mark(open, "opened here"),
+                });
+                self.height = 1;
+                Ok(Expr { kind: ExprKind::Error, span })
+            }
+        }
+    }
+
+    /// An expression, and what is compared with it by a single `=`, as happens.
+    pub(super) fn compared(&mut self) -> Parse<Expr> {
+        let left = self.expr()?;
+        if !self.at(TokenKind::Eq) {
+            return Ok(left);
+        }
+        let error = Diagnostic::error(
+            codes::ASSIGNMENT_AS_VALUE,
+            self.span(),
+            "an assignment has no value",
+        );
+        self.report(error.here("this assigns").help("write `==` to compare"));
+        self.bump();
+        let right = self.expr()?;
+        self.height = 1;
+        Ok(Expr { kind: ExprKind::Error, span: left.span.to(right.span) })
+    }
+
+    /// `[e, …]`
+    fn elements(&mut self) -> Parse<Vec<Expr>> {
+        let (elements, _) =
+            self.nested(|parser| parser.delimited(TokenKind::CloseBracket, "element", Self::expr))?;
+        self.raise(self.previous().span)?;
+        Ok(elements)
+    }
+
+    /// `[k: v, …]`
+    fn entries(&mut self) -> Parse<Vec<(Expr, Expr)>> {
+        let (entries, _) = self.nested(|parser| {
+            parser.delimited(TokenKind::CloseBracket, "entry", |parser| {
+                let key = parser.expr()?;
+                let height = parser.height;
+                parser.expect(TokenKind::Colon, "and a value after the key")?;
+                let value = parser.expr()?;
+                parser.height = parser.height.max(height);
+                Ok((key, value))
+            })
+        })?;
+        self.raise(self.previous().span)?;
+        Ok(entries)
+    }
+
+    /// `endorse(level, e)`
+    fn endorse(&mut self) -> Parse<ExprKind> {
+        let keyword = self.bump().span;
+        if !self.at(TokenKind::OpenParen) {
+            return Err(self.unexpected("`(level, expression)` after `endorse`"));
+        }
+        let mut level = None;
+        let (mut values, span) = self.nested(|parser| {
+            parser.delimited(TokenKind::CloseParen, "expression", |parser| {
+                if level.is_none() {
+                    level = Some(parser.name("a level")?);
+                    return Ok(None);
+                }
+                parser.expr().map(Some)
+            })
+        })?;
+        self.raise(keyword)?;
+        let value = (values.len() == 2).then(|| values.pop().flatten()).flatten();
+        if let (Some(level), Some(value)) = (level, value) {
+            return Ok(ExprKind::Endorse(level, Box::new(value)));
+        }
+        let error =
+            Diagnostic::error(codes::UNEXPECTED, span, "expected a level and an expression")
+                .help("an endorsement is written `endorse(LEVEL, EXPRESSION)`");
+        self.report(error);
+        Ok(ExprKind::Error)
+    }
+
+    /// What begins with a name.
+    fn named(&mut self) -> Parse<ExprKind> {
+        let next = self.nth(1).kind;
+        match (self.text(), next) {
+            ("set", TokenKind::OpenBracket) => {
+                self.bump();
+                return Ok(ExprKind::Set(self.elements()?));
+            }
+            ("map", TokenKind::OpenBracket) => {
+                self.bump();
+                return Ok(ExprKind::Map(self.entries()?));
+            }
+            _ => {}
+        }
+        if next == TokenKind::OpenBrace && self.struct_here() {
+            let name = self.name("a struct")?;
+            return Ok(ExprKind::Struct(name, self.fields()?));
+        }
+        if let Some(known) = self.foreign_value() {
+            return Ok(known);
+        }
+        let name = self.name("a name")?;
+        if self.at(TokenKind::OpenParen) {
+            let arguments = self.arguments()?;
+            self.raise(name.span)?;
+            return Ok(ExprKind::Call(name, arguments));
+        }
+        Ok(ExprKind::Name(name.text))
+    }
+
+    /// Words for values in other languages.
+    fn foreign_value(&mut self) -> Option<ExprKind> {
+        let word = self.text();
+        let (ours, kind) = match word {
+            "null" | "nil" | "nullptr" | "undefined" | "None" => {
+                ("none", ExprKind::Name("none".to_owned()))
+            }
+            "True" => ("true", ExprKind::Literal(Literal::Bool(true))),
+            "False" => ("false", ExprKind::Literal(Literal::Bool(false))),
+            "Some" if self.nth(1).kind == TokenKind::OpenParen => ("some(…)", ExprKind::Error),
+            _ => return None,
+        };
+        self.foreign_word(word, ours);
+        self.bump();
+        if ours == "some(…)" {
+            // The argument is read for its errors.
+            self.arguments().ok()?;
+            self.height = 1;
+        }
+        Some(kind)
+    }
+
+    /// Says which word is written instead of one of another language, which is looked at.
+    pub(super) fn foreign_word(&mut self, word: &str, ours: &str) {
+        let message = format!("`{word}` is no word of this language");
+        let error = Diagnostic::error(codes::FOREIGN_WORD, self.span(), message);
+        self.report(error.help(format!("write `{ours}`")));
+    }
+
+    /// Whether `Name {`, which is looked at, begins a struct. In a condition the brace begins the block,
+    /// and what can only be a struct is an error.
+    fn struct_here(&mut self) -> bool {
+        if !self.in_condition {
+            return true;
+        }
+        if !self.must_be_struct() {
+            return false;
+        }
+        let error = Diagnostic::error(
+            codes::STRUCT_IN_CONDITION,
+            self.span().to(self.nth(1).span),
+            "a struct cannot be made here",
+        );
+        self.report(
+            error
+                .here("this brace would begin the block")
+                .help("put parentheses around it: `(Name { … })`"),
+        );
+        true
+    }
+
+    /// `Name { field:`, or fields that are followed by something that follows no block.
+    fn must_be_struct(&self) -> bool {
+        let inner = self.nth(2).kind == TokenKind::Ident;
+        match self.nth(3).kind {
+            TokenKind::Colon => inner,
+            TokenKind::CloseBrace => {
+                use TokenKind::{Dot, EqEq, NotEq, OpenBrace};
+                inner && matches!(self.nth(4).kind, EqEq | NotEq | Dot | OpenBrace)
+            }
+            _ => false,
+        }
+    }
+
+    /// `{ name: e, name, … }`
+    fn fields(&mut self) -> Parse<Vec<(Name, Expr)>> {
+        let (fields, span) = self.nested(|parser| {
+            parser.delimited(TokenKind::CloseBrace, "field", |parser| {
+                let name = parser.name("the name of a field")?;
+                if parser.eat(TokenKind::Colon) {
+                    return Ok((name, parser.expr()?));
+                }
+                if parser.at(TokenKind::Eq) {
+                    return Err(parser.unexpected("`:` and a value after the name of the field"));
+                }
+                parser.height = 1;
+                let kind = ExprKind::Name(name.text.clone());
+                let value = Expr { kind, span: name.span };
+                Ok((name, value))
+            })
+        })?;
+        self.raise(span)?;
+        Ok(fields)
+    }
+
+    /// `new type in store` or `new Name { … } in store`
+    pub(super) fn new_object(&mut self) -> Parse<Expr> {
+        let start = self.bump().span;
+        self.height = 1;
+        let named = self.at(TokenKind::Ident) && self.nth(1).kind == TokenKind::OpenBrace;
+        let object = if named && self.struct_here() {
+            let name = self.name("a struct")?;
+            NewObject::Struct(name, self.fields()?)
+        } else {
+            NewObject::Empty(self.type_expr()?)
+        };
+        self.expect(TokenKind::In, "and a store after the new object")?;
+        let store = self.name("the name of a store")?;
+        self.raise(start)?;
+        Ok(Expr { kind: ExprKind::New(object, store), span: self.since(start) })
+    }
+}
+
+/// Takes an expression out of its place, which gets another one at once.
+fn expr_of(place: &mut Expr) -> Expr {
+    let span = place.span;
+    std::mem::replace(place, Expr { kind: ExprKind::Error, span })
+}

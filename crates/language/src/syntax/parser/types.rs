@@ -1,0 +1,95 @@
+//! Types.
+
+use super::{Parse, Parser};
+use crate::diagnostic::Diagnostic;
+use crate::span::Span;
+use crate::syntax::ast::{Name, TypeExpr, TypeKind};
+use crate::syntax::codes;
+use crate::syntax::token::{Token, TokenKind};
+
+impl Parser<'_> {
+    /// `int`, `map<string, int>`, `handle<User> in mail`, each with `@ level` after it or not.
+    pub(super) fn type_expr(&mut self) -> Parse<TypeExpr> {
+        self.nested(Self::type_within)
+    }
+
+    fn type_within(&mut self) -> Parse<TypeExpr> {
+        let start = self.span();
+        if matches!(self.kind(), TokenKind::Amp | TokenKind::Star | TokenKind::OpenBracket) {
+            return Err(self.foreign_type());
+        }
+        let name = self.name("a type")?;
+        let arguments = if self.at(TokenKind::Less) { self.type_arguments()? } else { Vec::new() };
+        let kind = if name.text == "handle" {
+            self.handle(name, arguments, start)?
+        } else {
+            TypeKind::Named(name, arguments)
+        };
+        let level = if self.eat(TokenKind::At) { Some(self.name("a level")?) } else { None };
+        if self.at(TokenKind::OpenBracket) && self.nth(1).kind == TokenKind::CloseBracket {
+            return Err(self.foreign_type());
+        }
+        Ok(TypeExpr { kind, level, span: self.since(start) })
+    }
+
+    /// `<type, …>`
+    fn type_arguments(&mut self) -> Parse<Vec<TypeExpr>> {
+        let (arguments, _) = self.delimited(TokenKind::Greater, "type", |parser| {
+            let argument = parser.type_expr()?;
+            parser.split_greater();
+            Ok(argument)
+        })?;
+        Ok(arguments)
+    }
+
+    /// Takes `>=` apart where `>` ends a type: `var x: list<int>= …`
+    fn split_greater(&mut self) {
+        let Token { kind, span, first } = self.nth(0);
+        if kind == TokenKind::GreaterEq {
+            let middle = span.start + 1;
+            let greater = Span { start: span.start, end: middle };
+            let eq = Span { start: middle, end: span.end };
+            self.tokens[self.at] = Token { kind: TokenKind::Eq, span: eq, first: false };
+            // The word before is the end of a type that has been read, so its place is free.
+            self.at -= 1;
+            self.tokens[self.at] = Token { kind: TokenKind::Greater, span: greater, first };
+        }
+    }
+
+    /// What comes after `handle<…>`.
+    fn handle(&mut self, name: Name, arguments: Vec<TypeExpr>, start: Span) -> Parse<TypeKind> {
+        let shape = "a handle is written `handle<TYPE> in STORE`";
+        let mut arguments = arguments.into_iter();
+        let (Some(inner), None) = (arguments.next(), arguments.next()) else {
+            let span = self.since(start);
+            let error = Diagnostic::error(codes::UNEXPECTED, span, "expected `handle<TYPE>`")
+                .here(if span == name.span { "of which type?" } else { "not of one type" })
+                .help(shape);
+            self.report(error);
+            if self.eat(TokenKind::In) {
+                self.name("a store")?;
+            }
+            return Ok(TypeKind::Error);
+        };
+        if self.eat(TokenKind::In) {
+            return Ok(TypeKind::Handle(Box::new(inner), self.name("the name of a store")?));
+        }
+        let span = self.since(start);
+        let error = Diagnostic::error(codes::UNEXPECTED, span, "a handle needs its store")
+            .here("in which store?")
+            .help(shape);
+        self.report(error);
+        Ok(TypeKind::Error)
+    }
+
+    /// Types as other languages write them.
+    fn foreign_type(&mut self) -> super::Reported {
+        let help = match self.kind() {
+            TokenKind::OpenBracket => "a list is written `list<TYPE>`",
+            TokenKind::Amp => "there are no references: write the type alone",
+            _ => "only operations of a store take `*TYPE`; a handle is `handle<TYPE> in STORE`",
+        };
+        let error = self.unexpected_error("a type").help(help);
+        self.report(error)
+    }
+}
