@@ -95,6 +95,14 @@ pub enum Builtin {
     Sqrt,
 }
 
+impl Builtin {
+    /// Whether it fails for some arguments.
+    pub fn can_fail(self) -> bool {
+        use Builtin as B;
+        matches!(self, B::OrFail | B::Index | B::SetAt | B::RemoveAt | B::Split | B::ToInt | B::Abs)
+    }
+}
+
 /// What a builtin takes, besides its receiver, and gives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signature {

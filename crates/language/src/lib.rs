@@ -5,12 +5,18 @@
 //! values of `value`. `compile` does all of it, and `explain` tells how it came about.
 
 pub mod builtin;
+pub mod check;
+pub mod compile;
 pub mod diagnostic;
+pub mod explain;
+pub mod flat;
+pub mod flow;
 pub mod ir;
 pub mod operation;
 pub mod render;
 pub mod run;
 pub mod span;
+pub mod split;
 pub mod syntax;
 pub mod types;
 pub mod value;

@@ -31,7 +31,7 @@ impl BinaryOp {
     }
 
     /// Whether it compares: such operators do not follow one another.
-    pub(in crate::syntax) fn compares(self) -> bool {
+    pub fn compares(self) -> bool {
         self.power() == BinaryOp::Equal.power()
     }
 }

@@ -1,0 +1,622 @@
+//! What a module declares: levels, stores, structs, and the signatures of functions and transactions.
+
+use std::collections::BTreeMap;
+
+use solera_levels::{Label, Lattice, Level};
+
+use crate::diagnostic::Diagnostic;
+use crate::ir;
+use crate::span::Span;
+use crate::syntax::ast::{
+    FunctionDecl, Item, LevelDecl, Module, Name, OperationDecl, StoreDecl, StructDecl, TypeExpr,
+    TypeKind,
+};
+use crate::types::{Object, StoreId, StructId, Type};
+
+/// How many stores and structs a module may declare, so that their numbers fit.
+const MAX_STORES: usize = 30;
+const MAX_STRUCTS: usize = 1000;
+
+/// What a module declares.
+#[derive(Clone, Debug)]
+pub struct Declarations {
+    /// The levels.
+    pub lattice: Lattice,
+    /// By [`StoreId`].
+    pub stores: Vec<StoreInfo>,
+    /// By [`StructId`].
+    pub structs: Vec<StructInfo>,
+    /// The functions, in the order of their declaration.
+    pub functions: Vec<Signature>,
+    names: BTreeMap<String, (Kind, Span)>,
+}
+
+/// A store.
+#[derive(Clone, Debug)]
+pub struct StoreInfo {
+    /// Its name.
+    pub name: String,
+    /// Its level.
+    pub level: Label,
+    /// Whether a transaction there takes effect as a whole.
+    pub atomic: bool,
+    /// Its custom operations.
+    pub operations: Vec<ir::Operation>,
+    /// Where its name is declared.
+    pub span: Span,
+}
+
+/// A struct.
+#[derive(Clone, Debug)]
+pub struct StructInfo {
+    /// Its name.
+    pub name: String,
+    /// Its fields.
+    pub fields: Vec<(String, Type)>,
+    /// Where its name is declared.
+    pub span: Span,
+}
+
+/// What is known of a function before its body is.
+#[derive(Clone, Debug)]
+pub struct Signature {
+    /// Its name.
+    pub name: String,
+    /// The types of its parameters.
+    pub params: Vec<Type>,
+    /// The type of its result.
+    pub result: Type,
+    /// From its keyword to the type of its result.
+    pub head: Span,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Level,
+    Store(StoreId),
+    Struct(StructId),
+    Function(usize),
+    Transaction,
+}
+
+impl Kind {
+    fn text(self) -> &'static str {
+        match self {
+            Kind::Level => "a level",
+            Kind::Store(_) => "a store",
+            Kind::Struct(_) => "a struct",
+            Kind::Function(_) => "a function",
+            Kind::Transaction => "a transaction",
+        }
+    }
+}
+
+/// The types that have a name of their own.
+const TYPES: [&str; 14] = [
+    "int", "float", "bool", "string", "bytes", "unit", "option", "list", "set", "map", "handle",
+    "register", "counter", "log",
+];
+
+impl Declarations {
+    /// Reads a module's declarations, in an order in which each finds what it refers to.
+    pub fn of(module: &Module, diagnostics: &mut Vec<Diagnostic>) -> Declarations {
+        let mut all = Declarations {
+            lattice: Lattice::builtin(),
+            stores: Vec::new(),
+            structs: Vec::new(),
+            functions: Vec::new(),
+            names: BTreeMap::new(),
+        };
+        for item in &module.items {
+            if let Item::Level(level) = item {
+                all.level(level, diagnostics);
+            }
+        }
+        for item in &module.items {
+            match item {
+                Item::Store(store) => all.store(store, diagnostics),
+                Item::Struct(declared) => all.name_struct(declared, diagnostics),
+                _ => {}
+            }
+        }
+        for item in &module.items {
+            match item {
+                Item::Store(store) => all.operations(store, diagnostics),
+                Item::Struct(declared) => all.fields(declared, diagnostics),
+                _ => {}
+            }
+        }
+        all.refuse_endless_structs(diagnostics);
+        for item in &module.items {
+            match item {
+                Item::Function(function) => all.function(function, diagnostics),
+                Item::Transaction(transaction) => {
+                    all.claim(&transaction.name, Kind::Transaction, diagnostics);
+                }
+                _ => {}
+            }
+        }
+        all
+    }
+
+    /// A store by its name.
+    pub fn store_named(&self, name: &str) -> Option<StoreId> {
+        match self.names.get(name)?.0 {
+            Kind::Store(id) => Some(id),
+            _ => None,
+        }
+    }
+
+    /// A struct by its name.
+    pub fn struct_named(&self, name: &str) -> Option<StructId> {
+        match self.names.get(name)?.0 {
+            Kind::Struct(id) => Some(id),
+            _ => None,
+        }
+    }
+
+    /// A function by its name.
+    pub fn function_named(&self, name: &str) -> Option<usize> {
+        match self.names.get(name)?.0 {
+            Kind::Function(index) => Some(index),
+            _ => None,
+        }
+    }
+
+    /// What else a name stands for, for people.
+    pub fn kind_of(&self, name: &str) -> Option<&'static str> {
+        self.names.get(name).map(|(kind, _)| kind.text())
+    }
+
+    /// A store.
+    pub fn store_info(&self, id: StoreId) -> &StoreInfo {
+        &self.stores[id.0 as usize]
+    }
+
+    /// A struct.
+    pub fn struct_info(&self, id: StructId) -> &StructInfo {
+        &self.structs[id.0 as usize]
+    }
+
+    /// A level's name.
+    pub fn level_name(&self, label: Label) -> &str {
+        self.lattice.name(label)
+    }
+
+    /// The level of a name, or an error that names those there are.
+    pub fn level_of(&self, name: &Name, diagnostics: &mut Vec<Diagnostic>) -> Label {
+        self.lattice.lookup(&name.text).unwrap_or_else(|| {
+            let all: Vec<_> = self.lattice.labels().map(|label| self.lattice.name(label)).collect();
+            let error = Diagnostic::error("E0401", name.span, format!("no level '{}'", name.text))
+                .here("not declared")
+                .help(format!("the levels are {}", all.join(", ")));
+            diagnostics.push(error);
+            self.lattice.top()
+        })
+    }
+
+    /// A type as it is written in a program.
+    pub fn show(&self, ty: &Type) -> String {
+        match ty {
+            Type::Unit => "unit".into(),
+            Type::Bool => "bool".into(),
+            Type::Int => "int".into(),
+            Type::Float => "float".into(),
+            Type::String => "string".into(),
+            Type::Bytes => "bytes".into(),
+            Type::Option(of) => format!("option<{}>", self.show(of)),
+            Type::List(of) => format!("list<{}>", self.show(of)),
+            Type::Set(of) => format!("set<{}>", self.show(of)),
+            Type::Map(key, value) => format!("map<{}, {}>", self.show(key), self.show(value)),
+            Type::Struct(id) => self.struct_info(*id).name.clone(),
+            Type::Handle(object, store) => {
+                format!("handle<{}> in {}", self.show_object(object), self.store_info(*store).name)
+            }
+            Type::Unknown => "_".into(),
+        }
+    }
+
+    /// What a handle leads to, as it is written in a program.
+    pub fn show_object(&self, object: &Object) -> String {
+        match object {
+            Object::Register(of) => format!("register<{}>", self.show(of)),
+            Object::Counter => "counter".into(),
+            Object::Set(of) => format!("set<{}>", self.show(of)),
+            Object::Map(key, value) => format!("map<{}, {}>", self.show(key), self.show(value)),
+            Object::List(of) => format!("list<{}>", self.show(of)),
+            Object::Log(of) => format!("log<{}>", self.show(of)),
+            Object::Struct(id) => self.struct_info(*id).name.clone(),
+            Object::RemoteList(of) => format!("RemoteList<{}>", self.show(of)),
+        }
+    }
+
+    /// The fields of what a handle leads to, if it has any.
+    pub fn object_fields(&self, object: &Object, store: StoreId) -> Option<Vec<(String, Type)>> {
+        match object {
+            Object::Struct(id) => Some(self.struct_info(*id).fields.clone()),
+            Object::RemoteList(of) => {
+                let next = Type::Handle(Object::RemoteList(of.clone()).into(), store);
+                Some(vec![("v".into(), of.clone()), ("next".into(), next)])
+            }
+            _ => None,
+        }
+    }
+
+    /// A type as it is written becomes one that is known.
+    pub fn resolve(&self, written: &TypeExpr, diagnostics: &mut Vec<Diagnostic>) -> Type {
+        if let Some(level) = &written.level {
+            let error = Diagnostic::error("E0402", level.span, "a level cannot be stated here")
+                .help("state levels in the types of variables, parameters and results");
+            diagnostics.push(error);
+        }
+        self.resolve_stated(written, diagnostics)
+    }
+
+    /// As [`resolve`](Self::resolve), where a level may be stated.
+    pub fn resolve_stated(&self, written: &TypeExpr, diagnostics: &mut Vec<Diagnostic>) -> Type {
+        let (name, args) = match &written.kind {
+            TypeKind::Error => return Type::Unknown,
+            TypeKind::Handle(object, store) => {
+                let object = self.object(object, store, diagnostics);
+                return match (object, self.store_of(store, diagnostics)) {
+                    (Some(object), Some(store)) => Type::Handle(object.into(), store),
+                    _ => Type::Unknown,
+                };
+            }
+            TypeKind::Named(name, args) => (name, args),
+        };
+        let args: Vec<Type> = args.iter().map(|arg| self.resolve(arg, diagnostics)).collect();
+        match (name.text.as_str(), args.as_slice()) {
+            ("unit", []) => Type::Unit,
+            ("int", []) => Type::Int,
+            ("float", []) => Type::Float,
+            ("bool", []) => Type::Bool,
+            ("string", []) => Type::String,
+            ("bytes", []) => Type::Bytes,
+            ("option", [of]) => Type::Option(of.clone().into()),
+            ("list", [of]) => Type::List(of.clone().into()),
+            ("set", [of]) => {
+                self.must_be_key(of, written.span, diagnostics);
+                Type::Set(of.clone().into())
+            }
+            ("map", [key, value]) => {
+                self.must_be_key(key, written.span, diagnostics);
+                Type::Map(key.clone().into(), value.clone().into())
+            }
+            ("register" | "counter" | "log" | "RemoteList", _) => {
+                let error = format!("{} stands only behind a handle", name.text);
+                diagnostics.push(
+                    Diagnostic::error("E0203", written.span, error)
+                        .help(format!("write `handle<{}…> in STORE`", name.text)),
+                );
+                Type::Unknown
+            }
+            (other, _) => {
+                if let (Some(id), []) = (self.struct_named(other), args.as_slice()) {
+                    return Type::Struct(id);
+                }
+                diagnostics.push(self.unknown_type(name, args.len()));
+                Type::Unknown
+            }
+        }
+    }
+
+    /// What `handle<…>` or `new …` names.
+    pub fn object(
+        &self,
+        written: &TypeExpr,
+        store: &Name,
+        diagnostics: &mut Vec<Diagnostic>,
+    ) -> Option<Object> {
+        let TypeKind::Named(name, args) = &written.kind else {
+            let value = self.resolve(written, diagnostics);
+            return (value != Type::Unknown).then_some(Object::Register(value));
+        };
+        if let Some(level) = &written.level {
+            let store = &store.text;
+            diagnostics.push(
+                Diagnostic::error("E0402", level.span, "a level cannot be stated here")
+                    .help(format!("what is in `{store}` has the level of `{store}`")),
+            );
+        }
+        let objects = ["register", "counter", "set", "map", "list", "log", "RemoteList"];
+        if !objects.contains(&name.text.as_str()) {
+            return Some(match self.resolve_stated(&unstated(written), diagnostics) {
+                Type::Unknown => return None,
+                Type::Struct(id) => Object::Struct(id),
+                value => Object::Register(value),
+            });
+        }
+        let args: Vec<Type> = args.iter().map(|arg| self.resolve(arg, diagnostics)).collect();
+        let object = match (name.text.as_str(), args.as_slice()) {
+            ("register", [of]) => Object::Register(of.clone()),
+            ("counter", []) => Object::Counter,
+            ("set", [of]) => Object::Set(of.clone()),
+            ("map", [key, value]) => Object::Map(key.clone(), value.clone()),
+            ("list", [of]) => Object::List(of.clone()),
+            ("log", [of]) => Object::Log(of.clone()),
+            ("RemoteList", [of]) => Object::RemoteList(of.clone()),
+            _ => {
+                diagnostics.push(self.unknown_type(name, args.len()));
+                return None;
+            }
+        };
+        if let Object::Set(key) | Object::Map(key, _) = &object {
+            self.must_be_key(key, written.span, diagnostics);
+        }
+        (!args.contains(&Type::Unknown)).then_some(object)
+    }
+
+    /// The store of a name, or an error that names those there are.
+    pub fn store_of(&self, name: &Name, diagnostics: &mut Vec<Diagnostic>) -> Option<StoreId> {
+        let found = self.store_named(&name.text);
+        if found.is_none() {
+            let mut error =
+                Diagnostic::error("E0301", name.span, format!("no store '{}'", name.text))
+                    .here("not declared");
+            let known: Vec<_> = self.stores.iter().map(|store| store.name.as_str()).collect();
+            error = match known.as_slice() {
+                [] => error.help(format!("declare it: `store {} : causal;`", name.text)),
+                _ => error.help(format!("the stores are {}", known.join(", "))),
+            };
+            diagnostics.push(error);
+        }
+        found
+    }
+
+    fn must_be_key(&self, ty: &Type, span: Span, diagnostics: &mut Vec<Diagnostic>) {
+        if !ty.is_key() {
+            let error = format!("{} cannot be an element of a set or a key", self.show(ty));
+            let note = "floats have no order in which all of them are different or equal";
+            diagnostics.push(Diagnostic::error("E0204", span, error).note(note));
+        }
+    }
+
+    fn unknown_type(&self, name: &Name, args: usize) -> Diagnostic {
+        let wanted = match name.text.as_str() {
+            "option" | "list" | "set" | "log" | "register" | "RemoteList" => Some(1),
+            "map" => Some(2),
+            known if TYPES.contains(&known) || self.struct_named(known).is_some() => Some(0),
+            _ => None,
+        };
+        if let Some(wanted) = wanted {
+            let types = if wanted == 1 { "type" } else { "types" };
+            let message = format!("{} takes {wanted} {types}, not {args}", name.text);
+            return Diagnostic::error("E0202", name.span, message);
+        }
+        let error = match self.kind_of(&name.text) {
+            Some(kind) => format!("'{}' is {kind}, not a type", name.text),
+            None => format!("no type '{}'", name.text),
+        };
+        let error = Diagnostic::error("E0201", name.span, error).here("not a type");
+        let near = match name.text.as_str() {
+            "i64" | "i32" | "u64" | "u32" | "usize" | "Int" | "integer" | "long" => Some("int"),
+            "f64" | "f32" | "double" | "number" | "Float" => Some("float"),
+            "String" | "str" | "text" => Some("string"),
+            "boolean" | "Bool" => Some("bool"),
+            "Vec" | "List" | "array" | "vec" => Some("list"),
+            "Option" | "optional" | "Optional" => Some("option"),
+            "Map" | "HashMap" | "dict" => Some("map"),
+            "Set" | "HashSet" => Some("set"),
+            "Handle" => Some("handle"),
+            "void" => Some("unit"),
+            other => {
+                let structs = self.structs.iter().map(|one| one.name.as_str());
+                nearest(other, TYPES.into_iter().chain(structs))
+            }
+        };
+        match near {
+            Some(near) => error.help(format!("did you mean `{near}`?")),
+            None => error.help(format!("declare it: `struct {} {{ … }}`", name.text)),
+        }
+    }
+
+    fn claim(&mut self, name: &Name, kind: Kind, diagnostics: &mut Vec<Diagnostic>) -> bool {
+        if let Some((_, first)) = self.names.get(&name.text) {
+            let error = format!("'{}' is declared twice", name.text);
+            let error =
+                Diagnostic::error("E0302", name.span, error).here("again").mark(*first, "first");
+            diagnostics.push(error);
+            return false;
+        }
+        if TYPES.contains(&name.text.as_str()) || name.text == "RemoteList" {
+            let error = format!("'{}' is a type of the language", name.text);
+            diagnostics.push(Diagnostic::error("E0302", name.span, error));
+            return false;
+        }
+        self.names.insert(name.text.clone(), (kind, name.span));
+        true
+    }
+
+    fn level(&mut self, declared: &LevelDecl, diagnostics: &mut Vec<Diagnostic>) {
+        let below: Vec<_> =
+            declared.below.iter().map(|name| self.level_of(name, diagnostics)).collect();
+        let above: Vec<_> =
+            declared.above.iter().map(|name| self.level_of(name, diagnostics)).collect();
+        match self.lattice.add(&declared.name.text, &below, &above) {
+            Ok(_) => {
+                self.claim(&declared.name, Kind::Level, diagnostics);
+            }
+            Err(error) => diagnostics.push(
+                Diagnostic::error("E0403", declared.name.span, error.to_string())
+                    .here("cannot be added"),
+            ),
+        }
+    }
+
+    fn store(&mut self, declared: &StoreDecl, diagnostics: &mut Vec<Diagnostic>) {
+        if self.stores.len() == MAX_STORES {
+            let error = format!("a module has {MAX_STORES} stores at most");
+            diagnostics.push(Diagnostic::error("E0303", declared.name.span, error));
+            return;
+        }
+        let id = StoreId(self.stores.len() as u8);
+        let level = self.level_of(&declared.level, diagnostics);
+        if self.claim(&declared.name, Kind::Store(id), diagnostics) {
+            let causal = self.lattice.of(Level::Causal);
+            self.stores.push(StoreInfo {
+                name: declared.name.text.clone(),
+                level,
+                atomic: self.lattice.at_least(level, causal),
+                operations: Vec::new(),
+                span: declared.name.span,
+            });
+        }
+    }
+
+    fn name_struct(&mut self, declared: &StructDecl, diagnostics: &mut Vec<Diagnostic>) {
+        if self.structs.len() == MAX_STRUCTS {
+            let error = format!("a module has {MAX_STRUCTS} structs at most");
+            diagnostics.push(Diagnostic::error("E0303", declared.name.span, error));
+            return;
+        }
+        let id = StructId(self.structs.len() as u16);
+        if self.claim(&declared.name, Kind::Struct(id), diagnostics) {
+            self.structs.push(StructInfo {
+                name: declared.name.text.clone(),
+                fields: Vec::new(),
+                span: declared.name.span,
+            });
+        }
+    }
+
+    fn fields(&mut self, declared: &StructDecl, diagnostics: &mut Vec<Diagnostic>) {
+        let Some(id) = self.struct_named(&declared.name.text) else { return };
+        if self.struct_info(id).span != declared.name.span {
+            return; // Declared twice; reported.
+        }
+        let mut fields: Vec<(String, Type)> = Vec::new();
+        for field in &declared.fields {
+            if fields.iter().any(|(name, _)| *name == field.name.text) {
+                let error = format!("'{}' is a field twice", field.name.text);
+                diagnostics.push(Diagnostic::error("E0302", field.name.span, error));
+                continue;
+            }
+            let ty = self.resolve(&field.ty, diagnostics);
+            fields.push((field.name.text.clone(), ty));
+        }
+        self.structs[id.0 as usize].fields = fields;
+    }
+
+    /// A struct that holds itself, not behind a handle, an option or a collection, has no value.
+    fn refuse_endless_structs(&mut self, diagnostics: &mut Vec<Diagnostic>) {
+        for index in 0..self.structs.len() {
+            let start = StructId(index as u16);
+            let (mut seen, mut next) = (vec![false; self.structs.len()], vec![start]);
+            while let Some(id) = next.pop() {
+                for (_, ty) in &self.struct_info(id).fields {
+                    let Type::Struct(inner) = ty else { continue };
+                    if *inner == start {
+                        let info = &self.structs[index];
+                        let error = format!("{} would hold itself without end", info.name);
+                        diagnostics.push(
+                            Diagnostic::error("E0205", info.span, error)
+                                .help("put the inner one behind a handle or an option"),
+                        );
+                        self.structs[index].fields.clear();
+                        next.clear();
+                        break;
+                    }
+                    if !std::mem::replace(&mut seen[inner.0 as usize], true) {
+                        next.push(*inner);
+                    }
+                }
+            }
+        }
+    }
+
+    fn operations(&mut self, declared: &StoreDecl, diagnostics: &mut Vec<Diagnostic>) {
+        let Some(id) = self.store_named(&declared.name.text) else { return };
+        let mut operations: Vec<ir::Operation> = Vec::new();
+        for operation in &declared.operations {
+            if operations.iter().any(|other| *other.name == *operation.name.text) {
+                let error = format!("'{}' is declared twice", operation.name.text);
+                diagnostics.push(Diagnostic::error("E0302", operation.name.span, error));
+                continue;
+            }
+            let operation = self.operation(operation, id, diagnostics);
+            operations.push(operation);
+        }
+        if self.store_info(id).span == declared.name.span {
+            self.stores[id.0 as usize].operations = operations;
+        }
+    }
+
+    fn operation(
+        &self,
+        declared: &OperationDecl,
+        store: StoreId,
+        diagnostics: &mut Vec<Diagnostic>,
+    ) -> ir::Operation {
+        let mut param = |param: &crate::syntax::ast::OperationParam| {
+            let name = Name { text: self.store_info(store).name.clone(), span: param.ty.span };
+            let ty = if param.dereferenced {
+                let object = self.object(&param.ty, &name, diagnostics);
+                object.map_or(Type::Unknown, |object| Type::Handle(object.into(), store))
+            } else {
+                self.resolve(&param.ty, diagnostics)
+            };
+            ir::OperationParam {
+                name: param.name.text.as_str().into(),
+                ty,
+                dereferenced: param.dereferenced,
+            }
+        };
+        let params = declared.params.iter().map(&mut param).collect();
+        let result = declared.result.as_ref();
+        ir::Operation {
+            name: declared.name.text.as_str().into(),
+            params,
+            result: result.map_or(Type::Unit, |result| self.resolve(result, diagnostics)),
+            mutates: declared.mutates,
+        }
+    }
+
+    fn function(&mut self, declared: &FunctionDecl, diagnostics: &mut Vec<Diagnostic>) {
+        if crate::builtin::FUNCTIONS.contains(&declared.name.text.as_str()) {
+            let error = format!("'{}' is a function of the language", declared.name.text);
+            diagnostics.push(Diagnostic::error("E0302", declared.name.span, error));
+        }
+        let index = self.functions.len();
+        let params =
+            declared.params.iter().map(|param| self.resolve(&param.ty, diagnostics)).collect();
+        let result = declared.result.as_ref();
+        let result = result.map_or(Type::Unit, |result| self.resolve(result, diagnostics));
+        self.claim(&declared.name, Kind::Function(index), diagnostics);
+        let name = declared.name.text.clone();
+        self.functions.push(Signature { name, params, result, head: declared.head });
+    }
+}
+
+fn unstated(written: &TypeExpr) -> TypeExpr {
+    TypeExpr { level: None, ..written.clone() }
+}
+
+/// The nearest of some names, if one is near enough to be meant.
+pub(super) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let name = name.get(..64).unwrap_or(name);
+    let near = known.into_iter().map(|known| (distance(name, known), known));
+    let (distance, known) = near.min()?;
+    (distance <= name.len().max(known.len()) / 3).then_some(known)
+}
+
+/// How many letters are to be changed, added, left out or swapped with a neighbour.
+fn distance(one: &str, other: &str) -> usize {
+    let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
+    let mut rows = vec![vec![0; other.len() + 1]; one.len() + 1];
+    for i in 0..=one.len() {
+        for j in 0..=other.len() {
+            rows[i][j] = if i == 0 || j == 0 {
+                i + j
+            } else {
+                let changed = rows[i - 1][j - 1] + usize::from(one[i - 1] != other[j - 1]);
+                let mut least = changed.min(rows[i - 1][j] + 1).min(rows[i][j - 1] + 1);
+                if i > 1 && j > 1 && one[i - 1] == other[j - 2] && one[i - 2] == other[j - 1] {
+                    least = least.min(rows[i - 2][j - 2] + 1);
+                }
+                least
+            };
+        }
+    }
+    rows[one.len()][other.len()]
+}

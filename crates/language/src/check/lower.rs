@@ -1,0 +1,305 @@
+//! Walks through a module's bodies: what is in scope, which steps are being written, and types that must fit.
+
+use std::collections::BTreeMap;
+
+use solera_levels::Label;
+
+use super::declarations::{Declarations, nearest};
+use super::exits::Exits;
+use super::{Checkable, Checked};
+use crate::diagnostic::Diagnostic;
+use crate::flat::{Body, Compute, Step, StepKind, Var, VarInfo};
+use crate::span::Span;
+use crate::syntax::ast::{FunctionDecl, Item, Module, Name, TypeExpr};
+use crate::types::Type;
+use crate::value::Value;
+
+/// Checks names and types of a module, and flattens its bodies.
+pub fn lower(module: &Module, diagnostics: &mut Vec<Diagnostic>) -> Checked {
+    let declarations = Declarations::of(module, diagnostics);
+    let mut checked = Checked { declarations, functions: Vec::new(), transactions: Vec::new() };
+    for item in &module.items {
+        let (declared, is_function) = match item {
+            Item::Function(declared) => (declared, true),
+            Item::Transaction(declared) => (declared, false),
+            _ => continue,
+        };
+        let lowered = Lower::new(&checked.declarations, diagnostics, is_function).body(declared);
+        match is_function {
+            true => checked.functions.push(lowered),
+            false => checked.transactions.push(lowered),
+        }
+    }
+    checked
+}
+
+/// Flattens one body.
+pub(super) struct Lower<'a> {
+    pub(super) known: &'a Declarations,
+    pub(super) diagnostics: &'a mut Vec<Diagnostic>,
+    pub(super) is_function: bool,
+    pub(super) body: Body,
+    pub(super) result: Type,
+    pub(super) exits: Exits,
+    scopes: Vec<BTreeMap<String, Var>>,
+    /// The steps of the blocks that are open, the innermost last.
+    steps: Vec<Vec<Step>>,
+}
+
+impl<'a> Lower<'a> {
+    fn new(
+        known: &'a Declarations,
+        diagnostics: &'a mut Vec<Diagnostic>,
+        is_function: bool,
+    ) -> Lower<'a> {
+        Lower {
+            known,
+            diagnostics,
+            is_function,
+            body: Body::default(),
+            result: Type::Unit,
+            exits: Exits::default(),
+            scopes: vec![BTreeMap::new()],
+            steps: vec![Vec::new()],
+        }
+    }
+
+    fn body(mut self, declared: &FunctionDecl) -> Checkable {
+        let mut params = Vec::new();
+        for param in &declared.params {
+            let (ty, stated) = self.stated_type(&param.ty);
+            if self.scopes[0].contains_key(&param.name.text) {
+                let error = format!("'{}' is a parameter twice", param.name.text);
+                self.error("E0302", param.name.span, error);
+            }
+            let var = self.var(Some(&param.name.text), ty.clone(), param.name.span);
+            self.body.vars[var.0 as usize].stated = stated;
+            self.scopes[0].insert(param.name.text.clone(), var);
+            params.push((param.name.text.clone(), ty));
+        }
+        self.body.params = declared.params.len();
+        let mut stated = None;
+        if let Some(result) = &declared.result {
+            (self.result, stated) = self.stated_type(result);
+        }
+        if !self.is_function {
+            let result = self.result.clone();
+            let span = declared.result.as_ref().map_or(declared.head, |result| result.span);
+            let var = self.temp(result, span);
+            self.body.vars[var.0 as usize].name = Some("the result".into());
+            self.body.result = Some(var);
+            self.exits.begin(&declared.body);
+            self.make_exit_flag(declared.head);
+        }
+        if self.result != Type::Unit
+            && self.result != Type::Unknown
+            && !super::exits::always_returns(&declared.body)
+        {
+            let shown = self.known.show(&self.result);
+            let error = format!("'{}' does not always return a value", declared.name.text);
+            let end =
+                Span { start: declared.body.span.end.saturating_sub(1), ..declared.body.span };
+            self.diagnostics.push(
+                Diagnostic::error("E0208", end, error)
+                    .here("the end can be reached")
+                    .mark(declared.head, format!("returns {shown}")),
+            );
+        }
+        self.scopes.push(BTreeMap::new());
+        self.statements(&declared.body.statements, true);
+        self.body.steps = self.steps.pop().expect("the outermost block is open");
+        let (name, head) = (declared.name.text.clone(), declared.head);
+        Checkable { name, params, result: self.result, stated, head, body: self.body }
+    }
+
+    /// A type that may state a level.
+    pub(super) fn stated_type(&mut self, written: &TypeExpr) -> (Type, Option<(Label, Span)>) {
+        let ty = self.known.resolve_stated(written, self.diagnostics);
+        let stated = written.level.as_ref().map(|level| {
+            let label = self.known.level_of(level, self.diagnostics);
+            (label, level.span)
+        });
+        if let (true, Some((_, span))) = (self.is_function, stated) {
+            self.diagnostics.push(
+                Diagnostic::error("E0402", span, "a function states no levels")
+                    .note("what it returns has the level of what it is given"),
+            );
+        }
+        (ty, stated)
+    }
+
+    /// A new variable.
+    pub(super) fn var(&mut self, name: Option<&str>, ty: Type, span: Span) -> Var {
+        let var = Var(self.body.vars.len() as u32);
+        let name = name.map(str::to_owned);
+        self.body.vars.push(VarInfo { name, ty, span, purpose: "", stated: None });
+        var
+    }
+
+    /// A new variable without a name.
+    pub(super) fn temp(&mut self, ty: Type, span: Span) -> Var {
+        self.var(None, ty, span)
+    }
+
+    /// Says what a variable without a name is for.
+    pub(super) fn purpose(&mut self, var: Var, purpose: &'static str) -> Var {
+        self.body.vars[var.0 as usize].purpose = purpose;
+        var
+    }
+
+    /// The type of a variable.
+    pub(super) fn type_of(&self, var: Var) -> Type {
+        self.body.vars[var.0 as usize].ty.clone()
+    }
+
+    /// What a type is called.
+    pub(super) fn shown(&self, var: Var) -> String {
+        self.known.show(&self.body.vars[var.0 as usize].ty)
+    }
+
+    /// Appends a step to the innermost block.
+    pub(super) fn step(&mut self, span: Span, kind: StepKind) {
+        self.steps.last_mut().expect("a block is open").push(Step { kind, span });
+    }
+
+    /// Appends a computation; its value is in the variable that comes back.
+    pub(super) fn compute(&mut self, span: Span, ty: Type, compute: Compute) -> Var {
+        let dst = self.temp(ty, span);
+        self.step(span, StepKind::Set(dst, compute));
+        dst
+    }
+
+    /// Appends a value that is written out.
+    pub(super) fn constant(&mut self, span: Span, ty: Type, value: Value) -> Var {
+        self.compute(span, ty, Compute::Const(value))
+    }
+
+    /// The steps that are appended meanwhile, instead of to the innermost block.
+    pub(super) fn capture(&mut self, write: impl FnOnce(&mut Self)) -> Vec<Step> {
+        self.steps.push(Vec::new());
+        write(self);
+        self.steps.pop().expect("it was just opened")
+    }
+
+    /// Within a scope of its own.
+    pub(super) fn scoped<T>(&mut self, write: impl FnOnce(&mut Self) -> T) -> T {
+        self.scopes.push(BTreeMap::new());
+        let result = write(self);
+        self.scopes.pop();
+        result
+    }
+
+    /// Declares a variable in the innermost scope.
+    pub(super) fn declare(&mut self, name: &Name, ty: Type) -> Var {
+        let var = self.var(Some(&name.text), ty, name.span);
+        let scope = self.scopes.last_mut().expect("a scope is open");
+        if let Some(first) = scope.insert(name.text.clone(), var) {
+            let first = self.body.vars[first.0 as usize].span;
+            self.diagnostics.push(
+                Diagnostic::error("E0302", name.span, format!("'{}' is declared twice", name.text))
+                    .here("again")
+                    .mark(first, "first")
+                    .help(format!("assign to it: `{} = …;`", name.text)),
+            );
+        }
+        var
+    }
+
+    /// The variable of a name.
+    pub(super) fn lookup(&self, name: &str) -> Option<Var> {
+        self.scopes.iter().rev().find_map(|scope| scope.get(name).copied())
+    }
+
+    /// The variable of a name, or an error that says what else the name may mean.
+    pub(super) fn variable(&mut self, name: &str, span: Span) -> Option<Var> {
+        if let Some(var) = self.lookup(name) {
+            return Some(var);
+        }
+        let mut error = Diagnostic::error("E0304", span, format!("no variable '{name}'"));
+        error = match self.known.kind_of(name) {
+            Some("a store") => error.here("a store").help(format!(
+                "objects of `{name}` come as parameters: `x: handle<…> in {name}`; its operations \
+                 are called as `{name}.operation(…)`"
+            )),
+            Some(kind) => error.here(kind),
+            None => {
+                let known = self.scopes.iter().flat_map(|scope| scope.keys().map(String::as_str));
+                match nearest(name, known) {
+                    Some(near) => {
+                        error.here("not declared").help(format!("did you mean `{near}`?"))
+                    }
+                    None => error.here("not declared"),
+                }
+            }
+        };
+        self.diagnostics.push(error);
+        None
+    }
+
+    /// Reports an error at a place.
+    pub(super) fn error(&mut self, code: &'static str, span: Span, message: impl Into<String>) {
+        self.diagnostics.push(Diagnostic::error(code, span, message));
+    }
+
+    /// Reports that a value has not the type that is needed.
+    pub(super) fn must_fit(&mut self, var: Var, wanted: &Type, span: Span) -> bool {
+        let found = self.type_of(var);
+        if fits(&found, wanted) {
+            return true;
+        }
+        let (found_text, wanted_text) = (self.known.show(&found), self.known.show(wanted));
+        let message = format!("{wanted_text} is needed, and this is {found_text}");
+        let mut error =
+            Diagnostic::error("E0206", span, message).here(format!("this is {found_text}"));
+        match (&found, wanted) {
+            (Type::Option(of), wanted) if fits(of, wanted) => {
+                error = error.help("say what holds if there is none: `….or(…)`, or `….or_fail()`");
+            }
+            (found, Type::Option(of)) if fits(found, of) => {
+                error = error.help("write `some(…)`");
+            }
+            (Type::Int, Type::Float) => error = error.help("write `float(…)`"),
+            (Type::Float, Type::Int) => error = error.help("write `int(…)`"),
+            (Type::Int | Type::Float | Type::Bool | Type::Handle(..), Type::String) => {
+                error = error.help("write `string(…)`");
+            }
+            (Type::String, Type::Int) => error = error.help("write `….parse_int().or_fail()`"),
+            (Type::Handle(object, _), wanted) => {
+                let leads = match &**object {
+                    crate::types::Object::Register(of) => Some(of.clone()),
+                    crate::types::Object::Counter => Some(Type::Int),
+                    crate::types::Object::Struct(id) => Some(Type::Struct(*id)),
+                    _ => None,
+                };
+                if leads.is_some_and(|leads| fits(&leads, wanted)) {
+                    error = error.help("read what the handle leads to: `*…`");
+                }
+            }
+            _ => {}
+        }
+        self.diagnostics.push(error);
+        false
+    }
+}
+
+/// Whether a value of one type may stand where another is needed. What was reported already fits everywhere.
+pub(super) fn fits(found: &Type, wanted: &Type) -> bool {
+    match (found, wanted) {
+        (Type::Unknown, _) | (_, Type::Unknown) => true,
+        (Type::Option(a), Type::Option(b))
+        | (Type::List(a), Type::List(b))
+        | (Type::Set(a), Type::Set(b)) => fits(a, b),
+        (Type::Map(k, v), Type::Map(l, w)) => fits(k, l) && fits(v, w),
+        _ => found == wanted,
+    }
+}
+
+/// Whether a type is known in all its parts.
+pub(super) fn is_known(ty: &Type) -> bool {
+    match ty {
+        Type::Unknown => false,
+        Type::Option(of) | Type::List(of) | Type::Set(of) => is_known(of),
+        Type::Map(key, value) => is_known(key) && is_known(value),
+        _ => true,
+    }
+}

@@ -1,0 +1,239 @@
+//! Places: what can be assigned to. What leads to a place is evaluated once.
+
+use super::lower::Lower;
+use crate::builtin::Builtin;
+use crate::diagnostic::Diagnostic;
+use crate::flat::{Compute, StepKind, Var};
+use crate::operation::ObjectOp;
+use crate::span::Span;
+use crate::syntax::ast::{Expr, ExprKind};
+use crate::types::{Object, Type};
+
+/// What can be assigned to.
+pub(super) enum Place {
+    /// A variable.
+    Var(Var),
+    /// A field of a struct in a place.
+    Field(Box<Place>, u16, Type),
+    /// An element of a list or map in a place.
+    Element(Box<Place>, Var, Type),
+    /// A field of what a handle leads to.
+    RemoteField(Var, u16, Type),
+    /// All of what a handle leads to.
+    Remote(Var, Type),
+}
+
+impl Lower<'_> {
+    /// The place that an expression stands for, or an error.
+    pub(super) fn place(&mut self, expr: &Expr) -> Option<Place> {
+        match &expr.kind {
+            ExprKind::Name(name) => {
+                let var = self.variable(name, expr.span)?;
+                if (var.0 as usize) < self.body.params {
+                    let info = &self.body.vars[var.0 as usize];
+                    let error = format!("the parameter '{name}' cannot be changed");
+                    self.diagnostics.push(
+                        Diagnostic::error("E0307", expr.span, error)
+                            .mark(info.span, "the parameter")
+                            .help(format!("copy it: `var my_{name} = {name};`")),
+                    );
+                    return None;
+                }
+                Some(Place::Var(var))
+            }
+            ExprKind::Field(base, name) => {
+                let ty = self.place_or_value_type(base)?;
+                match ty {
+                    (Type::Handle(object, store), handle) => {
+                        let fields = self.known.object_fields(&object, store);
+                        let ty = Type::Handle(object, store);
+                        let (index, field) = self.find_field(fields, &ty, name)?;
+                        let handle = self.load(&handle, base.span);
+                        Some(Place::RemoteField(handle, index, field))
+                    }
+                    (Type::Struct(id), place) => {
+                        let fields = self.known.struct_info(id).fields.clone();
+                        let (index, field) =
+                            self.find_field(Some(fields), &Type::Struct(id), name)?;
+                        Some(Place::Field(Box::new(place), index, field))
+                    }
+                    (Type::Unknown, _) => None,
+                    (other, _) => {
+                        self.find_field(None, &other, name);
+                        None
+                    }
+                }
+            }
+            ExprKind::Index(base, index) => {
+                let (ty, place) = self.place_or_value_type(base)?;
+                let (key, of) = match &ty {
+                    Type::List(of) => (Type::Int, (**of).clone()),
+                    Type::Map(key, of) => ((**key).clone(), (**of).clone()),
+                    Type::Unknown => return None,
+                    other => {
+                        let shown = self.known.show(other);
+                        self.error("E0215", base.span, format!("{shown} cannot be indexed"));
+                        return None;
+                    }
+                };
+                let index_var = self.expression(index, Some(&key));
+                self.must_fit(index_var, &key, index.span);
+                Some(Place::Element(Box::new(place), index_var, of))
+            }
+            ExprKind::Deref(handle) => {
+                let handle_var = self.expression(handle, None);
+                let ty = match self.type_of(handle_var) {
+                    Type::Handle(object, _) => match &*object {
+                        Object::Register(of) => of.clone(),
+                        Object::Struct(id) => Type::Struct(*id),
+                        other => {
+                            let shown = self.known.show_object(other);
+                            self.diagnostics.push(
+                                Diagnostic::error(
+                                    "E0308",
+                                    expr.span,
+                                    format!("a {shown} cannot be assigned as a whole"),
+                                )
+                                .help("use its operations"),
+                            );
+                            return None;
+                        }
+                    },
+                    Type::Unknown => return None,
+                    other => {
+                        let shown = self.known.show(&other);
+                        let error = format!("{shown} is no handle that could be followed");
+                        self.error("E0214", handle.span, error);
+                        return None;
+                    }
+                };
+                Some(Place::Remote(handle_var, ty))
+            }
+            ExprKind::Error => None,
+            _ => {
+                self.diagnostics.push(
+                    Diagnostic::error("E0308", expr.span, "this cannot be assigned to").help(
+                        "variables, fields, elements and what handles lead to can be assigned to",
+                    ),
+                );
+                None
+            }
+        }
+    }
+
+    /// Of what stands before a dot or bracket: its type and place. What is no place, as the result of a call,
+    /// is one only if it is a handle.
+    fn place_or_value_type(&mut self, base: &Expr) -> Option<(Type, Place)> {
+        if let ExprKind::Name(name) = &base.kind
+            && let Some(var) = self.lookup(name)
+            && matches!(self.type_of(var), Type::Handle(..))
+        {
+            // A parameter, too: what it leads to can be changed.
+            return Some((self.type_of(var), Place::Var(var)));
+        }
+        match &base.kind {
+            ExprKind::Name(_) | ExprKind::Field(..) | ExprKind::Index(..) | ExprKind::Deref(_) => {
+                let place = self.place(base)?;
+                Some((self.place_type(&place), place))
+            }
+            _ => {
+                let var = self.expression(base, None);
+                let ty = self.type_of(var);
+                if !matches!(ty, Type::Handle(..) | Type::Unknown) {
+                    self.error("E0308", base.span, "what is assigned to this would be lost");
+                    return None;
+                }
+                Some((ty, Place::Var(var)))
+            }
+        }
+    }
+
+    /// The type of what is in a place.
+    pub(super) fn place_type(&self, place: &Place) -> Type {
+        match place {
+            Place::Var(var) => self.type_of(*var),
+            Place::Field(_, _, ty)
+            | Place::Element(_, _, ty)
+            | Place::RemoteField(_, _, ty)
+            | Place::Remote(_, ty) => ty.clone(),
+        }
+    }
+
+    /// What is in a place.
+    pub(super) fn load(&mut self, place: &Place, span: Span) -> Var {
+        match place {
+            Place::Var(var) => *var,
+            Place::Field(base, index, ty) => {
+                let base = self.load(base, span);
+                self.compute(span, ty.clone(), Compute::Field(base, *index))
+            }
+            Place::Element(base, key, ty) => {
+                let base = self.load(base, span);
+                let at = Compute::Builtin(Builtin::Index, vec![base, *key]);
+                self.compute(span, ty.clone(), at)
+            }
+            Place::RemoteField(handle, index, ty) => {
+                self.remote(*handle, ObjectOp::Field(*index), Vec::new(), ty.clone(), span)
+            }
+            Place::Remote(handle, _) => self.dereference(*handle, span),
+        }
+    }
+
+    /// Writes a place.
+    pub(super) fn store(&mut self, place: &Place, value: Var, span: Span) {
+        match place {
+            Place::Var(var) => self.step(span, StepKind::Set(*var, Compute::Copy(value))),
+            Place::Field(base, index, _) => {
+                let old = self.load(base, span);
+                let ty = self.type_of(old);
+                let new = self.compute(span, ty, Compute::WithField(old, *index, value));
+                self.store(base, new, span);
+            }
+            Place::Element(base, key, _) => {
+                let old = self.load(base, span);
+                let ty = self.type_of(old);
+                let builtin =
+                    if matches!(ty, Type::Map(..)) { Builtin::Put } else { Builtin::SetAt };
+                let new = Compute::Builtin(builtin, vec![old, *key, value]);
+                let new = self.compute(span, ty, new);
+                self.store(base, new, span);
+            }
+            Place::RemoteField(handle, index, _) => {
+                self.remote(*handle, ObjectOp::PutField(*index), vec![value], Type::Unit, span);
+            }
+            Place::Remote(handle, Type::Struct(id)) if self.leads_to_struct(*handle) => {
+                let fields = self.known.struct_info(*id).fields.clone();
+                let part = |this: &mut Self, index: usize, ty: &Type| {
+                    this.compute(span, ty.clone(), Compute::Field(value, index as u16))
+                };
+                let parts =
+                    fields.iter().enumerate().map(|(i, (_, ty))| part(self, i, ty)).collect();
+                self.remote(*handle, ObjectOp::Create, parts, Type::Unit, span);
+            }
+            Place::Remote(handle, _) => {
+                self.remote(*handle, ObjectOp::Put, vec![value], Type::Unit, span);
+            }
+        }
+    }
+
+    fn leads_to_struct(&self, handle: Var) -> bool {
+        match self.type_of(handle) {
+            Type::Handle(object, _) => matches!(*object, Object::Struct(_)),
+            _ => false,
+        }
+    }
+
+    /// Changes what is in a place by a builtin that gives the changed value. Where the place is a variable the
+    /// interpreter changes the value where it is.
+    pub(super) fn change(&mut self, place: &Place, builtin: Builtin, args: Vec<Var>, span: Span) {
+        if let Place::Var(var) = place {
+            let args = std::iter::once(*var).chain(args).collect();
+            return self.step(span, StepKind::Set(*var, Compute::Builtin(builtin, args)));
+        }
+        let old = self.load(place, span);
+        let ty = self.type_of(old);
+        let args = std::iter::once(old).chain(args).collect();
+        let new = self.compute(span, ty, Compute::Builtin(builtin, args));
+        self.store(place, new, span);
+    }
+}

@@ -1,0 +1,106 @@
+//! From a source text to a program.
+
+use crate::check::{self, Checkable, Checked, Declarations};
+use crate::diagnostic::{Diagnostic, Severity};
+use crate::flat::coalesce;
+use crate::flow::Flows;
+use crate::ir;
+use crate::split::{self, Split};
+use crate::syntax;
+
+/// What became of a source text.
+#[derive(Clone, Debug)]
+pub struct Compiled {
+    /// What is to be said about it, in the order of the text.
+    pub diagnostics: Vec<Diagnostic>,
+    /// The program, unless there are errors.
+    pub program: Option<ir::Program>,
+    /// How the program came about, for `explain`. Empty if there are errors.
+    pub transactions: Vec<Explained>,
+    /// What the source declares.
+    pub declarations: Declarations,
+}
+
+/// A transaction with all that is known of it.
+#[derive(Clone, Debug)]
+pub struct Explained {
+    /// The flattened transaction.
+    pub checkable: Checkable,
+    /// Its labels, and the order of its stores.
+    pub flows: Flows,
+    /// Its phases.
+    pub split: Split,
+}
+
+/// Compiles a source text.
+pub fn compile(source: &str) -> Compiled {
+    compile_as(source, Form::Split)
+}
+
+/// Compiles a source text whose transactions run in one phase each, to compare with.
+pub fn compile_whole(source: &str) -> Compiled {
+    compile_as(source, Form::Whole)
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Split,
+    Whole,
+}
+
+fn compile_as(source: &str, form: Form) -> Compiled {
+    let parsed = syntax::parse(source);
+    let mut diagnostics = parsed.diagnostics;
+    let mut checked = check::lower(&parsed.module, &mut diagnostics);
+    let refused = |found: &[Diagnostic]| found.iter().any(|d| d.severity == Severity::Error);
+    let mut transactions = Vec::new();
+    // Labels of what is ill-typed would only repeat its errors.
+    if !refused(&diagnostics) {
+        for checkable in checked.functions.iter_mut().chain(&mut checked.transactions) {
+            coalesce(&mut checkable.body);
+        }
+        for checkable in &checked.transactions {
+            let known = &checked.declarations;
+            let Some(flows) = Flows::of(checkable, known, &mut diagnostics) else { continue };
+            let split = match form {
+                Form::Split => Split::of(checkable, &flows, known),
+                Form::Whole => Split::not_at_all(checkable, known),
+            };
+            transactions.push(Explained { checkable: checkable.clone(), flows, split });
+        }
+    }
+    diagnostics.sort_by_key(|one| (one.primary.span.start, one.code));
+    let program = (!refused(&diagnostics)).then(|| program(&checked, &transactions));
+    if program.is_none() {
+        transactions.clear();
+    }
+    Compiled { diagnostics, program, transactions, declarations: checked.declarations }
+}
+
+fn program(checked: &Checked, transactions: &[Explained]) -> ir::Program {
+    let known = &checked.declarations;
+    let stores = known.stores.iter().map(|store| ir::Store {
+        name: store.name.as_str().into(),
+        level: known.level_name(store.level).into(),
+        accepts: known.lattice.accepts(store.level),
+        atomic: store.atomic,
+        operations: store.operations.clone(),
+    });
+    let structs = known.structs.iter().map(|info| ir::Struct {
+        name: info.name.as_str().into(),
+        fields: info.fields.iter().map(|(name, ty)| (name.as_str().into(), ty.clone())).collect(),
+    });
+    let mut objects = Vec::new();
+    let functions =
+        checked.functions.iter().map(|one| split::function(one, &mut objects)).collect();
+    let transactions =
+        transactions.iter().map(|one| one.split.emit(&one.checkable, &mut objects)).collect();
+    ir::Program {
+        version: ir::VERSION,
+        stores: stores.collect(),
+        structs: structs.collect(),
+        objects,
+        functions,
+        transactions,
+    }
+}

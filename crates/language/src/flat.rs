@@ -1,0 +1,245 @@
+//! The flattened language (MixT §5.1, Fig. 7): every step computes one thing from variables. Types are
+//! checked; loops and branches are still there, as a transaction is split along them.
+//!
+//! Where the paper binds remote variables (`remote x = e`), here each use of remote data is a step of its own,
+//! with the handle in a variable.
+
+mod coalesce;
+
+pub use coalesce::coalesce;
+
+use solera_levels::Label;
+
+use crate::builtin::Builtin;
+use crate::operation::ObjectOp;
+use crate::span::Span;
+use crate::syntax::ast::{BinaryOp, UnaryOp};
+use crate::types::{Object, StoreId, StructId, Type};
+use crate::value::Value;
+
+/// The number of a variable in its body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Var(pub u32);
+
+/// What is known of a variable.
+#[derive(Clone, Debug)]
+pub struct VarInfo {
+    /// Its name in the source; none if the compiler made it.
+    pub name: Option<String>,
+    /// Its type.
+    pub ty: Type,
+    /// Where it is declared, or the expression whose value it holds.
+    pub span: Span,
+    /// What a variable without a name is for, as told to people. Empty for the value of an expression.
+    pub purpose: &'static str,
+    /// The level that its type states.
+    pub stated: Option<(Label, Span)>,
+}
+
+/// The body of a function or transaction.
+#[derive(Clone, Debug, Default)]
+pub struct Body {
+    /// Its variables. Parameters come first.
+    pub vars: Vec<VarInfo>,
+    /// How many of them are parameters.
+    pub params: usize,
+    /// What it does.
+    pub steps: Vec<Step>,
+    /// Of a transaction: the variable that holds the result at the end.
+    pub result: Option<Var>,
+}
+
+/// A step.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// What is done.
+    pub kind: StepKind,
+    /// Where it comes from.
+    pub span: Span,
+}
+
+/// What a step does.
+#[derive(Clone, Debug)]
+pub enum StepKind {
+    /// `dst = compute`
+    Set(Var, Compute),
+    /// `dst = handle.op(args)`
+    Remote(Remote),
+    /// `dst = store.operation(args)`
+    Custom(Custom),
+    /// `dst =` the handle of a new object.
+    Fresh(Var, StoreId),
+    /// `dst = endorse(level, src)`
+    Endorse(Var, Label, Var),
+    /// `if condition { … } else { … }`
+    If(Var, Vec<Step>, Vec<Step>),
+    /// `loop { before; if !condition { leave } body }`
+    Loop {
+        /// What computes the condition.
+        before: Vec<Step>,
+        /// Whether there is another turn.
+        condition: Var,
+        /// What is done in a turn.
+        body: Vec<Step>,
+    },
+    /// Ends a function. Not in transactions, where it becomes branches.
+    Return(Var),
+    /// The transaction fails with a text, and has no effect.
+    Abort(Var),
+}
+
+/// An operation on an object.
+#[derive(Clone, Debug)]
+pub struct Remote {
+    /// Where the answer goes.
+    pub dst: Var,
+    /// The object's store.
+    pub store: StoreId,
+    /// What the handle leads to.
+    pub object: Object,
+    /// What is done.
+    pub op: ObjectOp,
+    /// The handle.
+    pub handle: Var,
+    /// The arguments.
+    pub args: Vec<Var>,
+}
+
+/// A custom operation of a store.
+#[derive(Clone, Debug)]
+pub struct Custom {
+    /// Where the answer goes.
+    pub dst: Var,
+    /// The store.
+    pub store: StoreId,
+    /// The operation, by its index.
+    pub operation: u16,
+    /// Whether it may change something.
+    pub mutates: bool,
+    /// The arguments.
+    pub args: Vec<Var>,
+}
+
+/// A computation without effects.
+#[derive(Clone, Debug)]
+pub enum Compute {
+    /// A value that is written out.
+    Const(Value),
+    /// The same value.
+    Copy(Var),
+    /// `op a`
+    Unary(UnaryOp, Var),
+    /// `a op b`; never `&&` or `||`, which are branches.
+    Binary(BinaryOp, Var, Var),
+    /// `builtin(args)`
+    Builtin(Builtin, Vec<Var>),
+    /// `[args]`
+    List(Vec<Var>),
+    /// `set[args]`
+    Set(Vec<Var>),
+    /// `map[key: value, …]`: keys and values by turns.
+    Map(Vec<Var>),
+    /// `struct { args }`
+    Struct(StructId, Vec<Var>),
+    /// `a.field`
+    Field(Var, u16),
+    /// `a` with another value in one field.
+    WithField(Var, u16, Var),
+    /// `function(args)`
+    Call(u32, Vec<Var>),
+}
+
+impl Compute {
+    /// The variables it is computed from.
+    pub fn inputs(&self) -> Vec<Var> {
+        match self {
+            Compute::Const(_) => Vec::new(),
+            Compute::Copy(a) | Compute::Unary(_, a) | Compute::Field(a, _) => vec![*a],
+            Compute::Binary(_, a, b) | Compute::WithField(a, _, b) => vec![*a, *b],
+            Compute::Builtin(_, args)
+            | Compute::List(args)
+            | Compute::Set(args)
+            | Compute::Map(args)
+            | Compute::Struct(_, args)
+            | Compute::Call(_, args) => args.clone(),
+        }
+    }
+
+    /// Whether it may fail, so that it must be done even if nobody needs its value. That values may grow too
+    /// large does not count.
+    pub fn can_fail(&self) -> bool {
+        match self {
+            Compute::Const(_)
+            | Compute::Copy(_)
+            | Compute::Field(..)
+            | Compute::WithField(..)
+            | Compute::Struct(..)
+            | Compute::Unary(UnaryOp::Not, _) => false,
+            Compute::List(_) | Compute::Set(_) | Compute::Map(_) => false,
+            Compute::Binary(op, ..) => !op.compares(),
+            Compute::Builtin(builtin, _) => builtin.can_fail(),
+            Compute::Unary(UnaryOp::Negate, _) | Compute::Call(..) => true,
+        }
+    }
+}
+
+impl Body {
+    /// By variable, whether its only write comes before all its uses, in the block that it belongs to. So what
+    /// decides whether it is written decides about each of its uses, too.
+    pub fn written_once(&self) -> Vec<bool> {
+        fn count(steps: &[Step], writes: &mut [u32]) {
+            for step in steps {
+                step.dst().iter().for_each(|var| writes[var.0 as usize] += 1);
+                match &step.kind {
+                    StepKind::If(_, then, other) => {
+                        count(then, writes);
+                        count(other, writes);
+                    }
+                    StepKind::Loop { before, body, .. } => {
+                        count(before, writes);
+                        count(body, writes);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        let mut writes = vec![0; self.vars.len()];
+        count(&self.steps, &mut writes);
+        // The result is used at the end, wherever it was written.
+        self.result.iter().for_each(|result| writes[result.0 as usize] += 1);
+        writes.into_iter().map(|writes| writes == 1).collect()
+    }
+}
+
+impl Step {
+    /// The variable it writes, if it writes one itself.
+    pub fn dst(&self) -> Option<Var> {
+        match &self.kind {
+            StepKind::Set(dst, _) | StepKind::Fresh(dst, _) | StepKind::Endorse(dst, ..) => {
+                Some(*dst)
+            }
+            StepKind::Remote(remote) => Some(remote.dst),
+            StepKind::Custom(custom) => Some(custom.dst),
+            StepKind::If(..) | StepKind::Loop { .. } | StepKind::Return(_) | StepKind::Abort(_) => {
+                None
+            }
+        }
+    }
+
+    /// The variables it reads itself; not those of steps within it.
+    pub fn inputs(&self) -> Vec<Var> {
+        match &self.kind {
+            StepKind::Set(_, compute) => compute.inputs(),
+            StepKind::Remote(remote) => {
+                let args = remote.args.iter().copied();
+                std::iter::once(remote.handle).chain(args).collect()
+            }
+            StepKind::Custom(custom) => custom.args.clone(),
+            StepKind::Fresh(..) => Vec::new(),
+            StepKind::Endorse(_, _, src) | StepKind::Return(src) | StepKind::Abort(src) => {
+                vec![*src]
+            }
+            StepKind::If(condition, ..) | StepKind::Loop { condition, .. } => vec![*condition],
+        }
+    }
+}

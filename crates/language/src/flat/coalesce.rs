@@ -1,0 +1,78 @@
+//! Leaves out copies of what is computed for one use: `t = a + b; x = t` becomes `x = a + b`.
+
+use super::{Body, Step, StepKind, Var};
+use crate::flat::Compute;
+
+/// Leaves out copies of variables that the compiler made and that nobody else reads or writes.
+pub fn coalesce(body: &mut Body) {
+    let mut uses = vec![0u32; body.vars.len()];
+    let mut writes = vec![0u32; body.vars.len()];
+    count(&body.steps, &mut uses, &mut writes);
+    let single = |var: Var| {
+        let index = var.0 as usize;
+        index >= body.params
+            && body.vars[index].name.is_none()
+            && uses[index] == 1
+            && writes[index] == 1
+    };
+    merge(&mut body.steps, &single);
+}
+
+fn count(steps: &[Step], uses: &mut [u32], writes: &mut [u32]) {
+    for step in steps {
+        step.inputs().iter().for_each(|var| uses[var.0 as usize] += 1);
+        step.dst().iter().for_each(|var| writes[var.0 as usize] += 1);
+        match &step.kind {
+            StepKind::If(_, then, other) => {
+                count(then, uses, writes);
+                count(other, uses, writes);
+            }
+            StepKind::Loop { before, body, .. } => {
+                count(before, uses, writes);
+                count(body, uses, writes);
+            }
+            _ => {}
+        }
+    }
+}
+
+fn merge(steps: &mut Vec<Step>, single: &impl Fn(Var) -> bool) {
+    let mut merged: Vec<Step> = Vec::with_capacity(steps.len());
+    for mut step in std::mem::take(steps) {
+        match &mut step.kind {
+            StepKind::If(_, then, other) => {
+                merge(then, single);
+                merge(other, single);
+            }
+            StepKind::Loop { before, body, .. } => {
+                merge(before, single);
+                merge(body, single);
+            }
+            StepKind::Set(dst, Compute::Copy(src)) if single(*src) => {
+                if let Some(last) = merged.last_mut()
+                    && last.dst() == Some(*src)
+                    && last.redirect(*dst)
+                {
+                    continue;
+                }
+            }
+            _ => {}
+        }
+        merged.push(step);
+    }
+    *steps = merged;
+}
+
+impl Step {
+    /// Lets it write another variable. Operations of stores keep their own, so that what they answer has the
+    /// label of the store alone.
+    fn redirect(&mut self, to: Var) -> bool {
+        match &mut self.kind {
+            StepKind::Set(dst, _) | StepKind::Endorse(dst, ..) => {
+                *dst = to;
+                true
+            }
+            _ => false,
+        }
+    }
+}

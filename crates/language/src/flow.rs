@@ -1,0 +1,76 @@
+//! Which level every value has, which flows are not allowed, and in which order stores are used
+//! (MixT §4.3, §5.2, §6.2).
+
+mod blame;
+mod endorsed;
+mod labels;
+mod legal;
+mod order;
+mod table;
+
+pub use table::Slot;
+
+use solera_levels::Label;
+
+use crate::check::{Checkable, Declarations};
+use crate::diagnostic::Diagnostic;
+use crate::flat::Var;
+
+/// What is known of a transaction once its flows are.
+#[derive(Clone, Debug)]
+pub struct Flows {
+    /// By variable.
+    pub labels: Vec<VarLabel>,
+    /// The stores' uses, in the order in which they run.
+    pub order: Vec<Slot>,
+    /// Of the operations, in the order of the text, the slot that each runs in.
+    pub slots: Vec<Slot>,
+    /// How often the program endorses.
+    pub endorsements: usize,
+}
+
+/// What influences a variable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VarLabel {
+    /// Its level: that of the weakest of what influences it, unless that was endorsed.
+    pub level: Label,
+    /// The uses of stores that influence it, by [`Slot::bit`]; so it is known once these have run.
+    pub slots: u64,
+}
+
+impl Flows {
+    /// Infers and checks. None if some flow is not allowed.
+    pub fn of(
+        checkable: &Checkable,
+        known: &Declarations,
+        diagnostics: &mut Vec<Diagnostic>,
+    ) -> Option<Flows> {
+        let before = diagnostics.len();
+        let table = table::Table::of(&checkable.body);
+        let slots = endorsed::slots(&table, known, diagnostics);
+        let labels = labels::infer(&table, &slots, checkable, known);
+        legal::check(&table, &slots, &labels, checkable, known, diagnostics);
+        let refused = |found: &[Diagnostic]| {
+            found.iter().any(|one| one.severity == crate::diagnostic::Severity::Error)
+        };
+        if refused(&diagnostics[before..]) {
+            return None;
+        }
+        let order = order::order(&table, &slots, &labels, known, diagnostics);
+        legal::warn_of_late_failures(&table, &slots, &labels, &order, known, diagnostics);
+        if refused(&diagnostics[before..]) {
+            return None;
+        }
+        let endorsements = table.endorsements();
+        let slots = slots.into_iter().flatten().collect();
+        Some(Flows { labels, order, slots, endorsements })
+    }
+
+    /// The phase after which a variable is known, counted from 1; 0 if it depends on no store, so that each
+    /// phase computes it for itself.
+    pub fn phase_of(&self, var: Var) -> usize {
+        let label = self.labels[var.0 as usize];
+        let after = |slot: &Slot| label.slots & slot.bit() != 0;
+        self.order.iter().rposition(after).map_or(0, |index| index + 1)
+    }
+}

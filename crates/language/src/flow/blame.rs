@@ -1,0 +1,153 @@
+//! Where a weak value came from, step by step.
+
+use std::collections::BTreeSet;
+
+use solera_levels::Label;
+
+use super::VarLabel;
+use super::table::{Entry, Slot, Table};
+use crate::check::{Checkable, Declarations};
+use crate::diagnostic::Mark;
+use crate::flat::{StepKind, Var};
+use crate::operation::ObjectOp;
+
+/// Follows weak values back to where they were read.
+pub(super) struct Blame<'a> {
+    pub(super) table: &'a Table<'a>,
+    pub(super) slots: &'a [Option<Slot>],
+    pub(super) labels: &'a [VarLabel],
+    pub(super) once: &'a [bool],
+    pub(super) checkable: &'a Checkable,
+    pub(super) known: &'a Declarations,
+}
+
+impl Blame<'_> {
+    /// The steps that made a variable weaker than a level, the last first. Empty if it is not weaker.
+    pub(super) fn of(&self, var: Var, wanted: Label) -> Vec<Mark> {
+        let mut marks = Vec::new();
+        self.follow(var, wanted, &mut BTreeSet::new(), &mut marks);
+        // Of several reasons at one place the last is the one nearest to the source.
+        let last = |index: &usize| marks[index + 1..].iter().all(|m| m.span != marks[*index].span);
+        let keep: Vec<usize> = (0..marks.len()).filter(last).collect();
+        keep.into_iter().map(|index| marks[index].clone()).collect()
+    }
+
+    /// Whether a level is too weak.
+    pub(super) fn is_weak(&self, level: Label, wanted: Label) -> bool {
+        !self.known.lattice.at_least(level, wanted)
+    }
+
+    fn label(&self, var: Var) -> Label {
+        self.labels[var.0 as usize].level
+    }
+
+    /// The name of a variable, if it has one.
+    fn name(&self, var: Var) -> Option<&str> {
+        self.checkable.body.vars[var.0 as usize].name.as_deref()
+    }
+
+    fn follow(
+        &self,
+        var: Var,
+        wanted: Label,
+        seen: &mut BTreeSet<Var>,
+        marks: &mut Vec<Mark>,
+    ) -> bool {
+        if !self.is_weak(self.label(var), wanted) || !seen.insert(var) {
+            return false;
+        }
+        let info = &self.checkable.body.vars[var.0 as usize];
+        let level = self.known.level_name(self.label(var));
+        if let Some((_, span)) = info.stated {
+            let name = info.name.as_deref().unwrap_or("this");
+            marks.push(Mark { span, text: format!("`{name}` is stated to be {level}") });
+            return true;
+        }
+        let writes = |entry: &&Entry| entry.step.dst() == Some(var);
+        for (index, entry) in self.table.entries.iter().enumerate().filter(|(_, e)| writes(e)) {
+            if self.follow_step(index, entry, var, wanted, seen, marks) {
+                return true;
+            }
+        }
+        false
+    }
+
+    fn follow_step(
+        &self,
+        index: usize,
+        entry: &Entry,
+        var: Var,
+        wanted: Label,
+        seen: &mut BTreeSet<Var>,
+        marks: &mut Vec<Mark>,
+    ) -> bool {
+        let span = entry.step.span;
+        if let Some(slot) = self.slots[index] {
+            let store = self.known.store_info(slot.store);
+            if self.is_weak(store.level, wanted) {
+                marks.push(Mark { span, text: self.source(entry, slot) });
+                return true;
+            }
+        }
+        let level = self.known.level_name(self.label(var));
+        let reached = marks.len();
+        if let Some(name) = self.name(var) {
+            let name = if name.contains(' ') { name.to_owned() } else { format!("`{name}`") };
+            marks
+                .push(Mark { span, text: format!("{name} is {level}, as it gets its value here") });
+        }
+        let inputs = match &entry.step.kind {
+            StepKind::Endorse(_, level, _) if !self.is_weak(*level, wanted) => Vec::new(),
+            StepKind::Endorse(_, level, _) => {
+                let level = self.known.level_name(*level);
+                marks.push(Mark { span, text: format!("endorsed as {level} only") });
+                return true;
+            }
+            _ => entry.step.inputs(),
+        };
+        for input in inputs {
+            if self.follow(input, wanted, seen, marks) {
+                return true;
+            }
+        }
+        for condition in entry.conditions.iter().rev() {
+            // The same conditions decide about the use that is to be explained.
+            if self.once[var.0 as usize] {
+                break;
+            }
+            if self.is_weak(self.label(*condition), wanted) && !seen.contains(condition) {
+                let at = self.checkable.body.vars[condition.0 as usize].span;
+                let level = self.known.level_name(self.label(*condition));
+                marks
+                    .push(Mark { span: at, text: format!("a {level} condition decides about it") });
+                if self.follow(*condition, wanted, seen, marks) {
+                    return true;
+                }
+                marks.pop();
+            }
+        }
+        marks.truncate(reached);
+        false
+    }
+
+    /// What a step reads, and why that is weak.
+    fn source(&self, entry: &Entry, slot: Slot) -> String {
+        let info = self.known.store_info(slot.store);
+        let (store, level) = (&info.name, self.known.level_name(info.level));
+        let StepKind::Remote(remote) = &entry.step.kind else {
+            return format!("this is asked of `{store}`, which is {level}");
+        };
+        let what = match remote.op {
+            ObjectOp::Exists => "whether it is there",
+            ObjectOp::Size => "its size",
+            ObjectOp::Contains | ObjectOp::ContainsKey => "what it contains",
+            ObjectOp::Elements | ObjectOp::Values | ObjectOp::Entries => "what it holds",
+            ObjectOp::Field(_) => "its field",
+            _ => "its value",
+        };
+        match self.name(remote.handle) {
+            Some(name) => format!("`{name}` is in `{store}`: {what} is {level}"),
+            None => format!("this is in `{store}`: {what} is {level}"),
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! What is read for the sake of endorsed values: before everything else, and without writing (MixT §6.2).
+
+use super::table::{Entry, Slot, Table};
+use crate::check::Declarations;
+use crate::diagnostic::Diagnostic;
+use crate::flat::{StepKind, Var};
+
+/// By step, the slot that it runs in; none for those that use no store.
+pub(super) fn slots(
+    table: &Table,
+    known: &Declarations,
+    diagnostics: &mut Vec<Diagnostic>,
+) -> Vec<Option<Slot>> {
+    let endorsed = influencing(table);
+    let slot = |entry: &Entry| {
+        let store = entry.store()?;
+        let endorsing = entry.step.dst().is_some_and(|dst| endorsed.contains(&dst));
+        Some(Slot { store, endorsing })
+    };
+    let slots: Vec<_> = table.entries.iter().map(slot).collect();
+    refuse_writes(table, &slots, known, diagnostics);
+    slots
+}
+
+/// The variables that influence an endorsed value, in ascending order.
+fn influencing(table: &Table) -> std::collections::BTreeSet<Var> {
+    let mut found = std::collections::BTreeSet::new();
+    for entry in &table.entries {
+        if let StepKind::Endorse(_, _, src) = entry.step.kind {
+            found.insert(src);
+            found.extend(&entry.conditions);
+        }
+    }
+    loop {
+        let before = found.len();
+        for entry in &table.entries {
+            if entry.step.dst().is_some_and(|dst| found.contains(&dst)) {
+                found.extend(entry.influences());
+            }
+        }
+        if found.len() == before {
+            return found;
+        }
+    }
+}
+
+fn refuse_writes(
+    table: &Table,
+    slots: &[Option<Slot>],
+    known: &Declarations,
+    diagnostics: &mut Vec<Diagnostic>,
+) {
+    for (index, entry) in table.entries.iter().enumerate() {
+        let Some(slot) = slots[index].filter(|slot| slot.endorsing) else { continue };
+        let store = &known.store_info(slot.store).name;
+        let span = entry.step.span;
+        if entry.mutates() {
+            diagnostics.push(
+                Diagnostic::error("E0120", span, "what is endorsed depends on a write")
+                    .here(format!("this changes `{store}`, and an endorsed value depends on it"))
+                    .note("endorsed values are read before anything is written"),
+            );
+            continue;
+        }
+        let first = |(other, _): &(usize, &Entry)| {
+            *other < index
+                || table.entries[*other].loops.iter().any(|one| entry.loops.contains(one))
+        };
+        let write = table
+            .entries
+            .iter()
+            .enumerate()
+            .filter(|(_, other)| other.mutates() && other.store() == Some(slot.store))
+            .find(first);
+        if let Some((_, write)) = write {
+            diagnostics.push(
+                Diagnostic::error("E0121", span, "what is endorsed is read after a write")
+                    .here(format!("this is read from `{store}` before anything is written"))
+                    .mark(write.step.span, format!("but this changes `{store}`, and comes first"))
+                    .help("read and endorse before the write: `var x = endorse(…, …);`"),
+            );
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! Refuses flows from weaker values to stronger data.
+
+use solera_levels::Label;
+
+use super::VarLabel;
+use super::blame::Blame;
+use super::labels::contribution;
+use super::table::{Entry, Slot, Table};
+use crate::builtin::Builtin;
+use crate::check::{Checkable, Declarations};
+use crate::diagnostic::Diagnostic;
+use crate::flat::{Compute, StepKind, Var};
+use crate::operation::ObjectOp;
+use crate::syntax::ast::BinaryOp;
+
+/// Checks every step that uses a store, every level that a type states, and every `abort`.
+pub(super) fn check(
+    table: &Table,
+    slots: &[Option<Slot>],
+    labels: &[VarLabel],
+    checkable: &Checkable,
+    known: &Declarations,
+    diagnostics: &mut Vec<Diagnostic>,
+) {
+    let once = &checkable.body.written_once();
+    let blame = Blame { table, slots, labels, once, checkable, known };
+    for (index, entry) in table.entries.iter().enumerate() {
+        if let Some(slot) = slots[index] {
+            blame.operation(entry, slot, diagnostics);
+        }
+        if let StepKind::Abort(_) = entry.step.kind {
+            blame.abort(entry, diagnostics);
+        }
+        if let StepKind::Endorse(_, level, src) = entry.step.kind
+            && known.lattice.at_least(labels[src.0 as usize].level, level)
+        {
+            let name = known.level_name(level);
+            diagnostics.push(
+                Diagnostic::warning("W0103", entry.step.span, "this endorses nothing")
+                    .note(format!("the value is {name} without it")),
+            );
+        }
+        blame.stated(index, entry, diagnostics);
+    }
+    blame.stated_result(diagnostics);
+}
+
+impl Blame<'_> {
+    fn level(&self, var: Var) -> Label {
+        self.labels[var.0 as usize].level
+    }
+
+    /// What is passed to a store, and what decides whether it is used, must be at least as strong as the store:
+    /// for reads as for writes (MixT Fig. 8, REMOTE-READ).
+    fn operation(&self, entry: &Entry, slot: Slot, diagnostics: &mut Vec<Diagnostic>) {
+        let info = self.known.store_info(slot.store);
+        let (store, wanted) = (&info.name, info.level);
+        let strong = self.known.level_name(wanted);
+        let weak = |var: &Var| self.is_weak(self.level(*var), wanted);
+        let does = if entry.mutates() { "writes" } else { "reads" };
+        let act = if entry.mutates() { "write" } else { "read" };
+        let inputs = entry.step.inputs();
+        let (var, message) = if let Some(var) = inputs.iter().copied().find(weak) {
+            let level = self.known.level_name(self.level(var));
+            let is_handle = match &entry.step.kind {
+                StepKind::Remote(remote) => remote.handle == var,
+                _ => false,
+            };
+            let article = article(level);
+            let message = if is_handle {
+                format!("{article} {level} handle decides where a {strong} {act} goes")
+            } else if entry.mutates() {
+                format!("{article} {level} value is written to {strong} data")
+            } else {
+                format!("{article} {level} value decides what is read from {strong} data")
+            };
+            (var, message)
+        } else if let Some(var) = entry.conditions.iter().rev().copied().find(weak) {
+            let level = self.known.level_name(self.level(var));
+            let article = article(level);
+            (var, format!("{article} {level} value decides a {strong} {act}"))
+        } else {
+            return;
+        };
+        let code = if entry.mutates() { "E0101" } else { "E0102" };
+        let mut error = Diagnostic::error(code, entry.step.span, message)
+            .here(format!("this {does} `{store}` ({strong})"));
+        if !inputs.contains(&var) {
+            let info = &self.checkable.body.vars[var.0 as usize];
+            let text = match info.purpose {
+                "go_on" => "whether it is reached depends on this",
+                _ => "the branch depends on this",
+            };
+            error = error.mark(info.span, text);
+        }
+        let marks = self.of(var, wanted);
+        for mark in marks {
+            if error.others.iter().all(|other| other.span != mark.span) {
+                error.others.push(mark);
+            } else if let Some(other) = error.others.iter_mut().find(|o| o.span == mark.span) {
+                other.text = format!("{}, and the branch depends on it", mark.text);
+            }
+        }
+        if !entry.mutates() {
+            error = error.note(
+                "what is stronger is used first, so a read cannot wait for a weaker value either",
+            );
+        }
+        let help = match wanted == self.known.lattice.bottom() {
+            true => "read it strongly",
+            false => "read it from a store that is at least as strong",
+        };
+        diagnostics.push(
+            error.help(format!(
+                "{help}, or accept the risk where you mean it: `endorse({strong}, …)`"
+            )),
+        );
+    }
+
+    /// `abort` undoes all writes, so what decides it must be at least as strong as all that is written.
+    fn abort(&self, entry: &Entry, diagnostics: &mut Vec<Diagnostic>) {
+        for write in self.table.entries.iter().filter(|entry| entry.mutates()) {
+            let info = write.store().map(|store| self.known.store_info(store));
+            let Some(info) = info else { continue };
+            let weak = |var: &Var| self.is_weak(self.level(*var), info.level);
+            let Some(var) = entry.influences().find(weak) else { continue };
+            let (level, strong) =
+                (self.known.level_name(self.level(var)), self.known.level_name(info.level));
+            let article = article(level);
+            let message =
+                format!("{article} {level} value decides whether a {strong} write is undone");
+            let mut error = Diagnostic::error("E0105", entry.step.span, message)
+                .here("the transaction has no effect if this is reached")
+                .mark(write.step.span, format!("but this writes `{}` ({strong})", info.name));
+            error.others.extend(self.of(var, info.level));
+            diagnostics.push(error.note("what is stronger is committed first").help(format!(
+                "decide it by something that is at least {strong}, or `endorse({strong}, …)`"
+            )));
+            return;
+        }
+    }
+
+    /// What is assigned to a variable whose type states a level.
+    fn stated(&self, index: usize, entry: &Entry, diagnostics: &mut Vec<Diagnostic>) {
+        let Some(dst) = entry.step.dst() else { return };
+        let info = &self.checkable.body.vars[dst.0 as usize];
+        let Some((wanted, at)) = info.stated else { return };
+        let found = contribution(entry, self.slots[index], true, self.labels, self.known);
+        if !self.is_weak(found.level, wanted) {
+            return;
+        }
+        let (level, strong) = (self.known.level_name(found.level), self.known.level_name(wanted));
+        let name = info.name.as_deref().unwrap_or("this");
+        let mut error = Diagnostic::error(
+            "E0103",
+            entry.step.span,
+            format!("`{name}` is stated to be {strong}, and this value is {level}"),
+        )
+        .mark(at, "stated here");
+        for var in entry.influences() {
+            error.others.extend(self.of(var, wanted));
+        }
+        diagnostics.push(error);
+    }
+
+    fn stated_result(&self, diagnostics: &mut Vec<Diagnostic>) {
+        let (Some((wanted, at)), Some(result)) =
+            (self.checkable.stated, self.checkable.body.result)
+        else {
+            return;
+        };
+        if !self.is_weak(self.level(result), wanted) {
+            return;
+        }
+        let (level, strong) =
+            (self.known.level_name(self.level(result)), self.known.level_name(wanted));
+        let message = format!("the result is stated to be {strong}, and is {level}");
+        let mut error = Diagnostic::error("E0103", at, message).here("stated here");
+        error.others.extend(self.of(result, wanted));
+        diagnostics.push(error);
+    }
+}
+
+/// Warns of steps that fail on bad data after something was committed: the transaction is then incomplete.
+pub(super) fn warn_of_late_failures(
+    table: &Table,
+    slots: &[Option<Slot>],
+    labels: &[VarLabel],
+    order: &[Slot],
+    known: &Declarations,
+    diagnostics: &mut Vec<Diagnostic>,
+) {
+    let writes = |slot: &Slot| {
+        let of_slot =
+            |(entry, found): (&Entry, &Option<Slot>)| *found == Some(*slot) && entry.mutates();
+        table.entries.iter().zip(slots).any(of_slot)
+    };
+    let Some(first) = order.iter().position(writes) else { return };
+    for (index, entry) in table.entries.iter().enumerate() {
+        let risky = match &entry.step.kind {
+            StepKind::Set(_, Compute::Builtin(Builtin::OrFail | Builtin::Index, _)) => true,
+            StepKind::Set(_, Compute::Binary(BinaryOp::Divide | BinaryOp::Remainder, ..)) => true,
+            StepKind::Remote(remote) => matches!(remote.op, ObjectOp::Load),
+            _ => false,
+        };
+        let all = entry.step.dst().map(|dst| labels[dst.0 as usize].slots);
+        let set = slots[index].map_or(all, |slot| Some(slot.bit()));
+        let phase = order.iter().rposition(|slot| set.is_some_and(|set| set & slot.bit() != 0));
+        if risky && phase.is_some_and(|phase| phase > first) && !cannot_fail(table, entry) {
+            let store = &known.store_info(order[first].store).name;
+            diagnostics.push(
+                Diagnostic::warning("W0104", entry.step.span, "this may fail too late")
+                    .here(format!("`{store}` is committed before this is computed"))
+                    .note("a transaction that fails after a commit is reported as incomplete")
+                    .help("say what holds in that case: `.or(…)`, `.get(…)`, or test it first"),
+            );
+        }
+    }
+}
+
+/// Whether a step cannot fail for what is around it: the element of a turn of `for`, or what a `match` found
+/// to be there.
+fn cannot_fail(table: &Table, entry: &Entry) -> bool {
+    let made_by = |var: Var, builtins: &[Builtin]| {
+        let mut writes = table.entries.iter().filter(|other| other.step.dst() == Some(var));
+        writes.any(|other| match &other.step.kind {
+            StepKind::Set(_, Compute::Builtin(builtin, _)) => builtins.contains(builtin),
+            _ => false,
+        })
+    };
+    match &entry.step.kind {
+        StepKind::Set(_, Compute::Builtin(Builtin::Index, args)) => {
+            made_by(args[0], &[Builtin::Elements]) && !entry.loops.is_empty()
+        }
+        StepKind::Set(_, Compute::Builtin(Builtin::OrFail, _)) => {
+            let tests = [Builtin::IsSome, Builtin::IsNone];
+            entry.conditions.iter().any(|condition| made_by(*condition, &tests))
+        }
+        _ => false,
+    }
+}
+
+fn article(level: &str) -> &'static str {
+    if level.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" }
+}

@@ -1,0 +1,109 @@
+//! The steps of a body in the order of the text, each with what decides whether it is done.
+
+use crate::flat::{Body, Step, StepKind, Var};
+use crate::types::StoreId;
+
+/// A use of a store: before everything else, for what is endorsed, or in its turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Slot {
+    /// The store.
+    pub store: StoreId,
+    /// Whether it only reads what is endorsed.
+    pub endorsing: bool,
+}
+
+impl Slot {
+    /// Its bit in sets of slots. There are at most 30 stores.
+    pub fn bit(self) -> u64 {
+        1 << (self.store.0 as u64 + if self.endorsing { 32 } else { 0 })
+    }
+
+    /// The slots of a set.
+    pub(super) fn all_in(set: u64) -> impl Iterator<Item = Slot> {
+        let bits = (0..64u8).filter(move |bit| set >> bit & 1 == 1);
+        bits.map(|bit| Slot { store: StoreId(bit % 32), endorsing: bit >= 32 })
+    }
+}
+
+/// A step that is no branch or loop.
+#[derive(Debug)]
+pub(super) struct Entry<'a> {
+    pub(super) step: &'a Step,
+    /// The conditions that it depends on, the outermost first.
+    pub(super) conditions: Vec<Var>,
+    /// The loops around it, by number.
+    pub(super) loops: Vec<usize>,
+}
+
+/// All steps that are no branches or loops.
+#[derive(Debug)]
+pub(super) struct Table<'a> {
+    pub(super) entries: Vec<Entry<'a>>,
+    loops: usize,
+}
+
+impl<'a> Table<'a> {
+    pub(super) fn of(body: &'a Body) -> Table<'a> {
+        let mut table = Table { entries: Vec::new(), loops: 0 };
+        table.add(&body.steps, &mut Vec::new(), &mut Vec::new());
+        table
+    }
+
+    fn add(&mut self, steps: &'a [Step], conditions: &mut Vec<Var>, loops: &mut Vec<usize>) {
+        for step in steps {
+            match &step.kind {
+                StepKind::If(condition, then, other) => {
+                    conditions.push(*condition);
+                    self.add(then, conditions, loops);
+                    self.add(other, conditions, loops);
+                    conditions.pop();
+                }
+                // Whether the condition is computed once more depends on what it was before.
+                StepKind::Loop { before, condition, body } => {
+                    conditions.push(*condition);
+                    loops.push(self.loops);
+                    self.loops += 1;
+                    self.add(before, conditions, loops);
+                    self.add(body, conditions, loops);
+                    loops.pop();
+                    conditions.pop();
+                }
+                _ => self.entries.push(Entry {
+                    step,
+                    conditions: conditions.clone(),
+                    loops: loops.clone(),
+                }),
+            }
+        }
+    }
+
+    pub(super) fn endorsements(&self) -> usize {
+        let endorses = |entry: &&Entry| matches!(entry.step.kind, StepKind::Endorse(..));
+        self.entries.iter().filter(endorses).count()
+    }
+}
+
+impl Entry<'_> {
+    /// The store it uses.
+    pub(super) fn store(&self) -> Option<StoreId> {
+        match &self.step.kind {
+            StepKind::Remote(remote) => Some(remote.store),
+            StepKind::Custom(custom) => Some(custom.store),
+            _ => None,
+        }
+    }
+
+    /// Whether it may change its store.
+    pub(super) fn mutates(&self) -> bool {
+        match &self.step.kind {
+            StepKind::Remote(remote) => remote.op.mutates(),
+            StepKind::Custom(custom) => custom.mutates,
+            _ => false,
+        }
+    }
+
+    /// All variables that influence what it does: its inputs, and what it depends on.
+    pub(super) fn influences(&self) -> impl Iterator<Item = Var> + '_ {
+        self.step.inputs().into_iter().chain(self.conditions.iter().copied())
+    }
+}

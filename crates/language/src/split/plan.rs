@@ -1,0 +1,324 @@
+//! Which step belongs to which phase, and what is handed on.
+
+use std::collections::BTreeSet;
+
+use crate::check::{Checkable, Declarations};
+use crate::flat::{Step, StepKind, Var};
+use crate::flow::{Flows, Slot};
+use crate::span::Span;
+use crate::types::StoreId;
+
+use super::Split;
+
+/// What a phase does.
+#[derive(Clone, Debug)]
+pub struct PhasePlan {
+    /// The store it uses; none if it only computes.
+    pub store: Option<StoreId>,
+    /// Whether it reads what is endorsed.
+    pub endorsing: bool,
+    /// Whether it may change its store.
+    pub mutates: bool,
+    /// Whether what it changes is marked by witnesses.
+    pub witnesses: bool,
+    /// The tapes it reads, in ascending order.
+    pub takes: Vec<u32>,
+    /// The tapes it writes, in ascending order.
+    pub gives: Vec<u32>,
+    /// Its steps.
+    pub steps: Vec<Planned>,
+}
+
+/// A step of a phase.
+#[derive(Clone, Debug)]
+pub enum Planned {
+    /// Does it. The tape is where the value of the variable it writes is kept for later phases.
+    Do(Step, Option<u32>),
+    /// Takes the next value of a variable from its tape.
+    Advance(Var, u32, Span),
+    /// `if condition { … } else { … }`
+    If(Var, Vec<Planned>, Vec<Planned>, Span),
+    /// `loop { before; if !condition { leave } body }`
+    Loop {
+        /// What computes the condition.
+        before: Vec<Planned>,
+        /// Whether there is another turn.
+        condition: Var,
+        /// What is done in a turn.
+        body: Vec<Planned>,
+        /// Where it comes from.
+        span: Span,
+    },
+}
+
+/// Splits along the slots of the flows.
+pub(super) fn split(checkable: &Checkable, flows: &Flows, known: &Declarations) -> Split {
+    let body = &checkable.body;
+    let count = flows.order.len().max(1);
+    let mut phases: Vec<usize> =
+        (0..body.vars.len() as u32).map(|var| flows.phase_of(Var(var))).collect();
+    let mut slots = flows.slots.iter();
+    let mut steps = Vec::new();
+    number(&body.steps, &mut Vec::new(), &mut steps, &mut |step| {
+        uses_store(step).then(|| *slots.next().expect("every operation has a slot"))
+    });
+    for numbered in &mut steps {
+        let slot_phase = |slot: Slot| {
+            let found = flows.order.iter().position(|other| *other == slot);
+            found.expect("every slot is in the order") + 1
+        };
+        let known_after =
+            |vars: &[Var]| vars.iter().map(|var| phases[var.0 as usize]).max().unwrap_or(0).max(1);
+        numbered.first = known_after(&numbered.conditions);
+        numbered.phase = match (&numbered.step.kind, numbered.slot) {
+            (_, Some(slot)) => slot_phase(slot),
+            // A name is drawn once, so it is not computed by every phase for itself.
+            (StepKind::Fresh(dst, _), _) => phases[dst.0 as usize].max(numbered.first),
+            (StepKind::Abort(src), _) => numbered.first.max(known_after(&[*src])),
+            _ => phases[numbered.step.dst().expect("it writes a variable").0 as usize],
+        };
+        if let StepKind::Fresh(dst, _) = numbered.step.kind {
+            phases[dst.0 as usize] = numbered.phase;
+        }
+    }
+    let result_phase = body.result.map_or(1, |var| phases[var.0 as usize].max(1));
+    let (needs, carried) = needs(&steps, &phases, count, body.result, result_phase);
+    let tapes: Vec<Var> = carried.iter().copied().collect();
+    let due = witnesses_due(&steps, known);
+    let planner = Planner { steps: &steps, phases: &phases, needs: &needs, tapes: &tapes };
+    let plans = (1..=count).map(|phase| {
+        let slot = flows.order.get(phase - 1);
+        let mutates = steps.iter().any(|one| one.phase == phase && mutates(one.step));
+        let atomic = slot.is_some_and(|slot| known.store_info(slot.store).atomic);
+        PhasePlan {
+            store: slot.map(|slot| slot.store),
+            endorsing: slot.is_some_and(|slot| slot.endorsing),
+            mutates,
+            witnesses: due && mutates && atomic,
+            takes: planner
+                .tapes_where(|of, var| of > 0 && of < phase && needs[phase - 1].contains(&var)),
+            gives: planner.tapes_where(|of, _| of == phase),
+            steps: planner.plan(&body.steps, phase, &mut 0),
+        }
+    });
+    let phases = plans.collect();
+    Split { phases, tapes, result_phase: result_phase - 1 }
+}
+
+/// Everything in one phase.
+pub(super) fn whole(checkable: &Checkable, known: &Declarations) -> Split {
+    let _ = known;
+    let plan = PhasePlan {
+        store: None,
+        endorsing: false,
+        mutates: true,
+        witnesses: false,
+        takes: Vec::new(),
+        gives: Vec::new(),
+        steps: as_it_is(&checkable.body.steps),
+    };
+    Split { phases: vec![plan], tapes: Vec::new(), result_phase: 0 }
+}
+
+/// The steps of a function, or of a transaction that is not split.
+pub(super) fn as_it_is(steps: &[Step]) -> Vec<Planned> {
+    let one = |step: &Step| match &step.kind {
+        StepKind::If(condition, then, other) => {
+            Planned::If(*condition, as_it_is(then), as_it_is(other), step.span)
+        }
+        StepKind::Loop { before, condition, body } => Planned::Loop {
+            before: as_it_is(before),
+            condition: *condition,
+            body: as_it_is(body),
+            span: step.span,
+        },
+        _ => Planned::Do(step.clone(), None),
+    };
+    steps.iter().map(one).collect()
+}
+
+/// A step that is no branch or loop, with the phase it belongs to; 0 if to every one that needs it.
+struct Numbered<'a> {
+    step: &'a Step,
+    conditions: Vec<Var>,
+    slot: Option<Slot>,
+    phase: usize,
+    /// The first phase in which it is known whether it is done.
+    first: usize,
+}
+
+fn number<'a>(
+    steps: &'a [Step],
+    conditions: &mut Vec<Var>,
+    found: &mut Vec<Numbered<'a>>,
+    slot: &mut impl FnMut(&Step) -> Option<Slot>,
+) {
+    for step in steps {
+        match &step.kind {
+            StepKind::If(condition, then, other) => {
+                conditions.push(*condition);
+                number(then, conditions, found, slot);
+                number(other, conditions, found, slot);
+                conditions.pop();
+            }
+            StepKind::Loop { before, condition, body } => {
+                conditions.push(*condition);
+                number(before, conditions, found, slot);
+                number(body, conditions, found, slot);
+                conditions.pop();
+            }
+            _ => {
+                let slot = slot(step);
+                let conditions = conditions.clone();
+                found.push(Numbered { step, conditions, slot, phase: 0, first: 1 });
+            }
+        }
+    }
+}
+
+fn uses_store(step: &Step) -> bool {
+    matches!(step.kind, StepKind::Remote(_) | StepKind::Custom(_))
+}
+
+fn mutates(step: &Step) -> bool {
+    match &step.kind {
+        StepKind::Remote(remote) => remote.op.mutates(),
+        StepKind::Custom(custom) => custom.mutates,
+        _ => false,
+    }
+}
+
+/// Witnesses are due where several stores that are atomic by themselves are written (MixT §4.5).
+fn witnesses_due(steps: &[Numbered], known: &Declarations) -> bool {
+    let written = steps.iter().filter(|one| mutates(one.step)).filter_map(|one| one.slot);
+    let atomic = written.filter(|slot| known.store_info(slot.store).atomic);
+    atomic.map(|slot| slot.store).collect::<BTreeSet<_>>().len() > 1
+}
+
+/// What is done with a step in a phase.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Nothing,
+    Do,
+    Advance,
+}
+
+/// By phase, the variables that it needs; and those that are handed on.
+fn needs(
+    steps: &[Numbered],
+    phases: &[usize],
+    count: usize,
+    result: Option<Var>,
+    result_phase: usize,
+) -> (Vec<BTreeSet<Var>>, BTreeSet<Var>) {
+    let mut all = vec![BTreeSet::new(); count];
+    let mut carried: BTreeSet<Var> = BTreeSet::new();
+    // From the last phase to the first, so that it is known what later ones need.
+    for phase in (1..=count).rev() {
+        let mut needed: BTreeSet<Var> =
+            carried.iter().copied().filter(|var| phases[var.0 as usize] == phase).collect();
+        if phase == result_phase {
+            needed.extend(result);
+        }
+        loop {
+            let before = needed.len();
+            for step in steps {
+                match part(step, phase, phases, &needed) {
+                    Part::Nothing => continue,
+                    Part::Do => needed.extend(step.step.inputs()),
+                    Part::Advance => {}
+                }
+                needed.extend(&step.conditions);
+            }
+            if needed.len() == before {
+                break;
+            }
+        }
+        let earlier = |var: &&Var| (1..phase).contains(&phases[var.0 as usize]);
+        carried.extend(needed.iter().filter(earlier));
+        all[phase - 1] = needed;
+    }
+    (all, carried)
+}
+
+fn part(step: &Numbered, phase: usize, phases: &[usize], needed: &BTreeSet<Var>) -> Part {
+    let wanted = step.step.dst().is_some_and(|dst| needed.contains(&dst));
+    let must = match &step.step.kind {
+        StepKind::Set(_, compute) => compute.can_fail(),
+        StepKind::Endorse(..) | StepKind::Fresh(..) => false,
+        _ => true,
+    };
+    match step.phase {
+        // Every phase computes for itself what depends on no store; the first that can also what nobody needs,
+        // but may fail.
+        0 if phase >= step.first && (wanted || must && phase == step.first) => Part::Do,
+        own if own == phase && (wanted || must) => Part::Do,
+        own if own > 0 && own < phase && wanted => {
+            debug_assert!(phases[step.step.dst().map_or(0, |dst| dst.0 as usize)] > 0);
+            Part::Advance
+        }
+        _ => Part::Nothing,
+    }
+}
+
+struct Planner<'a> {
+    steps: &'a [Numbered<'a>],
+    phases: &'a [usize],
+    needs: &'a [BTreeSet<Var>],
+    tapes: &'a [Var],
+}
+
+impl Planner<'_> {
+    fn tapes_where(&self, holds: impl Fn(usize, Var) -> bool) -> Vec<u32> {
+        let tapes = self.tapes.iter().enumerate();
+        let found = tapes.filter(|(_, var)| holds(self.phases[var.0 as usize], **var));
+        found.map(|(tape, _)| tape as u32).collect()
+    }
+
+    fn tape(&self, var: Var) -> Option<u32> {
+        self.tapes.iter().position(|other| *other == var).map(|tape| tape as u32)
+    }
+
+    /// The steps of a phase. `next` counts the steps that are no branches or loops.
+    fn plan(&self, steps: &[Step], phase: usize, next: &mut usize) -> Vec<Planned> {
+        let mut planned = Vec::new();
+        for step in steps {
+            match &step.kind {
+                StepKind::If(condition, then, other) => {
+                    let then = self.plan(then, phase, next);
+                    let other = self.plan(other, phase, next);
+                    if !then.is_empty() || !other.is_empty() {
+                        planned.push(Planned::If(*condition, then, other, step.span));
+                    }
+                }
+                StepKind::Loop { before, condition, body } => {
+                    let before = self.plan(before, phase, next);
+                    let body = self.plan(body, phase, next);
+                    if !before.is_empty() || !body.is_empty() {
+                        let (condition, span) = (*condition, step.span);
+                        planned.push(Planned::Loop { before, condition, body, span });
+                    }
+                }
+                _ => {
+                    let numbered = &self.steps[*next];
+                    *next += 1;
+                    let dst = step.dst();
+                    match part(numbered, phase, self.phases, &self.needs[phase - 1]) {
+                        Part::Nothing => {}
+                        Part::Do => {
+                            let own = |var: &Var| self.phases[var.0 as usize] == phase;
+                            let tape = dst.filter(own).and_then(|var| self.tape(var));
+                            planned.push(Planned::Do(step.clone(), tape));
+                        }
+                        Part::Advance => {
+                            let var = dst.expect("only what is written is taken from a tape");
+                            let tape = self.tape(var).expect("what a phase takes is handed on");
+                            planned.push(Planned::Advance(var, tape, step.span));
+                        }
+                    }
+                }
+            }
+        }
+        planned
+    }
+}

@@ -1,0 +1,50 @@
+//! What is said of whole programs, and how they are split. Every `testdata/{check,flows,split}/NAME.mixt` has a
+//! `NAME.out` beside it; `REWRITE=1 cargo test -p solera-language --test compile` writes them anew.
+
+use std::fs;
+use std::path::Path;
+
+use solera_language::compile::compile;
+use solera_language::explain;
+use solera_language::render::render;
+
+fn check(folder: &str) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/testdata").join(folder);
+    let mut sources: Vec<_> = fs::read_dir(&folder).unwrap().map(|e| e.unwrap().path()).collect();
+    sources.retain(|path| path.extension().is_some_and(|extension| extension == "mixt"));
+    sources.sort();
+    assert!(!sources.is_empty());
+    for path in sources {
+        let source = fs::read_to_string(&path).unwrap();
+        let compiled = compile(&source);
+        let name = path.file_name().unwrap().to_str().unwrap();
+        let told = render(&compiled.diagnostics, name, &source, false);
+        let out = format!("{told}{}", explain::text(&compiled, &source));
+        let expected = path.with_extension("out");
+        if std::env::var_os("REWRITE").is_some() {
+            fs::write(&expected, &out).unwrap();
+        }
+        let wanted = fs::read_to_string(&expected).unwrap_or_default();
+        assert!(
+            out == wanted,
+            "{} says otherwise than {}:\n{out}",
+            path.display(),
+            expected.display()
+        );
+    }
+}
+
+#[test]
+fn names_and_types() {
+    check("check");
+}
+
+#[test]
+fn flows() {
+    check("flows");
+}
+
+#[test]
+fn phases() {
+    check("split");
+}
