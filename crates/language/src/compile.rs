@@ -69,12 +69,24 @@ fn compile_as(source: &str, form: Form) -> Compiled {
             transactions.push(Explained { checkable: checkable.clone(), flows, split });
         }
     }
-    diagnostics.sort_by_key(|one| (one.primary.span.start, one.code));
     let program = (!refused(&diagnostics)).then(|| program(&checked, &transactions));
+    let diagnostics = in_order(diagnostics);
     if program.is_none() {
         transactions.clear();
     }
     Compiled { diagnostics, program, transactions, declarations: checked.declarations }
+}
+
+/// In the order of the text, each once, and not too many.
+fn in_order(mut diagnostics: Vec<Diagnostic>) -> Vec<Diagnostic> {
+    diagnostics.sort_by_key(|one| (one.primary.span.start, one.code));
+    diagnostics.dedup();
+    let more = diagnostics.len().saturating_sub(syntax::MAX_ERRORS);
+    diagnostics.truncate(syntax::MAX_ERRORS);
+    if let (Some(last), 1..) = (diagnostics.last_mut(), more) {
+        last.notes.push(format!("{more} more errors and warnings are not shown"));
+    }
+    diagnostics
 }
 
 fn program(checked: &Checked, transactions: &[Explained]) -> ir::Program {

@@ -11,6 +11,8 @@ use crate::value::Value;
 /// The flags that say what was left.
 #[derive(Debug, Default)]
 pub(super) struct Exits {
+    /// How many statements that may leave come before the one that is lowered.
+    pub(super) depth: usize,
     /// Whether some `return` is followed by something.
     early_return: bool,
     returned: Option<Var>,

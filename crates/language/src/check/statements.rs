@@ -11,6 +11,9 @@ use crate::syntax::ast::{
 use crate::types::{Object, Type};
 use crate::value::Value;
 
+/// How many statements that may leave a block may come before another one.
+const MAX_EXITS: usize = 100;
+
 impl Lower<'_> {
     /// A block, in a scope of its own. `tail`: nothing follows it.
     fn block(&mut self, block: &Block, tail: bool) {
@@ -35,11 +38,25 @@ impl Lower<'_> {
                 return;
             }
             if let Some(go_on) = self.go_on_after(statement) {
-                let rest = self.capture(|this| this.statements(rest, tail));
+                let rest = self.capture(|this| this.after_exit(rest, tail));
                 self.step(span, StepKind::If(go_on, rest, Vec::new()));
                 return;
             }
         }
+    }
+
+    /// The statements after one that may leave the block: each time one level deeper.
+    fn after_exit(&mut self, rest: &[Stmt], tail: bool) {
+        if self.exits.depth == MAX_EXITS {
+            let error =
+                format!("more than {MAX_EXITS} statements may leave before this is reached");
+            let help = "move some of it to a function";
+            self.diagnostics.push(Diagnostic::error("E0310", rest[0].span, error).help(help));
+            return;
+        }
+        self.exits.depth += 1;
+        self.statements(rest, tail);
+        self.exits.depth -= 1;
     }
 
     fn statement(&mut self, statement: &Stmt, tail: bool) {

@@ -63,9 +63,8 @@ impl Blame<'_> {
             marks.push(Mark { span, text: format!("`{name}` is stated to be {level}") });
             return true;
         }
-        let writes = |entry: &&Entry| entry.step.dst() == Some(var);
-        for (index, entry) in self.table.entries.iter().enumerate().filter(|(_, e)| writes(e)) {
-            if self.follow_step(index, entry, var, wanted, seen, marks) {
+        for index in &self.table.writes[var.0 as usize] {
+            if self.follow_step(*index, var, wanted, seen, marks) {
                 return true;
             }
         }
@@ -75,12 +74,12 @@ impl Blame<'_> {
     fn follow_step(
         &self,
         index: usize,
-        entry: &Entry,
         var: Var,
         wanted: Label,
         seen: &mut BTreeSet<Var>,
         marks: &mut Vec<Mark>,
     ) -> bool {
+        let entry = &self.table.entries[index];
         let span = entry.step.span;
         if let Some(slot) = self.slots[index] {
             let store = self.known.store_info(slot.store);

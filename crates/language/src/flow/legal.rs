@@ -222,8 +222,8 @@ pub(super) fn warn_of_late_failures(
 /// to be there.
 fn cannot_fail(table: &Table, entry: &Entry) -> bool {
     let made_by = |var: Var, builtins: &[Builtin]| {
-        let mut writes = table.entries.iter().filter(|other| other.step.dst() == Some(var));
-        writes.any(|other| match &other.step.kind {
+        let mut writes = table.writes[var.0 as usize].iter();
+        writes.any(|other| match &table.entries[*other].step.kind {
             StepKind::Set(_, Compute::Builtin(builtin, _)) => builtins.contains(builtin),
             _ => false,
         })

@@ -39,13 +39,21 @@ pub(super) struct Entry<'a> {
 #[derive(Debug)]
 pub(super) struct Table<'a> {
     pub(super) entries: Vec<Entry<'a>>,
+    /// By variable, the entries that write it.
+    pub(super) writes: Vec<Vec<usize>>,
     loops: usize,
 }
 
 impl<'a> Table<'a> {
     pub(super) fn of(body: &'a Body) -> Table<'a> {
-        let mut table = Table { entries: Vec::new(), loops: 0 };
+        let writes = vec![Vec::new(); body.vars.len()];
+        let mut table = Table { entries: Vec::new(), writes, loops: 0 };
         table.add(&body.steps, &mut Vec::new(), &mut Vec::new());
+        for (index, entry) in table.entries.iter().enumerate() {
+            if let Some(dst) = entry.step.dst() {
+                table.writes[dst.0 as usize].push(index);
+            }
+        }
         table
     }
 

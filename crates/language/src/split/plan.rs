@@ -59,7 +59,8 @@ pub(super) fn split(checkable: &Checkable, flows: &Flows, known: &Declarations) 
         (0..body.vars.len() as u32).map(|var| flows.phase_of(Var(var))).collect();
     let mut slots = flows.slots.iter();
     let mut steps = Vec::new();
-    number(&body.steps, &mut Vec::new(), &mut steps, &mut |step| {
+    let mut loops = Vec::new();
+    number(&body.steps, &mut Vec::new(), &mut steps, &mut loops, &mut |step| {
         uses_store(step).then(|| *slots.next().expect("every operation has a slot"))
     });
     for numbered in &mut steps {
@@ -82,7 +83,16 @@ pub(super) fn split(checkable: &Checkable, flows: &Flows, known: &Declarations) 
         }
     }
     let result_phase = body.result.map_or(1, |var| phases[var.0 as usize].max(1));
-    let (needs, carried) = needs(&steps, &phases, count, body.result, result_phase);
+    // A loop runs at least once, in the first phase that can, also if nothing comes of it: it may not end.
+    let mut roots: Vec<(Var, usize)> = loops
+        .iter()
+        .map(|conditions| {
+            let after = conditions.iter().map(|var| phases[var.0 as usize]).max();
+            (*conditions.last().expect("its own is the last"), after.unwrap_or(0).max(1))
+        })
+        .collect();
+    roots.extend(body.result.map(|result| (result, result_phase)));
+    let (needs, carried) = needs(&steps, &phases, count, &roots);
     let tapes: Vec<Var> = carried.iter().copied().collect();
     let due = witnesses_due(&steps, known);
     let planner = Planner { steps: &steps, phases: &phases, needs: &needs, tapes: &tapes };
@@ -147,24 +157,27 @@ struct Numbered<'a> {
     first: usize,
 }
 
+/// Lists the steps, and for each loop the conditions around it with its own as the last.
 fn number<'a>(
     steps: &'a [Step],
     conditions: &mut Vec<Var>,
     found: &mut Vec<Numbered<'a>>,
+    loops: &mut Vec<Vec<Var>>,
     slot: &mut impl FnMut(&Step) -> Option<Slot>,
 ) {
     for step in steps {
         match &step.kind {
             StepKind::If(condition, then, other) => {
                 conditions.push(*condition);
-                number(then, conditions, found, slot);
-                number(other, conditions, found, slot);
+                number(then, conditions, found, loops, slot);
+                number(other, conditions, found, loops, slot);
                 conditions.pop();
             }
             StepKind::Loop { before, condition, body } => {
                 conditions.push(*condition);
-                number(before, conditions, found, slot);
-                number(body, conditions, found, slot);
+                loops.push(conditions.clone());
+                number(before, conditions, found, loops, slot);
+                number(body, conditions, found, loops, slot);
                 conditions.pop();
             }
             _ => {
@@ -203,13 +216,13 @@ enum Part {
     Advance,
 }
 
-/// By phase, the variables that it needs; and those that are handed on.
+/// By phase, the variables that it needs; and those that are handed on. `roots` are needed in any case, each in
+/// a phase.
 fn needs(
     steps: &[Numbered],
     phases: &[usize],
     count: usize,
-    result: Option<Var>,
-    result_phase: usize,
+    roots: &[(Var, usize)],
 ) -> (Vec<BTreeSet<Var>>, BTreeSet<Var>) {
     let mut all = vec![BTreeSet::new(); count];
     let mut carried: BTreeSet<Var> = BTreeSet::new();
@@ -217,9 +230,7 @@ fn needs(
     for phase in (1..=count).rev() {
         let mut needed: BTreeSet<Var> =
             carried.iter().copied().filter(|var| phases[var.0 as usize] == phase).collect();
-        if phase == result_phase {
-            needed.extend(result);
-        }
+        needed.extend(roots.iter().filter(|(_, at)| *at == phase).map(|(var, _)| *var));
         loop {
             let before = needed.len();
             for step in steps {
