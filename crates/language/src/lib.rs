@@ -6,6 +6,7 @@
 pub mod builtin;
 pub mod diagnostic;
 pub mod ir;
+pub mod nesting;
 pub mod operation;
 pub mod run;
 pub mod span;
