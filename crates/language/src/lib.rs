@@ -4,6 +4,7 @@
 //! runs (`run`) with the values of `value`.
 
 pub mod builtin;
+pub mod codec;
 pub mod diagnostic;
 pub mod ir;
 pub mod nesting;
