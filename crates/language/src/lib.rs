@@ -6,12 +6,15 @@
 
 pub mod builtin;
 pub mod check;
+pub mod codec;
 pub mod compile;
 pub mod diagnostic;
 pub mod explain;
 pub mod flat;
 pub mod flow;
 pub mod ir;
+pub mod nesting;
+pub mod objects;
 pub mod operation;
 pub mod render;
 pub mod run;
@@ -20,3 +23,4 @@ pub mod split;
 pub mod syntax;
 pub mod types;
 pub mod value;
+pub mod verify;

@@ -1,1 +1,313 @@
 //! Runs phases: deterministic, metered, without I/O.
+//!
+//! A [`Run`] is one phase of a transaction. It goes on until it needs its store, and then says so by a
+//! [`Step`]; with the answer it goes on. The same inputs and answers give the same steps everywhere.
+
+mod args;
+pub(crate) mod arithmetic;
+pub(crate) mod builtins;
+mod calls;
+mod failure;
+mod fits;
+mod inputs;
+mod machine;
+mod slot;
+
+use std::sync::Arc;
+
+pub use self::calls::{CustomCall, RemoteCall};
+pub use self::failure::{Failure, FailureKind, Place};
+pub use self::fits::{Misfit, fits, spell};
+pub use self::inputs::{Limits, Names, Tapes};
+
+use self::calls::Waiting;
+use self::machine::Machine;
+use self::slot::Slot;
+use crate::ir::{Code, Instr, Phase, Program, Reg, Transaction};
+use crate::span::Span;
+use crate::value::Value;
+
+/// How many registers all frames may have together: a bound on memory, whatever the depth.
+const STACK: usize = 1 << 20;
+
+/// One phase of a transaction.
+///
+/// # Panics
+/// Its methods may panic if the program was not accepted by [`verify`](crate::verify::verify).
+#[derive(Debug)]
+pub struct Run {
+    program: Arc<Program>,
+    transaction: usize,
+    phase: usize,
+    args: Vec<Value>,
+    tapes: Tapes,
+    names: Names,
+    limits: Limits,
+    machine: Machine,
+    /// The registers of all frames, one after another.
+    stack: Vec<Slot>,
+    /// Never empty while it runs.
+    frames: Vec<Frame>,
+    waiting: Option<Waiting>,
+}
+
+/// What a phase needs next, or how it ended.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    /// An operation on an object.
+    Remote(RemoteCall),
+    /// A custom operation.
+    Custom(CustomCall),
+    /// It ended.
+    Finished(Finished),
+    /// It failed.
+    Failed(Failure),
+}
+
+/// What a phase leaves.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Finished {
+    /// What it keeps for later phases.
+    pub tapes: Tapes,
+    /// What the transaction returns, if this phase yields it.
+    pub result: Option<Value>,
+    /// What it took, in the units of [`Limits::fuel`].
+    pub fuel: u64,
+}
+
+/// Why a store gives no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// There is nothing where the handle leads.
+    Missing,
+    /// It cannot do that, in the store's words.
+    Other(String),
+}
+
+/// A piece of code that is being run.
+#[derive(Clone, Copy, Debug)]
+struct Frame {
+    /// The function; none is the phase itself.
+    function: Option<u32>,
+    /// The instruction it is at.
+    at: usize,
+    /// Its first register on the stack.
+    base: usize,
+    /// Where its result goes, among its caller's registers.
+    dst: Reg,
+}
+
+impl Run {
+    /// A phase of a verified program. It is begun by [`start`](Self::start).
+    ///
+    /// `tapes` has at least what the phase takes.
+    ///
+    /// # Errors
+    /// If there is no such transaction or phase, or the arguments do not have the parameters' types.
+    pub fn new(
+        program: Arc<Program>,
+        transaction: usize,
+        phase: usize,
+        args: Vec<Value>,
+        tapes: Tapes,
+        names: Names,
+        limits: Limits,
+    ) -> Result<Run, Failure> {
+        let found = program.transactions.get(transaction);
+        let code = found.and_then(|found| found.phases.get(phase));
+        let (Some(found), Some(code)) = (found, code) else {
+            let what = format!("there is no phase {phase} of transaction {transaction}");
+            let place = Place::Transaction(found.map_or("?".into(), |found| found.name.clone()));
+            let kind = FailureKind::Malformed(what);
+            return Err(Failure { kind, span: Span::default(), place });
+        };
+        check_args(&program, found, &args).map_err(|kind| Failure {
+            kind,
+            span: Span::default(),
+            place: Place::Transaction(found.name.clone()),
+        })?;
+        let machine = Machine::new((phase, code), &tapes, names.clone(), limits);
+        Ok(Run {
+            program,
+            transaction,
+            phase,
+            args,
+            tapes,
+            names,
+            limits,
+            machine,
+            stack: Vec::new(),
+            frames: Vec::new(),
+            waiting: None,
+        })
+    }
+
+    /// Runs the phase from its beginning, whatever was run before: after an abort it starts once more,
+    /// with the same inputs.
+    pub fn start(&mut self) -> Step {
+        let program = Arc::clone(&self.program);
+        let phase = &program.transactions[self.transaction].phases[self.phase];
+        let names = self.names.clone();
+        self.machine = Machine::new((self.phase, phase), &self.tapes, names, self.limits);
+        self.waiting = None;
+        self.stack.clear();
+        self.stack.extend(self.args.iter().cloned().map(Slot::shared));
+        self.stack.resize_with(phase.code.registers as usize, Slot::default);
+        self.frames.clear();
+        self.frames.push(Frame { function: None, at: 0, base: 0, dst: 0 });
+        self.run(&program, phase)
+    }
+
+    /// Goes on with the answer to the [`Step::Remote`] or [`Step::Custom`] that was given last.
+    ///
+    /// # Panics
+    /// If no answer is awaited.
+    pub fn resume(&mut self, answer: Result<Value, Refusal>) -> Step {
+        let waiting = self.waiting.take().expect("an answer follows a call");
+        let program = Arc::clone(&self.program);
+        let phase = &program.transactions[self.transaction].phases[self.phase];
+        match waiting.accept(&program, answer, &mut self.machine.meter) {
+            Ok(slot) => {
+                let frame = self.frames.last_mut().expect("a call is made by a frame");
+                self.stack[frame.base + waiting.dst as usize] = slot;
+                frame.at += 1;
+                self.run(&program, phase)
+            }
+            Err(kind) => self.fail(&program, kind),
+        }
+    }
+
+    fn run(&mut self, program: &Program, phase: &Phase) -> Step {
+        let stepped = loop {
+            match self.step(program, phase) {
+                Ok(None) => {}
+                Ok(Some(step)) => break Ok(step),
+                Err(kind) => break Err(kind),
+            }
+        };
+        stepped.unwrap_or_else(|kind| self.fail(program, kind))
+    }
+
+    /// Runs the last frame until another one is due.
+    fn step(&mut self, program: &Program, phase: &Phase) -> Result<Option<Step>, FailureKind> {
+        let frame = self.frames.last_mut().expect("the phase's frame stays until it ends");
+        let code = frame.code(program, phase);
+        let registers = &mut self.stack[frame.base..];
+        match self.machine.run(program, phase, code, &mut frame.at, registers)? {
+            None if frame.function.is_none() => self.finish(program, phase).map(Some),
+            None => {
+                self.leave(Slot::default());
+                Ok(None)
+            }
+            Some(Instr::Call(dst, function, args)) => {
+                self.enter(program, *dst, *function, args)?;
+                Ok(None)
+            }
+            Some(Instr::Return(reg)) => {
+                let result = std::mem::take(&mut registers[*reg as usize]);
+                self.leave(result);
+                Ok(None)
+            }
+            Some(call) => {
+                let span = code.spans[frame.at];
+                let caller = calls::Caller { program, phase, registers, span };
+                let (step, waiting) = caller.call(call, &mut self.machine.meter)?;
+                self.waiting = Some(waiting);
+                Ok(Some(step))
+            }
+        }
+    }
+
+    fn enter(
+        &mut self,
+        program: &Program,
+        dst: Reg,
+        function: u32,
+        args: &[Reg],
+    ) -> Result<(), FailureKind> {
+        let code = &program.functions[function as usize].code;
+        let base = self.stack.len();
+        let size = base + code.registers as usize;
+        // The first frame is the phase's own.
+        if self.frames.len() > self.limits.depth as usize || size > STACK {
+            return Err(FailureKind::Depth { limit: self.limits.depth });
+        }
+        self.machine.meter.elements(code.registers as usize)?;
+        let caller = self.frames.last().expect("a call is made by a frame").base;
+        for reg in args {
+            let slot = self.stack[caller + *reg as usize].share();
+            self.stack.push(slot);
+        }
+        self.stack.resize_with(size, Slot::default);
+        self.frames.push(Frame { function: Some(function), at: 0, base, dst });
+        Ok(())
+    }
+
+    fn leave(&mut self, result: Slot) {
+        let left = self.frames.pop().expect("a function has a frame");
+        self.stack.truncate(left.base);
+        let frame = self.frames.last_mut().expect("a function is called by a frame");
+        self.stack[frame.base + left.dst as usize] = result;
+        frame.at += 1;
+    }
+
+    fn finish(&mut self, program: &Program, phase: &Phase) -> Result<Step, FailureKind> {
+        let transaction = &program.transactions[self.transaction];
+        let result = if transaction.result_phase as usize == self.phase {
+            let mut slot = self.machine.result.take().unwrap_or_default();
+            self.machine.meter.weigh(&mut slot)?;
+            fits(program, &slot.value, &transaction.result)
+                .map_err(|misfit| FailureKind::Malformed(format!("the result: {misfit}")))?;
+            Some(slot.value)
+        } else {
+            None
+        };
+        let tapes = self.machine.tapes(phase);
+        Ok(Step::Finished(Finished { tapes, result, fuel: self.machine.meter.used() }))
+    }
+
+    fn fail(&self, program: &Program, kind: FailureKind) -> Step {
+        let transaction = &program.transactions[self.transaction];
+        let frame = self.frames.last().expect("what fails has a frame");
+        let code = frame.code(program, &transaction.phases[self.phase]);
+        // After the last instruction there is only the result to fail by.
+        let span = code.spans.get(frame.at).or(code.spans.last()).copied().unwrap_or_default();
+        let place = match frame.function {
+            Some(function) => Place::Function(program.functions[function as usize].name.clone()),
+            None => Place::Transaction(transaction.name.clone()),
+        };
+        Step::Failed(Failure { kind, span, place })
+    }
+}
+
+impl Frame {
+    fn code<'p>(&self, program: &'p Program, phase: &'p Phase) -> &'p Code {
+        match self.function {
+            Some(function) => &program.functions[function as usize].code,
+            None => &phase.code,
+        }
+    }
+}
+
+fn check_args(
+    program: &Program,
+    transaction: &Transaction,
+    args: &[Value],
+) -> Result<(), FailureKind> {
+    let (expected, found) = (transaction.params.len(), args.len());
+    if expected != found {
+        return Err(FailureKind::ArgumentCount { expected, found });
+    }
+    for ((name, ty), value) in transaction.params.iter().zip(args) {
+        fits(program, value, ty).map_err(|misfit| match misfit {
+            Misfit::Kind { expected, found } => {
+                let whole = spell(program, ty);
+                let found = fits::found_instead(&whole, &expected, found);
+                FailureKind::WrongArgument { name: name.clone(), expected: whole, found }
+            }
+            Misfit::Store { handle, expected } => FailureKind::WrongStore { handle, expected },
+            Misfit::TooDeep => FailureKind::TooDeep,
+        })?;
+    }
+    Ok(())
+}

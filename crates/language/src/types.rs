@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::nesting;
+
 /// The number of a struct in its program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct StructId(pub u16);
@@ -28,17 +30,20 @@ pub enum Type {
     /// `bytes`
     Bytes,
     /// `option<T>`
-    Option(Arc<Type>),
+    Option(#[serde(deserialize_with = "nesting::within")] Arc<Type>),
     /// `list<T>`
-    List(Arc<Type>),
+    List(#[serde(deserialize_with = "nesting::within")] Arc<Type>),
     /// `set<T>`
-    Set(Arc<Type>),
+    Set(#[serde(deserialize_with = "nesting::within")] Arc<Type>),
     /// `map<K, V>`
-    Map(Arc<Type>, Arc<Type>),
+    Map(
+        #[serde(deserialize_with = "nesting::within")] Arc<Type>,
+        #[serde(deserialize_with = "nesting::within")] Arc<Type>,
+    ),
     /// A struct as a value.
     Struct(StructId),
     /// `handle<object> in store`
-    Handle(Arc<Object>, StoreId),
+    Handle(#[serde(deserialize_with = "nesting::within")] Arc<Object>, StoreId),
     /// Of something already reported: fits everything.
     Unknown,
 }

@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::nesting;
+
 /// A value. Copies are cheap: what is large is shared until it is changed.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Value {
@@ -23,15 +25,15 @@ pub enum Value {
     /// Bytes.
     Bytes(Arc<[u8]>),
     /// A value that may be missing.
-    Option(Option<Arc<Value>>),
+    Option(#[serde(deserialize_with = "nesting::within")] Option<Arc<Value>>),
     /// Values in order.
-    List(Arc<Vec<Value>>),
+    List(#[serde(deserialize_with = "nesting::within")] Arc<Vec<Value>>),
     /// Different values, in ascending order.
-    Set(Arc<BTreeSet<Value>>),
+    Set(#[serde(deserialize_with = "nesting::within")] Arc<BTreeSet<Value>>),
     /// Values by key, in ascending order of the keys.
-    Map(Arc<BTreeMap<Value, Value>>),
+    Map(#[serde(deserialize_with = "nesting::within")] Arc<BTreeMap<Value, Value>>),
     /// The fields of a struct, in the order of its declaration.
-    Struct(Arc<Vec<Value>>),
+    Struct(#[serde(deserialize_with = "nesting::within")] Arc<Vec<Value>>),
     /// What leads to an object of a store.
     Handle(Handle),
 }

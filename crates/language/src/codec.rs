@@ -1,0 +1,213 @@
+//! Values as bytes, as stores keep them and other programs read them.
+//!
+//! What a value is, its type says:
+//!
+//! | type | bytes |
+//! |---|---|
+//! | `string` | itself, in UTF-8 |
+//! | `bytes` | themselves |
+//! | `int` | decimal digits |
+//! | `float` | the shortest decimal number that reads as the same float: `0.1`, `1e300`; `NaN`, `inf`, `-inf` |
+//! | `bool` | `true`, `false` |
+//! | `handle<…> in s` | the key: the type knows the store |
+//! | nothing | no bytes |
+//! | all others | compact JSON |
+//!
+//! Within JSON, strings and handles are strings, bytes are strings of hexadecimal digits, floats that no
+//! JSON number can be are the strings above; lists and sets are arrays, maps are arrays of pairs, structs
+//! are objects with their fields in the order of the declaration; an option is `null` or an array of one.
+//! Sets and maps are in ascending order. Equal values have equal bytes, so that values can be elements of
+//! sets in stores that know only bytes.
+
+mod reader;
+mod writer;
+
+use std::fmt;
+
+use self::reader::Reader;
+use self::writer::Writer;
+use crate::ir::Program;
+use crate::nesting::MAX_NESTING;
+use crate::run::arithmetic::float;
+use crate::run::{Misfit, fits, spell};
+use crate::types::{StoreId, Type};
+use crate::value::{Handle, Value};
+
+/// Why bytes are not a value of a type, or a value not of the type it should be kept as.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CodecError {
+    /// Something else was found.
+    Unexpected {
+        /// What was expected.
+        expected: String,
+        /// What was found.
+        found: String,
+        /// After how many bytes.
+        offset: usize,
+    },
+    /// A handle names another store of the program than its type.
+    OtherStore {
+        /// The handle as it was written.
+        found: String,
+        /// The store of the type.
+        expected: String,
+    },
+    /// It is nested deeper than [`MAX_NESTING`].
+    TooDeep,
+}
+
+impl fmt::Display for CodecError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CodecError::Unexpected { expected, found, offset: 0 } => {
+                write!(f, "expected {expected}, found {found}")
+            }
+            CodecError::Unexpected { expected, found, offset } => {
+                write!(f, "expected {expected}, found {found} after {offset} bytes")
+            }
+            CodecError::OtherStore { found, expected } => {
+                write!(f, "{found} is not a handle of `{expected}`")
+            }
+            CodecError::TooDeep => write!(f, "it is nested more than {MAX_NESTING} deep"),
+        }
+    }
+}
+
+impl std::error::Error for CodecError {}
+
+/// Reads and writes values of a verified program's types.
+#[derive(Clone, Copy, Debug)]
+pub struct Codec<'a> {
+    program: &'a Program,
+}
+
+/// How handles are written and read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Handles {
+    /// As keys.
+    Keys,
+    /// With their store, which may be left out when they are read.
+    WithStores,
+}
+
+impl<'a> Codec<'a> {
+    /// For values of a program.
+    pub fn new(program: &'a Program) -> Codec<'a> {
+        Codec { program }
+    }
+
+    /// A value as it is kept in a store.
+    ///
+    /// # Errors
+    /// If the value does not have the type.
+    pub fn encode(&self, value: &Value, ty: &Type) -> Result<Vec<u8>, CodecError> {
+        self.write(value, ty, Handles::Keys)
+    }
+
+    /// A value as it was kept in a store.
+    ///
+    /// # Errors
+    /// If the bytes are not a value of the type.
+    pub fn decode(&self, bytes: &[u8], ty: &Type) -> Result<Value, CodecError> {
+        self.read(bytes, ty, Handles::Keys)
+    }
+
+    /// An argument as people write it: as [`encode`](Self::encode) does, but a handle may have its store
+    /// before its key, as in `mail:inbox`.
+    ///
+    /// # Errors
+    /// If the bytes are not a value of the type, or a handle names another store of the program.
+    pub fn argument(&self, bytes: &[u8], ty: &Type) -> Result<Value, CodecError> {
+        self.read(bytes, ty, Handles::WithStores)
+    }
+
+    /// A result for people: handles have their store before their key, so that it can be an argument again.
+    ///
+    /// # Errors
+    /// If the value does not have the type.
+    pub fn result(&self, value: &Value, ty: &Type) -> Result<Vec<u8>, CodecError> {
+        self.write(value, ty, Handles::WithStores)
+    }
+
+    fn write(&self, value: &Value, ty: &Type, handles: Handles) -> Result<Vec<u8>, CodecError> {
+        fits(self.program, value, ty).map_err(misfit)?;
+        let mut writer = Writer { program: self.program, handles, out: Vec::new() };
+        match value {
+            Value::Unit => {}
+            Value::String(text) => writer.out.extend_from_slice(text.as_bytes()),
+            Value::Bytes(bytes) => writer.out.extend_from_slice(bytes),
+            Value::Float(number) => writer.out.extend_from_slice(writer::float(*number).as_bytes()),
+            Value::Handle(handle) => {
+                let text = writer.handle(handle).into_owned();
+                writer.out.extend_from_slice(text.as_bytes());
+            }
+            value => writer.json(value, ty),
+        }
+        Ok(writer.out)
+    }
+
+    fn read(&self, bytes: &[u8], ty: &Type, handles: Handles) -> Result<Value, CodecError> {
+        let unexpected = || CodecError::Unexpected {
+            expected: spell(self.program, ty),
+            found: excerpt(bytes),
+            offset: 0,
+        };
+        if *ty == Type::Bytes {
+            return Ok(Value::Bytes(bytes.into()));
+        }
+        let text = std::str::from_utf8(bytes).map_err(|_| unexpected())?;
+        match ty {
+            Type::Unit if text.is_empty() => Ok(Value::Unit),
+            Type::Unit => Err(unexpected()),
+            Type::Bool => text.parse().map(Value::Bool).map_err(|_| unexpected()),
+            Type::Int => text.parse().map(Value::Int).map_err(|_| unexpected()),
+            Type::Float => text.parse().map(float).map_err(|_| unexpected()),
+            Type::String => Ok(Value::string(text)),
+            Type::Handle(_, store) => self.handle(text, *store, handles),
+            _ => Reader::new(self, text, handles).whole(ty),
+        }
+    }
+
+    /// A handle of a store by its text.
+    fn handle(&self, text: &str, store: StoreId, handles: Handles) -> Result<Value, CodecError> {
+        let expected = &self.program.stores[usize::from(store.0)].name;
+        let key = match (handles, text.split_once(':')) {
+            (Handles::WithStores, Some((prefix, key))) if *prefix == **expected => key,
+            (Handles::WithStores, Some((prefix, _))) if self.is_store(prefix) => {
+                let (found, expected) = (excerpt(text.as_bytes()), expected.to_string());
+                return Err(CodecError::OtherStore { found, expected });
+            }
+            // Keys may have colons, too.
+            _ => text,
+        };
+        Ok(Value::Handle(Handle { store: expected.clone(), key: key.into() }))
+    }
+
+    fn is_store(&self, name: &str) -> bool {
+        self.program.stores.iter().any(|store| *store.name == *name)
+    }
+}
+
+fn misfit(misfit: Misfit) -> CodecError {
+    match misfit {
+        Misfit::Kind { expected, found } => {
+            CodecError::Unexpected { expected, found: found.to_owned(), offset: 0 }
+        }
+        Misfit::Store { handle, expected } => CodecError::OtherStore {
+            found: excerpt(handle.to_string().as_bytes()),
+            expected: expected.to_string(),
+        },
+        Misfit::TooDeep => CodecError::TooDeep,
+    }
+}
+
+/// The beginning of what was found.
+fn excerpt(bytes: &[u8]) -> String {
+    const MOST: usize = 40;
+    if bytes.is_empty() {
+        return "nothing".to_owned();
+    }
+    let shown = String::from_utf8_lossy(&bytes[..bytes.len().min(MOST)]);
+    let more = if bytes.len() > MOST { "…" } else { "" };
+    format!("`{}{more}`", shown.escape_debug())
+}

@@ -1,0 +1,80 @@
+//! Stores in memory, as plain as can be: what operations do is written down here once more.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use solera_language::operation::ObjectOp;
+use solera_language::run::RemoteCall;
+use solera_language::value::Value;
+
+#[derive(Clone, Debug, PartialEq)]
+enum Held {
+    Number(i64),
+    Set(BTreeSet<Value>),
+    Register(Value),
+}
+
+/// All stores, by the name of the store and the key.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Stores {
+    held: BTreeMap<(String, String), Held>,
+}
+
+impl Stores {
+    pub fn put_number(&mut self, store: &str, key: &str, number: i64) {
+        self.held.insert((store.into(), key.into()), Held::Number(number));
+    }
+
+    pub fn put_set(&mut self, store: &str, key: &str, elements: impl IntoIterator<Item = i64>) {
+        let set = elements.into_iter().map(Value::Int).collect();
+        self.held.insert((store.into(), key.into()), Held::Set(set));
+    }
+
+    pub fn put_register(&mut self, store: &str, key: &str, value: i64) {
+        self.held.insert((store.into(), key.into()), Held::Register(Value::Int(value)));
+    }
+
+    pub fn answer(&mut self, call: &RemoteCall) -> Value {
+        let place = (call.handle.store.to_string(), call.handle.key.to_string());
+        let held = self.held.get(&place).cloned();
+        match (call.op, held) {
+            (ObjectOp::Value, Some(Held::Number(n))) => Value::Int(n),
+            (ObjectOp::Value, None) => Value::Int(0),
+            (ObjectOp::Increment, held) => {
+                let Value::Int(by) = call.args[0] else { panic!("{call:?}") };
+                let old = match held {
+                    Some(Held::Number(n)) => n,
+                    _ => 0,
+                };
+                self.held.insert(place, Held::Number(old.wrapping_add(by)));
+                Value::Unit
+            }
+            (ObjectOp::Get, Some(Held::Register(value))) => Value::some(value),
+            (ObjectOp::Get, None) => Value::NONE,
+            (ObjectOp::Put, _) => {
+                self.held.insert(place, Held::Register(call.args[0].clone()));
+                Value::Unit
+            }
+            (op, held) => {
+                let mut set = match held {
+                    Some(Held::Set(set)) => set,
+                    _ => BTreeSet::new(),
+                };
+                match op {
+                    ObjectOp::Size => Value::Int(set.len() as i64),
+                    ObjectOp::Contains => Value::Bool(set.contains(&call.args[0])),
+                    ObjectOp::Elements => Value::Set(set.into()),
+                    ObjectOp::Insert | ObjectOp::Remove => {
+                        if op == ObjectOp::Insert {
+                            set.insert(call.args[0].clone());
+                        } else {
+                            set.remove(&call.args[0]);
+                        }
+                        self.held.insert(place, Held::Set(set));
+                        Value::Unit
+                    }
+                    other => panic!("{other:?} is in no program"),
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! Each way to fail.
+
+use solera_language::builtin::Builtin;
+use solera_language::ir::Instr;
+use solera_language::operation::ObjectOp;
+use solera_language::run::{FailureKind, Limits, Names, Place, Refusal, Run, Step, Tapes};
+use solera_language::syntax::ast::BinaryOp;
+use solera_language::types::{Object, Type};
+use solera_language::value::Value;
+
+use crate::support::*;
+
+fn kind(constants: Vec<Value>, body: Vec<Instr>) -> FailureKind {
+    eval(constants, Type::Unit, body).unwrap_err()
+}
+
+fn of_ints(op: BinaryOp, a: i64, b: i64) -> FailureKind {
+    kind(vec![Value::Int(a), Value::Int(b)], vec![Instr::Binary(op, 10, 0, 1)])
+}
+
+#[test]
+fn integers_that_do_not_fit() {
+    let cases = [
+        (BinaryOp::Add, i64::MAX, 1),
+        (BinaryOp::Subtract, i64::MIN, 1),
+        (BinaryOp::Multiply, i64::MAX, 2),
+        (BinaryOp::Divide, i64::MIN, -1),
+        (BinaryOp::Remainder, i64::MIN, -1),
+    ];
+    for (op, a, b) in cases {
+        assert_eq!(of_ints(op, a, b), FailureKind::Overflow(format!("{a} {} {b}", op.symbol())));
+    }
+    assert_eq!(of_ints(BinaryOp::Divide, 1, 0), FailureKind::DivisionByZero);
+    assert_eq!(of_ints(BinaryOp::Remainder, 1, 0), FailureKind::DivisionByZero);
+}
+
+#[test]
+fn a_loop_without_end_runs_out_of_fuel() {
+    let limit = Limits::default().fuel;
+    assert_eq!(kind(vec![], vec![Instr::Jump(0)]), FailureKind::Fuel { limit });
+}
+
+#[test]
+fn a_value_that_doubles_becomes_too_large() {
+    let double = || vec![Instr::Binary(BinaryOp::Add, 0, 0, 0), Instr::Jump(0)];
+    let limit = Limits::default().value_bytes;
+    assert_eq!(kind(vec![text("x")], double()), FailureKind::TooLarge { limit });
+    assert_eq!(kind(vec![ints([1])], double()), FailureKind::TooLarge { limit });
+    // What is in a value often is large, though it takes little memory.
+    let nest = vec![Instr::List(0, vec![0, 0]), Instr::Jump(0)];
+    assert_eq!(kind(vec![ints([1])], nest), FailureKind::TooLarge { limit });
+}
+
+#[test]
+fn work_on_large_values_costs_fuel() {
+    let constants = || vec![ints(0..1000), ints(0..1000), Value::Int(0)];
+    let fuel = |instr| {
+        let body = vec![instr, Instr::Move(10, 2)];
+        eval_within(constants(), Type::Int, body, Limits::default()).unwrap().1
+    };
+    let small = fuel(Instr::Move(5, 0));
+    for instr in [
+        Instr::Binary(BinaryOp::Add, 5, 0, 1),
+        Instr::Binary(BinaryOp::Equal, 5, 0, 1),
+        Instr::Builtin(Builtin::Sorted, 5, vec![0]),
+        Instr::Builtin(Builtin::Reversed, 5, vec![0]),
+        Instr::Builtin(Builtin::Push, 5, vec![0, 2]),
+        Instr::Builtin(Builtin::Contains, 5, vec![0, 2]),
+        Instr::Builtin(Builtin::Slice, 5, vec![0, 2, 2]),
+    ] {
+        let found = fuel(instr.clone());
+        let slice_of_nothing = matches!(instr, Instr::Builtin(Builtin::Slice, ..));
+        assert_eq!(found >= small + 200, !slice_of_nothing, "{instr:?}: {found}");
+    }
+}
+
+#[test]
+fn a_value_that_is_nested_ever_deeper_is_too_deep() {
+    let nest = vec![Instr::Builtin(Builtin::Some, 0, vec![0]), Instr::Jump(0)];
+    assert_eq!(kind(vec![Value::Int(1)], nest), FailureKind::TooDeep);
+    let nest = vec![Instr::List(0, vec![0]), Instr::Jump(0)];
+    assert_eq!(kind(vec![Value::Int(1)], nest), FailureKind::TooDeep);
+}
+
+#[test]
+fn recursion_without_end_is_too_deep() {
+    let main = phase(None, &[], &[], code(1, vec![], vec![Instr::Call(0, 0, vec![])]));
+    let mut program = program(vec![], Type::Unit, vec![main]);
+    let forever = code(1, vec![], vec![Instr::Move(0, 0), Instr::Call(0, 0, vec![])]);
+    program.functions = vec![function("forever", 0, forever)];
+    let failure = failed(prepare(program.clone(), 0, vec![], Tapes::new()).start());
+    assert_eq!(failure.kind, FailureKind::Depth { limit: 200 });
+    assert_eq!(failure.place, Place::Function("forever".into()));
+    assert_eq!(failure.span.start, 1);
+    // However few frames that are, they take no more memory than all may.
+    program.functions[0].code.registers = 1 << 16;
+    let failure = failed(prepare(program, 0, vec![], Tapes::new()).start());
+    assert_eq!(failure.kind, FailureKind::Depth { limit: 200 });
+}
+
+#[test]
+fn a_program_aborts_with_its_text() {
+    let body = vec![Instr::Abort(0)];
+    assert_eq!(kind(vec![text("sold out")], body), FailureKind::Aborted("sold out".into()));
+}
+
+#[test]
+fn instructions_on_the_wrong_kind_of_value_are_malformed() {
+    for body in [
+        Instr::Binary(BinaryOp::Less, 10, 0, 1),
+        Instr::Binary(BinaryOp::Add, 10, 0, 1),
+        Instr::Builtin(Builtin::Push, 10, vec![0, 1]),
+        Instr::Builtin(Builtin::OrFail, 10, vec![0]),
+        Instr::JumpUnless(0, 0),
+        Instr::Field(10, 0, 0),
+        Instr::Abort(0),
+    ] {
+        let found = kind(vec![Value::Int(1), text("x")], vec![body.clone()]);
+        assert!(matches!(found, FailureKind::Malformed(_)), "{body:?}: {found:?}");
+    }
+    let result = kind(vec![Value::Int(1)], vec![Instr::Move(10, 0)]);
+    assert!(matches!(result, FailureKind::Malformed(_)), "{result:?}");
+}
+
+#[test]
+fn tapes_are_limited() {
+    let body = vec![Instr::Const(0, 0), Instr::Record(0, 0), Instr::Jump(1)];
+    let main = phase(None, &[], &[0], code(1, vec![text(&"x".repeat(1000))], body));
+    let program = program(vec![], Type::Unit, vec![main]);
+    let failure = failed(prepare(program, 0, vec![], Tapes::new()).start());
+    assert_eq!(failure.kind, FailureKind::TapesTooLarge { limit: 16 << 20 });
+}
+
+#[test]
+fn a_tape_that_ends_early_is_a_failure() {
+    let nothing = phase(None, &[], &[3], code(0, vec![], vec![]));
+    let second = phase(None, &[3], &[], code(1, vec![], vec![Instr::Advance(3, 0); 2]));
+    let program = program(vec![], Type::Unit, vec![nothing, second]);
+    let mut tapes = Tapes::new();
+    tapes.insert(3, vec![Value::Int(1)]);
+    let failure = failed(prepare(program, 1, vec![], tapes).start());
+    assert_eq!(failure.kind, FailureKind::NotHandedOn { tape: 3 });
+    assert_eq!(failure.span.start, 1);
+}
+
+#[test]
+fn arguments_must_fit() {
+    let counter = handle_type(Object::Counter, MAIL);
+    let main = phase(None, &[], &[], code(2, vec![], vec![]));
+    let params = vec![Type::List(Type::Int.into()), counter];
+    let program = std::sync::Arc::new(program(params, Type::Unit, vec![main]));
+    let new = |args| {
+        let names = Names { prefix: "tx7".into() };
+        let run = Run::new(program.clone(), 0, 0, args, Tapes::new(), names, Limits::default());
+        run.map(|_| ()).map_err(|failure| failure.to_string())
+    };
+    let good = handle("mail", "c");
+    assert_eq!(new(vec![ints([1]), good.clone()]), Ok(()));
+    let told = |args| new(args).unwrap_err();
+    assert_eq!(
+        told(vec![]),
+        "2 arguments are expected, and 0 were given (in transaction `tested`)"
+    );
+    assert_eq!(
+        told(vec![Value::Int(1), good.clone()]),
+        "argument `p0` must be list<int>, not an integer (in transaction `tested`)"
+    );
+    assert_eq!(
+        told(vec![Value::list([text("x")]), good]),
+        "argument `p0` must be list<int>, not one with a string where int should be \
+         (in transaction `tested`)"
+    );
+    assert_eq!(
+        told(vec![ints([]), handle("logs", "c")]),
+        "logs:c is used as a handle of `mail` (in transaction `tested`)"
+    );
+}
+
+fn reading() -> Run {
+    let body = vec![
+        Instr::Remote { dst: 1, op: ObjectOp::Load, object: 1, handle: 0, args: vec![] },
+        Instr::Result(1),
+    ];
+    let main = phase(Some(MAIL), &[], &[], code(2, vec![], body));
+    let register = handle_type(Object::Register(Type::Int), MAIL);
+    let program = program(vec![register], Type::Int, vec![main]);
+    prepare(program, 0, vec![handle("mail", "r")], Tapes::new())
+}
+
+#[test]
+fn answers_must_fit() {
+    let mut run = reading();
+    assert!(matches!(run.start(), Step::Remote(_)));
+    let failure = failed(run.resume(Ok(text("x"))));
+    assert_eq!(
+        failure.describe("first line\nsecond"),
+        "1:1: the store answered `*` of register<int> with a string, not int \
+         (in transaction `tested`)"
+    );
+}
+
+#[test]
+fn stores_may_have_nothing_or_refuse() {
+    let mut run = reading();
+    run.start();
+    let failure = failed(run.resume(Err(Refusal::Missing)));
+    assert_eq!(
+        failure.kind.to_string(),
+        "there is nothing at mail:r, so `*` of register<int> fails"
+    );
+    run.start();
+    let failure = failed(run.resume(Err(Refusal::Other("WRONGTYPE".into()))));
+    assert_eq!(failure.kind.to_string(), "`*` of register<int> failed: WRONGTYPE");
+    // And after all that it can still be run.
+    run.start();
+    assert_eq!(finished(run.resume(Ok(Value::Int(4)))).result, Some(Value::Int(4)));
+}
+
+#[test]
+fn handles_of_another_store_are_not_followed() {
+    let wrong = |body| {
+        let nothing = phase(None, &[], &[0], code(0, vec![], vec![]));
+        let second = phase(Some(MAIL), &[0], &[], code(3, vec![Value::Int(1)], body));
+        let program = program(vec![], Type::Unit, vec![nothing, second]);
+        let mut tapes = Tapes::new();
+        tapes.insert(0, vec![handle("logs", "x")]);
+        failed(prepare(program, 1, vec![], tapes).start()).kind
+    };
+    let expected = FailureKind::WrongStore {
+        handle: solera_language::value::Handle { store: "logs".into(), key: "x".into() },
+        expected: "mail".into(),
+    };
+    let remote = Instr::Remote { dst: 1, op: ObjectOp::Value, object: 0, handle: 0, args: vec![] };
+    assert_eq!(wrong(vec![Instr::Advance(0, 0), remote]), expected);
+    let custom = Instr::Custom { dst: 1, store: MAIL, operation: 0, args: vec![0, 2] };
+    assert_eq!(wrong(vec![Instr::Advance(0, 0), Instr::Const(2, 0), custom]), expected);
+}
