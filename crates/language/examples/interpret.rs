@@ -18,7 +18,14 @@ fn main() {
     let empty = program(vec![], vec![], 2);
     let one_read = program(
         vec![
-            Instr::Remote { dst: 1, op: ObjectOp::Value, object: 0, handle: 0, args: vec![] },
+            Instr::Remote {
+                dst: 1,
+                store: StoreId(0),
+                op: ObjectOp::Value,
+                object: 0,
+                handle: 0,
+                args: vec![],
+            },
             Instr::Record(0, 1),
         ],
         vec![],
@@ -87,7 +94,8 @@ fn program(instructions: Vec<Instr>, constants: Vec<Value>, registers: u32) -> A
         stores: vec![Store {
             name: "store".into(),
             level: "causal".into(),
-            builtin: solera_levels::Level::Causal,
+            accepts: vec![solera_levels::Level::Causal],
+            atomic: true,
             operations: vec![],
         }],
         structs: vec![],

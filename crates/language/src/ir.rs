@@ -114,7 +114,7 @@ pub struct Transaction {
 /// A part of a transaction that uses one store.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Phase {
-    /// The store; none if it only computes.
+    /// The store; none if it only computes, or if the transaction is not split, so that it uses any.
     pub store: Option<StoreId>,
     /// Whether it reads what is endorsed: it comes before all others, and must not write (MixT §6.2).
     pub endorsing: bool,
@@ -184,6 +184,8 @@ pub enum Instr {
     Remote {
         /// Where the answer goes.
         dst: Reg,
+        /// The object's store.
+        store: StoreId,
         /// What is done.
         op: ObjectOp,
         /// What the handle leads to, by its index.

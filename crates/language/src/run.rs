@@ -210,7 +210,7 @@ impl Run {
             }
             Some(call) => {
                 let span = code.spans[frame.at];
-                let caller = calls::Caller { program, phase, registers, span };
+                let caller = calls::Caller { program, registers, span };
                 let (step, waiting) = caller.call(call, &mut self.machine.meter)?;
                 self.waiting = Some(waiting);
                 Ok(Some(step))

@@ -13,7 +13,8 @@ fn program() -> Program {
     let store = |name: &str| Store {
         name: name.into(),
         level: "causal".into(),
-        builtin: solera_levels::Level::Causal,
+        accepts: vec![solera_levels::Level::Causal],
+        atomic: true,
         operations: vec![],
     };
     Program {

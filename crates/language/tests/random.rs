@@ -12,17 +12,17 @@ use solera_language::compile::{compile, compile_whole};
 use solera_language::ir::Program;
 use solera_language::run::{Limits, Names, RemoteCall, Run, Step, Tapes};
 use solera_language::value::{Handle, Value};
+use solera_language::verify::verify;
 use stores::Stores;
 
 /// How a transaction ended: its result, if it did not fail.
 type Ended = Result<Value, String>;
 
 /// Runs all phases one after another, and notes what is asked of the stores.
-fn run(program: &Program, args: &[Value], stores: &mut Stores) -> (Ended, Vec<RemoteCall>) {
-    let program = Arc::new(program.clone());
+fn run(program: &Arc<Program>, args: &[Value], stores: &mut Stores) -> (Ended, Vec<RemoteCall>) {
     let (mut tapes, mut result, mut calls) = (Tapes::default(), None, Vec::new());
     for phase in 0..program.transactions[0].phases.len() {
-        let names = Names::new("test");
+        let names = Names { prefix: "test".into() };
         let limits = Limits::default();
         let inputs = (args.to_vec(), tapes.clone());
         let run = Run::new(program.clone(), 0, phase, inputs.0, inputs.1, names, limits);
@@ -82,10 +82,12 @@ fn split_and_whole_programs_do_the_same() {
         let text = source(&mut random, true);
         tried += 1;
         let split = compile(&text);
-        let Some(program) = split.program else { continue };
+        let Some(program) = split.program.map(Arc::new) else { continue };
         accepted += 1;
         phases = phases.max(program.transactions[0].phases.len());
-        let whole = compile_whole(&text).program.expect("it was accepted");
+        let whole = Arc::new(compile_whole(&text).program.expect("it was accepted"));
+        verify(&program).expect("what is compiled is well-formed");
+        verify(&whole).expect("what is compiled is well-formed");
         for _ in 0..4 {
             let args = arguments(&mut random);
             let mut stores = Stores::default();
@@ -113,7 +115,7 @@ fn weak_values_do_not_influence_strong_stores() {
         if text.contains("endorse") {
             continue;
         }
-        let Some(program) = compile(&text).program else { continue };
+        let Some(program) = compile(&text).program.map(Arc::new) else { continue };
         accepted += 1;
         let args = arguments(&mut random);
         for level in 0..2 {

@@ -4,7 +4,7 @@ use super::failure::{FailureKind, malformed};
 use super::fits::{Misfit, fits, found_instead, leads_to, spell, spell_object};
 use super::slot::{Meter, Slot};
 use super::{Refusal, Step};
-use crate::ir::{Instr, Phase, Program, Reg};
+use crate::ir::{Instr, Program, Reg};
 use crate::objects::{name, signature};
 use crate::operation::ObjectOp;
 use crate::span::Span;
@@ -63,7 +63,6 @@ enum Asked {
 /// What an instruction that calls a store is run with.
 pub(super) struct Caller<'a> {
     pub(super) program: &'a Program,
-    pub(super) phase: &'a Phase,
     pub(super) registers: &'a mut [Slot],
     pub(super) span: Span,
 }
@@ -75,8 +74,8 @@ impl Caller<'_> {
         meter: &mut Meter,
     ) -> Result<(Step, Waiting), FailureKind> {
         match instr {
-            Instr::Remote { dst, op, object, handle, args } => {
-                self.remote(*dst, (*op, *object), *handle, args, meter)
+            Instr::Remote { dst, store, op, object, handle, args } => {
+                self.remote(*dst, *store, (*op, *object), *handle, args, meter)
             }
             Instr::Custom { dst, store, operation, args } => {
                 self.custom(*dst, *store, *operation, args, meter)
@@ -88,13 +87,12 @@ impl Caller<'_> {
     fn remote(
         &mut self,
         dst: Reg,
+        store: StoreId,
         (op, object): (ObjectOp, u32),
         handle: Reg,
         args: &[Reg],
         meter: &mut Meter,
     ) -> Result<(Step, Waiting), FailureKind> {
-        let missing = || FailureKind::Malformed("a phase without a store uses one".to_owned());
-        let store = self.phase.store.ok_or_else(missing)?;
         let kind = &self.program.objects[object as usize];
         let signature = signature(self.program, kind, store, op).ok_or_else(|| {
             let kind = spell_object(self.program, kind);

@@ -159,6 +159,7 @@ impl<'a> Emit<'a> {
                 });
                 Instr::Remote {
                     dst: self.reg(remote.dst),
+                    store: remote.store,
                     op: remote.op,
                     object: object as u32,
                     handle: self.reg(remote.handle),

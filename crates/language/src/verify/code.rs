@@ -6,6 +6,7 @@ use crate::nesting::MAX_NESTING;
 use crate::objects::signature;
 use crate::run::builtins::arity;
 use crate::syntax::ast::BinaryOp;
+use crate::types::StoreId;
 use crate::value::Value;
 
 /// Where instructions stand.
@@ -123,24 +124,32 @@ impl Checker<'_> {
         }
     }
 
+    /// A phase uses one store, unless the transaction is not split.
+    fn own_store(&self, store: StoreId, phase: &Phase) -> Result<(), String> {
+        check_store_id(self.program, store)?;
+        match phase.store {
+            Some(own) if own != store => {
+                Err("an operation of another store than the phase's".to_owned())
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// What only phases do.
     fn effect(&self, instr: &Instr, phase: &Phase, yields: bool) -> Result<(), String> {
         match instr {
-            Instr::Remote { dst, op, object, handle, args } => {
-                let store = phase.store.ok_or("the phase has no store")?;
+            Instr::Remote { dst, store, op, object, handle, args } => {
+                self.own_store(*store, phase)?;
                 exists("object", *object as usize, self.program.objects.len())?;
                 let object = &self.program.objects[*object as usize];
-                let signature = signature(self.program, object, store, *op)
+                let signature = signature(self.program, object, *store, *op)
                     .ok_or_else(|| format!("{op:?} is no operation of {object:?}"))?;
                 check_mutates(op.mutates(), phase)?;
                 self.registers(&[*dst, *handle])?;
                 self.operands(args, signature.params.len())
             }
             Instr::Custom { dst, store, operation, args } => {
-                check_store_id(self.program, *store)?;
-                if phase.store != Some(*store) {
-                    return Err("an operation of another store than the phase's".to_owned());
-                }
+                self.own_store(*store, phase)?;
                 let operations = &self.program.stores[usize::from(store.0)].operations;
                 exists("operation", usize::from(*operation), operations.len())?;
                 let operation = &operations[usize::from(*operation)];

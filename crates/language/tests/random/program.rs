@@ -3,14 +3,14 @@
 use std::fmt::Write;
 
 /// A generator of numbers that depend on a seed alone.
-pub struct Random(u64);
+pub(crate) struct Random(u64);
 
 impl Random {
-    pub fn new(seed: u64) -> Random {
+    pub(crate) fn new(seed: u64) -> Random {
         Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
     }
 
-    pub fn below(&mut self, bound: u64) -> u64 {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -23,7 +23,7 @@ impl Random {
 }
 
 /// The stores, strongest first.
-pub const STORES: [&str; 3] = ["strong", "middle", "weak"];
+pub(crate) const STORES: [&str; 3] = ["strong", "middle", "weak"];
 
 const HEAD: &str = "\
 store strong : linearizable;
@@ -39,7 +39,7 @@ transaction t(
 ";
 
 /// A program's source. `level` leans towards flows that are allowed: the higher, the more.
-pub fn source(random: &mut Random, careful: bool) -> String {
+pub(crate) fn source(random: &mut Random, careful: bool) -> String {
     let mut program = Program {
         random,
         out: HEAD.to_owned(),

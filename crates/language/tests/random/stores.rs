@@ -15,25 +15,30 @@ enum Held {
 
 /// All stores, by the name of the store and the key.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Stores {
+pub(crate) struct Stores {
     held: BTreeMap<(String, String), Held>,
 }
 
 impl Stores {
-    pub fn put_number(&mut self, store: &str, key: &str, number: i64) {
+    pub(crate) fn put_number(&mut self, store: &str, key: &str, number: i64) {
         self.held.insert((store.into(), key.into()), Held::Number(number));
     }
 
-    pub fn put_set(&mut self, store: &str, key: &str, elements: impl IntoIterator<Item = i64>) {
+    pub(crate) fn put_set(
+        &mut self,
+        store: &str,
+        key: &str,
+        elements: impl IntoIterator<Item = i64>,
+    ) {
         let set = elements.into_iter().map(Value::Int).collect();
         self.held.insert((store.into(), key.into()), Held::Set(set));
     }
 
-    pub fn put_register(&mut self, store: &str, key: &str, value: i64) {
+    pub(crate) fn put_register(&mut self, store: &str, key: &str, value: i64) {
         self.held.insert((store.into(), key.into()), Held::Register(Value::Int(value)));
     }
 
-    pub fn answer(&mut self, call: &RemoteCall) -> Value {
+    pub(crate) fn answer(&mut self, call: &RemoteCall) -> Value {
         let place = (call.handle.store.to_string(), call.handle.key.to_string());
         let held = self.held.get(&place).cloned();
         match (call.op, held) {

@@ -178,7 +178,14 @@ fn arguments_must_fit() {
 
 fn reading() -> Run {
     let body = vec![
-        Instr::Remote { dst: 1, op: ObjectOp::Load, object: 1, handle: 0, args: vec![] },
+        Instr::Remote {
+            dst: 1,
+            store: MAIL,
+            op: ObjectOp::Load,
+            object: 1,
+            handle: 0,
+            args: vec![],
+        },
         Instr::Result(1),
     ];
     let main = phase(Some(MAIL), &[], &[], code(2, vec![], body));
@@ -230,7 +237,14 @@ fn handles_of_another_store_are_not_followed() {
         handle: solera_language::value::Handle { store: "logs".into(), key: "x".into() },
         expected: "mail".into(),
     };
-    let remote = Instr::Remote { dst: 1, op: ObjectOp::Value, object: 0, handle: 0, args: vec![] };
+    let remote = Instr::Remote {
+        dst: 1,
+        store: MAIL,
+        op: ObjectOp::Value,
+        object: 0,
+        handle: 0,
+        args: vec![],
+    };
     assert_eq!(wrong(vec![Instr::Advance(0, 0), remote]), expected);
     let custom = Instr::Custom { dst: 1, store: MAIL, operation: 0, args: vec![0, 2] };
     assert_eq!(wrong(vec![Instr::Advance(0, 0), Instr::Const(2, 0), custom]), expected);

@@ -13,7 +13,8 @@ const LIST: u32 = 4;
 const INBOX: u32 = 2;
 
 fn remote(dst: u32, op: ObjectOp, object: u32, handle: u32, args: Vec<u32>) -> Instr {
-    Instr::Remote { dst, op, object, handle, args }
+    let store = if object == INBOX { MAIL } else { DIRECTORY };
+    Instr::Remote { dst, store, op, object, handle, args }
 }
 
 /// Registers: 0 `users`, 1 `post`; 2 `iterator`, 3 `loopindex`, 4 `temporary0`.

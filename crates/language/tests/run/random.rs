@@ -176,7 +176,7 @@ fn instr(length: u32) -> impl Strategy<Value = Instr> {
         1 => reg().prop_map(|dst| Instr::Fresh(dst, MAIL)),
         1 => reg().prop_map(|src| Instr::Record(0, src)),
         1 => (remote, reg(), reg(), [reg(), reg()]).prop_map(|((op, object, arity), dst, handle, args)| {
-            Instr::Remote { dst, op, object, handle, args: args[..arity].to_vec() }
+            Instr::Remote { dst, store: MAIL, op, object, handle, args: args[..arity].to_vec() }
         }),
         1 => (reg(), reg(), reg()).prop_map(|(dst, a, b)| {
             Instr::Custom { dst, store: MAIL, operation: 0, args: vec![a, b] }

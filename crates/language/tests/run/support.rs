@@ -66,7 +66,8 @@ pub(crate) fn program(params: Vec<Type>, result: Type, phases: Vec<Phase>) -> Pr
     let store = |name: &str, level, operations| Store {
         name: name.into(),
         level: format!("{level:?}").to_lowercase().into(),
-        builtin: level,
+        accepts: vec![level],
+        atomic: true,
         operations,
     };
     let find = Operation {

@@ -64,7 +64,8 @@ fn instructions() {
     instruction(Instr::Record(0, 0), "tape 0 is not given");
     instruction(Instr::Advance(1, 0), "tape 1 is not taken");
     instruction(Instr::Abort(2), "no register 2");
-    let remote = |op, object, args| Instr::Remote { dst: 0, op, object, handle: 0, args };
+    let remote =
+        |op, object, args| Instr::Remote { dst: 0, store: MAIL, op, object, handle: 0, args };
     instruction(remote(ObjectOp::Value, 9, vec![]), "no object 9");
     instruction(remote(ObjectOp::Elements, 0, vec![]), "is no operation of Counter");
     instruction(remote(ObjectOp::Increment, 0, vec![]), "1 operands are needed");
@@ -81,19 +82,26 @@ fn effects_stand_where_they_may() {
         program.functions[0].code = code(1, vec![], vec![Instr::Fresh(0, MAIL)]);
     };
     refused(of_function, "function `f`: instruction 0: a function has no effects");
-    let write = Instr::Remote { dst: 0, op: ObjectOp::Delete, object: 0, handle: 0, args: vec![] };
+    let write = Instr::Remote {
+        dst: 0,
+        store: MAIL,
+        op: ObjectOp::Delete,
+        object: 0,
+        handle: 0,
+        args: vec![],
+    };
     let writes = |program: &mut Program| {
         let phase = &mut program.transactions[0].phases[0];
         phase.code = code(2, vec![], vec![write.clone()]);
         phase.mutates = false;
     };
     refused(writes, "it writes, but the phase says it does not");
-    let nowhere = |program: &mut Program| {
+    let elsewhere = |program: &mut Program| {
         let phase = &mut program.transactions[0].phases[0];
         phase.code = code(2, vec![], vec![write.clone()]);
-        phase.store = None;
+        phase.store = Some(DIRECTORY);
     };
-    refused(nowhere, "the phase has no store");
+    refused(elsewhere, "an operation of another store than the phase's");
     refused(|program| program.transactions[0].phases[0].endorsing = true, "and writes");
     let result = |program: &mut Program| {
         let second = phase(None, &[], &[], code(1, vec![], vec![Instr::Result(0)]));
