@@ -33,7 +33,7 @@ fn hold(path: &Path, found: &str) {
         found == expected,
         "{} differs from line {} on; it would be:\n{found}\n(REWRITE=1 writes it)",
         path.display(),
-        line.map_or_else(|| found.lines().count().min(expected.lines().count()), |line| line) + 1,
+        line.unwrap_or_else(|| found.lines().count().min(expected.lines().count())) + 1,
     );
 }
 
@@ -207,4 +207,22 @@ fn one_line_tells_the_place_and_the_message() {
         short(&parsed.diagnostics[0], "a.mixt", source),
         "a.mixt:2:10: error[E0006]: expected `:` and a level after the name of the store, found `causal`"
     );
+}
+
+#[test]
+fn every_code_is_listed_and_seen_in_the_tests() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let codes = std::fs::read_to_string(root.join("src/syntax/codes.rs")).unwrap();
+    let grammar =
+        std::fs::read_to_string(root.join("../../docs/reference/language-grammar.md")).unwrap();
+    let mut seen = std::fs::read_to_string(file!().replace("crates/language/", "")).unwrap();
+    for (path, _) in sources("bad") {
+        seen += &std::fs::read_to_string(path.with_extension("txt")).unwrap();
+    }
+    let codes: Vec<_> = codes.split('"').filter(|part| part.starts_with("E00")).collect();
+    assert!(!codes.is_empty());
+    for code in codes {
+        assert!(grammar.contains(&format!("| {code} |")), "{code} is not in the table");
+        assert!(seen.contains(code), "{code} is in no test");
+    }
 }

@@ -219,18 +219,17 @@ fn every_beginning_of_a_good_source_is_survived() {
     }
 }
 
-/// Without one of its words a good source is told to be wrong, or still good, never more than a few times.
+/// One sign that is missing causes a few errors at most. The source that has all of the grammar is left
+/// out: where ten things stand on a line, one missing quote changes them all.
 #[test]
 fn a_missing_sign_is_told_a_few_times_at_most() {
     let signs = [';', ',', '(', ')', '{', '}', '[', ']', ':', '=', '.', '<', '>', '"'];
-    for source in good_sources() {
+    for source in good_sources().into_iter().filter(|source| !source.contains("\nlevel fast")) {
         for (at, sign) in source.char_indices().filter(|(_, sign)| signs.contains(sign)) {
             let damaged = format!("{}{}", &source[..at], &source[at + 1..]);
             let errors = parse(&damaged).diagnostics;
             let told = || render(&errors, "a.mixt", &damaged, false);
-            if errors.len() > 2 {
-                eprintln!("WITHOUT `{sign}` at {at}: {}\n{}", errors.len(), told());
-            }
+            assert!(errors.len() <= 3, "without `{sign}` at {at}:\n{}", told());
         }
     }
 }

@@ -26,6 +26,7 @@ pub(super) fn parse(source: &str, tokens: Vec<Token>) -> (Module, Vec<Diagnostic
         reported: None,
         depth: 0,
         links: 0,
+        arms: 0,
         height: 0,
         in_condition: false,
         gave_up: false,
@@ -55,6 +56,8 @@ struct Parser<'s> {
     depth: usize,
     /// How many `else if` the word comes after.
     links: usize,
+    /// How many arms of matches the word is in.
+    arms: usize,
     /// How many expressions stand within one another in the one that was read last.
     height: usize,
     /// Whether `Name {` begins the block after a condition, not a struct.
@@ -297,8 +300,11 @@ impl<'s> Parser<'s> {
         }
         let sign = close.text().unwrap_or_default();
         let kind = self.kind();
-        // The fields of a struct and the arms of a match hold nothing that ends with `;`.
-        if kind == TokenKind::Semicolon && close == TokenKind::CloseBrace {
+        // The fields of a struct as other languages end them.
+        let next = self.nth(1).kind;
+        let goes_on =
+            next == close || (next == TokenKind::Ident && self.nth(2).kind == TokenKind::Colon);
+        if kind == TokenKind::Semicolon && close == TokenKind::CloseBrace && goes_on {
             let error = self.unexpected_error("`,`");
             self.report(error.help(format!("{what}s are separated by `,`")));
             self.bump();

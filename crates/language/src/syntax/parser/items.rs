@@ -27,9 +27,14 @@ impl Parser<'_> {
     pub(super) fn module(&mut self) -> Module {
         let mut items = Vec::new();
         while !self.at(TokenKind::End) {
+            let known = self.diagnostics.len();
             match self.item() {
                 Ok(item) => items.push(item),
                 Err(Reported) => self.skip_to_item(),
+            }
+            // After an error, the rest may be of the same declaration.
+            if self.diagnostics.len() > known && self.kind().begins_statement() {
+                self.skip_to_item();
             }
         }
         Module { items }

@@ -47,7 +47,7 @@ impl Parser<'_> {
                 TokenKind::Semicolon => {
                     self.bump();
                 }
-                kind if kind == TokenKind::End || kind.begins_item() => {
+                kind if kind == TokenKind::End || kind.begins_item() || self.at_next_arm() => {
                     self.not_closed(open);
                     return Block { statements, span: self.since(open) };
                 }
@@ -62,6 +62,13 @@ impl Parser<'_> {
         }
         self.bump();
         Block { statements, span: self.since(open) }
+    }
+
+    /// Whether another arm of the match that a block is in begins here.
+    fn at_next_arm(&self) -> bool {
+        let arrow = |ahead| self.nth(ahead).kind == TokenKind::FatArrow;
+        let some = self.at_word("some") && self.nth(1).kind == TokenKind::OpenParen;
+        self.arms > 0 && (arrow(1) || (some && arrow(4)))
     }
 
     pub(super) fn not_closed(&mut self, open: Span) {
@@ -560,7 +567,7 @@ impl Parser<'_> {
                 TokenKind::Comma => {
                     self.bump();
                 }
-                kind if kind == TokenKind::End || kind.begins_item() => {
+                _ if !self.arm_follows() => {
                     self.not_closed(open);
                     return Ok(StmtKind::Match(value, arms));
                 }
@@ -575,6 +582,25 @@ impl Parser<'_> {
         }
         self.bump();
         Ok(StmtKind::Match(value, arms))
+    }
+
+    /// Whether what is looked at may be an arm, even a wrong one, rather than a statement or declaration
+    /// after a match that is not closed.
+    fn arm_follows(&self) -> bool {
+        let kind = self.kind();
+        if kind == TokenKind::End || kind.begins_item() || kind.begins_statement() {
+            return false;
+        }
+        let sign = (0..LOOK_AHEAD).find(|ahead| {
+            use TokenKind::{CloseBrace, End, Eq, FatArrow, OpenBrace, Semicolon};
+            let kind = self.nth(*ahead).kind;
+            matches!(kind, FatArrow | OpenBrace | CloseBrace | Eq | Semicolon | End)
+        });
+        let [sign, next] = [0, 1].map(|more| self.nth(sign.unwrap_or(0) + more).kind);
+        match sign {
+            TokenKind::Eq => next == TokenKind::OpenBrace,
+            sign => !matches!(sign, TokenKind::Semicolon | TokenKind::End),
+        }
     }
 
     /// Skips the rest of an arm that could not be read and began at a word.
@@ -611,7 +637,10 @@ impl Parser<'_> {
         }
         self.expect(TokenKind::FatArrow, "after the pattern")?;
         if self.at(TokenKind::OpenBrace) {
-            return Ok(Arm { pattern, body: self.block()? });
+            self.arms += 1;
+            let body = self.block();
+            self.arms -= 1;
+            return Ok(Arm { pattern, body: body? });
         }
         let message = format!("expected `{{`, found {}", self.found());
         let error = Diagnostic::error(codes::MISSING_BRACES, self.span(), message)
@@ -625,9 +654,10 @@ impl Parser<'_> {
     /// Skips what an arm does that does not begin with a brace. If it ends with one, that is skipped, too.
     fn skip_bare_arm(&mut self) {
         let mut statements = false;
+        let mut open = 0_usize;
         loop {
             match self.kind() {
-                TokenKind::Comma if !statements => return,
+                TokenKind::Comma if !statements && open == 0 => return,
                 TokenKind::End => return,
                 TokenKind::CloseBrace => {
                     if statements && (1..6).any(|ahead| self.nth(ahead).kind == TokenKind::FatArrow)
@@ -641,6 +671,8 @@ impl Parser<'_> {
                     self.skip_block();
                     continue;
                 }
+                TokenKind::OpenParen | TokenKind::OpenBracket => open += 1,
+                TokenKind::CloseParen | TokenKind::CloseBracket => open = open.saturating_sub(1),
                 kind => statements |= kind == TokenKind::Semicolon,
             }
             self.bump();
