@@ -75,6 +75,21 @@ fn work_on_large_values_costs_fuel() {
 }
 
 #[test]
+fn each_copy_of_what_is_changed_costs_fuel() {
+    let fuel = |copies| {
+        // The first change makes the list this register's own; each move shares it again.
+        let mut body = vec![Instr::Builtin(Builtin::Push, 0, vec![0, 1])];
+        for _ in 0..copies {
+            body.extend([Instr::Move(5, 0), Instr::Builtin(Builtin::Push, 0, vec![0, 1])]);
+        }
+        body.push(Instr::Move(10, 1));
+        let constants = vec![ints(0..1000), Value::Int(0)];
+        eval_within(constants, Type::Int, body, Limits::default()).unwrap().1
+    };
+    assert!(fuel(10) - fuel(9) > 200, "{} for 10, {} for 9", fuel(10), fuel(9));
+}
+
+#[test]
 fn a_value_that_is_nested_ever_deeper_is_too_deep() {
     let nest = vec![Instr::Builtin(Builtin::Some, 0, vec![0]), Instr::Jump(0)];
     assert_eq!(kind(vec![Value::Int(1)], nest), FailureKind::TooDeep);

@@ -44,6 +44,7 @@ pub(crate) const HOUSE: &[Room] = &[
     room("solera-levels", "levels", Floor::Vocabulary, &[], &[]),
     room("solera-machine", "machine", Floor::Vocabulary, &["solera-time"], &[]),
     room("solera-data", "data", Floor::Vocabulary, &["solera-time"], &["solera-checker"]),
+    room("solera-language", "language", Floor::Protocols, &["solera-levels"], &[]),
     room(
         "solera-certification",
         "certification",
