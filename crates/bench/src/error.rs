@@ -22,6 +22,22 @@ pub enum BenchError {
         /// What the run needs.
         wanted: String,
     },
+    /// The cluster has not the spaces that the workload needs.
+    SpacesMissing {
+        /// How what it has differs, space by space.
+        differences: Vec<String>,
+        /// What its configuration should say.
+        lines: String,
+    },
+    /// The workload is to be run causally, and the cluster refuses that.
+    SpaceStrong {
+        /// The space that does.
+        space: String,
+        /// Its level.
+        level: String,
+        /// The workload's keys in it.
+        prefix: String,
+    },
     /// What the run left could not be read.
     Check(solera::Error),
     /// No thread could be started.
@@ -39,6 +55,18 @@ impl fmt::Display for BenchError {
                 f,
                 "the cluster holds the data of '{found}', and this run needs '{wanted}': take another \
                  cluster, or run it at the scale that is there"
+            ),
+            BenchError::SpacesMissing { differences, lines } => write!(
+                f,
+                "the cluster has not the spaces that the workload needs: {}.\nIts solera.toml should have \
+                 these lines, and its nodes must be started anew with them:\n{}",
+                differences.join("; "),
+                lines.trim_end()
+            ),
+            BenchError::SpaceStrong { space, level, prefix } => write!(
+                f,
+                "with --strong causal the keys '{prefix}…' must be in no strong space, and the cluster has \
+                 them in '{space}', which is {level}: take another cluster, or leave --strong causal out"
             ),
             BenchError::Check(error) => {
                 write!(f, "what the run left cannot be read to be checked: {error}")

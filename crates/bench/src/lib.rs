@@ -7,6 +7,7 @@
 //! | `driver` | the closed loop of clients that think |
 //! | `place`, `session` | where clients go, and how their transactions are run |
 //! | `load` | filling a cluster before a run |
+//! | `spaces` | whether a cluster has those that a workload needs |
 //! | `tally`, `histogram`, `report` | counting, and telling |
 //! | `batch`, `random` | commands that are sent together; random numbers |
 //! | `papers` | the experiments of papers, run again |
@@ -24,6 +25,7 @@ mod random;
 mod report;
 mod rubis;
 mod session;
+mod spaces;
 mod tally;
 mod virtual_cluster;
 
@@ -104,6 +106,7 @@ pub fn run(
     check_pace(pace)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(BenchError::Threads)?;
+    runtime.block_on(spaces::check(place, strong, work.spaces()))?;
     let (kinds, tally, invariants) = match work {
         Work::Micro(micro) => {
             check_micro(micro)?;

@@ -64,6 +64,11 @@ impl Place {
         }
     }
 
+    /// Whether the cluster is one that others have started.
+    pub(crate) fn is_remote(&self) -> bool {
+        matches!(self.0, Reach::Remote(_))
+    }
+
     /// The site of a client: they are dealt out in turn.
     pub(crate) fn site_of(&self, client: usize) -> usize {
         let sites = match &self.0 {

@@ -20,7 +20,8 @@ Examples:
   solera bench --workload rubis --print-spaces       what solera.toml needs for --at
 
 A running cluster needs the spaces that --print-spaces tells; with --strong causal it must not have
-them. Ends with 1 if an invariant is broken, or no transaction succeeded.";
+them. Nothing is run where that is not so. Ends with 1 then, if an invariant is broken, or if no
+transaction succeeded.";
 
 /// Run a workload, measure it, and check what it left
 #[derive(Debug, Args)]

@@ -11,7 +11,8 @@ Examples:
   solera papers unistore                     under two minutes; the page is papers-unistore/index.html
   solera papers unistore --full --json rows.json
 
-Numbers are measured in this run. A target that is missed is told, and is no error.";
+Numbers are measured in this run. A target that is missed is told, and is no error; the command ends with 1
+if the experiments cannot be run, or their results cannot be written.";
 
 /// Run the experiments behind a paper's figures, and compare the numbers
 #[derive(Debug, Args)]

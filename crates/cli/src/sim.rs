@@ -20,7 +20,9 @@ Examples:
   solera sim --seeds 300 --durable     with journals on simulated disks, crashes and restarts
   solera sim --seeds 300 --members     and lost sites that are removed and added again
   solera sim --seeds 300 --without forwarding
-                                       take a rule out, to see that the checks notice";
+                                       take a rule out, to see that the checks notice
+
+Ends with 1 if a seed fails, and prints how to run that one again.";
 
 /// Run whole clusters in virtual time, with faults, and judge what their clients saw
 #[derive(Debug, Args)]

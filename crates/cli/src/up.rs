@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use solera_node::{
-    AdminListener, Cluster, ClusterSpec, Level, Log, Overrides, raise_descriptor_limit,
+    AdminListener, Baseline, Cluster, ClusterSpec, Level, Log, Overrides, raise_descriptor_limit,
 };
 
 use crate::stop::Stop;
@@ -24,7 +24,9 @@ Examples:
 Then, in other terminals:
   redis-cli -p 7101 set greeting hello
   redis-cli -p 7102 get greeting
-  solera fault cut 1 2";
+  solera fault cut 1 2
+
+Ends with 0 when it is stopped, and with 1 if it cannot start.";
 
 /// Run a whole geo-cluster in one process, for development
 #[derive(Debug, Args)]
@@ -144,6 +146,10 @@ fn introduce(cluster: &Cluster, port: u16) {
         );
     }
     say!("");
+    if spec.protocol != Baseline::UniStore {
+        let (name, what) = (spec.protocol.name(), spec.protocol.explained());
+        say!("  protocol {name}: {what}\n");
+    }
     for space in spec.spaces.iter() {
         say!("  space {}: keys beginning with '{}' are {}", space.name, space.prefix, space.level);
     }

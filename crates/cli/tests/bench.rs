@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{SOLERA, Up, solera, text};
+use common::{Folder, SOLERA, Up, solera, text};
 use serde_json::Value;
 
 /// Short, and without a time to think.
@@ -36,6 +36,35 @@ fn a_running_cluster_is_measured_at_all_its_sites() {
     let other = bench(&["--at", &at, "--strong", "causal", "--scale", "small"]);
     assert_eq!(other.status.code(), Some(1));
     assert!(text(&other.stderr).contains("holds the data of 'tiny'"), "{}", text(&other.stderr));
+}
+
+#[test]
+fn spaces_that_a_running_cluster_lacks_are_told() {
+    let folder = Folder::new();
+    let printed = solera(&["bench", "--workload", "rubis", "--print-spaces"]);
+    let spaces = text(&printed.stdout);
+    let start = |name: &str, spaces: &str| {
+        let config = folder.file(name, spaces);
+        Up::start(&["--sites", "1", "--config", config.to_str().unwrap()])
+    };
+    let tiny = ["--scale", "tiny", "--clients", "1"];
+    let run =
+        |up: &Up, how: &str| bench(&[&["--at", &up.at(1), "--strong", how], &tiny[..]].concat());
+    let refused = |output: std::process::Output, reason: &str| {
+        let told = text(&output.stderr);
+        assert!(output.status.code() == Some(1) && told.contains(reason), "{told}");
+        assert!(!told.contains("loading"), "{told}");
+        told
+    };
+    // Two of three are as they should be, but one of them for other commands.
+    let (two, third) = spaces.split_at(spaces.rfind("[[space]]").unwrap());
+    let other = start("other.toml", &two.replace("\"DECRBY\"", "\"INCRBY\""));
+    let told = refused(run(&other, "solera"), "no space for keys beginning with 'rubis:auction:'");
+    assert!(told.contains("in space 'rubis-stock' ('rubis:stock:') other commands"), "{told}");
+    assert!(told.contains(third.trim()) && !told.contains("rubis:nick:"), "{told}");
+    let up = start("same.toml", &spaces);
+    assert_eq!(run(&up, "solera").status.code(), Some(0));
+    refused(run(&up, "causal"), "the cluster has them in 'rubis-auctions', which is por");
 }
 
 #[test]

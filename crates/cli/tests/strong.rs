@@ -250,6 +250,28 @@ async fn leaders_are_listed_and_not_moved_to_nobody_or_out_of_reach() {
     assert_eq!(nobody.status.code(), Some(1));
     let said = text(&nobody.stderr);
     assert!(said.contains("no site 'atlantis'; the sites are virginia, california,"), "{said}");
+    let led = |arguments: &[&str]| {
+        let moved = solera(&[&["leader", "move"], arguments, &["--at", &up.at(1)]].concat());
+        ok(&moved);
+        text(&moved.stdout)
+    };
+    assert_eq!(
+        led(&["3", "1", "2", "3", "9"]),
+        "virginia    leads 12 partitions: 0, 4-8, 10-15\ncalifornia  leads 0 partitions\n\
+         frankfurt   leads 4 partitions: 1-3, 9\n"
+    );
+    assert!(led(&["california", "all"]).contains("california  leads 16 partitions\n"));
+    assert!(led(&["1"]).contains("virginia    leads 16 partitions\n"));
+    for (arguments, reason) in [
+        (["virginia", "16"], "no partition '16'; partitions are 0 to 15, or ALL"),
+        (["virginia", "some"], "no partition 'some'; partitions are"),
+        (["all", "virginia"], "no site 'all'; the sites are virginia,"),
+        (["4", "all"], "no site '4'; the sites are virginia,"),
+    ] {
+        let refused = solera(&[&["leader", "move"], &arguments[..], &["--at", &up.at(1)]].concat());
+        let said = text(&refused.stderr);
+        assert!(refused.status.code() == Some(1) && said.contains(reason), "{said}");
+    }
     ok(&up.fault(&["kill", "frankfurt"]));
     let dead = solera(&["leader", "move", "Frankfurt", "--at", &up.at(1), "--timeout", "0"]);
     assert_eq!(dead.status.code(), Some(1));

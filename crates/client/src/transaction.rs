@@ -38,8 +38,9 @@ impl Client {
 
     async fn open_transaction(&mut self, begin: &[&[u8]]) -> Result<Transaction<'_>, Error> {
         match self.call(begin).await {
-            // One that was dropped may still be open; if none is, the first error is the one to report.
-            Err(error) if error.code() == Some("ERR") => {
+            // One that was dropped may still be open, or given up by the server; if none is, the first error
+            // is the one to report.
+            Err(error) if matches!(error.code(), Some("ERR" | "NOTX" | "EXECABORT")) => {
                 if self.call(&[b"SOLERA.ABORT"]).await.is_err() {
                     return Err(error);
                 }
@@ -156,8 +157,8 @@ impl Transaction<'_> {
     /// Makes the writes visible, all at once.
     ///
     /// # Errors
-    /// `TRYAGAIN` or `NOTX` if the transaction had no effect; a broken connection leaves it unknown. A
-    /// strong one may fail with [`Error::Aborted`] or [`Error::Unavailable`].
+    /// `EXECABORT`, `TRYAGAIN` or `NOTX` if the transaction had no effect, the first if a command in it
+    /// was answered with an error; a broken connection leaves it unknown. A strong one may fail with [`Error::Aborted`] or [`Error::Unavailable`].
     pub async fn commit(self) -> Result<(), Error> {
         self.client.call(&[b"SOLERA.COMMIT"]).await.map(drop)
     }

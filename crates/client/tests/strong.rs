@@ -99,12 +99,17 @@ async fn a_transaction_that_was_dropped_is_aborted_first() {
         ("SOLERA.ABORT", "+OK"),
         ("SOLERA.BEGIN STRONG", "+OK"),
         ("SOLERA.COMMIT", "+OK"),
+        ("SOLERA.BEGIN STRONG", "-EXECABORT the transaction was given up"),
+        ("SOLERA.ABORT", "+OK"),
+        ("SOLERA.BEGIN STRONG", "+OK"),
+        ("SOLERA.COMMIT", "+OK"),
         // Where none is open, what is wrong is something else.
         ("SOLERA.BEGIN STRONG", "-ERR syntax error"),
         ("SOLERA.ABORT", "-ERR no transaction is open"),
     ];
     let mut client = Client::connect(server(script).await).await.unwrap();
     let _dropped = client.begin_strong().await.unwrap();
+    client.begin_strong().await.unwrap().commit().await.unwrap();
     client.begin_strong().await.unwrap().commit().await.unwrap();
     let failed = client.begin_strong().await.err().unwrap();
     assert_eq!(failed.to_string(), "ERR syntax error");

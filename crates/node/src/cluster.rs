@@ -344,6 +344,7 @@ impl Cluster {
             config.f = cluster.spec.f;
             config.protocol = cluster.spec.protocol.protocol();
             config.leader = cluster.spec.leader;
+            config.strong_limits = cluster.spec.strong_limits;
             config.timing.idle_transaction_timeout = cluster.spec.transaction_timeout;
             config.timing.max_transaction_age = cluster.spec.transaction_max_age;
             config.first_transaction = run.first_number;
@@ -529,6 +530,7 @@ impl Cluster {
         }
         ClusterStatus {
             cluster: self.spec.name.clone(),
+            protocol: self.spec.protocol.name(),
             f: self.spec.f,
             sites,
             links,
@@ -577,8 +579,10 @@ impl Cluster {
             status.unsettled_updates += sample.unsettled_updates;
             status.at_risk += sample.at_risk;
             status.strong.add(&sample.strong);
-            for (name, leads) in names.iter().zip(&sample.leads) {
-                *status.leaders.entry((*name).clone()).or_default() += leads;
+            // All are listed, also who leads nothing.
+            for (site, name) in (0..).zip(&names) {
+                let leads = sample.leads.iter().filter(|leader| **leader == site).count();
+                *status.leaders.entry((*name).clone()).or_default() += leads as u64;
             }
             if let Some(journal) = &sample.journal {
                 status.journal.get_or_insert_default().add(journal);

@@ -2,12 +2,13 @@
 
 use std::fmt;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::Deserialize;
 use solera_time::{MAX_SITES, SiteId};
-use solera_unistore::{MAX_WORKERS, Topology};
+use solera_unistore::{MAX_WORKERS, StrongLimits, Topology};
 use toml::Spanned;
 
 use crate::acl::Users;
@@ -64,6 +65,8 @@ pub struct ClusterSpec {
     pub protocol: Baseline,
     /// From where strong transactions are led at first.
     pub leader: SiteId,
+    /// How large strong transactions may be.
+    pub strong_limits: StrongLimits,
     /// Delays between sites.
     pub wan: Wan,
     /// Open transactions are aborted when their client does nothing for so long.
@@ -134,6 +137,8 @@ struct File {
     wan: Option<Spanned<String>>,
     protocol: Option<Spanned<String>>,
     leader: Option<Spanned<String>>,
+    strong_max_bytes: Option<Spanned<Amount>>,
+    strong_max_operations: Option<Spanned<usize>>,
     transaction_timeout_ms: Option<Spanned<u64>>,
     transaction_max_age_ms: Option<Spanned<u64>>,
     max_connections: Option<Spanned<usize>>,
@@ -253,6 +258,13 @@ impl ClusterSpec {
         let (f, sites) = (self.f, self.sites.len());
         let reachable = f + 1;
         let mut warnings = Vec::new();
+        if self.protocol != Baseline::UniStore {
+            warnings.push(format!(
+                "the protocol is '{}', which is for comparisons: {}",
+                self.protocol.name(),
+                self.protocol.explained()
+            ));
+        }
         if f > (sites - 1) / 2 {
             warnings.push(format!(
                 "with f = {f}, writes become visible elsewhere only while {reachable} of {sites} \
@@ -309,14 +321,32 @@ impl Reader<'_> {
     fn read(&self, over: Overrides) -> Result<ClusterSpec, ConfigError> {
         let file = toml::from_str(self.text).map_err(|error| {
             let mut reason = error.to_string();
-            if reason.contains("expected a sequence") {
-                reason.push_str(
-                    "each site, space and user is a table: [[site]], [[space]], [[user]]\n",
-                );
+            if let Some(hint) = error.span().and_then(|span| self.hint(error.message(), span)) {
+                reason.push_str(&format!("{hint}\n"));
             }
             ConfigError::Malformed(self.file.clone().unwrap_or_default(), reason)
         })?;
         self.build(file, over)
+    }
+
+    /// What helps beside the words of the parser.
+    fn hint(&self, message: &str, at: Range<usize>) -> Option<String> {
+        let found = self.text.get(at.clone())?;
+        if message.contains("must be quoted") {
+            return Some(format!("texts stand in quotes: \"{found}\""));
+        }
+        if !message.contains("expected a sequence") {
+            return None;
+        }
+        let mut lines = self.text.get(..at.start)?.rsplit('\n');
+        let setting = lines.find_map(|line| Some(line.split_once('=')?.0.trim()))?;
+        Some(match setting {
+            "site" | "space" | "user" => {
+                "each site, space and user is a table: [[site]], [[space]], [[user]]".to_owned()
+            }
+            "conflicts" => "conflicts is a list of pairs: [[\"DECRBY\", \"SET\"]]".to_owned(),
+            setting => format!("{setting} is a list: [{found}]"),
+        })
     }
 
     fn invalid<T>(&self, place: Option<usize>, reason: String) -> Result<T, ConfigError> {
@@ -364,6 +394,8 @@ impl Reader<'_> {
         };
         let names = self.site_names(&file.site, &wan, sites)?;
         let leader = self.leader(file.leader.as_ref(), &names)?;
+        let strong_limits =
+            self.strong_limits(file.strong_max_bytes, file.strong_max_operations)?;
 
         let partitions = Setting::new(over.partitions, file.partitions, 16);
         if partitions.value == 0 || partitions.value > 4096 {
@@ -455,6 +487,7 @@ impl Reader<'_> {
             spaces: self.spaces(&file.space)?,
             protocol,
             leader,
+            strong_limits,
             wan,
             transaction_timeout: Duration::from_millis(timeout.value),
             transaction_max_age: Duration::from_millis(max_age.value),
@@ -607,6 +640,19 @@ mod tests {
     }
 
     #[test]
+    fn a_protocol_that_is_for_comparisons_is_warned_about() {
+        for (protocol, told) in
+            [("redblue", "one group certifies"), ("causal", "no transaction is")]
+        {
+            let [warning] = &parse(&format!("protocol = '{protocol}'")).unwrap().warnings()[..]
+            else {
+                panic!("one warning");
+            };
+            assert!(warning.contains(protocol) && warning.contains(told), "{warning}");
+        }
+    }
+
+    #[test]
     fn contradictions_are_named_with_their_line() {
         for (text, reason) in [
             ("sites = 0", "s.toml, line 1: a cluster has 1 to 7 sites, not 0"),
@@ -619,12 +665,20 @@ mod tests {
             ("[[site]]\nname = '2'", "line 2: site '2': a number"),
             ("[[site]]\nname = \"a\\tb\"", r#"line 2: "a\tb" is no name for a site"#),
             ("site = 3", "[[site]]"),
+            ("cluster = eu", "line 1, column 11"),
+            ("cluster = eu", "texts stand in quotes: \"eu\""),
+            ("[[space]]\nstrong = [\nDECRBY]", "texts stand in quotes: \"DECRBY\""),
+            ("[[space]]\nstrong = 'SET'", "strong is a list: ['SET']"),
+            ("[[space]]\nconflicts = [\n'SET', 'SET']", "conflicts is a list of pairs: [["),
             ("cluster = ''", "line 1: \"\" is no name for a cluster"),
             ("partitions = 2\nworkers = 3", "line 2: 3 workers cannot share 2"),
             ("\nworkers = 0", "line 2: a site has 1 to 32 workers, not 0"),
             ("\nprotocol = 'paxos'", "line 2: there is no protocol 'paxos'; there are unistore,"),
             ("data = 'd'\nprotocol = 'causal'", "line 2: the protocol 'causal' is for comparisons"),
             ("leader = 'mars'", "line 1: there is no site 'mars' to lead; the sites are"),
+            ("strong_max_bytes = '1 GiB'", "line 1: strong_max_bytes is 1 KiB to 512 MiB"),
+            ("\nstrong_max_bytes = 'much'", "line 2: 'much' is no amount of bytes"),
+            ("\nstrong_max_operations = 0", "line 2: strong_max_operations is 1 to 10000000"),
             ("workers = 1000", "line 1: a site has 1 to 32 workers, not 1000"),
             ("sites = 3\nf = 3", "line 2: 3 of 3 sites cannot fail"),
             ("max_connections = 0", "line 1: nobody could connect"),

@@ -133,6 +133,7 @@ impl Carrier {
         self.tls.as_ref().map(|tls| tls.get())
     }
 
+    /// Warns of a clock that is for sure ahead, or behind if negative, by more than clocks should be.
     fn note_skew(&self, name: &str, ahead_us: i64) {
         if ahead_us.abs() > NOTABLE_SKEW_US {
             let seconds = ahead_us.unsigned_abs() as f64 / 1e6;
@@ -287,6 +288,13 @@ pub(crate) fn tell_of_acceptance(
     }
 }
 
+/// How far another's clock is ahead for sure, in microseconds; behind if negative. It was read between two
+/// readings of this node's clock, and how long after the first nobody knows: messages wait while a node
+/// starts or is busy.
+fn surely_ahead(before: u64, theirs: u64, after: u64) -> i64 {
+    if theirs < before { -((before - theirs) as i64) } else { theirs.saturating_sub(after) as i64 }
+}
+
 /// Refusals that were told, with when to tell each of them again.
 #[derive(Debug, Default)]
 pub(crate) struct Told(BTreeMap<String, (Instant, Duration)>);
@@ -412,6 +420,20 @@ mod tests {
         assert_eq!(at, [0, 60, 180, 420, 900, 1860, 3780, 7380, 10_980, 14_580, 18_180]);
         assert!(told.is_news("node 1: another cluster", start));
         assert!(told.is_news("node 2: another cluster", start));
+    }
+
+    #[test]
+    fn what_took_its_time_on_the_way_does_not_look_like_another_time() {
+        let (asked, answered) = (10_000_000, 14_000_000);
+        for (theirs, ahead) in [
+            (asked - 3_000_000, -3_000_000),
+            (asked, 0),
+            (asked + 2_000_000, 0),
+            (answered, 0),
+            (answered + 3_000_000, 3_000_000),
+        ] {
+            assert_eq!(surely_ahead(asked, theirs, answered), ahead);
+        }
     }
 
     #[test]

@@ -309,6 +309,7 @@ impl Cluster {
         Some(NodeStatus {
             joining,
             cluster: self.spec.name.clone(),
+            protocol: self.spec.protocol.name(),
             f: self.spec.f,
             survives: self.network.membership().survives(self.spec.f),
             site: self.spec.sites[site.index()].name.clone(),

@@ -12,7 +12,7 @@ use solera_levels::Level;
 use solera_machine::{Machine, Now};
 use solera_resp::{Arguments, Command as Described, CommandId, Protocol, Writer, lookup};
 use solera_time::Vector;
-use solera_unistore::{Command, CommandError, Input, Kind, Response, TxId};
+use solera_unistore::{Command, CommandError, Input, Kind, Response, StrongLimit, TxId};
 
 use self::strong::Watched;
 use crate::acl::User;
@@ -47,6 +47,40 @@ enum Failure {
     Unreachable(Unreachable),
     /// See [`Session::fail_unanswered`].
     Unanswered,
+}
+
+/// Why a transaction that its client has not ended has no effect: the error that the client was told.
+#[derive(Debug)]
+struct GivenUp(String);
+
+impl GivenUp {
+    /// Whether it ended by itself, and no command was at fault.
+    fn is_expired(&self) -> bool {
+        self.0.starts_with("NOTX ")
+    }
+
+    /// The answer to its commit.
+    fn at_commit(self) -> String {
+        match self.is_expired() {
+            true => self.0,
+            // The words of Redis, where EXEC follows a command that was refused.
+            false => format!(
+                "EXECABORT Transaction discarded because of previous errors, first: {}",
+                self.0
+            ),
+        }
+    }
+
+    /// The answer to a command that belongs to it.
+    fn before_the_end(&self) -> &'static str {
+        match self.is_expired() {
+            true => "NOTX the transaction was given up; SOLERA.ABORT it, then start again",
+            false => {
+                "EXECABORT the transaction was given up, because a command in it failed; SOLERA.ABORT it, \
+                 then start again"
+            }
+        }
+    }
 }
 
 /// What the commands between MULTI and EXEC may take together, in bytes.
@@ -106,11 +140,11 @@ pub(crate) struct Session {
     watched: Vec<Watched>,
     /// Who began the interactive transaction, with the rules that held then.
     began_as: Option<Arc<User>>,
-    /// The server has given the interactive transaction up; the client does not know it yet, or has
-    /// sent more. Nothing of that may run outside.
-    given_up: bool,
+    /// Why the interactive transaction was given up: the first error in it. What the client sends until
+    /// it ends the transaction must not run outside.
+    given_up: Option<GivenUp>,
     /// Why EXEC gave its transaction up.
-    unreachable: Option<Unreachable>,
+    exec_failed: Option<String>,
     /// Which process ran each worker of the site when the transaction's snapshot was first scanned.
     pub(crate) scanned: Option<(TxId, Vec<Option<u64>>)>,
 }
@@ -133,8 +167,8 @@ impl Session {
             tx_is_strong: false,
             watched: Vec::new(),
             began_as: None,
-            given_up: false,
-            unreachable: None,
+            given_up: None,
+            exec_failed: None,
             scanned: None,
             worker,
         }
@@ -150,7 +184,7 @@ impl Session {
     /// RESET: as if the client had connected anew, causal past included.
     pub(crate) fn reset(&mut self) {
         self.close();
-        self.given_up = false;
+        self.given_up = None;
         self.queue = None;
         self.watched.clear();
         self.name.clear();
@@ -200,7 +234,7 @@ impl Session {
 
     /// Whether MULTI or SOLERA.BEGIN is open.
     pub(crate) fn in_transaction(&self) -> bool {
-        self.tx.is_some() || self.given_up || self.queue.is_some()
+        self.tx.is_some() || self.given_up.is_some() || self.queue.is_some()
     }
 
     /// The open transaction, and its snapshot to be scanned. Without, appends the error.
@@ -213,7 +247,7 @@ impl Session {
         if let Some(snapshot) = self.worker.with(|replica| replica.snapshot_of(now, tx)) {
             return Some((tx, snapshot));
         }
-        (self.tx, self.given_up) = (None, true);
+        self.tx = None;
         self.fail_command(&CommandError::NoSuchTransaction);
         None
     }
@@ -251,8 +285,28 @@ impl Session {
         true
     }
 
-    /// Runs one command and appends its reply.
+    /// Runs one command and appends its reply. If that is an error, an open transaction has no effect: it
+    /// would not be what its client meant.
     pub(crate) async fn run(&mut self, arguments: &Arguments<'_>) -> Next {
+        let (was_open, start) = (self.tx.is_some(), self.out.bytes.len());
+        let next = self.run_command(arguments).await;
+        let reply = self.out.bytes.get(start..).filter(|_| was_open);
+        let error = reply.and_then(|reply| reply.strip_prefix(b"-"));
+        if let Some(error) = error {
+            let error = String::from_utf8_lossy(error.trim_ascii_end()).into_owned();
+            let ended =
+                lookup(arguments.get(0)).is_some_and(|command| ends_transaction(command.id));
+            match self.tx.take() {
+                Some(tx) => self.worker.tell(Command::Abort { tx }),
+                None if ended => return next,
+                None => {}
+            }
+            self.given_up = Some(GivenUp(error));
+        }
+        next
+    }
+
+    async fn run_command(&mut self, arguments: &Arguments<'_>) -> Next {
         let Some(command) = lookup(arguments.get(0)) else {
             if [&b"post"[..], b"host:"]
                 .iter()
@@ -311,8 +365,8 @@ impl Session {
             self.enqueue(command, arguments);
             return Next::Stay;
         }
-        if self.given_up && !ends_transaction(command.id) {
-            self.fail("NOTX the transaction was given up; SOLERA.ABORT it, then start again");
+        if let Some(given_up) = self.given_up.as_ref().filter(|_| !ends_transaction(command.id)) {
+            self.fail(given_up.before_the_end());
             return Next::Stay;
         }
         self.dispatch(command, arguments).await
@@ -351,11 +405,11 @@ impl Session {
                 self.out.simple("OK");
             }
             CommandId::SoleraBegin => self.begin(arguments).await,
-            CommandId::SoleraCommit if self.given_up => {
-                self.given_up = false;
-                self.fail_command(&CommandError::NoSuchTransaction);
-            }
             CommandId::SoleraCommit => match self.tx.take() {
+                None if self.given_up.is_some() => {
+                    let error = self.given_up.take().map(|given_up| given_up.at_commit());
+                    self.fail(error.unwrap_or_default());
+                }
                 Some(tx) => match self.may_commit() {
                     Ok(()) => {
                         if self.commit(tx, true).await {
@@ -369,10 +423,7 @@ impl Session {
                 },
                 None => self.fail("ERR SOLERA.COMMIT without SOLERA.BEGIN"),
             },
-            CommandId::SoleraAbort if self.given_up => {
-                self.given_up = false;
-                self.out.simple("OK");
-            }
+            CommandId::SoleraAbort if self.given_up.take().is_some() => self.out.simple("OK"),
             CommandId::SoleraAbort => match self.tx.take() {
                 Some(tx) => {
                     self.worker.tell(Command::Abort { tx });
@@ -472,10 +523,10 @@ impl Session {
         let before = std::mem::take(&mut self.out.bytes);
         (self.tx, self.tx_is_strong) = (Some(tx), false);
         self.run_queued(&queue).await;
-        (self.tx, self.given_up) = (None, false);
+        self.tx = None;
         let replies = std::mem::replace(&mut self.out.bytes, before);
-        if let Some(error) = self.unreachable.take() {
-            self.fail(error.to_string());
+        if let Some(error) = self.exec_failed.take() {
+            self.fail(error);
         } else if self.commit(tx, true).await {
             self.out.bytes.extend_from_slice(&replies);
         }
@@ -484,7 +535,7 @@ impl Session {
     /// Runs the queued commands in the open transaction.
     async fn run_queued(&mut self, queue: &Queue) {
         self.out.array(queue.commands.len());
-        self.unreachable = None;
+        self.exec_failed = None;
         for command in &queue.commands {
             // The server has given the transaction up: nothing of it may run outside. Its commit
             // below tells the client.
@@ -583,11 +634,23 @@ impl Session {
     }
 
     pub(crate) fn fail_command(&mut self, error: &CommandError) {
-        let text = match error {
+        let text = self.told(error);
+        self.fail(text);
+    }
+
+    /// An error of the machine, as clients are told.
+    fn told(&self, error: &CommandError) -> String {
+        match error {
             CommandError::NoSuchTransaction => format!("NOTX {error}"),
-            CommandError::OperationsOutstanding
-            | CommandError::TooLarge
-            | CommandError::NoStrong => format!("ERR {error}"),
+            CommandError::OperationsOutstanding | CommandError::NoStrong => format!("ERR {error}"),
+            CommandError::TooLarge => format!("TOOLARGE {error}"),
+            CommandError::StrongTooLarge(limit) => {
+                let setting = match limit {
+                    StrongLimit::Bytes(_) => "strong_max_bytes",
+                    StrongLimit::Operations(_) => "strong_max_operations",
+                };
+                format!("TOOLARGE {error} ({setting} in solera.toml)")
+            }
             CommandError::PartitionSlow => format!("TRYAGAIN {error}"),
             CommandError::TooFewSites { .. } => format!("TOOFEW {error}"),
             CommandError::Aborted { .. } => format!("ABORTED {error}"),
@@ -614,8 +677,7 @@ impl Session {
                 self.worker.site_name(*site),
                 missing.as_millis().max(1)
             ),
-        };
-        self.fail(text);
+        }
     }
 
     /// Runs a command on keys: in the open transaction, or as one of its own.
@@ -650,9 +712,8 @@ impl Session {
     }
 
     async fn run_in(&mut self, tx: TxId, plan: &Plan<'_>) {
-        match self.operate_all(tx, plan).await {
-            Some(results) => self.answer(plan, &results),
-            None => self.given_up = self.tx.is_none(),
+        if let Some(results) = self.operate_all(tx, plan).await {
+            self.answer(plan, &results);
         }
     }
 
@@ -691,13 +752,15 @@ impl Session {
                     match failure {
                         Failure::Command(error) => {
                             self.worker.tell(Command::Abort { tx });
-                            self.fail_command(&error);
+                            let text = self.told(&error);
+                            self.fail(&text);
+                            self.exec_failed = Some(text);
                         }
                         Failure::Unreachable(error) => {
                             // Nothing of a transaction is done before it commits.
                             self.worker.tell(Command::Abort { tx });
                             self.fail(error.to_string());
-                            self.unreachable = Some(error);
+                            self.exec_failed = Some(error.to_string());
                         }
                         Failure::Unanswered => {
                             self.worker.tell(Command::Abort { tx });

@@ -6,11 +6,16 @@ use serde::{Deserialize, Serialize};
 use solera_journal::Stats;
 use solera_unistore::{Progress, StrongCounts};
 
+/// Not the number of a site.
+pub(crate) const NOBODY: u64 = u64::MAX;
+
 /// A cluster, as `/status` shows it.
 #[derive(Clone, Debug, Serialize)]
 pub struct ClusterStatus {
     /// The cluster's name.
     pub cluster: String,
+    /// The protocol that it runs; `unistore` where levels of spaces promise what they say.
+    pub protocol: &'static str,
     /// How many sites may fail.
     pub f: usize,
     /// Its sites, in order.
@@ -117,6 +122,8 @@ pub struct LinkStatus {
 pub struct NodeStatus {
     /// The cluster's name.
     pub cluster: String,
+    /// As of [`ClusterStatus`].
+    pub protocol: &'static str,
     /// How many sites may fail.
     pub f: usize,
     /// How many can, as sites stand now: fewer than `f` when too few others take part.
@@ -196,7 +203,8 @@ pub(crate) struct WorkerSample {
     pub(crate) prepared_transactions: usize,
     pub(crate) unsettled_updates: usize,
     pub(crate) at_risk: usize,
-    /// By site, how many of the worker's partitions it leads.
+    /// Of each of the worker's partitions, in order, the number of the site that leads it; [`NOBODY`] where
+    /// there is nothing to lead.
     pub(crate) leads: Vec<u64>,
     pub(crate) strong: StrongCounts,
     pub(crate) failed_logins: u64,

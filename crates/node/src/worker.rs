@@ -40,7 +40,7 @@ use crate::log::Log;
 use crate::membership::SitesTold;
 use crate::network::{Network, Parcel};
 use crate::scan::{self, Scans};
-use crate::status::WorkerSample;
+use crate::status::{NOBODY, WorkerSample};
 use crate::storage::Storage;
 
 /// How many clients may have connected that are not served yet.
@@ -222,6 +222,7 @@ impl Worker {
         self.users.send_replace(Arc::new(spec.users.clone()));
         let mut state = self.state.borrow_mut();
         state.replica.limit_transactions(spec.transaction_timeout, spec.transaction_max_age);
+        state.replica.limit_strong(spec.strong_limits);
         if let Some(storage) = &mut state.storage {
             storage.set_durability(spec.durability);
         }
@@ -570,12 +571,10 @@ impl Worker {
         let behind = |ts: &solera_time::Timestamp| {
             now.physical.0.saturating_sub(ts.micros()) as f64 / 1000.0
         };
-        let mut leads = vec![0; self.spec.sites.len()];
-        for (_, leader, _) in status.leaders() {
-            if let Some(count) = leads.get_mut(leader.index()) {
-                *count += 1;
-            }
-        }
+        let leaders: BTreeMap<PartitionId, SiteId> =
+            status.leaders().map(|(partition, leader, _)| (partition, leader)).collect();
+        let leader = |id| leaders.get(&id).map_or(NOBODY, |site| site.index() as u64);
+        let leads = self.spec.topology().owned_by(self.address).map(leader).collect();
         WorkerSample {
             keys: status.keys(),
             size: detailed.then(|| status.versions_and_bytes()),

@@ -175,6 +175,30 @@ pub enum CommandError {
         /// How much of its most recent history is missing, by that site's clock.
         missing: Duration,
     },
+    /// The operation would make a strong transaction larger than one may be. It is not open any more,
+    /// and had no effect.
+    StrongTooLarge(StrongLimit),
+}
+
+/// What bounds a strong transaction; see [`StrongLimits`](crate::StrongLimits).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum StrongLimit {
+    /// So many bytes of values it writes and keys it accesses.
+    Bytes(usize),
+    /// So many operations.
+    Operations(usize),
+}
+
+impl fmt::Display for StrongLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StrongLimit::Bytes(bytes) if *bytes > 0 && bytes % (1 << 20) == 0 => {
+                write!(f, "{} MiB of keys and values", bytes >> 20)
+            }
+            StrongLimit::Bytes(bytes) => write!(f, "{bytes} bytes of keys and values"),
+            StrongLimit::Operations(operations) => write!(f, "{operations} operations"),
+        }
+    }
 }
 
 impl fmt::Display for CommandError {
@@ -233,6 +257,9 @@ impl fmt::Display for CommandError {
                 "a strong transaction that this session has seen has not arrived at this site yet; \
                  nothing was changed"
             ),
+            CommandError::StrongTooLarge(limit) => {
+                write!(f, "a strong transaction has at most {limit}; nothing was changed")
+            }
             CommandError::Lost { site, missing } => {
                 write!(f, "site {site} failed with its last {} ms", missing.as_millis())
             }

@@ -88,6 +88,22 @@ impl Default for Timing {
     }
 }
 
+/// How much one strong transaction may do. Its groups and their leaders pass all of it among the sites before
+/// it is decided, and what conflicts with it waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StrongLimits {
+    /// Bytes of the values it writes and of the keys it accesses.
+    pub bytes: usize,
+    /// Operations, reads among them.
+    pub operations: usize,
+}
+
+impl Default for StrongLimits {
+    fn default() -> Self {
+        StrongLimits { bytes: 16 << 20, operations: 100_000 }
+    }
+}
+
 /// Which protocol a cluster runs: UniStore, or one that the paper compares it to (§8.1, §8.3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Protocol {
@@ -167,6 +183,8 @@ pub struct Config {
     pub fan_out: u8,
     /// Intervals and time-outs.
     pub timing: Timing,
+    /// How large strong transactions may be.
+    pub strong_limits: StrongLimits,
     /// Whether to emit [`Output::Records`](crate::Output::Records), for a journal.
     pub journal: bool,
     /// Transactions are numbered from here. A replica that starts again without remembering its
@@ -202,6 +220,7 @@ impl Config {
             f: (sites - 1) / 2,
             fan_out: 4,
             timing: Timing::default(),
+            strong_limits: StrongLimits::default(),
             journal: false,
             first_transaction: 0,
             trace: false,

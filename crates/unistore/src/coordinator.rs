@@ -13,8 +13,8 @@ use solera_levels::Level;
 use solera_machine::Now;
 use solera_time::{Monotonic, SiteId, Timestamp, Vector};
 
-use crate::command::{CommandError, RequestId, Response, TxId};
-use crate::config::Address;
+use crate::command::{CommandError, RequestId, Response, StrongLimit, TxId};
+use crate::config::{Address, StrongLimits};
 use crate::message::{Cause, Event, Executed, Message, Write};
 use crate::partitioning::PartitionId;
 use crate::record::{Decision, Record};
@@ -47,8 +47,10 @@ pub(crate) struct Transaction {
     /// own, and their effects so far, for the transaction's own reads.
     eventual: Vec<(Key, Op)>,
     eventual_writes: BTreeMap<Key, Effect>,
-    /// What it will write, in bytes.
+    /// What it will write, in bytes; if it is to be certified, with the keys of all that it accesses.
     held: usize,
+    /// How many operations it has been given.
+    operations: usize,
     outstanding: usize,
     began: Monotonic,
     last_active: Monotonic,
@@ -157,6 +159,15 @@ impl Transaction {
         self.local_dependency = self.snap_vec[local];
     }
 
+    /// What of a strong transaction's limits it exceeds, or an operation of so many bytes alone would.
+    fn exceeds(&self, limits: &StrongLimits, operation: usize) -> Option<StrongLimit> {
+        self.accesses.as_ref()?;
+        if self.operations > limits.operations {
+            return Some(StrongLimit::Operations(limits.operations));
+        }
+        (self.held.max(operation) > limits.bytes).then_some(StrongLimit::Bytes(limits.bytes))
+    }
+
     fn effects(&mut self, level: Level) -> &mut BTreeMap<Key, Effect> {
         if level == Level::Eventual { &mut self.eventual_writes } else { &mut self.writes }
     }
@@ -193,6 +204,7 @@ impl Replica {
                 eventual: Vec::new(),
                 eventual_writes: BTreeMap::new(),
                 held: 0,
+                operations: 0,
                 outstanding: 0,
                 began: now.monotonic,
                 last_active: now.monotonic,
@@ -220,10 +232,15 @@ impl Replica {
     ) -> Option<Response> {
         let owner = self.owner_of(key);
         let here = owner == self.config.address;
+        let limits = self.config.strong_limits;
         let Some(transaction) = self.open_transaction(tx) else {
             return Some(Response::Failed(CommandError::NoSuchTransaction));
         };
         transaction.last_active = now.monotonic;
+        transaction.operations += 1;
+        if let Some(limit) = transaction.exceeds(&limits, key.len() + op.size()) {
+            return Some(self.give_up_large(tx, CommandError::StrongTooLarge(limit)));
+        }
         // It travels together with what the transaction has done to the key so far.
         let own = transaction.effects(level).get(key).map_or(0, Effect::size);
         if key.len() + op.size() + own > MAX_UPDATE {
@@ -283,6 +300,7 @@ impl Replica {
         key: &Key,
         executed: Executed,
     ) -> Response {
+        let limits = self.config.strong_limits;
         let Some(transaction) = self.open_transaction(tx) else {
             return Response::Failed(CommandError::NoSuchTransaction);
         };
@@ -298,12 +316,19 @@ impl Replica {
             }
             outcome
         });
+        if let Some(limit) = transaction.exceeds(&limits, 0) {
+            return self.give_up_large(tx, CommandError::StrongTooLarge(limit));
+        }
         if transaction.held > MAX_UPDATE {
-            // Without the operation it would not be what its client meant.
-            self.coordinator.open.remove(&tx);
-            return Response::Failed(CommandError::TooLarge);
+            return self.give_up_large(tx, CommandError::TooLarge);
         }
         Response::Operated(result)
+    }
+
+    /// Without the operation it would not be what its client meant.
+    fn give_up_large(&mut self, tx: TxId, error: CommandError) -> Response {
+        self.coordinator.open.remove(&tx);
+        Response::Failed(error)
     }
 
     /// COMMIT_CAUSAL (UniStore Alg. 1 l. 26–35).

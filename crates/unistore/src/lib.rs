@@ -51,8 +51,8 @@ mod transfer;
 mod uniformity;
 
 pub use checkpoint::Checkpoint;
-pub use command::{Command, CommandError, RequestId, Response, TxId};
-pub use config::{Address, Config, Protocol, Rule, Timing, Topology};
+pub use command::{Command, CommandError, RequestId, Response, StrongLimit, TxId};
+pub use config::{Address, Config, Protocol, Rule, StrongLimits, Timing, Topology};
 pub use joining::Progress;
 pub use membership::{Change, Gap, MemberError, Members, Standing};
 pub use message::{

@@ -12,7 +12,7 @@ use solera_time::{HybridClock, Lane, Monotonic, Physical, SiteId, Timestamp, Vec
 
 use crate::barriers::Barriers;
 use crate::command::{Command, CommandError, RequestId, Response};
-use crate::config::{Address, Config, Rule};
+use crate::config::{Address, Config, Rule, StrongLimits};
 use crate::coordinator::Coordinator;
 use crate::dissemination::Dissemination;
 use crate::failure_detector::FailureDetector;
@@ -215,6 +215,11 @@ impl Replica {
     pub fn limit_transactions(&mut self, idle: Duration, age: Duration) {
         let timing = &mut self.config.timing;
         (timing.idle_transaction_timeout, timing.max_transaction_age) = (idle, age);
+    }
+
+    /// From now on strong transactions may be this large.
+    pub fn limit_strong(&mut self, limits: StrongLimits) {
+        self.config.strong_limits = limits;
     }
 
     /// What the replica knows and holds, for status reports and for the simulator's assertions.

@@ -98,7 +98,7 @@ impl StrongCounts {
 struct Asking {
     request: RequestId,
     until: Monotonic,
-    /// How many of those asked have not answered.
+    /// How many of those asked have not answered, of those that should.
     silent: usize,
     /// What the others know.
     committed: Option<bool>,
@@ -328,14 +328,17 @@ impl Replica {
     /// this site has told.
     pub(crate) fn find_outcome(&mut self, now: Now, request: RequestId, tid: TransactionId) {
         let until = now.monotonic.after(ASKING);
-        self.strong.asking.push(Asking { request, until, silent: 0, committed: None });
         let site = self.me;
         let workers = self.config.topology.workers[site.index()];
         let mut asked: BTreeSet<_> = (0..workers).map(|worker| Address { site, worker }).collect();
         asked.insert(tid.coordinator);
-        if let Some(asking) = self.strong.asking.last_mut() {
-            asking.silent = asked.len();
-        }
+        // Who is gone is asked, and not waited for.
+        let gone = |worker: &&Address| {
+            self.detector.suspects(worker.site)
+                || !self.dissemination.members.is_member(worker.site)
+        };
+        let silent = asked.iter().filter(|worker| !gone(worker)).count();
+        self.strong.asking.push(Asking { request, until, silent, committed: None });
         for worker in asked {
             self.send(worker, Message::AskOutcome { request, tid });
         }
@@ -350,7 +353,7 @@ impl Replica {
     pub(crate) fn on_outcome(&mut self, request: RequestId, committed: Option<bool>) {
         let asking = &mut self.strong.asking;
         let Some(at) = asking.iter().position(|asking| asking.request == request) else { return };
-        asking[at].silent -= 1;
+        asking[at].silent = asking[at].silent.saturating_sub(1);
         // Who never got a transaction may take it for aborted, though others know that it is not.
         asking[at].committed = asking[at].committed.max(committed);
         if committed == Some(true) || asking[at].silent == 0 {
@@ -726,8 +729,13 @@ impl Replica {
     /// Asks a site to lead the certification of all partitions from now on.
     pub fn move_leaders(&mut self, now: Now, site: SiteId) {
         for id in 0..self.config.topology.partitions {
-            self.strong.service.move_leader(now, group_of(PartitionId(id)), site);
+            self.move_leader(now, PartitionId(id), site);
         }
+    }
+
+    /// The same of one partition.
+    pub fn move_leader(&mut self, now: Now, partition: PartitionId, site: SiteId) {
+        self.strong.service.move_leader(now, group_of(partition), site);
         self.drain_certification(now);
     }
 }

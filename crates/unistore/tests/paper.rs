@@ -10,7 +10,7 @@ use solera_machine::{Machine, Now};
 use solera_time::{Monotonic, Physical, SiteId, Timestamp, Vector};
 use solera_unistore::{
     Address, Command, CommandError, Config, Input, Kind, Message, Output, PartitionId, Replica,
-    RequestId, Response, Rule, Topology, TxId,
+    RequestId, Response, Rule, StrongLimit, StrongLimits, Topology, TxId,
 };
 
 const PARTITIONS: u16 = 2;
@@ -318,6 +318,48 @@ fn an_eventual_write_is_told_to_be_done_only_when_nothing_can_lose_it() {
 }
 
 #[test]
+fn a_strong_transaction_ends_at_its_limits_and_a_causal_one_does_not() {
+    let (bytes, operations) = (1000, 4);
+    let limits = StrongLimits { bytes, operations };
+    let (too_long, too_many) = (StrongLimit::Bytes(bytes), StrongLimit::Operations(operations));
+    // Keys of both workers: the value comes to the coordinator from elsewhere, or from itself.
+    for worker in [0, 1] {
+        let key = key_of(worker);
+        // What is written over does not count twice, and keys count.
+        for (sizes, last, limit) in [
+            (vec![], bytes - key.len() + 1, too_long),
+            (vec![600, 600], bytes - key.len(), too_long),
+            (vec![1, 1, 1, 1], 1, too_many),
+        ] {
+            for strong in [true, false] {
+                let mut stage = Stage::new(&[2], None);
+                stage.replicas.get_mut(&at(0, 0)).unwrap().limit_strong(limits);
+                let past = Vector::zero(1);
+                let begun = stage.ask(at(0, 0), Command::Begin { past, strong });
+                let Response::Begun(tx) = *stage.reply(begun) else { panic!("it does not begin") };
+                let mut write = |size: usize| {
+                    let (key, op) = (Key::from(&*key), Op::Set(Value::from(vec![b'x'; size])));
+                    let (level, kind) = (Level::Causal, Kind::UPDATE);
+                    let done = stage.ask(at(0, 0), Command::Operate { tx, level, key, op, kind });
+                    stage.deliver(always);
+                    stage.reply(done).clone()
+                };
+                for size in sizes.iter().copied() {
+                    assert_eq!(write(size), Response::Operated(Ok(Outcome::Ok)));
+                }
+                let (last, after) = (write(last), write(1));
+                if strong {
+                    assert_eq!(last, Response::Failed(CommandError::StrongTooLarge(limit)));
+                    assert_eq!(after, Response::Failed(CommandError::NoSuchTransaction));
+                } else {
+                    assert_eq!((last, after.clone()), (after, Response::Operated(Ok(Outcome::Ok))));
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn what_is_too_large_for_a_record_is_refused_before_anything_is_recorded() {
     let mut stage = Stage::new(&[2], None);
     let nobody = Vector::zero(1);
@@ -332,13 +374,12 @@ fn what_is_too_large_for_a_record_is_refused_before_anything_is_recorded() {
     // on an eventual space all that it did.
     let value = Value::from(vec![b'x'; 200 << 20]);
     let (here, there) = (key_of(0), key_of(1));
-    for (level, strong, keys) in [
-        (Level::Causal, false, vec![&*here, &here, &there, "last"]),
-        (Level::Causal, false, vec![&*there, &there, &here, "last"]),
-        (Level::Causal, true, vec![&*there, &there, &here, "last"]),
-        (Level::Eventual, false, vec![&*here, &here, &here]),
+    for (level, keys) in [
+        (Level::Causal, vec![&*here, &here, &there, "last"]),
+        (Level::Causal, vec![&*there, &there, &here, "last"]),
+        (Level::Eventual, vec![&*here, &here, &here]),
     ] {
-        let begun = stage.ask(at(0, 0), Command::Begin { past: nobody, strong });
+        let begun = stage.ask(at(0, 0), Command::Begin { past: nobody, strong: false });
         let Response::Begun(tx) = *stage.reply(begun) else { panic!("it does not begin") };
         let mut write = |key: &str| {
             let (key, op) = (Key::from(key), Op::Set(value.clone()));

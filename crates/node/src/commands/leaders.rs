@@ -1,48 +1,123 @@
 //! SOLERA.LEADERS: from which sites strong transactions are led, and moving that.
 
-use solera_resp::Arguments;
-use solera_time::SiteId;
+use std::collections::BTreeSet;
 
+use solera_resp::{Arguments, parse_integer};
+use solera_time::SiteId;
+use solera_unistore::PartitionId;
+
+use crate::config::ClusterSpec;
 use crate::session::Session;
 use crate::worker::Unreachable;
 
-/// SOLERA.LEADERS [MOVE site]: how many partitions each site leads, as this site knows; or asks a site to
-/// lead all.
+const SYNTAX: &str =
+    "ERR syntax error: SOLERA.LEADERS [PARTITIONS | MOVE site [ALL | partition …]]";
+
+/// SOLERA.LEADERS [PARTITIONS | MOVE site [ALL | partition …]]: how many partitions each site leads, as this
+/// site knows; or who leads each; or asks a site to lead some or all.
 pub(crate) async fn leaders(session: &mut Session, arguments: &Arguments<'_>) {
-    let worker = session.worker.clone();
-    let spec = worker.spec.clone();
+    let is = |name: &[u8]| arguments.len() > 1 && arguments.get(1).eq_ignore_ascii_case(name);
     match arguments.len() {
-        1 => {}
-        3 if arguments.get(1).eq_ignore_ascii_case(b"move") => {
-            let wanted = arguments.get(2);
-            let named = |name: &str| name.as_bytes().eq_ignore_ascii_case(wanted);
-            let Some(site) = spec.sites.iter().position(|site| named(&site.name)) else {
-                let names: Vec<&str> = spec.sites.iter().map(|site| site.name.as_str()).collect();
-                let (wanted, names) = (String::from_utf8_lossy(wanted), names.join(", "));
-                return session
-                    .fail(format!("ERR there is no site '{wanted}'; the sites are {names}"));
-            };
-            let site_id = SiteId(site as u8);
-            if !worker.with(|replica| replica.status().members().is_member(site_id)) {
-                let name = worker.site_name(site_id);
-                return session.fail(format!("ERR site {name} takes no part, so it cannot lead"));
-            }
-            let now = worker.now();
-            worker.with(|replica| replica.move_leaders(now, site_id));
-            return session.out.simple("OK");
+        1 => tell_counts(session).await,
+        2 if is(b"partitions") => tell_partitions(session).await,
+        3.. if is(b"move") => match lead_from(session, arguments) {
+            Ok(()) => session.out.simple("OK"),
+            Err(reason) => session.fail(reason),
+        },
+        _ => session.fail(SYNTAX),
+    }
+}
+
+fn lead_from(session: &Session, arguments: &Arguments<'_>) -> Result<(), String> {
+    let worker = &session.worker;
+    let site = site_of(&worker.spec, arguments.get(2))?;
+    let partitions = partitions_of(&worker.spec, arguments)?;
+    if !worker.with(|replica| replica.status().members().is_member(site)) {
+        let name = worker.site_name(site);
+        return Err(format!("ERR site {name} takes no part, so it cannot lead"));
+    }
+    let now = worker.now();
+    for partition in partitions {
+        worker.with(|replica| replica.move_leader(now, partition, site));
+    }
+    Ok(())
+}
+
+/// A site by its name, or by its number from 1.
+fn site_of(spec: &ClusterSpec, wanted: &[u8]) -> Result<SiteId, String> {
+    let named = |name: &str| name.as_bytes().eq_ignore_ascii_case(wanted);
+    let number = || usize::try_from(parse_integer(wanted)?).ok()?.checked_sub(1);
+    // No site's name is a number.
+    let site = spec.sites.iter().position(|site| named(&site.name)).or_else(number);
+    site.filter(|site| *site < spec.sites.len()).map(|site| SiteId(site as u8)).ok_or_else(|| {
+        let names: Vec<&str> = spec.sites.iter().map(|site| site.name.as_str()).collect();
+        let (wanted, names) = (String::from_utf8_lossy(wanted), names.join(", "));
+        format!("ERR there is no site '{wanted}'; the sites are {names}")
+    })
+}
+
+fn partitions_of(
+    spec: &ClusterSpec,
+    arguments: &Arguments<'_>,
+) -> Result<BTreeSet<PartitionId>, String> {
+    let all = || (0..spec.partitions).map(PartitionId);
+    let mut partitions = BTreeSet::new();
+    for wanted in arguments.from(3) {
+        if wanted.eq_ignore_ascii_case(b"all") {
+            partitions.extend(all());
+            continue;
         }
-        _ => return session.fail("ERR syntax error"),
-    }
-    let mut led = vec![0u64; spec.sites.len()];
-    for other in worker.network.workers_of(worker.address.site) {
-        let Some(sample) = worker.network.sample(other, false).await else {
-            return session.fail(Unreachable(worker.node_name(other)).to_string());
+        let number = parse_integer(wanted).and_then(|number| u16::try_from(number).ok());
+        let Some(number) = number.filter(|number| *number < spec.partitions) else {
+            let (wanted, last) = (String::from_utf8_lossy(wanted), spec.partitions - 1);
+            return Err(format!(
+                "ERR there is no partition '{wanted}'; partitions are 0 to {last}, or ALL"
+            ));
         };
-        led.iter_mut().zip(&sample.leads).for_each(|(sum, more)| *sum += more);
+        partitions.insert(PartitionId(number));
     }
-    session.out.map(led.len());
-    for (site, led) in SiteId::all(led.len()).zip(led) {
+    Ok(if partitions.is_empty() { all().collect() } else { partitions })
+}
+
+async fn tell_counts(session: &mut Session) {
+    let Some(leaders) = by_partition(session).await else { return };
+    let worker = session.worker.clone();
+    let sites = worker.spec.sites.len();
+    session.out.map(sites);
+    for site in SiteId::all(sites) {
         session.out.bulk(worker.site_name(site).as_bytes());
+        let led = leaders.iter().filter(|leader| **leader == Some(site)).count();
         session.out.integer(led as i64);
     }
+}
+
+async fn tell_partitions(session: &mut Session) {
+    let Some(leaders) = by_partition(session).await else { return };
+    let worker = session.worker.clone();
+    session.out.array(leaders.len());
+    for leader in leaders {
+        match leader {
+            Some(site) => session.out.bulk(worker.site_name(site).as_bytes()),
+            None => session.out.null(),
+        }
+    }
+}
+
+/// Who leads each partition, as the worker of this site knows that holds it. Without an answer, appends the
+/// error.
+async fn by_partition(session: &mut Session) -> Option<Vec<Option<SiteId>>> {
+    let worker = session.worker.clone();
+    let topology = worker.spec.topology();
+    let mut leaders = vec![None; usize::from(topology.partitions)];
+    for other in worker.network.workers_of(worker.address.site) {
+        let Some(sample) = worker.network.sample(other, false).await else {
+            session.fail(Unreachable(worker.node_name(other)).to_string());
+            return None;
+        };
+        for (partition, leader) in topology.owned_by(other).zip(&sample.leads) {
+            let site = usize::try_from(*leader).ok().filter(|site| *site < topology.sites());
+            leaders[usize::from(partition.0)] = site.map(|site| SiteId(site as u8));
+        }
+    }
+    Some(leaders)
 }

@@ -162,8 +162,10 @@ pub(crate) async fn info(session: &mut Session, arguments: &Arguments<'_>) {
         (
             "Solera",
             format!(
-                "cluster:{}\r\nsite:{}\r\nsites:{}\r\nf:{}\r\npartitions:{}\r\nworkers:{}\r\n",
+                "cluster:{}\r\nprotocol:{}\r\nsite:{}\r\nsites:{}\r\nf:{}\r\npartitions:{}\r\n\
+                 workers:{}\r\n",
                 spec.name,
+                spec.protocol.name(),
                 site.name,
                 spec.sites.len(),
                 spec.f,

@@ -83,6 +83,8 @@ impl ClusterSpec {
             [
                 ("transaction_timeout_ms", spec.transaction_timeout.as_millis() as u64),
                 ("transaction_max_age_ms", spec.transaction_max_age.as_millis() as u64),
+                ("strong_max_bytes", spec.strong_limits.bytes as u64),
+                ("strong_max_operations", spec.strong_limits.operations as u64),
                 ("max_connections", spec.max_connections as u64),
                 ("max_clock_skew_ms", spec.max_clock_skew.as_millis() as u64),
                 ("sync_interval_ms", interval(spec)),

@@ -1,10 +1,16 @@
-//! Which protocol a cluster runs, and from where strong transactions are led.
+//! Which protocol a cluster runs, from where strong transactions are led, and how large they may be.
 
 use solera_time::SiteId;
-use solera_unistore::Protocol;
+use solera_unistore::{Protocol, StrongLimits};
 use toml::Spanned;
 
+use super::amount::Amount;
 use super::{ConfigError, Reader};
+
+/// The limits of strong transactions are within these. No transaction at all may be larger than the most.
+const LEAST_BYTES: u64 = 1 << 10;
+const MOST_BYTES: u64 = 512 << 20;
+const MOST_OPERATIONS: usize = 10_000_000;
 
 /// UniStore, or what the paper compares it to (§8.1, §8.3). Only UniStore keeps what the levels of spaces
 /// promise; the others are there to be measured.
@@ -39,6 +45,24 @@ impl Baseline {
     pub fn name(self) -> &'static str {
         let mut names = Baseline::NAMES.iter();
         names.find(|(baseline, _)| *baseline == self).map_or("", |(_, name)| *name)
+    }
+
+    /// What it means for those who use the cluster.
+    pub fn explained(self) -> &'static str {
+        match self {
+            Baseline::UniStore => "transactions are as strong as their spaces say",
+            Baseline::Strong => "every transaction is certified",
+            Baseline::RedBlue => {
+                "one group certifies all strong transactions, which all conflict on a key"
+            }
+            Baseline::Causal | Baseline::Uniform => {
+                "no transaction is certified, so spaces do not keep what they promise"
+            }
+            Baseline::CureFt => {
+                "no transaction is certified, so spaces do not keep what they promise, and what other \
+                 sites write is visible before it is durable"
+            }
+        }
     }
 
     /// What runs on each worker.
@@ -84,6 +108,32 @@ impl Reader<'_> {
             return self.invalid(place, reason);
         }
         Ok(baseline)
+    }
+
+    pub(super) fn strong_limits(
+        &self,
+        bytes: Option<Spanned<Amount>>,
+        operations: Option<Spanned<usize>>,
+    ) -> Result<StrongLimits, ConfigError> {
+        let mut limits = StrongLimits::default();
+        if let Some(amount) = bytes {
+            let place = Some(amount.span().start);
+            limits.bytes = match amount.get_ref().bytes() {
+                Ok(bytes @ LEAST_BYTES..=MOST_BYTES) => bytes as usize,
+                Ok(_) => {
+                    return self.invalid(place, "strong_max_bytes is 1 KiB to 512 MiB".to_owned());
+                }
+                Err(reason) => return self.invalid(place, reason),
+            };
+        }
+        if let Some(operations) = operations {
+            if !(1..=MOST_OPERATIONS).contains(operations.get_ref()) {
+                let reason = format!("strong_max_operations is 1 to {MOST_OPERATIONS}");
+                return self.invalid(Some(operations.span().start), reason);
+            }
+            limits.operations = operations.into_inner();
+        }
+        Ok(limits)
     }
 
     /// The site that leads at first.

@@ -190,7 +190,8 @@ impl Carrier {
         self.lets_in(&theirs).await?;
         let link = self.links.iter().find(|link| link.peer == theirs.from);
         let link = link.ok_or(Failure::Refused(Refusal::NoSuchNode))?;
-        self.note_skew(&link.name, ahead_us);
+        // What looks late may have waited here. If it is late, this node's call shows it.
+        self.note_skew(&link.name, ahead_us.max(0));
         let accepted = link.accepted(theirs.incarnation);
         let (connection, received) = accepted.ok_or(Failure::Refused(Refusal::Taken))?;
         let incoming = Incoming { link: link.clone(), connection };

@@ -13,7 +13,7 @@ use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::{
     Carrier, Failure, GREETING_TIMEOUT, LAST_PAUSE, SILENCE, Stream, consume, read_greeting,
-    read_more, shortened, silent, stopped,
+    read_more, shortened, silent, stopped, surely_ahead,
 };
 use crate::handshake::{Card, Greeting, Refusal, clock_us};
 use crate::link::Link;
@@ -91,14 +91,17 @@ impl Carrier {
     /// Makes a connection on which both have agreed to talk. Returns the other's card, too.
     async fn call(&self, link: &Link) -> Result<(Stream, Card), Failure> {
         let mut stream = self.reach(link).await?;
-        stream.write_all(&Greeting::Hello(self.card(link.peer)).encode()).await?;
+        let asked = self.card(link.peer);
+        let asked_us = asked.clock_us;
+        stream.write_all(&Greeting::Hello(asked).encode()).await?;
         stream.flush().await?;
         match read_greeting(&mut stream).await? {
-            Greeting::Welcome(theirs) => {
-                let ahead_us = self
-                    .card(link.peer)
-                    .check(&theirs, false, &self.network.settings())
-                    .map_err(Failure::Refused)?;
+            Greeting::Welcome(mut theirs) => {
+                let mine = self.card(link.peer);
+                let ahead_us = surely_ahead(asked_us, theirs.clock_us, mine.clock_us);
+                theirs.clock_us = mine.clock_us.saturating_add_signed(ahead_us);
+                let settings = self.network.settings();
+                mine.check(&theirs, false, &settings).map_err(Failure::Refused)?;
                 self.lets_in(&theirs).await?;
                 self.note_skew(&link.name, ahead_us);
                 if !link.opened(theirs.incarnation, theirs.received) {

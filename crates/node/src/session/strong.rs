@@ -216,10 +216,10 @@ impl Session {
         }
         let before = std::mem::take(&mut self.out.bytes);
         self.run_queued(queue).await;
-        (self.tx, self.given_up, self.tx_is_strong) = (None, false, false);
+        (self.tx, self.tx_is_strong) = (None, false);
         let replies = std::mem::replace(&mut self.out.bytes, before);
-        if let Some(error) = self.unreachable.take() {
-            self.fail(error.to_string());
+        if let Some(error) = self.exec_failed.take() {
+            self.fail(error);
             return Executed::Failed;
         }
         match self.try_commit(tx, true).await {

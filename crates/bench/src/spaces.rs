@@ -1,0 +1,146 @@
+//! Whether a running cluster has the spaces on which a workload does what it should.
+
+use solera::{ClusterSpec, Error, Overrides, Value};
+
+use crate::error::BenchError;
+use crate::place::Place;
+use crate::session::Strong;
+
+/// A space of a cluster, as SOLERA.SPACES tells.
+#[derive(Debug, Default, PartialEq)]
+struct Found {
+    name: String,
+    prefix: String,
+    level: String,
+    strong: Vec<String>,
+    conflicts: Vec<Vec<String>>,
+}
+
+/// Requires the spaces of `needed`, in the notation of `solera.toml`, of a running cluster; where strong
+/// transactions are run causally, that keys which would be in them are not in a space that refuses that.
+///
+/// # Errors
+/// What differs, and the lines that are missing.
+pub(crate) async fn check(place: &Place, strong: Strong, needed: &str) -> Result<(), BenchError> {
+    if !place.is_remote() {
+        return Ok(());
+    }
+    let asked = async { place.connect(0).await?.command(&["SOLERA.SPACES"]).await };
+    let reply = asked.await.map_err(BenchError::Connect)?;
+    let found = read(&reply).ok_or_else(|| {
+        BenchError::Connect(Error::UnexpectedReply("to SOLERA.SPACES".to_owned()))
+    })?;
+    match strong {
+        Strong::Solera => has_all(&found, needed),
+        Strong::Causal => has_none(&found, needed),
+    }
+}
+
+fn has_all(found: &[Found], needed: &str) -> Result<(), BenchError> {
+    let (mut differences, mut lines) = (Vec::new(), String::new());
+    for space in spaces_of(needed)? {
+        let prefix = &space.prefix;
+        let difference = match found.iter().find(|found| found.prefix == *prefix) {
+            None => format!("there is no space for keys beginning with '{prefix}'"),
+            Some(found) if found.level != space.level => {
+                format!(
+                    "space '{}' ('{prefix}') is {}, not {}",
+                    found.name, found.level, space.level
+                )
+            }
+            Some(found)
+                if (&found.strong, &found.conflicts) != (&space.strong, &space.conflicts) =>
+            {
+                format!(
+                    "in space '{}' ('{prefix}') other commands are strong or conflict",
+                    found.name
+                )
+            }
+            Some(_) => continue,
+        };
+        differences.push(difference);
+        let table = needed.split_inclusive("[[space]]").collect::<Vec<_>>();
+        let quoted = format!("prefix = \"{prefix}\"");
+        let table = table.into_iter().find(|table| table.contains(&quoted)).unwrap_or_default();
+        let table = table.trim_end_matches("[[space]]").trim();
+        lines.push_str(&format!("\n[[space]]\n{table}\n"));
+    }
+    match differences.is_empty() {
+        true => Ok(()),
+        false => Err(BenchError::SpacesMissing { differences, lines }),
+    }
+}
+
+fn has_none(found: &[Found], needed: &str) -> Result<(), BenchError> {
+    for space in spaces_of(needed)? {
+        let holds = |found: &&Found| space.prefix.starts_with(&found.prefix);
+        let holder = found.iter().filter(holds).max_by_key(|found| found.prefix.len());
+        if let Some(Found { name, level, .. }) = holder.filter(|found| found.is_strong()) {
+            return Err(BenchError::SpaceStrong {
+                space: name.clone(),
+                level: level.clone(),
+                prefix: space.prefix,
+            });
+        }
+    }
+    Ok(())
+}
+
+impl Found {
+    /// Whether some of its commands need agreement.
+    fn is_strong(&self) -> bool {
+        ["por", "linearizable"].contains(&self.level.as_str())
+    }
+}
+
+/// The spaces of a configuration, but for the one of all other keys.
+fn spaces_of(text: &str) -> Result<Vec<Found>, BenchError> {
+    let spec = ClusterSpec::parse("the benchmark's spaces", text, Overrides::default());
+    let spec = spec.map_err(|error| BenchError::Start(error.to_string()))?;
+    let spaces = spec.spaces.iter().filter(|space| !space.prefix.is_empty());
+    let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    let found = spaces.map(|space| Found {
+        name: space.name.clone(),
+        prefix: space.prefix.clone(),
+        level: space.level.name().to_owned(),
+        strong: owned(&space.relation.strong()),
+        conflicts: space.relation.conflicts().iter().map(|pair| owned(pair)).collect(),
+    });
+    Ok(found.collect())
+}
+
+/// What SOLERA.SPACES answers.
+fn read(reply: &Value) -> Option<Vec<Found>> {
+    let Value::Array(spaces) = reply else { return None };
+    spaces.iter().map(space).collect()
+}
+
+fn space(value: &Value) -> Option<Found> {
+    let Value::Map(settings) = value else { return None };
+    let mut found = Found::default();
+    for (name, value) in settings {
+        match text(name)?.as_str() {
+            "name" => found.name = text(value)?,
+            "prefix" => found.prefix = text(value)?,
+            "level" => found.level = text(value)?,
+            "strong" => found.strong = texts(value)?,
+            "conflicts" => {
+                let Value::Array(pairs) = value else { return None };
+                found.conflicts = pairs.iter().map(texts).collect::<Option<_>>()?;
+            }
+            // A later version may tell more.
+            _ => {}
+        }
+    }
+    Some(found)
+}
+
+fn texts(value: &Value) -> Option<Vec<String>> {
+    let Value::Array(values) = value else { return None };
+    values.iter().map(text).collect()
+}
+
+fn text(value: &Value) -> Option<String> {
+    let Value::Bulk(bytes) = value else { return None };
+    String::from_utf8(bytes.clone()).ok()
+}
