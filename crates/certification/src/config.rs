@@ -37,6 +37,9 @@ pub struct Timing {
     pub retry: Duration,
     /// How far ahead of time a leader has its members keep a ceiling.
     pub reserve: Duration,
+    /// A message of another site that names a time further ahead than this is dropped: who follows it
+    /// takes everybody else along.
+    pub max_ahead: Duration,
 }
 
 impl Default for Timing {
@@ -46,6 +49,7 @@ impl Default for Timing {
             leader_timeout: Duration::from_secs(1),
             retry: Duration::from_millis(500),
             reserve: Duration::from_secs(1),
+            max_ahead: Duration::from_secs(70),
         }
     }
 }
@@ -69,6 +73,8 @@ pub enum Rule {
     UniformBeforeCommit,
     /// A transaction is remembered until its coordinator and its other groups will not ask.
     Remember,
+    /// A vote comes in time, or it is to abort.
+    InTime,
 }
 
 impl Config {

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use solera_machine::Address;
 use solera_time::{Monotonic, SiteId, Timestamp};
@@ -17,6 +18,9 @@ use crate::message::{Body, Output};
 use crate::share::{Outcome, Share, Vote};
 use crate::step::Step;
 
+/// How long a coordinator insists on the outcome of a transaction that it has given up. Until then its groups
+/// remember all that it has submitted since.
+const INSISTING: Duration = Duration::from_secs(60);
 /// How many outcomes of own transactions are remembered for those who missed the answer.
 const REMEMBERED: usize = 4096;
 
@@ -34,13 +38,16 @@ pub(crate) struct Coordinator<W> {
 
 #[derive(Debug)]
 struct Pending<W> {
-    /// Whether it was submitted here, and not left by somebody else.
+    /// Whether it was submitted here, and not left by somebody else or too long ago.
     submitted: bool,
     participants: Arc<[GroupId]>,
     /// Its parts; none if it is finished for another coordinator, or given up.
     shares: BTreeMap<GroupId, Arc<Share<W>>>,
+    /// The latest time that may be proposed for it.
+    until: Timestamp,
     answers: BTreeMap<(GroupId, Ballot), Answers>,
     chosen: BTreeMap<GroupId, (Vote, Timestamp)>,
+    since: Monotonic,
     asked: Monotonic,
     attempts: usize,
 }
@@ -70,11 +77,12 @@ impl<W: Clone> Coordinator<W> {
         &mut self,
         step: &mut Step<'_, W>,
         shares: BTreeMap<GroupId, Arc<Share<W>>>,
+        until: Timestamp,
     ) -> TransactionId {
         self.next.sequence += 1;
         let tid = TransactionId { coordinator: self.me, serial: self.next };
         let participants = shares.keys().copied().collect();
-        self.begin(step, tid, participants, shares);
+        self.begin(step, tid, participants, shares, until);
         tid
     }
 
@@ -86,7 +94,7 @@ impl<W: Clone> Coordinator<W> {
         participants: Arc<[GroupId]>,
     ) {
         if !self.pending.contains_key(&tid) {
-            self.begin(step, tid, participants, BTreeMap::new());
+            self.begin(step, tid, participants, BTreeMap::new(), Timestamp::ZERO);
         }
     }
 
@@ -96,13 +104,16 @@ impl<W: Clone> Coordinator<W> {
         tid: TransactionId,
         participants: Arc<[GroupId]>,
         shares: BTreeMap<GroupId, Arc<Share<W>>>,
+        until: Timestamp,
     ) {
         let pending = Pending {
             submitted: !shares.is_empty(),
             participants,
             shares,
+            until,
             answers: BTreeMap::new(),
             chosen: BTreeMap::new(),
+            since: step.now.monotonic,
             asked: step.now.monotonic,
             attempts: 0,
         };
@@ -123,8 +134,9 @@ impl<W: Clone> Coordinator<W> {
             let place = members.iter().position(|site| *site == leader);
             let site = members[(place.unwrap_or(0) + pending.attempts) % members.len()];
             let share = pending.shares.get(&group).cloned();
-            let participants = pending.participants.clone();
-            step.send_member(group, site, Body::Prepare { tid, share, participants, oldest });
+            let (participants, until) = (pending.participants.clone(), pending.until);
+            let prepare = Body::Prepare { tid, share, participants, oldest, until };
+            step.send_member(group, site, prepare);
         }
     }
 
@@ -152,6 +164,11 @@ impl<W: Clone> Coordinator<W> {
     pub(crate) fn retry(&mut self, step: &mut Step<'_, W>) {
         let mut silent = Vec::new();
         for (tid, pending) in &mut self.pending {
+            let age = step.now.monotonic.since(pending.since);
+            if pending.shares.is_empty() && age >= INSISTING {
+                // From here on it is as one that another coordinator has left.
+                pending.submitted = false;
+            }
             if step.now.monotonic.since(pending.asked) >= step.config.timing.retry {
                 pending.asked = step.now.monotonic;
                 pending.attempts += 1;

@@ -40,7 +40,22 @@ pub enum Phase {
     Finished(Option<Timestamp>),
 }
 
+impl Phase {
+    /// The strong timestamp, if it is known to be committed.
+    pub(crate) fn decided(self) -> Timestamp {
+        match self {
+            Phase::Committed(ts) | Phase::Finished(Some(ts)) => ts,
+            Phase::Undecided | Phase::Finished(None) => Timestamp::ZERO,
+        }
+    }
+}
+
 impl<W> Entry<W> {
+    /// The latest time that was proposed or decided.
+    pub(crate) fn latest(&self) -> Timestamp {
+        self.ts.max(self.phase.decided())
+    }
+
     /// Whether it may still commit with a timestamp of at least its own.
     pub(crate) fn holds_back(&self) -> bool {
         self.phase == Phase::Undecided && self.vote == Vote::Commit
@@ -60,4 +75,12 @@ pub struct State<W> {
     pub ceiling: Timestamp,
     /// Everything up to here is stored by this member (Property 6).
     pub delivered: Timestamp,
+}
+
+impl<W> State<W> {
+    /// The greatest time that is known of.
+    pub(crate) fn latest(&self) -> Timestamp {
+        let entries = self.entries.values().map(Entry::latest).max();
+        self.ceiling.max(self.delivered).max(entries.unwrap_or(Timestamp::ZERO))
+    }
 }

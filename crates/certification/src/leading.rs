@@ -1,6 +1,7 @@
 //! A leader's part: votes, decisions, and delivery in the order of strong timestamps.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +16,9 @@ use crate::message::{Body, Output};
 use crate::share::{Outcome, Share, Vote};
 use crate::step::Step;
 
+/// Of so many transactions members hear with one sign of life: of 20,000 in a second.
+const PHASES: usize = 1024;
+
 /// What only a leader keeps.
 #[derive(Debug)]
 pub(crate) struct Leading {
@@ -28,6 +32,8 @@ pub(crate) struct Leading {
     kept: BTreeMap<SiteId, Kept>,
     /// When the members last heard of this leader.
     status_at: Option<Monotonic>,
+    /// The last transaction that they heard of then, if others come after it.
+    told_upto: Option<TransactionId>,
     /// What was last said to be complete.
     complete: Timestamp,
     /// Transactions that were delivered at a quorum, and the other groups that are through with them.
@@ -50,6 +56,7 @@ pub(crate) struct Early<W> {
     coordinator: Address,
     share: Arc<Share<W>>,
     participants: Arc<[GroupId]>,
+    until: Timestamp,
     /// When its coordinator last asked.
     asked: Monotonic,
 }
@@ -89,6 +96,7 @@ impl Leading {
             catching_up: None,
             kept: BTreeMap::new(),
             status_at: None,
+            told_upto: None,
             complete: Timestamp::ZERO,
             through: BTreeMap::new(),
             asked_oldest: since,
@@ -110,6 +118,7 @@ impl Leading {
 
 impl<W: Clone> Member<W> {
     /// Votes on a transaction, once, and has the group keep the vote.
+    #[expect(clippy::too_many_arguments, reason = "one per field of the message")]
     pub(crate) fn on_prepare(
         &mut self,
         step: &mut Step<'_, W>,
@@ -118,6 +127,7 @@ impl<W: Clone> Member<W> {
         share: Option<Arc<Share<W>>>,
         participants: Arc<[GroupId]>,
         oldest: Option<Serial>,
+        until: Timestamp,
     ) {
         if !self.leads() {
             step.send(coordinator, self.group, Body::NotLeader { ballot: self.ballot });
@@ -159,19 +169,25 @@ impl<W: Clone> Member<W> {
         if let Some(share) = share.as_ref().filter(|share| !self.stores(step, &share.snap_vec)) {
             // A vote would hold back whatever comes after it, and could not be acknowledged.
             let (share, asked) = (share.clone(), step.now.monotonic);
-            self.early.insert(tid, Early { coordinator, share, participants, asked });
+            self.early.insert(tid, Early { coordinator, share, participants, until, asked });
             return;
         }
         let conflict = match &share {
             Some(share) => self.conflicts.against(share),
             None => Some(None),
         };
-        let vote = conflict.map_or(Vote::Commit, Vote::Abort);
         if let Some(share) = &share {
             // Replicated types compare the times of all transactions.
             step.clock.observe(share.snap_vec.max_entry());
         }
         let ts = step.clock.tick(step.now.physical);
+        // Others may have gone on without waiting for it (`until`).
+        let too_late = ts > until && step.config.keeps(Rule::InTime);
+        let vote = match conflict {
+            Some(key) => Vote::Abort(key),
+            None if too_late => Vote::Abort(None),
+            None => Vote::Commit,
+        };
         if let (Vote::Commit, Some(share)) = (&vote, &share)
             && step.config.keeps(Rule::PreparedConflicts)
         {
@@ -194,13 +210,13 @@ impl<W: Clone> Member<W> {
     pub(crate) fn take_early(&mut self, step: &mut Step<'_, W>) {
         let patience = step.config.timing.retry * 4;
         for (tid, early) in std::mem::take(&mut self.early) {
-            let Early { coordinator, ref share, asked, .. } = early;
+            let Early { coordinator, ref share, until, asked, .. } = early;
             if !self.leads() || step.now.monotonic.since(asked) >= patience {
                 continue;
             }
             if self.stores(step, &share.snap_vec) {
                 let Early { share, participants, .. } = early;
-                self.on_prepare(step, coordinator, tid, Some(share), participants, None);
+                self.on_prepare(step, coordinator, tid, Some(share), participants, None, until);
             } else {
                 self.early.insert(tid, early);
             }
@@ -361,9 +377,13 @@ impl<W: Clone> Member<W> {
         self.keep_ceiling(step, ceiling);
         let Role::Leader(leading) = &mut self.role else { return };
         leading.status_at = Some(step.now.monotonic);
-        let phases = self.state.entries.iter().map(|(tid, entry)| (*tid, entry.phase)).collect();
-        let ballot = self.state.accepted_in;
-        let status = Body::Status { ballot, ceiling, upto: clock, phases };
+        let after = leading.told_upto;
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let rest = self.state.entries.range((from, Bound::Unbounded));
+        let phases: Vec<_> = rest.map(|(tid, of)| (*tid, of.phase)).take(PHASES).collect();
+        leading.told_upto = phases.last().map(|(tid, _)| *tid).filter(|_| phases.len() == PHASES);
+        let (ballot, range) = (self.state.accepted_in, (after, leading.told_upto));
+        let status = Body::Status { ballot, ceiling, upto: clock, range, phases };
         step.send_others(self.group, status);
     }
 

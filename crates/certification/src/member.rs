@@ -86,8 +86,8 @@ impl<W: Clone> Member<W> {
 
     pub(crate) fn on_message(&mut self, step: &mut Step<'_, W>, from: Address, body: Body<W>) {
         match body {
-            Body::Prepare { tid, share, participants, oldest } => {
-                self.on_prepare(step, from, tid, share, participants, oldest);
+            Body::Prepare { tid, share, participants, oldest, until } => {
+                self.on_prepare(step, from, tid, share, participants, oldest, until);
             }
             Body::Decision { tid, outcome, oldest } => {
                 self.on_decision(step, tid, outcome, oldest);
@@ -97,8 +97,8 @@ impl<W: Clone> Member<W> {
             Body::Accept { ballot, tid, entry, coordinator } => {
                 self.on_accept(step, from, ballot, tid, entry, coordinator);
             }
-            Body::Status { ballot, ceiling, upto, phases } => {
-                self.on_status(step, from, ballot, ceiling, upto, phases);
+            Body::Status { ballot, ceiling, upto, range, phases } => {
+                self.on_status(step, from, ballot, ceiling, upto, range, phases);
             }
             Body::StatusKept { ballot, ceiling, delivered } => {
                 self.on_status_kept(step, from.site, ballot, ceiling, delivered);
@@ -247,6 +247,7 @@ impl<W: Clone> Member<W> {
     }
 
     /// Keeps the ceiling, and forgets what the leader has forgotten.
+    #[expect(clippy::too_many_arguments, reason = "one per field of the message")]
     fn on_status(
         &mut self,
         step: &mut Step<'_, W>,
@@ -254,6 +255,7 @@ impl<W: Clone> Member<W> {
         ballot: Ballot,
         ceiling: Timestamp,
         upto: Timestamp,
+        (after, last): (Option<TransactionId>, Option<TransactionId>),
         phases: Vec<(TransactionId, Phase)>,
     ) {
         if !self.follows(step, from, ballot) {
@@ -261,7 +263,10 @@ impl<W: Clone> Member<W> {
         }
         self.keep_ceiling(step, ceiling);
         let phases: BTreeMap<_, _> = phases.into_iter().collect();
-        self.state.entries.retain(|tid, entry| phases.contains_key(tid) || entry.ts > upto);
+        let told =
+            |tid| after.is_none_or(|after| tid > after) && last.is_none_or(|last| tid <= last);
+        let remembered = |tid| !told(tid) || phases.contains_key(&tid);
+        self.state.entries.retain(|tid, entry| remembered(*tid) || entry.ts > upto);
         for (tid, phase) in phases {
             if let Some(entry) = self.state.entries.get_mut(&tid) {
                 entry.phase = entry.phase.max(phase);
@@ -330,18 +335,14 @@ impl<W: Clone> Member<W> {
 
     /// The greatest time that this member has heard of: no proposal of it may be lower after a restart.
     pub(crate) fn latest(&self) -> Timestamp {
-        let decided = |phase| match phase {
-            Phase::Committed(ts) | Phase::Finished(Some(ts)) => ts,
-            Phase::Undecided | Phase::Finished(None) => Timestamp::ZERO,
-        };
-        let entries = self.state.entries.values();
-        let proposed = entries.map(|entry| entry.ts.max(decided(entry.phase))).max();
-        self.state.ceiling.max(self.state.delivered).max(proposed.unwrap_or(Timestamp::ZERO))
+        self.state.latest()
     }
 
-    /// Forgets what coordinators at sites that left have said: they ask for nothing any more.
+    /// Forgets what coordinators at sites that left have said: they ask for nothing any more, and what they
+    /// asked for before gets no vote any more.
     pub(crate) fn forget_former(&mut self, configuration: &Configuration) {
         let stays = |site: &SiteId| configuration.members.contains(site);
         self.state.oldest.retain(|coordinator, _| stays(&coordinator.site));
+        self.early.retain(|tid, _| stays(&tid.coordinator.site));
     }
 }

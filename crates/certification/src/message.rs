@@ -33,6 +33,9 @@ pub enum Body<W> {
         participants: Arc<[GroupId]>,
         /// The transaction's own coordinator will submit none before this one again.
         oldest: Option<Serial>,
+        /// A vote that would propose a later time is to abort: so it is known, also when nobody knows the
+        /// transaction any more, after which time it cannot come.
+        until: Timestamp,
     },
     /// The leader of this ballot should be asked.
     NotLeader {
@@ -92,9 +95,12 @@ pub enum Body<W> {
         ballot: Ballot,
         /// What it wants to be able to show as complete.
         ceiling: Timestamp,
-        /// Proposals up to here that are not among the phases are over and forgotten.
+        /// Proposals up to here that are in the range and not among the phases are over and forgotten.
         upto: Timestamp,
-        /// Every transaction that the leader remembers.
+        /// The phases are of the transactions after the first of these, if there is one, and up to the
+        /// second: all are told of in turn, so that the message stays small.
+        range: (Option<TransactionId>, Option<TransactionId>),
+        /// Every transaction in the range that the leader remembers.
         phases: Vec<(TransactionId, Phase)>,
     },
     /// A member keeps the ceiling.
@@ -212,4 +218,25 @@ pub enum Record<W> {
     Accepted(GroupId, TransactionId, Entry<W>),
     /// It has let its leader show this much as complete.
     Ceiling(GroupId, Timestamp),
+}
+
+impl<W> Body<W> {
+    /// The latest time that the message names as one that was reached, or will be soon.
+    pub(crate) fn latest(&self) -> Timestamp {
+        match self {
+            Body::Prepare { share, .. } => {
+                share.as_ref().map_or(Timestamp::ZERO, |share| share.snap_vec.max_entry())
+            }
+            Body::Accept { entry, .. } => entry.latest(),
+            Body::Accepted { ts, .. } => *ts,
+            Body::Decision { outcome: Some(Outcome::Committed(ts)), .. } => *ts,
+            Body::Status { ceiling, upto, phases, .. } => {
+                let decided = phases.iter().map(|(_, phase)| phase.decided()).max();
+                (*ceiling).max(*upto).max(decided.unwrap_or(Timestamp::ZERO))
+            }
+            Body::StatusKept { ceiling, delivered, .. } => (*ceiling).max(*delivered),
+            Body::Promise { state, .. } | Body::NewState { state } => state.latest(),
+            _ => Timestamp::ZERO,
+        }
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use solera_machine::{Address, Machine, Now};
 use solera_time::{HybridClock, Lane, Monotonic, SiteId, Timestamp, Vector};
@@ -36,10 +37,13 @@ pub struct Service<W> {
     ignored: u64,
     next_tick: Monotonic,
     begun: bool,
+    /// When this part began and what time it was then: from there on time would be as it is without what
+    /// others say, also if the wall clock is set back.
+    unaided: (Monotonic, Timestamp),
 }
 
 /// How often the service looks after what is due.
-const TICK: std::time::Duration = std::time::Duration::from_millis(1);
+const TICK: Duration = Duration::from_millis(1);
 
 impl<W: Clone + Send> Service<W> {
     /// The service of a worker that has kept nothing, or whose records follow
@@ -63,6 +67,7 @@ impl<W: Clone + Send> Service<W> {
             ignored: 0,
             next_tick: Monotonic(0),
             begun: false,
+            unaided: (now.monotonic, Timestamp::ZERO),
             config,
         }
     }
@@ -92,6 +97,7 @@ impl<W: Clone + Send> Service<W> {
         for member in self.members.values() {
             self.clock.observe(member.latest());
         }
+        self.unaided = (now.monotonic, self.clock.read(now.physical));
         self.each_member(now, |member, step| {
             member.heard = step.now.monotonic;
             if first && member.ballot.leader == step.me() {
@@ -102,14 +108,20 @@ impl<W: Clone + Send> Service<W> {
     }
 
     /// CERTIFY (UniStore Alg. 3 l. 3): submits a transaction, part by part; yields
-    /// [`Output::Decided`] later. It must be uniform what its snapshot holds.
+    /// [`Output::Decided`] later. If it commits, its strong timestamp is at most `until`, whoever finishes
+    /// it and however late.
     ///
     /// # Panics
     /// If there is no part; reading transactions without accesses need no certification.
-    pub fn certify(&mut self, now: Now, shares: BTreeMap<GroupId, Arc<Share<W>>>) -> TransactionId {
+    pub fn certify(
+        &mut self,
+        now: Now,
+        shares: BTreeMap<GroupId, Arc<Share<W>>>,
+        until: Timestamp,
+    ) -> TransactionId {
         assert!(!shares.is_empty(), "a certified transaction has accessed something");
         let (coordinator, mut step) = self.coordinator(now);
-        let tid = coordinator.certify(&mut step, shares);
+        let tid = coordinator.certify(&mut step, shares, until);
         self.drain_loopback(now);
         tid
     }
@@ -158,6 +170,25 @@ impl<W: Clone + Send> Service<W> {
     /// Strong time has come this far elsewhere: this worker's leaders do not stay behind.
     pub fn follow(&mut self, ts: Timestamp) {
         self.clock.observe(ts);
+    }
+
+    /// The greatest time that this worker has proposed, or heard to be proposed.
+    pub fn clock(&self) -> Timestamp {
+        self.clock.last()
+    }
+
+    /// From now on other sites may name times that are so far ahead; see [`Timing::max_ahead`].
+    ///
+    /// [`Timing::max_ahead`]: crate::Timing::max_ahead
+    pub fn limit_times_ahead(&mut self, limit: Duration) {
+        self.config.timing.max_ahead = limit;
+    }
+
+    /// The latest time that another site may name: times of others move this worker's, but not this.
+    pub fn horizon(&self, now: Now) -> Timestamp {
+        let (at, ts) = self.unaided;
+        let unaided = Timestamp::from_physical(now.physical).max(ts.later(now.monotonic.since(at)));
+        unaided.later(self.config.timing.max_ahead)
     }
 
     /// Names the transactions of this run apart from those before; before [`Self::begin`].
@@ -211,8 +242,8 @@ impl<W: Clone + Send> Service<W> {
         self.coordinator.pending()
     }
 
-    /// How many messages came again, or too late to count: of terms that are over, or about transactions
-    /// that are decided.
+    /// How many messages came again, too late to count, or from the future: of terms that are over, about
+    /// transactions that are decided, or with times that nobody can have reached.
     pub fn ignored(&self) -> u64 {
         self.ignored
     }
@@ -322,7 +353,10 @@ impl<W: Clone + Send + Sync> Machine for Service<W> {
     type Output = Output<W>;
 
     fn handle(&mut self, now: Now, (from, message): Self::Input) {
-        if self.begun {
+        let is_other = from.site != self.config.me.site;
+        if self.begun && is_other && message.body.latest() > self.horizon(now) {
+            self.ignored += 1;
+        } else if self.begun {
             self.on_message(now, from, message);
             self.drain_loopback(now);
         }

@@ -24,6 +24,8 @@ struct Sites {
     decided: Vec<(u64, SiteId, TransactionId, Outcome)>,
     /// Messages that are lost.
     lose: fn(&Body<Write>) -> bool,
+    /// Up to when what is submitted may commit.
+    until: Timestamp,
 }
 
 const ONE_WAY: [[u64; 3]; 3] = [[0, 30, 44], [30, 0, 73], [44, 73, 0]];
@@ -51,6 +53,7 @@ impl Sites {
             delivered: Vec::new(),
             decided: Vec::new(),
             lose: |_| false,
+            until: Timestamp::MAX,
         };
         for site in 0..3 {
             let mut service = Service::new(sites.time(), config(site));
@@ -124,8 +127,8 @@ impl Sites {
             Arc::new(Share { snap_vec, accesses: vec![access], writes: vec![7] })
         };
         let shares = keys.iter().map(|(group, key)| (GroupId(*group), share(key))).collect();
-        let now = self.time();
-        let tid = self.services[usize::from(site)].as_mut().unwrap().certify(now, shares);
+        let (now, until) = (self.time(), self.until);
+        let tid = self.services[usize::from(site)].as_mut().unwrap().certify(now, shares, until);
         self.take(site);
         tid
     }
@@ -273,4 +276,19 @@ fn who_is_left_when_the_other_sites_were_removed_goes_on_with_what_it_kept() {
     let next = sites.certify(1, &[(0, "a")], ts);
     sites.run_for(500);
     assert!(matches!(sites.outcome(next), Some(Outcome::Committed(later)) if *later > ts));
+}
+
+/// A vote that comes too late is to abort: others have gone on.
+#[test]
+fn nothing_commits_after_the_time_that_its_coordinator_named() {
+    for (ahead_ms, commits) in [(20, false), (500, true)] {
+        let mut sites = Sites::new(1);
+        let until = Timestamp::from_physical(sites.time().physical);
+        sites.until = until.later(Duration::from_millis(ahead_ms));
+        let tid = sites.certify(2, &[(0, "a")], Timestamp::ZERO);
+        sites.run_for(300);
+        let outcome = sites.outcome(tid);
+        assert_eq!(matches!(outcome, Some(Outcome::Committed(_))), commits, "{outcome:?}");
+        assert!(outcome.is_some(), "it is decided");
+    }
 }

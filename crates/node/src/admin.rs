@@ -319,7 +319,7 @@ fn render(sites: &[SiteStatus]) -> String {
             );
         }
     }
-    let help = "Messages of certification that came again, or too late to count.";
+    let help = "Messages of certification that came again, too late to count, or from the future.";
     head(&mut text, "solera_certification_ignored_total", help, "counter");
     for site in sites {
         let (site, ignored) = (&site.name, site.strong.ignored);

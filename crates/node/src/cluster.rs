@@ -345,6 +345,7 @@ impl Cluster {
             config.protocol = cluster.spec.protocol.protocol();
             config.leader = cluster.spec.leader;
             config.strong_limits = cluster.spec.strong_limits;
+            config.certification.max_ahead = cluster.spec.max_ahead();
             config.timing.idle_transaction_timeout = cluster.spec.transaction_timeout;
             config.timing.max_transaction_age = cluster.spec.transaction_max_age;
             config.first_transaction = run.first_number;

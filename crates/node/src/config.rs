@@ -185,6 +185,12 @@ pub struct Overrides {
 }
 
 impl ClusterSpec {
+    /// How far ahead of a node's clock others may name strong times: their clocks differ, and leaders name
+    /// times ahead of theirs.
+    pub(crate) fn max_ahead(&self) -> Duration {
+        self.max_clock_skew + Duration::from_secs(10)
+    }
+
     /// The cluster of a configuration file, or of the defaults where `file` is `None`. Sites do not
     /// listen yet.
     ///

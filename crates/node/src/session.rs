@@ -11,7 +11,7 @@ use solera_data::{Op, OpError, Outcome};
 use solera_levels::Level;
 use solera_machine::{Machine, Now};
 use solera_resp::{Arguments, Command as Described, CommandId, Protocol, Writer, lookup};
-use solera_time::Vector;
+use solera_time::{SiteId, Vector};
 use solera_unistore::{Command, CommandError, Input, Kind, Response, StrongLimit, TxId};
 
 use self::strong::Watched;
@@ -665,6 +665,11 @@ impl Session {
                      sites; others may be cut off, try again"
                 )
             }
+            CommandError::TimedOut { site: SiteId::STRONG, behind } => format!(
+                "TIMEOUT still {} ms behind the strong transactions that the token has seen; too few \
+                 sites may be reached, try again",
+                behind.as_millis().max(1)
+            ),
             CommandError::TimedOut { site, behind } => format!(
                 "TIMEOUT still {} ms behind site {}; it may be cut off, try again",
                 behind.as_millis().max(1),

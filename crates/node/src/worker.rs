@@ -223,6 +223,7 @@ impl Worker {
         let mut state = self.state.borrow_mut();
         state.replica.limit_transactions(spec.transaction_timeout, spec.transaction_max_age);
         state.replica.limit_strong(spec.strong_limits);
+        state.replica.limit_times_ahead(spec.max_ahead());
         if let Some(storage) = &mut state.storage {
             storage.set_durability(spec.durability);
         }

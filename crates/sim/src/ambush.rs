@@ -23,6 +23,8 @@ pub(crate) enum Phase {
     Delivery,
     /// A candidate's, that wants to lead.
     Election,
+    /// Of a member that has noticed that it lacks what was delivered.
+    Missing,
 }
 
 /// Who is struck.
@@ -44,6 +46,9 @@ pub(crate) enum Blow {
     Destroy,
     /// The groups are to be led from another site.
     MoveLeaders(usize),
+    /// The groups are to be led from the victim, which is cut off for so many nanoseconds from the site that
+    /// it was about to hear.
+    Overtake(u64),
 }
 
 /// Strikes the victim when a message of the phase arrives.
@@ -87,6 +92,7 @@ impl Ambush {
             (Phase::Decision, Victim::Leader) => "leaders struck at a decision",
             (Phase::Delivery, _) => "leaders struck at a delivery",
             (Phase::Election, _) => "candidates struck at an election",
+            (Phase::Missing, _) => "leaders that lack what was delivered",
         }
     }
 }
@@ -101,6 +107,9 @@ fn place(
         let delivers = |origin| origin == SiteId::STRONG;
         let delivery = stretches.iter().any(|s| delivers(s.origin) && !s.updates.is_empty());
         return delivery.then_some((Phase::Delivery, None, Some(from.site)));
+    }
+    if let Message::Gap { origin: SiteId::STRONG, .. } = message {
+        return Some((Phase::Missing, None, Some(from.site)));
     }
     let Message::Certification(message) = message else { return None };
     Some(match &message.body {
@@ -157,6 +166,14 @@ pub(crate) fn ambushes(
         };
         let ambush = Ambush { phase, victim, blow, before: random.chance(50) };
         faults.push((random.within(20 * MS, end), Fault::Ambush(ambush)));
+    }
+    // Who could not hear the leader for a while and is to lead then; of few seeds, so that elections of
+    // members that have everything stay as frequent.
+    if random.chance(30) {
+        let (phase, victim) = (Phase::Missing, Victim::Leader);
+        let blow = Blow::Overtake(random.within(300, 1200) * MS);
+        let ambush = Ambush { phase, victim, blow, before: true };
+        faults.push((20 * MS, Fault::Ambush(ambush)));
     }
     faults
 }

@@ -14,6 +14,8 @@ pub(crate) enum Fault {
     Mend(usize, usize),
     /// What is under way between two sites is lost, as when a connection breaks.
     Reset(usize, usize),
+    /// What one site replicates to another is lost; all else arrives.
+    Mute(usize, usize),
     /// A site stops; its clients are cut off; it keeps its state.
     Pause(usize),
     /// A paused site goes on.

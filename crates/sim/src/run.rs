@@ -76,8 +76,9 @@ impl fmt::Display for Violation {
 const PATIENCE: u64 = 60_000 * MS;
 /// How long the world rests before it is judged.
 const REST: u64 = 2_500 * MS;
-/// How much longer if workers have restarted: others may still finish their strong transactions.
-const GRACE: u64 = 1_500 * MS;
+/// How much longer, where workers have restarted, until strong time is past all that others may still
+/// commit of what they had submitted. That depends on how their clocks differed.
+const GRACE: u64 = 30_000 * MS;
 /// Steps between two checks of the properties.
 const CHECK_EVERY: u64 = 64;
 
@@ -176,11 +177,22 @@ impl<'a> Run<'a> {
 
     /// Lets everything settle, and checks that nothing is left over.
     fn rest(&mut self) {
-        let end = self.world.now + REST + if self.scenario.durable { GRACE } else { 0 };
-        self.load(end);
+        self.load(self.world.now + REST);
+        let end = self.world.now + if self.scenario.durable { GRACE } else { 0 };
+        let mut left = self.left();
+        while !left.is_empty() && self.world.now < end {
+            self.load(self.world.now + REST / 5);
+            left = self.left();
+        }
+        self.violations.extend(left.into_iter().map(Violation::Unrest));
+    }
+
+    /// What is not over yet.
+    fn left(&self) -> Vec<String> {
         let missed = |site| !matches!(self.world.standing(site), Some((Standing::Gone, _)));
         let destroyed = self.destroyed().into_iter().any(missed);
         let quorum = self.world.has_quorum();
+        let mut texts = Vec::new();
         for (address, replica) in self.world.replicas() {
             if self.world.state(address.site.index()) != SiteState::Up {
                 continue;
@@ -196,10 +208,10 @@ impl<'a> Run<'a> {
             ];
             for (what, count) in left.into_iter().filter(|(_, count)| *count > 0) {
                 let view = status.view();
-                let text = format!("{count} {what} transactions at {address:?}: {view:?}");
-                self.violations.push(Violation::Unrest(text));
+                texts.push(format!("{count} {what} transactions at {address:?}: {view:?}"));
             }
         }
+        texts
     }
 
     fn judge(mut self) -> Report {

@@ -189,6 +189,33 @@ impl Scenario {
         scenario
     }
 
+    /// UniStore Figure 1: what a site commits reaches one other site, and it dies.
+    pub fn figure_1(seed: u64) -> Self {
+        Scenario::figure(seed, &[Fault::Mute(0, 2)])
+    }
+
+    /// UniStore Figure 2: what a site commits reaches no other site, and it dies while it leads strong
+    /// transactions that depend on it.
+    pub fn figure_2(seed: u64) -> Self {
+        Scenario::figure(seed, &[Fault::Mute(0, 1), Fault::Mute(0, 2)])
+    }
+
+    /// Three sites that are alike, but the first is lost.
+    fn figure(seed: u64, before: &[Fault]) -> Self {
+        let mut scenario = Scenario::without_ambushes(seed);
+        scenario.topology = Arc::new(Topology { partitions: 2, workers: vec![1; 3] });
+        (scenario.f, scenario.leader) = (1, 0);
+        scenario.delays = vec![vec![20 * MS; 3]; 3];
+        scenario.skew = vec![vec![0]; 3];
+        (scenario.strong_share, scenario.keys_per_kind) = (50, 3);
+        (scenario.sessions, scenario.transactions_per_session) = (9, 60);
+        let begin = 500 * MS;
+        scenario.faults = before.iter().map(|fault| (begin, *fault)).collect();
+        scenario.faults.push((begin + 150 * MS, Fault::Destroy(0)));
+        scenario.faults_end = 3000 * MS;
+        scenario
+    }
+
     /// The same scenario with one rule of the protocol taken out.
     pub fn without(mut self, rule: Option<Rule>) -> Self {
         self.without = rule;

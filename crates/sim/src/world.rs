@@ -111,6 +111,8 @@ pub(crate) struct World {
     /// Messages sent between two sites in an earlier epoch are lost.
     epochs: Vec<Vec<u64>>,
     cuts: Vec<Vec<u32>>,
+    /// See [`Fault::Mute`].
+    mute: BTreeSet<(usize, usize)>,
     /// Which life of each site runs.
     lives: Vec<u32>,
     /// The sites that were removed in some life.
@@ -158,6 +160,7 @@ impl World {
             last_arrival: BTreeMap::new(),
             epochs: vec![vec![0; sites]; sites],
             cuts: vec![vec![0; sites]; sites],
+            mute: BTreeSet::new(),
             lives: vec![0; sites],
             removed: BTreeSet::new(),
             latest: vec![Timestamp::ZERO; sites],
@@ -303,6 +306,7 @@ impl World {
         for row in &mut self.cuts {
             row.fill(0);
         }
+        self.mute.clear();
         self.slow.clear();
         self.ambushes.clear();
         self.piece_time = 0;
@@ -487,7 +491,8 @@ impl World {
             let slow = self.slow.get(&from).max(self.slow.get(&to)).copied().unwrap_or(0);
             self.random.within(5_000, 100_000) + slow
         } else {
-            if self.cuts[a][b] > 0 || !self.runs(b) {
+            let muted = self.mute.contains(&(a, b)) && matches!(message, Message::Replicate(_));
+            if self.cuts[a][b] > 0 || muted || !self.runs(b) {
                 return;
             }
             self.delays[a][b] + self.random.within(0, self.jitter)
@@ -529,12 +534,13 @@ impl World {
             return;
         }
         if let Some((ambush, victim)) = self.spring(from, to, &message) {
+            let other = if a == victim { b } else { a };
             if ambush.before {
-                self.strike_in_ambush(ambush, victim);
+                self.strike_in_ambush(ambush, victim, other);
                 return self.deliver(from, to, message, life, epoch, incarnations);
             }
             self.receive(from, to, message, life);
-            return self.strike_in_ambush(ambush, victim);
+            return self.strike_in_ambush(ambush, victim, other);
         }
         self.receive(from, to, message, life);
     }
@@ -555,7 +561,8 @@ impl World {
         found.map(|(at, victim)| (self.ambushes.remove(at), victim))
     }
 
-    fn strike_in_ambush(&mut self, ambush: Ambush, victim: usize) {
+    /// The message was between the victim and another site.
+    fn strike_in_ambush(&mut self, ambush: Ambush, victim: usize, other: usize) {
         self.trace.write(self.now, format_args!("{ambush:?} of site {victim}"));
         self.tally.count(ambush.name());
         match ambush.blow {
@@ -575,6 +582,11 @@ impl World {
             }
             Blow::Destroy => self.destroy(victim),
             Blow::MoveLeaders(site) => self.move_leaders(site),
+            Blow::Overtake(long) => {
+                self.strike(Fault::Cut(victim, other));
+                self.push(self.now + long, Due::Fault(Fault::Mend(victim, other)));
+                self.move_leaders(victim);
+            }
         }
     }
 
@@ -607,6 +619,9 @@ impl World {
             Fault::Reset(a, b) => {
                 self.tally.count("connections broken");
                 self.lose(a, b);
+            }
+            Fault::Mute(a, b) => {
+                self.mute.insert((a, b));
             }
             Fault::Pause(site) => self.stop(site, SiteState::Paused),
             Fault::Resume(site) => self.resume(site),

@@ -143,3 +143,68 @@ fn decisions_need_a_quorum() {
             || matches!(violation, Violation::Contradiction(_))
     });
 }
+
+/// UniStore Figure 1, as it happens: what reached one site alone is forwarded.
+#[test]
+fn figure_1_what_reached_one_site_is_forwarded_to_all() {
+    let without = |scenario: Scenario| scenario.without(Some(Rule::Forwarding));
+    trap(Scenario::figure_1, without, |violation| {
+        !matches!(violation, Violation::Contradiction(_) | Violation::Lost(_))
+    });
+}
+
+/// UniStore Figure 2, as it happens: a strong transaction does not depend on what may be lost. If it does,
+/// what conflicts with it can never commit.
+#[test]
+fn figure_2_a_strong_transaction_does_not_depend_on_what_may_be_lost() {
+    let rule = Rule::Certification(Certification::UniformBeforeCommit);
+    trap(
+        Scenario::figure_2,
+        |scenario| scenario.without(Some(rule)),
+        |violation| {
+            matches!(violation, Violation::Unrest(_) | Violation::Stuck(_) | Violation::Anomaly(_))
+        },
+    );
+}
+
+/// What is known to be complete strong history is there.
+fn lacks_strong(violation: &Violation) -> bool {
+    let strong = |broken: &Broken| matches!(broken, Broken::Known { origin: Origin::Strong, .. });
+    matches!(violation, Violation::Property(_, broken) if strong(broken))
+}
+
+fn without_certification(rule: Certification, expected: impl Fn(&Violation) -> bool) {
+    without(Rule::Certification(rule), expected);
+}
+
+/// A leader that begins with nothing adds to what the one before it had shown as complete.
+#[test]
+fn a_new_leader_takes_over_what_a_quorum_has_kept() {
+    without_certification(Certification::Gather, lacks_strong);
+}
+
+/// A leader shows as complete what its successor may add to.
+#[test]
+fn nothing_is_complete_beyond_the_ceiling() {
+    without_certification(Certification::Ceiling, lacks_strong);
+}
+
+/// What is delivered before an earlier one is decided hides that.
+#[test]
+fn strong_transactions_are_delivered_in_order() {
+    without_certification(Certification::DeliverInOrder, lacks_strong);
+}
+
+/// A leader that lacks what others have stored shows the rest as complete.
+#[test]
+fn a_new_leader_catches_up() {
+    without_certification(Certification::CatchUp, lacks_strong);
+}
+
+/// Who asks for a transaction that was forgotten too early is told that it aborted.
+#[test]
+fn decisions_are_remembered_for_those_who_ask() {
+    without_certification(Certification::Remember, |violation| {
+        matches!(violation, Violation::Contradiction(_))
+    });
+}

@@ -108,7 +108,7 @@ impl Replica {
         let reached = self.reached(waiting.kind);
         let missing = SiteId::all(self.config.topology.sites())
             .find(|site| past[*site] > reached[*site])
-            .or_else(|| (past.strong > reached.strong).then_some(self.me));
+            .or_else(|| (past.strong > reached.strong).then_some(SiteId::STRONG));
         let Some(site) = missing else {
             return Some(match waiting.kind {
                 Kind::Barrier => Response::Uniform,

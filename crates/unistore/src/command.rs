@@ -148,7 +148,7 @@ pub enum CommandError {
     },
     /// The wait of a barrier or an attach ended without success; what it waits for may still come.
     TimedOut {
-        /// The site whose transactions are missing.
+        /// The site whose transactions are missing, or [`SiteId::STRONG`] if strong ones are.
         site: SiteId,
         /// How far this site is behind the asked past, by that site's clock.
         behind: Duration,
@@ -229,6 +229,9 @@ impl fmt::Display for CommandError {
                     f,
                     "{others} {take} part, so nothing survives the loss of f = {sites}; add a site"
                 )
+            }
+            CommandError::TimedOut { site: SiteId::STRONG, behind } => {
+                write!(f, "still {} ms behind the strong transactions", behind.as_millis())
             }
             CommandError::TimedOut { site, behind } => {
                 write!(f, "still {} ms behind site {site}", behind.as_millis())

@@ -65,7 +65,8 @@ pub struct Timing {
     /// An open transaction is aborted at this age, whatever its client does.
     pub max_transaction_age: Duration,
     /// A strong transaction that is not decided after so long is answered with an error. It is executed
-    /// again for so long when it aborts, if it is of one operation.
+    /// again for so long when it aborts, if it is of one operation. No vote on it is later, so that causal
+    /// stability waits no longer for one whose coordinator has restarted.
     pub strong_timeout: Duration,
     /// How often a replica with a journal records what it promises while nothing else happens.
     pub promise_interval: Duration,
@@ -150,7 +151,7 @@ pub enum Rule {
 
 impl Rule {
     /// Every rule, with the name that commands use.
-    pub const ALL: [(Rule, &'static str); 16] = [
+    pub const ALL: [(Rule, &'static str); 17] = [
         (Rule::Forwarding, "forwarding"),
         (Rule::WaitOnKnownVec, "wait-on-known-vec"),
         (Rule::KnownVecBelowPrepared, "known-vec-below-prepared"),
@@ -167,6 +168,7 @@ impl Rule {
         (Rule::Certification(Certification::CatchUp), "catch-up"),
         (Rule::Certification(Certification::UniformBeforeCommit), "uniform-before-commit"),
         (Rule::Certification(Certification::Remember), "remember"),
+        (Rule::Certification(Certification::InTime), "in-time"),
     ];
 }
 

@@ -44,6 +44,21 @@ struct Root {
     ceiling: Vector,
     /// The sites of which there will be nothing more, and nothing here depends on more.
     closed: Vec<bool>,
+    /// All strong transactions up to here are folded in all partitions of this site.
+    strong_folded: Timestamp,
+    /// See [`Subtree::former_lives_covered`].
+    former_lives_covered: bool,
+}
+
+impl Root {
+    /// The floor to tell others: none that causal stability may come to, before `ceiling` covers all that
+    /// may come from snapshots below it.
+    fn to_announce(&self, floor: &Vector) -> Vector {
+        match self.former_lives_covered {
+            true => *floor,
+            false => Vector::zero(self.floors.len()),
+        }
+    }
 }
 
 /// The floors that one site has announced, with their ceilings: each of its transactions is within
@@ -85,6 +100,8 @@ impl Dissemination {
                     .collect(),
                 ceiling: zero,
                 closed: vec![false; sites],
+                strong_folded: Timestamp::ZERO,
+                former_lives_covered: false,
             }),
             view: SiteView {
                 stable_vec: zero,
@@ -164,6 +181,9 @@ impl Dissemination {
             met.known_vec.meet(&child.known_vec);
             met.floor.meet(&child.floor);
             met.ceiling.join(&child.ceiling);
+            met.strong_clock = met.strong_clock.max(child.strong_clock);
+            met.strong_folded = met.strong_folded.min(child.strong_folded);
+            met.former_lives_covered &= child.former_lives_covered;
             met.uniform_vec.join(&child.uniform_vec);
             met.filled &= child.filled;
             met.base_vec.join(&child.base_vec);
@@ -174,7 +194,10 @@ impl Dissemination {
                 let Some(theirs) = child.converged.iter().find(same) else { return false };
                 mine.least = mine.least.min(theirs.least);
                 mine.most = mine.most.max(theirs.most);
-                mine.ceiling.join(&theirs.ceiling);
+                mine.ceiling = mine.ceiling.zip(theirs.ceiling).map(|(mut mine, theirs)| {
+                    mine.join(&theirs);
+                    mine
+                });
                 true
             });
         }
@@ -198,14 +221,20 @@ impl Dissemination {
         self.view.uniform_vec.join(&site.uniform_vec);
         root.ceiling.join(&site.ceiling);
         self.view.clock = self.view.clock.max(site.ceiling[me]);
-        self.view.strong_clock = self.view.strong_clock.max(site.ceiling.strong);
+        self.view.strong_clock = self.view.strong_clock.max(site.strong_clock);
         root.stable_matrix[me.index()] = self.view.stable_vec;
-        root.floors[me.index()].announce(root.ceiling, self.view.floor);
+        root.strong_folded = root.strong_folded.max(site.strong_folded);
+        root.former_lives_covered = site.former_lives_covered;
+        let floor = root.to_announce(&self.view.floor);
+        root.floors[me.index()].announce(root.ceiling, floor);
         root.closed.fill(false);
         for Converged { site, gone, most, ceiling, .. } in &site.converged {
             let gap = self.members.open_gap(*site).filter(|_| *gone);
             root.closed[site.index()] = gap.is_some_and(|gap| *most <= gap.end);
-            if gap.is_some() && self.members.standing(*site) == Standing::Gone {
+            if let Some(ceiling) = ceiling
+                && gap.is_some()
+                && self.members.standing(*site) == Standing::Gone
+            {
                 root.floors[site.index()].announce_the_end(*ceiling);
             }
         }
@@ -237,7 +266,7 @@ impl Dissemination {
     /// What the root tells the other sites' roots: `stableVec`, the floor and its ceiling.
     pub(crate) fn stable_vec(&self) -> Option<(Vector, Vector, Vector)> {
         let root = self.root.as_ref()?;
-        Some((self.view.stable_vec, self.view.floor, root.ceiling))
+        Some((self.view.stable_vec, root.to_announce(&self.view.floor), root.ceiling))
     }
 
     fn refresh(&mut self) {
@@ -262,6 +291,8 @@ impl Dissemination {
         // Within both: stored here by every partition, and folded.
         let mut folded = self.view.floor;
         folded.meet(&self.view.stable_vec);
+        // Others know how late strong transactions can come, but not always on which snapshots.
+        folded.strong = folded.strong.min(root.strong_folded);
         let sites = SiteId::all(self.members.sites());
         for site in sites.filter(|site| root.closed[site.index()]) {
             if self.members.open_gap(site).is_some_and(|gap| folded[site] >= gap.end) {

@@ -52,7 +52,7 @@ impl Message {
             }) => {
                 within_site
                     && fits.vectors(&[known_vec, floor, ceiling, uniform_vec, base_vec])
-                    && converged.iter().all(|converged| fits.vector(&converged.ceiling))
+                    && converged.iter().filter_map(|it| it.ceiling).all(|vec| fits.vector(&vec))
             }
             Message::Down(view, members) => {
                 let vectors = [
@@ -67,7 +67,11 @@ impl Message {
             Message::Replicate(stretches) => {
                 !within_site && stretches.iter().all(|stretch| fits.stretch(stretch))
             }
-            Message::Gap { origin, .. } => !within_site && fits.is_origin(*origin),
+            // Within a site, of what a central certifier spread.
+            Message::Gap { origin, .. } => match within_site {
+                true => *origin == SiteId::STRONG,
+                false => fits.is_origin(*origin),
+            },
             Message::KnownVecGlobal { known_vecs, members, .. } => {
                 !within_site
                     && known_vecs.iter().all(|(_, known_vec)| fits.vector(known_vec))

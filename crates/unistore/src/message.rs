@@ -213,6 +213,8 @@ pub enum Message {
         suspects: Vec<SiteId>,
         /// Whom the sender listened to until then.
         members: Members,
+        /// It has proposed no greater strong timestamp until then, nor kept a vote with one.
+        voted: Timestamp,
     },
     /// STABLEVEC (Alg. 2 l. 25), between the roots of the sites' dissemination trees.
     StableVec {
@@ -340,6 +342,13 @@ pub struct Subtree {
     /// The join of all that its workers knew when they stated their floors, their clocks included:
     /// every transaction that they had finished by then is within it.
     pub ceiling: Vector,
+    /// The greatest strong timestamp up to which one of its partitions has everything.
+    pub strong_clock: Timestamp,
+    /// All strong transactions up to here are folded in all its partitions.
+    pub strong_folded: Timestamp,
+    /// Whether `ceiling` covers what others may still commit of strong transactions of the site's former
+    /// lives.
+    pub former_lives_covered: bool,
     /// What its workers have shown as uniform: after a restart, one may remember more than others.
     pub uniform_vec: Vector,
     /// Whether all its partitions are filled, at a joining site.
@@ -366,8 +375,9 @@ pub struct Converged {
     pub least: Timestamp,
     /// No partition has more than up to here, nor an update of another former life that depends on more.
     pub most: Timestamp,
-    /// Covers every update of it that is not causally stable.
-    pub ceiling: Vector,
+    /// Covers every update of it that is not causally stable, and what can still be committed of its
+    /// strong transactions; nothing until all members have told how far that may be.
+    pub ceiling: Option<Vector>,
 }
 
 /// What the root of a site's dissemination tree found out for all of its workers.

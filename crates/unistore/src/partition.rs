@@ -37,6 +37,8 @@ pub(crate) struct Partition {
     pub(crate) global_matrix: Vec<Vector>,
     /// How far the history of an origin was sent to a site: `sent[site][origin]`.
     pub(crate) sent: Vec<Vector>,
+    /// The greatest strong timestamp that each site's sibling had proposed or kept when it last told.
+    pub(crate) voted: Vec<Timestamp>,
     /// The sites whose `knownVec` in `global_matrix` is of a time when they had the same members.
     pub(crate) agreed: Vec<bool>,
     /// Whether it stores anything yet; at a joining site it is filled first.
@@ -107,6 +109,7 @@ impl Partition {
             committed: no_history(),
             global_matrix: vec![Vector::zero(sites); sites],
             sent: vec![Vector::zero(sites); sites],
+            voted: vec![Timestamp::ZERO; sites],
             agreed: vec![false; sites],
             filled: true,
             begun: None,
@@ -376,6 +379,12 @@ impl Partition {
         self.sent[dest.index()][origin] = self.global_matrix[dest.index()][origin];
     }
 
+    /// All strong transactions up to here are folded.
+    pub(crate) fn strong_folded(&self) -> Timestamp {
+        let first = self.committed[SiteId::STRONG.index()].unfolded().next();
+        first.map_or(self.known_vec.strong, |update| update.dot.ts.just_below())
+    }
+
     /// Folds what is within `floor` and forgets what is within `settled`.
     pub(crate) fn collect(&mut self, floor: &Vector, settled: &Vector) {
         for origin in 0..self.committed.len() {
@@ -417,19 +426,19 @@ impl Partition {
         self.arrived.raise(site, end);
     }
 
-    /// The latest time of `site` that an update of another site's former life depends on: perhaps only
-    /// that life knew of it.
+    /// The latest time of `site` that an update of another site's former life depends on, or a strong one:
+    /// perhaps only that life knew of it, or who has forgotten it since.
     pub(crate) fn latest_named(&self, site: SiteId, members: &Members) -> Timestamp {
-        let origins = SiteId::all(self.sites()).zip(&self.committed);
-        let named =
-            origins.filter(|(origin, _)| *origin != site).flat_map(|(origin, committed)| {
-                let end = match members.gaps(origin).last() {
-                    _ if !members.is_member(origin) => Timestamp::MAX,
-                    Some(gap) => gap.end,
-                    None => Timestamp::ZERO,
-                };
-                committed.iter().take_while(move |update| update.dot.ts <= end)
-            });
+        let origins = SiteId::all(self.sites()).chain([SiteId::STRONG]);
+        let named = origins.filter(|origin| *origin != site).flat_map(|origin| {
+            let committed = &self.committed[origin.index()];
+            let end = match origin {
+                SiteId::STRONG => Timestamp::MAX,
+                _ if !members.is_member(origin) => Timestamp::MAX,
+                _ => members.gaps(origin).last().map_or(Timestamp::ZERO, |gap| gap.end),
+            };
+            committed.iter().take_while(move |update| update.dot.ts <= end)
+        });
         named.map(|update| update.snap_vec[site]).max().unwrap_or(Timestamp::ZERO)
     }
 

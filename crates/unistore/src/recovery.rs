@@ -6,7 +6,7 @@ use std::sync::Arc;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use solera_data::{Dot, Key};
-use solera_time::{SiteId, Timestamp, Vector};
+use solera_time::{SiteId, Vector};
 
 use crate::command::TxId;
 use crate::config::Config;
@@ -190,9 +190,11 @@ impl Recovery {
         replica.strong.service.number_run(run);
         let again = self.promise.starts > 1;
         replica.strong.first &= !again;
-        // Others may finish what the run before had submitted.
-        let knows_strong = self.promise.known_vec.strong > Timestamp::ZERO;
-        replica.strong.former_floor = (again && knows_strong).then_some(self.promise.floor);
+        if again && replica.config.protocol.has_strong() {
+            // Others may finish what the run before had submitted.
+            let until = self.promise.clock.later(replica.config.timing.strong_timeout);
+            replica.former_ceiling.raise(SiteId::STRONG, until);
+        }
         for partition in replica.partitions.iter_mut().filter(|partition| partition.filled) {
             partition.known_vec.join(&self.promise.known_vec);
         }

@@ -47,8 +47,11 @@ pub struct Replica {
     pub(crate) joining: Joining,
     /// What other workers of a site that joins ask for before this one has heard that it serves.
     early: Vec<(Address, Message)>,
-    /// Covers the updates of this site's former lives that are not causally stable.
+    /// Covers the updates of this site's former lives that are not causally stable, and what others may
+    /// still commit of strong transactions of the run before.
     pub(crate) former_ceiling: Vector,
+    /// Whether it also covers what others may still commit of strong transactions of former lives.
+    pub(crate) former_lives_covered: bool,
     /// When KNOWNVEC_GLOBAL was last sent.
     pub(crate) known_vec_sent: Monotonic,
     /// When what was forwarded without effect was last forwarded again.
@@ -119,6 +122,7 @@ impl Replica {
             joining: Joining::new(Vector::zero(sites)),
             early: Vec::new(),
             former_ceiling: Vector::zero(sites),
+            former_lives_covered: config.life == 0,
             known_vec_sent: Monotonic(0),
             forwarded_again: Monotonic(0),
             held_back: Vec::new(),
@@ -220,6 +224,11 @@ impl Replica {
     /// From now on strong transactions may be this large.
     pub fn limit_strong(&mut self, limits: StrongLimits) {
         self.config.strong_limits = limits;
+    }
+
+    /// From now on other sites may name strong times that are so far ahead of this worker's.
+    pub fn limit_times_ahead(&mut self, limit: Duration) {
+        self.strong.service.limit_times_ahead(limit);
     }
 
     /// What the replica knows and holds, for status reports and for the simulator's assertions.
@@ -499,8 +508,8 @@ impl Replica {
             Message::Gap { partition, origin, known } => {
                 self.on_gap(from.site, partition, origin, known);
             }
-            Message::KnownVecGlobal { known_vecs, suspects, members } => {
-                self.on_known_vec_global(from.site, known_vecs, suspects, &members);
+            Message::KnownVecGlobal { known_vecs, suspects, members, voted } => {
+                self.on_known_vec_global(from.site, known_vecs, suspects, &members, voted);
             }
             Message::StableVec { stable_vec, floor, ceiling, members } => {
                 self.dissemination.on_stable_vec(from.site, &stable_vec, ceiling, floor, members);

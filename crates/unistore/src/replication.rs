@@ -15,10 +15,10 @@ use crate::replica::Replica;
 use crate::strong::group_of;
 
 /// The most updates in one stretch; more follow with the next tick.
-const STRETCH_LIMIT: usize = 8192;
+pub(crate) const STRETCH_LIMIT: usize = 8192;
 /// About how many bytes of updates are sent to one worker with a tick: what a backlog may take of the
 /// time of local clients, who wait while it is encoded.
-const TICK_BYTES: usize = 1 << 20;
+pub(crate) const TICK_BYTES: usize = 1 << 20;
 
 /// How long a receiver waits before it asks again for what it misses: about the longest round trip.
 const GAP_INTERVAL: std::time::Duration = std::time::Duration::from_millis(250);
@@ -174,6 +174,14 @@ impl Replica {
     fn on_stretch(&mut self, now: Now, from: Address, index: usize, stretch: Stretch) {
         let Stretch { origin, prev, known, updates, partition: id } = stretch;
         let already = self.partitions[index].known_vec[origin];
+        if from.site != self.me
+            && origin == SiteId::STRONG
+            && known > self.strong.service.horizon(now)
+        {
+            // It would move strong time there; as if it had been lost.
+            self.strong.from_the_future += 1;
+            return;
+        }
         let leaving = origin != SiteId::STRONG
             && self.dissemination.members.standing(origin) == Standing::Leaving;
         if leaving && !self.partitions[index].agreed[from.site.index()] {
@@ -255,6 +263,9 @@ impl Replica {
         origin: SiteId,
         known: Timestamp,
     ) {
+        if site == self.me {
+            return self.spread_again(partition, known);
+        }
         if let Some(index) = self.index_of(partition)
             && self.is_origin(origin)
         {
@@ -282,7 +293,9 @@ impl Replica {
             }
             for (owner, known_vecs) in by_worker {
                 let (suspects, members) = (suspects.clone(), self.dissemination.members.clone());
-                self.send(owner, Message::KnownVecGlobal { known_vecs, suspects, members });
+                let voted = self.strong.service.clock();
+                let told = Message::KnownVecGlobal { known_vecs, suspects, members, voted };
+                self.send(owner, told);
             }
         }
     }
@@ -294,6 +307,7 @@ impl Replica {
         known_vecs: Vec<(PartitionId, Vector)>,
         suspects: Vec<SiteId>,
         members: &Members,
+        voted: Timestamp,
     ) {
         self.detector.heard_suspicions(site, suspects);
         let agreed = *members == self.dissemination.members;
@@ -302,6 +316,7 @@ impl Replica {
                 // Usually greater than before, but after a restart it may be less.
                 self.partitions[index].global_matrix[site.index()] = known_vec;
                 self.partitions[index].agreed[site.index()] = agreed;
+                self.partitions[index].voted[site.index()] = voted;
             }
         }
     }
@@ -394,6 +409,10 @@ impl Replica {
                     ceiling.join(&update.commit_vec());
                 }
             }
+            let ceiling = self.latest_voted(&others).map(|voted| {
+                ceiling.raise(SiteId::STRONG, voted);
+                ceiling
+            });
             Converged {
                 site,
                 life: members.life(site),
@@ -406,16 +425,47 @@ impl Replica {
         if members.is_member(self.me) { converged.collect() } else { Vec::new() }
     }
 
+    /// Covers the strong timestamps that members may have voted for, for coordinators that none of them
+    /// listens to any more; nothing before all have told so, as of the members that there are now.
+    fn latest_voted(&self, others: &[SiteId]) -> Option<Timestamp> {
+        let mut voted = self.strong.service.clock();
+        for partition in &self.partitions {
+            for other in others {
+                if !partition.agreed[other.index()] {
+                    return None;
+                }
+                voted = voted.max(partition.voted[other.index()]);
+            }
+        }
+        Some(voted)
+    }
+
+    /// This site takes part in a further life: what it had submitted in those before may still commit.
+    fn cover_former_lives(&mut self) {
+        if self.former_lives_covered || !self.dissemination.members.is_member(self.me) {
+            return;
+        }
+        if let Some(voted) = self.latest_voted(&self.other_members()) {
+            self.former_ceiling.raise(SiteId::STRONG, voted);
+            self.former_lives_covered = true;
+        }
+    }
+
     /// This worker alone: the meet of its partitions' `knownVec`s, and of the snapshots of its open
     /// and future transactions.
     fn own_subtree(&mut self, now: Now) -> Subtree {
+        self.cover_former_lives();
         let clock = self.clock.read(now.physical);
         let future = self.dissemination.view.uniform_vec.with(self.me, clock);
         let mut ceiling = future;
         ceiling.raise(SiteId::STRONG, self.strong.ceiling());
         ceiling.join(&self.former_ceiling);
+        let mut strong_clock = Timestamp::ZERO;
+        let mut strong_folded = Timestamp::MAX;
         for partition in &self.partitions {
             ceiling.join(&partition.known_vec);
+            strong_clock = strong_clock.max(partition.known_vec.strong);
+            strong_folded = strong_folded.min(partition.strong_folded());
         }
         let (floor, known_vec, uniform_vec) = if self.config.journal {
             let Promise { floor, known_vec, uniform_vec, .. } = self.promised;
@@ -428,6 +478,9 @@ impl Replica {
             known_vec,
             floor,
             ceiling,
+            strong_clock,
+            strong_folded,
+            former_lives_covered: self.former_lives_covered,
             uniform_vec,
             filled: self.is_filled(),
             base_vec: self.joining.base_vec,
@@ -461,24 +514,26 @@ impl Replica {
         if !due && !self.is_active(now) && clock <= self.promised.clock {
             return;
         }
-        self.promise(now, clock);
+        self.promise(now, clock, clock);
     }
 
     /// Before others are told of a time of this worker, or by it, that it must not come back to.
     pub(crate) fn promise_past(&mut self, now: Now, ts: Timestamp) {
         if self.config.journal && ts > self.promised.clock {
-            self.promise(now, ts);
+            let clock = self.clock.read(now.physical);
+            self.promise(now, clock, ts);
         }
     }
 
-    fn promise(&mut self, now: Now, clock: Timestamp) {
+    /// Promises, at this clock, that the next run will begin after `latest`.
+    fn promise(&mut self, now: Now, clock: Timestamp, latest: Timestamp) {
         let future = self.dissemination.view.uniform_vec.with(self.me, clock);
         self.promised.floor.join(&self.floor(future));
         self.promised.known_vec.join(&self.own_known_vec(clock));
         self.promised.uniform_vec.join(&self.dissemination.view.uniform_vec);
         let interval = self.config.timing.promise_interval;
-        if clock.later(interval) > self.promised.clock {
-            self.promised.clock = clock.later(2 * interval);
+        if latest.later(interval) > self.promised.clock {
+            self.promised.clock = latest.later(2 * interval);
         }
         self.promised_at = Some(now.monotonic);
         let promise = self.promised;

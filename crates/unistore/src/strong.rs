@@ -29,6 +29,7 @@ use crate::message::{Cause, Event, Message, Stretch, Update, Write};
 use crate::partitioning::PartitionId;
 use crate::record::Record;
 use crate::replica::Replica;
+use crate::replication::{STRETCH_LIMIT, TICK_BYTES};
 
 /// A transaction of one operation that aborts is executed again after this long at first, and at last.
 const AGAIN: Duration = Duration::from_millis(1);
@@ -37,8 +38,9 @@ const AGAIN_AT_LAST: Duration = Duration::from_millis(64);
 /// The group that certifies everything in REDBLUE.
 const CENTRAL: GroupId = GroupId(0);
 
-/// After a restart, transactions of the former run that others finish are decided within this time.
-const GRACE: Duration = Duration::from_secs(3);
+/// What became of a transaction that is not decided after so long is not waited for any more: only those who
+/// took part in it find out.
+const FORGOTTEN: Duration = Duration::from_secs(60);
 
 /// How often conflicts are forgotten.
 const PRUNING: Duration = Duration::from_millis(100);
@@ -57,16 +59,15 @@ pub(crate) struct Strong {
     /// Those of one operation that are open, or wait to be executed again.
     singles: BTreeMap<TxId, Single>,
     again: Vec<(Monotonic, Single)>,
-    /// Covers the strong timestamps of those that this worker submitted.
+    /// Covers the strong timestamps of those that this worker submitted and does not wait for any more.
     ceiling: Timestamp,
     /// Sites that asked for the history of a partition from whoever has it.
     asked: BTreeSet<(usize, SiteId)>,
-    /// The floor of the run before, while transactions of it may be undecided.
-    pub(crate) former_floor: Option<Vector>,
-    begun: Monotonic,
     /// When conflicts were last forgotten, and up to where.
     pruned: (Monotonic, Vector),
     counts: StrongCounts,
+    /// Stretches with times that nobody can have reached.
+    pub(crate) from_the_future: u64,
     /// Clients who wait for what became of a transaction.
     asking: Vec<Asking>,
 }
@@ -80,7 +81,7 @@ pub struct StrongCounts {
     pub aborted: u64,
     /// Not decided in time.
     pub unavailable: u64,
-    /// Messages of the certification service that came again, or too late to count.
+    /// Messages of the certification service that came again, too late to count, or from the future.
     pub ignored: u64,
 }
 
@@ -111,6 +112,8 @@ struct Submitted {
     /// Who waits. Nobody any more if it took too long.
     request: Option<RequestId>,
     snap_vec: Vector,
+    /// It commits up to here, or never.
+    until: Timestamp,
     /// Whether it changes anything.
     writes: bool,
     single: Option<Single>,
@@ -174,10 +177,9 @@ impl Strong {
             again: Vec::new(),
             ceiling: Timestamp::ZERO,
             asked: BTreeSet::new(),
-            former_floor: None,
-            begun: Monotonic(0),
             pruned: (Monotonic(0), Vector::zero(config.topology.sites())),
             counts: StrongCounts::default(),
+            from_the_future: 0,
             asking: Vec::new(),
         }
     }
@@ -187,18 +189,16 @@ impl Strong {
         self.submitted.is_empty() && self.ceiling <= uniform_vec.strong
     }
 
-    /// The meet of the snapshots of transactions that are not decided with `floor`.
+    /// The meet of the snapshots of transactions that are waited for with `floor`. Others are within the
+    /// ceiling.
     pub(crate) fn floor(&self, mut floor: Vector) -> Vector {
-        for submitted in self.submitted.values() {
+        for submitted in self.submitted.values().filter(|submitted| submitted.request.is_some()) {
             floor.meet(&submitted.snap_vec);
-        }
-        if let Some(former) = &self.former_floor {
-            floor.meet(former);
         }
         floor
     }
 
-    /// The greatest strong timestamp of a transaction that was submitted here.
+    /// No transaction that was submitted here and is not waited for any more has a greater strong timestamp.
     pub(crate) fn ceiling(&self) -> Timestamp {
         self.ceiling
     }
@@ -211,7 +211,8 @@ impl Strong {
 
     /// What they have come to.
     pub(crate) fn counts(&self) -> StrongCounts {
-        StrongCounts { ignored: self.service.ignored(), ..self.counts }
+        let ignored = self.service.ignored() + self.from_the_future;
+        StrongCounts { ignored, ..self.counts }
     }
 
     /// Whether nobody waits for a decision.
@@ -234,7 +235,6 @@ impl Replica {
         for index in 0..self.partitions.len() {
             self.tell_stored(now, index);
         }
-        self.strong.begun = now.monotonic;
         self.set_groups();
         let first = self.strong.first;
         self.strong.service.begin(now, first);
@@ -407,7 +407,8 @@ impl Replica {
             shares.into_iter().map(|(group, share)| (group, Arc::new(share))).collect();
         let writes = shares.values().any(|share| !share.writes.is_empty());
         let traced = self.config.trace.then(|| shares.clone());
-        let tid = self.strong.service.certify(now, shares);
+        let until = self.latest_vote(now, &snap_vec);
+        let tid = self.strong.service.certify(now, shares, until);
         let cause = match &single {
             Some(single) => Cause::Request(self.config.address, single.request),
             None => Cause::Transaction(self.me, tx),
@@ -424,11 +425,23 @@ impl Replica {
             since: now.monotonic,
             request: Some(request),
             snap_vec,
+            until,
             writes,
             single,
         };
         self.strong.submitted.insert(tid, submitted);
         self.drain_certification(now);
+    }
+
+    /// Up to when groups may vote on a transaction that is about to be submitted: as long as its client
+    /// waits. The journal knows a time of which that is as much ahead, so that after a restart it is known
+    /// up to where something of this run can still be committed by others.
+    fn latest_vote(&mut self, now: Now, snap_vec: &Vector) -> Timestamp {
+        let clock = self.clock.read(now.physical).max(self.dissemination.view.strong_clock);
+        // A vote is above every entry of the snapshot.
+        let from = clock.max(snap_vec.max_entry());
+        self.promise_past(now, from);
+        from.later(self.config.timing.strong_timeout)
     }
 
     /// What a strong transaction of this worker has come to.
@@ -489,9 +502,6 @@ impl Replica {
         let view = &self.dissemination.view;
         let (stable_vec, settled_vec) = (view.stable_vec, view.settled_vec);
         self.strong.service.follow(view.strong_clock);
-        if now.monotonic.since(self.strong.begun) >= GRACE {
-            self.strong.former_floor = None;
-        }
         self.strong.service.site_stores(now, &stable_vec);
         self.prune(now, settled_vec);
         self.strong.service.on_deadline(now);
@@ -528,10 +538,14 @@ impl Replica {
             if now.monotonic.since(submitted.since) >= patience
                 && let Some(request) = submitted.request.take()
             {
+                self.strong.ceiling = self.strong.ceiling.max(submitted.until);
                 // Whether a transaction that only reads is decided makes no difference any more.
                 late.push((*tid, request, submitted.writes));
             }
         }
+        self.strong.submitted.retain(|_, submitted| {
+            submitted.request.is_some() || now.monotonic.since(submitted.since) < FORGOTTEN
+        });
         for (tid, request, writes) in late {
             self.strong.counts.unavailable += 1;
             self.strong.service.give_up(tid);
@@ -620,14 +634,7 @@ impl Replica {
             if group_of(id) == CENTRAL {
                 continue;
             }
-            let part = |update: &Arc<Update>| {
-                let of = |write: &&Write| self.partition_of(&write.key) == id;
-                let writes: Vec<Write> = update.writes.iter().filter(of).cloned().collect();
-                let Update { dot, snap_vec, .. } = **update;
-                let part = Update { dot, snap_vec, writes, eventual: false };
-                (!part.writes.is_empty()).then(|| Arc::new(part))
-            };
-            let updates = updates.iter().filter_map(part).collect();
+            let updates = updates.iter().filter_map(|update| self.part_at(id, update)).collect();
             let owner = self.config.topology.owner(self.me, id);
             let origin = SiteId::STRONG;
             let stretch = Stretch { partition: id, origin, prev, known, updates };
@@ -635,6 +642,37 @@ impl Replica {
         }
         for (worker, stretches) in by_worker {
             self.send(worker, Message::Spread(stretches));
+        }
+    }
+
+    /// What an update of the central certifier's history writes at a partition.
+    fn part_at(&self, id: PartitionId, update: &Update) -> Option<Arc<Update>> {
+        let of = |write: &&Write| self.partition_of(&write.key) == id;
+        let writes: Vec<Write> = update.writes.iter().filter(of).cloned().collect();
+        let Update { dot, snap_vec, .. } = *update;
+        let part = Update { dot, snap_vec, writes, eventual: false };
+        (!part.writes.is_empty()).then(|| Arc::new(part))
+    }
+
+    /// A partition of this site has not got what the central certifier spread after `known`: the link
+    /// between two of the site's nodes may break.
+    pub(crate) fn spread_again(&mut self, id: PartitionId, known: Timestamp) {
+        let redblue = self.config.protocol == Protocol::RedBlue;
+        let Some(index) = self.index_of(PartitionId(CENTRAL.0)).filter(|_| redblue) else { return };
+        if id.0 >= self.config.topology.partitions || group_of(id) == CENTRAL {
+            return;
+        }
+        let central = &self.partitions[index];
+        let history = &central.committed[SiteId::STRONG.index()];
+        let (has, mut budget) = (central.known_vec.strong, TICK_BYTES);
+        let (updates, all) = history.stretch(known, has, STRETCH_LIMIT, &mut budget);
+        // What is left out is asked for once more, when something new is spread.
+        let upto = if all { Some(has) } else { updates.last().map(|u| u.dot.ts) };
+        let updates = updates.iter().filter_map(|update| self.part_at(id, update)).collect();
+        let (origin, owner) = (SiteId::STRONG, self.config.topology.owner(self.me, id));
+        if let Some(upto) = upto.filter(|upto| *upto > known) {
+            let stretch = Stretch { partition: id, origin, prev: known, known: upto, updates };
+            self.send(owner, Message::Spread(vec![stretch]));
         }
     }
 

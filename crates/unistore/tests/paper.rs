@@ -9,8 +9,8 @@ use solera_levels::Level;
 use solera_machine::{Machine, Now};
 use solera_time::{Monotonic, Physical, SiteId, Timestamp, Vector};
 use solera_unistore::{
-    Address, Command, CommandError, Config, Input, Kind, Message, Output, PartitionId, Replica,
-    RequestId, Response, Rule, StrongLimit, StrongLimits, Topology, TxId,
+    Address, Command, CommandError, Config, Input, Kind, Message, Output, PartitionId, Protocol,
+    Replica, RequestId, Response, Rule, Stretch, StrongLimit, StrongLimits, Topology, TxId,
 };
 
 const PARTITIONS: u16 = 2;
@@ -30,6 +30,10 @@ fn at(site: u8, worker: u8) -> Address {
 
 impl Stage {
     fn new(workers: &[u8], without: Option<Rule>) -> Self {
+        Stage::with(workers, |config| config.without = without)
+    }
+
+    fn with(workers: &[u8], change: impl Fn(&mut Config)) -> Self {
         let topology = Arc::new(Topology { partitions: PARTITIONS, workers: workers.to_vec() });
         let addresses = workers
             .iter()
@@ -38,7 +42,7 @@ impl Stage {
         let replicas = addresses
             .map(|address| {
                 let mut config = Config::new(address, topology.clone());
-                config.without = without;
+                change(&mut config);
                 (address, Replica::new(config, 1))
             })
             .collect();
@@ -673,14 +677,87 @@ fn a_past_from_the_future_does_not_attach_and_moves_no_clock() {
     let timeout = Some(Duration::from_millis(200));
     let mut strong = Vector::zero(3);
     strong.strong = Timestamp::MAX;
-    for forged in [Vector::zero(3).with(SiteId(1), Timestamp::MAX), strong] {
+    for (forged, of) in
+        [(Vector::zero(3).with(SiteId(2), Timestamp::MAX), SiteId(2)), (strong, SiteId::STRONG)]
+    {
         let attach = stage.ask(at(1, 0), Command::Attach { past: forged, timeout });
         stage.pass(300, always);
         let reply = stage.reply(attach);
-        assert!(matches!(reply, Response::Failed(CommandError::TimedOut { .. })), "{reply:?}");
+        let Response::Failed(CommandError::TimedOut { site, .. }) = reply else {
+            panic!("{reply:?}")
+        };
+        assert_eq!(*site, of, "what it waits for is named");
     }
     let write = stage.execute(at(1, 0), Vector::zero(3), "k", set("v"));
     let clock = stage.now().physical;
     let ahead = stage.past(write)[SiteId(1)].ahead_of(Timestamp::from_physical(clock));
     assert_eq!(ahead.as_secs(), 0);
+}
+
+/// REDBLUE: what the central certifier spreads within its site may be lost when a link between two nodes
+/// of the site breaks.
+#[test]
+fn what_a_central_certifier_spread_in_vain_is_spread_again() {
+    let mut stage = Stage::with(&[2, 1, 1], |config| config.protocol = Protocol::RedBlue);
+    stage.pass(200, always);
+    let key = Key::from(key_of(1).as_str());
+    let op = set("v");
+    let past = Vector::zero(3);
+    let write = stage.ask(at(0, 0), Command::ExecuteStrong { past, key, op, kind: Kind::UPDATE });
+    let (mut lost, broken) = (0, (at(0, 0), at(0, 1)));
+    for _ in 0..50 {
+        stage.pass(10, |from, to| (from, to) != broken);
+        let link = stage.links.entry(broken).or_default();
+        let spreads = |message: &Message| match message {
+            Message::Spread(stretches) => stretches.iter().any(|it| !it.updates.is_empty()),
+            _ => false,
+        };
+        lost += link.iter().filter(|message| spreads(message)).count();
+        link.retain(|message| !spreads(message));
+        stage.deliver(|from, to| (from, to) == broken);
+    }
+    assert!(lost > 0, "{:?}", stage.reply(write));
+    stage.pass(1000, always);
+    let read = stage.execute(at(0, 1), stage.past(write), &key_of(1), Op::Get);
+    stage.deliver(always);
+    assert_eq!(stage.outcome(read), bulk("v"));
+}
+
+/// Who follows a time takes others along: one broken peer must not move everybody's.
+#[test]
+fn strong_times_from_the_future_move_nobody() {
+    use solera_certification::{Ballot, Body, GroupId, Message as Certified};
+    let mut stage = Stage::new(&[1, 1, 1], None);
+    stage.pass(200, always);
+    let before = stage.replicas[&at(1, 0)].status().strong().ignored;
+    let ballot = Ballot { configuration: 0, round: 0, leader: SiteId(0) };
+    let (ceiling, upto, phases) = (Timestamp::MAX, Timestamp::ZERO, Vec::new());
+    let range = (None, None);
+    let status = Body::Status { ballot, ceiling, upto, range, phases };
+    let stretch = Stretch {
+        partition: PartitionId(0),
+        origin: SiteId::STRONG,
+        prev: Timestamp::ZERO,
+        known: Timestamp::MAX,
+        updates: Vec::new(),
+    };
+    for message in [
+        Message::Certification(Box::new(Certified { group: GroupId(0), body: status })),
+        Message::Replicate(vec![stretch]),
+    ] {
+        let now = stage.now();
+        let input = Input::Message { from: at(0, 0), life: 0, message };
+        stage.replicas.get_mut(&at(1, 0)).unwrap().handle(now, input);
+        stage.drain(at(1, 0));
+    }
+    assert_eq!(stage.replicas[&at(1, 0)].status().strong().ignored, before + 2);
+    // Whoever leads next begins after all ceilings that it knows.
+    stage.replicas.remove(&at(0, 0));
+    stage.links.clear();
+    stage.pass(6000, always);
+    let (past, key, op) = (Vector::zero(3), Key::from("k"), Op::IncrBy(1));
+    let write = stage.ask(at(1, 0), Command::ExecuteStrong { past, key, op, kind: Kind::UPDATE });
+    stage.pass(3000, always);
+    let wall = Timestamp::from_physical(stage.now().physical);
+    assert!(stage.past(write).strong.ahead_of(wall) < Duration::from_secs(10));
 }

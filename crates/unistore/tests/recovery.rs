@@ -107,7 +107,12 @@ impl Host {
     /// B tells whom it listens to.
     fn b_listens_to(&mut self, members: Members) {
         let known_vecs = vec![(PartitionId(0), Vector::zero(3))];
-        let told = Message::KnownVecGlobal { known_vecs, suspects: Vec::new(), members };
+        let told = Message::KnownVecGlobal {
+            known_vecs,
+            suspects: Vec::new(),
+            members,
+            voted: Timestamp::ZERO,
+        };
         self.hear(now(7, 1000), B, told);
     }
 
@@ -475,8 +480,8 @@ fn a_site_that_asks_for_a_gap_gets_it_whatever_it_had_told() {
     assert!(executed.is_some());
     host.tick(now(10, 1010));
     let known_vecs = vec![(PartitionId(0), host.known_vec())];
-    let (suspects, members) = (Vec::new(), host.members());
-    host.hear(now(11, 1011), B, Message::KnownVecGlobal { known_vecs, suspects, members });
+    let (suspects, members, voted) = (Vec::new(), host.members(), Timestamp::ZERO);
+    host.hear(now(11, 1011), B, Message::KnownVecGlobal { known_vecs, suspects, members, voted });
     let (partition, origin, known) = (PartitionId(0), ME.site, Timestamp::ZERO);
     host.hear(now(12, 1012), B, Message::Gap { partition, origin, known });
     let sent = host.tick(now(30, 1030)).into_iter().find_map(|output| match output {
@@ -516,4 +521,26 @@ fn of_a_site_that_leaves_only_those_tell_who_know_that_it_leaves() {
     }
     host.replicate(C, C, at(900), &[]);
     assert!(host.known_vec()[C] < at(900), "nobody listens to the site itself");
+}
+
+/// What a strong transaction of others has seen of a lost site's time is not to be missing anywhere.
+#[test]
+fn a_site_that_is_gone_ends_after_what_strong_transactions_have_seen_of_it() {
+    let mut host = Host::of(config_of(&[1, 1, 1]));
+    host.tick(now(1, 1000));
+    let dot = Dot { ts: at(700), site: SiteId::STRONG };
+    let snap_vec = Vector::zero(3).with(C, at(500));
+    let write = Write { key: Key::from("k"), effect: Effect::default() };
+    let update = Update { dot, snap_vec, writes: vec![write], eventual: false };
+    host.replicate(B, SiteId::STRONG, at(700), &[update]);
+    host.remove_c();
+    let members = host.members();
+    host.b_listens_to(members.clone());
+    let (stable_vec, floor, ceiling) = (Vector::zero(3), Vector::zero(3), Vector::zero(3));
+    host.hear(now(8, 1000), B, Message::StableVec { stable_vec, floor, ceiling, members });
+    for ms in 9..40 {
+        host.tick(now(ms, 1000));
+    }
+    let gap = *host.members().gaps(C).last().expect("it is gone");
+    assert!(gap.end >= at(500), "{gap:?}");
 }

@@ -413,7 +413,7 @@ impl World {
             shares.into_iter().map(|(group, share)| (group, Arc::new(share))).collect();
         let now = self.now_of(address);
         let host = self.host(address).unwrap();
-        let tid = host.service.certify(now, shares.clone());
+        let tid = host.service.certify(now, shares.clone(), Timestamp::MAX);
         let since = self.now;
         self.submitted.insert(tid, shares.clone());
         self.clients.push(Client { address, tid, shares, since });

@@ -1,0 +1,232 @@
+//! Causal stability does not run ahead of strong transactions that others finish late.
+//!
+//! A removal of a counter is certified, on a snapshot without a later increment. Its coordinator stops, and
+//! for long nobody can decide. Were the increment settled meanwhile, it would be summed up with what the
+//! removal has seen, and be removed with it.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use solera_certification::Body;
+use solera_data::{Key, Op, Outcome, Value};
+use solera_levels::Level;
+use solera_machine::{Machine, Now};
+use solera_time::{Monotonic, Physical, SiteId, Vector};
+use solera_unistore::{
+    Address, Change, Command, Config, Input, Kind, Message, Output, Record, Recovery, Replica,
+    RequestId, Response, Standing, Topology, TxId,
+};
+
+const A: SiteId = SiteId(0);
+const B: SiteId = SiteId(1);
+/// The coordinator's.
+const C: SiteId = SiteId(2);
+
+/// One worker at each of three sites.
+struct Stage {
+    replicas: BTreeMap<SiteId, (Replica, u32)>,
+    journals: BTreeMap<SiteId, Vec<Record>>,
+    links: VecDeque<(SiteId, u32, SiteId, Message)>,
+    replies: BTreeMap<RequestId, Response>,
+    now_ms: u64,
+    requests: u64,
+    /// Whether acknowledgements of votes are lost, so that nobody decides.
+    undecidable: bool,
+}
+
+fn config(site: SiteId, life: u32) -> Config {
+    let topology = Arc::new(Topology { partitions: 1, workers: vec![1; 3] });
+    let mut config = Config::new(Address { site, worker: 0 }, topology);
+    (config.life, config.journal) = (life, true);
+    config
+}
+
+impl Stage {
+    fn new() -> Stage {
+        let mut stage = Stage {
+            replicas: BTreeMap::new(),
+            journals: BTreeMap::new(),
+            links: VecDeque::new(),
+            replies: BTreeMap::new(),
+            now_ms: 1000,
+            requests: 0,
+            undecidable: false,
+        };
+        for site in [A, B, C] {
+            stage.start(site, 0);
+        }
+        stage
+    }
+
+    /// Starts a site from what its journal has.
+    fn start(&mut self, site: SiteId, life: u32) {
+        let mut recovery = Recovery::new(config(site, life), 1);
+        for (lsn, record) in self.journals.entry(site).or_default().iter().enumerate() {
+            recovery.replay(lsn as u64 + 1, record.clone()).unwrap();
+        }
+        self.replicas.insert(site, (recovery.finish(), life));
+        self.collect();
+    }
+
+    fn stop(&mut self, site: SiteId) {
+        self.replicas.remove(&site);
+        self.links.retain(|(from, _, to, _)| *from != site && *to != site);
+    }
+
+    fn now(&self) -> Now {
+        Now {
+            monotonic: Monotonic(self.now_ms * 1_000_000),
+            physical: Physical(1_800_000_000_000_000 + self.now_ms * 1000),
+        }
+    }
+
+    fn collect(&mut self) {
+        for (site, (replica, life)) in &mut self.replicas {
+            while let Some(output) = replica.poll_output() {
+                match output {
+                    Output::Send { to, message } => {
+                        self.links.push_back((*site, *life, to.site, message));
+                    }
+                    Output::Records(records) => {
+                        let records = records.iter().map(|bytes| Record::decode(bytes).unwrap());
+                        self.journals.entry(*site).or_default().extend(records);
+                    }
+                    Output::Reply { request, response } => {
+                        self.replies.insert(request, response);
+                    }
+                    Output::Trace(_) => {}
+                }
+            }
+        }
+    }
+
+    fn is_lost(&self, message: &Message) -> bool {
+        let Message::Certification(message) = message else { return false };
+        self.undecidable && matches!(message.body, Body::Accepted { .. })
+    }
+
+    fn run(&mut self, ms: u64) {
+        for _ in 0..ms / 20 {
+            self.now_ms += 20;
+            let now = self.now();
+            for (replica, _) in self.replicas.values_mut() {
+                replica.on_deadline(now);
+            }
+            self.collect();
+            while let Some((from, life, to, message)) = self.links.pop_front() {
+                if self.is_lost(&message) {
+                    continue;
+                }
+                let from = Address { site: from, worker: 0 };
+                if let Some((replica, _)) = self.replicas.get_mut(&to) {
+                    replica.handle(now, Input::Message { from, life, message });
+                }
+                self.collect();
+            }
+        }
+    }
+
+    fn ask(&mut self, site: SiteId, command: Command) -> RequestId {
+        self.requests += 1;
+        let request = RequestId(self.requests);
+        let now = self.now();
+        let (replica, _) = self.replicas.get_mut(&site).unwrap();
+        replica.handle(now, Input::Client { request, command });
+        self.collect();
+        request
+    }
+
+    fn execute(&mut self, site: SiteId, op: Op) -> Outcome {
+        let (past, key) = (Vector::zero(3), Key::from("n"));
+        let request = self.ask(site, Command::Execute { past, level: Level::Causal, key, op });
+        match &self.replies[&request] {
+            Response::Executed { outcome, .. } => outcome.clone().unwrap(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// A removal at C that has not seen the last increment is voted on, and not decided.
+    fn remove_undecided(&mut self) {
+        self.run(200);
+        self.execute(A, Op::IncrBy(10));
+        self.run(500);
+        let begun = self.ask(C, Command::Begin { past: Vector::zero(3), strong: true });
+        let Response::Begun(tx) = self.replies[&begun] else { panic!("it does not begin") };
+        self.operate(tx, Op::Delete);
+        self.execute(B, Op::IncrBy(1));
+        self.run(100);
+        self.undecidable = true;
+        self.ask(C, Command::Commit { tx });
+        self.run(200);
+    }
+
+    fn operate(&mut self, tx: TxId, op: Op) {
+        let (key, level) = (Key::from("n"), Level::Linearizable);
+        self.ask(C, Command::Operate { tx, level, key, op, kind: Kind::UPDATE });
+    }
+
+    /// The removal is decided, and has removed what it had seen. Then nothing is left of it all.
+    fn decide(&mut self) {
+        self.undecidable = false;
+        self.run(12_000);
+        for site in self.replicas.keys().copied().collect::<Vec<_>>() {
+            let value = self.execute(site, Op::Get);
+            assert_eq!(value, Outcome::Bulk(Value::from("1")), "at {site}");
+        }
+        self.run(1000);
+        for (site, (replica, _)) in &self.replicas {
+            assert_eq!(replica.status().unsettled_updates(), 0, "at {site}");
+        }
+    }
+}
+
+#[test]
+fn of_a_coordinator_that_has_restarted() {
+    let mut stage = Stage::new();
+    stage.remove_undecided();
+    stage.stop(C);
+    stage.start(C, 0);
+    stage.run(9000);
+    stage.decide();
+}
+
+#[test]
+fn of_a_coordinator_whose_client_does_not_wait_any_more() {
+    let mut stage = Stage::new();
+    stage.remove_undecided();
+    stage.run(9000);
+    stage.decide();
+}
+
+fn removed(stage: &mut Stage) {
+    stage.remove_undecided();
+    stage.stop(C);
+    let now = stage.now();
+    let (replica, _) = stage.replicas.get_mut(&A).unwrap();
+    replica.change_members(now, C, Change::Remove).unwrap();
+    stage.collect();
+    stage.run(1000);
+    assert_eq!(stage.replicas[&A].0.status().members().standing(C), Standing::Gone);
+}
+
+#[test]
+fn of_a_coordinator_whose_site_was_removed() {
+    let mut stage = Stage::new();
+    removed(&mut stage);
+    stage.run(9000);
+    stage.decide();
+}
+
+#[test]
+fn of_a_former_life_of_a_site_that_has_joined_again() {
+    let mut stage = Stage::new();
+    removed(&mut stage);
+    let now = stage.now();
+    stage.replicas.get_mut(&A).unwrap().0.change_members(now, C, Change::Add).unwrap();
+    stage.collect();
+    stage.journals.remove(&C);
+    stage.start(C, 1);
+    stage.run(9000);
+    assert_eq!(stage.replicas[&A].0.status().members().standing(C), Standing::Member);
+    stage.decide();
+}
