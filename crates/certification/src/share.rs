@@ -22,12 +22,18 @@ impl Kind {
     /// An update, where nothing else is declared: it conflicts with every operation.
     pub const UPDATE: Kind = Kind { number: 63, conflicts: u64::MAX };
 
-    /// Whether operations of the two kinds on one key need an order: it is enough that one says so.
+    /// Whether it conflicts with nothing, so that no voter needs to hear of it.
+    pub fn is_free(self) -> bool {
+        self.conflicts == 0
+    }
+
+    /// Whether operations of the two kinds on one key need an order: it is enough that one says so, unless
+    /// the other is free.
     pub fn conflicts_with(self, other: Kind) -> bool {
         let names = |one: Kind, other: Kind| {
             one.conflicts.checked_shr(other.number.into()).is_some_and(|bits| bits & 1 == 1)
         };
-        names(self, other) || names(other, self)
+        !self.is_free() && !other.is_free() && (names(self, other) || names(other, self))
     }
 }
 

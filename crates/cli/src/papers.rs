@@ -10,6 +10,7 @@ const EXAMPLES: &str = "\
 Examples:
   solera papers unistore                     under two minutes; the page is papers-unistore/index.html
   solera papers unistore --full --json rows.json
+  solera papers unistore --figure 5          one figure alone
 
 Numbers are measured in this run. A target that is missed is told, and is no error; the command ends with 1
 if the experiments cannot be run, or their results cannot be written.";
@@ -27,6 +28,9 @@ pub(crate) struct PapersArgs {
     /// At the paper's scale, in up to twenty minutes
     #[arg(long)]
     full: bool,
+    /// Only the experiments of this figure, 3 to 6
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(figures()))]
+    figure: Option<u8>,
     /// Write the numbers to this file as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -41,12 +45,17 @@ enum Paper {
     Unistore,
 }
 
+fn figures() -> std::ops::RangeInclusive<i64> {
+    let (first, last) = unistore::FIGURES.into_inner();
+    i64::from(first)..=i64::from(last)
+}
+
 /// Runs to the end.
 pub(crate) fn main(args: &PapersArgs) -> ExitCode {
     let effort = if args.full { Effort::Full } else { Effort::Quick };
     let told = |what: &str| eprintln!("solera papers: {what}");
     let results = match args.paper {
-        Paper::Unistore => unistore::run(effort, &told),
+        Paper::Unistore => unistore::run(effort, args.figure, &told),
     };
     let written = results.map_err(|error| error.to_string()).and_then(|results| {
         say!("{}", results.to_string().trim_end());

@@ -30,6 +30,9 @@ impl Client {
     /// Opens a strong transaction: it commits only if no conflicting one has come between, at any site.
     /// [`Client::strong`] runs it again if one has.
     ///
+    /// What conflicts are the strong commands of the keys' spaces, and what is [watched](Client::watch).
+    /// Everything else is read from the snapshot and merges, as in a causal transaction.
+    ///
     /// # Errors
     /// As [`Client::command`].
     pub async fn begin_strong(&mut self) -> Result<Transaction<'_>, Error> {
@@ -64,7 +67,17 @@ impl Client {
         self.begin().await?.run(body).await
     }
 
-    /// Runs a closure in a strong transaction: commits if it succeeds, aborts if it fails. When the
+    /// WATCH, in a strong transaction: has it commit only if no other strong transaction changes the key,
+    /// whatever its space. To be sent before what the key decides about is read. Outside of
+    /// transactions, the next strong one cannot be opened if the key has changed by then.
+    ///
+    /// # Errors
+    /// As [`Client::command`].
+    pub async fn watch(&mut self, key: &str) -> Result<(), Error> {
+        self.call(&[b"WATCH", key.as_bytes()]).await.map(drop)
+    }
+
+    /// Runs a closure in a strong transaction, of which [`Client::begin_strong`] tells what conflicts: commits if it succeeds, aborts if it fails. When the
     /// transaction conflicts with another one, it is run again, up to [`Client::STRONG_ATTEMPTS`] times in
     /// all and after a pause that grows from 1 to 64 ms, so what the closure does besides must bear repetition.
     ///

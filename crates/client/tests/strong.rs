@@ -38,6 +38,22 @@ async fn buy(client: &mut Client) -> Result<i64, Error> {
 }
 
 #[tokio::test]
+async fn what_was_watched_and_has_changed_is_not_tried_again() {
+    let script = &[
+        ("WATCH stock:1", "+OK"),
+        ("SOLERA.BEGIN STRONG", CONFLICT),
+        ("SOLERA.BEGIN STRONG", "+OK"),
+        ("WATCH stock:1", "+OK"),
+        ("SOLERA.COMMIT", "+OK"),
+    ];
+    let mut client = Client::connect(server(script).await).await.unwrap();
+    client.watch("stock:1").await.unwrap();
+    let failed = buy(&mut client).await.unwrap_err();
+    assert!(matches!(&failed, Error::Aborted { key, .. } if key == "stock:1"), "{failed}");
+    client.strong(async |tx| tx.watch("stock:1").await).await.unwrap();
+}
+
+#[tokio::test]
 async fn a_transaction_that_met_a_conflict_is_run_again() {
     let script = &[
         ("SOLERA.BEGIN STRONG", "+OK"),

@@ -136,7 +136,7 @@ pub(crate) struct Session {
     tx: Option<TxId>,
     /// Whether it will be certified.
     tx_is_strong: bool,
-    /// The keys that the next EXEC depends on.
+    /// The keys that the next EXEC or SOLERA.BEGIN STRONG depends on.
     watched: Vec<Watched>,
     /// Who began the interactive transaction, with the rules that held then.
     began_as: Option<Arc<User>>,
@@ -579,12 +579,14 @@ impl Session {
                 ));
             }
         };
-        let strong = self.worker.spec.protocol.certifies(strong);
+        if self.worker.spec.protocol.certifies(strong) {
+            return self.begin_strong().await;
+        }
         if let Some(Response::Begun(tx)) =
-            self.worker.call(Command::Begin { past: self.past, strong }).await
+            self.worker.call(Command::Begin { past: self.past, strong: false }).await
         {
-            (self.tx, self.began_as) = (Some(tx), self.identity.user());
-            self.tx_is_strong = strong;
+            (self.tx, self.tx_is_strong) = (Some(tx), false);
+            self.began_as = self.identity.user();
             self.out.simple("OK");
         } else {
             self.fail_unanswered();

@@ -2,7 +2,7 @@
 //!
 //! | keys | level |
 //! |---|---|
-//! | `t`, `s`, `h`, `u`, `m` | causal: text, sets, hashes, sets of unique elements, all of them mixed |
+//! | `t`, `s`, `h`, `u`, `m` | causal: text, sets, hashes, sets of unique elements, all of them mixed; in strong transactions `GET` and `SMEMBERS` look as WATCH does |
 //! | `e` | eventual |
 //! | `p` | por: numbers; withdrawing and setting are strong, other operations are not |
 //! | `q` | por: sets; every update is strong |
@@ -21,11 +21,14 @@ pub(crate) const LETTERS: [&str; 10] = ["t", "s", "h", "u", "m", "e", "p", "q", 
 
 const WITHDRAW: &str = "withdraw";
 const SET: &str = "set";
+/// What is watched in a strong transaction, and what is changed there, at keys of causal spaces.
+const LOOK: &str = "look";
+const CHANGE: &str = "change";
 
 /// The kinds of strong operations that conflict, in the spaces that declare them.
 pub(crate) fn conflicts() -> Vec<(String, String)> {
     let pair = |one: &str, other: &str| (one.to_owned(), other.to_owned());
-    vec![pair(WITHDRAW, WITHDRAW), pair(SET, "*")]
+    vec![pair(WITHDRAW, WITHDRAW), pair(SET, "*"), pair(LOOK, CHANGE)]
 }
 
 /// What does not take part in any conflict.
@@ -51,6 +54,12 @@ pub(crate) fn step(key: Key, op: Op, strong: bool) -> Step {
             (Kind { number: 1, conflicts: 0b11 }, Promise::Strong(Some(SET.to_owned())))
         }
         (b'q', op) if strong => (default_kind(op), Promise::Strong(None)),
+        (b't' | b's' | b'h' | b'u' | b'm', Op::Get | Op::SetMembers) if strong => {
+            (Kind { number: 2, conflicts: 1 << 3 }, Promise::Strong(Some(LOOK.to_owned())))
+        }
+        (b't' | b's' | b'h' | b'u' | b'm', op) if strong && op.is_update() => {
+            (Kind { number: 3, conflicts: 1 << 2 }, Promise::Strong(Some(CHANGE.to_owned())))
+        }
         _ => (WEAK, Promise::Causal),
     };
     Step { key, level, kind, promise, op, answer: None }

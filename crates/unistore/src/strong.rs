@@ -142,9 +142,12 @@ pub(crate) struct Accesses {
 }
 
 impl Accesses {
-    /// An operation begins.
+    /// An operation begins. What conflicts with nothing leaves no trace, so that only partitions whose
+    /// order matters, or that are written to, take part in certification.
     pub(crate) fn begin(&mut self, request: RequestId, kind: Kind) {
-        self.outstanding.insert(request, kind);
+        if !kind.is_free() {
+            self.outstanding.insert(request, kind);
+        }
     }
 
     /// It was executed (the read set of Alg. 1 l. 14, and what the writes conflict with).

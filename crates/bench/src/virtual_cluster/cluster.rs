@@ -111,10 +111,11 @@ impl std::fmt::Display for Measured {
         let (busy, most) = self.busy;
         write!(
             f,
-            "{} clients: {:.0} per second in {mean:.1} ms, {} aborts, {} failures, cores {:.0}% busy, \
-             the busiest {:.0}%",
+            "{} clients: {:.0} per second in {mean:.1} ms, {:.1}% strong, {} aborts, {} failures, cores \
+             {:.0}% busy, the busiest {:.0}%",
             self.clients,
             self.per_second(),
+            100.0 * self.strong_share(),
             total.aborts,
             total.failed,
             100.0 * busy,
@@ -126,6 +127,12 @@ impl std::fmt::Display for Measured {
 impl Measured {
     pub(crate) fn per_second(&self) -> f64 {
         self.total().latency.count() as f64 / self.window.as_secs_f64()
+    }
+
+    /// The share of strong transactions in what has ended.
+    pub(crate) fn strong_share(&self) -> f64 {
+        let strong = self.of(&[Class::Strong]).latency.count();
+        strong as f64 / self.total().latency.count().max(1) as f64
     }
 
     pub(crate) fn total(&self) -> Count {

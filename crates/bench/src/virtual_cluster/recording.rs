@@ -31,9 +31,19 @@ pub(crate) struct Recorded {
 
 /// What was recorded.
 pub(crate) struct Recording {
+    /// How many items were for sale at first, numbered from 0.
+    pub(crate) items: u64,
     /// The commands that fill the database.
     pub(crate) load: Vec<Words>,
     pub(crate) transactions: Vec<Recorded>,
+}
+
+impl Recording {
+    /// The share of strong transactions.
+    pub(crate) fn strong_share(&self) -> f64 {
+        let strong = self.transactions.iter().filter(|recorded| recorded.strong).count();
+        strong as f64 / self.transactions.len().max(1) as f64
+    }
 }
 
 /// Is part of everything that clients name anew.
@@ -96,7 +106,7 @@ pub(crate) fn record(scale: Scale, seed: u64, window: Duration) -> Result<Record
     listening.join().expect("a panic of the recorder is told by its thread");
     ran?;
     let transactions = std::mem::take(&mut *lock(&recorded));
-    Ok(Recording { load: rubis::load::commands(&rubis), transactions })
+    Ok(Recording { items: scale.items, load: rubis::load::commands(&rubis), transactions })
 }
 
 fn runtime_of_one() -> Result<tokio::runtime::Runtime, BenchError> {

@@ -1,10 +1,13 @@
 //! RUBiS in a virtual cluster: clients do what those of the real workload were recorded doing.
+//!
+//! What conflicts depends on how many items there are. The virtual cluster has more than were recorded:
+//! copies of each, and of the pages that show it, among which every transaction is moved to a place of its own.
 
 use std::sync::Arc;
 
 use solera::ClusterSpec;
 use solera_data::{Key, Op};
-use solera_node::Class as Certified;
+use solera_node::{Baseline, Class as Certified};
 use solera_resp::lookup;
 use solera_unistore::Kind;
 
@@ -13,26 +16,39 @@ use super::source::{Source, Step, Transaction};
 use crate::random::Random;
 use crate::tally::Class;
 
+/// So many times the items of the recording are there: with those of the scale `small`, as many as in the
+/// paper.
+pub(crate) const COPIES: u64 = 100;
+
 /// Transactions of a recording, drawn at random. What they name anew gets another name each time, so that
 /// they conflict as rarely as they did when they were recorded.
 pub(crate) struct Replay {
     recording: Arc<Recording>,
     spaces: Arc<ClusterSpec>,
+    variant: Baseline,
     replayed: u64,
 }
 
 impl Replay {
-    /// `spaces` say what conflicts.
-    pub(crate) fn new(recording: Arc<Recording>, spaces: Arc<ClusterSpec>) -> Replay {
-        Replay { recording, spaces, replayed: 0 }
+    /// `spaces` and the protocol say what conflicts.
+    pub(crate) fn new(
+        recording: Arc<Recording>,
+        spaces: Arc<ClusterSpec>,
+        variant: Baseline,
+    ) -> Replay {
+        Replay { recording, spaces, variant, replayed: 0 }
     }
 
-    fn steps(&self, words: &Words, name: &str) -> Vec<Step> {
-        let words: Vec<Vec<u8>> = words.iter().map(|word| rename(word, name)).collect();
+    fn steps(&self, words: &Words, name: &str, offset: u64) -> Vec<Step> {
+        let mut words: Vec<Vec<u8>> = words.iter().map(|word| rename(word, name)).collect();
+        if let Some(key) = words.get_mut(1) {
+            *key = moved(key, offset, self.recording.items).unwrap_or_else(|| std::mem::take(key));
+        }
         let of_command = operations(&words).into_iter().map(|(key, op)| {
             let command = lookup(&words[0]).expect("only commands are recorded").id;
             let spaces = &self.spaces.spaces;
-            let Certified { kind, conflicts, .. } = spaces.class_of(key.as_bytes(), command, &op);
+            let Certified { kind, conflicts, .. } =
+                self.variant.class_of(spaces, key.as_bytes(), command, &op);
             let level = spaces.level_of(key.as_bytes());
             Step { key, op, level, kind: Kind { number: kind, conflicts } }
         });
@@ -42,7 +58,19 @@ impl Replay {
 
 impl Source for Replay {
     fn load(&self) -> Vec<(Key, Op)> {
-        self.recording.load.iter().flat_map(|words| operations(words)).collect()
+        let Recording { items, load, .. } = &*self.recording;
+        let copies = |words: &Words| -> Vec<(Key, Op)> {
+            let operations = operations(words);
+            let copy = |copy: u64| {
+                operations.iter().filter_map(move |(key, op)| {
+                    let key = moved(key.as_bytes(), copy * items, *items)?;
+                    Some((Key::from(key.as_slice()), op.clone()))
+                })
+            };
+            let copied = (1..COPIES).flat_map(copy).collect::<Vec<_>>();
+            operations.iter().cloned().chain(copied).collect()
+        };
+        load.iter().flat_map(copies).collect()
     }
 
     fn next(&mut self, random: &mut Random) -> Transaction {
@@ -50,9 +78,10 @@ impl Source for Replay {
         let at = random.below(transactions.len() as u64) as usize;
         self.replayed += 1;
         let name = format!("r{:x}", self.replayed);
+        let offset = random.below(self.recording.items * COPIES);
         let Recorded { strong, rounds } = &transactions[at];
         let round = |round: &Vec<Words>| {
-            round.iter().flat_map(|words| self.steps(words, &name)).collect::<Vec<Step>>()
+            round.iter().flat_map(|words| self.steps(words, &name, offset)).collect::<Vec<Step>>()
         };
         let rounds: Vec<Vec<Step>> = rounds.iter().map(round).filter(|it| !it.is_empty()).collect();
         let updates = rounds.iter().flatten().any(|step| step.op.is_update());
@@ -70,6 +99,21 @@ fn rename(word: &[u8], name: &str) -> Vec<u8> {
         Some(at) => [&word[..at], name.as_bytes(), &word[at + RUN.len()..]].concat(),
         None => word.to_vec(),
     }
+}
+
+/// The key of an item that is so many further on, or of the page of a copy that has it; `None` for keys of
+/// which there is one.
+fn moved(key: &[u8], offset: u64, items: u64) -> Option<Vec<u8>> {
+    let key = std::str::from_utf8(key).ok()?;
+    let (table, number) = key.rsplit_once(':')?;
+    let number: u64 = number.parse().ok()?;
+    let number = match table.strip_prefix("rubis:")?.split(':').next()? {
+        "item" | "stock" | "buys" | "auction" | "bids" => (number + offset) % (items * COPIES),
+        // No copy has more pages than items.
+        "category" | "region" => number + offset / items * items,
+        _ => return None,
+    };
+    Some(format!("{table}:{number}").into_bytes())
 }
 
 /// What a command of RUBiS does to its keys; nothing if it is none of those.
@@ -102,4 +146,46 @@ fn operations(words: &[Vec<u8>]) -> Vec<(Key, Op)> {
     };
     let key = words.get(1).map(Vec::as_slice).unwrap_or_default();
     vec![(key.into(), op)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn items_and_their_pages_are_copied_and_users_are_not() {
+        let moved = |key: &str, offset| {
+            moved(key.as_bytes(), offset, 330).map(|key| String::from_utf8(key).unwrap())
+        };
+        assert_eq!(moved("rubis:item:7", 330).as_deref(), Some("rubis:item:337"));
+        assert_eq!(moved("rubis:auction:329", 32_999).as_deref(), Some("rubis:auction:328"));
+        assert_eq!(moved("rubis:category:3:2", 331).as_deref(), Some("rubis:category:3:332"));
+        assert_eq!(moved("rubis:region:9:3:2", 329).as_deref(), Some("rubis:region:9:3:2"));
+        for key in ["rubis:user:7", "rubis:nick:user7", "rubis:item:r1-2", "rubis:categories", "x"]
+        {
+            assert_eq!(moved(key, 330), None, "{key}");
+        }
+    }
+
+    #[test]
+    fn what_transactions_look_for_is_loaded() {
+        let words = |text: &str| text.split(' ').map(|word| word.as_bytes().to_vec()).collect();
+        let load = vec![words("SET rubis:stock:1 5"), words("SADD rubis:category:0:0 1")];
+        let rounds = vec![vec![words("GET rubis:stock:1"), words("SMEMBERS rubis:category:0:0")]];
+        let transactions = vec![Recorded { strong: false, rounds }];
+        let recording = Arc::new(Recording { items: 1, load, transactions });
+        let spaces = Arc::new(ClusterSpec::local(1).unwrap());
+        let mut replay = Replay::new(recording, spaces, Baseline::UniStore);
+        let loaded: Vec<Key> = replay.load().into_iter().map(|(key, _)| key).collect();
+        assert_eq!(loaded.len(), 2 * COPIES as usize);
+        let mut random = Random::new(1);
+        let mut met = std::collections::BTreeSet::new();
+        for _ in 0..50 {
+            for step in replay.next(&mut random).rounds.concat() {
+                assert!(loaded.contains(&step.key), "{}", step.key);
+                met.insert(step.key);
+            }
+        }
+        assert!(met.len() > 20, "{met:?}");
+    }
 }

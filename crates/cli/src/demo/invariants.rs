@@ -8,6 +8,36 @@ use super::{CALIFORNIA, FRANKFURT, Stage, Told, Untrue, VIRGINIA, check, wait_un
 const SITES: [(usize, &str); 3] =
     [(VIRGINIA, "virginia"), (CALIFORNIA, "california"), (FRANKFURT, "frankfurt")];
 
+/// What each invariant needs: the strong commands that must not miss one another. Amounts are taken from
+/// an account; a name is set once; and a bid that finds no winner must not be missed by who names one, nor
+/// the winner by who bids.
+pub(super) const SPACES: &str = r#"
+[[space]]
+name = "accounts"
+prefix = "strong:account"
+level = "por"
+strong = ["DECRBY"]
+
+[[space]]
+name = "names"
+prefix = "strong:user:"
+level = "por"
+strong = ["SET"]
+
+[[space]]
+name = "winners"
+prefix = "strong:auction:winner"
+level = "por"
+strong = ["SET", "EXISTS"]
+
+[[space]]
+name = "bids"
+prefix = "strong:auction:bids"
+level = "por"
+strong = ["SADD", "SMEMBERS"]
+conflicts = [["SADD", "SMEMBERS"]]
+"#;
+
 /// Which transactions a chapter is played with.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum How {

@@ -1,11 +1,15 @@
 //! Which protocol a cluster runs, from where strong transactions are led, and how large they may be.
 
+use solera_data::Op;
+use solera_levels::Level;
+use solera_resp::CommandId;
 use solera_time::SiteId;
 use solera_unistore::{Protocol, StrongLimits};
 use toml::Spanned;
 
 use super::amount::Amount;
 use super::{ConfigError, Reader};
+use crate::spaces::{Class, Relation, Spaces};
 
 /// The limits of strong transactions are within these. No transaction at all may be larger than the most.
 const LEAST_BYTES: u64 = 1 << 10;
@@ -83,6 +87,18 @@ impl Baseline {
             Baseline::Causal | Baseline::Uniform | Baseline::CureFt => false,
         }
     }
+
+    /// What a command's operation on a key needs of certification.
+    pub fn class_of(self, spaces: &Spaces, key: &[u8], command: CommandId, op: &Op) -> Class {
+        let class = match self {
+            Baseline::Strong => Relation::of(Level::Linearizable).class_of(command, op),
+            Baseline::RedBlue => {
+                spaces.space_of(key).relation.without_pairs().class_of(command, op)
+            }
+            _ => spaces.class_of(key, command, op),
+        };
+        Class { strong: self.certifies(class.strong), ..class }
+    }
 }
 
 impl Reader<'_> {
@@ -151,6 +167,43 @@ impl Reader<'_> {
                     format!("there is no site '{}' to lead; the sites are {sites}", name.get_ref());
                 self.invalid(Some(name.span().start), reason)
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spaces::Space;
+
+    #[test]
+    fn what_conflicts_is_the_protocols() {
+        let spaces = Spaces::new(vec![Space::new("balance", "balance:", Level::Por)]).unwrap();
+        let class = |protocol: Baseline, key: &[u8], op: &Op| {
+            protocol.class_of(&spaces, key, CommandId::Get, op)
+        };
+        let set = Op::Set(b"1".as_slice().into());
+        for (protocol, causal, read, update) in [
+            (Baseline::UniStore, false, false, true),
+            (Baseline::RedBlue, false, false, true),
+            (Baseline::Strong, true, true, true),
+            (Baseline::Causal, false, false, false),
+        ] {
+            let strong = |key: &[u8], op| class(protocol, key, op).strong;
+            let expected = (causal, read, update);
+            let found =
+                (strong(b"cart", &set), strong(b"balance:1", &Op::Get), strong(b"balance:1", &set));
+            assert_eq!(found, expected, "{protocol:?}");
+        }
+        let conflict = |protocol, key: &[u8], one, other| {
+            let (one, other) = (class(protocol, key, one), class(protocol, key, other));
+            one.conflicts >> other.kind & 1 == 1
+        };
+        for (key, op) in [(b"cart".as_slice(), &Op::Get), (b"cart", &set), (b"balance:1", &Op::Get)]
+        {
+            assert!(conflict(Baseline::Strong, key, op, &set));
+            assert!(!conflict(Baseline::UniStore, key, op, &set));
+            assert!(!conflict(Baseline::RedBlue, key, op, &set));
         }
     }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use solera_data::{Key, Op, OpError, Outcome};
 use solera_levels::Level;
 use solera_resp::{Arguments, CommandId};
-use solera_unistore::{Command, CommandError, Kind, Response};
+use solera_unistore::{Command, CommandError, Kind, Response, TxId};
 
 use super::{Failure, Queue, Session};
 use crate::commands::{KeyOp, Plan};
@@ -41,11 +41,19 @@ impl Attempts {
     }
 }
 
-/// A key that EXEC depends on, and what it held.
+/// A key that the next EXEC or SOLERA.BEGIN STRONG depends on, and what it held.
 #[derive(Debug)]
 pub(super) struct Watched {
     key: Key,
     digest: Result<Outcome, OpError>,
+}
+
+/// Why a transaction that depends on what was watched has not begun.
+pub(super) enum NotBegun {
+    /// This key has changed since.
+    Changed(Key),
+    /// The reply says why not.
+    Failed,
 }
 
 /// What EXEC has come to.
@@ -66,10 +74,12 @@ impl Class {
 impl Session {
     /// What a command's operation needs of certification.
     pub(super) fn class_of(&self, plan: &Plan<'_>, op: &KeyOp<'_>) -> Class {
+        self.class_in_its_space(plan.command, op)
+    }
+
+    fn class_in_its_space(&self, command: CommandId, op: &KeyOp<'_>) -> Class {
         let spec = &self.worker.spec;
-        let mut class = spec.spaces.class_of(op.key, plan.command, &op.op);
-        class.strong = spec.protocol.certifies(class.strong);
-        class
+        spec.protocol.class_of(&spec.spaces, op.key, command, &op.op)
     }
 
     /// Whether a command is a strong transaction where it stands alone.
@@ -140,20 +150,35 @@ impl Session {
         None
     }
 
-    /// WATCH key …: EXEC does nothing if one of them has changed by then.
+    /// WATCH key …: EXEC does nothing if one of them has changed by then, and SOLERA.BEGIN STRONG fails. In
+    /// a strong transaction, its commit does if another strong transaction changes one of them.
     pub(super) async fn watch(&mut self, arguments: &Arguments<'_>) {
         if self.queue.is_some() {
             return self.fail("ERR WATCH inside MULTI is not allowed");
         }
-        if self.in_transaction() {
-            return self
-                .fail("ERR WATCH is for MULTI; SOLERA.BEGIN STRONG certifies what it reads");
+        // What a protocol for comparisons certifies nothing of may be watched: there, nothing is promised.
+        if self.tx.is_some()
+            && !self.tx_is_strong
+            && self.worker.spec.protocol == Baseline::UniStore
+        {
+            return self.fail(
+                "ERR WATCH needs agreement, which a causal transaction has not: use SOLERA.BEGIN STRONG, or \
+                 WATCH before MULTI",
+            );
         }
         for key in arguments.from(1) {
             if self.worker.spec.spaces.level_of(key) == Level::Eventual {
                 let key = String::from_utf8_lossy(key);
                 return self
                     .fail(format!("ERR '{key}' is in an eventual space: nothing orders changes"));
+            }
+            if let Some(tx) = self.tx {
+                if let Err(failure) = self.look(tx, key).await {
+                    self.leave_transaction();
+                    self.given_up = true;
+                    return self.fail_operation(&failure);
+                }
+                continue;
             }
             if self.watched.iter().any(|watched| watched.key.as_bytes() == key) {
                 continue;
@@ -163,6 +188,67 @@ impl Session {
             self.watched.push(Watched { key: key.into(), digest });
         }
         self.out.simple("OK");
+    }
+
+    /// What a key holds in the open transaction, which conflicts with changes from now on.
+    async fn look(&mut self, tx: TxId, key: &[u8]) -> Result<Result<Outcome, OpError>, Failure> {
+        let op = KeyOp { key, op: Op::Digest };
+        let kind = self.class_in_its_space(CommandId::Watch, &op).as_kind();
+        self.operate(tx, &op, kind).await
+    }
+
+    /// SOLERA.BEGIN STRONG, which depends on the watched keys from here on.
+    pub(super) async fn begin_strong(&mut self) {
+        let watched = std::mem::take(&mut self.watched);
+        match self.begin_watching(&watched).await {
+            Ok(_) => {
+                self.began_as = self.identity.user();
+                self.out.simple("OK");
+            }
+            Err(NotBegun::Changed(key)) => {
+                let key = String::from_utf8_lossy(key.as_bytes());
+                self.fail(format!(
+                    "ABORTED conflict on '{key}'; it has changed since WATCH, nothing was begun"
+                ));
+            }
+            Err(NotBegun::Failed) => {}
+        }
+    }
+
+    /// Begins a strong transaction that depends on what was watched.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub(super) async fn begin_watching(&mut self, watched: &[Watched]) -> Result<TxId, NotBegun> {
+        // Where the keys are, so that the snapshot has what others of this site have written to them.
+        for Watched { key, digest } in watched {
+            let op = KeyOp { key: key.as_bytes(), op: Op::Digest };
+            match self.execute_causal(&op, Level::Causal).await {
+                Some(now) if now == *digest => {}
+                Some(_) => return Err(NotBegun::Changed(key.clone())),
+                None => return Err(NotBegun::Failed),
+            }
+        }
+        let begin = Command::Begin { past: self.past, strong: true };
+        let Some(Response::Begun(tx)) = self.worker.call(begin).await else {
+            self.fail_unanswered();
+            return Err(NotBegun::Failed);
+        };
+        // If the connection ends meanwhile, the transaction ends with it.
+        (self.tx, self.tx_is_strong) = (Some(tx), true);
+        for Watched { key, digest } in watched {
+            let reason = match self.look(tx, key.as_bytes()).await {
+                Ok(now) if now == *digest => continue,
+                Ok(_) => NotBegun::Changed(key.clone()),
+                Err(failure) => {
+                    self.fail_operation(&failure);
+                    NotBegun::Failed
+                }
+            };
+            self.leave_transaction();
+            return Err(reason);
+        }
+        Ok(tx)
     }
 
     /// Runs what EXEC is to run as one strong transaction, again and again after conflicts as long as
@@ -182,38 +268,11 @@ impl Session {
     }
 
     async fn exec_strong_once(&mut self, queue: &Queue, watched: &[Watched]) -> Executed {
-        // Where the keys are, so that the snapshot has what others of this site have written to them.
-        for Watched { key, digest } in watched {
-            let op = KeyOp { key: key.as_bytes(), op: Op::Digest };
-            match self.execute_causal(&op, Level::Causal).await {
-                Some(now) if now == *digest => {}
-                Some(_) => return Executed::Conflict,
-                None => return Executed::Failed,
-            }
-        }
-        let begin = Command::Begin { past: self.past, strong: true };
-        let Some(Response::Begun(tx)) = self.worker.call(begin).await else {
-            self.fail_unanswered();
-            return Executed::Failed;
+        let tx = match self.begin_watching(watched).await {
+            Ok(tx) => tx,
+            Err(NotBegun::Changed(_)) => return Executed::Conflict,
+            Err(NotBegun::Failed) => return Executed::Failed,
         };
-        // If the connection ends meanwhile, the transaction ends with it.
-        (self.tx, self.tx_is_strong) = (Some(tx), true);
-        for Watched { key, digest } in watched {
-            let op = KeyOp { key: key.as_bytes(), op: Op::Digest };
-            let class = self.worker.spec.spaces.class_of(op.key, CommandId::Watch, &op.op);
-            match self.operate(tx, &op, class.as_kind()).await {
-                Ok(now) if now == *digest => {}
-                Ok(_) => {
-                    self.leave_transaction();
-                    return Executed::Conflict;
-                }
-                Err(failure) => {
-                    self.leave_transaction();
-                    self.fail_operation(&failure);
-                    return Executed::Failed;
-                }
-            }
-        }
         let before = std::mem::take(&mut self.out.bytes);
         self.run_queued(queue).await;
         (self.tx, self.tx_is_strong) = (None, false);

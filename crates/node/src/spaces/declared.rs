@@ -94,14 +94,11 @@ impl Declared {
         let strong = all_where(|operation| {
             self.meanings(operation).into_iter().flatten().any(|named| self.is_strong(named))
         });
-        let conflicts = Operation::ALL.map(|one| {
-            all_where(|other| {
-                let ones = self.meanings(one).into_iter().flatten();
-                let others = || self.meanings(other).into_iter().flatten();
-                ones.into_iter().any(|one| others().any(|other| self.in_conflict(one, other)))
-            })
-        });
-        Relation { strong, conflicts }
+        Relation::among(strong, |one, other| {
+            let others = || self.meanings(other).into_iter().flatten();
+            let mut ones = self.meanings(one).into_iter().flatten();
+            ones.any(|one| others().any(|other| self.in_conflict(one, other)))
+        })
     }
 
     /// The operations with a name that an operation counts as: those that are strong, or any.
@@ -120,8 +117,7 @@ impl Declared {
         self.strong.map_or(named.is_update(), |strong| strong & named.bit() != 0)
     }
 
-    /// Pairs name strong operations alone. What no pair names conflicts as is safe: nothing was said about
-    /// it, or it is certified in strong transactions only.
+    /// Of strong operations. What no pair names conflicts as is safe: nothing was said about it.
     fn in_conflict(&self, one: Operation, other: Operation) -> bool {
         let declared = |named: Operation| self.paired & named.bit() != 0;
         let in_pair = self.pairs[one as usize] & other.bit() != 0;

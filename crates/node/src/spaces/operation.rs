@@ -159,6 +159,12 @@ impl Operation {
         )
     }
 
+    /// Whether what it comes to depends on all of the key, so that it needs an order even where nothing is
+    /// declared.
+    pub(super) const fn looks(self) -> bool {
+        matches!(self, Look | SetNew)
+    }
+
     /// The type that a key must have for it; `None` if any will do.
     pub(super) fn needs(self) -> Option<Type> {
         match self {

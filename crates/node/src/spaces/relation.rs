@@ -1,4 +1,8 @@
 //! Which operations of a space are strong, and which conflict (the paper's `⋈`, UniStore §3).
+//!
+//! Only strong operations conflict, and what is looked at: WATCH, and SETNX where it is not strong, depend
+//! on what a key holds whatever its space, so they conflict with every update of the key in a strong
+//! transaction.
 
 use std::fmt;
 
@@ -11,15 +15,14 @@ use super::operation::Operation;
 /// What an operation needs of certification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Class {
-    /// Whether it is a strong transaction where it stands alone, and makes one of MULTI … EXEC. In a
-    /// transaction that is strong anyway, what is not strong is certified, too.
+    /// Whether it is a strong transaction where it stands alone, and makes one of MULTI … EXEC.
     pub strong: bool,
     /// Whether it can change its key.
     pub update: bool,
     /// Its kind, below 64. The same in all spaces.
     pub kind: u8,
-    /// The kinds that it conflicts with on the same key, one bit each. If it conflicts with another
-    /// operation of its space, that one conflicts with it.
+    /// The kinds that it conflicts with on the same key in strong transactions, one bit each. If it
+    /// conflicts with another operation of its space, that one conflicts with it.
     pub conflicts: u64,
 }
 
@@ -33,16 +36,36 @@ pub struct Relation {
 }
 
 impl Relation {
-    /// That of a level where nothing else is declared: a read and an update of a key conflict, and so do
-    /// two updates. What of that is strong is the level's.
+    /// That of a level where nothing else is declared: which operations are strong is the level's, and of
+    /// those a read and an update of a key conflict, and so do two updates.
     pub fn of(level: Level) -> Relation {
         let strong = all_where(|operation| match level {
             Level::Linearizable => true,
             Level::Por => operation.is_update(),
             Level::PcPsi | Level::Causal | Level::Speculative | Level::Eventual => false,
         });
-        let conflicts = |one| all_where(|other| conflict_by_default(one, other));
+        Relation::among(strong, conflict_by_default)
+    }
+
+    /// Of strong operations those conflict for which `conflict` holds, which must be symmetric; beside
+    /// them, what is looked at.
+    pub(super) fn among(strong: u64, conflict: impl Fn(Operation, Operation) -> bool) -> Relation {
+        let is_strong = |operation: Operation| strong & operation.bit() != 0;
+        let looks =
+            |one: Operation, other: Operation| one.looks() && !is_strong(one) && other.is_update();
+        let conflicts = |one| {
+            all_where(|other| {
+                (is_strong(one) && is_strong(other) && conflict(one, other))
+                    || looks(one, other)
+                    || looks(other, one)
+            })
+        };
         Relation { strong, conflicts: Operation::ALL.map(conflicts) }
+    }
+
+    /// The same strong operations, of which no pairs are declared.
+    pub(crate) fn without_pairs(&self) -> Relation {
+        Relation::among(self.strong, conflict_by_default)
     }
 
     /// What an operation needs of certification. `command` is what the client asked for.
@@ -144,9 +167,8 @@ mod tests {
             for line in ["SET k v", "DEL k", "INCR k", "INCRBY k -1", "SREM k e", "HINCRBY k f 1"] {
                 assert_eq!(is_strong(&relation, line), update, "{level} {line}");
             }
-            assert!(
-                conflict(&relation, "GET k", "SET k v") && conflict(&relation, "INCR k", "DECR k")
-            );
+            assert_eq!(conflict(&relation, "GET k", "SET k v"), read && update, "{level}");
+            assert_eq!(conflict(&relation, "INCR k", "DECR k"), update, "{level}");
             assert!(
                 !conflict(&relation, "GET k", "GET k") && !conflict(&relation, "GET k", "TYPE k")
             );
@@ -191,9 +213,10 @@ mod tests {
         assert!(
             conflict(&relation, "SADD k e", "SADD k e") && conflict(&relation, "GET k", "DECR k")
         );
-        // Not strong, so nothing can be said of it: it is seen in strong transactions alone.
-        assert!(conflict(&relation, "INCR k", "DECR k") && conflict(&relation, "TYPE k", "DECR k"));
-        assert!(!conflict(&relation, "TYPE k", "GET k"));
+        // Not strong, so in nobody's way, not even in a strong transaction.
+        for line in ["DECR k", "SET k v", "INCR k", "TYPE k", "GET k"] {
+            assert!(!conflict(&relation, "INCR k", line) && !conflict(&relation, "TYPE k", line));
+        }
 
         let both = ["DECRBY", "INCRBY", "GET"];
         let relation = declared(&both, &[["DECRBY", "DECRBY"], ["INCRBY", "GET"]]);
@@ -209,6 +232,36 @@ mod tests {
             relation,
             declared(&both, &[["GET", "INCR"], ["DECR", "DECRBY"], ["INCR", "GET"]])
         );
+    }
+
+    #[test]
+    fn what_is_looked_at_conflicts_with_every_update_of_any_level() {
+        let look = |relation: &Relation| relation.class_of(CommandId::Watch, &Op::Digest);
+        let undeclared = Level::ALL.map(Relation::of);
+        for relation in undeclared.iter().chain([&declared(&["DECRBY"], &[["DECRBY", "DECRBY"]])]) {
+            let look = look(relation);
+            for line in ["SET k v", "DEL k", "INCR k", "DECR k", "SREM k e", "SETNX k v"] {
+                let update = class(relation, line);
+                assert_eq!(look.conflicts >> update.kind & 1, 1, "{relation} {line}");
+                assert_eq!(update.conflicts >> look.kind & 1, 1, "{relation} {line}");
+                assert!(conflict(relation, "SETNX k v", line), "{relation} {line}");
+            }
+            for line in ["GET k", "EXISTS k", "HGETALL k"] {
+                assert_eq!(look.conflicts >> class(relation, line).kind & 1, 0, "{relation}");
+            }
+            assert_eq!(look.conflicts >> look.kind & 1, 0, "{relation}");
+        }
+        // Where SETNX is strong, its pairs say what it conflicts with.
+        let relation = declared(&["SETNX", "DEL"], &[["SETNX", "SETNX"], ["DEL", "DEL"]]);
+        assert!(!conflict(&relation, "SETNX k v", "DEL k"));
+        assert!(!conflict(&relation, "SETNX k v", "SET k v"));
+    }
+
+    #[test]
+    fn without_pairs_everything_strong_conflicts_and_nothing_else() {
+        let relation = declared(&["DECRBY", "INCRBY"], &[["DECRBY", "DECRBY"]]).without_pairs();
+        assert!(conflict(&relation, "INCR k", "INCR k") && conflict(&relation, "INCR k", "DECR k"));
+        assert!(!conflict(&relation, "INCR k", "SET k v"));
     }
 
     #[test]

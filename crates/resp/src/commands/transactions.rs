@@ -10,7 +10,7 @@ family! { "transactions":
     Discard "discard" 1 "noscript loading stale fast allow_busy" (0, 0, 0) "2.0.0"
         "Drops the queued commands.";
     Watch "watch" -2 "noscript loading stale fast allow_busy" (1, -1, 1 "RO") "2.2.0"
-        "Has EXEC do nothing if one of the keys has changed by then.";
+        "Has the next EXEC or strong transaction, or the open one, do nothing if one of the keys changes.";
     Unwatch "unwatch" 1 "noscript loading stale fast allow_busy" (0, 0, 0) "2.2.0"
         "Forgets the watched keys.";
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use solera::{ClusterSpec, Overrides};
 
-use super::saturation::Curve;
-use super::{Findings, Laboratory};
+use super::saturation::{Curve, Load};
+use super::{Findings, Laboratory, SLOWNESS};
 use solera_node::Baseline;
 
 use crate::error::BenchError;
@@ -15,60 +15,106 @@ use crate::papers::plot::{Plot, Series};
 use crate::papers::side_by_side::run_all;
 use crate::rubis::{Scale, schema};
 use crate::virtual_cluster::cluster::{Measured, VirtualCluster};
-use crate::virtual_cluster::recording::record;
-use crate::virtual_cluster::replay::Replay;
+use crate::virtual_cluster::recording::{Recording, record};
+use crate::virtual_cluster::replay::{COPIES, Replay};
 use crate::virtual_cluster::shape::{CALIFORNIA, FRANKFURT, Shape, VIRGINIA, name_of};
 
+/// Of the database that is recorded.
+const SCALE: &str = "small";
 /// How long the paper's clients think.
 const THINK: Duration = Duration::from_millis(500);
 const VARIANTS: [Baseline; 4] =
     [Baseline::UniStore, Baseline::RedBlue, Baseline::Strong, Baseline::Causal];
 
-pub(super) fn run(laboratory: &Laboratory<'_>) -> Result<Findings, BenchError> {
-    (laboratory.tell)("recording RUBiS");
-    // The paper has 32 at each site, with one partition each.
-    let cores: u8 = laboratory.pick(16, 32);
-    let scale = "small".parse::<Scale>().map_err(BenchError::Settings)?;
-    let recording = record(scale, 1, Duration::from_secs(laboratory.pick(2, 5)))?;
-    let recorded = recording.transactions.len();
-    if recorded == 0 {
-        return Err(BenchError::Settings(
-            "RUBiS committed nothing that could be replayed".to_owned(),
-        ));
-    }
-    let recording = Arc::new(recording);
-    let over = Overrides { sites: Some(3), ..Overrides::default() };
-    let spaces = ClusterSpec::parse("RUBiS' spaces", schema::SPACES, over)
-        .map_err(|error| BenchError::Start(error.to_string()))?;
-    let spaces = Arc::new(spaces);
+/// How large a site is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Size {
+    partitions: u16,
+    cores: u8,
+}
 
-    let tasks = VARIANTS.map(|variant| -> Box<dyn FnOnce() -> Curve + Send> {
-        let (recording, spaces) = (recording.clone(), spaces.clone());
+impl std::fmt::Display for Size {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} partitions on {} cores", self.partitions, self.cores)
+    }
+}
+
+/// With one partition for each core, as in the paper.
+const SMALL: Size = Size { partitions: 16, cores: 16 };
+const PAPERS: Size = Size { partitions: 32, cores: 32 };
+/// No more workers of a site can lead.
+const FINE: Size = Size { partitions: 64, cores: 32 };
+
+/// What all clusters have in common.
+struct Common {
+    recording: Arc<Recording>,
+    spaces: Arc<ClusterSpec>,
+}
+
+impl Common {
+    fn of(laboratory: &Laboratory<'_>) -> Result<Common, BenchError> {
+        (laboratory.tell)("recording RUBiS");
+        let scale = SCALE.parse::<Scale>().map_err(BenchError::Settings)?;
+        let recording = record(scale, 1, Duration::from_secs(laboratory.pick(2, 5)))?;
+        if recording.transactions.is_empty() {
+            return Err(BenchError::Settings(
+                "RUBiS committed nothing that could be replayed".to_owned(),
+            ));
+        }
+        let over = Overrides { sites: Some(3), ..Overrides::default() };
+        let spaces = ClusterSpec::parse("RUBiS' spaces", schema::SPACES, over)
+            .map_err(|error| BenchError::Start(error.to_string()))?;
+        Ok(Common { recording: Arc::new(recording), spaces: Arc::new(spaces) })
+    }
+
+    /// More and more clients of a protocol.
+    fn curve<'a>(
+        &self,
+        laboratory: &Laboratory<'a>,
+        variant: Baseline,
+        size: Size,
+    ) -> Box<dyn FnOnce() -> Curve + Send + 'a> {
+        let (recording, spaces) = (self.recording.clone(), self.spaces.clone());
         let laboratory = *laboratory;
         Box::new(move || {
             let shape = Shape {
                 variant,
                 regions: vec![VIRGINIA, CALIFORNIA, FRANKFURT],
-                partitions: cores.into(),
-                workers: cores,
+                partitions: size.partitions,
+                workers: size.cores,
                 f: 1,
-                slowness: laboratory.slowness(),
+                slowness: SLOWNESS,
             };
-            let replay = Replay::new(recording, spaces);
+            let strong = recording.strong_share();
+            let replay = Replay::new(recording, spaces, variant);
             let mut cluster = VirtualCluster::new(shape, laboratory.costs, replay, THINK);
-            let first = 250 * usize::from(cores);
-            Curve::of(&laboratory, name_of(variant), &mut cluster, THINK, first)
+            let name = format!("{}, {size}", name_of(variant));
+            let load = Load { think: THINK, first: 125 * usize::from(size.cores), strong };
+            Curve::of(&laboratory, &name, &mut cluster, load)
         })
-    });
-    let curves = run_all(tasks.into());
-    let [unistore, redblue, strong, causal] = &curves[..] else {
+    }
+}
+
+pub(super) fn run(laboratory: &Laboratory<'_>) -> Result<Findings, BenchError> {
+    let common = Common::of(laboratory)?;
+    let size = laboratory.pick(SMALL, PAPERS);
+    let others: &[Size] = laboratory.pick(&[], &[SMALL, FINE]);
+    let mut tasks: Vec<_> =
+        VARIANTS.iter().map(|variant| common.curve(laboratory, *variant, size)).collect();
+    for other in others {
+        let pair = [Baseline::UniStore, Baseline::RedBlue];
+        tasks.extend(pair.map(|variant| common.curve(laboratory, variant, *other)));
+    }
+    let curves = run_all(tasks);
+    let (curves, of_others) = curves.split_at(VARIANTS.len());
+    let [unistore, redblue, strong, causal] = curves else {
         unreachable!("there is a result for each of four tasks")
     };
 
     let peak = |curve: &Curve| curve.peak().per_second();
     let loss = 100.0 * (1.0 - peak(unistore) / peak(causal));
     let figure = "Fig. 3";
-    let rows = vec![
+    let mut rows = vec![
         Row::new(figure, "throughput over REDBLUE", 1.72, peak(unistore) / peak(redblue), "ratio")
             .at_least(1.72),
         Row::new(figure, "throughput over STRONG", 2.83, peak(unistore) / peak(strong), "ratio")
@@ -77,22 +123,40 @@ pub(super) fn run(laboratory: &Laboratory<'_>) -> Result<Findings, BenchError> {
         Row::new(figure, "aborted transactions", 0.027, aborts(unistore.peak()), "%"),
         Row::new(figure, "aborted transactions of REDBLUE", 0.12, aborts(redblue.peak()), "%"),
     ];
-    let series = VARIANTS.iter().zip(&curves).map(|(variant, curve)| {
+    for (other, pair) in others.iter().zip(of_others.chunks(2)) {
+        let ratio = peak(&pair[0]) / peak(&pair[1]);
+        let quantity = format!("throughput over REDBLUE, {other}");
+        rows.push(Row::new(figure, quantity, None, ratio, "ratio"));
+    }
+    let series = VARIANTS.iter().zip(curves).map(|(variant, curve)| {
         let point = |measured: &Measured| (measured.per_second(), latency(measured));
         Series { name: name_of(*variant).to_owned(), points: curve.0.iter().map(point).collect() }
     });
     let plot = Plot {
-        title: format!("Figure 3: RUBiS on 3 sites of {cores} virtual cores"),
+        title: format!("Figure 3: RUBiS on 3 sites of {size}"),
         x: "transactions per second",
         y: "average latency, ms",
         series: series.collect(),
     };
+    let saturated = |curve: &Curve| {
+        let (cores, busiest) = curve.peak().busy;
+        format!("{:.0} and {:.0}%", 100.0 * cores, 100.0 * busiest)
+    };
     let notes = vec![format!(
-        "Figure 3: clients replay {recorded} transactions that clients of the real RUBiS (scale {scale}) sent to \
-         a cluster of one site, drawn at random; what they name anew gets a new name each time. \
-         One partition per virtual core, think time {} ms. Conflicts are those of RUBiS' spaces, for REDBLUE, too, \
-         whose strong transactions are all certified by one group.",
-        THINK.as_millis()
+        "Figure 3: clients replay {} transactions that clients of the real RUBiS (scale {SCALE}) sent to \
+         a cluster of one site, drawn at random; what they name anew gets a new name each time, and all are about \
+         other ones of {} items. \
+         Each site has {size} (the paper: {PAPERS}), clients think {} ms. Conflicts are those of RUBiS' spaces; for \
+         REDBLUE all strong operations on a key conflict, and one group certifies all strong transactions; for STRONG \
+         everything does. Where throughput was greatest cores were busy, on average and at most: UniStore {}, \
+         REDBLUE {}, STRONG {}, CAUSAL {}.",
+        common.recording.transactions.len(),
+        common.recording.items * COPIES,
+        THINK.as_millis(),
+        saturated(unistore),
+        saturated(redblue),
+        saturated(strong),
+        saturated(causal),
     )];
     Ok(Findings { rows, plots: vec![plot], notes })
 }

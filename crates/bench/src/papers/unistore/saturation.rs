@@ -12,22 +12,38 @@ pub(super) struct Curve(pub(super) Vec<Measured>);
 
 /// Throughput that grows by less has stopped growing.
 const GROWTH: f64 = 1.04;
+/// So often has each client had its turn, on average, before its load counts as settled.
+const TURNS: f64 = 2.0;
+/// What ends must have so much of the share of strong transactions that begin, and the other way round:
+/// otherwise they pile up somewhere, or what has piled up is worked off, which cannot go on.
+const SETTLED: f64 = 0.85;
+/// A load that has not settled by then is measured as it is.
+const WINDOWS: u32 = 20;
+
+/// What a cluster is loaded with.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Load {
+    /// How long clients think.
+    pub(super) think: Duration,
+    /// How many clients there are at first.
+    pub(super) first: usize,
+    /// The share of strong transactions in what clients begin.
+    pub(super) strong: f64,
+}
 
 impl Curve {
-    /// Begins with so many clients, and doubles their number.
+    /// Doubles the number of clients until throughput grows no more.
     pub(super) fn of<S: Source>(
         laboratory: &Laboratory<'_>,
         name: &str,
         cluster: &mut VirtualCluster<S>,
-        think: Duration,
-        first: usize,
+        load: Load,
     ) -> Curve {
-        let (warm_up, window) = laboratory.times();
         let mut steps: Vec<Measured> = Vec::new();
-        let mut clients = first;
-        while steps.len() < laboratory.pick(4, 7) {
+        let mut clients = load.first;
+        while steps.len() < laboratory.pick(5, 7) {
             cluster.set_clients(clients);
-            let measured = cluster.measure(warm_up + think, window);
+            let measured = settled(laboratory, cluster, load);
             (laboratory.tell)(&format!("{name}: {measured}"));
             let grows =
                 steps.last().is_none_or(|last| measured.per_second() > GROWTH * last.per_second());
@@ -44,5 +60,61 @@ impl Curve {
     pub(super) fn peak(&self) -> &Measured {
         let most = self.0.iter().max_by(|a, b| a.per_second().total_cmp(&b.per_second()));
         most.expect("there is one step at least")
+    }
+}
+
+/// Measures window after window until the load has settled; the last one counts.
+fn settled<S: Source>(
+    laboratory: &Laboratory<'_>,
+    cluster: &mut VirtualCluster<S>,
+    load: Load,
+) -> Measured {
+    let (warm_up, window) = laboratory.times();
+    let mut measured = cluster.measure(warm_up + load.think, window);
+    for after in 1..WINDOWS {
+        let passed = warm_up + load.think + after * window;
+        if has_settled(&measured, passed, load.strong) {
+            break;
+        }
+        measured = cluster.measure(Duration::ZERO, window);
+    }
+    measured
+}
+
+/// Whether what is measured after so long can go on.
+fn has_settled(measured: &Measured, passed: Duration, strong: f64) -> bool {
+    let ended = measured.per_second().max(f64::MIN_POSITIVE);
+    let turn = measured.clients as f64 / ended;
+    let share = measured.strong_share();
+    passed.as_secs_f64() >= TURNS * turn && share >= SETTLED * strong && strong >= SETTLED * share
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::tally::{Class, Count};
+
+    fn measured(clients: usize, read: u32, strong: u32) -> Measured {
+        let of = |ended: u32| {
+            let mut count = Count::default();
+            (0..ended).for_each(|_| count.latency.record(Duration::from_millis(1)));
+            vec![count]
+        };
+        let counts = BTreeMap::from([(Class::Read, of(read)), (Class::Strong, of(strong))]);
+        Measured { clients, window: Duration::from_secs(1), counts, busy: (0.5, 1.0) }
+    }
+
+    #[test]
+    fn a_load_has_settled_when_all_have_had_turns_and_nothing_piles_up() {
+        let seconds = Duration::from_secs;
+        let settled = measured(200, 90, 10);
+        assert!(has_settled(&settled, seconds(4), 0.1));
+        assert!(!has_settled(&settled, seconds(3), 0.1), "some have had one turn only");
+        assert!(!has_settled(&measured(200, 98, 2), seconds(4), 0.1), "strong ones pile up");
+        assert!(!has_settled(&measured(200, 80, 20), seconds(4), 0.1), "they are worked off");
+        assert!(has_settled(&measured(200, 100, 0), seconds(4), 0.0));
+        assert!(!has_settled(&measured(200, 0, 0), seconds(1000), 0.0), "nothing has ended");
     }
 }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::saturation::Curve;
-use super::{Findings, Laboratory};
+use super::saturation::{Curve, Load};
+use super::{Findings, Laboratory, SLOWNESS};
 use solera_node::Baseline;
 
 use crate::micro::Micro;
@@ -39,14 +39,18 @@ pub(super) fn run(laboratory: &Laboratory<'_>) -> Findings {
                 partitions,
                 workers,
                 f: 1,
-                slowness: laboratory.slowness(),
+                slowness: SLOWNESS,
             };
             let micro = Micro { keys: KEYS, updates: 100, strong, hot, value_bytes: 100, seed: 1 };
             let items = ThreeItems::new(micro, partitions, false);
             let mut cluster = VirtualCluster::new(shape, laboratory.costs, items, Duration::ZERO);
             let name = format!("{partitions} partitions, {strong}% strong, {hot}% of them hot");
-            let first = usize::from(workers) * if strong == 0 { 12 } else { 48 };
-            Curve::of(&laboratory, &name, &mut cluster, Duration::ZERO, first).peak().per_second()
+            let load = Load {
+                think: Duration::ZERO,
+                first: usize::from(workers) * if strong == 0 { 12 } else { 48 },
+                strong: f64::from(strong) / 100.0,
+            };
+            Curve::of(&laboratory, &name, &mut cluster, load).peak().per_second()
         })
     };
     let tasks = settings.iter().flat_map(|setting| sizes.iter().map(|size| peak(*size, *setting)));

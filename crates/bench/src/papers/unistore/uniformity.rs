@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::saturation::Curve;
-use super::{Findings, Laboratory};
+use super::saturation::{Curve, Load};
+use super::{Findings, Laboratory, SLOWNESS};
 use solera_node::Baseline;
 
 use crate::micro::Micro;
@@ -31,7 +31,7 @@ pub(super) fn run(laboratory: &Laboratory<'_>) -> Findings {
                 partitions: 32,
                 workers,
                 f: 1,
-                slowness: laboratory.slowness(),
+                slowness: SLOWNESS,
             };
             let micro =
                 Micro { keys: 20_000, updates: 15, strong: 0, hot: 0, value_bytes: 100, seed: 1 };
@@ -39,7 +39,8 @@ pub(super) fn run(laboratory: &Laboratory<'_>) -> Findings {
             let mut cluster = VirtualCluster::new(shape, laboratory.costs, items, Duration::ZERO);
             let name = format!("{} at {sites} sites", name_of(variant));
             let first = usize::from(workers) * sites * 6;
-            Curve::of(&laboratory, &name, &mut cluster, Duration::ZERO, first).peak().per_second()
+            let load = Load { think: Duration::ZERO, first, strong: 0.0 };
+            Curve::of(&laboratory, &name, &mut cluster, load).peak().per_second()
         })
     };
     // The two that are compared run at the same time, so that both have the same of the machine.

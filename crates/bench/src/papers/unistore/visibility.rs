@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::{Findings, Laboratory};
+use super::{Findings, Laboratory, SLOWNESS};
 use solera_node::Baseline;
 
 use crate::histogram::Histogram;
@@ -32,7 +32,7 @@ pub(super) fn run(laboratory: &Laboratory<'_>) -> Findings {
                 partitions: 32,
                 workers: 4,
                 f: 2,
-                slowness: laboratory.slowness(),
+                slowness: SLOWNESS,
             };
             let micro =
                 Micro { keys: 2000, updates: 15, strong: 0, hot: 0, value_bytes: 100, seed: 1 };
