@@ -37,6 +37,9 @@ pub struct Timing {
     pub retry: Duration,
     /// How far ahead of time a leader has its members keep a ceiling.
     pub reserve: Duration,
+    /// For how long a leader keeps keys free for the next attempt of a transaction that was aborted. More than
+    /// a round trip, and some.
+    pub reservation: Duration,
 }
 
 impl Default for Timing {
@@ -46,6 +49,7 @@ impl Default for Timing {
             leader_timeout: Duration::from_secs(1),
             retry: Duration::from_millis(500),
             reserve: Duration::from_secs(1),
+            reservation: Duration::from_millis(500),
         }
     }
 }
@@ -69,6 +73,8 @@ pub enum Rule {
     UniformBeforeCommit,
     /// A transaction is remembered until its coordinator and its other groups will not ask.
     Remember,
+    /// A transaction that was aborted before goes first. Only progress depends on it.
+    AbortedFirst,
 }
 
 impl Config {

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use solera_machine::Address;
 use solera_time::{Monotonic, SiteId, Timestamp};
 
+use crate::claim::Claim;
 use crate::config::Rule;
 use crate::ids::{Ballot, GroupId, Serial, TransactionId};
 use crate::member::Member;
@@ -39,6 +40,10 @@ struct Pending<W> {
     participants: Arc<[GroupId]>,
     /// Its parts; none if it is finished for another coordinator, or given up.
     shares: BTreeMap<GroupId, Arc<Share<W>>>,
+    /// If it was aborted before.
+    claim: Option<Claim>,
+    /// When it was submitted.
+    since: Timestamp,
     answers: BTreeMap<(GroupId, Ballot), Answers>,
     chosen: BTreeMap<GroupId, (Vote, Timestamp)>,
     asked: Monotonic,
@@ -70,11 +75,12 @@ impl<W: Clone> Coordinator<W> {
         &mut self,
         step: &mut Step<'_, W>,
         shares: BTreeMap<GroupId, Arc<Share<W>>>,
+        claim: Option<Claim>,
     ) -> TransactionId {
         self.next.sequence += 1;
         let tid = TransactionId { coordinator: self.me, serial: self.next };
         let participants = shares.keys().copied().collect();
-        self.begin(step, tid, participants, shares);
+        self.begin(step, tid, participants, shares, claim);
         tid
     }
 
@@ -86,7 +92,7 @@ impl<W: Clone> Coordinator<W> {
         participants: Arc<[GroupId]>,
     ) {
         if !self.pending.contains_key(&tid) {
-            self.begin(step, tid, participants, BTreeMap::new());
+            self.begin(step, tid, participants, BTreeMap::new(), None);
         }
     }
 
@@ -96,11 +102,14 @@ impl<W: Clone> Coordinator<W> {
         tid: TransactionId,
         participants: Arc<[GroupId]>,
         shares: BTreeMap<GroupId, Arc<Share<W>>>,
+        claim: Option<Claim>,
     ) {
         let pending = Pending {
             submitted: !shares.is_empty(),
             participants,
             shares,
+            claim,
+            since: step.clock(),
             answers: BTreeMap::new(),
             chosen: BTreeMap::new(),
             asked: step.now.monotonic,
@@ -123,8 +132,9 @@ impl<W: Clone> Coordinator<W> {
             let place = members.iter().position(|site| *site == leader);
             let site = members[(place.unwrap_or(0) + pending.attempts) % members.len()];
             let share = pending.shares.get(&group).cloned();
-            let participants = pending.participants.clone();
-            step.send_member(group, site, Body::Prepare { tid, share, participants, oldest });
+            let (participants, claim) = (pending.participants.clone(), pending.claim);
+            let body = Body::Prepare { tid, share, participants, oldest, claim };
+            step.send_member(group, site, body);
         }
     }
 
@@ -197,7 +207,7 @@ impl<W: Clone> Coordinator<W> {
         let counts = step.configuration.members.contains(&from)
             && ballot.configuration == step.configuration.number;
         let Some(pending) = self.pending.get_mut(&tid).filter(|_| counts) else {
-            *step.ignored += 1;
+            step.counts.ignored += 1;
             return;
         };
         let answers = pending.answers.entry((group, ballot)).or_insert_with(|| Answers {
@@ -234,7 +244,8 @@ impl<W: Clone> Coordinator<W> {
         // Who finishes it long after it was over may find that all have forgotten it.
         if let Some(outcome) = outcome.as_ref().filter(|_| pending.submitted) {
             self.remember(tid.serial, outcome.clone());
-            step.outputs.push_back(Output::Decided { tid, outcome: outcome.clone() });
+            let claim = pending.claim.unwrap_or(Claim::new(pending.since, tid));
+            step.outputs.push_back(Output::Decided { tid, outcome: outcome.clone(), claim });
         }
         let oldest = self.oldest_for(tid);
         for group in pending.participants.iter() {
@@ -298,11 +309,11 @@ impl<W> Pending<W> {
     /// Abort as soon as one group has chosen so; commit when all have, at the greatest time.
     fn outcome(&self) -> Option<Outcome> {
         let aborts = self.chosen.values().find_map(|(vote, _)| match vote {
-            Vote::Abort(key) => Some(key.clone()),
+            Vote::Abort(obstacle) => Some(obstacle.clone()),
             Vote::Commit => None,
         });
-        if let Some(key) = aborts {
-            return Some(Outcome::Aborted(key));
+        if let Some(obstacle) = aborts {
+            return Some(Outcome::Aborted(obstacle));
         }
         let all = self.chosen.len() == self.participants.len();
         let greatest = self.chosen.values().map(|(_, ts)| *ts).max();

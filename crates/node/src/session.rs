@@ -104,6 +104,8 @@ pub(crate) struct Session {
     tx_is_strong: bool,
     /// The keys that the next EXEC depends on.
     watched: Vec<Watched>,
+    /// What the session's last strong transaction has come to, if it aborted.
+    conflict: Option<strong::Conflict>,
     /// Who began the interactive transaction, with the rules that held then.
     began_as: Option<Arc<User>>,
     /// The server has given the interactive transaction up; the client does not know it yet, or has
@@ -132,6 +134,7 @@ impl Session {
             tx: None,
             tx_is_strong: false,
             watched: Vec::new(),
+            conflict: None,
             began_as: None,
             given_up: false,
             unreachable: None,
@@ -529,6 +532,9 @@ impl Session {
             }
         };
         let strong = self.worker.spec.protocol.certifies(strong);
+        if strong {
+            self.wait_for_conflict().await;
+        }
         if let Some(Response::Begun(tx)) =
             self.worker.call(Command::Begin { past: self.past, strong }).await
         {
@@ -572,12 +578,19 @@ impl Session {
             self.worker.tell(Command::Abort { tx });
             return Err(None);
         }
-        match self.worker.call(Command::Commit { tx }).await {
+        let claim = self.conflict.as_ref().map(strong::Conflict::claim);
+        match self.worker.call(Command::Commit { tx, claim }).await {
             Some(Response::Committed { past }) => {
                 self.past.join(&past);
+                self.conflict = None;
                 Ok(())
             }
-            Some(Response::Failed(error)) => Err(Some(error)),
+            Some(Response::Failed(error)) => {
+                if let CommandError::Aborted { claim, lacks, .. } = &error {
+                    self.conflict = Some(strong::Conflict::new(*claim, lacks.as_deref().copied()));
+                }
+                Err(Some(error))
+            }
             _ => Err(None),
         }
     }

@@ -134,7 +134,7 @@ pub enum Rule {
 
 impl Rule {
     /// Every rule, with the name that commands use.
-    pub const ALL: [(Rule, &'static str); 16] = [
+    pub const ALL: [(Rule, &'static str); 17] = [
         (Rule::Forwarding, "forwarding"),
         (Rule::WaitOnKnownVec, "wait-on-known-vec"),
         (Rule::KnownVecBelowPrepared, "known-vec-below-prepared"),
@@ -151,6 +151,7 @@ impl Rule {
         (Rule::Certification(Certification::CatchUp), "catch-up"),
         (Rule::Certification(Certification::UniformBeforeCommit), "uniform-before-commit"),
         (Rule::Certification(Certification::Remember), "remember"),
+        (Rule::Certification(Certification::AbortedFirst), "aborted-first"),
     ];
 }
 
