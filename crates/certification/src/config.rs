@@ -40,6 +40,9 @@ pub struct Timing {
     /// A message of another site that names a time further ahead than this is dropped: who follows it
     /// takes everybody else along.
     pub max_ahead: Duration,
+    /// For how long a leader keeps keys free for the next attempt of a transaction that was aborted. More than
+    /// a round trip, and some.
+    pub reservation: Duration,
 }
 
 impl Default for Timing {
@@ -50,6 +53,7 @@ impl Default for Timing {
             retry: Duration::from_millis(500),
             reserve: Duration::from_secs(1),
             max_ahead: Duration::from_secs(70),
+            reservation: Duration::from_millis(500),
         }
     }
 }
@@ -75,6 +79,9 @@ pub enum Rule {
     Remember,
     /// A vote comes in time, or it is to abort.
     InTime,
+
+    /// A transaction that was aborted before goes first. Only progress depends on it.
+    AbortedFirst,
 }
 
 impl Config {

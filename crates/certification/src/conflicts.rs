@@ -6,6 +6,7 @@ use smallvec::SmallVec;
 use solera_data::Key;
 use solera_time::{Timestamp, Vector};
 
+use crate::claim::Obstacle;
 use crate::ids::TransactionId;
 use crate::share::{Access, Kind, Share};
 
@@ -25,6 +26,8 @@ pub(crate) struct Conflicts {
 struct Prepared {
     tid: TransactionId,
     kind: Kind,
+    /// Its commit vector, if it commits with the strong timestamp that this group proposes.
+    commit_vec: Vector,
 }
 
 #[derive(Debug)]
@@ -43,27 +46,51 @@ impl Conflicts {
         }
     }
 
-    /// Whether a transaction must abort, and the key that tells so; `None` for no key in particular.
-    pub(crate) fn against<W>(&self, share: &Share<W>) -> Option<Option<Key>> {
+    /// What is in the way of a transaction, if something is: then it must abort.
+    pub(crate) fn against<W>(&self, share: &Share<W>) -> Option<Obstacle> {
         if !share.accesses.is_empty() && !share.snap_vec.covers(&self.fence) {
-            return Some(None);
+            return Some(Obstacle { key: None, past: self.fence });
         }
-        let conflicts = |access: &&Access| {
-            let kind = access.kind;
-            let prepared = self.prepared.get(&access.key).into_iter().flatten();
-            let committed = self.committed.get(&access.key).into_iter().flatten();
-            prepared.into_iter().any(|other| kind.conflicts_with(other.kind))
-                || committed.into_iter().any(|other| {
-                    kind.conflicts_with(other.kind) && !share.snap_vec.covers(&other.commit_vec)
-                })
-        };
-        share.accesses.iter().find(conflicts).map(|access| Some(access.key.clone()))
+        let mut obstacle: Option<Obstacle> = None;
+        for access in &share.accesses {
+            for commit_vec in self.in_the_way(access, &share.snap_vec) {
+                match &mut obstacle {
+                    Some(obstacle) => obstacle.past.join(commit_vec),
+                    None => {
+                        let key = Some(access.key.clone());
+                        obstacle = Some(Obstacle { key, past: *commit_vec });
+                    }
+                }
+            }
+        }
+        obstacle
     }
 
-    /// A transaction may commit from now on.
-    pub(crate) fn prepare<W>(&mut self, tid: TransactionId, share: &Share<W>) {
+    /// The commit vectors of what conflicts with an access: all that may commit, and what has committed and
+    /// is not in the snapshot.
+    fn in_the_way<'a>(
+        &'a self,
+        access: &'a Access,
+        snap_vec: &'a Vector,
+    ) -> impl Iterator<Item = &'a Vector> {
+        let kind = access.kind;
+        let prepared = self.prepared.get(&access.key).into_iter().flatten();
+        let committed = self.committed.get(&access.key).into_iter().flatten();
+        let prepared = prepared
+            .filter(move |other| kind.conflicts_with(other.kind))
+            .map(|other| &other.commit_vec);
+        let committed = committed
+            .filter(move |other| kind.conflicts_with(other.kind))
+            .map(|other| &other.commit_vec)
+            .filter(|commit_vec| !snap_vec.covers(commit_vec));
+        prepared.chain(committed)
+    }
+
+    /// A transaction may commit from now on, at the earliest at `ts`.
+    pub(crate) fn prepare<W>(&mut self, tid: TransactionId, share: &Share<W>, ts: Timestamp) {
+        let commit_vec = share.commit_vec(ts);
         for access in &share.accesses {
-            let prepared = Prepared { tid, kind: access.kind };
+            let prepared = Prepared { tid, kind: access.kind, commit_vec };
             self.prepared.entry_ref(&access.key).or_default().push(prepared);
         }
     }

@@ -11,6 +11,7 @@ use std::time::Duration;
 use solera_machine::Address;
 use solera_time::{Monotonic, SiteId, Timestamp};
 
+use crate::claim::Claim;
 use crate::config::Rule;
 use crate::ids::{Ballot, GroupId, Serial, TransactionId};
 use crate::member::Member;
@@ -45,6 +46,10 @@ struct Pending<W> {
     shares: BTreeMap<GroupId, Arc<Share<W>>>,
     /// The latest time that may be proposed for it.
     until: Timestamp,
+    /// If it was aborted before.
+    claim: Option<Claim>,
+    /// When it was submitted.
+    submitted_at: Timestamp,
     answers: BTreeMap<(GroupId, Ballot), Answers>,
     chosen: BTreeMap<GroupId, (Vote, Timestamp)>,
     since: Monotonic,
@@ -78,11 +83,12 @@ impl<W: Clone> Coordinator<W> {
         step: &mut Step<'_, W>,
         shares: BTreeMap<GroupId, Arc<Share<W>>>,
         until: Timestamp,
+        claim: Option<Claim>,
     ) -> TransactionId {
         self.next.sequence += 1;
         let tid = TransactionId { coordinator: self.me, serial: self.next };
         let participants = shares.keys().copied().collect();
-        self.begin(step, tid, participants, shares, until);
+        self.begin(step, tid, participants, shares, until, claim);
         tid
     }
 
@@ -94,7 +100,7 @@ impl<W: Clone> Coordinator<W> {
         participants: Arc<[GroupId]>,
     ) {
         if !self.pending.contains_key(&tid) {
-            self.begin(step, tid, participants, BTreeMap::new(), Timestamp::ZERO);
+            self.begin(step, tid, participants, BTreeMap::new(), Timestamp::ZERO, None);
         }
     }
 
@@ -105,12 +111,15 @@ impl<W: Clone> Coordinator<W> {
         participants: Arc<[GroupId]>,
         shares: BTreeMap<GroupId, Arc<Share<W>>>,
         until: Timestamp,
+        claim: Option<Claim>,
     ) {
         let pending = Pending {
             submitted: !shares.is_empty(),
             participants,
             shares,
             until,
+            claim,
+            submitted_at: step.clock(),
             answers: BTreeMap::new(),
             chosen: BTreeMap::new(),
             since: step.now.monotonic,
@@ -134,9 +143,10 @@ impl<W: Clone> Coordinator<W> {
             let place = members.iter().position(|site| *site == leader);
             let site = members[(place.unwrap_or(0) + pending.attempts) % members.len()];
             let share = pending.shares.get(&group).cloned();
-            let (participants, until) = (pending.participants.clone(), pending.until);
-            let prepare = Body::Prepare { tid, share, participants, oldest, until };
-            step.send_member(group, site, prepare);
+            let (participants, claim) = (pending.participants.clone(), pending.claim);
+            let until = pending.until;
+            let body = Body::Prepare { tid, share, participants, oldest, until, claim };
+            step.send_member(group, site, body);
         }
     }
 
@@ -214,7 +224,7 @@ impl<W: Clone> Coordinator<W> {
         let counts = step.configuration.members.contains(&from)
             && ballot.configuration == step.configuration.number;
         let Some(pending) = self.pending.get_mut(&tid).filter(|_| counts) else {
-            *step.ignored += 1;
+            step.counts.ignored += 1;
             return;
         };
         let answers = pending.answers.entry((group, ballot)).or_insert_with(|| Answers {
@@ -251,7 +261,8 @@ impl<W: Clone> Coordinator<W> {
         // Who finishes it long after it was over may find that all have forgotten it.
         if let Some(outcome) = outcome.as_ref().filter(|_| pending.submitted) {
             self.remember(tid.serial, outcome.clone());
-            step.outputs.push_back(Output::Decided { tid, outcome: outcome.clone() });
+            let claim = pending.claim.unwrap_or(Claim::new(pending.submitted_at, tid));
+            step.outputs.push_back(Output::Decided { tid, outcome: outcome.clone(), claim });
         }
         let oldest = self.oldest_for(tid);
         for group in pending.participants.iter() {
@@ -315,11 +326,11 @@ impl<W> Pending<W> {
     /// Abort as soon as one group has chosen so; commit when all have, at the greatest time.
     fn outcome(&self) -> Option<Outcome> {
         let aborts = self.chosen.values().find_map(|(vote, _)| match vote {
-            Vote::Abort(key) => Some(key.clone()),
+            Vote::Abort(obstacle) => Some(obstacle.clone()),
             Vote::Commit => None,
         });
-        if let Some(key) = aborts {
-            return Some(Outcome::Aborted(key));
+        if let Some(obstacle) = aborts {
+            return Some(Outcome::Aborted(obstacle));
         }
         let all = self.chosen.len() == self.participants.len();
         let greatest = self.chosen.values().map(|(_, ts)| *ts).max();

@@ -248,13 +248,14 @@ impl<W: Clone> Member<W> {
         for (tid, entry) in &self.state.entries {
             match (&entry.share, entry.phase) {
                 (Some(share), Phase::Undecided) if entry.vote == Vote::Commit => {
-                    self.conflicts.prepare(*tid, share);
+                    self.conflicts.prepare(*tid, share, entry.ts);
                 }
                 (Some(share), Phase::Committed(ts)) => self.conflicts.commit(share, ts),
                 _ => {}
             }
         }
-        self.role = Role::Leader(Leading::new(step.now.monotonic, base, &self.state.entries));
+        let leading = Leading::new(step.now.monotonic, base, &self.state.entries);
+        self.role = Role::Leader(Box::new(leading));
         self.name_leader(step, ballot);
         step.send_others(self.group, Body::NewState { state: self.state.clone() });
         self.tell_status(step);
@@ -262,8 +263,8 @@ impl<W: Clone> Member<W> {
 
     /// Leads from the very beginning, when nothing was kept by anybody.
     pub(crate) fn lead_at_once(&mut self, step: &mut Step<'_, W>) {
-        self.role =
-            Role::Leader(Leading::new(step.now.monotonic, Timestamp::ZERO, &self.state.entries));
+        let leading = Leading::new(step.now.monotonic, Timestamp::ZERO, &self.state.entries);
+        self.role = Role::Leader(Box::new(leading));
         self.name_leader(step, self.ballot);
         self.tell_status(step);
     }

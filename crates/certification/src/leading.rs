@@ -8,11 +8,13 @@ use std::time::Duration;
 use solera_machine::Address;
 use solera_time::{Monotonic, SiteId, Timestamp};
 
+use crate::claim::Claim;
 use crate::config::Rule;
 use crate::entry::{Entry, Phase};
 use crate::ids::{Ballot, GroupId, Serial, TransactionId};
 use crate::member::{Member, Role};
 use crate::message::{Body, Output};
+use crate::reservations::Reservations;
 use crate::share::{Outcome, Share, Vote};
 use crate::step::Step;
 
@@ -48,17 +50,32 @@ pub(crate) struct Leading {
     open: BTreeSet<(Timestamp, TransactionId)>,
     /// The committed ones that are not delivered, by their strong timestamps.
     due: BTreeSet<(Timestamp, TransactionId)>,
+    /// Keys that are kept free for those that were aborted before.
+    reservations: Reservations,
+    /// The undecided ones that were aborted before.
+    claims: BTreeMap<TransactionId, Claim>,
 }
 
-/// A transaction that was submitted before the leader's site stores what it has seen.
+/// What a coordinator wants a vote on.
+#[derive(Debug)]
+pub(crate) struct Asked<W> {
+    pub(crate) coordinator: Address,
+    pub(crate) share: Option<Arc<Share<W>>>,
+    pub(crate) participants: Arc<[GroupId]>,
+    /// A vote that would be later is to abort.
+    pub(crate) until: Timestamp,
+    pub(crate) claim: Option<Claim>,
+}
+
+/// A transaction that was submitted before the leader's site stores what it has seen, or while another goes
+/// before it.
 #[derive(Debug)]
 pub(crate) struct Early<W> {
-    coordinator: Address,
-    share: Arc<Share<W>>,
-    participants: Arc<[GroupId]>,
-    until: Timestamp,
+    asked: Asked<W>,
+    /// When its coordinator first asked.
+    since: Monotonic,
     /// When its coordinator last asked.
-    asked: Monotonic,
+    last: Monotonic,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -101,6 +118,8 @@ impl Leading {
             through: BTreeMap::new(),
             asked_oldest: since,
             asked: BTreeMap::new(),
+            reservations: Reservations::new(),
+            claims: BTreeMap::new(),
         }
     }
 
@@ -118,24 +137,33 @@ impl Leading {
 
 impl<W: Clone> Member<W> {
     /// Votes on a transaction, once, and has the group keep the vote.
-    #[expect(clippy::too_many_arguments, reason = "one per field of the message")]
     pub(crate) fn on_prepare(
         &mut self,
         step: &mut Step<'_, W>,
-        coordinator: Address,
         tid: TransactionId,
-        share: Option<Arc<Share<W>>>,
-        participants: Arc<[GroupId]>,
+        asked: Asked<W>,
         oldest: Option<Serial>,
-        until: Timestamp,
     ) {
         if !self.leads() {
-            step.send(coordinator, self.group, Body::NotLeader { ballot: self.ballot });
+            step.send(asked.coordinator, self.group, Body::NotLeader { ballot: self.ballot });
             return;
         }
         self.learn_oldest(tid.coordinator, oldest);
+        let since = self.early.remove(&tid).map_or(step.now.monotonic, |early| early.since);
+        self.consider(step, tid, asked, since);
+    }
+
+    /// Votes, or repeats the vote, or waits until it can.
+    fn consider(
+        &mut self,
+        step: &mut Step<'_, W>,
+        tid: TransactionId,
+        asked: Asked<W>,
+        since: Monotonic,
+    ) {
+        let coordinator = asked.coordinator;
         if let Some(entry) = self.state.entries.get(&tid) {
-            *step.ignored += 1;
+            step.counts.ignored += 1;
             match entry.phase {
                 Phase::Undecided => {
                     let entry = entry.clone();
@@ -150,7 +178,6 @@ impl<W: Clone> Member<W> {
             }
             return;
         }
-        self.early.remove(&tid);
         let over = self
             .state
             .oldest
@@ -166,15 +193,53 @@ impl<W: Clone> Member<W> {
             // It does not know everything that the transaction must have seen. It will be asked again.
             return;
         }
-        if let Some(share) = share.as_ref().filter(|share| !self.stores(step, &share.snap_vec)) {
-            // A vote would hold back whatever comes after it, and could not be acknowledged.
-            let (share, asked) = (share.clone(), step.now.monotonic);
-            self.early.insert(tid, Early { coordinator, share, participants, until, asked });
+        if let Some(share) = &asked.share
+            && self.is_early(step, share, asked.claim, since)
+        {
+            if self.stores(step, &share.snap_vec) && since == step.now.monotonic {
+                step.counts.waited += 1;
+            }
+            self.early.insert(tid, Early { asked, since, last: step.now.monotonic });
             return;
         }
-        let conflict = match &share {
-            Some(share) => self.conflicts.against(share),
-            None => Some(None),
+        self.vote(step, tid, asked);
+    }
+
+    /// Whether a vote has to wait.
+    fn is_early(
+        &self,
+        step: &Step<'_, W>,
+        share: &Share<W>,
+        claim: Option<Claim>,
+        since: Monotonic,
+    ) -> bool {
+        // A vote would hold back whatever comes after it, and could not be acknowledged.
+        !self.stores(step, &share.snap_vec) || self.gives_way(step, share, claim, since)
+    }
+
+    /// Whether a transaction waits for one that was aborted before. Not if it must abort anyway, and never for
+    /// long: it may be prepared in other groups.
+    fn gives_way(
+        &self,
+        step: &Step<'_, W>,
+        share: &Share<W>,
+        claim: Option<Claim>,
+        since: Monotonic,
+    ) -> bool {
+        let Role::Leader(leading) = &self.role else { return false };
+        leading.reservations.goes_before(claim, share)
+            && step.now.monotonic.since(since) < step.config.timing.reservation
+            && self.conflicts.against(share).is_none()
+    }
+
+    fn vote(&mut self, step: &mut Step<'_, W>, tid: TransactionId, asked: Asked<W>) {
+        let Asked { coordinator, share, participants, until, claim } = asked;
+        let vote = match &share {
+            Some(share) => match self.conflicts.against(share) {
+                Some(obstacle) => Vote::Abort(Some(obstacle)),
+                None => Vote::Commit,
+            },
+            None => Vote::Abort(None),
         };
         if let Some(share) = &share {
             // Replicated types compare the times of all transactions.
@@ -183,15 +248,14 @@ impl<W: Clone> Member<W> {
         let ts = step.clock.tick(step.now.physical);
         // Others may have gone on without waiting for it (`until`).
         let too_late = ts > until && step.config.keeps(Rule::InTime);
-        let vote = match conflict {
-            Some(key) => Vote::Abort(key),
-            None if too_late => Vote::Abort(None),
-            None => Vote::Commit,
-        };
+        let vote = if too_late && vote == Vote::Commit { Vote::Abort(None) } else { vote };
+        if let (Some(claim), Some(share)) = (claim, &share) {
+            self.reserve(step, tid, claim, share, &vote);
+        }
         if let (Vote::Commit, Some(share)) = (&vote, &share)
             && step.config.keeps(Rule::PreparedConflicts)
         {
-            self.conflicts.prepare(tid, share);
+            self.conflicts.prepare(tid, share, ts);
         }
         let share = share.filter(|_| vote == Vote::Commit);
         let phase = Phase::Undecided;
@@ -206,19 +270,50 @@ impl<W: Clone> Member<W> {
         self.have_kept(step, coordinator, tid, entry);
     }
 
+    /// Keeps keys free for the next attempt of a transaction that was aborted before, should it abort again.
+    fn reserve(
+        &mut self,
+        step: &mut Step<'_, W>,
+        tid: TransactionId,
+        claim: Claim,
+        share: &Share<W>,
+        vote: &Vote,
+    ) {
+        let Role::Leader(leading) = &mut self.role else { return };
+        if !step.config.keeps(Rule::AbortedFirst) {
+            return;
+        }
+        let lacks = match vote {
+            Vote::Abort(Some(obstacle)) => Some(obstacle.past),
+            _ => None,
+        };
+        let until = step.now.monotonic.after(step.config.timing.reservation);
+        if leading.reservations.keep(claim, share, lacks, until) {
+            step.counts.reserved += 1;
+            leading.claims.insert(tid, claim);
+        }
+    }
+
     /// Votes on what could not be voted on before, and forgets what nobody asks for any more.
-    pub(crate) fn take_early(&mut self, step: &mut Step<'_, W>) {
+    fn take_early(&mut self, step: &mut Step<'_, W>) {
+        let now = step.now.monotonic;
+        if let Role::Leader(leading) = &mut self.role {
+            leading.reservations.expire(now);
+        }
         let patience = step.config.timing.retry * 4;
         for (tid, early) in std::mem::take(&mut self.early) {
-            let Early { coordinator, ref share, until, asked, .. } = early;
-            if !self.leads() || step.now.monotonic.since(asked) >= patience {
+            if !self.leads() || now.since(early.last) >= patience {
                 continue;
             }
-            if self.stores(step, &share.snap_vec) {
-                let Early { share, participants, .. } = early;
-                self.on_prepare(step, coordinator, tid, Some(share), participants, None, until);
+            let Early { asked, since, last } = early;
+            let waits = asked
+                .share
+                .as_ref()
+                .is_some_and(|share| self.is_early(step, share, asked.claim, since));
+            if waits {
+                self.early.insert(tid, Early { asked, since, last });
             } else {
-                self.early.insert(tid, early);
+                self.consider(step, tid, asked, since);
             }
         }
     }
@@ -292,6 +387,15 @@ impl<W: Clone> Member<W> {
             let is_over = entry.phase == Phase::Undecided;
             if let Role::Leader(leading) = &mut self.role {
                 leading.asked.remove(&tid);
+                if let Some(claim) = leading.claims.remove(&tid) {
+                    match entry.phase {
+                        Phase::Committed(_) => leading.reservations.end(claim),
+                        _ => leading.reservations.extend(
+                            claim,
+                            step.now.monotonic.after(step.config.timing.reservation),
+                        ),
+                    }
+                }
                 leading.open.remove(&(entry.ts, tid));
                 if let (Phase::Committed(ts), Some(_)) = (entry.phase, &entry.share) {
                     leading.due.insert((ts, tid));
@@ -352,6 +456,7 @@ impl<W: Clone> Member<W> {
 
     /// What is periodic for a leader.
     pub(crate) fn lead(&mut self, step: &mut Step<'_, W>) {
+        self.take_early(step);
         let Role::Leader(leading) = &mut self.role else { return };
         let since = |at: Option<Monotonic>| at.map(|at| step.now.monotonic.since(at));
         let behind = self.state.delivered < leading.base;

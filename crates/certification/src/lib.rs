@@ -20,8 +20,10 @@
 //! | `member` | what a member keeps; following |
 //! | `election` | another leader |
 //! | `conflicts` | the vote |
+//! | `reservations`, `claim` | who was aborted goes first |
 //! | `share`, `entry`, `ids`, `message` | the words |
 
+mod claim;
 mod config;
 mod conflicts;
 mod coordinator;
@@ -31,13 +33,16 @@ mod ids;
 mod leading;
 mod member;
 mod message;
+mod reservations;
 mod service;
 mod share;
 mod step;
 
+pub use claim::{Claim, Obstacle};
 pub use config::{Config, Rule, Timing};
 pub use entry::{Entry, Phase, State};
 pub use ids::{Ballot, GroupId, NoTransactionId, Serial, TransactionId};
 pub use message::{Body, Message, Output, Record};
 pub use service::{MAX_WORKERS, Service};
 pub use share::{Access, Kind, Outcome, Share, Vote};
+pub use step::Counts;

@@ -11,7 +11,7 @@ use crate::conflicts::Conflicts;
 use crate::election::Candidacy;
 use crate::entry::{Entry, Phase, State};
 use crate::ids::{Ballot, GroupId, TransactionId};
-use crate::leading::{Early, Leading};
+use crate::leading::{Asked, Early, Leading};
 use crate::message::{Body, Output, Record};
 use crate::share::Vote;
 use crate::step::Step;
@@ -52,7 +52,7 @@ pub(crate) struct Untold {
 pub(crate) enum Role<W> {
     Follower,
     Candidate(Candidacy<W>),
-    Leader(Leading),
+    Leader(Box<Leading>),
 }
 
 impl<W: Clone> Member<W> {
@@ -86,8 +86,9 @@ impl<W: Clone> Member<W> {
 
     pub(crate) fn on_message(&mut self, step: &mut Step<'_, W>, from: Address, body: Body<W>) {
         match body {
-            Body::Prepare { tid, share, participants, oldest, until } => {
-                self.on_prepare(step, from, tid, share, participants, oldest, until);
+            Body::Prepare { tid, share, participants, oldest, until, claim } => {
+                let asked = Asked { coordinator: from, share, participants, until, claim };
+                self.on_prepare(step, tid, asked, oldest);
             }
             Body::Decision { tid, outcome, oldest } => {
                 self.on_decision(step, tid, outcome, oldest);
@@ -205,7 +206,6 @@ impl<W: Clone> Member<W> {
                 self.tell(step, untold.coordinator, untold.tid);
             }
         }
-        self.take_early(step);
     }
 
     /// Whether a vote of this leader waits in vain for what its transaction has seen: that may be lost
@@ -226,7 +226,7 @@ impl<W: Clone> Member<W> {
     /// began with.
     fn follows(&mut self, step: &mut Step<'_, W>, from: Address, ballot: Ballot) -> bool {
         if ballot < self.ballot {
-            *step.ignored += 1;
+            step.counts.ignored += 1;
             step.send(from, self.group, Body::Stale { ballot: self.ballot });
             return false;
         }

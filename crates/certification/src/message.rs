@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use solera_machine::Address;
 use solera_time::{SiteId, Timestamp};
 
+use crate::claim::Claim;
 use crate::entry::{Entry, Phase, State};
 use crate::ids::{Ballot, GroupId, Serial, TransactionId};
 use crate::share::{Outcome, Share, Vote};
@@ -36,6 +37,8 @@ pub enum Body<W> {
         /// A vote that would propose a later time is to abort: so it is known, also when nobody knows the
         /// transaction any more, after which time it cannot come.
         until: Timestamp,
+        /// Of a transaction that was aborted before.
+        claim: Option<Claim>,
     },
     /// The leader of this ballot should be asked.
     NotLeader {
@@ -171,6 +174,8 @@ pub enum Output<W> {
         tid: TransactionId,
         /// What became of it.
         outcome: Outcome,
+        /// If it aborted and is submitted again: with this.
+        claim: Claim,
     },
     /// DELIVER_UPDATES (UniStore Alg. 3 l. 4), at the leader: a transaction of the group with the
     /// next strong timestamp. The host stores it, and brings it to the other members in this order.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use solera_machine::{Address, Machine, Now};
 use solera_time::{HybridClock, Lane, Monotonic, SiteId, Timestamp, Vector};
 
+use crate::claim::Claim;
 use crate::config::{Config, Configuration};
 use crate::coordinator::Coordinator;
 use crate::entry::Phase;
@@ -14,7 +15,7 @@ use crate::ids::{Ballot, GroupId, TransactionId};
 use crate::member::Member;
 use crate::message::{Body, Message, Output, Record};
 use crate::share::{Outcome, Share};
-use crate::step::Step;
+use crate::step::{Counts, Step};
 
 /// The most workers per site that strong timestamps can tell apart.
 pub const MAX_WORKERS: u8 = 32;
@@ -33,8 +34,7 @@ pub struct Service<W> {
     outputs: VecDeque<Output<W>>,
     /// Messages to this very worker.
     loopback: VecDeque<Message<W>>,
-    /// See [`Self::ignored`].
-    ignored: u64,
+    counts: Counts,
     next_tick: Monotonic,
     begun: bool,
     /// When this part began and what time it was then: from there on time would be as it is without what
@@ -64,7 +64,7 @@ impl<W: Clone + Send> Service<W> {
             coordinator: Coordinator::new(me, config.run),
             outputs: VecDeque::new(),
             loopback: VecDeque::new(),
-            ignored: 0,
+            counts: Counts::default(),
             next_tick: Monotonic(0),
             begun: false,
             unaided: (now.monotonic, Timestamp::ZERO),
@@ -109,7 +109,8 @@ impl<W: Clone + Send> Service<W> {
 
     /// CERTIFY (UniStore Alg. 3 l. 3): submits a transaction, part by part; yields
     /// [`Output::Decided`] later. If it commits, its strong timestamp is at most `until`, whoever finishes
-    /// it and however late.
+    /// it and however late. A transaction that is submitted again after it was aborted has a claim to go before
+    /// others.
     ///
     /// # Panics
     /// If there is no part; reading transactions without accesses need no certification.
@@ -118,10 +119,11 @@ impl<W: Clone + Send> Service<W> {
         now: Now,
         shares: BTreeMap<GroupId, Arc<Share<W>>>,
         until: Timestamp,
+        claim: Option<Claim>,
     ) -> TransactionId {
         assert!(!shares.is_empty(), "a certified transaction has accessed something");
         let (coordinator, mut step) = self.coordinator(now);
-        let tid = coordinator.certify(&mut step, shares, until);
+        let tid = coordinator.certify(&mut step, shares, until, claim);
         self.drain_loopback(now);
         tid
     }
@@ -242,10 +244,9 @@ impl<W: Clone + Send> Service<W> {
         self.coordinator.pending()
     }
 
-    /// How many messages came again, too late to count, or from the future: of terms that are over, about
-    /// transactions that are decided, or with times that nobody can have reached.
-    pub fn ignored(&self) -> u64 {
-        self.ignored
+    /// What was counted since the start.
+    pub fn counts(&self) -> Counts {
+        self.counts
     }
 
     /// Transactions and conflicting keys that the members remember.
@@ -262,17 +263,17 @@ impl<W: Clone + Send> Service<W> {
         configuration: &'a Configuration,
         clock: &'a mut HybridClock,
         outputs: &'a mut VecDeque<Output<W>>,
-        ignored: &'a mut u64,
+        counts: &'a mut Counts,
         loopback: &'a mut VecDeque<Message<W>>,
     ) -> Step<'a, W> {
-        Step { now, config, configuration, clock, outputs, ignored, loopback }
+        Step { now, config, configuration, clock, outputs, counts, loopback }
     }
 
     fn coordinator(&mut self, now: Now) -> (&mut Coordinator<W>, Step<'_, W>) {
-        let Service { config, configuration, clock, outputs, ignored, loopback, .. } = self;
+        let Service { config, configuration, clock, outputs, counts, loopback, .. } = self;
         (
             &mut self.coordinator,
-            Self::step(now, config, configuration, clock, outputs, ignored, loopback),
+            Self::step(now, config, configuration, clock, outputs, counts, loopback),
         )
     }
 
@@ -282,19 +283,19 @@ impl<W: Clone + Send> Service<W> {
         group: GroupId,
         act: impl FnOnce(&mut Member<W>, &mut Step<'_, W>) -> R,
     ) -> Option<R> {
-        let Service { config, configuration, clock, outputs, ignored, loopback, .. } = self;
+        let Service { config, configuration, clock, outputs, counts, loopback, .. } = self;
         let member = self.members.get_mut(&group)?;
         let result = act(
             member,
-            &mut Self::step(now, config, configuration, clock, outputs, ignored, loopback),
+            &mut Self::step(now, config, configuration, clock, outputs, counts, loopback),
         );
         self.coordinator.learn_leader(member);
         Some(result)
     }
 
     fn each_member(&mut self, now: Now, act: impl Fn(&mut Member<W>, &mut Step<'_, W>)) {
-        let Service { config, configuration, clock, outputs, ignored, loopback, .. } = self;
-        let mut step = Self::step(now, config, configuration, clock, outputs, ignored, loopback);
+        let Service { config, configuration, clock, outputs, counts, loopback, .. } = self;
+        let mut step = Self::step(now, config, configuration, clock, outputs, counts, loopback);
         for member in self.members.values_mut() {
             act(member, &mut step);
             self.coordinator.learn_leader(member);
@@ -355,7 +356,7 @@ impl<W: Clone + Send + Sync> Machine for Service<W> {
     fn handle(&mut self, now: Now, (from, message): Self::Input) {
         let is_other = from.site != self.config.me.site;
         if self.begun && is_other && message.body.latest() > self.horizon(now) {
-            self.ignored += 1;
+            self.counts.ignored += 1;
         } else if self.begun {
             self.on_message(now, from, message);
             self.drain_loopback(now);

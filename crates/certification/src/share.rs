@@ -4,6 +4,8 @@ use serde::{Deserialize, Serialize};
 use solera_data::Key;
 use solera_time::{Timestamp, Vector};
 
+use crate::claim::Obstacle;
+
 /// A kind of operation, and the kinds it conflicts with (the paper's `⋈`).
 ///
 /// The submitter knows which kinds of operations conflict in a key's space and says so here, so that
@@ -81,8 +83,8 @@ impl<W> Share<W> {
 pub enum Vote {
     /// Its snapshot holds every conflicting transaction before it.
     Commit,
-    /// It does not, because of this key; or the leader never got the transaction.
-    Abort(Option<Key>),
+    /// It does not, because of this; or the leader never got the transaction.
+    Abort(Option<Obstacle>),
 }
 
 /// What became of a transaction.
@@ -90,6 +92,6 @@ pub enum Vote {
 pub enum Outcome {
     /// It committed with this strong timestamp.
     Committed(Timestamp),
-    /// It had no effect. A key on which it conflicted, if that is known.
-    Aborted(Option<Key>),
+    /// It had no effect. What was in its way, if that is known.
+    Aborted(Option<Obstacle>),
 }

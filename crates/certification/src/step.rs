@@ -9,14 +9,25 @@ use crate::config::{Config, Configuration};
 use crate::ids::GroupId;
 use crate::message::{Body, Message, Output, Record};
 
+/// What a worker's part of the service has counted since it started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Messages that came again, or too late to count: of terms that are over, or about transactions that
+    /// are decided.
+    pub ignored: u64,
+    /// Votes for which keys were kept free, because the transaction had been aborted before.
+    pub reserved: u64,
+    /// Transactions that waited for one that had been aborted before.
+    pub waited: u64,
+}
+
 pub(crate) struct Step<'a, W> {
     pub(crate) now: Now,
     pub(crate) config: &'a Config,
     pub(crate) configuration: &'a Configuration,
     pub(crate) clock: &'a mut HybridClock,
     pub(crate) outputs: &'a mut VecDeque<Output<W>>,
-    /// How many messages came too late to count.
-    pub(crate) ignored: &'a mut u64,
+    pub(crate) counts: &'a mut Counts,
     /// Messages to this very worker.
     pub(crate) loopback: &'a mut VecDeque<Message<W>>,
 }

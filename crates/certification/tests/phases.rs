@@ -22,6 +22,12 @@ struct Sites {
     now: u64,
     delivered: Vec<(SiteId, GroupId, TransactionId, Timestamp)>,
     decided: Vec<(u64, SiteId, TransactionId, Outcome)>,
+    /// The claim of each that is decided.
+    claims: BTreeMap<TransactionId, Claim>,
+    /// When the leader has shown what as complete.
+    shown: Vec<(u64, Timestamp)>,
+    /// A site that sees nothing any more.
+    blind: Option<u8>,
     /// Messages that are lost.
     lose: fn(&Body<Write>) -> bool,
     /// Up to when what is submitted may commit.
@@ -36,6 +42,10 @@ fn at(site: u8) -> Address {
 
 impl Sites {
     fn new(groups: u16) -> Self {
+        Self::without(groups, None)
+    }
+
+    fn without(groups: u16, broken: Option<Rule>) -> Self {
         let config = |site| Config {
             me: at(site),
             workers: vec![1; 3],
@@ -43,7 +53,7 @@ impl Sites {
             leader: SiteId(0),
             run: 0,
             timing: Timing::default(),
-            broken: None,
+            broken,
         };
         let mut sites = Sites {
             services: Vec::new(),
@@ -52,6 +62,9 @@ impl Sites {
             now: 0,
             delivered: Vec::new(),
             decided: Vec::new(),
+            claims: BTreeMap::new(),
+            shown: Vec::new(),
+            blind: None,
             lose: |_| false,
             until: Timestamp::MAX,
         };
@@ -79,7 +92,8 @@ impl Sites {
                     self.sequence += 1;
                     self.letters.insert((self.now + delay, self.sequence), (at(site), to, message));
                 }
-                Output::Decided { tid, outcome } => {
+                Output::Decided { tid, outcome, claim } => {
+                    self.claims.insert(tid, claim);
                     self.decided.push((self.now / MILLI, SiteId(site), tid, outcome));
                 }
                 Output::Deliver { group, tid, ts, .. } => {
@@ -87,6 +101,7 @@ impl Sites {
                 }
                 Output::Complete { group, upto } | Output::CatchUp { group, upto } => {
                     service.known(now, group, upto);
+                    self.shown.push((self.now, upto));
                 }
                 _ => {}
             }
@@ -119,6 +134,17 @@ impl Sites {
 
     /// Submits a change of one key per group, on a snapshot of everything so far.
     fn certify(&mut self, site: u8, keys: &[(u16, &str)], strong: Timestamp) -> TransactionId {
+        self.certify_again(site, keys, strong, None)
+    }
+
+    /// The same, of a transaction that may have been aborted before.
+    fn certify_again(
+        &mut self,
+        site: u8,
+        keys: &[(u16, &str)],
+        strong: Timestamp,
+        claim: Option<Claim>,
+    ) -> TransactionId {
         let mut snap_vec = Vector::zero(3);
         snap_vec.strong = strong;
         let kind = Kind { number: 0, conflicts: 1 };
@@ -128,9 +154,20 @@ impl Sites {
         };
         let shares = keys.iter().map(|(group, key)| (GroupId(*group), share(key))).collect();
         let (now, until) = (self.time(), self.until);
-        let tid = self.services[usize::from(site)].as_mut().unwrap().certify(now, shares, until);
+        let service = self.services[usize::from(site)].as_mut().unwrap();
+        let tid = service.certify(now, shares, until, claim);
         self.take(site);
         tid
+    }
+
+    /// Up to where a site has seen what the first one has shown as complete.
+    fn seen(&self, site: u8) -> Timestamp {
+        if self.blind == Some(site) {
+            return Timestamp::ZERO;
+        }
+        let delay = ONE_WAY[0][usize::from(site)] * MILLI;
+        let there = self.shown.iter().rev().find(|(when, _)| when + delay <= self.now);
+        there.map_or(Timestamp::ZERO, |(_, upto)| *upto)
     }
 
     fn outcome(&self, tid: TransactionId) -> Option<&Outcome> {
@@ -166,7 +203,9 @@ fn the_later_of_two_that_conflict_aborts_unless_it_has_seen_the_earlier() {
     let other = sites.certify(2, &[(0, "b")], Timestamp::ZERO);
     sites.run_for(300);
     let Some(Outcome::Committed(ts)) = sites.outcome(first).cloned() else { panic!("no commit") };
-    assert_eq!(sites.outcome(second), Some(&Outcome::Aborted(Some(Key::from(&b"a"[..])))));
+    let Some(Outcome::Aborted(Some(obstacle))) = sites.outcome(second) else { panic!("no abort") };
+    assert_eq!(obstacle.key, Some(Key::from("a")));
+    assert_eq!(obstacle.past.strong, ts, "who has seen that much may try again");
     assert!(matches!(sites.outcome(other), Some(Outcome::Committed(_))));
     let again = sites.certify(2, &[(0, "a")], ts);
     sites.run_for(300);
@@ -291,4 +330,125 @@ fn nothing_commits_after_the_time_that_its_coordinator_named() {
         assert_eq!(matches!(outcome, Some(Outcome::Committed(_))), commits, "{outcome:?}");
         assert!(outcome.is_some(), "it is decided");
     }
+}
+
+// Clients that change the same keys without pause.
+
+/// A client that changes keys again and again, on what its site has seen.
+struct Busy {
+    site: u8,
+    keys: &'static [(u16, &'static str)],
+    /// Whether it goes on before its site has seen what was in its way.
+    hasty: bool,
+    waits_for: Option<TransactionId>,
+    must_see: Timestamp,
+    claim: Option<Claim>,
+    tries: usize,
+    /// How many tries each took that committed.
+    committed: Vec<usize>,
+}
+
+impl Busy {
+    fn at(site: u8, keys: &'static [(u16, &'static str)]) -> Self {
+        let (hasty, waits_for, must_see) = (false, None, Timestamp::ZERO);
+        let (claim, tries, committed) = (None, 0, Vec::new());
+        Busy { site, keys, hasty, waits_for, must_see, claim, tries, committed }
+    }
+
+    fn go_on(&mut self, sites: &mut Sites) {
+        if let Some(tid) = self.waits_for {
+            match sites.outcome(tid).cloned() {
+                None => return,
+                Some(Outcome::Committed(ts)) => {
+                    self.committed.push(std::mem::take(&mut self.tries));
+                    (self.must_see, self.claim) = (ts, None);
+                }
+                Some(Outcome::Aborted(obstacle)) => {
+                    self.must_see = obstacle.unwrap().past.strong;
+                    self.claim = Some(sites.claims[&tid]);
+                }
+            }
+            self.waits_for = None;
+        }
+        let seen = sites.seen(self.site);
+        if self.must_see <= seen || self.hasty {
+            self.tries += 1;
+            self.waits_for = Some(sites.certify_again(self.site, self.keys, seen, self.claim));
+        }
+    }
+}
+
+fn compete(sites: &mut Sites, busy: &mut [Busy], millis: u64) {
+    for _ in 0..millis {
+        for client in busy.iter_mut() {
+            client.go_on(sites);
+        }
+        sites.run_for(1);
+    }
+}
+
+#[test]
+fn who_is_far_from_the_leader_does_not_come_too_late_for_ever() {
+    let compete_with = |broken| {
+        let mut sites = Sites::without(1, broken);
+        let mut busy: Vec<Busy> = (0..3).map(|site| Busy::at(site, &[(0, "a")])).collect();
+        compete(&mut sites, &mut busy, 20_000);
+        busy
+    };
+    for client in compete_with(None) {
+        let (site, tries) = (client.site, client.committed);
+        assert!(tries.len() >= 20, "site {site}: {tries:?}");
+        assert!(tries.iter().all(|tries| *tries <= 4), "site {site}: {tries:?}");
+    }
+    let starved = &compete_with(Some(Rule::AbortedFirst))[2];
+    assert!(starved.committed.is_empty(), "it needs no reservation: {:?}", starved.committed);
+}
+
+#[test]
+fn those_who_meet_in_several_groups_do_not_wait_for_each_other() {
+    let mut sites = Sites::new(2);
+    let mut busy = [
+        Busy::at(0, &[(0, "a"), (1, "b")]),
+        Busy::at(0, &[(0, "a")]),
+        Busy::at(1, &[(0, "a"), (1, "b")]),
+        Busy::at(1, &[(1, "b")]),
+        Busy::at(2, &[(0, "a"), (1, "b")]),
+    ];
+    compete(&mut sites, &mut busy, 30_000);
+    for client in busy {
+        let (site, tries) = (client.site, client.committed);
+        assert!(tries.len() >= 10, "site {site}: {tries:?}");
+        assert!(tries.iter().all(|tries| *tries <= 10), "site {site}: {tries:?}");
+    }
+}
+
+#[test]
+fn who_does_not_come_again_keeps_nobody_waiting_for_long() {
+    let mut sites = Sites::new(1);
+    let mut busy = [Busy::at(0, &[(0, "a")]), Busy::at(2, &[(0, "a")])];
+    while busy[1].tries < 2 {
+        compete(&mut sites, &mut busy, 1);
+    }
+    sites.run_for(200);
+    let [stays, _] = busy;
+    let before = stays.committed.len();
+    let mut busy = [stays];
+    compete(&mut sites, &mut busy, 100);
+    assert!(busy[0].committed.len() <= before + 2, "nothing was reserved");
+    compete(&mut sites, &mut busy, 5_000);
+    let after = busy[0].committed.len() - before;
+    assert!(after >= 60, "it has committed {after} in the time of 80");
+}
+
+#[test]
+fn who_comes_without_what_it_lacked_does_not_keep_others_waiting_for_ever() {
+    let mut sites = Sites::new(1);
+    let hasty = Busy { hasty: true, ..Busy::at(2, &[(0, "a")]) };
+    let mut busy = [Busy::at(0, &[(0, "a")]), hasty];
+    // What it has seen stays as it is.
+    sites.blind = Some(2);
+    compete(&mut sites, &mut busy, 10_000);
+    let [stays, hasty] = busy;
+    assert!(hasty.committed.is_empty() && hasty.tries > 50, "{}", hasty.tries);
+    assert!(stays.committed.len() >= 40, "it has committed {}", stays.committed.len());
 }

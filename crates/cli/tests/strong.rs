@@ -237,6 +237,50 @@ async fn every_increment_answers_a_number_of_its_own_while_leaders_move() {
 }
 
 #[tokio::test]
+async fn who_is_far_from_the_leader_gets_through_while_others_change_the_same_key() {
+    let folder = Folder::new();
+    let up = up(&folder, &["--wan", "aws"]);
+    let mut stop = up.client(1).await;
+    let busy = {
+        let address = up.address(1);
+        tokio::spawn(async move {
+            let (mut client, mut count) = (Client::connect(address).await.unwrap(), 0);
+            while client.command(&["EXISTS", "stop"]).await.unwrap() == Value::Integer(0) {
+                client.command(&["INCR", "lock:hot"]).await.unwrap();
+                count += 1;
+            }
+            count
+        })
+    };
+    let singles = async {
+        let mut client = up.client(2).await;
+        for _ in 0..10 {
+            client.command(&["INCR", "lock:hot"]).await.unwrap();
+        }
+    };
+    let transactions = async {
+        let mut client = up.client(3).await;
+        for _ in 0..4 {
+            client.strong(async |tx| tx.incr_by("lock:hot", 1).await).await.unwrap();
+            client.command(&["MULTI"]).await.unwrap();
+            client.command(&["INCR", "lock:hot"]).await.unwrap();
+            client.command(&["SET", "other", "1"]).await.unwrap();
+            let done = client.command(&["EXEC"]).await.unwrap();
+            assert!(matches!(&done, Value::Array(of) if of.len() == 2), "{done:?}");
+        }
+    };
+    tokio::join!(singles, transactions);
+    stop.command(&["SET", "stop", "1"]).await.unwrap();
+    let count = busy.await.unwrap();
+    let total = stop.command(&["GET", "lock:hot"]).await.unwrap();
+    assert_eq!(total, Value::Bulk((count + 10 + 8).to_string().into_bytes()));
+    let (_, metrics) = common::http(up.admin(), "/metrics", "").unwrap();
+    let reserved = "solera_certification_reserved_total{site=\"virginia\"} ";
+    let reserved = metrics.lines().find_map(|line| line.strip_prefix(reserved)).unwrap();
+    assert_ne!(reserved, "0");
+}
+
+#[tokio::test]
 async fn leaders_are_listed_and_not_moved_to_nobody_or_out_of_reach() {
     let folder = Folder::new();
     let up = up(&folder, &[]);

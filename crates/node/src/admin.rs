@@ -325,6 +325,18 @@ fn render(sites: &[SiteStatus]) -> String {
         let (site, ignored) = (&site.name, site.strong.ignored);
         let _ = writeln!(text, "solera_certification_ignored_total{{site=\"{site}\"}} {ignored}");
     }
+    let help = "Votes for which leaders of the site kept keys free, after an abort.";
+    head(&mut text, "solera_certification_reserved_total", help, "counter");
+    for site in sites {
+        let (site, reserved) = (&site.name, site.strong.reserved);
+        let _ = writeln!(text, "solera_certification_reserved_total{{site=\"{site}\"}} {reserved}");
+    }
+    let help = "Transactions that leaders of the site had wait for one that was aborted before.";
+    head(&mut text, "solera_certification_waited_total", help, "counter");
+    for site in sites {
+        let (site, waited) = (&site.name, site.strong.waited);
+        let _ = writeln!(text, "solera_certification_waited_total{{site=\"{site}\"}} {waited}");
+    }
     head(&mut text, "solera_commands_total", "Commands processed.", "counter");
     for site in sites {
         for (command, count) in &site.commands {

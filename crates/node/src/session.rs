@@ -138,6 +138,8 @@ pub(crate) struct Session {
     tx_is_strong: bool,
     /// The keys that the next EXEC or SOLERA.BEGIN STRONG depends on.
     watched: Vec<Watched>,
+    /// What the session's last strong transaction has come to, if it aborted.
+    conflict: Option<strong::Conflict>,
     /// Who began the interactive transaction, with the rules that held then.
     began_as: Option<Arc<User>>,
     /// Why the interactive transaction was given up: the first error in it. What the client sends until
@@ -166,6 +168,7 @@ impl Session {
             tx: None,
             tx_is_strong: false,
             watched: Vec::new(),
+            conflict: None,
             began_as: None,
             given_up: None,
             exec_failed: None,
@@ -580,6 +583,7 @@ impl Session {
             }
         };
         if self.worker.spec.protocol.certifies(strong) {
+            self.wait_for_conflict().await;
             return self.begin_strong().await;
         }
         if let Some(Response::Begun(tx)) =
@@ -625,12 +629,19 @@ impl Session {
             self.worker.tell(Command::Abort { tx });
             return Err(None);
         }
-        match self.worker.call(Command::Commit { tx }).await {
+        let claim = self.conflict.as_ref().map(strong::Conflict::claim);
+        match self.worker.call(Command::Commit { tx, claim }).await {
             Some(Response::Committed { past }) => {
                 self.past.join(&past);
+                self.conflict = None;
                 Ok(())
             }
-            Some(Response::Failed(error)) => Err(Some(error)),
+            Some(Response::Failed(error)) => {
+                if let CommandError::Aborted { claim, lacks, .. } = &error {
+                    self.conflict = Some(strong::Conflict::new(*claim, lacks.as_deref().copied()));
+                }
+                Err(Some(error))
+            }
             _ => Err(None),
         }
     }

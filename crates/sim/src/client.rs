@@ -7,7 +7,7 @@ use solera_data::{Key, Op, OpError, Outcome, Value};
 use solera_levels::Level;
 use solera_time::{SiteId, Vector};
 use solera_unistore::{
-    Address, Cause, Command, CommandError, Kind, RequestId, Response, TransactionId, TxId,
+    Address, Cause, Claim, Command, CommandError, Kind, RequestId, Response, TransactionId, TxId,
 };
 
 use crate::random::Random;
@@ -86,6 +86,8 @@ pub(crate) struct Client {
     attached: bool,
     left: usize,
     doing: Doing,
+    /// Of its last strong transaction, if that was aborted; the next one goes on with it.
+    claim: Option<Claim>,
     waiting_for: Option<(Address, RequestId)>,
 }
 
@@ -127,6 +129,7 @@ impl Clients {
                     attached: true,
                     left: scenario.transactions_per_session,
                     doing: Doing::Nothing,
+                    claim: None,
                     waiting_for: None,
                 }
             })
@@ -240,6 +243,10 @@ impl Clients {
             }
             (Doing::Execute(recorded) | Doing::Commit(recorded), Response::Failed(error)) => {
                 match error {
+                    CommandError::Aborted { claim, .. } => {
+                        self.clients[index].claim = Some(claim);
+                        self.finish(world, index, recorded, Status::Aborted);
+                    }
                     CommandError::Unavailable { tid: Some(tid) } => {
                         self.record(world, recorded, Status::Unknown);
                         self.ask_outcome(world, index, tid);
@@ -440,8 +447,9 @@ impl Clients {
         match fate {
             Fate::Commit => {
                 let request = self.request(index, worker);
+                let claim = self.clients[index].claim.take();
                 self.clients[index].doing = Doing::Commit(recorded);
-                world.command(worker, request, Command::Commit { tx });
+                world.command(worker, request, Command::Commit { tx, claim });
             }
             Fate::Abort => {
                 let request = self.request(index, worker);
@@ -457,7 +465,7 @@ impl Clients {
             Fate::VanishCommitting => {
                 let request = self.request(index, worker);
                 self.clients[index].waiting_for = None;
-                world.command(worker, request, Command::Commit { tx });
+                world.command(worker, request, Command::Commit { tx, claim: None });
                 self.record(world, recorded, Status::Unknown);
                 self.start_anew(index);
                 self.rest(world, index);

@@ -1,11 +1,11 @@
-//! When all is well again, every site must be able to commit strong transactions on every group: a
-//! liveness that finite runs can show.
+//! When all is well again, every site must be able to commit strong transactions on every group, and nobody
+//! may be in vain because others change the same key all the time: a liveness that finite runs can show.
 
 use std::collections::BTreeMap;
 
 use solera_data::{Key, Op};
 use solera_time::{SiteId, Vector};
-use solera_unistore::{Cause, PartitionId, RequestId, Response, Topology};
+use solera_unistore::{Cause, CommandError, PartitionId, RequestId, Response, Topology};
 
 use crate::client::{Recorded, Status};
 use crate::spaces;
@@ -15,8 +15,10 @@ use crate::world::World;
 const SESSIONS: usize = 1 << 32;
 /// Requests of their own; final reads count down from the greatest.
 const REQUESTS: u64 = 1 << 62;
+/// How many strong transactions of each site must commit while all change one key.
+const TURNS: usize = 2;
 
-/// A strong transaction on each group, from one site after the other.
+/// A strong transaction on each group, from one site after the other; then many on one key, from all at once.
 #[derive(Debug, Default)]
 pub(crate) struct LastRound {
     /// What is to be submitted: first, or again.
@@ -25,27 +27,39 @@ pub(crate) struct LastRound {
     requests: u64,
     sessions: usize,
     pub(crate) recorded: Vec<Recorded>,
+    /// Which sites change one key, and how often they have by now.
+    contest: BTreeMap<usize, usize>,
+    /// What was given up because others were in its way.
+    pub(crate) starved: Vec<String>,
 }
 
 impl LastRound {
     /// A site's turn.
     pub(crate) fn begin(&mut self, topology: &Topology, site: usize) {
         for partition in 0..topology.partitions {
-            self.sessions += 1;
-            self.due.push(Recorded {
-                session: SESSIONS + self.sessions,
-                site,
-                steps: vec![spaces::step(
-                    key_of(PartitionId(partition), topology),
-                    Op::IncrBy(1),
-                    true,
-                )],
-                status: Status::Unknown,
-                cause: None,
-                invoked: 0,
-                answered: None,
-            });
+            self.push(site, key_of(PartitionId(partition), topology));
         }
+    }
+
+    /// These sites change one key until each has succeeded some times.
+    pub(crate) fn begin_contest(&mut self, topology: &Topology, sites: &[usize]) {
+        for site in sites {
+            self.contest.insert(*site, 0);
+            self.push(*site, key_of(PartitionId(0), topology));
+        }
+    }
+
+    fn push(&mut self, site: usize, key: Key) {
+        self.sessions += 1;
+        self.due.push(Recorded {
+            session: SESSIONS + self.sessions,
+            site,
+            steps: vec![spaces::step(key, Op::IncrBy(1), true)],
+            status: Status::Unknown,
+            cause: None,
+            invoked: 0,
+            answered: None,
+        });
     }
 
     /// Submits what is due.
@@ -74,11 +88,27 @@ impl LastRound {
             Response::Executed { outcome, .. } => {
                 recorded.steps[0].answer = Some(outcome);
                 (recorded.status, recorded.answered) = (Status::Committed, Some(now));
+                if let Some(turns) = self.contest.get_mut(&recorded.site) {
+                    *turns += 1;
+                    if self.contest.values().any(|turns| *turns < TURNS) {
+                        self.push(recorded.site, recorded.steps[0].key.clone());
+                    }
+                }
+            }
+            Response::Failed(CommandError::Aborted { .. }) if !self.contest.is_empty() => {
+                self.starved.push(format!("site {} of {:?}", recorded.site, self.contest));
+                // The others need not go on.
+                self.contest.clear();
             }
             _ => self.due.push(recorded.clone()),
         }
         self.recorded.push(recorded);
         None
+    }
+
+    /// Whether sites change one key: then they do so without a pause.
+    pub(crate) fn is_contest(&self) -> bool {
+        !self.contest.is_empty()
     }
 
     /// Whether all of this turn committed.

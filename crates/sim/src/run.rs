@@ -55,6 +55,8 @@ pub enum Violation {
     Stuck(String),
     /// What counted as durable is not there after a restart.
     Lost(String),
+    /// A strong command was given up because others were always in its way, though all was well.
+    Starved(String),
     /// A replica did not come to rest: transactions stay prepared, open or unsettled.
     Unrest(String),
 }
@@ -67,6 +69,7 @@ impl fmt::Display for Violation {
             Violation::Contradiction(what) => write!(f, "contradiction: {what}"),
             Violation::Stuck(client) => write!(f, "a client is stuck: {client}"),
             Violation::Lost(what) => write!(f, "lost: {what}"),
+            Violation::Starved(who) => write!(f, "others were always in the way of {who}"),
             Violation::Unrest(what) => write!(f, "no rest: {what}"),
         }
     }
@@ -160,18 +163,29 @@ impl<'a> Run<'a> {
                 continue;
             }
             self.last_round.begin(&self.scenario.topology, site);
-            loop {
-                self.last_round.submit(&mut self.world);
-                let happenings = self.world.take_happenings();
-                self.observe(happenings);
-                if self.last_round.is_done() || self.world.now >= end {
-                    break;
-                }
-                self.load(self.world.now + 20 * MS);
+            self.turn(end);
+        }
+        let up: Vec<usize> =
+            (0..sites).filter(|site| self.world.state(*site) == SiteState::Up).collect();
+        self.last_round.begin_contest(&self.scenario.topology, &up);
+        self.turn(self.world.now + PATIENCE);
+        let starved = std::mem::take(&mut self.last_round.starved);
+        self.violations.extend(starved.into_iter().map(Violation::Starved));
+    }
+
+    fn turn(&mut self, end: u64) {
+        loop {
+            self.last_round.submit(&mut self.world);
+            let happenings = self.world.take_happenings();
+            self.observe(happenings);
+            if self.last_round.is_done() || self.world.now >= end {
+                break;
             }
-            for what in self.last_round.take_missing() {
-                self.violations.push(Violation::Unrest(what));
-            }
+            let until = self.world.now + if self.last_round.is_contest() { MS } else { 20 * MS };
+            self.load(until);
+        }
+        for what in self.last_round.take_missing() {
+            self.violations.push(Violation::Unrest(what));
         }
     }
 

@@ -76,6 +76,15 @@ fn remote_transactions_are_invisible_before_uniform() {
     });
 }
 
+/// `docs/decisions/0016-fair-certification.md`: who is far from a leader comes too late for ever, while
+/// others change the same key.
+#[test]
+fn who_was_aborted_goes_first() {
+    without(Rule::Certification(Certification::AbortedFirst), |violation| {
+        matches!(violation, Violation::Starved(_))
+    });
+}
+
 /// `docs/decisions/0007-durability.md`: what is acknowledged before it is durable may be undone.
 #[test]
 fn records_before_words() {

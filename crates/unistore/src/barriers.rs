@@ -125,6 +125,11 @@ impl Replica {
         None
     }
 
+    /// Whether snapshots of this site hold all of a past that was taken at another site.
+    pub(crate) fn holds(&self, past: &Vector) -> bool {
+        self.reached(Kind::Attach).covers(past)
+    }
+
     /// What a past must be within for a wait to end.
     fn reached(&self, kind: Kind) -> Vector {
         let uniform_vec = self.dissemination.view.uniform_vec;

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::Duration;
 
-use solera_certification::{Kind, TransactionId};
+use solera_certification::{Claim, Kind, TransactionId};
 use solera_data::{Key, Op, OpError, Outcome};
 use solera_levels::Level;
 use solera_time::{SiteId, Vector};
@@ -71,6 +71,8 @@ pub enum Command {
     Commit {
         /// The transaction.
         tx: TxId,
+        /// If it is strong and was aborted before: what [`CommandError::Aborted`] said then.
+        claim: Option<Claim>,
     },
     /// Drops a transaction; it has no effect. Needs no reply, and gets none.
     Abort {
@@ -157,6 +159,11 @@ pub enum CommandError {
     Aborted {
         /// A key on which they conflict, if it is known.
         key: Option<Key>,
+        /// Has the next attempt go before transactions that are younger.
+        claim: Claim,
+        /// Before this site holds this much, another attempt is in vain ([`Command::Attach`]); nothing if
+        /// that is not known.
+        lacks: Option<Box<Vector>>,
     },
     /// A strong transaction could not be decided in time: too few sites were reached.
     Unavailable {
@@ -236,7 +243,7 @@ impl fmt::Display for CommandError {
             CommandError::TimedOut { site, behind } => {
                 write!(f, "still {} ms behind site {site}", behind.as_millis())
             }
-            CommandError::Aborted { key } => {
+            CommandError::Aborted { key, .. } => {
                 write!(f, "conflict")?;
                 if let Some(key) = key {
                     write!(f, " on '{}'", String::from_utf8_lossy(key.as_bytes()))?;

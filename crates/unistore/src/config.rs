@@ -151,7 +151,7 @@ pub enum Rule {
 
 impl Rule {
     /// Every rule, with the name that commands use.
-    pub const ALL: [(Rule, &'static str); 17] = [
+    pub const ALL: [(Rule, &'static str); 18] = [
         (Rule::Forwarding, "forwarding"),
         (Rule::WaitOnKnownVec, "wait-on-known-vec"),
         (Rule::KnownVecBelowPrepared, "known-vec-below-prepared"),
@@ -169,6 +169,7 @@ impl Rule {
         (Rule::Certification(Certification::UniformBeforeCommit), "uniform-before-commit"),
         (Rule::Certification(Certification::Remember), "remember"),
         (Rule::Certification(Certification::InTime), "in-time"),
+        (Rule::Certification(Certification::AbortedFirst), "aborted-first"),
     ];
 }
 

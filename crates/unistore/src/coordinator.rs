@@ -7,7 +7,7 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use solera_certification::Kind;
+use solera_certification::{Claim, Kind};
 use solera_data::{Effect, Key, Op, OpError};
 use solera_levels::Level;
 use solera_machine::Now;
@@ -332,7 +332,7 @@ impl Replica {
     }
 
     /// COMMIT_CAUSAL (UniStore Alg. 1 l. 26–35).
-    pub(crate) fn commit(&mut self, now: Now, request: RequestId, tx: TxId) {
+    pub(crate) fn commit(&mut self, now: Now, request: RequestId, tx: TxId, claim: Option<Claim>) {
         let Some(transaction) = self.open_transaction(tx) else {
             self.reply(request, Response::Failed(CommandError::NoSuchTransaction));
             return;
@@ -344,7 +344,7 @@ impl Replica {
         if transaction.accesses.is_some()
             && let Some(transaction) = self.coordinator.open.remove(&tx)
         {
-            return self.commit_strong(now, request, tx, transaction);
+            return self.commit_strong(now, request, tx, transaction, claim);
         }
         self.be_active(now);
         let (writes, eventual) = match self.coordinator.open.get_mut(&tx) {

@@ -64,5 +64,5 @@ pub use record::{Decision, DecodeError, Part, Prepared, Promise, Record, SavedKe
 pub use records::Records;
 pub use recovery::{ForeignPartition, Recovery};
 pub use replica::{AtRisk, Replica, Status};
-pub use solera_certification::{Access, Kind, MAX_WORKERS, TransactionId};
+pub use solera_certification::{Access, Claim, Kind, MAX_WORKERS, TransactionId};
 pub use strong::StrongCounts;

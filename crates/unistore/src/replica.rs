@@ -467,7 +467,7 @@ impl Replica {
                     self.reply(request, response);
                 }
             }
-            Command::Commit { tx } => self.commit(now, request, tx),
+            Command::Commit { tx, claim } => self.commit(now, request, tx, claim),
             Command::Abort { tx } => self.abort(tx),
             Command::Barrier { past, timeout } => self.barrier(now, request, past, timeout),
             Command::Attach { past, timeout } => self.attach(now, request, past, timeout),

@@ -14,7 +14,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use smallvec::smallvec;
 use solera_certification::{
-    Access, GroupId, Kind, Outcome, Output as Certified, Service, Share, TransactionId,
+    Access, Claim, Counts, GroupId, Kind, Obstacle, Outcome, Output as Certified, Service, Share,
+    TransactionId,
 };
 use solera_data::{Dot, Key, Op, OpError, Outcome as Answer};
 use solera_levels::Level;
@@ -31,9 +32,11 @@ use crate::record::Record;
 use crate::replica::Replica;
 use crate::replication::{STRETCH_LIMIT, TICK_BYTES};
 
-/// A transaction of one operation that aborts is executed again after this long at first, and at last.
-const AGAIN: Duration = Duration::from_millis(1);
-const AGAIN_AT_LAST: Duration = Duration::from_millis(64);
+/// A transaction of one operation that aborts is executed again after this long, if it is not known what it
+/// must wait for.
+const AGAIN: Duration = Duration::from_millis(10);
+/// For what is known it waits so long.
+const AGAIN_AT_LAST: Duration = Duration::from_millis(500);
 
 /// The group that certifies everything in REDBLUE.
 const CENTRAL: GroupId = GroupId(0);
@@ -58,7 +61,7 @@ pub(crate) struct Strong {
     submitted: BTreeMap<TransactionId, Submitted>,
     /// Those of one operation that are open, or wait to be executed again.
     singles: BTreeMap<TxId, Single>,
-    again: Vec<(Monotonic, Single)>,
+    again: Vec<Again>,
     /// Covers the strong timestamps of those that this worker submitted and does not wait for any more.
     ceiling: Timestamp,
     /// Sites that asked for the history of a partition from whoever has it.
@@ -83,6 +86,10 @@ pub struct StrongCounts {
     pub unavailable: u64,
     /// Messages of the certification service that came again, too late to count, or from the future.
     pub ignored: u64,
+    /// Votes for which this worker, as a leader, kept keys free, because the transaction had been aborted before.
+    pub reserved: u64,
+    /// Transactions that waited, at this worker as a leader, for one that had been aborted before.
+    pub waited: u64,
 }
 
 impl StrongCounts {
@@ -92,6 +99,8 @@ impl StrongCounts {
         self.aborted += other.aborted;
         self.unavailable += other.unavailable;
         self.ignored += other.ignored;
+        self.reserved += other.reserved;
+        self.waited += other.waited;
     }
 }
 
@@ -130,7 +139,18 @@ struct Single {
     /// What it answers if it commits.
     result: Result<Answer, OpError>,
     since: Monotonic,
-    attempts: u32,
+    /// If it was aborted before.
+    claim: Option<Claim>,
+}
+
+/// One that was aborted.
+#[derive(Debug)]
+struct Again {
+    single: Single,
+    /// Another attempt is in vain before this site holds this.
+    lacks: Option<Vector>,
+    /// When it is executed again all the same.
+    at: Monotonic,
 }
 
 /// What a strong transaction has accessed so far.
@@ -214,8 +234,9 @@ impl Strong {
 
     /// What they have come to.
     pub(crate) fn counts(&self) -> StrongCounts {
-        let ignored = self.service.ignored() + self.from_the_future;
-        StrongCounts { ignored, ..self.counts }
+        let Counts { ignored, reserved, waited } = self.service.counts();
+        let ignored = ignored + self.from_the_future;
+        StrongCounts { ignored, reserved, waited, ..self.counts }
     }
 
     /// Whether nobody waits for a decision.
@@ -273,12 +294,11 @@ impl Replica {
         kind: Kind,
     ) {
         let (result, since) = (Err(OpError::TooLarge), now.monotonic);
-        let single = Single { request, past, key, op, kind, result, since, attempts: 0 };
+        let single = Single { request, past, key, op, kind, result, since, claim: None };
         self.attempt(now, single);
     }
 
-    fn attempt(&mut self, now: Now, mut single: Single) {
-        single.attempts += 1;
+    fn attempt(&mut self, now: Now, single: Single) {
         let tx = self.begin(now, &single.past, true);
         let (request, key, op, kind) =
             (single.request, single.key.clone(), single.op.clone(), single.kind);
@@ -308,7 +328,8 @@ impl Replica {
         match response {
             Response::Operated(result) => {
                 single.result = result;
-                self.commit(now, request, tx);
+                let claim = single.claim;
+                self.commit(now, request, tx, claim);
             }
             other => {
                 self.strong.singles.remove(&tx);
@@ -384,6 +405,7 @@ impl Replica {
         request: RequestId,
         tx: TxId,
         transaction: Transaction,
+        claim: Option<Claim>,
     ) {
         self.be_active(now);
         let single = self.strong.singles.remove(&tx);
@@ -411,7 +433,7 @@ impl Replica {
         let writes = shares.values().any(|share| !share.writes.is_empty());
         let traced = self.config.trace.then(|| shares.clone());
         let until = self.latest_vote(now, &snap_vec);
-        let tid = self.strong.service.certify(now, shares, until);
+        let tid = self.strong.service.certify(now, shares, until, claim);
         let cause = match &single {
             Some(single) => Cause::Request(self.config.address, single.request),
             None => Cause::Transaction(self.me, tx),
@@ -448,7 +470,7 @@ impl Replica {
     }
 
     /// What a strong transaction of this worker has come to.
-    fn on_decided(&mut self, now: Now, tid: TransactionId, outcome: Outcome) {
+    fn on_decided(&mut self, now: Now, tid: TransactionId, outcome: Outcome, claim: Claim) {
         let Some(submitted) = self.strong.submitted.remove(&tid) else { return };
         self.be_active(now);
         let Submitted { request, snap_vec, single, .. } = submitted;
@@ -468,10 +490,10 @@ impl Replica {
                     );
                 }
             }
-            Outcome::Aborted(key) => {
+            Outcome::Aborted(obstacle) => {
                 self.strong.counts.aborted += 1;
                 self.trace(|| Event::Certified { tid, ts: None });
-                self.on_aborted(now, key, single, request);
+                self.on_aborted(now, obstacle, claim, single, request);
             }
         }
     }
@@ -479,24 +501,27 @@ impl Replica {
     fn on_aborted(
         &mut self,
         now: Now,
-        key: Option<Key>,
+        obstacle: Option<Obstacle>,
+        claim: Claim,
         single: Option<Single>,
         request: Option<RequestId>,
     ) {
-        match (single, request) {
-            (Some(single), Some(request)) => {
-                if now.monotonic.since(single.since) >= self.config.timing.strong_timeout {
-                    let error = CommandError::Aborted { key };
-                    return self.reply(request, Response::Failed(error));
-                }
-                let pause = AGAIN * (1 << (single.attempts - 1).min(10));
-                let at = now.monotonic.after(pause.min(AGAIN_AT_LAST));
-                self.strong.again.push((at, single));
+        let Some(request) = request else { return };
+        let (key, lacks) =
+            obstacle.map_or((None, None), |Obstacle { key, past }| (key, Some(past)));
+        let patience = self.config.timing.strong_timeout;
+        match single {
+            Some(single) if now.monotonic.since(single.since) < patience => {
+                let pause = if lacks.is_some() { AGAIN_AT_LAST } else { AGAIN };
+                let at = now.monotonic.after(pause);
+                let single = Single { claim: Some(claim), ..single };
+                self.strong.again.push(Again { single, lacks, at });
             }
-            (None, Some(request)) => {
-                self.reply(request, Response::Failed(CommandError::Aborted { key }));
+            _ => {
+                let lacks = lacks.map(Box::new);
+                let error = CommandError::Aborted { key, claim, lacks };
+                self.reply(request, Response::Failed(error));
             }
-            (_, None) => {}
         }
     }
 
@@ -511,16 +536,22 @@ impl Replica {
         self.drain_certification(now);
         self.give_up_late(now);
         self.give_up_asking(now);
-        let (due, later) = std::mem::take(&mut self.strong.again)
-            .into_iter()
-            .partition(|(at, _)| *at <= now.monotonic);
-        self.strong.again = later;
-        let due: Vec<(Monotonic, Single)> = due;
-        for (_, single) in due {
-            self.attempt(now, single);
-        }
+        self.attempt_again(now);
         if !self.strong.is_idle() {
             self.be_active(now);
+        }
+    }
+
+    /// Executes again what has been aborted, once this site has seen what was in its way.
+    fn attempt_again(&mut self, now: Now) {
+        let again = std::mem::take(&mut self.strong.again);
+        let is_due = |again: &Again| {
+            again.at <= now.monotonic || again.lacks.is_some_and(|lacks| self.holds(&lacks))
+        };
+        let (due, later): (Vec<Again>, _) = again.into_iter().partition(is_due);
+        self.strong.again = later;
+        for Again { single, .. } in due {
+            self.attempt(now, single);
         }
     }
 
@@ -581,7 +612,9 @@ impl Replica {
                 Certified::Record(record) => {
                     self.record(|| Record::Certification(Box::new(record)));
                 }
-                Certified::Decided { tid, outcome } => self.on_decided(now, tid, outcome),
+                Certified::Decided { tid, outcome, claim } => {
+                    self.on_decided(now, tid, outcome, claim);
+                }
                 Certified::Deliver { group, tid, ts, share } => {
                     self.trace(|| Event::Certified { tid, ts: Some(ts) });
                     self.deliver(now, group, ts, &share);

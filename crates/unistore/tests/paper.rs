@@ -196,7 +196,7 @@ fn prepared_with(stage: &mut Stage, value: &str) -> RequestId {
         );
         stage.deliver(always);
     }
-    let commit = stage.ask(at(0, 0), Command::Commit { tx });
+    let commit = stage.ask(at(0, 0), Command::Commit { tx, claim: None });
     // PREPARE arrives at worker 1, its PREPARE_ACK does not come back.
     stage.deliver(|from, _| from.worker == 0);
     commit
@@ -307,7 +307,7 @@ fn an_eventual_write_is_told_to_be_done_only_when_nothing_can_lose_it() {
         stage.outcome(request)
     };
     let tx = eventual(&mut stage, &key);
-    let commit = stage.ask(at(0, 0), Command::Commit { tx });
+    let commit = stage.ask(at(0, 0), Command::Commit { tx, claim: None });
     assert!(!stage.replies.contains_key(&commit), "worker 1 does not know of it yet");
     stage.deliver(|from, _| from.worker == 0);
     assert_eq!(read(&mut stage), Outcome::Nil, "it may still be given up");
@@ -416,6 +416,60 @@ fn only_keys_that_can_be_told_in_a_few_megabytes_are_named_as_at_risk() {
     }
     let at_risk = stage.replicas[&at(0, 0)].status().at_risk(10);
     assert_eq!((at_risk.transactions, at_risk.keys), (2, vec![Key::from("short")]));
+}
+
+/// A strong command at a site that hears of the leader's changes 20 ms late, while the leader's site changes
+/// the same key every 10 ms; and how many changes that were, until it was answered.
+fn strong_command_among_others(without: Option<Rule>) -> (Response, usize) {
+    let mut stage = Stage::new(&[1, 1, 1], without);
+    stage.pass(200, always);
+    let incr = |past| Command::ExecuteStrong {
+        past,
+        key: Key::from("k"),
+        op: Op::IncrBy(1),
+        kind: Kind::UPDATE,
+    };
+    let far = stage.ask(at(2, 0), incr(Vector::zero(3)));
+    let (mut near, mut past, mut changes) = (None, Vector::zero(3), 0);
+    for round in 0..600 {
+        if near.is_none_or(|near| stage.replies.contains_key(&near)) {
+            if let Some(near) = near {
+                past = stage.past(near);
+                changes += 1;
+            }
+            near = Some(stage.ask(at(0, 0), incr(past)));
+        }
+        // What is for the far site comes in one round, what is from it in another.
+        stage.pass(10, |from, to| match (from.site.0, to.site.0) {
+            (_, 2) => round % 4 == 0,
+            (2, _) => round % 4 == 2,
+            _ => true,
+        });
+        if let Some(response) = stage.replies.get(&far) {
+            return (response.clone(), changes);
+        }
+    }
+    panic!("it was not answered");
+}
+
+#[test]
+fn a_strong_command_commits_although_others_change_its_key_all_the_time() {
+    let (response, changes) = strong_command_among_others(None);
+    assert!(matches!(response, Response::Executed { .. }), "{response:?}");
+    assert!((5..30).contains(&changes), "after {changes} changes");
+}
+
+#[test]
+fn a_strong_command_that_others_keep_from_committing_ends_in_time_and_names_the_key() {
+    let without = Rule::Certification(solera_certification::Rule::AbortedFirst);
+    let (response, changes) = strong_command_among_others(Some(without));
+    let Response::Failed(error @ CommandError::Aborted { key, .. }) = &response else {
+        panic!("{response:?}");
+    };
+    assert_eq!(key, &Some(Key::from("k")));
+    assert!(error.to_string().starts_with("conflict on 'k';"), "{error}");
+    // It was run again for five seconds.
+    assert!(changes > 400, "after {changes} changes");
 }
 
 /// Sizes of the updates in the REPLICATE messages that wait on a link.
@@ -655,7 +709,7 @@ fn an_update_that_cannot_be_folded_does_not_hold_back_the_removals_behind_it() {
     let (eventual, op) = (Key::from(other.as_str()), Op::IncrBy(1));
     let u_a = Command::Execute { past: none, level: Level::Eventual, key: eventual, op };
     stage.ask(worker, u_a);
-    let u_b = stage.ask(root, Command::Commit { tx });
+    let u_b = stage.ask(root, Command::Commit { tx, claim: None });
     stage.deliver(|from, to| from.site.0 == 1 && to.site.0 == 1);
     assert!(matches!(stage.reply(u_b), Response::Committed { .. }));
     stage.round(&[root], without_2);

@@ -311,7 +311,7 @@ fn what_is_executed_is_traced_after_its_record() {
         operate(Op::IncrBy(1)),
         Command::Begin { past: nobody, strong: false },
         Command::Operate { tx, level, key: Key::from("e"), op: Op::IncrBy(1), kind: Kind::UPDATE },
-        Command::Commit { tx },
+        Command::Commit { tx, claim: None },
     ];
     let of_another = TxId { coordinator: 1, sequence: 7 };
     let (writes, eventual) = (Vec::new(), vec![(Key::from("e"), Op::IncrBy(1))]);

@@ -156,7 +156,7 @@ impl Stage {
         self.execute(B, Op::IncrBy(1));
         self.run(100);
         self.undecidable = true;
-        self.ask(C, Command::Commit { tx });
+        self.ask(C, Command::Commit { tx, claim: None });
         self.run(200);
     }
 

@@ -96,7 +96,7 @@ impl Client {
                     (step.level, step.key.clone(), step.op.clone(), step.kind);
                 Command::Operate { tx, level, key, op, kind }
             }
-            (Phase::Commit, Some(tx)) => Command::Commit { tx },
+            (Phase::Commit, Some(tx)) => Command::Commit { tx, claim: None },
         }
     }
 

@@ -258,7 +258,7 @@ impl World {
                     hold(host, Held::Send(to, Letter::Certification(message)));
                 }
                 Output::Record(record) => hold(host, Held::Keep(Kept::Record(record))),
-                Output::Decided { tid, outcome } => hold(host, Held::Decided(tid, outcome)),
+                Output::Decided { tid, outcome, .. } => hold(host, Held::Decided(tid, outcome)),
                 Output::Deliver { group, tid, ts, share } => {
                     let delivered = Delivered { ts, tid, share };
                     let log = host.logs.get_mut(&group).unwrap();
@@ -413,7 +413,7 @@ impl World {
             shares.into_iter().map(|(group, share)| (group, Arc::new(share))).collect();
         let now = self.now_of(address);
         let host = self.host(address).unwrap();
-        let tid = host.service.certify(now, shares.clone(), Timestamp::MAX);
+        let tid = host.service.certify(now, shares.clone(), Timestamp::MAX, None);
         let since = self.now;
         self.submitted.insert(tid, shares.clone());
         self.clients.push(Client { address, tid, shares, since });

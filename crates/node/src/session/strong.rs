@@ -5,39 +5,39 @@ use std::time::{Duration, Instant};
 use solera_data::{Key, Op, OpError, Outcome};
 use solera_levels::Level;
 use solera_resp::{Arguments, CommandId};
-use solera_unistore::{Command, CommandError, Kind, Response, TxId};
+use solera_time::Vector;
+use solera_unistore::{Claim, Command, CommandError, Kind, Response, TxId};
 
 use super::{Failure, Queue, Session};
 use crate::commands::{KeyOp, Plan};
 use crate::config::Baseline;
 use crate::spaces::Class;
 
-/// Before commands that are known in full are run again after a conflict: at first, and at last.
-const AGAIN: Duration = Duration::from_millis(1);
-const AGAIN_AT_LAST: Duration = Duration::from_millis(64);
+/// After a conflict commands that are known in full are run again after so long, if it is not known what
+/// they must wait for.
+const AGAIN: Duration = Duration::from_millis(10);
+/// For what is known they wait so long.
+const AGAIN_AT_LAST: Duration = Duration::from_millis(500);
 /// For how long they are run again.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How commands that are known in full are run again.
-struct Attempts {
-    began: Instant,
-    pause: Duration,
+/// What the session's last strong transaction leaves for its next attempt, whether that is the server's or
+/// the client's.
+#[derive(Debug)]
+pub(super) struct Conflict {
+    claim: Claim,
+    /// Before this is visible here, another attempt is in vain.
+    lacks: Option<Vector>,
+    since: Instant,
 }
 
-impl Attempts {
-    fn begin() -> Self {
-        Attempts { began: Instant::now(), pause: AGAIN }
+impl Conflict {
+    pub(super) fn new(claim: Claim, lacks: Option<Vector>) -> Self {
+        Conflict { claim, lacks, since: Instant::now() }
     }
 
-    /// Whether there may be another one.
-    fn may_go_on(&self) -> bool {
-        self.began.elapsed() < PATIENCE
-    }
-
-    /// What was in the way may be visible here after a while.
-    async fn pause(&mut self) {
-        tokio::time::sleep(self.pause).await;
-        self.pause = (self.pause * 2).min(AGAIN_AT_LAST);
+    pub(super) fn claim(&self) -> Claim {
+        self.claim
     }
 }
 
@@ -166,6 +166,7 @@ impl Session {
                  WATCH before MULTI",
             );
         }
+        self.wait_for_conflict().await;
         for key in arguments.from(1) {
             if self.worker.spec.spaces.level_of(key) == Level::Eventual {
                 let key = String::from_utf8_lossy(key);
@@ -175,7 +176,6 @@ impl Session {
             if let Some(tx) = self.tx {
                 if let Err(failure) = self.look(tx, key).await {
                     self.leave_transaction();
-                    self.given_up = true;
                     return self.fail_operation(&failure);
                 }
                 continue;
@@ -255,14 +255,18 @@ impl Session {
     /// nothing is watched: then the commands do not depend on what the client has read.
     pub(super) async fn exec_strong(&mut self, queue: &Queue) {
         let watched = std::mem::take(&mut self.watched);
-        let mut attempts = Attempts::begin();
+        if !watched.is_empty() {
+            // Strong reads between WATCH and EXEC would wait for what is kept free for EXEC.
+            self.conflict = None;
+        }
+        let began = Instant::now();
         loop {
             match self.exec_strong_once(queue, &watched).await {
                 Executed::Done | Executed::Failed => return,
-                Executed::Conflict if !watched.is_empty() || !attempts.may_go_on() => {
+                Executed::Conflict if !watched.is_empty() || began.elapsed() >= PATIENCE => {
                     return self.out.null_array();
                 }
-                Executed::Conflict => attempts.pause().await,
+                Executed::Conflict => self.pause_after_conflict().await,
             }
         }
     }
@@ -297,7 +301,7 @@ impl Session {
     /// MSET, DEL, and others on several keys of which one needs agreement: one strong transaction, again
     /// after conflicts.
     pub(super) async fn run_as_strong_transaction(&mut self, plan: &Plan<'_>) {
-        let mut attempts = Attempts::begin();
+        let began = Instant::now();
         loop {
             let begin = Command::Begin { past: self.past, strong: true };
             let Some(Response::Begun(tx)) = self.worker.call(begin).await else {
@@ -309,11 +313,31 @@ impl Session {
             let Some(results) = results else { return };
             match self.try_commit(tx, true).await {
                 Ok(()) => return self.answer(plan, &results),
-                Err(Some(CommandError::Aborted { .. })) if attempts.may_go_on() => {
-                    attempts.pause().await;
+                Err(Some(CommandError::Aborted { .. })) if began.elapsed() < PATIENCE => {
+                    self.pause_after_conflict().await;
                 }
                 Err(error) => return self.fail_commit(error),
             }
+        }
+    }
+
+    /// If the client is about to try again what has just aborted, waits until that may succeed.
+    pub(super) async fn wait_for_conflict(&mut self) {
+        if self.conflict.as_ref().is_some_and(|conflict| conflict.since.elapsed() >= PATIENCE) {
+            // It is about something else now.
+            self.conflict = None;
+        }
+        if let Some(past) = self.conflict.as_mut().and_then(|conflict| conflict.lacks.take()) {
+            let timeout = Some(AGAIN_AT_LAST);
+            self.worker.call(Command::Attach { past, timeout }).await;
+        }
+    }
+
+    /// Between two attempts of the server.
+    async fn pause_after_conflict(&mut self) {
+        match &self.conflict {
+            Some(Conflict { lacks: Some(_), .. }) => self.wait_for_conflict().await,
+            _ => tokio::time::sleep(AGAIN).await,
         }
     }
 

@@ -1,0 +1,194 @@
+//! Keys that a leader keeps free for transactions that were aborted before, so that whoever always
+//! comes too late is not in vain for ever.
+//!
+//! Nothing but progress depends on it: who has a reservation is voted on like everybody, and others only
+//! wait for a while. It is lost with the leader's term.
+
+use std::collections::BTreeMap;
+
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+use smallvec::SmallVec;
+use solera_data::Key;
+use solera_time::{Monotonic, Vector};
+
+use crate::claim::Claim;
+use crate::share::{Kind, Share};
+
+/// How many transactions have reservations at a time; the oldest have them.
+const MOST: usize = 256;
+/// How many keys each of them has.
+const MOST_KEYS: usize = 64;
+
+/// The reservations of a group.
+#[derive(Debug)]
+pub(crate) struct Reservations {
+    /// The oldest come first.
+    held: BTreeMap<Claim, Held>,
+    keys: HashMap<Key, SmallVec<[(Claim, Kind); 1]>, FixedState>,
+}
+
+#[derive(Debug)]
+struct Held {
+    keys: Vec<Key>,
+    /// What the next attempt must have seen, if this one was aborted.
+    lacks: Option<Vector>,
+    until: Monotonic,
+}
+
+impl Reservations {
+    pub(crate) fn new() -> Self {
+        Reservations { held: BTreeMap::new(), keys: HashMap::with_hasher(FixedState::with_seed(0)) }
+    }
+
+    /// Whether a transaction must wait for one that goes before it.
+    pub(crate) fn goes_before<W>(&self, claim: Option<Claim>, share: &Share<W>) -> bool {
+        let precedes = |other: Claim| claim.is_none_or(|claim| other < claim);
+        !self.held.is_empty()
+            && share.accesses.iter().any(|access| {
+                let others = self.keys.get(&access.key).into_iter().flatten();
+                others
+                    .into_iter()
+                    .any(|(other, kind)| precedes(*other) && kind.conflicts_with(access.kind))
+            })
+    }
+
+    /// Keeps the keys of a transaction that was aborted before free, for another attempt if this one
+    /// `lacks` something. Returns whether it does: not for one that comes without what it lacked the last
+    /// time, because it may never get it.
+    pub(crate) fn keep<W>(
+        &mut self,
+        claim: Claim,
+        share: &Share<W>,
+        lacks: Option<Vector>,
+        until: Monotonic,
+    ) -> bool {
+        let before = self.release(claim).and_then(|held| held.lacks);
+        if lacks.is_some() && before.is_some_and(|before| !share.snap_vec.covers(&before)) {
+            return false;
+        }
+        if self.held.len() >= MOST {
+            match self.held.last_key_value() {
+                Some((youngest, _)) if claim < *youngest => self.release(*youngest),
+                _ => return false,
+            };
+        }
+        let accesses = &share.accesses[..share.accesses.len().min(MOST_KEYS)];
+        for access in accesses {
+            self.keys.entry_ref(&access.key).or_default().push((claim, access.kind));
+        }
+        let keys = accesses.iter().map(|access| access.key.clone()).collect();
+        self.held.insert(claim, Held { keys, lacks, until });
+        true
+    }
+
+    /// Another attempt is to come; its reservation lasts until then.
+    pub(crate) fn extend(&mut self, claim: Claim, until: Monotonic) {
+        if let Some(held) = self.held.get_mut(&claim) {
+            held.until = until;
+        }
+    }
+
+    /// It has committed.
+    pub(crate) fn end(&mut self, claim: Claim) {
+        self.release(claim);
+    }
+
+    /// Lets go of what nobody came for.
+    pub(crate) fn expire(&mut self, now: Monotonic) {
+        let late = self.held.iter().filter(|(_, held)| held.until <= now);
+        for claim in late.map(|(claim, _)| *claim).collect::<Vec<_>>() {
+            self.release(claim);
+        }
+    }
+
+    fn release(&mut self, claim: Claim) -> Option<Held> {
+        let held = self.held.remove(&claim)?;
+        for key in &held.keys {
+            if let Some(claims) = self.keys.get_mut(key) {
+                claims.retain(|(other, _)| *other != claim);
+                if claims.is_empty() {
+                    self.keys.remove(key);
+                }
+            }
+        }
+        Some(held)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use solera_machine::Address;
+    use solera_time::{SiteId, Timestamp};
+
+    use super::*;
+    use crate::ids::{Serial, TransactionId};
+    use crate::share::Access;
+
+    fn claim(since: u64) -> Claim {
+        let coordinator = Address { site: SiteId(1), worker: 0 };
+        let tid = TransactionId { coordinator, serial: Serial { run: 0, sequence: since } };
+        Claim::new(Timestamp(since), tid)
+    }
+
+    fn share(strong: u64, keys: &[&str]) -> Share<()> {
+        let mut snap_vec = Vector::zero(3);
+        snap_vec.strong = Timestamp(strong);
+        let access = |key: &&str| Access { key: Key::from(*key), update: true, kind: Kind::UPDATE };
+        Share { snap_vec, accesses: keys.iter().map(access).collect(), writes: Vec::new() }
+    }
+
+    fn lacks(strong: u64) -> Option<Vector> {
+        Some(share(strong, &[]).snap_vec)
+    }
+
+    #[test]
+    fn the_older_goes_first_and_others_have_nothing_to_do_with_it() {
+        let mut reservations = Reservations::new();
+        let wants = share(5, &["a", "b"]);
+        assert!(!reservations.goes_before(None, &wants));
+        assert!(reservations.keep(claim(7), &share(5, &["b"]), lacks(6), Monotonic(10)));
+        assert!(reservations.goes_before(None, &wants));
+        assert!(reservations.goes_before(Some(claim(8)), &wants));
+        assert!(!reservations.goes_before(Some(claim(6)), &wants));
+        assert!(!reservations.goes_before(Some(claim(7)), &wants), "it waits for itself");
+        assert!(!reservations.goes_before(None, &share(5, &["a"])));
+        reservations.end(claim(7));
+        assert!(!reservations.goes_before(None, &wants));
+    }
+
+    #[test]
+    fn it_ends_when_nobody_comes() {
+        let mut reservations = Reservations::new();
+        let wants = share(5, &["a"]);
+        reservations.keep(claim(7), &wants, lacks(6), Monotonic(10));
+        reservations.extend(claim(7), Monotonic(20));
+        reservations.expire(Monotonic(19));
+        assert!(reservations.goes_before(None, &wants));
+        reservations.expire(Monotonic(20));
+        assert!(!reservations.goes_before(None, &wants));
+        assert!(reservations.keys.is_empty());
+    }
+
+    #[test]
+    fn who_comes_again_without_what_it_lacked_does_not_keep_others_waiting() {
+        let mut reservations = Reservations::new();
+        reservations.keep(claim(7), &share(5, &["a"]), lacks(6), Monotonic(10));
+        assert!(reservations.keep(claim(7), &share(6, &["a"]), lacks(8), Monotonic(10)));
+        assert!(!reservations.keep(claim(7), &share(7, &["a"]), lacks(9), Monotonic(10)));
+        assert!(!reservations.goes_before(None, &share(9, &["a"])));
+    }
+
+    #[test]
+    fn there_are_not_too_many_and_the_oldest_stay() {
+        let mut reservations = Reservations::new();
+        let names: Vec<String> = (0..MOST_KEYS + 10).map(|n| format!("k{n}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        for since in 0..MOST as u64 + 10 {
+            assert!(reservations.keep(claim(1000 - since), &share(5, &names), None, Monotonic(1)));
+        }
+        assert!(!reservations.keep(claim(1001), &share(5, &["a"]), None, Monotonic(1)));
+        assert_eq!((reservations.held.len(), reservations.keys.len()), (MOST, MOST_KEYS));
+        assert_eq!(reservations.held.first_key_value().map(|(claim, _)| *claim), Some(claim(735)));
+    }
+}
