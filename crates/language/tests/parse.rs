@@ -33,7 +33,7 @@ fn hold(path: &Path, found: &str) {
         found == expected,
         "{} differs from line {} on; it would be:\n{found}\n(REWRITE=1 writes it)",
         path.display(),
-        line.map_or_else(|| found.lines().count().min(expected.lines().count()), |line| line) + 1,
+        line.unwrap_or_else(|| found.lines().count().min(expected.lines().count())) + 1,
     );
 }
 
