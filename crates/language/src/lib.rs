@@ -6,6 +6,7 @@
 
 pub mod builtin;
 pub mod check;
+pub mod codes;
 pub mod compile;
 pub mod diagnostic;
 pub mod explain;
