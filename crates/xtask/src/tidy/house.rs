@@ -94,6 +94,8 @@ pub(crate) const HOUSE: &[Room] = &[
         ],
         &["solera-checker"],
     ),
+    // Knows levels, and no store: what runs its programs brings the stores.
+    room("solera-language", "language", Floor::Programming, &["solera-levels"], &[]),
     room(
         "solera",
         "client",
@@ -129,6 +131,7 @@ pub(crate) const HOUSE: &[Room] = &[
             "solera-checker",
             "solera-data",
             "solera-journal",
+            "solera-language",
             "solera-levels",
             "solera-machine",
             "solera-node",
