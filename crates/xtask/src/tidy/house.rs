@@ -95,6 +95,7 @@ pub(crate) const HOUSE: &[Room] = &[
         ],
         &["solera-checker"],
     ),
+    // Knows levels, and no store: what runs its programs brings the stores.
     room(
         "solera",
         "client",
@@ -130,6 +131,7 @@ pub(crate) const HOUSE: &[Room] = &[
             "solera-checker",
             "solera-data",
             "solera-journal",
+            "solera-language",
             "solera-levels",
             "solera-machine",
             "solera-node",
