@@ -64,6 +64,7 @@ pub(crate) const HOUSE: &[Room] = &[
     room("solera-resp", "resp", Floor::Hosting, &[], &[]),
     // Opaque records to and from a disk: it knows nothing of what it stores.
     room("solera-journal", "journal", Floor::Hosting, &[], &[]),
+    room("solera-mixt", "mixt", Floor::Hosting, &["solera-language", "solera-levels"], &[]),
     room(
         "solera-sim",
         "sim",
@@ -95,7 +96,6 @@ pub(crate) const HOUSE: &[Room] = &[
         ],
         &["solera-checker"],
     ),
-    // Knows levels, and no store: what runs its programs brings the stores.
     room(
         "solera",
         "client",
