@@ -64,6 +64,7 @@ pub(crate) const HOUSE: &[Room] = &[
     room("solera-resp", "resp", Floor::Hosting, &[], &[]),
     // Opaque records to and from a disk: it knows nothing of what it stores.
     room("solera-journal", "journal", Floor::Hosting, &[], &[]),
+    room("solera-mixt", "mixt", Floor::Hosting, &["solera-language", "solera-levels"], &[]),
     room(
         "solera-sim",
         "sim",

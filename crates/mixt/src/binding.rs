@@ -1,0 +1,192 @@
+//! Which spaces of which databases the stores of a module are.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use solera_language::ir::Program;
+use solera_language::types::StoreId;
+use solera_language::verify::{Malformed, verify};
+use solera_levels::Level;
+
+use crate::store::{Database, Place};
+
+/// A compiled module under a name that is the same for all that may complete its transactions. The name of a changed
+/// module differs, say by a digest of its source.
+#[derive(Clone, Debug)]
+pub struct Module {
+    name: Arc<str>,
+    program: Arc<Program>,
+}
+
+impl Module {
+    /// A module that the interpreter may run.
+    ///
+    /// # Errors
+    /// If it may not.
+    pub fn new(name: &str, program: Arc<Program>) -> Result<Module, Malformed> {
+        verify(&program)?;
+        Ok(Module { name: name.into(), program })
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    /// What was compiled.
+    pub fn program(&self) -> &Arc<Program> {
+        &self.program
+    }
+
+    /// The number of a transaction.
+    pub fn transaction(&self, name: &str) -> Option<usize> {
+        self.program.transactions.iter().position(|found| *found.name == *name)
+    }
+}
+
+/// The modules that a host knows, to complete what others have begun.
+pub type Modules = BTreeMap<Arc<str>, Module>;
+
+/// The space that a store is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bound {
+    /// Where it lies.
+    pub place: Place,
+    /// The level of the space.
+    pub level: Level,
+    /// Whether a transaction of the database takes effect in several of its spaces at once.
+    pub joint: bool,
+}
+
+impl Bound {
+    /// Whether what a transaction writes there takes effect as a whole, and is read as a whole.
+    pub fn atomic(&self) -> bool {
+        self.level.at_least(Level::Causal)
+    }
+
+    /// Whether transactions there are ordered against others.
+    pub fn strong(&self) -> bool {
+        matches!(self.level, Level::Linearizable | Level::Por)
+    }
+}
+
+/// The spaces of all stores of a module.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bindings(Vec<Bound>);
+
+impl Bindings {
+    /// Binds each store of a program, by its name, to a space of a database, by its index.
+    ///
+    /// # Errors
+    /// If a store is not bound, or to a space that is missing or weaker than the program needs.
+    pub fn new(
+        program: &Program,
+        databases: &[Arc<dyn Database>],
+        bind: &[(&str, usize, &str)],
+    ) -> Result<Bindings, BindError> {
+        for (name, ..) in bind {
+            if !program.stores.iter().any(|store| *store.name == **name) {
+                return Err(BindError::NoSuchStore((*name).to_owned()));
+            }
+        }
+        let one = |store: &solera_language::ir::Store| {
+            let found = bind.iter().find(|(name, ..)| **name == *store.name);
+            let (_, index, space) =
+                found.ok_or_else(|| BindError::NotBound(store.name.to_string()))?;
+            let missing = || BindError::NoDatabase { store: store.name.to_string(), index: *index };
+            let database = databases.get(*index).ok_or_else(missing)?;
+            let described = database.describe();
+            let place = Place { database: described.name, space: (*space).into() };
+            let level = database.level(space).ok_or_else(|| BindError::NoSpace {
+                store: store.name.to_string(),
+                place: place.clone(),
+            })?;
+            if !store.accepts.contains(&level) {
+                return Err(BindError::TooWeak {
+                    store: store.name.to_string(),
+                    declared: store.level.to_string(),
+                    place,
+                    level,
+                    accepts: store.accepts.clone(),
+                });
+            }
+            Ok(Bound { place, level, joint: described.joint })
+        };
+        program.stores.iter().map(one).collect::<Result<_, _>>().map(Bindings)
+    }
+
+    /// The space that a store is.
+    pub fn of(&self, store: StoreId) -> &Bound {
+        &self.0[usize::from(store.0)]
+    }
+
+    /// How many stores are bound.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+/// Why a module's stores cannot be bound so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BindError {
+    /// The module declares no such store.
+    NoSuchStore(String),
+    /// Nothing is said about a store.
+    NotBound(String),
+    /// There is no database with that index.
+    NoDatabase {
+        /// The store.
+        store: String,
+        /// The index.
+        index: usize,
+    },
+    /// The database has no such space.
+    NoSpace {
+        /// The store.
+        store: String,
+        /// The place that it was to be bound to.
+        place: Place,
+    },
+    /// The space does not promise what the program was checked for.
+    TooWeak {
+        /// The store.
+        store: String,
+        /// Its declared level.
+        declared: String,
+        /// The place that it was to be bound to.
+        place: Place,
+        /// The level there.
+        level: Level,
+        /// Levels that would do.
+        accepts: Vec<Level>,
+    },
+}
+
+impl fmt::Display for BindError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BindError::NoSuchStore(name) => write!(f, "the module declares no store `{name}`"),
+            BindError::NotBound(name) => {
+                write!(f, "it is not said which space the store `{name}` is")
+            }
+            BindError::NoDatabase { store, index } => {
+                write!(f, "the store `{store}` is to be in database {index}, which is not there")
+            }
+            BindError::NoSpace { store, place } => {
+                write!(f, "the store `{store}` is to be {place}, but there is no such space")
+            }
+            BindError::TooWeak { store, declared, place, level, accepts } => {
+                let accepts: Vec<_> = accepts.iter().map(|level| level.name()).collect();
+                write!(
+                    f,
+                    "the store `{store}` is declared {declared}, but {place} is {level}: it must be {}",
+                    accepts.join(" or ")
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for BindError {}

@@ -1,0 +1,215 @@
+//! Removes what complete transactions leave behind, many at a time (MixT §7.1).
+//!
+//! First the record is made to say that the transaction is complete, so that nobody recovers it. After
+//! [`Limits::keep_ms`](crate::outcome::Limits::keep_ms) the write witnesses go, if the databases that tell how far
+//! their commits are seen say that these are; after half as long again commit witnesses and done marks, and at last the
+//! record: whoever finds one of them finds what explains it. If the host dies in between,
+//! [recovery](crate::recovery) finds the record and hands it to a collector again.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::drive::Connections;
+use crate::outcome::Limits;
+use crate::record::Record;
+use crate::store::{Begin, Horizon, NameWrite, StoreError};
+use crate::witness::{self, TransactionId};
+
+/// Transactions whose leftovers are to be removed.
+#[derive(Debug)]
+pub struct Collector {
+    limits: Limits,
+    entries: BTreeMap<TransactionId, Entry>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    record: Record,
+    came_ms: u64,
+    /// What is to be done next.
+    step: Step,
+    /// What must be seen by everybody before witnesses are removed, by database; once it is known.
+    until: Option<BTreeMap<Arc<str>, u64>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Step {
+    Complete,
+    WriteWitnesses,
+    Marks,
+    Record,
+    Over,
+}
+
+/// How far databases say that commits are seen.
+type Horizons = BTreeMap<Arc<str>, Horizon>;
+
+impl Collector {
+    /// One that has nothing to do yet.
+    pub fn new(limits: Limits) -> Collector {
+        Collector { limits, entries: BTreeMap::new() }
+    }
+
+    /// Takes over complete transactions: what [`Coordinator::leftovers`](crate::coordinator::Coordinator::leftovers)
+    /// and [`recovery::recover`](crate::recovery::recover) give. What it has already stays as it is.
+    pub fn add(&mut self, records: impl IntoIterator<Item = Record>, now_ms: u64) {
+        for record in records {
+            let id = record.id;
+            let entry = Entry { record, came_ms: now_ms, step: Step::Complete, until: None };
+            self.entries.entry(id).or_insert(entry);
+        }
+    }
+
+    /// How many transactions it has to clean up after.
+    pub fn waiting(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Does what is due, in one transaction for each database and step. To be called from time to time, say once in a
+    /// second.
+    ///
+    /// # Errors
+    /// The first of a database that could not be asked. What was not done is done the next time.
+    pub async fn collect(
+        &mut self,
+        connections: &mut Connections,
+        now_ms: u64,
+    ) -> Result<(), StoreError> {
+        let mut result = self.step(Step::Complete, connections, now_ms).await;
+        result = result.and(self.look_around(connections).await);
+        for step in [Step::WriteWitnesses, Step::Marks, Step::Record] {
+            result = result.and(self.step(step, connections, now_ms).await);
+        }
+        self.entries.retain(|_, entry| entry.step != Step::Over);
+        result
+    }
+
+    /// Finds out how far commits are seen.
+    async fn look_around(&mut self, connections: &mut Connections) -> Result<(), StoreError> {
+        let waiting = || self.entries.values().filter(|entry| entry.step == Step::WriteWitnesses);
+        let all: BTreeSet<_> = waiting().flat_map(|entry| databases(&entry.record)).collect();
+        let mut horizons = Horizons::new();
+        for database in all {
+            if let Some(horizon) = connections.get(&database).await?.horizon().await? {
+                horizons.insert(database, horizon);
+            }
+        }
+        for entry in self.entries.values_mut().filter(|entry| entry.step == Step::WriteWitnesses) {
+            let known = databases(&entry.record).into_iter().filter_map(|database| {
+                let latest = horizons.get(&database)?.latest;
+                Some((database, latest))
+            });
+            let until = entry.until.get_or_insert_with(|| known.collect());
+            until.retain(|database, latest| {
+                horizons.get(database).is_some_and(|horizon| horizon.stable < *latest)
+            });
+        }
+        Ok(())
+    }
+
+    async fn step(
+        &mut self,
+        step: Step,
+        connections: &mut Connections,
+        now_ms: u64,
+    ) -> Result<(), StoreError> {
+        let due: Vec<TransactionId> = self
+            .entries
+            .iter()
+            .filter(|(_, entry)| entry.step == step && entry.due(now_ms, &self.limits))
+            .map(|(id, _)| *id)
+            .collect();
+        let mut writes: BTreeMap<Arc<str>, Vec<NameWrite>> = BTreeMap::new();
+        for id in &due {
+            for (database, write) in step.writes(&self.entries[id].record) {
+                writes.entry(database).or_default().push(write);
+            }
+        }
+        let mut result = Ok(());
+        let mut failed = BTreeSet::new();
+        for (database, writes) in writes {
+            if let Err(error) = write(connections, &database, &writes).await {
+                failed.insert(database);
+                result = result.and(Err(error));
+            }
+        }
+        for id in due {
+            let entry = self.entries.get_mut(&id).expect("nothing is removed meanwhile");
+            let mut written = step.writes(&entry.record).into_iter();
+            if !written.any(|(database, _)| failed.contains(&database)) {
+                entry.step = step.next();
+            }
+        }
+        result
+    }
+}
+
+impl Entry {
+    fn due(&self, now_ms: u64, limits: &Limits) -> bool {
+        let seen = self.until.as_ref().is_some_and(BTreeMap::is_empty);
+        let after_ms = match self.step {
+            Step::Complete => return true,
+            Step::WriteWitnesses if !seen => return false,
+            Step::WriteWitnesses => limits.keep_ms,
+            // Whoever has just found a write witness has time to look for the commit witness.
+            Step::Marks | Step::Record | Step::Over => limits.keep_ms + limits.keep_ms / 2,
+        };
+        now_ms.saturating_sub(self.came_ms) >= after_ms
+    }
+}
+
+impl Step {
+    fn next(self) -> Step {
+        match self {
+            Step::Complete => Step::WriteWitnesses,
+            Step::WriteWitnesses => Step::Marks,
+            Step::Marks => Step::Record,
+            Step::Record | Step::Over => Step::Over,
+        }
+    }
+
+    /// What it writes for a transaction, in which databases.
+    fn writes(self, record: &Record) -> Vec<(Arc<str>, NameWrite)> {
+        let id = record.id;
+        let home = record.home.iter();
+        let home = home.map(|at| (Arc::clone(&at.database), witness::record(&at.space, id)));
+        let commits = record.witnessed.iter();
+        let commits = commits.map(|at| (Arc::clone(&at.database), witness::commit(&at.space, id)));
+        let remove = |(database, name)| (database, NameWrite::Remove { name, field: 0 });
+        match self {
+            Step::Complete => {
+                let set = |(database, name)| {
+                    let (field, value, new) = (0, record.encode(), false);
+                    (database, NameWrite::Set { name, field, value, new })
+                };
+                home.map(set).collect()
+            }
+            Step::WriteWitnesses => {
+                let field = id.number();
+                let noted = record.state.noted.iter().cloned();
+                noted
+                    .map(|(database, name)| (database, NameWrite::Remove { name, field }))
+                    .collect()
+            }
+            Step::Marks => record.marks.iter().cloned().chain(commits).map(remove).collect(),
+            Step::Record => home.map(remove).collect(),
+            Step::Over => Vec::new(),
+        }
+    }
+}
+
+/// The databases in which there is something of a transaction.
+fn databases(record: &Record) -> BTreeSet<Arc<str>> {
+    let places = record.witnessed.iter().chain(&record.home).map(|place| &place.database);
+    places.chain(record.marks.iter().map(|(database, _)| database)).cloned().collect()
+}
+
+async fn write(
+    connections: &mut Connections,
+    database: &str,
+    writes: &[NameWrite],
+) -> Result<(), StoreError> {
+    let connection = connections.get(database).await?;
+    connection.begin(&Begin::default()).await?;
+    connection.commit(writes).await
+}

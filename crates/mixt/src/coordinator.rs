@@ -1,0 +1,594 @@
+//! Runs a mixed transaction: what is asked of which database, and when. A state machine without I/O.
+//!
+//! # How a transaction runs
+//! Its phases run in the order of the program, joined into groups ([`crate::plan`]), each in one transaction of
+//! its database. A group that aborts is run again alone, from the same inputs (MixT §4.4); one that has
+//! committed never is. If more than one group writes, the first also writes a recovery record, and each later
+//! one a mark that it is done, in its own transaction. If more than one group writes atomic places, there are
+//! witnesses (§4.5): beside each object that is changed a write witness, in each such place a commit witness, all in
+//! the transaction that changes the objects. They cost no round trips: names are read when a transaction begins or
+//! along with an operation, and written when it commits.
+//!
+//! # What is guaranteed
+//! *All or nothing.* While nothing has committed, a transaction that fails has no effect. Afterwards it is tried
+//! until [`Limits::finish_ms`](crate::outcome::Limits::finish_ms); then the caller gets a ticket, and anybody who
+//! [recovers](crate::recovery) completes it. If its program fails after a phase has committed, it can never be
+//! completed: that is reported, others are no longer kept waiting for it, and its record stays until it is
+//! [given up](crate::recovery::forget).
+//!
+//! *Once.* A group whose mark is there is not run again: its mark holds what it handed on. Where the database lets only
+//! one of two transactions that create the same name commit, nobody can run a group twice, whoever else runs it. Where
+//! it merges concurrent commits instead, it is once as long as coordinators keep to the times of
+//! [`Limits`](crate::outcome::Limits): one stops before others begin. A commit whose answer was lost is looked for by
+//! its mark. Of a transaction of one writing group there is none, so that it is told that the outcome is not known.
+//!
+//! *Seen as a whole.* Who reads something that a transaction has written in several atomic places sees all of it in the
+//! places that it reads later: it waits there for the commit witness. If it finds a witness of a transaction that it
+//! may have missed in a place that it has read before, it reads there again before it commits anything, and starts
+//! anew if that has changed. So a transaction that only reads, or has read only what comes before its first write,
+//! sees no part of another. The limit is the paper's: who has committed in a stronger store may then see, in a weaker
+//! one, what another transaction wrote after it. Read witnesses (§6.2), which would prevent that, are not kept.
+//!
+//! *Endorsed reads* are read once more, just before the first group that writes commits, and again in its own
+//! transaction if they are in the same database. What they endorsed was true then, as far as their stores can tell: in a
+//! weak store a change elsewhere may not have arrived. A change between that reading and the commit remains possible.
+//!
+//! *Stores that are not atomic* promise less: a group there that is run again may repeat what it has done, so each
+//! operation is done at least once; and if the coordinator dies before the end of a group that is the first to write,
+//! it is done in part and forgotten, as it would be without Solera.
+
+mod release;
+mod rescue;
+mod validate;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use solera_language::run::{Failure, Names, Run, Tapes};
+use solera_language::value::Value;
+
+use self::release::Release;
+use self::rescue::Rescue;
+use self::validate::Validation;
+use crate::binding::{Bindings, Module, Modules};
+use crate::group::{Done, Found, GroupEnd, GroupRun, GroupStep, Job};
+pub use crate::group::{Reply, Request};
+use crate::outcome::{Attempts, Limits, Outcome, Why};
+use crate::plan::Plan;
+use crate::record::{Record, Source, State, Worklist};
+use crate::store::{Place, StoreError};
+pub use crate::witness::TransactionId;
+
+/// One transaction.
+#[derive(Debug)]
+pub struct Coordinator {
+    job: Arc<Job>,
+    /// To complete others that are in the way.
+    modules: Arc<Modules>,
+    state: State,
+    stage: Stage,
+    now_ms: u64,
+    /// When what it has read was read first.
+    since_ms: u64,
+    /// Since when something has committed.
+    committed_ms: Option<u64>,
+    /// Since when it waits for commit witnesses.
+    blocked_ms: Option<u64>,
+    begun: u32,
+    /// How often in a row it did not come further.
+    failures: u32,
+    /// Which transactions are seen as a whole in which places.
+    covered: BTreeSet<(TransactionId, Place)>,
+    /// What was read before the first group that writes.
+    reads: Vec<Reads>,
+    /// Whether it may have read something before a transaction of which it has then seen a part.
+    suspicious: bool,
+    /// Whether somebody may have run the group before.
+    fresh: bool,
+    /// Whether a commit of this group may have taken effect.
+    unknown: bool,
+    /// Why what was read is given up, while the open transaction is being aborted.
+    restart: Option<Why>,
+    /// How many transactions wait for this one to be completed on their behalf.
+    depth: u8,
+    helped: Vec<Record>,
+    random: u64,
+}
+
+/// What a group has read.
+#[derive(Debug)]
+struct Reads {
+    group: usize,
+    calls: Vec<Done>,
+}
+
+#[derive(Debug)]
+enum Stage {
+    Start,
+    Group(Box<GroupRun>),
+    Validation(Box<Validation>),
+    Rescue(Box<Rescue>),
+    Helping(Box<Coordinator>),
+    Release(Box<Release>),
+    Over(Box<Outcome>),
+}
+
+/// What a coordinator wants.
+#[derive(Clone, Debug)]
+pub enum Next {
+    /// Something is to be asked; the answer belongs to the next call of [`Coordinator::next`].
+    Ask(Ask),
+    /// It is over. [`Coordinator::leftovers`] says what is to be removed.
+    Finished(Outcome),
+}
+
+/// What is to be done.
+#[derive(Clone, Debug)]
+pub enum Ask {
+    /// A request to a database.
+    Store {
+        /// Its name.
+        database: Arc<str>,
+        /// The request.
+        request: Request,
+    },
+    /// Some time is to pass. The answer is [`Reply::Done`].
+    Wait {
+        /// How long, in milliseconds.
+        ms: u64,
+    },
+}
+
+impl Coordinator {
+    /// A transaction of a module, by its number.
+    ///
+    /// `id` is random. `modules` is what may be completed if it is in the way.
+    ///
+    /// # Errors
+    /// If there is no such transaction, its stores are not bound, or the arguments do not have the parameters' types.
+    pub fn new(
+        (module, transaction): (Module, usize),
+        args: Vec<Value>,
+        bindings: Bindings,
+        id: TransactionId,
+        (modules, limits): (Arc<Modules>, Limits),
+        now_ms: u64,
+    ) -> Result<Coordinator, Why> {
+        let program = Arc::clone(module.program());
+        let refused = |reason: &str| Why::Refused {
+            database: Arc::clone(module.name()),
+            reason: reason.to_owned(),
+        };
+        let Some(found) = program.transactions.get(transaction) else {
+            return Err(refused("there is no such transaction"));
+        };
+        if bindings.len() != program.stores.len() {
+            return Err(refused("its stores are not bound"));
+        }
+        check_args(&module, transaction, &args, id, limits).map_err(Why::Program)?;
+        let plan = Plan::new(found, &bindings);
+        let job = Job { module, transaction, args, id, bindings, plan, limits, began_ms: now_ms };
+        Ok(Coordinator::start(job, modules, State::default(), now_ms))
+    }
+
+    /// Goes on with a transaction that somebody has begun.
+    ///
+    /// # Errors
+    /// If its module is not known here, or not the one it was begun with.
+    pub fn resume(
+        record: Record,
+        modules: Arc<Modules>,
+        limits: Limits,
+        now_ms: u64,
+    ) -> Result<Coordinator, CannotResume> {
+        let unknown = || CannotResume { id: record.id, module: Arc::clone(&record.module) };
+        let module = modules.get(&record.module).ok_or_else(unknown)?.clone();
+        let transaction = module.transaction(&record.transaction).ok_or_else(unknown)?;
+        let found = &module.program().transactions[transaction];
+        if record.bindings.len() != module.program().stores.len() {
+            return Err(unknown());
+        }
+        let plan = Plan::new(found, &record.bindings);
+        let next = record.state.next as usize;
+        let args = check_args(&module, transaction, &record.args, record.id, limits);
+        if next > plan.groups.len() || args.is_err() {
+            return Err(unknown());
+        }
+        let committed = plan.first_writer.is_some_and(|first| next > first);
+        let Record { id, args, bindings, began_ms, state, .. } = record;
+        let job = Job { module, transaction, args, id, bindings, plan, limits, began_ms };
+        let mut resumed = Coordinator::start(job, modules, state, now_ms);
+        resumed.fresh = false;
+        resumed.unknown = !committed;
+        resumed.committed_ms = committed.then_some(now_ms);
+        Ok(resumed)
+    }
+
+    fn start(job: Job, modules: Arc<Modules>, state: State, now_ms: u64) -> Coordinator {
+        Coordinator {
+            random: job.id.number(),
+            job: Arc::new(job),
+            modules,
+            state,
+            stage: Stage::Start,
+            now_ms,
+            since_ms: now_ms,
+            committed_ms: None,
+            blocked_ms: None,
+            begun: 0,
+            failures: 0,
+            covered: BTreeSet::new(),
+            reads: Vec::new(),
+            suspicious: false,
+            fresh: true,
+            unknown: false,
+            restart: None,
+            depth: 0,
+            helped: Vec::new(),
+        }
+    }
+
+    /// The transaction's name.
+    pub fn id(&self) -> TransactionId {
+        self.job.id
+    }
+
+    /// How its phases are grouped.
+    pub fn plan(&self) -> &Plan {
+        &self.job.plan
+    }
+
+    /// Goes on: the first time without an answer, then with the answer to what was asked last. Time is in
+    /// milliseconds since 1970.
+    ///
+    /// # Panics
+    /// If the answer is not one to what was asked.
+    pub fn next(&mut self, now_ms: u64, answer: Option<Result<Reply, StoreError>>) -> Next {
+        self.now_ms = now_ms;
+        let mut answer = answer;
+        loop {
+            let turn = match std::mem::replace(&mut self.stage, Stage::Start) {
+                // After a wait there is an answer that says nothing.
+                Stage::Start => {
+                    answer = None;
+                    self.start_group()
+                }
+                Stage::Group(mut run) => {
+                    let step = run.next(answer.take());
+                    self.group_step(run, step)
+                }
+                Stage::Validation(validation) => self.validate(validation, answer.take()),
+                Stage::Rescue(rescue) => self.rescue(*rescue, answer.take()),
+                Stage::Release(release) => self.release(release, answer.take()),
+                Stage::Helping(mut other) => match other.next(now_ms, answer.take()) {
+                    Next::Ask(ask) => {
+                        self.stage = Stage::Helping(other);
+                        Some(ask)
+                    }
+                    Next::Finished(_) => {
+                        self.helped.extend(other.leftovers());
+                        None
+                    }
+                },
+                Stage::Over(outcome) => {
+                    self.stage = Stage::Over(outcome.clone());
+                    return Next::Finished(*outcome);
+                }
+            };
+            if let Some(ask) = turn {
+                return Next::Ask(ask);
+            }
+        }
+    }
+
+    /// Once it is over: the records of transactions that are complete, of which witnesses, marks and the record are to
+    /// be removed by a [`Collector`](crate::collect::Collector).
+    pub fn leftovers(&mut self) -> Vec<Record> {
+        let mut records = std::mem::take(&mut self.helped);
+        if let Stage::Over(outcome) = &self.stage
+            && matches!(**outcome, Outcome::Done { .. })
+            && self.job.plan.recorded
+        {
+            let state = State {
+                next: self.state.next,
+                noted: std::mem::take(&mut self.state.noted),
+                ..State::default()
+            };
+            records.push(Record { complete: true, args: Vec::new(), ..self.job.record(state) });
+        }
+        records
+    }
+
+    fn start_group(&mut self) -> Option<Ask> {
+        let index = self.state.next as usize;
+        let Some(group) = self.job.plan.groups.get(index) else {
+            if self.must_validate() {
+                self.stage = Stage::Validation(Box::new(Validation::new(None)));
+            } else {
+                let result = self.state.result.clone().unwrap_or(Value::Unit);
+                let groups = self.job.plan.groups.len() as u32;
+                let attempts = Attempts { begun: self.begun, groups };
+                self.over(Outcome::Done { result, attempts });
+            }
+            return None;
+        };
+        let places = self.job.places(group);
+        let wanted =
+            self.state.worklist.keys().filter(|(place, _)| places.contains(place)).cloned();
+        let fresh = self.fresh && !self.unknown && self.job.plan.first_writer == Some(index);
+        if self.begun == 0 || index == 0 {
+            self.since_ms = self.now_ms;
+        }
+        self.begun += 1;
+        let (job, state) = (Arc::clone(&self.job), self.state.clone());
+        self.stage = Stage::Group(Box::new(GroupRun::new(job, state, fresh, wanted.collect())));
+        None
+    }
+
+    fn group_step(&mut self, run: Box<GroupRun>, step: GroupStep) -> Option<Ask> {
+        match step {
+            GroupStep::Ask(request) => {
+                let database = run.group().database.clone();
+                let database = database.expect("only groups with a database ask");
+                self.stage = Stage::Group(run);
+                Some(Ask::Store { database, request })
+            }
+            GroupStep::Ready => self.ready(run),
+            GroupStep::Ended(end) => self.ended(*run, end),
+        }
+    }
+
+    /// All phases of a group have run.
+    fn ready(&mut self, mut run: Box<GroupRun>) -> Option<Ask> {
+        if !self.take_in(&run) {
+            let step = run.give_up();
+            return self.group_step(run, step);
+        }
+        if run.group().writes() && self.must_validate() {
+            self.stage = Stage::Validation(Box::new(Validation::new(Some(run))));
+            return None;
+        }
+        self.commit(run)
+    }
+
+    fn commit(&mut self, mut run: Box<GroupRun>) -> Option<Ask> {
+        let worklist = if run.group().writes() {
+            self.worklist_after(run.index())
+        } else {
+            self.state.worklist.clone()
+        };
+        // Whoever then waits for this transaction waits for that one, too, as this one has seen it as a whole, or will
+        // have when it commits there.
+        let whole = run.found.iter().filter(|found| self.sees(&run, found));
+        let whole: BTreeSet<_> = whole.map(|found| found.witness.id).collect();
+        let step = run.commit(worklist, |id| whole.contains(&id));
+        self.group_step(run, step)
+    }
+
+    /// Whether a transaction that a group has found is seen as a whole by this one, at the latest at its end.
+    fn sees(&self, run: &GroupRun, found: &Found) -> bool {
+        let later = &self.job.plan.groups[run.index() + 1..];
+        let later: BTreeSet<_> = later.iter().flat_map(|group| self.job.places(group)).collect();
+        let mut places = found.witness.places.iter();
+        places.all(|place| {
+            later.contains(place) || self.covered.contains(&(found.witness.id, place.clone()))
+        })
+    }
+
+    /// What later groups have to wait for.
+    fn worklist_after(&self, index: usize) -> Worklist {
+        let later = &self.job.plan.groups[index + 1..];
+        let places: BTreeSet<_> = later.iter().flat_map(|group| self.job.places(group)).collect();
+        let held = self.state.worklist.iter().filter(|((place, _), _)| places.contains(place));
+        held.map(|(wanted, source)| (wanted.clone(), source.clone())).collect()
+    }
+
+    /// Considers the witnesses that a group has found (MixT §5.4). Whether the group itself has seen all of what they
+    /// tell of.
+    fn take_in(&mut self, run: &GroupRun) -> bool {
+        self.covered.extend(run.wanted().iter().map(|(place, id)| (*id, place.clone())));
+        // A commit witness is written together with the write witnesses of its place.
+        self.covered.extend(run.found.iter().map(|found| (found.witness.id, found.place.clone())));
+        let groups = &self.job.plan.groups;
+        let own = self.job.places(run.group());
+        let earlier: BTreeSet<_> =
+            groups[..run.index()].iter().flat_map(|group| self.job.places(group)).collect();
+        let later: BTreeSet<_> =
+            groups[run.index() + 1..].iter().flat_map(|group| self.job.places(group)).collect();
+        let mut whole = true;
+        for found in &run.found {
+            let id = found.witness.id;
+            for place in found.witness.places.iter() {
+                if self.covered.contains(&(id, place.clone())) {
+                    continue;
+                }
+                whole &= !own.contains(place);
+                // Too late if it has committed: that is the limit told above.
+                let missed = earlier.contains(place) && self.committed_ms.is_none();
+                self.suspicious |= missed;
+                if missed || own.contains(place) || later.contains(place) {
+                    let source =
+                        Source { record: found.witness.record.clone(), found_ms: self.now_ms };
+                    self.state.worklist.entry((place.clone(), id)).or_insert(source);
+                }
+            }
+        }
+        whole
+    }
+
+    /// Whether what was read has to be read again before something commits, or at the end.
+    fn must_validate(&self) -> bool {
+        let groups = &self.job.plan.groups;
+        // Witnesses are kept for a time: who takes longer may have missed some.
+        let long = self.now_ms.saturating_sub(self.since_ms) > self.job.limits.keep_ms / 2;
+        let endorsed = || self.reads.iter().any(|reads| groups[reads.group].endorsing);
+        self.committed_ms.is_none() && (self.suspicious || long || endorsed())
+    }
+
+    fn ended(&mut self, run: GroupRun, end: GroupEnd) -> Option<Ask> {
+        let group = run.group();
+        let (writes, database) = (group.writes(), group.database.clone().unwrap_or_default());
+        match end {
+            GroupEnd::Committed => {
+                self.come_further();
+                if writes {
+                    self.committed_ms.get_or_insert(self.now_ms);
+                } else if self.committed_ms.is_none() {
+                    self.reads.push(Reads { group: run.index(), calls: run.calls });
+                }
+                self.state = run.state;
+                None
+            }
+            GroupEnd::Already(state) => {
+                self.come_further();
+                self.committed_ms.get_or_insert(self.now_ms);
+                self.state = state;
+                None
+            }
+            GroupEnd::Blocked(missing) => self.blocked(missing),
+            GroupEnd::GivenUp => match self.restart.take() {
+                Some(why) => self.start_over(why),
+                None => None,
+            },
+            GroupEnd::Conflict => self.retry(Why::Contention { attempts: self.failures + 1 }),
+            GroupEnd::Unavailable(reason) => self.retry(Why::Unavailable { database, reason }),
+            GroupEnd::Unknown(reason) if !writes => {
+                self.retry(Why::Unavailable { database, reason })
+            }
+            GroupEnd::Unknown(reason) => {
+                let why = Why::Unknown { database, reason };
+                if !self.job.plan.recorded {
+                    return self.over(Outcome::Incomplete { ticket: None, committed: vec![], why });
+                }
+                self.unknown = true;
+                self.retry(why)
+            }
+            GroupEnd::Failed(failure) => self.fail(Why::Program(failure)),
+            GroupEnd::Refused(reason) => self.fail(Why::Refused { database, reason }),
+        }
+    }
+
+    fn come_further(&mut self) {
+        self.unknown = false;
+        self.failures = 0;
+        self.blocked_ms = None;
+    }
+
+    /// Forgets what was read, and begins anew after a while.
+    fn start_over(&mut self, why: Why) -> Option<Ask> {
+        let worklist = std::mem::take(&mut self.state.worklist);
+        self.state = State { worklist, ..State::default() };
+        self.reads.clear();
+        self.suspicious = false;
+        self.retry(why)
+    }
+
+    /// Tries the group again after a while, unless it was tried long enough.
+    fn retry(&mut self, why: Why) -> Option<Ask> {
+        self.failures += 1;
+        let enough = match self.committed_ms {
+            Some(since) => self.now_ms.saturating_sub(since) >= self.job.limits.finish_ms,
+            None => self.failures >= self.job.limits.attempts,
+        };
+        if enough { self.stop(why) } else { self.wait() }
+    }
+
+    fn wait(&mut self) -> Option<Ask> {
+        let limits = &self.job.limits;
+        let doubled = limits.backoff_first_ms << self.failures.saturating_sub(1).min(20);
+        let most = doubled.min(limits.backoff_last_ms).max(1);
+        // Those that were in each other's way must not be so again.
+        let ms = 1 + self.draw() % most;
+        self.stage = Stage::Start;
+        Some(Ask::Wait { ms })
+    }
+
+    /// A number that others do not draw (SplitMix64).
+    fn draw(&mut self) -> u64 {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.random ^ self.random >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ mixed >> 31
+    }
+
+    fn blocked(&mut self, missing: Vec<(Place, TransactionId)>) -> Option<Ask> {
+        let waited = self.now_ms - *self.blocked_ms.get_or_insert(self.now_ms);
+        self.failures += 1;
+        let limits = &self.job.limits;
+        let (place, id) = missing.into_iter().next().expect("something is missing");
+        let finish = |since: u64| self.now_ms.saturating_sub(since) >= limits.finish_ms;
+        if waited >= limits.blocked_ms || self.committed_ms.is_some_and(finish) {
+            return self.stop(Why::Blocked { by: id, place });
+        }
+        // Most are on their way.
+        if waited < limits.finish_ms / 8 {
+            return self.wait();
+        }
+        self.stage = Stage::Rescue(Box::new(Rescue::new((place, id))));
+        None
+    }
+
+    /// Stops what could be gone on with.
+    fn stop(&mut self, why: Why) -> Option<Ask> {
+        if self.committed_ms.is_none() && !self.unknown {
+            return self.over(Outcome::Failed(why));
+        }
+        let ticket = Box::new(self.job.record(self.state.clone()));
+        let committed = self.committed();
+        self.over(Outcome::Incomplete { ticket: Some(ticket), committed, why })
+    }
+
+    /// Ends what fails whenever it is tried.
+    fn fail(&mut self, why: Why) -> Option<Ask> {
+        if self.committed_ms.is_none() {
+            return self.stop(why);
+        }
+        self.stage = Stage::Release(Box::new(Release::new(&self.job, &self.state, why)));
+        None
+    }
+
+    fn committed(&self) -> Vec<usize> {
+        let groups = self.job.plan.groups[..self.state.next as usize].iter();
+        let writing = groups.filter(|group| group.writes());
+        let phases = &self.job.module.program().transactions[self.job.transaction].phases;
+        writing
+            .flat_map(|group| group.phases.clone())
+            .filter(|phase| phases[*phase].mutates)
+            .collect()
+    }
+
+    fn over(&mut self, outcome: Outcome) -> Option<Ask> {
+        self.stage = Stage::Over(Box::new(outcome));
+        None
+    }
+}
+
+/// Whether the arguments have the parameters' types.
+fn check_args(
+    module: &Module,
+    transaction: usize,
+    args: &[Value],
+    id: TransactionId,
+    limits: Limits,
+) -> Result<(), Failure> {
+    let (program, names) = (Arc::clone(module.program()), Names { prefix: id.to_string().into() });
+    let args = args.to_vec();
+    Run::new(program, transaction, 0, args, Tapes::new(), names, limits.phase).map(|_| ())
+}
+
+/// A transaction whose program is not known here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CannotResume {
+    /// The transaction.
+    pub id: TransactionId,
+    /// The module it needs.
+    pub module: Arc<str>,
+}
+
+impl std::fmt::Display for CannotResume {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "transaction {} needs the module `{}`, which is not loaded", self.id, self.module)
+    }
+}
+
+impl std::error::Error for CannotResume {}

@@ -1,0 +1,80 @@
+//! Ends a transaction that can never be completed although it has begun to take effect: nobody is to wait for it, and
+//! its record says what became of it.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::{Ask, Coordinator, Stage};
+use crate::group::{Job, Reply, Request};
+use crate::outcome::{Outcome, Why};
+use crate::record::{Record, State};
+use crate::store::{Begin, NameWrite, StoreError};
+use crate::witness;
+
+/// How far it has come.
+#[derive(Debug)]
+pub(super) struct Release {
+    why: Why,
+    ticket: Box<Record>,
+    /// By database, what is still to be written.
+    rest: VecDeque<(Arc<str>, Vec<NameWrite>)>,
+    begun: bool,
+}
+
+impl Release {
+    pub(super) fn new(job: &Job, state: &State, why: Why) -> Release {
+        let ticket = Record { failed: Some(why.to_string()), ..job.record(state.clone()) };
+        let witnesses = ticket.witnessed.iter().map(|place| {
+            let name = witness::commit(&place.space, job.id);
+            (place, NameWrite::Set { name, field: 0, value: Arc::new([]), new: false })
+        });
+        let record = ticket.home.as_ref().map(|place| {
+            let name = witness::record(&place.space, job.id);
+            (place, NameWrite::Set { name, field: 0, value: ticket.encode(), new: false })
+        });
+        let writes = record.into_iter().chain(witnesses);
+        let rest =
+            writes.map(|(place, write)| (Arc::clone(&place.database), vec![write])).collect();
+        Release { why, ticket: Box::new(ticket), rest, begun: false }
+    }
+}
+
+impl Coordinator {
+    pub(super) fn release(
+        &mut self,
+        mut release: Box<Release>,
+        reply: Option<Result<Reply, StoreError>>,
+    ) -> Option<Ask> {
+        match reply {
+            Some(Ok(Reply::Committed)) => {
+                release.rest.pop_front();
+                release.begun = false;
+                self.failures = 0;
+            }
+            Some(Ok(Reply::Began(_))) => release.begun = true,
+            Some(Err(_)) if self.failures < self.job.limits.attempts => {
+                release.begun = false;
+                self.failures += 1;
+                let ms = self.job.limits.backoff_last_ms;
+                self.stage = Stage::Release(release);
+                return Some(Ask::Wait { ms });
+            }
+            // Who recovers finds the record, and fails and releases again.
+            Some(Err(_)) => release.rest.clear(),
+            Some(Ok(_)) | None => {}
+        }
+        let Some((database, writes)) = release.rest.front() else {
+            let committed = self.committed();
+            let (ticket, why) = (Some(release.ticket), release.why);
+            return self.over(Outcome::Incomplete { ticket, committed, why });
+        };
+        let request = if release.begun {
+            Request::Commit(writes.clone())
+        } else {
+            Request::Begin(Begin { strong: false, read_only: false, names: Vec::new() })
+        };
+        let database = Arc::clone(database);
+        self.stage = Stage::Release(release);
+        Some(Ask::Store { database, request })
+    }
+}

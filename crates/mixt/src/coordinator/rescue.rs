@@ -1,0 +1,97 @@
+//! When a transaction does not appear as a whole: finds out why, and completes it if its coordinator is gone.
+
+use super::{Ask, Coordinator, Stage};
+use crate::group::{Reply, Request};
+use crate::record::Record;
+use crate::store::{Begin, Fields, Place, StoreError};
+use crate::witness::{self, TransactionId};
+
+/// How many transactions may wait for one another to be completed on their behalf.
+const MAX_DEPTH: u8 = 3;
+
+/// How far it has come.
+#[derive(Debug)]
+pub(super) struct Rescue {
+    /// What is waited for.
+    wanted: (Place, TransactionId),
+    at: At,
+}
+
+#[derive(Debug)]
+enum At {
+    Start,
+    Reading,
+    /// What its record's name holds.
+    Read(Fields),
+}
+
+impl Rescue {
+    pub(super) fn new(wanted: (Place, TransactionId)) -> Rescue {
+        Rescue { wanted, at: At::Start }
+    }
+}
+
+impl Coordinator {
+    pub(super) fn rescue(
+        &mut self,
+        mut rescue: Rescue,
+        reply: Option<Result<Reply, StoreError>>,
+    ) -> Option<Ask> {
+        let record = &self.state.worklist[&rescue.wanted].record;
+        let database = record.database.clone();
+        let request;
+        (rescue.at, request) = match (rescue.at, reply) {
+            (At::Start, _) => {
+                let names = vec![witness::record(&record.space, rescue.wanted.1)];
+                (At::Reading, Request::Begin(Begin { strong: false, read_only: true, names }))
+            }
+            (At::Reading, Some(Ok(Reply::Began(mut fields)))) => {
+                (At::Read(fields.pop().unwrap_or_default()), Request::Abort)
+            }
+            (At::Read(fields), Some(_)) => match fields.get(&0) {
+                Some(bytes) => return self.help(bytes),
+                None => return self.released(&rescue.wanted),
+            },
+            // What cannot be asked now can be waited for, as before.
+            _ => return self.wait(),
+        };
+        self.stage = Stage::Rescue(Box::new(rescue));
+        Some(Ask::Store { database, request })
+    }
+
+    /// There is no record: either it is not here yet, or the transaction is complete and its leftovers are removed.
+    fn released(&mut self, wanted: &(Place, TransactionId)) -> Option<Ask> {
+        // Everything arrives within half the time for which commit witnesses are kept; see `Limits::keep_ms`.
+        let found_ms = self.state.worklist[wanted].found_ms;
+        if self.now_ms.saturating_sub(found_ms) < self.job.limits.keep_ms / 2 {
+            return self.wait();
+        }
+        self.state.worklist.remove(wanted);
+        self.covered.insert((wanted.1, wanted.0.clone()));
+        None
+    }
+
+    fn help(&mut self, bytes: &[u8]) -> Option<Ask> {
+        let record = Record::decode(bytes).ok();
+        // What is complete is on its way to the replica that was asked; what is young has a coordinator.
+        let orphan_ms = self.job.limits.orphan_ms;
+        let orphaned = |record: &Record| {
+            let old = self.now_ms.saturating_sub(record.began_ms) >= orphan_ms;
+            !record.complete && record.failed.is_none() && old
+        };
+        let Some(mut record) = record.filter(orphaned).filter(|_| self.depth < MAX_DEPTH) else {
+            return self.wait();
+        };
+        // Whoever waits for this transaction must not be waited for.
+        record.state.worklist.retain(|(_, id), _| *id != self.job.id);
+        let modules = self.modules.clone();
+        match Coordinator::resume(record, modules, self.job.limits, self.now_ms) {
+            Ok(mut other) => {
+                other.depth = self.depth + 1;
+                self.stage = Stage::Helping(Box::new(other));
+                None
+            }
+            Err(_) => self.wait(),
+        }
+    }
+}

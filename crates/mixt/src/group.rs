@@ -1,0 +1,515 @@
+//! Runs one group of phases in one transaction of a database.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use solera_language::run::{
+    CustomCall as CustomStep, Failure, Names, Refusal, RemoteCall, Run, Step,
+};
+use solera_language::types::StoreId;
+use solera_language::value::Value;
+
+use crate::binding::{Bindings, Module};
+use crate::outcome::Limits;
+use crate::plan::{Group, Plan};
+use crate::record::{Record, State, Unreadable, Worklist, decode, encode};
+use crate::store::{
+    Answer, Begin, CustomCall, Fields, Name, NameWrite, ObjectCall, Place, StoreError,
+};
+use crate::witness::{self, TransactionId, WriteWitness};
+
+/// What does not change while a transaction runs.
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub(crate) module: Module,
+    pub(crate) transaction: usize,
+    pub(crate) args: Vec<Value>,
+    pub(crate) id: TransactionId,
+    pub(crate) bindings: Bindings,
+    pub(crate) plan: Plan,
+    pub(crate) limits: Limits,
+    pub(crate) began_ms: u64,
+}
+
+impl Job {
+    /// All that is needed to go on from a state.
+    pub(crate) fn record(&self, state: State) -> Record {
+        let writers = self.plan.groups.iter().enumerate().filter(|(_, group)| group.writes());
+        let marks = writers.skip(1).map(|(index, group)| {
+            let home = group.home(&self.bindings).expect("what writes has a home");
+            let place = &self.bindings.of(home).place;
+            (Arc::clone(&place.database), witness::mark(&place.space, self.id, index))
+        });
+        let marks = if self.plan.recorded { marks.collect() } else { Vec::new() };
+        let transaction = &self.module.program().transactions[self.transaction];
+        Record {
+            id: self.id,
+            module: Arc::clone(self.module.name()),
+            transaction: Arc::clone(&transaction.name),
+            args: self.args.clone(),
+            bindings: self.bindings.clone(),
+            began_ms: self.began_ms,
+            state,
+            home: self.record_place().cloned(),
+            marks,
+            witnessed: Arc::clone(&self.plan.witnessed),
+            complete: false,
+            failed: None,
+        }
+    }
+
+    /// Where the recovery record is, if one is due.
+    pub(crate) fn record_place(&self) -> Option<&Place> {
+        let first = self.plan.first_writer.filter(|_| self.plan.recorded)?;
+        let home = self.plan.groups[first].home(&self.bindings).expect("what writes has a home");
+        Some(&self.bindings.of(home).place)
+    }
+
+    /// The name under which it is kept that a group is done, if it is.
+    pub(crate) fn mark(&self, index: usize) -> Option<Name> {
+        let group = &self.plan.groups[index];
+        let home = group.home(&self.bindings).filter(|_| self.plan.recorded)?;
+        let space = &self.bindings.of(home).place.space;
+        Some(if self.plan.first_writer == Some(index) {
+            witness::record(space, self.id)
+        } else {
+            witness::mark(space, self.id, index)
+        })
+    }
+
+    /// The places that a group uses.
+    pub(crate) fn places(&self, group: &Group) -> BTreeSet<Place> {
+        group.stores.iter().map(|store| self.bindings.of(*store).place.clone()).collect()
+    }
+}
+
+/// What is asked of the group's database.
+#[derive(Clone, Debug)]
+pub enum Request {
+    /// Opens a transaction.
+    Begin(Begin),
+    /// An operation on an object.
+    Perform(ObjectCall),
+    /// A custom operation.
+    Custom(CustomCall),
+    /// Commits.
+    Commit(Vec<NameWrite>),
+    /// Gives the open transaction up.
+    Abort,
+}
+
+/// What a database answers.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reply {
+    /// A transaction is open.
+    Began(Vec<Fields>),
+    /// An operation was done.
+    Answered(Answer),
+    /// It has committed.
+    Committed,
+    /// The transaction is given up, or it was waited as long as was asked.
+    Done,
+}
+
+/// An operation that a phase has done, so that it can be done once more.
+#[derive(Clone, Debug)]
+pub(crate) struct Done {
+    pub(crate) call: Request,
+    /// The value, or that there was nothing.
+    pub(crate) value: Option<Value>,
+    /// Who had witnesses there.
+    pub(crate) witnesses: BTreeSet<u64>,
+}
+
+/// A write witness of another transaction.
+#[derive(Clone, Debug)]
+pub(crate) struct Found {
+    pub(crate) witness: WriteWitness,
+    /// Where it is true.
+    pub(crate) place: Place,
+}
+
+#[derive(Debug)]
+pub(crate) struct GroupRun {
+    job: Arc<Job>,
+    index: usize,
+    pub(crate) state: State,
+    /// Whether nobody can have run it before.
+    fresh: bool,
+    /// What must be visible.
+    wanted: Vec<(Place, TransactionId)>,
+    at: At,
+    run: Option<Run>,
+    phase: usize,
+    asked: Option<Request>,
+    /// In which store.
+    asked_store: StoreId,
+    pub(crate) calls: Vec<Done>,
+    pub(crate) found: Vec<Found>,
+    /// Beside what there will be witnesses.
+    marking: BTreeMap<StoreId, BTreeSet<Name>>,
+    /// Witnesses of others that lead nowhere else than this transaction's own ones.
+    replaced: BTreeSet<(Name, TransactionId)>,
+}
+
+#[derive(Debug)]
+enum At {
+    Begin,
+    Begun,
+    Called,
+    Ready,
+    Committing,
+    Ending(Box<GroupEnd>),
+    Over,
+}
+
+pub(crate) enum GroupStep {
+    Ask(Request),
+    /// All phases have run; [`GroupRun::commit`] or [`GroupRun::give_up`] is due.
+    Ready,
+    Ended(GroupEnd),
+}
+
+/// How the run of a group ended. Unless it has committed, nothing is open any more.
+#[derive(Debug)]
+pub(crate) enum GroupEnd {
+    Committed,
+    /// Somebody else has run it: the state after it.
+    Already(State),
+    /// These are not visible yet.
+    Blocked(Vec<(Place, TransactionId)>),
+    Conflict,
+    Unavailable(String),
+    Unknown(String),
+    Failed(Failure),
+    Refused(String),
+    /// Given up from outside.
+    GivenUp,
+}
+
+impl GroupRun {
+    pub(crate) fn new(
+        job: Arc<Job>,
+        state: State,
+        fresh: bool,
+        wanted: Vec<(Place, TransactionId)>,
+    ) -> GroupRun {
+        let index = state.next as usize;
+        GroupRun {
+            phase: job.plan.groups[index].phases.start,
+            job,
+            index,
+            state,
+            fresh,
+            wanted,
+            at: At::Begin,
+            run: None,
+            asked: None,
+            asked_store: StoreId(0),
+            calls: Vec::new(),
+            found: Vec::new(),
+            marking: BTreeMap::new(),
+            replaced: BTreeSet::new(),
+        }
+    }
+
+    pub(crate) fn group(&self) -> &Group {
+        &self.job.plan.groups[self.index]
+    }
+
+    pub(crate) fn wanted(&self) -> &[(Place, TransactionId)] {
+        &self.wanted
+    }
+
+    pub(crate) fn index(&self) -> usize {
+        self.index
+    }
+
+    /// Goes on, with the answer to what was asked last.
+    pub(crate) fn next(&mut self, reply: Option<Result<Reply, StoreError>>) -> GroupStep {
+        match (std::mem::replace(&mut self.at, At::Over), reply) {
+            (At::Begin, None) => self.begin(),
+            (At::Begun, Some(Ok(Reply::Began(fields)))) => self.begun(&fields),
+            (At::Called, Some(reply)) => self.called(reply),
+            (At::Committing, Some(Ok(Reply::Committed))) => GroupStep::Ended(GroupEnd::Committed),
+            (At::Ending(end), Some(_)) => GroupStep::Ended(*end),
+            (At::Begun | At::Committing, Some(Err(error))) => GroupStep::Ended(of_error(error)),
+            (at, reply) => unreachable!("{reply:?} is no answer to what was asked ({at:?})"),
+        }
+    }
+
+    fn begin(&mut self) -> GroupStep {
+        let group = self.group();
+        if group.database.is_none() {
+            return self.start_phase();
+        }
+        let mark = self.job.mark(self.index).filter(|_| !self.fresh);
+        let wanted = self.wanted.iter().map(|(place, id)| witness::commit(&place.space, *id));
+        let begin = Begin {
+            strong: group.strong,
+            read_only: !group.writes(),
+            names: mark.into_iter().chain(wanted).collect(),
+        };
+        self.at = At::Begun;
+        GroupStep::Ask(Request::Begin(begin))
+    }
+
+    fn begun(&mut self, fields: &[Fields]) -> GroupStep {
+        let mut fields = fields.iter();
+        if !self.fresh && self.job.mark(self.index).is_some() {
+            match fields.next().and_then(|mark| mark.get(&0)).map(|mark| self.state_of(mark)) {
+                Some(Ok(state)) => return self.end(GroupEnd::Already(state)),
+                Some(Err(error)) => return self.end(GroupEnd::Refused(error.to_string())),
+                None => {}
+            }
+        }
+        let missing = self.wanted.iter().zip(fields).filter(|(_, found)| found.is_empty());
+        let missing: Vec<_> = missing.map(|(wanted, _)| wanted.clone()).collect();
+        if missing.is_empty() { self.start_phase() } else { self.end(GroupEnd::Blocked(missing)) }
+    }
+
+    fn state_of(&self, mark: &[u8]) -> Result<State, Unreadable> {
+        if self.job.plan.first_writer == Some(self.index) {
+            Record::decode(mark).map(|record| record.state)
+        } else {
+            decode(mark, "a done mark")
+        }
+    }
+
+    fn start_phase(&mut self) -> GroupStep {
+        if self.phase == self.group().phases.end {
+            self.at = At::Ready;
+            return GroupStep::Ready;
+        }
+        let job = &self.job;
+        let run = Run::new(
+            Arc::clone(job.module.program()),
+            job.transaction,
+            self.phase,
+            job.args.clone(),
+            self.state.tapes.clone(),
+            Names { prefix: job.id.to_string().into() },
+            job.limits.phase,
+        );
+        match run {
+            Ok(mut run) => {
+                let step = run.start();
+                self.run = Some(run);
+                self.step(step)
+            }
+            Err(failure) => self.end(GroupEnd::Failed(failure)),
+        }
+    }
+
+    fn step(&mut self, step: Step) -> GroupStep {
+        let (store, request) = match step {
+            Step::Remote(call) => (call.store, self.remote(call)),
+            Step::Custom(call) => (call.store, self.custom(call)),
+            Step::Failed(failure) => return self.end(GroupEnd::Failed(failure)),
+            Step::Finished(finished) => {
+                self.state.tapes.extend(finished.tapes);
+                if finished.result.is_some() {
+                    self.state.result = finished.result;
+                }
+                self.phase += 1;
+                return self.start_phase();
+            }
+        };
+        self.asked = Some(request.clone());
+        self.asked_store = store;
+        self.at = At::Called;
+        GroupStep::Ask(request)
+    }
+
+    fn remote(&self, call: RemoteCall) -> Request {
+        let bound = self.job.bindings.of(call.store);
+        let space = &bound.place.space;
+        Request::Perform(ObjectCall {
+            program: Arc::clone(self.job.module.program()),
+            space: Arc::clone(space),
+            look: bound.atomic().then(|| witness::beside(space, &call.handle.key)),
+            key: call.handle.key,
+            object: call.object,
+            op: call.op,
+            args: call.args,
+            result: call.result,
+        })
+    }
+
+    fn custom(&self, call: CustomStep) -> Request {
+        let bound = self.job.bindings.of(call.store);
+        let space = &bound.place.space;
+        let program = self.job.module.program();
+        let mut call = CustomCall {
+            program: Arc::clone(program),
+            store: call.store,
+            operation: call.operation,
+            space: Arc::clone(space),
+            args: call.args,
+            look: Vec::new(),
+        };
+        if bound.atomic() {
+            let params = call.operation().params.iter().zip(&call.args);
+            let held = params.filter(|(param, _)| param.dereferenced);
+            let mut look: Vec<_> = held
+                .filter_map(|(_, arg)| match arg {
+                    Value::Handle(handle) => Some(witness::beside(space, &handle.key)),
+                    _ => None,
+                })
+                .collect();
+            if look.is_empty() {
+                look.push(witness::beside_all(space));
+            }
+            call.look = look;
+        }
+        Request::Custom(call)
+    }
+
+    fn called(&mut self, reply: Result<Reply, StoreError>) -> GroupStep {
+        let call = self.asked.take().expect("an answer follows a call");
+        let answer = match reply {
+            Ok(Reply::Answered(answer)) => Ok(answer),
+            Ok(other) => unreachable!("{other:?} is no answer to an operation"),
+            Err(StoreError::Missing) => Err(Refusal::Missing),
+            Err(error @ (StoreError::Refused(_) | StoreError::WrongData { .. })) => {
+                Err(Refusal::Other(error.to_string()))
+            }
+            Err(error) => return GroupStep::Ended(of_error(error)),
+        };
+        let (value, seen) = match answer {
+            Ok(Answer { value: Some(value), seen }) => (Ok(value), seen),
+            Ok(Answer { value: None, seen }) => (Err(Refusal::Missing), seen),
+            Err(refusal) => (Err(refusal), Fields::new()),
+        };
+        if let Err(error) = self.witnesses(&call, &seen) {
+            return self.end(GroupEnd::Refused(error.to_string()));
+        }
+        let own = self.job.id.number();
+        let witnesses = seen.into_keys().filter(|id| *id != own).collect();
+        self.calls.push(Done { call, value: value.as_ref().ok().cloned(), witnesses });
+        let step = self.run.as_mut().expect("a call is made by a run").resume(value);
+        self.step(step)
+    }
+
+    /// Takes note of the witnesses beside what was used, and that there will be an own one.
+    fn witnesses(&mut self, call: &Request, seen: &Fields) -> Result<(), Unreadable> {
+        let (looks, mutates): (&[Name], bool) = match call {
+            Request::Perform(call) => (call.look.as_slice(), call.op.mutates()),
+            Request::Custom(call) => (&call.look, call.operation().mutates),
+            _ => (&[], false),
+        };
+        let bound = self.job.bindings.of(self.asked_store);
+        let witnessed = &self.job.plan.witnessed;
+        let marks = mutates && witnessed.contains(&bound.place);
+        if marks {
+            self.marking.entry(self.asked_store).or_default().extend(looks.iter().cloned());
+        }
+        for (id, bytes) in seen {
+            if *id == self.job.id.number() {
+                continue;
+            }
+            let found = WriteWitness::decode(bytes)?;
+            if marks && found.places.iter().all(|place| witnessed.contains(place)) {
+                self.replaced.extend(looks.iter().map(|name| (name.clone(), found.id)));
+            }
+            if !self
+                .found
+                .iter()
+                .any(|other| other.witness.id == found.id && other.place == bound.place)
+            {
+                self.found.push(Found { witness: found, place: bound.place.clone() });
+            }
+        }
+        Ok(())
+    }
+
+    /// Commits, once it is [`GroupStep::Ready`]. What later groups have to wait for is part of the state then; own
+    /// witnesses stand for those of others that `replaces` says.
+    pub(crate) fn commit(
+        &mut self,
+        worklist: Worklist,
+        replaces: impl Fn(TransactionId) -> bool,
+    ) -> GroupStep {
+        assert!(matches!(self.at, At::Ready), "only what has run can be committed");
+        self.replaced.retain(|(_, id)| replaces(*id));
+        self.state.next += 1;
+        self.state.worklist = worklist;
+        if self.group().database.is_none() {
+            self.at = At::Over;
+            return GroupStep::Ended(GroupEnd::Committed);
+        }
+        let mut writes = Vec::new();
+        if !self.job.plan.witnessed.is_empty() {
+            self.write_witnesses(&mut writes);
+        }
+        if let Some(name) = self.job.mark(self.index) {
+            let later = &self.job.plan.groups[self.index + 1..];
+            let transaction = &self.job.module.program().transactions[self.job.transaction];
+            let phases = later.iter().flat_map(|group| &transaction.phases[group.phases.clone()]);
+            let tapes: BTreeSet<u32> = phases.flat_map(|phase| &phase.takes).copied().collect();
+            let mut state = self.state.clone();
+            state.tapes = state.tapes.only(&tapes.into_iter().collect::<Vec<_>>());
+            let value = if self.job.plan.first_writer == Some(self.index) {
+                self.job.record(state).encode()
+            } else {
+                encode(&state)
+            };
+            writes.push(NameWrite::Set { name, field: 0, value, new: self.group().atomic });
+        }
+        self.at = At::Committing;
+        GroupStep::Ask(Request::Commit(writes))
+    }
+
+    /// MixT §5.4: `acquire` for all that was changed, and `release_all`.
+    fn write_witnesses(&mut self, writes: &mut Vec<NameWrite>) {
+        let job = Arc::clone(&self.job);
+        let witness = WriteWitness {
+            id: job.id,
+            places: Arc::clone(&job.plan.witnessed),
+            record: job.record_place().expect("who needs witnesses has a record").clone(),
+        };
+        let value = witness.encode();
+        for (store, names) in std::mem::take(&mut self.marking) {
+            let database = &job.bindings.of(store).place.database;
+            for name in names {
+                self.state.noted.insert((Arc::clone(database), name.clone()));
+                let (field, value) = (job.id.number(), Arc::clone(&value));
+                writes.push(NameWrite::Set { name, field, value, new: false });
+            }
+        }
+        for (name, id) in std::mem::take(&mut self.replaced) {
+            writes.push(NameWrite::Remove { name, field: id.number() });
+        }
+        let written = self.group().written.iter().map(|store| &job.bindings.of(*store).place);
+        let written: BTreeSet<_> =
+            written.filter(|place| job.plan.witnessed.contains(place)).collect();
+        for place in written {
+            let name = witness::commit(&place.space, job.id);
+            writes.push(NameWrite::Set { name, field: 0, value: Arc::new([]), new: false });
+        }
+    }
+
+    /// Gives it up, once it is [`GroupStep::Ready`].
+    pub(crate) fn give_up(&mut self) -> GroupStep {
+        self.end(GroupEnd::GivenUp)
+    }
+
+    /// Ends the open transaction.
+    fn end(&mut self, end: GroupEnd) -> GroupStep {
+        if self.group().database.is_none() {
+            self.at = At::Over;
+            return GroupStep::Ended(end);
+        }
+        self.at = At::Ending(Box::new(end));
+        GroupStep::Ask(Request::Abort)
+    }
+}
+
+fn of_error(error: StoreError) -> GroupEnd {
+    match error {
+        StoreError::Conflict => GroupEnd::Conflict,
+        StoreError::Unavailable(reason) => GroupEnd::Unavailable(reason),
+        StoreError::OutcomeUnknown(reason) => GroupEnd::Unknown(reason),
+        other => GroupEnd::Refused(other.to_string()),
+    }
+}

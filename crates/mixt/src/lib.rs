@@ -1,0 +1,22 @@
+//! Runs mixed transactions (MixT §4–§5): the phases that the compiler has split a transaction into, each over
+//! its own store, so that together they are one transaction.
+//!
+//! A [`Coordinator`](coordinator::Coordinator) is one transaction as a state machine without I/O: it says what is to
+//! be asked of which database, and goes on with the answer. [`drive::run`] asks real databases, which implement the
+//! traits of [`store`]; [`memory`] is one of them. [`collect`] removes what transactions leave behind, and
+//! [`recovery`] completes those whose coordinators died.
+//!
+//! What is guaranteed, and what is not, is said at [`coordinator`].
+
+pub mod binding;
+pub mod collect;
+pub mod coordinator;
+pub mod drive;
+mod group;
+pub mod memory;
+pub mod outcome;
+pub mod plan;
+pub mod record;
+pub mod recovery;
+pub mod store;
+mod witness;

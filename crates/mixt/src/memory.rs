@@ -1,0 +1,458 @@
+//! A database in memory: what a program uses that brings no other.
+//!
+//! It has spaces of every level and one history of commits. Linearizable and por spaces are serializable: a
+//! transaction aborts if something that it has read there has changed since. In spaces of the level pcpsi it
+//! aborts if something that it writes has. Causal and speculative spaces are read in a snapshot, and writes are
+//! applied to what there is when they commit, operation by operation, so that counters, sets, maps and lists
+//! merge. In eventual spaces every operation takes effect at once, also if the transaction aborts.
+//!
+//! For tests it can have sites that lag: a session at such a site reads, in spaces that are not strong, what the site
+//! has been told of by [`Memory::catch_up`], besides what the session itself has done.
+
+mod cell;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use solera_levels::Level;
+
+use self::cell::Cell;
+use crate::store::{
+    Answer, Begin, BoxFuture, Connection, Database, Description, Fields, Horizon, List, Name,
+    NameWrite, ObjectCall, StoreError,
+};
+
+/// A database in memory. Copies are the same database.
+#[derive(Clone)]
+pub struct Memory {
+    shared: Arc<Shared>,
+    site: usize,
+}
+
+struct Shared {
+    name: Arc<str>,
+    spaces: BTreeMap<Arc<str>, Level>,
+    joint: bool,
+    history: Mutex<History>,
+}
+
+/// All data, with as many versions as somebody may still read.
+struct History {
+    /// The number of the last commit.
+    version: u64,
+    data: BTreeMap<Key, Versions>,
+    /// How many transactions read at which versions.
+    snapshots: BTreeMap<u64, usize>,
+    /// Up to where sites have been told; empty if none lags.
+    sites: Vec<u64>,
+    /// Keys that were removed, and in which version: they are forgotten when nobody reads before it.
+    removed: VecDeque<(u64, Key)>,
+}
+
+/// Values and the commits they are of, ascending.
+type Versions = Vec<(u64, Option<Cell>)>;
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    space: Arc<str>,
+    /// Whether it is a named object.
+    named: bool,
+    key: Arc<str>,
+}
+
+impl Key {
+    fn of(call: &ObjectCall) -> Key {
+        Key { space: Arc::clone(&call.space), named: false, key: Arc::clone(&call.key) }
+    }
+
+    fn name(name: &Name) -> Key {
+        Key { space: Arc::clone(&name.space), named: true, key: Arc::clone(&name.key) }
+    }
+}
+
+impl Memory {
+    /// An empty database with some spaces.
+    pub fn new(name: &str, spaces: &[(&str, Level)]) -> Memory {
+        Memory::with(name, spaces, true, 0)
+    }
+
+    /// One whose transactions do not span its spaces, as if each were a database.
+    pub fn disjoint(name: &str, spaces: &[(&str, Level)]) -> Memory {
+        Memory::with(name, spaces, false, 0)
+    }
+
+    /// One with sites that lag until they [catch up](Self::catch_up).
+    pub fn lagging(name: &str, spaces: &[(&str, Level)], sites: usize) -> Memory {
+        Memory::with(name, spaces, true, sites)
+    }
+
+    fn with(name: &str, spaces: &[(&str, Level)], joint: bool, sites: usize) -> Memory {
+        let history = History {
+            version: 0,
+            data: BTreeMap::new(),
+            snapshots: BTreeMap::new(),
+            sites: vec![0; sites],
+            removed: VecDeque::new(),
+        };
+        let spaces = spaces.iter().map(|(name, level)| (Arc::from(*name), *level)).collect();
+        let history = Mutex::new(history);
+        Memory { shared: Arc::new(Shared { name: name.into(), spaces, joint, history }), site: 0 }
+    }
+
+    /// The same database, at another site.
+    ///
+    /// # Panics
+    /// If there is no such site.
+    pub fn at(&self, site: usize) -> Memory {
+        assert!(site < self.shared.history().sites.len(), "the database has no site {site}");
+        Memory { shared: Arc::clone(&self.shared), site }
+    }
+
+    /// Tells this site of all that has committed.
+    pub fn catch_up(&self) {
+        let mut history = self.shared.history();
+        let version = history.version;
+        if let Some(told) = history.sites.get_mut(self.site) {
+            *told = version;
+        }
+    }
+
+    /// The keys of a space's named objects.
+    pub fn names(&self, space: &str) -> Vec<Arc<str>> {
+        let history = self.shared.history();
+        let held = history.data.iter().filter(|(key, versions)| {
+            key.named
+                && *key.space == *space
+                && versions.last().is_some_and(|(_, cell)| cell.is_some())
+        });
+        held.map(|(key, _)| Arc::clone(&key.key)).collect()
+    }
+}
+
+impl fmt::Debug for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Memory").field("name", &self.shared.name).finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    fn history(&self) -> MutexGuard<'_, History> {
+        // A panic elsewhere leaves it whole: commits check before they write.
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn level(&self, space: &str) -> Result<Level, StoreError> {
+        let found = self.spaces.get(space).copied();
+        found.ok_or_else(|| StoreError::Refused(format!("there is no space `{space}`")))
+    }
+}
+
+impl Database for Memory {
+    fn describe(&self) -> Description {
+        Description { name: Arc::clone(&self.shared.name), joint: self.shared.joint }
+    }
+
+    fn level(&self, space: &str) -> Option<Level> {
+        self.shared.spaces.get(space).copied()
+    }
+
+    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Connection>, StoreError>> {
+        let session =
+            Session { shared: Arc::clone(&self.shared), site: self.site, seen: 0, open: None };
+        Box::pin(std::future::ready(Ok(Box::new(session) as Box<dyn Connection>)))
+    }
+}
+
+struct Session {
+    shared: Arc<Shared>,
+    site: usize,
+    /// The last version that it has seen.
+    seen: u64,
+    open: Option<Open>,
+}
+
+/// An open transaction.
+struct Open {
+    /// What it reads of strong spaces, and of others.
+    snapshots: [u64; 2],
+    /// What it has read of strong spaces.
+    reads: BTreeSet<Key>,
+    writes: Vec<ObjectCall>,
+}
+
+impl Session {
+    fn begin(&mut self, begin: &Begin) -> Vec<Fields> {
+        self.close();
+        let mut history = self.shared.history();
+        let latest = history.version;
+        let told = history.sites.get(self.site).copied().unwrap_or(latest);
+        let weak = if begin.strong { latest } else { told.max(self.seen) };
+        let open = Open { snapshots: [latest, weak], reads: BTreeSet::new(), writes: Vec::new() };
+        for version in open.snapshots {
+            *history.snapshots.entry(version).or_default() += 1;
+        }
+        let names = begin.names.iter();
+        let fields =
+            names.map(|name| history.fields(name, open.snapshot(&self.shared, &name.space)));
+        let fields = fields.collect();
+        drop(history);
+        self.seen = self.seen.max(weak);
+        self.open = Some(open);
+        fields
+    }
+
+    fn perform(&mut self, call: &ObjectCall) -> Result<Answer, StoreError> {
+        let level = self.shared.level(&call.space)?;
+        let Some(open) = &mut self.open else {
+            return Err(StoreError::Refused("no transaction is open".to_owned()));
+        };
+        let mut history = self.shared.history();
+        let key = Key::of(call);
+        if level == Level::Eventual {
+            if call.op.mutates() {
+                cell::check(history.latest(&key), &[call])?;
+                history.version += 1;
+                history.change(key, |cell| cell::change(cell, call));
+                return Ok(Answer {
+                    value: Some(solera_language::value::Value::Unit),
+                    ..Answer::default()
+                });
+            }
+            let value = cell::read(history.latest(&key), call)?;
+            return Ok(Answer { value, ..Answer::default() });
+        }
+        let snapshot = open.snapshot(&self.shared, &call.space);
+        let seen =
+            call.look.as_ref().map(|name| history.fields(name, snapshot)).unwrap_or_default();
+        let cell = history.at(&key, snapshot);
+        let own: Vec<_> = open.writes.iter().filter(|write| Key::of(write) == key).collect();
+        let value = if call.op.mutates() {
+            if own.is_empty() {
+                cell::check(cell, &[call])?;
+            }
+            open.writes.push(call.clone());
+            Some(solera_language::value::Value::Unit)
+        } else {
+            if matches!(level, Level::Linearizable | Level::Por) {
+                open.reads.insert(key);
+            }
+            if own.is_empty() {
+                cell::read(cell, call)?
+            } else {
+                let mut cell = cell.cloned();
+                own.into_iter().try_for_each(|write| cell::change(&mut cell, write))?;
+                cell::read(cell.as_ref(), call)?
+            }
+        };
+        Ok(Answer { value, seen })
+    }
+
+    fn commit(&mut self, names: &[NameWrite]) -> Result<(), StoreError> {
+        let Some(open) = self.close() else {
+            return Err(StoreError::Refused("no transaction is open".to_owned()));
+        };
+        let mut history = self.shared.history();
+        let changed = |key: &Key, since: u64| history.last_change(key) > since;
+        if open.reads.iter().any(|key| changed(key, open.snapshots[0])) {
+            return Err(StoreError::Conflict);
+        }
+        for name in names {
+            if let NameWrite::Set { name, field, new: true, .. } = name
+                && let Some(Cell::Fields(fields)) = history.latest(&Key::name(name))
+                && fields.contains_key(field)
+            {
+                return Err(StoreError::Conflict);
+            }
+        }
+        let mut by_key: BTreeMap<Key, Vec<&ObjectCall>> = BTreeMap::new();
+        for call in &open.writes {
+            by_key.entry(Key::of(call)).or_default().push(call);
+        }
+        for (key, calls) in &by_key {
+            let exclusive = self.shared.level(&key.space)? == Level::PcPsi;
+            if exclusive && changed(key, open.snapshots[1]) {
+                return Err(StoreError::Conflict);
+            }
+            cell::check(history.latest(key), calls)?;
+        }
+        if by_key.is_empty() && names.is_empty() {
+            return Ok(());
+        }
+        history.version += 1;
+        for (key, calls) in by_key {
+            history.change(key, |cell| calls.iter().try_for_each(|call| cell::change(cell, call)));
+        }
+        for write in names {
+            history.write_name(write);
+        }
+        self.seen = history.version;
+        Ok(())
+    }
+
+    /// Takes the open transaction away: its snapshots are not read any more.
+    fn close(&mut self) -> Option<Open> {
+        let open = self.open.take()?;
+        let mut history = self.shared.history();
+        for version in open.snapshots {
+            let readers = history.snapshots.get_mut(&version).expect("a snapshot is counted");
+            *readers -= 1;
+            if *readers == 0 {
+                history.snapshots.remove(&version);
+            }
+        }
+        Some(open)
+    }
+
+    fn list(&self, list: &List) -> Vec<Arc<str>> {
+        let history = self.shared.history();
+        let after = list.after.clone().max(list.prefix.clone());
+        let from = Key { space: Arc::clone(&list.space), named: true, key: after };
+        let names = history.data.range(from..).take_while(|(key, _)| {
+            key.named && key.space == list.space && key.key.starts_with(&*list.prefix)
+        });
+        let held = names.filter(|(key, versions)| {
+            key.key > list.after && versions.last().is_some_and(|(_, cell)| cell.is_some())
+        });
+        held.take(list.limit).map(|(key, _)| Arc::clone(&key.key)).collect()
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl Open {
+    fn snapshot(&self, shared: &Shared, space: &str) -> u64 {
+        let strong = matches!(shared.spaces.get(space), Some(Level::Linearizable | Level::Por));
+        self.snapshots[usize::from(!strong)]
+    }
+}
+
+impl History {
+    fn at(&self, key: &Key, version: u64) -> Option<&Cell> {
+        let versions = self.data.get(key)?;
+        let found = versions.iter().rev().find(|(of, _)| *of <= version)?;
+        found.1.as_ref()
+    }
+
+    fn latest(&self, key: &Key) -> Option<&Cell> {
+        self.at(key, u64::MAX)
+    }
+
+    fn last_change(&self, key: &Key) -> u64 {
+        self.data.get(key).and_then(|versions| versions.last()).map_or(0, |(version, _)| *version)
+    }
+
+    fn fields(&self, name: &Name, version: u64) -> Fields {
+        match self.at(&Key::name(name), version) {
+            Some(Cell::Fields(fields)) => fields.clone(),
+            _ => Fields::new(),
+        }
+    }
+
+    /// The oldest version that may be read.
+    fn floor(&self) -> u64 {
+        let read = self.snapshots.keys().next().copied().unwrap_or(u64::MAX);
+        self.sites.iter().copied().min().unwrap_or(u64::MAX).min(read)
+    }
+
+    /// Changes a key in the newest version. What nobody reads is changed in place.
+    fn change(
+        &mut self,
+        key: Key,
+        change: impl FnOnce(&mut Option<Cell>) -> Result<(), StoreError>,
+    ) {
+        let (version, floor) = (self.version, self.floor());
+        let versions = self.data.entry(key.clone()).or_default();
+        let mut cell = match versions.last() {
+            // Readers at the floor or after see this version or a later one.
+            Some((last, _)) if *last == version || floor >= version => {
+                versions.pop().and_then(|(_, cell)| cell)
+            }
+            Some((_, cell)) => cell.clone(),
+            None => None,
+        };
+        change(&mut cell).expect("it was checked before");
+        // What is older than the version that the oldest reader sees is not seen by anybody.
+        let seen = versions.iter().rposition(|(of, _)| *of <= floor).unwrap_or(0);
+        versions.drain(..seen);
+        let gone = cell.is_none();
+        versions.push((version, cell));
+        if gone {
+            self.removed.push_back((version, key));
+        }
+        self.forget(floor);
+    }
+
+    /// Forgets removed keys that nobody can see any more.
+    fn forget(&mut self, floor: u64) {
+        while let Some((version, key)) =
+            self.removed.front().filter(|(version, _)| *version <= floor)
+        {
+            let last = self.data.get(key).and_then(|versions| versions.last());
+            if last.is_some_and(|(of, cell)| of == version && cell.is_none()) {
+                self.data.remove(key);
+            }
+            self.removed.pop_front();
+        }
+    }
+
+    fn write_name(&mut self, write: &NameWrite) {
+        let (name, field) = match write {
+            NameWrite::Set { name, field, .. } | NameWrite::Remove { name, field } => (name, field),
+        };
+        let key = Key::name(name);
+        if matches!(write, NameWrite::Remove { .. }) && self.latest(&key).is_none() {
+            return;
+        }
+        self.change(key, |cell| {
+            let mut fields = match cell.take() {
+                Some(Cell::Fields(fields)) => fields,
+                _ => Fields::new(),
+            };
+            match write {
+                NameWrite::Set { value, .. } => fields.insert(*field, Arc::clone(value)),
+                NameWrite::Remove { .. } => fields.remove(field),
+            };
+            *cell = (!fields.is_empty()).then_some(Cell::Fields(fields));
+            Ok(())
+        });
+    }
+}
+
+impl Connection for Session {
+    fn begin<'a>(&'a mut self, begin: &'a Begin) -> BoxFuture<'a, Result<Vec<Fields>, StoreError>> {
+        Box::pin(std::future::ready(Ok(Session::begin(self, begin))))
+    }
+
+    fn perform<'a>(
+        &'a mut self,
+        call: &'a ObjectCall,
+    ) -> BoxFuture<'a, Result<Answer, StoreError>> {
+        Box::pin(std::future::ready(Session::perform(self, call)))
+    }
+
+    fn commit<'a>(&'a mut self, writes: &'a [NameWrite]) -> BoxFuture<'a, Result<(), StoreError>> {
+        Box::pin(std::future::ready(Session::commit(self, writes)))
+    }
+
+    fn abort(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.close();
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn list<'a>(&'a mut self, list: &'a List) -> BoxFuture<'a, Result<Vec<Arc<str>>, StoreError>> {
+        Box::pin(std::future::ready(Ok(Session::list(self, list))))
+    }
+
+    fn horizon(&mut self) -> BoxFuture<'_, Result<Option<Horizon>, StoreError>> {
+        let history = self.shared.history();
+        let latest = history.version;
+        let stable = history.sites.iter().copied().min().unwrap_or(latest);
+        drop(history);
+        Box::pin(std::future::ready(Ok(Some(Horizon { latest, stable }))))
+    }
+}

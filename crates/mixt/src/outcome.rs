@@ -1,0 +1,172 @@
+//! How transactions end, and how long they are tried.
+
+use std::fmt;
+use std::sync::Arc;
+
+use solera_language::run::{self, Failure};
+use solera_language::value::Value;
+
+use crate::record::Record;
+use crate::store::Place;
+use crate::witness::TransactionId;
+
+/// How a transaction ended.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    /// All of it has taken effect.
+    Done {
+        /// What it returns.
+        result: Value,
+        /// How often groups of phases were run, and how many would have done.
+        attempts: Attempts,
+    },
+    /// It has changed nothing in stores that are atomic.
+    Failed(Why),
+    /// Some phases have committed, and others not yet.
+    Incomplete {
+        /// What resumes it ([`Coordinator::resume`](crate::coordinator::Coordinator::resume)). None if it cannot be
+        /// found out whether the only phase that writes has committed.
+        ticket: Option<Box<Record>>,
+        /// The phases that have committed.
+        committed: Vec<usize>,
+        /// What is in the way.
+        why: Why,
+    },
+}
+
+/// How often groups of phases were run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Attempts {
+    /// How often they were begun.
+    pub begun: u32,
+    /// How many there are.
+    pub groups: u32,
+}
+
+/// Why a transaction did not come to its end.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Why {
+    /// The program failed.
+    Program(Failure),
+    /// Others changed the same data again and again.
+    Contention {
+        /// How often it was tried.
+        attempts: u32,
+    },
+    /// A database could not be reached.
+    Unavailable {
+        /// Its name.
+        database: Arc<str>,
+        /// What it said last.
+        reason: String,
+    },
+    /// A database refused for good.
+    Refused {
+        /// Its name.
+        database: Arc<str>,
+        /// What it said.
+        reason: String,
+    },
+    /// Another transaction, which this one has seen a part of, does not become visible as a whole.
+    Blocked {
+        /// The other transaction.
+        by: TransactionId,
+        /// Where it is not visible.
+        place: Place,
+    },
+    /// The answer to a commit was lost.
+    Unknown {
+        /// The database's name.
+        database: Arc<str>,
+        /// What happened.
+        reason: String,
+    },
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Outcome::Done { .. } => write!(f, "all of it has taken effect"),
+            Outcome::Failed(why) => write!(f, "nothing was changed: {why}"),
+            Outcome::Incomplete { ticket: None, why, .. } => {
+                write!(f, "it may have taken effect, or not: {why}")
+            }
+            Outcome::Incomplete { committed, why, .. } => {
+                let phases: Vec<_> =
+                    committed.iter().map(|phase| (phase + 1).to_string()).collect();
+                match &phases[..] {
+                    [] => write!(f, "it may have begun to take effect: {why}"),
+                    phases => {
+                        let phases = phases.join(", ");
+                        write!(
+                            f,
+                            "of its phases {phases} have taken effect, the others not yet: {why}"
+                        )
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Why::Program(failure) => write!(f, "{failure}"),
+            Why::Contention { attempts } => {
+                write!(f, "other transactions were in the way {attempts} times")
+            }
+            Why::Unavailable { database, reason } => {
+                write!(f, "the database `{database}` cannot be used: {reason}")
+            }
+            Why::Refused { database, reason } => write!(f, "`{database}` refuses: {reason}"),
+            Why::Blocked { by, place } => {
+                write!(f, "transaction {by} is under way and does not reach {place}")
+            }
+            Why::Unknown { database, reason } => {
+                write!(f, "the answer of `{database}` to a commit was lost: {reason}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for Why {}
+
+/// How long transactions are tried, in milliseconds. All hosts that share databases need the same times, and clocks
+/// that run equally fast.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// What a phase may do.
+    pub phase: run::Limits,
+    /// How often a transaction is tried of which nothing has committed.
+    pub attempts: u32,
+    /// How long it waits before it tries again, at first; doubled each time.
+    pub backoff_first_ms: u64,
+    /// How long it waits at most.
+    pub backoff_last_ms: u64,
+    /// How long a coordinator tries to complete a transaction of which something has committed. Afterwards it does not
+    /// touch it any more, unless it is resumed.
+    pub finish_ms: u64,
+    /// From which age on transactions are completed by others. Greater than `finish_ms`.
+    pub orphan_ms: u64,
+    /// How long it waits for other transactions of which it has seen a part. Greater than `orphan_ms`.
+    pub blocked_ms: u64,
+    /// How long witnesses, marks and records are kept after the end of their transaction. At least twice what it
+    /// takes a commit to reach all replicas of its database, and greater than `blocked_ms`.
+    pub keep_ms: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            phase: run::Limits::default(),
+            attempts: 20,
+            backoff_first_ms: 2,
+            backoff_last_ms: 500,
+            finish_ms: 8_000,
+            orphan_ms: 12_000,
+            blocked_ms: 20_000,
+            keep_ms: 60_000,
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! Which phases of a transaction run together in one transaction of a database.
+//!
+//! Phases that follow one another and use several atomic stores of one database form one group: the database keeps
+//! them together by itself, so that neither witnesses nor a recovery record are needed within, and who reads several
+//! such stores sees them at one time. Every other phase is a group of its own.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::sync::Arc;
+
+use solera_language::ir::Transaction;
+use solera_language::types::StoreId;
+
+use crate::binding::Bindings;
+use crate::store::Place;
+
+/// How a transaction is run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// The groups, in the order in which they run.
+    pub groups: Vec<Group>,
+    /// The first group that writes, where a recovery record is kept if several do.
+    pub first_writer: Option<usize>,
+    /// Whether several groups write, so that a coordinator that dies may leave some undone.
+    pub recorded: bool,
+    /// The atomic places that are marked by witnesses: if more than one group writes such.
+    pub witnessed: Arc<[Place]>,
+}
+
+/// Phases that run in one transaction of a database.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// Its phases.
+    pub phases: Range<usize>,
+    /// The stores it uses. None: it only computes.
+    pub stores: BTreeSet<StoreId>,
+    /// The name of the database, if it uses one.
+    pub database: Option<Arc<str>>,
+    /// Whether the transaction is ordered against others.
+    pub strong: bool,
+    /// Whether all its stores are atomic.
+    pub atomic: bool,
+    /// The stores that it may write.
+    pub written: BTreeSet<StoreId>,
+    /// Whether it reads what is endorsed.
+    pub endorsing: bool,
+}
+
+impl Group {
+    /// Whether it may write.
+    pub fn writes(&self) -> bool {
+        !self.written.is_empty()
+    }
+
+    /// The store in whose space its recovery record or done mark is kept: one that is atomic, if there is one.
+    pub fn home(&self, bindings: &Bindings) -> Option<StoreId> {
+        let atomic = self.written.iter().find(|store| bindings.of(**store).atomic());
+        atomic.or(self.written.first()).copied()
+    }
+}
+
+impl Plan {
+    /// The plan of a transaction whose stores are bound so.
+    pub fn new(transaction: &Transaction, bindings: &Bindings) -> Plan {
+        let mut groups = Vec::new();
+        let mut start = 0;
+        while start < transaction.phases.len() {
+            let end = joined(transaction, bindings, start).unwrap_or(start + 1);
+            groups.push(group(transaction, bindings, start..end));
+            start = end;
+        }
+        let writing = || groups.iter().filter(|group| group.writes());
+        let marked =
+            |group: &&Group| group.written.iter().any(|store| bindings.of(*store).atomic());
+        let witnessed: BTreeSet<_> = if writing().filter(marked).count() > 1 {
+            let written =
+                writing().flat_map(|group| &group.written).map(|store| bindings.of(*store));
+            written.filter(|bound| bound.atomic()).map(|bound| bound.place.clone()).collect()
+        } else {
+            BTreeSet::new()
+        };
+        Plan {
+            first_writer: groups.iter().position(Group::writes),
+            recorded: writing().count() > 1,
+            witnessed: witnessed.into_iter().collect(),
+            groups,
+        }
+    }
+}
+
+/// Where the group ends that begins with a phase, if that phase is joined with later ones.
+fn joined(transaction: &Transaction, bindings: &Bindings, start: usize) -> Option<usize> {
+    let mut used = BTreeSet::new();
+    let mut end = None;
+    for (index, phase) in transaction.phases.iter().enumerate().skip(start) {
+        let Some(store) = phase.store else { continue };
+        let bound = bindings.of(store);
+        let first = used.first().map(|store| &bindings.of(*store).place.database);
+        let fits = first.is_none_or(|database| *database == bound.place.database);
+        if phase.endorsing || !bound.joint || !bound.atomic() || !fits {
+            break;
+        }
+        if index > start && used.is_empty() {
+            // The group would begin with a phase that uses no store.
+            return None;
+        }
+        used.insert(store);
+        if used.len() > 1 {
+            end = Some(index + 1);
+        }
+    }
+    end
+}
+
+fn group(transaction: &Transaction, bindings: &Bindings, phases: Range<usize>) -> Group {
+    let within = &transaction.phases[phases.clone()];
+    let stores: BTreeSet<_> = within.iter().filter_map(|phase| phase.store).collect();
+    let bounds = || stores.iter().map(|store| bindings.of(*store));
+    let written = within.iter().filter(|phase| phase.mutates).filter_map(|phase| phase.store);
+    Group {
+        phases,
+        database: bounds().next().map(|bound| Arc::clone(&bound.place.database)),
+        strong: bounds().any(|bound| bound.strong()),
+        atomic: bounds().all(|bound| bound.atomic()),
+        written: written.collect(),
+        endorsing: within.iter().any(|phase| phase.endorsing),
+        stores,
+    }
+}

@@ -1,0 +1,144 @@
+//! What is kept of a transaction, so that anybody can complete it.
+//!
+//! A recovery record and a ticket are the same: everything that a coordinator needs to go on. They are encoded with
+//! postcard, behind one byte with the version of the form.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use solera_language::run::Tapes;
+use solera_language::value::Value;
+
+use crate::binding::Bindings;
+use crate::store::{Name, Place};
+use crate::witness::TransactionId;
+
+/// The version of the form; counts up whenever it changes.
+const FORM: u8 = 1;
+
+/// How far a transaction has come.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct State {
+    /// The group that runs next.
+    pub(crate) next: u32,
+    /// What phases have handed on.
+    pub(crate) tapes: Tapes,
+    /// The result, if its phase is over.
+    pub(crate) result: Option<Value>,
+    /// What must be visible before a group begins that uses the place.
+    pub(crate) worklist: Worklist,
+    /// Beside what there are write witnesses of this transaction.
+    pub(crate) noted: BTreeSet<(Arc<str>, Name)>,
+}
+
+/// Commit witnesses that must appear in places (MixT §5.4).
+pub(crate) type Worklist = BTreeMap<(Place, TransactionId), Source>;
+
+/// What is known of a transaction that is waited for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Source {
+    /// Where its record is.
+    pub(crate) record: Place,
+    /// When its write witness was found first.
+    pub(crate) found_ms: u64,
+}
+
+/// A transaction that has begun, as it is kept in stores and given to callers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    pub(crate) id: TransactionId,
+    pub(crate) module: Arc<str>,
+    pub(crate) transaction: Arc<str>,
+    pub(crate) args: Vec<Value>,
+    pub(crate) bindings: Bindings,
+    pub(crate) began_ms: u64,
+    pub(crate) state: State,
+    /// Where the record is kept; none if there is none, as at most one group writes.
+    pub(crate) home: Option<Place>,
+    /// The marks of the other groups that write.
+    pub(crate) marks: Vec<(Arc<str>, Name)>,
+    /// Where there are commit witnesses.
+    pub(crate) witnessed: Arc<[Place]>,
+    /// Whether all is done, and only what is left behind is to be removed.
+    pub(crate) complete: bool,
+    /// Why it can never be completed.
+    pub(crate) failed: Option<String>,
+}
+
+impl Record {
+    /// The transaction's name.
+    pub fn id(&self) -> TransactionId {
+        self.id
+    }
+
+    /// The name of the module.
+    pub fn module(&self) -> &str {
+        &self.module
+    }
+
+    /// The name of the transaction in the module.
+    pub fn transaction(&self) -> &str {
+        &self.transaction
+    }
+
+    /// When it began, by its coordinator's clock.
+    pub fn began_ms(&self) -> u64 {
+        self.began_ms
+    }
+
+    /// Why it can never be completed, if that is so.
+    pub fn failed(&self) -> Option<&str> {
+        self.failed.as_deref()
+    }
+
+    /// As bytes.
+    pub fn encode(&self) -> Arc<[u8]> {
+        encode(self)
+    }
+
+    /// From bytes.
+    ///
+    /// # Errors
+    /// If they are no record of this version.
+    pub fn decode(bytes: &[u8]) -> Result<Record, Unreadable> {
+        decode(bytes, "a recovery record")
+    }
+}
+
+/// Bytes that are not what they should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unreadable {
+    what: &'static str,
+    why: String,
+}
+
+impl fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} cannot be read: {}", self.what, self.why)
+    }
+}
+
+impl std::error::Error for Unreadable {}
+
+pub(crate) fn encode(value: &impl Serialize) -> Arc<[u8]> {
+    let bytes = postcard::to_extend(value, vec![FORM]);
+    bytes.expect("all parts have lengths, and memory takes what it is given").into()
+}
+
+pub(crate) fn decode<T: DeserializeOwned>(
+    bytes: &[u8],
+    what: &'static str,
+) -> Result<T, Unreadable> {
+    match bytes.split_first() {
+        Some((&FORM, rest)) => {
+            postcard::from_bytes(rest).map_err(|error| Unreadable { what, why: error.to_string() })
+        }
+        Some((form, _)) => {
+            Err(Unreadable { what, why: format!("it is of form {form}, and {FORM} is known") })
+        }
+        None => Err(Unreadable { what, why: "it is empty".to_owned() }),
+    }
+}

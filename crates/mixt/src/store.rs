@@ -1,0 +1,271 @@
+//! What a database offers to mixed transactions (MixT §3.3, Fig. 5 and 11).
+//!
+//! A database has *spaces*, each of one consistency level; a module's stores are bound to spaces. A
+//! [`Connection`] is a session with at most one open transaction. Besides the objects of programs a space holds
+//! *named objects*: a few small values by number, under names that no object of a program has. Witnesses and
+//! recovery records are such.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use solera_language::ir::{Operation, Program};
+use solera_language::operation::ObjectOp;
+use solera_language::types::{Object, StoreId, Type};
+use solera_language::value::Value;
+use solera_levels::Level;
+
+/// What a method of a trait object gives that may have to wait.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// The values of a named object, by number.
+pub type Fields = BTreeMap<u64, Arc<[u8]>>;
+
+/// Where data lies: a space of a database, by names that are the same for everybody.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Place {
+    /// The database's name.
+    pub database: Arc<str>,
+    /// The space within it.
+    pub space: Arc<str>,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.database, self.space)
+    }
+}
+
+/// A database that mixed transactions can use.
+pub trait Database: Send + Sync {
+    /// What it promises.
+    fn describe(&self) -> Description;
+
+    /// The level of a space; none if there is no such space.
+    fn level(&self, space: &str) -> Option<Level>;
+
+    /// Opens a session.
+    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Connection>, StoreError>>;
+}
+
+/// What a database promises.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Description {
+    /// Its name, the same for all that use it.
+    pub name: Arc<str>,
+    /// Whether one transaction may use several of its spaces, and takes effect in all of them at once.
+    pub joint: bool,
+}
+
+/// A session with a database, with at most one open transaction. What it has committed, it sees. If it is dropped,
+/// the open transaction is aborted.
+///
+/// After an error the open transaction is gone, except after [`StoreError::Missing`], [`StoreError::Refused`] and
+/// [`StoreError::WrongData`] of `perform` and `custom`.
+pub trait Connection: Send {
+    /// Opens a transaction, and reads named objects in it.
+    ///
+    /// After [`StoreError::OutcomeUnknown`] of a commit it answers only when that commit has taken effect and is seen
+    /// by this transaction, or never will take effect; until then it fails with [`StoreError::Unavailable`].
+    fn begin<'a>(&'a mut self, begin: &'a Begin) -> BoxFuture<'a, Result<Vec<Fields>, StoreError>>;
+
+    /// An operation on an object, within the open transaction.
+    fn perform<'a>(&'a mut self, call: &'a ObjectCall)
+    -> BoxFuture<'a, Result<Answer, StoreError>>;
+
+    /// A custom operation, within the open transaction. Databases that have none refuse.
+    fn custom<'a>(&'a mut self, call: &'a CustomCall) -> BoxFuture<'a, Result<Answer, StoreError>> {
+        let name = call.operation().name.to_string();
+        Box::pin(async move { Err(StoreError::Refused(format!("it has no operation `{name}`"))) })
+    }
+
+    /// Writes named objects and commits. In an atomic space they take effect together with the transaction.
+    fn commit<'a>(&'a mut self, writes: &'a [NameWrite]) -> BoxFuture<'a, Result<(), StoreError>>;
+
+    /// Gives the open transaction up, if there is one.
+    fn abort(&mut self) -> BoxFuture<'_, Result<(), StoreError>>;
+
+    /// The keys of a space's named objects that begin so, in ascending order after one of them, outside of any
+    /// transaction; at most `limit`.
+    fn list<'a>(&'a mut self, list: &'a List) -> BoxFuture<'a, Result<Vec<Arc<str>>, StoreError>>;
+
+    /// How far commits are seen (MixT §7.1). None if the database does not say.
+    fn horizon(&mut self) -> BoxFuture<'_, Result<Option<Horizon>, StoreError>> {
+        Box::pin(async { Ok(None) })
+    }
+}
+
+/// Timestamps of a database, to be compared with one another only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Horizon {
+    /// Not less than that of any commit that has taken effect before.
+    pub latest: u64,
+    /// Commits up to here are seen by everybody.
+    pub stable: u64,
+}
+
+/// The kind of a transaction, and what is read at its start.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Begin {
+    /// Whether it touches a space that promises an order of transactions: linearizable or por.
+    pub strong: bool,
+    /// Whether it changes nothing. It may be told to write names when it commits, all the same.
+    pub read_only: bool,
+    /// Named objects that are read.
+    pub names: Vec<Name>,
+}
+
+/// The name of a named object.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Name {
+    /// The space it is in.
+    pub space: Arc<str>,
+    /// Its key, apart from those of the programs' objects.
+    pub key: Arc<str>,
+}
+
+/// Changes a value of a named object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NameWrite {
+    /// Sets it.
+    Set {
+        /// The named object.
+        name: Name,
+        /// Which of its values.
+        field: u64,
+        /// What it becomes.
+        value: Arc<[u8]>,
+        /// Whether the transaction fails with [`StoreError::Conflict`] if there is one already.
+        ///
+        /// A database whose atomic spaces merge concurrent writes cannot promise that of concurrent commits;
+        /// [`coordinator`](crate::coordinator) says what that means.
+        new: bool,
+    },
+    /// Removes it, if it is there. A named object without values is gone.
+    Remove {
+        /// The named object.
+        name: Name,
+        /// Which of its values.
+        field: u64,
+    },
+}
+
+/// Which names are to be listed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct List {
+    /// The space.
+    pub space: Arc<str>,
+    /// What their keys begin with.
+    pub prefix: Arc<str>,
+    /// The key after which the list begins.
+    pub after: Arc<str>,
+    /// How many at most.
+    pub limit: usize,
+}
+
+/// An operation on an object.
+#[derive(Clone, Debug)]
+pub struct ObjectCall {
+    /// The program, for the structs of its types.
+    pub program: Arc<Program>,
+    /// The space.
+    pub space: Arc<str>,
+    /// The object's key in the space.
+    pub key: Arc<str>,
+    /// What the object is, by its index in the program.
+    pub object: u32,
+    /// What is done.
+    pub op: ObjectOp,
+    /// The arguments. They have the types that the operation takes.
+    pub args: Vec<Value>,
+    /// The type of the answer.
+    pub result: Type,
+    /// A named object that is read along with it: the object's write witnesses.
+    pub look: Option<Name>,
+}
+
+impl ObjectCall {
+    /// What the object is.
+    pub fn object(&self) -> &Object {
+        &self.program.objects[self.object as usize]
+    }
+}
+
+/// A custom operation of a store.
+#[derive(Clone, Debug)]
+pub struct CustomCall {
+    /// The program.
+    pub program: Arc<Program>,
+    /// The store that declares it.
+    pub store: StoreId,
+    /// The operation, by its index in the store.
+    pub operation: u16,
+    /// The space.
+    pub space: Arc<str>,
+    /// The arguments. Of a dereferenced parameter it is a handle of this store: the database takes what it leads to,
+    /// of the parameter's type (MixT §3.1, note 1).
+    pub args: Vec<Value>,
+    /// Named objects that are read along with it: the write witnesses of what it uses.
+    pub look: Vec<Name>,
+}
+
+impl CustomCall {
+    /// The operation as it is declared.
+    pub fn operation(&self) -> &Operation {
+        &self.program.stores[usize::from(self.store.0)].operations[usize::from(self.operation)]
+    }
+}
+
+/// What an operation answers.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Answer {
+    /// The value.
+    pub value: Option<Value>,
+    /// The named objects that were looked at, all together.
+    pub seen: Fields,
+}
+
+/// Why a database does not do what it is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoreError {
+    /// Another transaction was in the way: the same may succeed when it is run again.
+    Conflict,
+    /// It cannot be reached, or cannot answer now.
+    Unavailable(String),
+    /// A commit whose answer was lost: it may have taken effect.
+    OutcomeUnknown(String),
+    /// There is nothing where the handle leads, and the operation needs something.
+    Missing,
+    /// It never will.
+    Refused(String),
+    /// Something else is kept under the key.
+    WrongData {
+        /// The key.
+        key: Arc<str>,
+        /// What is there.
+        found: String,
+        /// What the program takes it for.
+        wanted: String,
+    },
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StoreError::Conflict => write!(f, "another transaction was in the way"),
+            StoreError::Unavailable(why) => write!(f, "it cannot be reached: {why}"),
+            StoreError::OutcomeUnknown(why) => {
+                write!(f, "it is not known whether it has committed: {why}")
+            }
+            StoreError::Missing => write!(f, "there is nothing"),
+            StoreError::Refused(why) => write!(f, "{why}"),
+            StoreError::WrongData { key, found, wanted } => {
+                write!(f, "`{key}` holds {found}, not {wanted}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for StoreError {}

@@ -1,0 +1,208 @@
+//! What the database in memory promises at each level.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use solera_language::ir::{Program, VERSION};
+use solera_language::operation::ObjectOp;
+use solera_language::types::{Object, Type};
+use solera_language::value::Value;
+use solera_levels::Level;
+use solera_mixt::memory::Memory;
+use solera_mixt::store::{Begin, Connection, Database, Name, NameWrite, ObjectCall, StoreError};
+
+const REGISTER: u32 = 0;
+const COUNTER: u32 = 1;
+
+struct Session {
+    connection: Box<dyn Connection>,
+    program: Arc<Program>,
+}
+
+impl Session {
+    fn new(memory: &Memory) -> Session {
+        let program = Program {
+            version: VERSION,
+            stores: vec![],
+            structs: vec![],
+            objects: vec![Object::Register(Type::Int), Object::Counter],
+            functions: vec![],
+            transactions: vec![],
+        };
+        let connection = now(memory.connect()).unwrap();
+        Session { connection, program: Arc::new(program) }
+    }
+
+    fn begin(&mut self, strong: bool) {
+        let begin = Begin { strong, ..Begin::default() };
+        now(self.connection.begin(&begin)).unwrap();
+    }
+
+    fn ask(
+        &mut self,
+        key: &str,
+        (object, op): (u32, ObjectOp),
+        args: &[i64],
+    ) -> Result<Value, StoreError> {
+        let call = ObjectCall {
+            program: Arc::clone(&self.program),
+            space: "all".into(),
+            key: key.into(),
+            object,
+            op,
+            args: args.iter().map(|number| Value::Int(*number)).collect(),
+            result: Type::Unknown,
+            look: None,
+        };
+        let answer = now(self.connection.perform(&call))?;
+        answer.value.ok_or(StoreError::Missing)
+    }
+
+    fn get(&mut self, key: &str) -> Value {
+        self.ask(key, (REGISTER, ObjectOp::Get), &[]).unwrap()
+    }
+
+    fn put(&mut self, key: &str, value: i64) {
+        self.ask(key, (REGISTER, ObjectOp::Put), &[value]).unwrap();
+    }
+
+    fn commit(&mut self, writes: &[NameWrite]) -> Result<(), StoreError> {
+        now(self.connection.commit(writes))
+    }
+}
+
+/// Databases in memory answer at once.
+fn now<T>(future: impl Future<Output = T>) -> T {
+    let mut future = std::pin::pin!(future);
+    match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(done) => done,
+        Poll::Pending => panic!("a database in memory does not wait"),
+    }
+}
+
+fn pair(level: Level) -> (Memory, Session, Session) {
+    let memory = Memory::new("m", &[("all", level)]);
+    let (one, other) = (Session::new(&memory), Session::new(&memory));
+    (memory, one, other)
+}
+
+fn some(number: i64) -> Value {
+    Value::some(Value::Int(number))
+}
+
+/// Each reads what the other writes: only one may commit where transactions are serializable.
+fn write_skew(level: Level) -> bool {
+    let (_memory, mut one, mut other) = pair(level);
+    one.begin(level == Level::Linearizable);
+    other.begin(level == Level::Linearizable);
+    assert_eq!((one.get("a"), other.get("b")), (Value::NONE, Value::NONE));
+    one.put("b", 1);
+    other.put("a", 1);
+    one.commit(&[]).unwrap();
+    other.commit(&[]).is_ok()
+}
+
+#[test]
+fn linearizable_spaces_are_serializable_and_causal_ones_are_not() {
+    assert!(!write_skew(Level::Linearizable));
+    assert!(write_skew(Level::Causal));
+}
+
+#[test]
+fn transactions_read_a_snapshot_and_what_they_have_written() {
+    let (_memory, mut one, mut other) = pair(Level::Causal);
+    one.begin(false);
+    other.begin(false);
+    other.put("a", 7);
+    assert_eq!(other.get("a"), some(7));
+    other.commit(&[]).unwrap();
+    assert_eq!(one.get("a"), Value::NONE);
+    one.begin(false);
+    assert_eq!(one.get("a"), some(7));
+}
+
+#[test]
+fn concurrent_increments_add_up() {
+    let (_memory, mut one, mut other) = pair(Level::Causal);
+    let add = (COUNTER, ObjectOp::Increment);
+    one.begin(false);
+    other.begin(false);
+    one.ask("n", add, &[1]).unwrap();
+    other.ask("n", add, &[2]).unwrap();
+    one.commit(&[]).unwrap();
+    other.commit(&[]).unwrap();
+    one.begin(false);
+    assert_eq!(one.ask("n", (COUNTER, ObjectOp::Value), &[]), Ok(Value::Int(3)));
+}
+
+#[test]
+fn pcpsi_loses_no_update() {
+    let (_memory, mut one, mut other) = pair(Level::PcPsi);
+    one.begin(false);
+    other.begin(false);
+    one.put("a", 1);
+    other.put("a", 2);
+    one.commit(&[]).unwrap();
+    assert_eq!(other.commit(&[]), Err(StoreError::Conflict));
+}
+
+#[test]
+fn eventual_operations_take_effect_at_once() {
+    let (_memory, mut one, mut other) = pair(Level::Eventual);
+    one.begin(false);
+    one.put("a", 1);
+    other.begin(false);
+    assert_eq!(other.get("a"), some(1));
+    now(one.connection.abort()).unwrap();
+    assert_eq!(other.get("a"), some(1));
+}
+
+#[test]
+fn a_lagging_site_shows_what_it_was_told_and_what_the_session_did() {
+    let memory = Memory::lagging("m", &[("all", Level::Causal)], 2);
+    let (mut here, mut there) = (Session::new(&memory.at(0)), Session::new(&memory.at(1)));
+    here.begin(false);
+    here.put("a", 1);
+    here.commit(&[]).unwrap();
+    here.begin(false);
+    assert_eq!(here.get("a"), some(1));
+    there.begin(false);
+    assert_eq!(there.get("a"), Value::NONE);
+    memory.at(1).catch_up();
+    there.begin(false);
+    assert_eq!(there.get("a"), some(1));
+}
+
+#[test]
+fn a_name_is_created_once_and_forgotten_when_it_is_removed() {
+    let (memory, mut one, mut other) = pair(Level::Causal);
+    let name = Name { space: "all".into(), key: "r".into() };
+    let create = NameWrite::Set { name: name.clone(), field: 0, value: Arc::new([1]), new: true };
+    one.begin(false);
+    other.begin(false);
+    one.commit(std::slice::from_ref(&create)).unwrap();
+    assert_eq!(other.commit(&[create]), Err(StoreError::Conflict));
+    assert_eq!(memory.names("all").len(), 1);
+    other.begin(false);
+    one.begin(false);
+    one.commit(&[NameWrite::Remove { name, field: 0 }]).unwrap();
+    assert_eq!(memory.names("all").len(), 0);
+}
+
+#[test]
+fn what_is_kept_under_a_key_has_one_kind() {
+    let (_memory, mut one, _) = pair(Level::Causal);
+    one.begin(false);
+    one.put("a", 1);
+    one.commit(&[]).unwrap();
+    one.begin(false);
+    let error = one.ask("a", (COUNTER, ObjectOp::Increment), &[1]).unwrap_err();
+    assert_eq!(error.to_string(), "`a` holds a register, not a counter");
+    let add = (COUNTER, ObjectOp::Increment);
+    one.ask("n", add, &[i64::MAX]).unwrap();
+    one.ask("n", add, &[1]).unwrap();
+    assert!(matches!(one.commit(&[]), Err(StoreError::Refused(_))));
+    one.begin(false);
+    assert_eq!(one.ask("n", (COUNTER, ObjectOp::Exists), &[]), Ok(Value::Bool(false)));
+}

@@ -1,0 +1,388 @@
+//! Single transactions, step by step.
+
+mod world;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use solera_language::compile::compile;
+use solera_language::value::{Handle, Value};
+use solera_levels::Level;
+use solera_mixt::binding::{BindError, Bindings, Module, Modules};
+use solera_mixt::collect::Collector;
+use solera_mixt::coordinator::{Ask, Coordinator, Next, Reply, Request, TransactionId};
+use solera_mixt::drive::{Clock, Connections, run};
+use solera_mixt::memory::Memory;
+use solera_mixt::outcome::{Limits, Outcome, Why};
+use solera_mixt::record::Record;
+use solera_mixt::recovery::{forget, recover};
+use solera_mixt::store::{Database, Place, StoreError};
+use world::{Faults, Faulty, World, WorldClock, finish};
+
+const SOURCE: &str = r#"
+store strong : linearizable;
+store weak : causal;
+
+transaction both(a: handle<counter> in strong, b: handle<counter> in weak) {
+    a.add(1);
+    b.add(1);
+}
+
+transaction limited(a: handle<counter> in strong, b: handle<counter> in weak) {
+    a.add(1);
+    b.add(9223372036854775807);
+}
+
+transaction one(a: handle<counter> in strong) -> int {
+    a.add(1);
+    if a.value() > 2 { abort("no more than two"); }
+    return a.value();
+}
+
+transaction weakly(b: handle<counter> in weak) { b.add(1); }
+
+transaction endorsed(a: handle<register<int>> in strong, b: handle<counter> in weak) {
+    a.set(endorse(linearizable, b.value()));
+}
+
+transaction read(a: handle<counter> in strong, b: handle<counter> in weak) -> list<int> {
+    return [a.value(), b.value()];
+}
+"#;
+
+struct Bench {
+    world: Arc<World>,
+    databases: Vec<Arc<dyn Database>>,
+    memories: Vec<Memory>,
+    bindings: Bindings,
+    module: Module,
+    modules: Arc<Modules>,
+    clock: WorldClock,
+    limits: Limits,
+}
+
+impl Bench {
+    /// Both stores in databases of their own.
+    fn apart() -> Bench {
+        let strong = Memory::new("one", &[("all", Level::Linearizable)]);
+        let weak = Memory::new("two", &[("all", Level::Causal)]);
+        Bench::new(vec![strong, weak], &[("strong", 0, "all"), ("weak", 1, "all")])
+    }
+
+    fn new(memories: Vec<Memory>, bind: &[(&str, usize, &str)]) -> Bench {
+        let module = module();
+        let world = World::new(1, Faults::default());
+        let faulty = |memory: &Memory| Faulty { memory: memory.clone(), world: Arc::clone(&world) };
+        let databases: Vec<_> =
+            memories.iter().map(|memory| Arc::new(faulty(memory)) as Arc<dyn Database>).collect();
+        let bindings = Bindings::new(module.program(), &databases, bind).unwrap();
+        let modules = Arc::new(BTreeMap::from([(Arc::clone(module.name()), module.clone())]));
+        let (clock, limits) = (WorldClock(Arc::clone(&world)), Limits::default());
+        Bench { world, databases, memories, bindings, module, modules, clock, limits }
+    }
+
+    fn connections(&self) -> Connections {
+        Connections::new(self.databases.iter().cloned())
+    }
+
+    fn coordinator(&self, name: &str) -> Coordinator {
+        let transaction = self.module.transaction(name).unwrap();
+        let params = &self.module.program().transactions[transaction].params;
+        let args = params.iter().map(|(name, _)| handle(name)).collect();
+        let start = (self.module.clone(), transaction);
+        let id = TransactionId::new(self.world.draw());
+        let shared = (Arc::clone(&self.modules), self.limits);
+        let now_ms = self.clock.now_ms();
+        Coordinator::new(start, args, self.bindings.clone(), id, shared, now_ms).unwrap()
+    }
+
+    fn run(&self, name: &str) -> (Outcome, Vec<Record>) {
+        let mut coordinator = self.coordinator(name);
+        let mut connections = self.connections();
+        let outcome = finish(&self.world, run(&mut coordinator, &mut connections, &self.clock));
+        (outcome, coordinator.leftovers())
+    }
+
+    fn done(&self, name: &str) -> Value {
+        match self.run(name).0 {
+            Outcome::Done { result, .. } => result,
+            other => panic!("{name}: {other}"),
+        }
+    }
+
+    fn pass(&self, ms: u64) {
+        self.world.now.fetch_add(ms, Ordering::Relaxed);
+    }
+
+    fn names(&self) -> usize {
+        self.memories.iter().map(|memory| memory.names("all").len()).sum()
+    }
+
+    /// Removes what is left of these, all at once.
+    fn collect(&self, records: Vec<Record>) {
+        let (mut collector, mut connections) = (Collector::new(self.limits), self.connections());
+        collector.add(records, self.clock.now_ms());
+        for _ in 0..3 {
+            let now_ms = self.clock.now_ms();
+            finish(&self.world, collector.collect(&mut connections, now_ms)).unwrap();
+            self.pass(self.limits.keep_ms);
+        }
+        assert_eq!(collector.waiting(), 0);
+    }
+
+    /// Runs until a request of a database is due, which is not made.
+    fn until(
+        &self,
+        coordinator: &mut Coordinator,
+        connections: &mut Connections,
+        answer: Option<Result<Reply, StoreError>>,
+        wanted: impl Fn(&str, &Request) -> bool,
+    ) -> (Arc<str>, Request) {
+        let mut answer = answer;
+        loop {
+            match coordinator.next(self.clock.now_ms(), answer.take()) {
+                Next::Ask(Ask::Store { database, request }) if wanted(&database, &request) => {
+                    return (database, request);
+                }
+                Next::Ask(Ask::Store { database, request }) => {
+                    answer = Some(finish(&self.world, connections.ask(&database, &request)));
+                }
+                Next::Ask(Ask::Wait { ms }) => {
+                    self.pass(ms);
+                    answer = Some(Ok(Reply::Done));
+                }
+                Next::Finished(outcome) => panic!("it has ended: {outcome}"),
+            }
+        }
+    }
+}
+
+fn module() -> Module {
+    let compiled = compile(SOURCE);
+    assert!(compiled.program.is_some(), "{:?}", compiled.diagnostics);
+    Module::new("test@1", Arc::new(compiled.program.unwrap())).unwrap()
+}
+
+fn handle(param: &str) -> Value {
+    let store = if param == "a" { "strong" } else { "weak" };
+    Value::Handle(Handle { store: store.into(), key: "x".into() })
+}
+
+fn ints(numbers: [i64; 2]) -> Value {
+    Value::list(numbers.map(Value::Int))
+}
+
+fn is_commit(request: &Request) -> bool {
+    matches!(request, Request::Commit(_))
+}
+
+#[test]
+fn stores_are_bound_to_what_is_strong_enough() {
+    let memory = Memory::new("m", &[("weak", Level::Causal), ("strong", Level::Linearizable)]);
+    let databases: Vec<Arc<dyn Database>> = vec![Arc::new(memory)];
+    let module = module();
+    let bind = |stores: &[(&str, usize, &str)]| Bindings::new(module.program(), &databases, stores);
+    assert!(bind(&[("strong", 0, "strong"), ("weak", 0, "strong")]).is_ok());
+    let error = bind(&[("strong", 0, "weak"), ("weak", 0, "weak")]).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the store `strong` is declared linearizable, but m/weak is causal: it must be linearizable"
+    );
+    let unbound = BindError::NotBound("weak".to_owned());
+    assert_eq!(bind(&[("strong", 0, "strong")]).unwrap_err(), unbound);
+    let other = bind(&[("other", 0, "weak")]).unwrap_err();
+    assert_eq!(other, BindError::NoSuchStore("other".to_owned()));
+    let nowhere = bind(&[("strong", 0, "nowhere"), ("weak", 0, "weak")]).unwrap_err();
+    assert!(nowhere.to_string().contains("m/nowhere"), "{nowhere}");
+    let beyond = bind(&[("strong", 1, "strong"), ("weak", 0, "weak")]).unwrap_err();
+    assert!(matches!(beyond, BindError::NoDatabase { index: 1, .. }));
+}
+
+#[test]
+fn atomic_stores_of_one_database_are_one_transaction_without_witnesses() {
+    let memory = Memory::new("m", &[("all", Level::Linearizable), ("weak", Level::Causal)]);
+    let bench = Bench::new(vec![memory], &[("strong", 0, "all"), ("weak", 0, "weak")]);
+    assert_eq!(bench.coordinator("both").plan().groups.len(), 1);
+    bench.done("both");
+    assert_eq!(bench.done("read"), ints([1, 1]));
+    assert_eq!(bench.names(), 0);
+    assert_eq!(bench.memories[0].names("weak").len(), 0);
+}
+
+#[test]
+fn spaces_without_joint_transactions_need_witnesses() {
+    let memory = Memory::disjoint("m", &[("all", Level::Linearizable), ("weak", Level::Causal)]);
+    let bench = Bench::new(vec![memory], &[("strong", 0, "all"), ("weak", 0, "weak")]);
+    assert_eq!(bench.coordinator("both").plan().groups.len(), 2);
+    let (outcome, left) = bench.run("both");
+    assert!(matches!(outcome, Outcome::Done { .. }), "{outcome}");
+    // The write witness, the commit witness and the record; the write witness, the commit witness and the mark.
+    assert_eq!((bench.names(), bench.memories[0].names("weak").len()), (3, 3));
+    bench.collect(left);
+    assert_eq!((bench.names(), bench.memories[0].names("weak").len()), (0, 0));
+}
+
+#[test]
+fn what_fails_before_it_commits_has_no_effect() {
+    let bench = Bench::apart();
+    assert_eq!(bench.done("one"), Value::Int(1));
+    assert_eq!(bench.done("one"), Value::Int(2));
+    let (outcome, left) = bench.run("one");
+    assert!(matches!(outcome, Outcome::Failed(Why::Program(_))), "{outcome}");
+    assert!(outcome.to_string().starts_with("nothing was changed: "), "{outcome}");
+    assert_eq!(bench.done("read"), ints([2, 0]));
+    assert_eq!((left.len(), bench.names()), (0, 0));
+}
+
+#[test]
+fn what_fails_after_a_commit_is_reported_and_keeps_nobody_waiting() {
+    let bench = Bench::apart();
+    bench.done("weakly");
+    let (outcome, _) = bench.run("limited");
+    let Outcome::Incomplete { ticket: Some(ticket), committed, why: Why::Program(_) } = &outcome
+    else {
+        panic!("{outcome}")
+    };
+    assert_eq!(committed, &[0]);
+    assert!(ticket.failed().is_some_and(|why| why.contains("would not fit 64 bits")), "{ticket:?}");
+    assert!(outcome.to_string().contains("of its phases 1 have taken effect"), "{outcome}");
+    // It has written `a`, so whoever reads that would wait for the rest.
+    let before = bench.clock.now_ms();
+    assert_eq!(bench.done("read"), ints([1, 1]));
+    assert!(bench.clock.now_ms() - before < bench.limits.finish_ms);
+
+    bench.pass(bench.limits.orphan_ms);
+    let place = Place { database: "one".into(), space: "all".into() };
+    let recover = || {
+        let mut connections = bench.connections();
+        let rules = (&bench.modules, bench.limits);
+        finish(&bench.world, recover(&place, &mut connections, rules, &bench.clock)).unwrap()
+    };
+    let mut recovered = recover();
+    assert_eq!((recovered.failed.len(), recovered.open.len()), (1, 0), "{recovered:?}");
+    bench.collect(forget(recovered.failed.remove(0)).into_iter().collect());
+    assert_eq!(bench.names(), 0);
+    assert_eq!(recover().failed.len(), 0);
+}
+
+#[test]
+fn endorsed_reads_are_checked_before_the_first_write_commits() {
+    let bench = Bench::apart();
+    bench.done("weakly");
+    let (mut endorsed, mut connections) = (bench.coordinator("endorsed"), bench.connections());
+    // The endorsed reading is over; what depends on it is ready to commit. The first commit in the strong store is due.
+    let wanted = |database: &str, request: &Request| {
+        database == "two" && matches!(request, Request::Begin(begin) if begin.read_only)
+    };
+    let first = bench.until(&mut endorsed, &mut connections, None, wanted);
+    let answer = finish(&bench.world, connections.ask(&first.0, &first.1));
+    let again = bench.until(&mut endorsed, &mut connections, Some(answer), wanted);
+    bench.done("weakly");
+    let answer = finish(&bench.world, connections.ask(&again.0, &again.1));
+    let commit = |database: &str, request: &Request| database == "one" && is_commit(request);
+    let last = bench.until(&mut endorsed, &mut connections, Some(answer), commit);
+    assert!(finish(&bench.world, connections.ask(&last.0, &last.1)).is_ok());
+    // Two, as it read anew.
+    let source = "store strong : linearizable; transaction get(a: handle<register<int>> in strong) -> int { \
+                  return *a; }";
+    let program = compile(source).program.unwrap();
+    let module = Module::new("get@1", Arc::new(program)).unwrap();
+    let bindings =
+        Bindings::new(module.program(), &bench.databases, &[("strong", 0, "all")]).unwrap();
+    let (id, shared) = (TransactionId::new(7), (Arc::clone(&bench.modules), bench.limits));
+    let now_ms = bench.clock.now_ms();
+    let mut get =
+        Coordinator::new((module, 0), vec![handle("a")], bindings, id, shared, now_ms).unwrap();
+    let outcome = finish(&bench.world, run(&mut get, &mut bench.connections(), &bench.clock));
+    assert!(matches!(outcome, Outcome::Done { result: Value::Int(2), .. }), "{outcome:?}");
+}
+
+#[test]
+fn a_lost_answer_to_the_only_commit_is_told() {
+    let bench = Bench::apart();
+    bench.world.faults.lock().unwrap().lost_reply = 1000;
+    let (outcome, _) = bench.run("weakly");
+    let Outcome::Incomplete { ticket: None, why: Why::Unknown { .. }, .. } = &outcome else {
+        panic!("{outcome}")
+    };
+    assert!(outcome.to_string().starts_with("it may have taken effect, or not"), "{outcome}");
+}
+
+/// A coordinator dies between its commits, and a reader that meets its witness completes it.
+#[test]
+fn who_waits_for_a_dead_coordinator_completes_its_transaction() {
+    let bench = Bench::apart();
+    let (mut dead, mut connections) = (bench.coordinator("both"), bench.connections());
+    let commit = |database: &str, request: &Request| database == "two" && is_commit(request);
+    bench.until(&mut dead, &mut connections, None, commit);
+    drop((dead, connections));
+    let (outcome, left) = bench.run("read");
+    assert!(
+        matches!(&outcome, Outcome::Done { result, .. } if *result == ints([1, 1])),
+        "{outcome:?}"
+    );
+    assert_eq!(left.len(), 1);
+    bench.collect(left);
+    assert_eq!(bench.names(), 0);
+}
+
+#[test]
+fn a_ticket_resumes_what_was_left() {
+    let mut bench = Bench::apart();
+    bench.limits.finish_ms = 0;
+    let (mut first, mut connections) = (bench.coordinator("both"), bench.connections());
+    let commit = |database: &str, request: &Request| database == "two" && is_commit(request);
+    bench.until(&mut first, &mut connections, None, commit);
+    finish(&bench.world, connections.ask("two", &Request::Abort)).unwrap();
+    let away = Err(StoreError::Unavailable("gone".to_owned()));
+    let Next::Finished(outcome) = first.next(bench.clock.now_ms(), Some(away)) else {
+        panic!("it goes on")
+    };
+    let Outcome::Incomplete { ticket: Some(ticket), committed, why: Why::Unavailable { .. } } =
+        outcome
+    else {
+        panic!("{outcome}")
+    };
+    assert_eq!(committed, [0]);
+    let ticket = Record::decode(&ticket.encode()).unwrap();
+    let resume = |ticket: &Record| {
+        let now_ms = bench.clock.now_ms();
+        let modules = Arc::clone(&bench.modules);
+        let mut resumed =
+            Coordinator::resume(ticket.clone(), modules, bench.limits, now_ms).unwrap();
+        finish(&bench.world, run(&mut resumed, &mut bench.connections(), &bench.clock))
+    };
+    assert!(matches!(resume(&ticket), Outcome::Done { .. }));
+    // Twice is as good as once.
+    assert!(matches!(resume(&ticket), Outcome::Done { .. }));
+    assert_eq!(bench.done("read"), ints([1, 1]));
+    let unknown = Coordinator::resume(ticket, Arc::new(Modules::new()), bench.limits, 0);
+    assert!(unknown.unwrap_err().to_string().contains("`test@1`, which is not loaded"));
+}
+
+#[test]
+fn records_that_are_damaged_are_refused_or_read_but_never_panic() {
+    let bench = Bench::apart();
+    let (_, left) = bench.run("both");
+    let good = left[0].encode();
+    assert_eq!(Record::decode(&good).unwrap(), left[0]);
+    assert!(Record::decode(&[]).is_err());
+    let mut refused = 0;
+    for _ in 0..20_000 {
+        let mut bytes = good.to_vec();
+        for _ in 0..=bench.world.below(3) {
+            let at = bench.world.below(bytes.len() as u64) as usize;
+            bytes[at] = bench.world.draw() as u8;
+        }
+        bytes.truncate(good.len() - (bench.world.below(4) * bench.world.below(20)) as usize);
+        match Record::decode(&bytes) {
+            Ok(record) => {
+                let modules = Arc::clone(&bench.modules);
+                drop(Coordinator::resume(record, modules, bench.limits, 0));
+            }
+            Err(_) => refused += 1,
+        }
+    }
+    assert!(refused > 1000, "only {refused} were refused");
+}

@@ -1,0 +1,199 @@
+//! A world in virtual time, from one seed: databases with faults, clients that die, and those who clean up.
+
+use std::future::Future;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+
+use solera_levels::Level;
+use solera_mixt::drive::Clock;
+use solera_mixt::memory::Memory;
+use solera_mixt::store::{
+    Answer, Begin, BoxFuture, Connection, Database, Description, Fields, Horizon, List, NameWrite,
+    ObjectCall, StoreError,
+};
+
+/// What a world may do, in parts of a thousand per request.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Faults {
+    pub(crate) unavailable: u64,
+    pub(crate) conflict: u64,
+    pub(crate) lost_reply: u64,
+    /// Nobody sees witnesses.
+    pub(crate) blind: bool,
+}
+
+/// What all share.
+pub(crate) struct World {
+    pub(crate) now: AtomicU64,
+    random: AtomicU64,
+    pub(crate) faults: Mutex<Faults>,
+}
+
+impl World {
+    pub(crate) fn new(seed: u64, faults: Faults) -> Arc<World> {
+        let random = AtomicU64::new(seed.wrapping_mul(0x2545_f491_4f6c_dd1d) ^ 0x1234_5678);
+        Arc::new(World { now: AtomicU64::new(1_000), random, faults: Mutex::new(faults) })
+    }
+
+    pub(crate) fn draw(&self) -> u64 {
+        let z = self.random.load(Ordering::Relaxed).wrapping_add(0x9e37_79b9_7f4a_7c15);
+        self.random.store(z, Ordering::Relaxed);
+        let z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    }
+
+    pub(crate) fn below(&self, limit: u64) -> u64 {
+        self.draw() % limit
+    }
+
+    fn happens(&self, of_thousand: u64) -> bool {
+        self.below(1000) < of_thousand
+    }
+
+    fn faults(&self) -> Faults {
+        *self.faults.lock().unwrap()
+    }
+}
+
+/// The time of the world.
+pub(crate) struct WorldClock(pub(crate) Arc<World>);
+
+impl Clock for WorldClock {
+    fn now_ms(&self) -> u64 {
+        self.0.now.load(Ordering::Relaxed)
+    }
+
+    fn sleep(&self, ms: u64) -> BoxFuture<'_, ()> {
+        let until = self.now_ms() + ms;
+        Box::pin(std::future::poll_fn(move |_| {
+            if self.now_ms() >= until { Poll::Ready(()) } else { Poll::Pending }
+        }))
+    }
+}
+
+/// Lets others go on.
+async fn pause() {
+    let mut paused = false;
+    std::future::poll_fn(|_| {
+        if std::mem::replace(&mut paused, true) { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+}
+
+/// A database whose requests fail now and then.
+pub(crate) struct Faulty {
+    pub(crate) memory: Memory,
+    pub(crate) world: Arc<World>,
+}
+
+struct FaultyConnection {
+    inner: Box<dyn Connection>,
+    world: Arc<World>,
+}
+
+impl Database for Faulty {
+    fn describe(&self) -> Description {
+        self.memory.describe()
+    }
+
+    fn level(&self, space: &str) -> Option<Level> {
+        self.memory.level(space)
+    }
+
+    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Connection>, StoreError>> {
+        Box::pin(async {
+            let inner = self.memory.connect().await?;
+            let world = Arc::clone(&self.world);
+            Ok(Box::new(FaultyConnection { inner, world }) as Box<dyn Connection>)
+        })
+    }
+}
+
+impl FaultyConnection {
+    async fn fault(&mut self) -> Result<(), StoreError> {
+        pause().await;
+        let faults = self.world.faults();
+        if self.world.happens(faults.unavailable) {
+            self.inner.abort().await?;
+            return Err(StoreError::Unavailable("the line is down".to_owned()));
+        }
+        if self.world.happens(faults.conflict) {
+            self.inner.abort().await?;
+            return Err(StoreError::Conflict);
+        }
+        Ok(())
+    }
+}
+
+impl Connection for FaultyConnection {
+    fn begin<'a>(&'a mut self, begin: &'a Begin) -> BoxFuture<'a, Result<Vec<Fields>, StoreError>> {
+        Box::pin(async {
+            self.fault().await?;
+            self.inner.begin(begin).await
+        })
+    }
+
+    fn perform<'a>(
+        &'a mut self,
+        call: &'a ObjectCall,
+    ) -> BoxFuture<'a, Result<Answer, StoreError>> {
+        Box::pin(async {
+            self.fault().await?;
+            let mut answer = self.inner.perform(call).await?;
+            if self.world.faults().blind {
+                answer.seen.clear();
+            }
+            Ok(answer)
+        })
+    }
+
+    fn commit<'a>(&'a mut self, writes: &'a [NameWrite]) -> BoxFuture<'a, Result<(), StoreError>> {
+        Box::pin(async {
+            self.fault().await?;
+            if self.world.happens(self.world.faults().lost_reply) {
+                if self.world.happens(500) {
+                    // Whether it could commit or not: nobody hears of it.
+                    let _ = self.inner.commit(writes).await;
+                } else {
+                    self.inner.abort().await?;
+                }
+                return Err(StoreError::OutcomeUnknown("the answer was lost".to_owned()));
+            }
+            self.inner.commit(writes).await
+        })
+    }
+
+    fn abort(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(async {
+            pause().await;
+            self.inner.abort().await
+        })
+    }
+
+    fn list<'a>(&'a mut self, list: &'a List) -> BoxFuture<'a, Result<Vec<Arc<str>>, StoreError>> {
+        Box::pin(async {
+            self.fault().await?;
+            self.inner.list(list).await
+        })
+    }
+
+    fn horizon(&mut self) -> BoxFuture<'_, Result<Option<Horizon>, StoreError>> {
+        Box::pin(async {
+            self.fault().await?;
+            self.inner.horizon().await
+        })
+    }
+}
+
+/// Runs something to its end, while time passes.
+pub(crate) fn finish<T>(world: &World, future: impl Future<Output = T>) -> T {
+    let mut future = std::pin::pin!(future);
+    loop {
+        if let Poll::Ready(done) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            return done;
+        }
+        world.now.fetch_add(1, Ordering::Relaxed);
+    }
+}
