@@ -27,6 +27,7 @@ use crate::link::Link;
 use crate::log::Log;
 use crate::membership::Membership;
 use crate::memory::Gauge;
+use crate::modules::Modules;
 use crate::network::{Destination, Network, Parcel};
 use crate::node::Here;
 use crate::peers::Peers;
@@ -459,6 +460,11 @@ impl Cluster {
         };
         self.network.control(*worker, Control::Connect(server));
         Ok(client)
+    }
+
+    /// Has modules of transactions run by this. Only the first call counts; until then there are none.
+    pub fn run_modules(&self, modules: Arc<dyn Modules>) {
+        self.network.run_modules(modules);
     }
 
     /// Lets something go wrong, or right again.

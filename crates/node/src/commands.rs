@@ -5,6 +5,7 @@ mod connection;
 mod data;
 mod export;
 mod leaders;
+mod modules;
 mod server;
 mod sites;
 mod solera;
@@ -69,6 +70,7 @@ pub(crate) async fn run_other(
         CommandId::SoleraAtRisk => solera::at_risk(session, arguments).await,
         CommandId::SoleraOutcome => solera::outcome(session, arguments).await,
         CommandId::SoleraLeaders => leaders::leaders(session, arguments).await,
+        CommandId::SoleraModule | CommandId::SoleraCall => modules::run(session, arguments).await,
         CommandId::SoleraExport => export::export(session, arguments).await,
         CommandId::Wait => solera::wait(session, arguments).await,
         _ => session.fail("ERR the command cannot be run here"),
@@ -80,14 +82,15 @@ pub(crate) async fn run_other(
 mod tests {
     use solera_resp::Unit;
 
-    use super::{client, server, users};
+    use super::{client, modules, server, users};
 
     #[test]
     fn access_can_be_given_to_every_subcommand_that_is_served() {
         let client = client::SUBCOMMANDS.iter().map(|(_, full, ..)| (*full).to_owned());
         let config = server::CONFIG_SUBCOMMANDS.iter().map(|name| format!("config|{name}"));
+        let modules = modules::SUBCOMMANDS.iter().map(|name| format!("solera.module|{name}"));
         let acl = users::SUBCOMMANDS.iter().map(|name| format!("acl|{name}"));
-        for name in client.chain(config).chain(acl) {
+        for name in client.chain(config).chain(acl).chain(modules) {
             assert!(Unit::find(&name).is_some(), "resp::access knows no {name}");
         }
     }

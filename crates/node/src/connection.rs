@@ -5,12 +5,13 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use solera_resp::{Arguments, RequestParser};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
 use crate::clients::Ends;
+use crate::modules::Lent;
 use crate::session::{Next, Session};
 use crate::tls::client_problem;
 use crate::worker::Worker;
@@ -43,8 +44,27 @@ pub(crate) async fn serve<S>(
 ) where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let clients = worker.network.clients(worker.address.site);
     let limit = worker.network.settings().max_connections;
+    serve_session(&mut stream, worker, (ends, limit), from, None).await;
+}
+
+/// Serves a connection of this process in the name of another session. It is not counted among those that
+/// there may be.
+pub(crate) async fn serve_lent(mut stream: DuplexStream, worker: Rc<Worker>, lent: Lent) {
+    let ends = (Ends::embedded(), usize::MAX);
+    serve_session(&mut stream, worker, ends, None, Some(lent)).await;
+}
+
+async fn serve_session<S>(
+    stream: &mut S,
+    worker: Rc<Worker>,
+    (ends, limit): (Ends, usize),
+    from: Option<SocketAddr>,
+    lent: Option<Lent>,
+) where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let clients = worker.network.clients(worker.address.site);
     let Some(member) = clients.admit(worker.new_client(), ends, limit) else {
         worker.count(|counters| counters.refused_connections += 1);
         // The client may be gone already.
@@ -53,6 +73,10 @@ pub(crate) async fn serve<S>(
     };
     worker.count(|counters| counters.connections += 1);
     let mut session = Session::new(worker.clone(), member.client.clone(), from);
+    let is_lent = lent.is_some();
+    if let Some(lent) = lent {
+        session.act_for(lent);
+    }
     session.tell();
     let identity = session.identity.clone();
     let mut connection =
@@ -63,14 +87,14 @@ pub(crate) async fn serve<S>(
         () = death => {}
         () = member.client.death() => {}
         () = identity.ends(worker.users_to_come()) => {}
-        () = identity.stays_unknown(UNKNOWN_TIMEOUT) => {}
+        () = identity.stays_unknown(UNKNOWN_TIMEOUT), if !is_lent => {}
         // A broken connection ends like a closed one.
         _ = connection.run() => {}
     }
-    let mut stream = connection.stream;
+    let stream = connection.stream;
     session.close();
     if worker.network.is_draining() {
-        let _ = timeout(LEAVE_TIMEOUT, leave(&mut stream)).await;
+        let _ = timeout(LEAVE_TIMEOUT, leave(stream)).await;
     }
     worker.count(|counters| counters.connections -= 1);
 }
@@ -148,7 +172,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
             if !self.ahead.is_empty() {
                 input.append(&mut self.ahead);
             } else {
-                let between = input.is_empty() && !self.session.in_transaction();
+                // Who acts for another session is about to go on.
+                let idle = !self.session.in_transaction() && !self.session.is_lent();
+                let between = input.is_empty() && idle;
                 let read = tokio::select! {
                     // What has come before the end is answered.
                     biased;

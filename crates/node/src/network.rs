@@ -16,6 +16,7 @@ use crate::current::Current;
 use crate::link::Link;
 use crate::membership::{Membership, SitesTold};
 use crate::memory::Memory;
+use crate::modules::Modules;
 use crate::scan;
 use crate::status::WorkerSample;
 use crate::wire::{Answer, Question};
@@ -56,6 +57,8 @@ pub(crate) struct Network {
     /// Whether this process is about to leave.
     draining: watch::Sender<bool>,
     membership: Membership,
+    /// What runs modules, if anything does.
+    modules: OnceLock<Arc<dyn Modules>>,
     /// How many workers of this process do not serve yet, because their site joins.
     not_serving: AtomicUsize,
 }
@@ -86,7 +89,18 @@ impl Network {
             draining: watch::Sender::new(false),
             not_serving: AtomicUsize::new(if membership.life == 0 { 0 } else { workers_here }),
             membership,
+            modules: OnceLock::new(),
         }
+    }
+
+    /// What runs modules.
+    pub(crate) fn modules(&self) -> Option<&Arc<dyn Modules>> {
+        self.modules.get()
+    }
+
+    /// Has modules run from now on. Only the first call counts.
+    pub(crate) fn run_modules(&self, modules: Arc<dyn Modules>) {
+        let _ = self.modules.set(modules);
     }
 
     /// What is known of the sites' standings.

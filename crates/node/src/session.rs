@@ -16,10 +16,11 @@ use solera_unistore::{Command, CommandError, Input, Kind, Response, StrongLimit,
 
 use self::strong::Watched;
 use crate::acl::User;
-use crate::auth::Identity;
+use crate::auth::{Identity, Refused};
 use crate::clients::{Client, Clients};
 use crate::commands::{self, KeyOp, Plan};
 use crate::config::Baseline;
+use crate::modules::Lent;
 use crate::node::refused_by;
 use crate::worker::{Silent, Unreachable, Worker};
 
@@ -129,6 +130,8 @@ pub(crate) struct Session {
     pub(crate) replies: Replies,
     /// Which user the client is.
     pub(crate) identity: Rc<Identity>,
+    /// What it has of the session for which it acts, if it does.
+    lent: Option<Lent>,
     /// Where the client is, if not in this process.
     pub(crate) from: Option<SocketAddr>,
     queue: Option<Queue>,
@@ -163,6 +166,7 @@ impl Session {
             last_command: "NULL",
             replies: Replies::On,
             identity: Rc::new(Identity::new(&worker.users())),
+            lent: None,
             from,
             queue: None,
             tx: None,
@@ -175,6 +179,34 @@ impl Session {
             scanned: None,
             worker,
         }
+    }
+
+    /// Acts for another session from the beginning.
+    pub(crate) fn act_for(&mut self, lent: Lent) {
+        self.past.join(&lent.past());
+        if let Some(user) = &lent.user {
+            self.identity.become_user(user.clone());
+        }
+        self.lent = Some(lent);
+    }
+
+    /// Whether it acts for another session.
+    pub(crate) fn is_lent(&self) -> bool {
+        self.lent.is_some()
+    }
+
+    /// Whether the client may send a request. Its number of arguments has been checked.
+    fn may(&self, command: &'static Described, arguments: &Arguments<'_>) -> Result<(), Refused> {
+        if !self.worker.is_guarded() {
+            return Ok(());
+        }
+        if let Some(lent) = &self.lent {
+            let all: Vec<&[u8]> = arguments.from(0).collect();
+            if lent.may(command.id, command.keys(&all), &self.worker.spec.spaces) {
+                return Ok(());
+            }
+        }
+        self.identity.may(command, arguments)
     }
 
     /// The client is gone: its open transaction has no effect.
@@ -204,6 +236,9 @@ impl Session {
 
     /// Tells others how the session is now.
     pub(crate) fn tell(&self) {
+        if let Some(lent) = &self.lent {
+            lent.note(&self.past);
+        }
         self.client.tell(|told| {
             told.name.clone_from(&self.name);
             told.user = self.identity.name();
@@ -232,7 +267,7 @@ impl Session {
 
     /// Whether the client must say who it is, and has not.
     pub(crate) fn is_unknown(&self) -> bool {
-        self.worker.is_guarded() && !self.identity.is_known()
+        self.worker.is_guarded() && !self.identity.is_known() && !self.is_lent()
     }
 
     /// Whether MULTI or SOLERA.BEGIN is open.
@@ -265,7 +300,7 @@ impl Session {
         if !command.takes(arguments.len()) || self.worker.refuses_some() {
             return false;
         }
-        if self.worker.is_guarded() && self.identity.may(command, arguments).is_err() {
+        if self.may(command, arguments).is_err() {
             return false;
         }
         let Ok(Some(op)) = commands::single(command.id, arguments) else { return false };
@@ -329,9 +364,7 @@ impl Session {
             self.refuse(&command.wrong_arity());
             return Next::Stay;
         }
-        if self.worker.is_guarded()
-            && let Err(refused) = self.identity.may(command, arguments)
-        {
+        if let Err(refused) = self.may(command, arguments) {
             self.refuse(&refused.to_string());
             return Next::Stay;
         }
@@ -552,9 +585,7 @@ impl Session {
                 && let Some(command) = lookup(arguments.get(0))
             {
                 // Users may have changed since it was queued.
-                if self.worker.is_guarded()
-                    && let Err(refused) = self.identity.may(command, &arguments)
-                {
+                if let Err(refused) = self.may(command, &arguments) {
                     self.fail(refused.in_exec());
                     continue;
                 }
@@ -873,6 +904,8 @@ fn needs_data(command: &Described) -> bool {
                 | CommandId::SoleraAtRisk
                 | CommandId::SoleraExport
                 | CommandId::Dbsize
+                | CommandId::SoleraModule
+                | CommandId::SoleraCall
                 | CommandId::Wait
         )
 }

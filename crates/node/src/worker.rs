@@ -32,12 +32,13 @@ use crate::auth::{Attempts, Identity, verify};
 use crate::clients::Ends;
 use crate::cluster::Run;
 use crate::config::ClusterSpec;
-use crate::connection::{serve, serve_tls};
+use crate::connection::{serve, serve_lent, serve_tls};
 use crate::current::Current;
 use crate::joining::{Joining, News};
 use crate::links::tell_of_acceptance;
 use crate::log::Log;
 use crate::membership::SitesTold;
+use crate::modules::Lent;
 use crate::network::{Network, Parcel};
 use crate::scan::{self, Scans};
 use crate::status::{NOBODY, WorkerSample};
@@ -57,6 +58,8 @@ const KEEPALIVE: Duration = Duration::from_secs(300);
 pub(crate) enum Control {
     /// Serve an in-memory connection.
     Connect(DuplexStream),
+    /// Serve one in the name of another session.
+    Lend(DuplexStream, Lent),
     /// Tell about yourself; whether in detail.
     Sample(bool, oneshot::Sender<WorkerSample>),
     /// Tell how many bytes a partition of yours takes, by its place, and how long counting them has
@@ -855,6 +858,9 @@ impl Postman {
         match control {
             Control::Connect(stream) => {
                 spawn_local(serve(stream, self.worker.clone(), Ends::embedded(), None));
+            }
+            Control::Lend(stream, lent) => {
+                spawn_local(serve_lent(stream, self.worker.clone(), lent));
             }
             Control::Sample(detailed, reply) => {
                 let _ = reply.send(self.worker.sample(detailed));

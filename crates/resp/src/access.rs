@@ -49,7 +49,7 @@ const fn sub(
     Subcommand { parent, name, categories }
 }
 
-static SUBCOMMANDS: [Subcommand; 20] = [
+static SUBCOMMANDS: [Subcommand; 25] = [
     sub(CommandId::Client, "id", CONNECTION),
     sub(CommandId::Client, "getname", CONNECTION),
     sub(CommandId::Client, "setname", CONNECTION),
@@ -70,6 +70,11 @@ static SUBCOMMANDS: [Subcommand; 20] = [
     sub(CommandId::Acl, "list", ADMIN),
     sub(CommandId::Acl, "users", ADMIN),
     sub(CommandId::Acl, "getuser", ADMIN),
+    sub(CommandId::SoleraModule, "load", ADMIN),
+    sub(CommandId::SoleraModule, "drop", ADMIN),
+    sub(CommandId::SoleraModule, "list", HARMLESS),
+    sub(CommandId::SoleraModule, "source", HARMLESS),
+    sub(CommandId::SoleraModule, "check", HARMLESS),
 ];
 
 /// Something that access is given to: a command, or a subcommand.
@@ -210,7 +215,7 @@ mod tests {
         assert_eq!(
             of("dangerous"),
             "info config solera.sites solera.at-risk solera.export solera.leaders client|no-evict client|list \
-             client|kill config|get acl|list acl|users acl|getuser"
+             client|kill config|get acl|list acl|users acl|getuser solera.module|load solera.module|drop"
         );
         assert!(of("connection").ends_with(
             " client|id client|getname client|setname client|setinfo client|info client|no-touch \

@@ -69,6 +69,8 @@ pub enum CommandId {
     SoleraExport,
     SoleraOutcome,
     SoleraLeaders,
+    SoleraModule,
+    SoleraCall,
 }
 
 /// A command as COMMAND describes it.

@@ -31,4 +31,8 @@ family! { "solera":
         "Tells what became of a strong transaction.";
     SoleraLeaders "solera.leaders" -1 "admin" (0, 0, 0) "0.1.0"
         "Tells from which sites strong transactions are led, and moves that.";
+    SoleraModule "solera.module" -2 "noscript" (0, 0, 0) "0.1.0"
+        "Loads modules of transactions, and tells of those that there are.";
+    SoleraCall "solera.call" -2 "noscript" (0, 0, 0) "0.1.0"
+        "Runs a transaction of a module.";
 }

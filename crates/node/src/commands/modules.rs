@@ -1,0 +1,64 @@
+//! SOLERA.MODULE and SOLERA.CALL, which are carried out above this crate.
+
+use solera_resp::{Arguments, Value, Writer};
+
+use crate::modules::Local;
+use crate::session::Session;
+
+/// The subcommands of SOLERA.MODULE, as access is given to them.
+#[cfg(test)]
+pub(crate) const SUBCOMMANDS: [&str; 5] = ["load", "drop", "list", "source", "check"];
+
+/// Hands the command over and waits for its answer. What was done the session has seen.
+pub(crate) async fn run(session: &mut Session, arguments: &Arguments<'_>) {
+    if session.in_transaction() {
+        return session.fail("ERR modules cannot be used inside a transaction");
+    }
+    let worker = session.worker.clone();
+    let Some(modules) = worker.network.modules() else {
+        return session.fail("ERR this server runs no modules");
+    };
+    let local = Local::new(
+        &worker.network,
+        worker.address,
+        worker.spec.spaces.clone(),
+        session.identity.user(),
+        session.past,
+    );
+    let request = arguments.from(0).map(<[u8]>::to_vec).collect();
+    match modules.run(local.clone(), request).await {
+        Ok(Value::Error(text)) => session.fail(text),
+        Ok(value) => write(&mut session.out, &value),
+        Err(_) => session.fail_unanswered(),
+    }
+    session.past.join(&local.past());
+}
+
+/// Appends a value. Kinds that modules do not answer with are told as texts.
+fn write(out: &mut Writer, value: &Value) {
+    match value {
+        Value::Null => out.null(),
+        Value::Simple(text) => out.simple(text),
+        Value::Error(text) => out.error(text),
+        Value::Integer(number) => out.integer(*number),
+        Value::Bulk(bytes) => out.bulk(bytes),
+        Value::Boolean(truth) => out.boolean(*truth),
+        Value::Double(number) => out.double(*number),
+        Value::Array(items) | Value::Push(items) => {
+            out.array(items.len());
+            items.iter().for_each(|item| write(out, item));
+        }
+        Value::Set(items) => {
+            out.set(items.len());
+            items.iter().for_each(|item| write(out, item));
+        }
+        Value::Map(pairs) => {
+            out.map(pairs.len());
+            for (key, value) in pairs {
+                write(out, key);
+                write(out, value);
+            }
+        }
+        Value::BigNumber(text) | Value::Verbatim { text, .. } => out.bulk(text.as_bytes()),
+    }
+}

@@ -1,0 +1,165 @@
+//! Modules of transactions: what runs them stands above this crate, and is given to a
+//! [`Cluster`](crate::Cluster).
+//!
+//! SOLERA.MODULE and SOLERA.CALL hand their arguments over, with the means to open sessions at the worker that
+//! was asked. Those are served as clients' connections are, as the calling user and with the causal past of the calling
+//! session. A call does not end with the client that has asked for it.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use solera_resp::{CommandId, Value};
+use solera_time::Vector;
+use solera_unistore::Address;
+use tokio::io::DuplexStream;
+use tokio::sync::oneshot;
+
+use crate::acl::User;
+use crate::network::Network;
+use crate::spaces::{Space, Spaces};
+use crate::worker::Control;
+
+/// What keys begin with, after the prefix of their space, that hold modules and what transactions of modules keep.
+pub const RESERVED: &str = "solera:";
+
+/// How much of what a session sends may wait to be read.
+const BUFFER: usize = 64 * 1024;
+
+/// Runs modules.
+pub trait Modules: Send + Sync {
+    /// Does what a client asks by SOLERA.MODULE or SOLERA.CALL: the command's name and its arguments. An answer
+    /// that is dropped is told as a server that stops.
+    fn run(&self, local: Local, request: Vec<Vec<u8>>) -> oneshot::Receiver<Value>;
+}
+
+/// Opens sessions at a worker for a client that has asked it for something.
+#[derive(Clone)]
+pub struct Local {
+    /// Weak, as whoever runs modules may keep it, and is kept by the network.
+    network: Weak<Network>,
+    worker: Address,
+    spaces: Spaces,
+    lent: Lent,
+}
+
+/// What a session in this process takes over from the one for which it was opened.
+#[derive(Clone)]
+pub(crate) struct Lent {
+    /// Who it is. Nobody, and allowed everything, if it is the server's own.
+    pub(crate) user: Option<Arc<User>>,
+    /// Whether it is the server's own.
+    pub(crate) own: bool,
+    past: Arc<Mutex<Vector>>,
+}
+
+impl Local {
+    pub(crate) fn new(
+        network: &Arc<Network>,
+        worker: Address,
+        spaces: Spaces,
+        user: Option<Arc<User>>,
+        past: Vector,
+    ) -> Local {
+        let lent = Lent { user, own: false, past: Arc::new(Mutex::new(past)) };
+        Local { network: Arc::downgrade(network), worker, spaces, lent }
+    }
+
+    /// The cluster's spaces.
+    pub fn spaces(&self) -> impl Iterator<Item = &Space> {
+        self.spaces.iter()
+    }
+
+    /// Opens a session as the client, which begins with what the client has seen. What it sees, the client has seen
+    /// when it is answered. Nobody answers if the site is dead.
+    pub fn connect(&self) -> DuplexStream {
+        self.open(self.lent.clone())
+    }
+
+    /// Opens a session of the server's own, which may do everything.
+    pub fn connect_as_server(&self) -> DuplexStream {
+        self.open(Lent { user: None, own: true, past: self.lent.past.clone() })
+    }
+
+    fn open(&self, lent: Lent) -> DuplexStream {
+        let (client, server) = tokio::io::duplex(BUFFER);
+        if let Some(network) = self.network.upgrade() {
+            network.control(self.worker, Control::Lend(server, lent));
+        }
+        client
+    }
+
+    /// What the sessions have seen.
+    pub(crate) fn past(&self) -> Vector {
+        self.lent.past()
+    }
+}
+
+impl fmt::Debug for Local {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Local").field("worker", &self.worker).finish_non_exhaustive()
+    }
+}
+
+impl Lent {
+    pub(crate) fn past(&self) -> Vector {
+        *self.past.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The session has seen this.
+    pub(crate) fn note(&self, past: &Vector) {
+        self.past.lock().unwrap_or_else(PoisonError::into_inner).join(past);
+    }
+
+    /// Whether the session may send a command, whatever its user may: what every transaction needs, and all on keys
+    /// that are not for users.
+    pub(crate) fn may<'a>(
+        &self,
+        command: CommandId,
+        keys: impl IntoIterator<Item = &'a [u8]>,
+        spaces: &Spaces,
+    ) -> bool {
+        let needed = matches!(
+            command,
+            CommandId::Hello
+                | CommandId::SoleraBegin
+                | CommandId::SoleraCommit
+                | CommandId::SoleraAbort
+                | CommandId::SoleraOutcome
+                | CommandId::SoleraToken
+                | CommandId::SoleraAttach
+        );
+        let mut keys = keys.into_iter().peekable();
+        let reserved = |key: &[u8]| is_reserved(spaces, key);
+        self.own || needed || (keys.peek().is_some() && keys.all(reserved))
+    }
+}
+
+/// Whether a key is not for the data of users.
+pub(crate) fn is_reserved(spaces: &Spaces, key: &[u8]) -> bool {
+    let prefix = spaces.space_of(key).prefix.len();
+    key[prefix..].starts_with(RESERVED.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use solera_levels::Level;
+
+    use super::*;
+
+    #[test]
+    fn a_lent_session_may_more_only_on_reserved_keys() {
+        let spaces = vec![Space::new("mail", "mail:", Level::Causal)];
+        let spaces = Spaces::new(spaces).unwrap();
+        let lent = Lent { user: None, own: false, past: Arc::new(Mutex::new(Vector::zero(1))) };
+        let may =
+            |command, keys: &[&'static [u8]]| lent.may(command, keys.iter().copied(), &spaces);
+        assert!(may(CommandId::SoleraBegin, &[]));
+        assert!(may(CommandId::Hset, &[b"mail:solera:mixt:w:a"]));
+        assert!(may(CommandId::Hget, &[b"solera:modules"]));
+        assert!(!may(CommandId::Hget, &[b"mail:a"]));
+        assert!(!may(CommandId::Hget, &[b"a:solera:b"]));
+        assert!(!may(CommandId::Mget, &[b"solera:modules", b"a"]));
+        assert!(!may(CommandId::SoleraExport, &[]));
+        assert!(Lent { own: true, ..lent.clone() }.may(CommandId::Get, [&b"a"[..]], &spaces));
+    }
+}
