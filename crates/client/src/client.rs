@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use solera_node::Cluster;
 use solera_resp::Value;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
 use crate::connection::Connection;
@@ -34,6 +35,8 @@ pub(crate) enum Target {
     Remote(SocketAddr),
     Named(Endpoint),
     Embedded(Arc<Cluster>, usize),
+    /// A stream that somebody else has opened.
+    Given,
 }
 
 /// Who a client says it is.
@@ -95,6 +98,17 @@ impl Client {
     async fn open_as(target: Target, login: Option<Login>) -> Result<Client, Error> {
         let connection = dial(&target, login.as_ref()).await?;
         Ok(Client { target, connection, login, last_token: None })
+    }
+
+    /// A session over a stream that leads to a site. It cannot be [opened again](Client::reconnect).
+    ///
+    /// # Errors
+    /// As [`Client::connect`].
+    pub async fn over(
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    ) -> Result<Client, Error> {
+        let connection = greet(Connection::new(stream), None).await?;
+        Ok(Client { target: Target::Given, connection, login: None, last_token: None })
     }
 
     /// Sends any command and returns its reply.
@@ -188,12 +202,13 @@ impl fmt::Debug for Client {
             Target::Remote(address) => write!(f, "Client({address})"),
             Target::Named(endpoint) => write!(f, "Client({endpoint})"),
             Target::Embedded(_, site) => write!(f, "Client(embedded site {site})"),
+            Target::Given => write!(f, "Client"),
         }
     }
 }
 
 async fn dial(target: &Target, login: Option<&Login>) -> Result<Connection, Error> {
-    let mut connection = match target {
+    let connection = match target {
         Target::Remote(address) => {
             let stream = TcpStream::connect(address).await?;
             stream.set_nodelay(true)?;
@@ -216,7 +231,15 @@ async fn dial(target: &Target, login: Option<&Login>) -> Result<Connection, Erro
             })?;
             Connection::new(stream)
         }
+        Target::Given => {
+            return Err(Error::Connection(std::io::ErrorKind::NotConnected.into()));
+        }
     };
+    greet(connection, login).await
+}
+
+/// Says which protocol is spoken, and who the client is.
+async fn greet(mut connection: Connection, login: Option<&Login>) -> Result<Connection, Error> {
     let mut hello: Vec<&[u8]> = vec![b"HELLO", b"3"];
     if let Some(Login { user, password }) = login {
         hello.extend([b"AUTH".as_slice(), user.as_bytes(), password.as_bytes()]);

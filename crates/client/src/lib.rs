@@ -27,8 +27,17 @@ mod connection;
 mod embedded;
 mod endpoint;
 mod error;
+pub mod mixed;
 mod tls;
 mod transaction;
+
+/// A random number.
+pub(crate) fn random() -> u64 {
+    use ring::rand::{SecureRandom, SystemRandom};
+    let mut bytes = [0; 8];
+    SystemRandom::new().fill(&mut bytes).expect("the system has random numbers");
+    u64::from_le_bytes(bytes)
+}
 
 pub use client::{Client, Token};
 pub use embedded::Embedded;

@@ -1,0 +1,123 @@
+//! Solera's spaces as stores of mixed transactions.
+//!
+//! A [`Spaces`] is a cluster as one database: its spaces are the spaces of `solera.toml`, and one transaction may use
+//! several of them, so that strong and causal writes take effect together. Objects are kept as Redis types that
+//! other clients read and write, too; `docs/guide/modules.md` tells which.
+//!
+//! What is read in a space of level `por` is certified only where the configuration declares that it conflicts with
+//! what others write: a transaction there is not serializable by itself. Stores declared `linearizable` are never
+//! bound to such spaces; stores declared `por` should name in `conflicts` whatever must not happen side by side.
+//!
+//! The elements of a list or log are ordered by the clocks of the processes that appended them. Witnesses and records
+//! of transactions are kept in the space that they belong to, in keys that begin with [`RESERVED`] after the space's
+//! prefix; handles must not lead there.
+
+mod failure;
+mod objects;
+mod session;
+mod stamp;
+
+use std::fmt;
+use std::sync::Arc;
+
+use solera_levels::Level;
+use solera_mixt::store::{BoxFuture, Connection, Database, Description, StoreError};
+pub use solera_node::RESERVED;
+use solera_resp::Value;
+
+use self::session::Session;
+use crate::client::{Client, unexpected};
+use crate::error::Error;
+
+/// The name of the database that a cluster's spaces are, the same at all sites.
+pub const DATABASE: &str = "solera";
+
+/// Opens sessions.
+pub(crate) type Connect = Arc<dyn Fn() -> BoxFuture<'static, Result<Client, Error>> + Send + Sync>;
+
+/// A space of a cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Space {
+    pub(crate) name: Arc<str>,
+    pub(crate) prefix: String,
+    pub(crate) level: Level,
+}
+
+/// The spaces of a cluster as a database of mixed transactions, used at one site.
+#[derive(Clone)]
+pub struct Spaces {
+    connect: Connect,
+    /// Longest prefix first, so that the first that fits is a key's.
+    spaces: Arc<[Space]>,
+}
+
+impl Spaces {
+    /// Asks a cluster for its spaces. Sessions are opened by `connect`; those that break are opened again.
+    ///
+    /// # Errors
+    /// No session can be opened, or the cluster tells of no spaces.
+    pub async fn of(
+        connect: impl Fn() -> BoxFuture<'static, Result<Client, Error>> + Send + Sync + 'static,
+    ) -> Result<Spaces, Error> {
+        let mut client = connect().await?;
+        let reply = client.call(&[b"SOLERA.SPACES"]).await?;
+        let spaces = read(&reply).ok_or_else(|| unexpected(&reply))?;
+        Ok(Spaces::known(Arc::new(connect), spaces))
+    }
+
+    pub(crate) fn known(connect: Connect, mut spaces: Vec<Space>) -> Spaces {
+        spaces.sort_by_key(|space| std::cmp::Reverse(space.prefix.len()));
+        Spaces { connect, spaces: spaces.into() }
+    }
+
+    pub(crate) fn known_spaces(&self) -> Vec<Space> {
+        self.spaces.to_vec()
+    }
+
+    /// The names of the spaces.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.spaces.iter().map(|space| &*space.name)
+    }
+}
+
+impl fmt::Debug for Spaces {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Spaces").field(&self.spaces).finish()
+    }
+}
+
+impl Database for Spaces {
+    fn describe(&self) -> Description {
+        Description { name: DATABASE.into(), joint: true }
+    }
+
+    fn level(&self, space: &str) -> Option<Level> {
+        self.spaces.iter().find(|found| *found.name == *space).map(|found| found.level)
+    }
+
+    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Connection>, StoreError>> {
+        Box::pin(async {
+            let mut session = Session::new(self.connect.clone(), self.spaces.clone());
+            session.open().await?;
+            Ok(Box::new(session) as Box<dyn Connection>)
+        })
+    }
+}
+
+/// The answer to SOLERA.SPACES.
+fn read(reply: &Value) -> Option<Vec<Space>> {
+    let Value::Array(spaces) = reply else { return None };
+    let one = |space: &Value| {
+        let Value::Map(pairs) = space else { return None };
+        let text = |wanted: &str| {
+            let found = pairs.iter().find(|(name, _)| *name == Value::Bulk(wanted.into()))?;
+            match &found.1 {
+                Value::Bulk(bytes) => String::from_utf8(bytes.clone()).ok(),
+                _ => None,
+            }
+        };
+        let level = text("level")?.parse().ok()?;
+        Some(Space { name: text("name")?.into(), prefix: text("prefix")?, level })
+    };
+    spaces.iter().map(one).collect()
+}

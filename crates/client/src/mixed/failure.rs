@@ -1,0 +1,87 @@
+//! What a server's errors mean to a transaction.
+
+use solera_mixt::store::StoreError;
+
+use crate::error::Error;
+
+/// Whether an error says that the server has no time or means to answer, rather than that it never will.
+fn is_passing(code: &str, message: &str) -> bool {
+    let codes =
+        ["TRYAGAIN", "TOOFEW", "LOADING", "MISCONF", "REFUSED", "TIMEOUT", "UNKNOWN", "OOM"];
+    codes.contains(&code) || (code == "ERR" && message == "the server is stopping")
+}
+
+/// An error of anything but a commit. What was open has no effect.
+pub(super) fn of_command(error: &Error) -> StoreError {
+    match error {
+        // What ended by itself may be run again.
+        Error::Aborted { .. } => StoreError::Conflict,
+        Error::Server { code, .. } if ["ABORTED", "NOTX"].contains(&code.as_str()) => {
+            StoreError::Conflict
+        }
+        Error::Server { code, message } if !is_passing(code, message) => {
+            StoreError::Refused(error.to_string())
+        }
+        Error::Server { .. }
+        | Error::Connection(_)
+        | Error::Protocol(_)
+        | Error::Unavailable { .. }
+        | Error::Start(_) => StoreError::Unavailable(error.to_string()),
+        Error::UnexpectedReply(_) => StoreError::Refused(error.to_string()),
+    }
+}
+
+/// An error of a commit.
+pub(super) fn of_commit(error: &Error) -> StoreError {
+    let unknown = match error {
+        Error::Connection(_) | Error::Protocol(_) | Error::UnexpectedReply(_) => true,
+        Error::Unavailable { transaction, .. } => transaction.is_some(),
+        // The worker was stopped in the middle.
+        Error::Server { code, message } => {
+            (code == "MISCONF" && message.contains("unknown"))
+                || message == "the server is stopping"
+        }
+        _ => false,
+    };
+    if unknown { StoreError::OutcomeUnknown(error.to_string()) } else { of_command(error) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn command(text: &str) -> StoreError {
+        of_command(&Error::server(text))
+    }
+
+    fn commit(text: &str) -> StoreError {
+        of_commit(&Error::server(text))
+    }
+
+    #[test]
+    fn conflicts_may_be_run_again() {
+        let text = "ABORTED conflict on 'a'; nothing was changed, run the transaction again";
+        assert_eq!((command(text), commit(text)), (StoreError::Conflict, StoreError::Conflict));
+        assert_eq!(commit("NOTX the transaction was given up"), StoreError::Conflict);
+    }
+
+    #[test]
+    fn what_is_unavailable_is_told_from_what_is_unknown() {
+        let nothing = "UNAVAILABLE no quorum in time; nothing was changed";
+        let unknown = "UNAVAILABLE no quorum in time; ask SOLERA.OUTCOME 1-7";
+        assert!(matches!(commit(nothing), StoreError::Unavailable(_)));
+        assert!(matches!(commit(unknown), StoreError::OutcomeUnknown(_)));
+        assert!(matches!(command(unknown), StoreError::Unavailable(_)));
+        assert!(matches!(commit("ERR the server is stopping"), StoreError::OutcomeUnknown(_)));
+        assert!(matches!(command("LOADING site x"), StoreError::Unavailable(_)));
+        let broken = Error::Connection(std::io::ErrorKind::UnexpectedEof.into());
+        assert!(matches!(of_commit(&broken), StoreError::OutcomeUnknown(_)));
+        assert!(matches!(of_command(&broken), StoreError::Unavailable(_)));
+    }
+
+    #[test]
+    fn what_is_not_allowed_is_refused_for_good() {
+        let text = "NOPERM no permissions to access a key";
+        assert_eq!(command(text), StoreError::Refused(text.to_owned()));
+    }
+}

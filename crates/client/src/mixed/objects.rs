@@ -1,0 +1,239 @@
+//! Objects of programs as Redis types: which commands an operation is, and what their replies mean.
+//!
+//! | object | key |
+//! |---|---|
+//! | register | string: the value |
+//! | counter | string: the number, as INCRBY keeps it |
+//! | set | set of values |
+//! | map | hash: values by their keys |
+//! | struct | hash: values by the names of the fields |
+//! | list, log | hash: values by unique names that are ordered by time |
+//!
+//! Values are written as [`Codec`] says.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use solera_language::codec::{Codec, CodecError};
+use solera_language::objects::{REMOTE_LIST_NEXT, REMOTE_LIST_VALUE};
+use solera_language::operation::ObjectOp;
+use solera_language::types::{Object, Type};
+use solera_language::value::Value;
+use solera_mixt::store::{ObjectCall, StoreError};
+use solera_resp::Value as Reply;
+
+use super::stamp;
+
+/// A command's words.
+pub(super) type Words = Vec<Vec<u8>>;
+
+/// What is sent for an operation.
+#[derive(Debug)]
+pub(super) struct Request {
+    pub(super) command: Words,
+    /// Whether the command would replace or remove a key of any type, so that its type is to be asked for first.
+    pub(super) blind: bool,
+}
+
+/// What a struct without fields is, so that it exists.
+const NO_FIELDS: &[u8] = b"";
+
+/// The command of an operation on the key.
+pub(super) fn request(call: &ObjectCall, key: &[u8]) -> Result<Request, StoreError> {
+    let arg = |index: usize, ty: &Type| encode(call, call.args.get(index), ty);
+    let words = |name: &str, rest: Vec<Vec<u8>>| {
+        [name.as_bytes().to_vec(), key.to_vec()].into_iter().chain(rest).collect::<Words>()
+    };
+    let mut blind = false;
+    let command = match (call.object(), call.op) {
+        (_, ObjectOp::Exists) => words("EXISTS", vec![]),
+        (_, ObjectOp::Delete) => {
+            blind = true;
+            words("DEL", vec![])
+        }
+        (Object::Register(_), ObjectOp::Get | ObjectOp::Load)
+        | (Object::Counter, ObjectOp::Value) => words("GET", vec![]),
+        (Object::Register(of), ObjectOp::Put) => {
+            blind = true;
+            words("SET", vec![arg(0, of)?])
+        }
+        (Object::Counter, ObjectOp::Increment) => words("INCRBY", vec![arg(0, &Type::Int)?]),
+        (Object::Set(of), ObjectOp::Insert) => words("SADD", vec![arg(0, of)?]),
+        (Object::Set(of), ObjectOp::Remove) => words("SREM", vec![arg(0, of)?]),
+        (Object::Set(of), ObjectOp::Contains) => words("SISMEMBER", vec![arg(0, of)?]),
+        (Object::Set(_), ObjectOp::Elements) => words("SMEMBERS", vec![]),
+        (Object::Set(_), ObjectOp::Size) => words("SCARD", vec![]),
+        (Object::Map(k, v), ObjectOp::PutKey) => words("HSET", vec![arg(0, k)?, arg(1, v)?]),
+        (Object::Map(k, _), ObjectOp::RemoveKey) => words("HDEL", vec![arg(0, k)?]),
+        (Object::Map(k, _), ObjectOp::GetKey | ObjectOp::ContainsKey) => {
+            words("HGET", vec![arg(0, k)?])
+        }
+        (Object::Map(..), ObjectOp::Entries | ObjectOp::Size) => words("HGETALL", vec![]),
+        (Object::List(of) | Object::Log(of), ObjectOp::Append) => {
+            words("HSET", vec![stamp::next(), arg(0, of)?])
+        }
+        (Object::List(_) | Object::Log(_), ObjectOp::At | ObjectOp::Values | ObjectOp::Size) => {
+            words("HGETALL", vec![])
+        }
+        (Object::Struct(_) | Object::RemoteList(_), ObjectOp::Field(index)) => {
+            words("HGET", vec![field(call, index)?.0])
+        }
+        (Object::Struct(_) | Object::RemoteList(_), ObjectOp::PutField(index)) => {
+            let (name, ty) = field(call, index)?;
+            words("HSET", vec![name, encode(call, call.args.first(), &ty)?])
+        }
+        (Object::Struct(_) | Object::RemoteList(_), ObjectOp::Create) => {
+            let mut pairs = Vec::new();
+            for (index, value) in (0..).zip(&call.args) {
+                let (name, ty) = field(call, index)?;
+                pairs.extend([name, encode(call, Some(value), &ty)?]);
+            }
+            if pairs.is_empty() {
+                pairs = vec![NO_FIELDS.to_vec(), Vec::new()];
+            }
+            words("HSET", pairs)
+        }
+        _ => return Err(impossible(call)),
+    };
+    Ok(Request { command, blind })
+}
+
+/// What the reply to the command means. None: there is nothing, and the operation needs something.
+pub(super) fn answer(call: &ObjectCall, reply: Reply) -> Result<Option<Value>, StoreError> {
+    let codec = Codec::new(&call.program);
+    let decode =
+        |bytes: &[u8], ty: &Type| codec.decode(bytes, ty).map_err(|error| unreadable(call, &error));
+    if call.op.mutates() {
+        return Ok(Some(Value::Unit));
+    }
+    let some = match (call.object(), call.op, reply) {
+        (_, ObjectOp::Exists | ObjectOp::Contains, Reply::Integer(found)) => Value::Bool(found > 0),
+        (_, ObjectOp::Load | ObjectOp::Field(_), Reply::Null) => return Ok(None),
+        (_, ObjectOp::Load | ObjectOp::Field(_), Reply::Bulk(bytes)) => {
+            decode(&bytes, &call.result)?
+        }
+        (_, ObjectOp::Get | ObjectOp::GetKey, Reply::Null) => Value::NONE,
+        (Object::Register(of), ObjectOp::Get, Reply::Bulk(bytes))
+        | (Object::Map(_, of), ObjectOp::GetKey, Reply::Bulk(bytes)) => {
+            Value::some(decode(&bytes, of)?)
+        }
+        (_, ObjectOp::Value, Reply::Null) => Value::Int(0),
+        (_, ObjectOp::Value, Reply::Bulk(bytes)) => decode(&bytes, &Type::Int)?,
+        (_, ObjectOp::ContainsKey, reply) => Value::Bool(reply != Reply::Null),
+        (Object::Set(_), ObjectOp::Size, Reply::Integer(size)) => Value::Int(size),
+        (Object::Set(of), ObjectOp::Elements, Reply::Set(items) | Reply::Array(items)) => {
+            let items = items.into_iter().map(|item| decode(&bytes(call, item)?, of));
+            Value::Set(Arc::new(items.collect::<Result<BTreeSet<_>, _>>()?))
+        }
+        (Object::Map(k, v), ObjectOp::Entries, Reply::Map(pairs)) => {
+            let pairs = pairs.into_iter().map(|(key, value)| {
+                Ok((decode(&bytes(call, key)?, k)?, decode(&bytes(call, value)?, v)?))
+            });
+            Value::Map(Arc::new(pairs.collect::<Result<BTreeMap<_, _>, StoreError>>()?))
+        }
+        (_, ObjectOp::Size, Reply::Map(pairs)) => {
+            Value::Int(i64::try_from(pairs.len()).unwrap_or(i64::MAX))
+        }
+        (Object::List(of) | Object::Log(of), ObjectOp::Values, Reply::Map(pairs)) => {
+            let values = in_order(call, pairs)?.into_values();
+            let values = values.map(|value| decode(&value, of));
+            Value::List(Arc::new(values.collect::<Result<_, _>>()?))
+        }
+        (Object::List(of) | Object::Log(of), ObjectOp::At, Reply::Map(pairs)) => {
+            let place = match call.args.first() {
+                Some(Value::Int(place)) => usize::try_from(*place).ok(),
+                _ => return Err(impossible(call)),
+            };
+            let value = place.map(|place| Ok(in_order(call, pairs)?.into_values().nth(place)));
+            match value.transpose()?.flatten() {
+                Some(value) => Value::some(decode(&value, of)?),
+                None => Value::NONE,
+            }
+        }
+        (_, _, other) => return Err(StoreError::Refused(format!("it answers {other:?}"))),
+    };
+    Ok(Some(some))
+}
+
+/// The visible type of key that the object is kept in, as TYPE tells it.
+pub(super) fn type_of(object: &Object) -> &'static str {
+    match object {
+        Object::Register(_) | Object::Counter => "string",
+        Object::Set(_) => "set",
+        Object::Map(..)
+        | Object::List(_)
+        | Object::Log(_)
+        | Object::Struct(_)
+        | Object::RemoteList(_) => "hash",
+    }
+}
+
+/// An object, and the type that it is kept in.
+pub(super) fn told(object: &Object) -> &'static str {
+    match object {
+        Object::Register(_) => "a register (string)",
+        Object::Counter => "a counter (string)",
+        Object::Set(_) => "a set",
+        Object::Map(..) => "a map (hash)",
+        Object::List(_) => "a list (hash)",
+        Object::Log(_) => "a log (hash)",
+        Object::Struct(_) => "a struct (hash)",
+        Object::RemoteList(_) => "a cell of a RemoteList (hash)",
+    }
+}
+
+/// The elements of a list by their names, which are their order.
+fn in_order(
+    call: &ObjectCall,
+    pairs: Vec<(Reply, Reply)>,
+) -> Result<BTreeMap<Vec<u8>, Vec<u8>>, StoreError> {
+    let pairs =
+        pairs.into_iter().map(|(name, value)| Ok((bytes(call, name)?, bytes(call, value)?)));
+    pairs.collect()
+}
+
+fn bytes(call: &ObjectCall, reply: Reply) -> Result<Vec<u8>, StoreError> {
+    match reply {
+        Reply::Bulk(bytes) => Ok(bytes),
+        other => Err(StoreError::Refused(format!("`{}` holds {other:?}", call.key))),
+    }
+}
+
+/// The name of a struct's field, and its type.
+fn field(call: &ObjectCall, index: u16) -> Result<(Vec<u8>, Type), StoreError> {
+    let found = match (call.object(), index) {
+        (Object::Struct(id), _) => {
+            let fields = &call.program.structs[usize::from(id.0)].fields;
+            fields.get(usize::from(index)).map(|(name, ty)| (name.as_bytes().to_vec(), ty.clone()))
+        }
+        (Object::RemoteList(of), REMOTE_LIST_VALUE) => Some((b"v".to_vec(), of.clone())),
+        // The handle is one of the same store; of its type only that it is a handle matters.
+        (Object::RemoteList(_), REMOTE_LIST_NEXT) => Some((b"next".to_vec(), Type::Unknown)),
+        _ => None,
+    };
+    found.ok_or_else(|| impossible(call))
+}
+
+fn encode(call: &ObjectCall, value: Option<&Value>, ty: &Type) -> Result<Vec<u8>, StoreError> {
+    match value {
+        Some(Value::Handle(handle)) if *ty == Type::Unknown => Ok(handle.key.as_bytes().to_vec()),
+        Some(value) => {
+            let encoded = Codec::new(&call.program).encode(value, ty);
+            encoded.map_err(|error| StoreError::Refused(error.to_string()))
+        }
+        None => Err(impossible(call)),
+    }
+}
+
+fn unreadable(call: &ObjectCall, error: &CodecError) -> StoreError {
+    let (found, wanted) = match error {
+        CodecError::Unexpected { expected, found, .. } => (found.clone(), expected.clone()),
+        other => (other.to_string(), told(call.object()).to_owned()),
+    };
+    StoreError::WrongData { key: Arc::clone(&call.key), found, wanted }
+}
+
+fn impossible(call: &ObjectCall) -> StoreError {
+    let object = told(call.object());
+    StoreError::Refused(format!("{:?} cannot be done with {object}", call.op))
+}

@@ -1,0 +1,530 @@
+//! A session with a cluster as mixed transactions use it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use solera_levels::Level;
+use solera_mixt::store::{
+    Answer, Begin, BoxFuture, Connection, Fields, List, Name, NameWrite, ObjectCall, StoreError,
+};
+use solera_resp::Value as Reply;
+use tokio::time::Instant;
+
+use super::objects::{self, Words};
+use super::{Connect, RESERVED, Space, failure};
+use crate::client::{Client, Token};
+use crate::error::Error;
+use crate::transaction::Outcome;
+
+/// What begins the keys of named objects, after the prefix of their space.
+const NAMES: &str = "mixt:";
+/// The names that can be listed: those of recovery records.
+const LISTED: &str = "r:";
+/// How long a command may still run whose connection broke; as long as a server lets it.
+const AFTER_BREAK: Duration = Duration::from_secs(12);
+
+pub(super) struct Session {
+    connect: Connect,
+    spaces: Arc<[Space]>,
+    /// None if the connection broke.
+    client: Option<Client>,
+    /// What the session has seen when it committed last, for another connection.
+    seen: Option<Token>,
+    state: State,
+    doubt: Option<Doubt>,
+}
+
+/// The transaction.
+enum State {
+    Closed,
+    /// It has begun for its user; the server is told with the first command.
+    Due {
+        strong: bool,
+    },
+    Open {
+        strong: bool,
+    },
+    /// The server has given it up, and why.
+    Spoiled(String),
+}
+
+/// A commit whose outcome is not known.
+enum Doubt {
+    /// The server can be asked by this name.
+    Named(String),
+    /// It is known after a time.
+    Broken(Instant),
+}
+
+impl Session {
+    pub(super) fn new(connect: Connect, spaces: Arc<[Space]>) -> Session {
+        Session { connect, spaces, client: None, seen: None, state: State::Closed, doubt: None }
+    }
+
+    /// The connection; a new one goes on where the last one was.
+    pub(super) async fn open(&mut self) -> Result<&mut Client, StoreError> {
+        if self.client.is_none() {
+            let unavailable = |error: Error| StoreError::Unavailable(error.to_string());
+            let mut client = (self.connect)().await.map_err(unavailable)?;
+            if let Some(seen) = &self.seen {
+                client.attach(seen).await.map_err(unavailable)?;
+            }
+            self.client = Some(client);
+        }
+        Ok(self.client.as_mut().expect("it has just been opened"))
+    }
+
+    /// Sends commands at once. Errors of the server are among the replies.
+    async fn send(&mut self, commands: &[Words]) -> Result<Vec<Reply>, Error> {
+        let Some(client) = &mut self.client else {
+            return Err(Error::Connection(std::io::ErrorKind::NotConnected.into()));
+        };
+        let borrowed: Vec<Vec<&[u8]>> =
+            commands.iter().map(|words| words.iter().map(Vec::as_slice).collect()).collect();
+        let replies = client.pipeline(&borrowed).await;
+        if replies.is_err() {
+            self.client = None;
+            self.state = State::Closed;
+        }
+        replies
+    }
+
+    /// Sends commands within the transaction, which they begin if that is due.
+    async fn send_within(
+        &mut self,
+        commands: Vec<Words>,
+        writes: bool,
+    ) -> Result<Vec<Reply>, StoreError> {
+        let (mut all, strong) = match &self.state {
+            State::Closed => {
+                return Err(StoreError::Refused("no transaction is open".to_owned()));
+            }
+            State::Spoiled(why) => return Err(StoreError::Refused(why.clone())),
+            State::Due { strong } => (vec![begin_words(*strong)], *strong),
+            State::Open { strong } => (Vec::new(), *strong),
+        };
+        if writes && !all.is_empty() {
+            // If it cannot begin, what follows would take effect without a transaction.
+            self.begin_now(strong).await?;
+            all.clear();
+        }
+        let begins = !all.is_empty();
+        all.extend(commands);
+        let sent = self.send(&all).await;
+        let mut replies = sent.map_err(|error| failure::of_command(&error))?;
+        if begins {
+            self.began(strong, replies.remove(0))?;
+        }
+        Ok(replies)
+    }
+
+    async fn begin_now(&mut self, strong: bool) -> Result<(), StoreError> {
+        let sent = self.send(&[begin_words(strong)]).await;
+        let reply = sent.map_err(|error| failure::of_command(&error))?.remove(0);
+        self.began(strong, reply)
+    }
+
+    fn began(&mut self, strong: bool, reply: Reply) -> Result<(), StoreError> {
+        match reply {
+            Reply::Error(text) => {
+                self.state = State::Closed;
+                Err(failure::of_command(&Error::server(&text)))
+            }
+            _ => {
+                self.state = State::Open { strong };
+                Ok(())
+            }
+        }
+    }
+
+    /// An error of a command within the transaction.
+    async fn fail(&mut self, text: &str) -> StoreError {
+        let error = failure::of_command(&Error::server(text));
+        self.close().await;
+        if matches!(error, StoreError::Refused(_)) {
+            self.state = State::Spoiled(error.to_string());
+        }
+        error
+    }
+
+    /// Ends the transaction without effect. One that the server cannot be told of ends with its connection.
+    async fn close(&mut self) {
+        if let State::Open { .. } = self.state {
+            // Whatever it answers, nothing is open afterwards.
+            let _ = self.send(&[vec![b"SOLERA.ABORT".to_vec()]]).await;
+        }
+        self.state = State::Closed;
+    }
+
+    fn space(&self, name: &str) -> Result<&Space, StoreError> {
+        let found = self.spaces.iter().find(|space| *space.name == *name);
+        found.ok_or_else(|| StoreError::Refused(format!("there is no space `{name}`")))
+    }
+
+    /// The key of a program's object.
+    fn key(&self, space: &str, key: &str) -> Result<Vec<u8>, StoreError> {
+        if key.starts_with(RESERVED) {
+            let text = format!("keys beginning with `{RESERVED}` are reserved: `{key}`");
+            return Err(StoreError::Refused(text));
+        }
+        self.place(space, key)
+    }
+
+    /// A key of a space, unless it belongs to another one whose prefix it has.
+    fn place(&self, name: &str, key: &str) -> Result<Vec<u8>, StoreError> {
+        let space = self.space(name)?;
+        let whole = format!("{}{key}", space.prefix);
+        let owner = self.spaces.iter().find(|space| whole.starts_with(&space.prefix));
+        match owner {
+            Some(owner) if owner.name != space.name => Err(StoreError::Refused(format!(
+                "the key `{whole}` is not in the space `{name}`, but in `{}`",
+                owner.name
+            ))),
+            _ => Ok(whole.into_bytes()),
+        }
+    }
+
+    fn name(&self, name: &Name) -> Result<Vec<u8>, StoreError> {
+        self.place(&name.space, &format!("{RESERVED}{NAMES}{}", name.key))
+    }
+
+    /// The key of the set that has the names of a space's recovery records. It is not in the space, but in the
+    /// default one, so that records of strong spaces do not conflict with one another.
+    fn index(space: &str) -> Vec<u8> {
+        format!("{RESERVED}{NAMES}records:{space}").into_bytes()
+    }
+
+    fn is_strong(&self, space: &str) -> Result<bool, StoreError> {
+        Ok(matches!(self.space(space)?.level, Level::Linearizable | Level::Por))
+    }
+
+    /// Whether names are in spaces whose commands are ordered against others.
+    fn are_strong<'n>(
+        &self,
+        names: impl IntoIterator<Item = &'n Name>,
+    ) -> Result<bool, StoreError> {
+        let mut strong = false;
+        for name in names {
+            strong |= self.is_strong(&name.space)?;
+        }
+        Ok(strong)
+    }
+
+    async fn resolve(&mut self) -> Result<(), StoreError> {
+        let outcome = match &self.doubt {
+            None => return Ok(()),
+            Some(Doubt::Broken(since)) if since.elapsed() < AFTER_BREAK => {
+                let text = "the connection broke while it committed, which may still be under way";
+                return Err(StoreError::Unavailable(text.to_owned()));
+            }
+            Some(Doubt::Broken(_)) => Outcome::Committed,
+            Some(Doubt::Named(name)) => {
+                let name = name.clone();
+                let asked = self.open().await?.outcome(&name).await;
+                if let Err(Error::Connection(_)) = asked {
+                    self.client = None;
+                }
+                asked.map_err(|error| StoreError::Unavailable(error.to_string()))?
+            }
+        };
+        if outcome == Outcome::Unknown {
+            let text = "it is not decided yet whether the last transaction has committed";
+            return Err(StoreError::Unavailable(text.to_owned()));
+        }
+        self.doubt = None;
+        Ok(())
+    }
+
+    async fn begin(&mut self, begin: &Begin) -> Result<Vec<Fields>, StoreError> {
+        self.close().await;
+        self.resolve().await?;
+        self.open().await?;
+        let strong = begin.strong || self.are_strong(&begin.names)?;
+        self.state = State::Due { strong };
+        if begin.names.is_empty() {
+            return Ok(Vec::new());
+        }
+        let keys = begin.names.iter().map(|name| Ok(words(b"HGETALL", [self.name(name)?])));
+        let keys = keys.collect::<Result<_, StoreError>>()?;
+        let replies = self.send_within(keys, false).await?;
+        let mut found = Vec::with_capacity(replies.len());
+        for reply in replies {
+            match reply {
+                Reply::Error(text) => return Err(self.fail(&text).await),
+                reply => found.push(fields(reply)?),
+            }
+        }
+        Ok(found)
+    }
+
+    async fn perform(&mut self, call: &ObjectCall) -> Result<Answer, StoreError> {
+        let key = self.key(&call.space, &call.key)?;
+        let request = objects::request(call, &key)?;
+        let look = call.look.as_ref().map(|name| self.name(name)).transpose()?;
+        let eventual = self.space(&call.space)?.level == Level::Eventual;
+        // What is eventual takes effect at once, and waits for nothing.
+        let at_once = eventual && matches!(self.state, State::Due { .. });
+        let mut commands = Vec::new();
+        if request.blind {
+            commands.push(words(b"TYPE", [key.clone()]));
+        }
+        if at_once && request.blind {
+            let reply = self.send(&commands).await.map_err(|error| failure::of_command(&error))?;
+            commands.clear();
+            check_type(call, reply.into_iter().next())?;
+        }
+        let typed = !commands.is_empty();
+        commands.push(request.command);
+        commands.extend(look.map(|name| words(b"HGETALL", [name])));
+        let mut replies = match at_once {
+            true => self.send(&commands).await.map_err(|error| failure::of_command(&error))?,
+            false => self.send_within(commands, call.op.mutates()).await?,
+        }
+        .into_iter();
+        if typed && let Err(wrong) = check_type(call, replies.next()) {
+            return Err(self.spoil(wrong).await);
+        }
+        let reply = replies.next().unwrap_or(Reply::Null);
+        let seen = replies.next();
+        if let Reply::Error(text) = reply {
+            return Err(self.fail_call(call, &key, &text, at_once).await);
+        }
+        let seen = match seen {
+            Some(Reply::Error(text)) => return Err(self.fail(&text).await),
+            Some(reply) => fields(reply)?,
+            None => Fields::new(),
+        };
+        match objects::answer(call, reply) {
+            Ok(value) => Ok(Answer { value, seen }),
+            Err(wrong) if at_once => Err(wrong),
+            Err(wrong) => Err(self.spoil(wrong).await),
+        }
+    }
+
+    /// What a command on an object was answered with an error.
+    async fn fail_call(
+        &mut self,
+        call: &ObjectCall,
+        key: &[u8],
+        text: &str,
+        at_once: bool,
+    ) -> StoreError {
+        let number = text == "ERR value is not an integer or out of range";
+        let overflow = text == "ERR increment or decrement would overflow";
+        if !text.starts_with("WRONGTYPE") && !number && !overflow {
+            return match at_once {
+                true => failure::of_command(&Error::server(text)),
+                false => self.fail(text).await,
+            };
+        }
+        if !at_once {
+            self.close().await;
+        }
+        let wrong = if overflow {
+            StoreError::Refused(format!("the counter `{}` would not fit 64 bits", call.key))
+        } else {
+            let found = match self.send(&[words(b"TYPE", [key.to_vec()])]).await.as_deref() {
+                _ if number => "a string that is no number".to_owned(),
+                Ok([Reply::Simple(found)]) => format!("a {found}"),
+                _ => "something else".to_owned(),
+            };
+            let wanted = objects::told(call.object()).to_owned();
+            StoreError::WrongData { key: Arc::clone(&call.key), found, wanted }
+        };
+        if !at_once {
+            self.state = State::Spoiled(wrong.to_string());
+        }
+        wrong
+    }
+
+    async fn spoil(&mut self, wrong: StoreError) -> StoreError {
+        self.close().await;
+        self.state = State::Spoiled(wrong.to_string());
+        wrong
+    }
+
+    async fn commit(&mut self, writes: &[NameWrite]) -> Result<(), StoreError> {
+        if let State::Due { strong } = &mut self.state {
+            if writes.is_empty() {
+                self.state = State::Closed;
+                return Ok(());
+            }
+            let before = *strong;
+            let names = writes.iter().map(|write| match write {
+                NameWrite::Set { name, .. } | NameWrite::Remove { name, .. } => name,
+            });
+            self.state = State::Due { strong: self.are_strong(names)? || before };
+        }
+        if !writes.is_empty() {
+            self.write(writes).await?;
+        }
+        let end = [words(b"SOLERA.COMMIT", []), words(b"SOLERA.TOKEN", [])];
+        let sent = match self.state {
+            State::Open { .. } => self.send(&end).await,
+            State::Spoiled(ref why) => return Err(StoreError::Refused(why.clone())),
+            _ => return Err(StoreError::Refused("no transaction is open".to_owned())),
+        };
+        self.state = State::Closed;
+        match sent {
+            Ok(replies) => match &replies[..] {
+                [Reply::Error(text), ..] => Err(self.failed_commit(&Error::server(text))),
+                [_, Reply::Bulk(token)] => {
+                    self.seen = Some(Token(token.clone()));
+                    Ok(())
+                }
+                _ => Ok(()),
+            },
+            Err(error) => Err(self.failed_commit(&error)),
+        }
+    }
+
+    fn failed_commit(&mut self, error: &Error) -> StoreError {
+        let failed = failure::of_commit(error);
+        if let StoreError::OutcomeUnknown(_) = failed {
+            self.doubt = Some(match error {
+                Error::Unavailable { transaction: Some(name), .. } => Doubt::Named(name.clone()),
+                _ => Doubt::Broken(Instant::now()),
+            });
+        }
+        failed
+    }
+
+    /// Writes names within the transaction.
+    async fn write(&mut self, writes: &[NameWrite]) -> Result<(), StoreError> {
+        let mut commands = Vec::new();
+        let mut new = Vec::new();
+        for write in writes {
+            let (name, listed) = match write {
+                NameWrite::Set { name, field, value, new: is_new } => {
+                    let field = field.to_string().into_bytes();
+                    if *is_new {
+                        new.push(commands.len());
+                    }
+                    commands.push(words(b"HSET", [self.name(name)?, field, value.to_vec()]));
+                    (name, b"SADD")
+                }
+                NameWrite::Remove { name, field } => {
+                    let field = field.to_string().into_bytes();
+                    commands.push(words(b"HDEL", [self.name(name)?, field]));
+                    (name, b"SREM")
+                }
+            };
+            // A record has one value.
+            if name.key.starts_with(LISTED) {
+                let key = name.key.as_bytes().to_vec();
+                commands.push(words(listed, [Session::index(&name.space), key]));
+            }
+        }
+        let replies = self.send_within(commands, true).await?;
+        for (place, reply) in replies.into_iter().enumerate() {
+            match reply {
+                Reply::Error(text) => return Err(self.fail(&text).await),
+                Reply::Integer(0) if new.contains(&place) => {
+                    self.close().await;
+                    return Err(StoreError::Conflict);
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    async fn list(&mut self, list: &List) -> Result<Vec<Arc<str>>, StoreError> {
+        self.space(&list.space)?;
+        if !list.prefix.starts_with(LISTED) {
+            let text = format!("only names that begin with `{LISTED}` can be listed");
+            return Err(StoreError::Refused(text));
+        }
+        let index = Session::index(&list.space);
+        let found = self.open().await?.call(&[b"SMEMBERS", &index]).await;
+        let members = match found {
+            Ok(Reply::Set(members) | Reply::Array(members)) => members,
+            Ok(other) => return Err(StoreError::Refused(format!("it answers {other:?}"))),
+            Err(error) => {
+                if let Error::Connection(_) = error {
+                    self.client = None;
+                }
+                return Err(failure::of_command(&error));
+            }
+        };
+        let texts = members.into_iter().filter_map(|member| match member {
+            Reply::Bulk(bytes) => String::from_utf8(bytes).ok(),
+            _ => None,
+        });
+        let mut names: Vec<Arc<str>> = texts
+            .filter(|text| text.starts_with(&*list.prefix) && **text > *list.after)
+            .map(Arc::from)
+            .collect();
+        names.sort();
+        names.truncate(list.limit);
+        Ok(names)
+    }
+}
+
+/// Whether what a command would replace is what the program takes it for.
+fn check_type(call: &ObjectCall, reply: Option<Reply>) -> Result<(), StoreError> {
+    match reply {
+        Some(Reply::Simple(found))
+            if found != "none" && found != objects::type_of(call.object()) =>
+        {
+            let wanted = objects::told(call.object()).to_owned();
+            let (key, found) = (Arc::clone(&call.key), format!("a {found}"));
+            Err(StoreError::WrongData { key, found, wanted })
+        }
+        // An error is an error of the command after it, too.
+        _ => Ok(()),
+    }
+}
+
+fn begin_words(strong: bool) -> Words {
+    words(b"SOLERA.BEGIN", [if strong { b"STRONG".to_vec() } else { b"CAUSAL".to_vec() }])
+}
+
+fn words(name: &[u8], rest: impl IntoIterator<Item = Vec<u8>>) -> Words {
+    [name.to_vec()].into_iter().chain(rest).collect()
+}
+
+/// The values of a named object.
+fn fields(reply: Reply) -> Result<Fields, StoreError> {
+    let wrong = |what: &dyn std::fmt::Debug| {
+        StoreError::Refused(format!("a record of transactions is damaged: {what:?}"))
+    };
+    let Reply::Map(pairs) = reply else { return Err(wrong(&reply)) };
+    let one = |(field, value)| match (field, value) {
+        (Reply::Bulk(field), Reply::Bulk(value)) => {
+            let number = std::str::from_utf8(&field).ok().and_then(|text| text.parse().ok());
+            let number = number.ok_or_else(|| wrong(&field))?;
+            Ok((number, Arc::from(value)))
+        }
+        other => Err(wrong(&other)),
+    };
+    pairs.into_iter().map(one).collect()
+}
+
+impl Connection for Session {
+    fn begin<'a>(&'a mut self, begin: &'a Begin) -> BoxFuture<'a, Result<Vec<Fields>, StoreError>> {
+        Box::pin(Session::begin(self, begin))
+    }
+
+    fn perform<'a>(
+        &'a mut self,
+        call: &'a ObjectCall,
+    ) -> BoxFuture<'a, Result<Answer, StoreError>> {
+        Box::pin(Session::perform(self, call))
+    }
+
+    fn commit<'a>(&'a mut self, writes: &'a [NameWrite]) -> BoxFuture<'a, Result<(), StoreError>> {
+        Box::pin(Session::commit(self, writes))
+    }
+
+    fn abort(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(async {
+            self.close().await;
+            Ok(())
+        })
+    }
+
+    fn list<'a>(&'a mut self, list: &'a List) -> BoxFuture<'a, Result<Vec<Arc<str>>, StoreError>> {
+        Box::pin(Session::list(self, list))
+    }
+}
