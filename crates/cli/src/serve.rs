@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Args;
+use solera::modules::{Host, Settings};
 use solera_node::{ClusterSpec, Level, Log, Node, Overrides, raise_descriptor_limit};
 
 use crate::reload;
@@ -103,6 +104,7 @@ fn run(args: &ServeArgs, log: Log) -> Result<(), Box<dyn std::error::Error>> {
         let version = env!("CARGO_PKG_VERSION");
         log.info(format_args!("Solera {version} starts as {name} of cluster '{cluster}'"));
         let (cluster, admin) = node.start(args.join, log.clone())?;
+        cluster.run_modules(Arc::new(Host::start(Settings::default())?));
         for (setting, address) in addresses {
             if let Some(address) = address {
                 log.info(format_args!("listening on {address} ({setting})"));

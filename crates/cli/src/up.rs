@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Args;
+use solera::modules::{Host, Settings};
 use solera_node::{
     AdminListener, Baseline, Cluster, ClusterSpec, Level, Log, Overrides, raise_descriptor_limit,
 };
@@ -96,6 +97,7 @@ fn run(args: &UpArgs, log: Log) -> Result<(), Box<dyn std::error::Error>> {
         let stop = Stop::new()?;
         let admin = AdminListener::bind(SocketAddr::from(([127, 0, 0, 1], args.port))).await?;
         let cluster = Arc::new(Cluster::start(spec, log.clone())?);
+        cluster.run_modules(Arc::new(Host::start(Settings::default())?));
         introduce(&cluster, args.port);
         let stopped = async {
             stop.asked().await;

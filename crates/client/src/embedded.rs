@@ -6,6 +6,7 @@ use solera_node::{Cluster, ClusterSpec, Fault, Level, Log};
 
 use crate::client::{Client, Target};
 use crate::error::Error;
+use crate::modules::{Host, Settings};
 
 /// A whole cluster in this process, without ports. Dropping it stops it.
 #[derive(Clone)]
@@ -28,8 +29,19 @@ impl Embedded {
     /// # Errors
     /// A port is in use, or threads cannot be started.
     pub fn with(spec: ClusterSpec) -> Result<Embedded, Error> {
+        Embedded::with_modules(spec, Settings::default())
+    }
+
+    /// The same, with other bounds for modules.
+    ///
+    /// # Errors
+    /// As [`Embedded::with`].
+    pub fn with_modules(spec: ClusterSpec, settings: Settings) -> Result<Embedded, Error> {
         let cluster = Cluster::start(spec, Log::new(Level::Error))
             .map_err(|error| Error::Start(error.to_string()))?;
+        let modules = Host::start(settings);
+        let modules = modules.map_err(|error| Error::Start(error.to_string()))?;
+        cluster.run_modules(Arc::new(modules));
         Ok(Embedded { cluster: Arc::new(cluster) })
     }
 

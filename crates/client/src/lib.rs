@@ -28,6 +28,7 @@ mod embedded;
 mod endpoint;
 mod error;
 pub mod mixed;
+pub mod modules;
 mod tls;
 mod transaction;
 

@@ -1,0 +1,213 @@
+//! Runs modules of transactions for the clients of a cluster: SOLERA.MODULE and SOLERA.CALL.
+//!
+//! A [`Host`] is given to the cluster of a process by [`Embedded`](crate::Embedded) or by whoever runs one. Modules are
+//! data of the cluster: what is loaded at one site is called at all of them. Each is compiled once by a process,
+//! and kept by a digest of its source. Calls run on threads of their own, so that the workers go on.
+
+mod answer;
+mod call;
+mod library;
+mod registry;
+mod request;
+mod upkeep;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use solera_mixt::drive::Clock;
+use solera_mixt::outcome::Limits;
+use solera_mixt::store::BoxFuture;
+use solera_node::{Local, Modules};
+use solera_resp::Value;
+use tokio::runtime::{Builder, Handle};
+use tokio::sync::oneshot;
+
+use self::library::Library;
+use self::request::Request;
+use self::upkeep::Upkeep;
+use crate::client::Client;
+use crate::error::Error;
+use crate::mixed::{Space, Spaces};
+
+/// What modules and their calls may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// The size of a module's source, in bytes.
+    pub source_bytes: usize,
+    /// What a transaction may take, and how long it is tried.
+    pub limits: Limits,
+    /// How many threads run calls.
+    pub threads: usize,
+    /// How often what is left of transactions is looked for, to complete or remove it.
+    pub upkeep: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        let (source_bytes, limits) = (256 << 10, Limits::default());
+        Settings { source_bytes, limits, threads: 2, upkeep: Duration::from_secs(5) }
+    }
+}
+
+/// Runs modules.
+pub struct Host {
+    shared: Arc<Shared>,
+    threads: Vec<Thread>,
+    next: AtomicUsize,
+}
+
+/// What the calls of a process share.
+struct Shared {
+    settings: Settings,
+    library: Library,
+    upkeep: Upkeep,
+}
+
+/// A thread that runs calls until it is dropped.
+struct Thread {
+    handle: Handle,
+    _end: oneshot::Sender<()>,
+}
+
+impl Host {
+    /// A host with threads of its own, which end with it.
+    ///
+    /// # Errors
+    /// If threads cannot be started.
+    pub fn start(settings: Settings) -> std::io::Result<Host> {
+        let threads: Vec<Thread> =
+            (0..settings.threads.max(1)).map(|_| Thread::start()).collect::<Result<_, _>>()?;
+        let (upkeep, work) = Upkeep::new();
+        let shared = Arc::new(Shared { settings, library: Library::default(), upkeep });
+        threads[0].handle.spawn(upkeep::run(Arc::downgrade(&shared), work, settings));
+        Ok(Host { shared, threads, next: AtomicUsize::new(0) })
+    }
+}
+
+impl fmt::Debug for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Host").field("settings", &self.shared.settings).finish_non_exhaustive()
+    }
+}
+
+impl Thread {
+    fn start() -> std::io::Result<Thread> {
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let handle = runtime.handle().clone();
+        let (end, ended) = oneshot::channel();
+        let run = move || {
+            // It ends when the sender is dropped.
+            let _ = runtime.block_on(ended);
+        };
+        std::thread::Builder::new().name("modules".to_owned()).spawn(run)?;
+        Ok(Thread { handle, _end: end })
+    }
+}
+
+impl Modules for Host {
+    fn run(&self, local: Local, request: Vec<Vec<u8>>) -> oneshot::Receiver<Value> {
+        let (reply, answer) = oneshot::channel();
+        let place = self.next.fetch_add(1, Ordering::Relaxed) % self.threads.len();
+        let shared = self.shared.clone();
+        self.threads[place].handle.spawn(async move {
+            let value = match Request::read(&request, shared.settings.source_bytes) {
+                Ok(request) => shared.answer(&local, request).await,
+                Err(refused) => Err(refused),
+            };
+            // The client may be gone.
+            let _ = reply.send(value.unwrap_or_else(Value::Error));
+            shared.upkeep.note(local);
+        });
+        answer
+    }
+}
+
+/// An answer, or the text of an error.
+type Answered = Result<Value, String>;
+
+impl Shared {
+    async fn answer(&self, local: &Local, request: Request) -> Answered {
+        if let Request::Check { name, source } = &request {
+            let checked = library::check(name, source);
+            return Ok(Value::Bulk(checked.into_bytes()));
+        }
+        let mut client = session(local).await.map_err(told)?;
+        match request {
+            Request::Check { .. } => unreachable!("it needs no session"),
+            Request::Load { name, source, replace, binds } => {
+                let module = library::compile(&name, &source)?;
+                // What cannot be bound is better told now than at each call.
+                call::bind(&module, &binds, &spaces(local, None))?;
+                registry::load(&mut client, &name, &source, (replace, &binds)).await?;
+                Ok(Value::Simple("OK".to_owned()))
+            }
+            Request::Drop { name } => {
+                registry::remove(&mut client, &name).await?;
+                Ok(Value::Simple("OK".to_owned()))
+            }
+            Request::List => self.library.list(&mut client).await,
+            Request::Source { name } => {
+                let entry = registry::entry(&mut client, &name).await?;
+                let source = registry::source(&mut client, &entry.digest).await?;
+                Ok(Value::Bulk(source.into_bytes()))
+            }
+            Request::Call { module, transaction, args } => {
+                call::call(self, local, client, (&module, &transaction), &args).await
+            }
+            Request::Resume { ticket } => call::resume(self, local, client, &ticket).await,
+        }
+    }
+}
+
+/// Opens a session as the caller.
+async fn session(local: &Local) -> Result<Client, Error> {
+    Client::over(local.connect()).await
+}
+
+/// The spaces of the cluster, used by the caller. The session is used before others are opened.
+fn spaces(local: &Local, first: Option<Client>) -> Spaces {
+    let known = local.spaces().map(|space| Space {
+        name: space.name.as_str().into(),
+        prefix: space.prefix.clone(),
+        level: space.level,
+    });
+    let known = known.collect();
+    let (local, first) = (local.clone(), std::sync::Mutex::new(first));
+    let connect = move || -> BoxFuture<'static, Result<Client, Error>> {
+        let first = first.lock().ok().and_then(|mut first| first.take());
+        let local = local.clone();
+        Box::pin(async move {
+            match first {
+                Some(client) => Ok(client),
+                None => session(&local).await,
+            }
+        })
+    };
+    Spaces::known(Arc::new(connect), known)
+}
+
+/// An error of the site, as clients are told.
+fn told(error: Error) -> String {
+    match error {
+        Error::Server { .. } | Error::Aborted { .. } | Error::Unavailable { .. } => {
+            error.to_string()
+        }
+        other => format!("UNAVAILABLE {other}"),
+    }
+}
+
+/// The time of the system.
+struct SystemClock;
+
+impl Clock for SystemClock {
+    fn now_ms(&self) -> u64 {
+        let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn sleep(&self, ms: u64) -> BoxFuture<'_, ()> {
+        Box::pin(tokio::time::sleep(Duration::from_millis(ms)))
+    }
+}

@@ -1,0 +1,82 @@
+//! Results as replies, and outcomes as errors.
+
+use solera_language::codec::Codec;
+use solera_language::ir::Program;
+use solera_language::types::Type;
+use solera_language::value::Value;
+use solera_mixt::outcome::Why;
+use solera_resp::Value as Reply;
+
+/// A result as a reply.
+pub(super) fn reply(program: &Program, value: &Value, ty: &Type) -> Reply {
+    let one = |value: &Value, ty: &Type| reply(program, value, ty);
+    match (value, ty) {
+        (Value::Unit, _) => Reply::Simple("OK".to_owned()),
+        (Value::Bool(truth), _) => Reply::Boolean(*truth),
+        (Value::Int(number), _) => Reply::Integer(*number),
+        (Value::Float(number), _) => Reply::Double(*number),
+        (Value::String(text), _) => Reply::Bulk(text.as_bytes().to_vec()),
+        (Value::Bytes(bytes), _) => Reply::Bulk(bytes.to_vec()),
+        (Value::Option(None), _) => Reply::Null,
+        (Value::Option(Some(value)), Type::Option(of)) => one(value, of),
+        (Value::List(values), Type::List(of)) => {
+            Reply::Array(values.iter().map(|value| one(value, of)).collect())
+        }
+        (Value::Set(values), Type::Set(of)) => {
+            Reply::Set(values.iter().map(|value| one(value, of)).collect())
+        }
+        (Value::Map(pairs), Type::Map(key, of)) => {
+            Reply::Map(pairs.iter().map(|(k, v)| (one(k, key), one(v, of))).collect())
+        }
+        (Value::Struct(values), Type::Struct(id)) => {
+            let fields = &program.structs[usize::from(id.0)].fields;
+            let pairs = fields.iter().zip(&**values);
+            let named = |name: &str| Reply::Bulk(name.as_bytes().to_vec());
+            Reply::Map(pairs.map(|((name, ty), value)| (named(name), one(value, ty))).collect())
+        }
+        // A handle: what it is as an argument.
+        (value, ty) => match Codec::new(program).result(value, ty) {
+            Ok(bytes) => Reply::Bulk(bytes),
+            Err(error) => Reply::Error(format!("ERR the result cannot be told: {error}")),
+        },
+    }
+}
+
+/// What is told of a transaction that has changed nothing.
+pub(super) fn failure(why: &Why) -> String {
+    let code = match why {
+        Why::Program(_) | Why::Refused { .. } => "FAILED",
+        Why::Contention { .. } => "ABORTED",
+        Why::Unavailable { .. } | Why::Blocked { .. } => "UNAVAILABLE",
+        Why::Unknown { .. } => "UNKNOWN",
+    };
+    format!("{code} {why}; nothing was changed")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use solera_language::value::Handle;
+
+    use super::*;
+
+    #[test]
+    fn results_are_replies_of_their_kind() {
+        let compiled = solera_language::compile::compile("store mail : causal;");
+        let program = compiled.program.unwrap();
+        let told = |value: Value, ty: Type| reply(&program, &value, &ty);
+        assert_eq!(told(Value::Unit, Type::Unit), Reply::Simple("OK".into()));
+        assert_eq!(told(Value::Bool(true), Type::Bool), Reply::Boolean(true));
+        let option = Type::Option(Arc::new(Type::Int));
+        assert_eq!(told(Value::NONE, option.clone()), Reply::Null);
+        assert_eq!(told(Value::some(Value::Int(3)), option), Reply::Integer(3));
+        let list = Type::List(Arc::new(Type::String));
+        let one = Reply::Array(vec![Reply::Bulk(b"a".into())]);
+        assert_eq!(told(Value::list([Value::string("a")]), list), one);
+        let handle = Value::Handle(Handle { store: "mail".into(), key: "k".into() });
+        let object = Arc::new(solera_language::types::Object::Counter);
+        let ty = Type::Handle(object, solera_language::types::StoreId(0));
+        assert_eq!(told(handle, ty), Reply::Bulk(b"mail:k".into()));
+    }
+}

@@ -1,0 +1,185 @@
+//! What clients ask for: SOLERA.MODULE and SOLERA.CALL, read.
+
+/// A request.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Request {
+    Load { name: String, source: String, replace: bool, binds: Binds },
+    Drop { name: String },
+    List,
+    Source { name: String },
+    Check { name: String, source: String },
+    Call { module: String, transaction: String, args: Vec<Vec<u8>> },
+    Resume { ticket: String },
+}
+
+/// Spaces by the stores that they are bound to.
+pub(super) type Binds = Vec<(String, String)>;
+
+/// The longest name of a module, in bytes.
+const NAME: usize = 128;
+
+const SUBCOMMANDS: &str = "LOAD, DROP, LIST, SOURCE and CHECK";
+
+impl Request {
+    /// Reads a request: the command's name and its arguments.
+    ///
+    /// # Errors
+    /// The text of the error reply.
+    pub(super) fn read(words: &[Vec<u8>], most: usize) -> Result<Request, String> {
+        let command = String::from_utf8_lossy(&words[0]).to_lowercase();
+        let rest = &words[1..];
+        if command == "solera.call" { call(rest) } else { module(rest, most) }
+    }
+}
+
+fn call(words: &[Vec<u8>]) -> Result<Request, String> {
+    let name = text(&words[0], "a transaction's name")?;
+    if name.eq_ignore_ascii_case("resume") {
+        return match &words[1..] {
+            [ticket] => Ok(Request::Resume { ticket: text(ticket, "a ticket")? }),
+            _ => Err("ERR SOLERA.CALL RESUME takes one ticket".to_owned()),
+        };
+    }
+    let Some((module, transaction)) = name.rsplit_once('.') else {
+        return Err(format!(
+            "ERR '{}' is no transaction: say module.transaction",
+            name.escape_debug()
+        ));
+    };
+    let (module, transaction) = (module.to_owned(), transaction.to_owned());
+    Ok(Request::Call { module, transaction, args: words[1..].to_vec() })
+}
+
+fn module(words: &[Vec<u8>], most: usize) -> Result<Request, String> {
+    let subcommand = String::from_utf8_lossy(&words[0]).to_lowercase();
+    match (subcommand.as_str(), &words[1..]) {
+        ("list", []) => Ok(Request::List),
+        ("drop", [name]) => Ok(Request::Drop { name: named(name)? }),
+        ("source", [name]) => Ok(Request::Source { name: named(name)? }),
+        ("check", [name, source]) => {
+            Ok(Request::Check { name: named(name)?, source: sourced(source, most)? })
+        }
+        ("load", [name, rest @ ..]) if !rest.is_empty() => load(name, rest, most),
+        ("list" | "drop" | "source" | "check" | "load", _) => {
+            Err(format!("ERR wrong number of arguments for 'solera.module|{subcommand}' command"))
+        }
+        _ => Err(format!(
+            "ERR unknown subcommand '{}'. There are {SUBCOMMANDS}.",
+            subcommand.escape_debug()
+        )),
+    }
+}
+
+/// The source stands behind the name or at the end, where `redis-cli -x` puts it.
+fn load(name: &[u8], rest: &[Vec<u8>], most: usize) -> Result<Request, String> {
+    let is_option = |word: &Vec<u8>| {
+        word.eq_ignore_ascii_case(b"replace") || word.eq_ignore_ascii_case(b"bind")
+    };
+    let (source, options) = match rest {
+        [options @ .., source] if rest.first().is_some_and(is_option) => (source, options),
+        [source, options @ ..] => (source, options),
+        [] => unreachable!("the caller has looked"),
+    };
+    let name = named(name)?;
+    let source = sourced(source, most)?;
+    let (mut replace, mut binds) = (false, Binds::new());
+    let mut options = options.iter();
+    while let Some(option) = options.next() {
+        if option.eq_ignore_ascii_case(b"replace") {
+            replace = true;
+        } else if option.eq_ignore_ascii_case(b"bind") {
+            let pair = options.next().map(|pair| text(pair, "a binding")).transpose()?;
+            let pair = pair.as_deref().and_then(|pair| pair.split_once('='));
+            let Some((store, space)) = pair else {
+                return Err("ERR BIND takes store=space".to_owned());
+            };
+            binds.push((store.to_owned(), space.to_owned()));
+        } else {
+            let option = String::from_utf8_lossy(option);
+            return Err(format!(
+                "ERR '{}' is neither REPLACE nor BIND store=space",
+                option.escape_debug()
+            ));
+        }
+    }
+    Ok(Request::Load { name, source, replace, binds })
+}
+
+fn named(bytes: &[u8]) -> Result<String, String> {
+    let name = text(bytes, "a module's name")?;
+    let fits = |c: char| c.is_alphanumeric() || c == '_' || c == '-' || c == '.';
+    if name.is_empty() || name.len() > NAME || !name.chars().all(fits) {
+        let shown: String = name.chars().take(40).collect();
+        return Err(format!(
+            "ERR '{}' is no name of a module: letters, digits, '_', '-' and '.', at most {NAME} bytes",
+            shown.escape_debug()
+        ));
+    }
+    Ok(name)
+}
+
+fn sourced(bytes: &[u8], most: usize) -> Result<String, String> {
+    if bytes.len() > most {
+        let length = bytes.len();
+        return Err(format!("ERR the source has {length} bytes, and a module at most {most}"));
+    }
+    text(bytes, "the source")
+}
+
+fn text(bytes: &[u8], what: &str) -> Result<String, String> {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => Ok(text.to_owned()),
+        Err(error) => Err(format!("ERR {what} is not UTF-8 after {} bytes", error.valid_up_to())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(words: &[&[u8]]) -> Result<Request, String> {
+        let words: Vec<Vec<u8>> = words.iter().map(|word| word.to_vec()).collect();
+        Request::read(&words, 100)
+    }
+
+    #[test]
+    fn the_source_stands_behind_the_name_or_at_the_end() {
+        let first = read(&[b"SOLERA.MODULE", b"load", b"m", b"x", b"replace", b"BIND", b"a=b"]);
+        let last = read(&[b"solera.module", b"LOAD", b"m", b"REPLACE", b"bind", b"a=b", b"x"]);
+        let binds = vec![("a".to_owned(), "b".to_owned())];
+        let load = Request::Load { name: "m".into(), source: "x".into(), replace: true, binds };
+        assert_eq!(first.as_ref(), Ok(&load));
+        assert_eq!(first, last);
+    }
+
+    #[test]
+    fn names_are_split_at_the_last_dot() {
+        let Ok(Request::Call { module, transaction, args }) =
+            read(&[b"SOLERA.CALL", b"a.b.c", b"1"])
+        else {
+            panic!("it is a call")
+        };
+        assert_eq!((&*module, &*transaction, args), ("a.b", "c", vec![b"1".to_vec()]));
+    }
+
+    #[test]
+    fn what_is_wrong_is_told() {
+        let long = [b'x'; 101];
+        for (words, told) in [
+            (&[&b"SOLERA.CALL"[..], b"m"][..], "say module.transaction"),
+            (&[b"SOLERA.CALL", b"resume"], "one ticket"),
+            (&[b"SOLERA.CALL", b"\xff"], "not UTF-8"),
+            (&[b"SOLERA.MODULE", b"load", b"m"], "wrong number"),
+            (&[b"SOLERA.MODULE", b"load", b"m", &long], "101 bytes"),
+            (&[b"SOLERA.MODULE", b"load", b"m", b"ab\xff"], "not UTF-8 after 2 bytes"),
+            (&[b"SOLERA.MODULE", b"load", b"m", b"x", b"bind"], "store=space"),
+            (&[b"SOLERA.MODULE", b"load", b"m", b"x", b"now"], "'now' is neither"),
+            (&[b"SOLERA.MODULE", b"load", b"a b", b"x"], "no name of a module"),
+            (&[b"SOLERA.MODULE", b"list", b"x"], "wrong number"),
+            (&[b"SOLERA.MODULE", b"burn"], "unknown subcommand"),
+        ] {
+            let error = read(words).unwrap_err();
+            assert!(error.contains(told), "{error}");
+        }
+    }
+}

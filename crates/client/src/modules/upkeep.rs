@@ -1,0 +1,99 @@
+//! Completes transactions that were left incomplete, and removes what complete ones leave behind.
+
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use solera_mixt::binding::Module;
+use solera_mixt::collect::Collector;
+use solera_mixt::drive::{Clock, Connections};
+use solera_mixt::record::Record;
+use solera_mixt::recovery::{self, Recovered};
+use solera_mixt::store::{BoxFuture, Database, Place};
+use solera_node::Local;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use super::{Settings, Shared, SystemClock, spaces};
+use crate::client::Client;
+use crate::error::Error;
+use crate::mixed::{DATABASE, Spaces};
+
+/// What calls hand over.
+pub(super) struct Upkeep {
+    left: UnboundedSender<Vec<Record>>,
+    /// The way to the site of the last call.
+    local: Mutex<Option<Local>>,
+}
+
+impl Upkeep {
+    pub(super) fn new() -> (Upkeep, UnboundedReceiver<Vec<Record>>) {
+        let (left, work) = unbounded_channel();
+        (Upkeep { left, local: Mutex::default() }, work)
+    }
+
+    /// A site can be reached so.
+    pub(super) fn note(&self, local: Local) {
+        *self.local.lock().unwrap_or_else(PoisonError::into_inner) = Some(local);
+    }
+
+    /// These transactions are complete.
+    pub(super) fn leave(&self, records: Vec<Record>) {
+        // Without a receiver the process is about to end, and others find the records.
+        let _ = self.left.send(records);
+    }
+
+    fn local(&self) -> Option<Local> {
+        self.local.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// Works until the host is gone.
+pub(super) async fn run(
+    shared: Weak<Shared>,
+    mut work: UnboundedReceiver<Vec<Record>>,
+    settings: Settings,
+) {
+    let mut collector = Collector::new(settings.limits);
+    let every = settings.upkeep.max(Duration::from_millis(1));
+    loop {
+        tokio::time::sleep(every).await;
+        while let Ok(records) = work.try_recv() {
+            collector.add(records, SystemClock.now_ms());
+        }
+        let Some(shared) = shared.upgrade() else { return };
+        if let Some(local) = shared.upkeep.local() {
+            // What cannot be done now is tried again.
+            pass(&shared, &local, &mut collector).await;
+        }
+    }
+}
+
+async fn pass(shared: &Shared, local: &Local, collector: &mut Collector) {
+    let server = local.clone();
+    let connect = move || -> BoxFuture<'static, Result<Client, Error>> {
+        let stream = server.connect_as_server();
+        Box::pin(async move { Client::over(stream).await })
+    };
+    let named = spaces(local, None);
+    let database = Spaces::known(Arc::new(connect), named.known_spaces());
+    let places =
+        named.names().map(|space| Place { database: DATABASE.into(), space: space.into() });
+    let mut connections = Connections::new([Arc::new(database) as Arc<dyn Database>]);
+    for place in places {
+        let known = (&shared.library.all(), shared.settings.limits);
+        let found = recovery::recover(&place, &mut connections, known, &SystemClock).await;
+        // A site that is gone has nothing to be looked for.
+        let Ok(Recovered { complete, unknown, .. }) = found else { return };
+        collector.add(complete, SystemClock.now_ms());
+        for one in unknown {
+            // It is completed at the next pass.
+            let _ = learn(shared, local, &one.module).await;
+        }
+    }
+    let _ = collector.collect(&mut connections, SystemClock.now_ms()).await;
+}
+
+/// Compiles a module that a record names.
+async fn learn(shared: &Shared, local: &Local, digest: &str) -> Result<Module, String> {
+    let client = Client::over(local.connect_as_server()).await;
+    shared.library.get(&mut client.map_err(super::told)?, digest).await
+}

@@ -1,0 +1,313 @@
+//! Modules of transactions on clusters in this process.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use solera::mixed::Spaces;
+use solera::modules::Settings;
+use solera::{Client, ClusterSpec, Embedded, Error, Fault, Overrides, Value};
+use solera_mixt::binding::{Bindings, Module};
+use solera_mixt::coordinator::{Ask, Coordinator, Next, Reply, Request, TransactionId};
+use solera_mixt::drive::Connections;
+use solera_mixt::outcome::Limits;
+use solera_mixt::store::Database;
+
+const GROUPS: &str = include_str!("../../../examples/message_groups.mixt");
+
+const SPACES: &str = "
+sites = 3
+[[space]]
+name = 'directory'
+prefix = 'dir:'
+level = 'linearizable'
+[[space]]
+name = 'mail'
+prefix = 'mail:'
+level = 'causal'
+[[space]]
+name = 'audit'
+prefix = 'log:'
+level = 'eventual'
+";
+
+fn spec() -> ClusterSpec {
+    ClusterSpec::parse("config", SPACES, Overrides::default()).unwrap()
+}
+
+async fn with_groups() -> (Embedded, Client) {
+    let cluster = Embedded::with(spec()).unwrap();
+    let mut client = cluster.client(0).await.unwrap();
+    client.command(&["SOLERA.MODULE", "LOAD", "groups", GROUPS]).await.unwrap();
+    (cluster, client)
+}
+
+fn text(value: &Value) -> String {
+    match value {
+        Value::Bulk(bytes) => String::from_utf8(bytes.clone()).unwrap(),
+        other => panic!("{other:?} is no text"),
+    }
+}
+
+async fn call(client: &mut Client, words: &[&str]) -> Result<Value, Error> {
+    let words: Vec<&str> = ["SOLERA.CALL"].into_iter().chain(words.iter().copied()).collect();
+    client.command(&words).await
+}
+
+async fn eventually<R>(mut what: impl AsyncFnMut() -> Option<R>) -> R {
+    let began = Instant::now();
+    loop {
+        if let Some(found) = what().await {
+            return found;
+        }
+        assert!(began.elapsed() < Duration::from_secs(60), "it never came about");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+fn members(group: &str) -> BTreeSet<String> {
+    let inner = group.trim_matches(['[', ']']);
+    inner.split(',').filter(|one| !one.is_empty()).map(|one| one.trim_matches('"').into()).collect()
+}
+
+#[tokio::test]
+async fn what_is_loaded_at_one_site_is_called_at_another() {
+    let (cluster, mut here) = with_groups().await;
+    let token = here.token().await.unwrap();
+    let mut there = cluster.client(1).await.unwrap();
+    there.attach(&token).await.unwrap();
+    let ann = text(&call(&mut there, &["groups.create_user", "Ann"]).await.unwrap());
+    assert!(ann.starts_with("mail:"), "{ann}");
+    let group = text(&call(&mut there, &["groups.create_group", "tea"]).await.unwrap());
+    let joined = call(&mut there, &["groups.join", &group, &ann]).await.unwrap();
+    assert_eq!(joined, Value::Boolean(true));
+    assert_eq!(
+        call(&mut there, &["groups.join", &group, &ann]).await.unwrap(),
+        Value::Boolean(false)
+    );
+    let sent = call(&mut there, &["groups.post", &group, "audit:all", "hello"]).await.unwrap();
+    assert_eq!(sent, Value::Integer(1));
+    // What a call has done its session sees, also without a module.
+    let inbox = call(&mut there, &["groups.inbox", &ann]).await.unwrap();
+    assert_eq!(inbox, Value::Set(vec![Value::Bulk(b"hello".to_vec())]));
+    let user = there.hgetall(&ann).await.unwrap();
+    assert_eq!(user["name"], "Ann");
+    let inbox = there.smembers(&format!("mail:{}", user["inbox"])).await.unwrap();
+    assert_eq!(inbox, BTreeSet::from(["hello".to_owned()]));
+    let log = there.hgetall("log:all").await.unwrap();
+    assert_eq!(log.values().collect::<Vec<_>>(), ["hello"]);
+    // And hands on, with its token.
+    let token = there.token().await.unwrap();
+    here.attach(&token).await.unwrap();
+    let inbox = call(&mut here, &["groups.inbox", &ann]).await.unwrap();
+    assert_eq!(inbox, Value::Set(vec![Value::Bulk(b"hello".to_vec())]));
+}
+
+/// A module with one transaction for each kind of object.
+const OBJECTS: &str = "
+store mail : causal;
+struct Pair { left: int, right: list<string> }
+transaction texts(at: handle<register<string>> in mail) -> option<string> {
+    at.set(\"new\"); return at.get();
+}
+transaction counts(at: handle<counter> in mail) -> int { at.add(5); return at.value(); }
+transaction sets(at: handle<set<int>> in mail) -> set<int> {
+    at.add(1); at.add(2); at.remove(1); return at.elements();
+}
+transaction maps(at: handle<map<string, int>> in mail) -> map<string, int> {
+    at.put(\"a\", 1); at.put(\"b\", 2); at.remove(\"a\"); return at.entries();
+}
+transaction lists(at: handle<list<string>> in mail) -> list<string> {
+    at.append(\"x\"); at.append(\"y\"); return at.values();
+}
+transaction pairs(at: handle<Pair> in mail) -> list<string> { at.left = at.left + 1; return at.right; }
+transaction gone(at: handle<register<string>> in mail) { at.delete(); }
+";
+
+#[tokio::test]
+async fn objects_are_what_other_clients_know() {
+    let cluster = Embedded::with(spec()).unwrap();
+    let mut client = cluster.client(0).await.unwrap();
+    let checked = client.command(&["SOLERA.MODULE", "CHECK", "o", OBJECTS]).await.unwrap();
+    assert_eq!(text(&checked), "");
+    client.command(&["SOLERA.MODULE", "LOAD", "o", OBJECTS]).await.unwrap();
+    let bulk = |text: &str| Value::Bulk(text.as_bytes().to_vec());
+    assert_eq!(call(&mut client, &["o.texts", "r"]).await.unwrap(), bulk("new"));
+    assert_eq!(client.get("mail:r").await.unwrap().as_deref(), Some("new"));
+    client.set("mail:n", "37").await.unwrap();
+    assert_eq!(call(&mut client, &["o.counts", "n"]).await.unwrap(), Value::Integer(42));
+    assert_eq!(client.incr_by("mail:n", 1).await.unwrap(), 43);
+    client.sadd("mail:s", "7").await.unwrap();
+    let set = call(&mut client, &["o.sets", "s"]).await.unwrap();
+    assert_eq!(set, Value::Set(vec![Value::Integer(2), Value::Integer(7)]));
+    client.hset("mail:m", "c", "3").await.unwrap();
+    let map = call(&mut client, &["o.maps", "m"]).await.unwrap();
+    let entry = |name: &str, value| (bulk(name), Value::Integer(value));
+    assert_eq!(map, Value::Map(vec![entry("b", 2), entry("c", 3)]));
+    let list = call(&mut client, &["o.lists", "l"]).await.unwrap();
+    assert_eq!(list, Value::Array(vec![bulk("x"), bulk("y")]));
+    let names: Vec<_> = client.hgetall("mail:l").await.unwrap().into_values().collect();
+    assert_eq!(names, ["x", "y"]);
+    client.hset("mail:p", "left", "1").await.unwrap();
+    client.hset("mail:p", "right", r#"["a"]"#).await.unwrap();
+    let pair = call(&mut client, &["o.pairs", "p"]).await.unwrap();
+    assert_eq!(pair, Value::Array(vec![bulk("a")]));
+    assert_eq!(client.hget("mail:p", "left").await.unwrap().as_deref(), Some("2"));
+}
+
+#[tokio::test]
+async fn what_is_kept_as_something_else_is_left_alone() {
+    let cluster = Embedded::with(spec()).unwrap();
+    let mut client = cluster.client(0).await.unwrap();
+    client.command(&["SOLERA.MODULE", "LOAD", "o", OBJECTS]).await.unwrap();
+    client.sadd("mail:s", "dear").await.unwrap();
+    for transaction in ["o.texts", "o.counts", "o.maps", "o.pairs", "o.gone"] {
+        let error = call(&mut client, &[transaction, "s"]).await.unwrap_err();
+        assert_eq!(error.code(), Some("FAILED"), "{error}");
+        assert!(error.to_string().contains("`s` holds a set"), "{transaction}: {error}");
+    }
+    assert_eq!(client.smembers("mail:s").await.unwrap(), BTreeSet::from(["dear".to_owned()]));
+    client.set("mail:t", "text").await.unwrap();
+    let error = call(&mut client, &["o.counts", "t"]).await.unwrap_err().to_string();
+    assert!(error.contains("no number"), "{error}");
+    client.set("mail:max", i64::MAX.to_string()).await.unwrap();
+    let error = call(&mut client, &["o.counts", "max"]).await.unwrap_err().to_string();
+    assert!(error.contains("would not fit 64 bits"), "{error}");
+    // Nor do handles lead to what Solera keeps for itself.
+    let error = call(&mut client, &["o.texts", "solera:x"]).await.unwrap_err().to_string();
+    assert!(error.contains("reserved"), "{error}");
+    // A transaction that failed leaves the session as it was.
+    assert_eq!(call(&mut client, &["o.counts", "n"]).await.unwrap(), Value::Integer(5));
+}
+
+#[tokio::test]
+async fn joins_at_three_sites_lose_no_member() {
+    let (cluster, mut client) = with_groups().await;
+    let group = text(&call(&mut client, &["groups.create_group", "tea"]).await.unwrap());
+    let token = client.token().await.unwrap();
+    let mut joins = Vec::new();
+    for number in 0..9 {
+        let (cluster, group, token) = (cluster.clone(), group.clone(), token.clone());
+        joins.push(tokio::spawn(async move {
+            let mut client = cluster.client(number % 3).await.unwrap();
+            client.attach(&token).await.unwrap();
+            let user = format!("mail:user{number}");
+            call(&mut client, &["groups.join", &group, &user]).await
+        }));
+    }
+    for join in joins {
+        assert_eq!(join.await.unwrap().unwrap(), Value::Boolean(true));
+    }
+    let key = group.replacen("directory:", "dir:", 1);
+    let list = client.hget(&key, "members").await.unwrap().unwrap();
+    assert_eq!(members(&list), (0..9).map(|number| format!("user{number}")).collect());
+}
+
+#[tokio::test]
+async fn a_site_that_dies_loses_no_answered_call() {
+    let (cluster, mut client) = with_groups().await;
+    let group = text(&call(&mut client, &["groups.create_group", "tea"]).await.unwrap());
+    let token = client.token().await.unwrap();
+    let mut joins = Vec::new();
+    for site in 0..3 {
+        let (cluster, group, token) = (cluster.clone(), group.clone(), token.clone());
+        joins.push(tokio::spawn(async move {
+            let mut client = cluster.client(site).await.unwrap();
+            client.attach(&token).await.unwrap();
+            let mut done = BTreeSet::new();
+            for number in 0..6 {
+                let user = format!("{site}-{number}");
+                let joined =
+                    call(&mut client, &["groups.join", &group, &format!("mail:{user}")]).await;
+                match joined {
+                    Ok(_) => drop(done.insert(user)),
+                    Err(_) => break,
+                }
+                if (site, number) == (2, 2) {
+                    let name = cluster.cluster().spec().sites[2].name.clone();
+                    let fault = Fault::Kill { site: name.as_str().into() };
+                    cluster.inject(fault).await.unwrap();
+                }
+            }
+            done
+        }));
+    }
+    let mut done = BTreeSet::new();
+    for join in joins {
+        done.extend(join.await.unwrap());
+    }
+    assert!((0..2).all(|site| done.contains(&format!("{site}-5"))), "{done:?}");
+    let key = group.replacen("directory:", "dir:", 1);
+    let list = client.hget(&key, "members").await.unwrap().unwrap();
+    let found = members(&list);
+    assert!(found.is_superset(&done), "{done:?} have joined, and {found:?} are members");
+    assert_eq!(list.matches("0-0").count(), 1);
+}
+
+#[tokio::test]
+async fn a_transaction_whose_coordinator_died_is_completed() {
+    let limits = Limits {
+        finish_ms: 100,
+        orphan_ms: 200,
+        blocked_ms: 300,
+        keep_ms: 400,
+        ..Limits::default()
+    };
+    let settings = Settings { limits, upkeep: Duration::from_millis(50), ..Settings::default() };
+    let cluster = Embedded::with_modules(spec(), settings).unwrap();
+    let mut client = cluster.client(0).await.unwrap();
+    client.command(&["SOLERA.MODULE", "LOAD", "groups", GROUPS]).await.unwrap();
+    let Value::Array(modules) = client.command(&["SOLERA.MODULE", "LIST"]).await.unwrap() else {
+        panic!("it is a list")
+    };
+    let Value::Map(module) = &modules[0] else { panic!("{modules:?}") };
+    let digest = text(&module[1].1);
+    let user = text(&call(&mut client, &["groups.create_user", "Ann"]).await.unwrap());
+    let group = text(&call(&mut client, &["groups.create_group", "tea"]).await.unwrap());
+    call(&mut client, &["groups.join", &group, &user]).await.unwrap();
+
+    // As a program with Solera as its store would do it, until it dies.
+    let embedded = cluster.clone();
+    let spaces = Spaces::of(move || {
+        let cluster = embedded.clone();
+        Box::pin(async move { cluster.client(0).await })
+    });
+    let databases: [Arc<dyn Database>; 1] = [Arc::new(spaces.await.unwrap())];
+    let program = Arc::new(solera_language::compile::compile(GROUPS).program.unwrap());
+    let module = Module::new(&digest, program.clone()).unwrap();
+    let binds = [("directory", 0, "directory"), ("mail", 0, "mail"), ("audit", 0, "audit")];
+    let bindings = Bindings::new(&program, &databases, &binds).unwrap();
+    let codec = solera_language::codec::Codec::new(&program);
+    let index = module.transaction("post").unwrap();
+    let params = &program.transactions[index].params;
+    let words: [&[u8]; 3] = [group.as_bytes(), b"all", b"late"];
+    let args = params.iter().zip(words).map(|((_, ty), word)| codec.argument(word, ty).unwrap());
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let now = u64::try_from(now.as_millis()).unwrap();
+    let known = (Arc::default(), limits);
+    let id = TransactionId::new(77);
+    let args = args.collect();
+    let mut dying = Coordinator::new((module, index), args, bindings, id, known, now).unwrap();
+    let mut connections = Connections::new(databases);
+    let mut answer = None;
+    loop {
+        let Next::Ask(Ask::Store { database, request }) = dying.next(now, answer) else {
+            panic!("nothing is in the way")
+        };
+        let reply = connections.ask(&database, &request).await.unwrap();
+        if matches!((&request, &reply), (Request::Commit(_), Reply::Committed)) {
+            break;
+        }
+        answer = Some(Ok(reply));
+    }
+    assert!(client.hgetall("log:all").await.unwrap().is_empty());
+
+    eventually(async || {
+        let log = client.hgetall("log:all").await.unwrap();
+        (log.values().eq(["late"])).then_some(())
+    })
+    .await;
+    // And nothing is left behind.
+    let records = "solera:mixt:records:mail";
+    eventually(async || client.smembers(records).await.unwrap().is_empty().then_some(())).await;
+}
