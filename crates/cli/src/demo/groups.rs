@@ -57,9 +57,9 @@ async fn tell(time: Duration) -> Told {
     }
     say!("\n{FILE} is checked: no causal or eventual value decides what is linearizable.");
     say!("How `post` runs (solera explain shows all of it):\n");
-    let all = explain::text(&compiled, SOURCE);
-    let post = all.split("\n\ntransaction ").find(|part| part.starts_with("post("));
-    for line in post.unwrap_or(&all).lines() {
+    let mut transactions = explain::transactions(&compiled, SOURCE);
+    transactions.retain(|transaction| transaction.name == "post");
+    for line in explain::text(&transactions).lines() {
         say!("  {line}");
     }
     say!(
