@@ -90,7 +90,11 @@ impl Session {
     }
 
     /// Sends commands within the transaction, which they begin if that is due.
-    async fn send_within(&mut self, commands: Vec<Words>) -> Result<Vec<Reply>, StoreError> {
+    async fn send_within(
+        &mut self,
+        commands: Vec<Words>,
+        writes: bool,
+    ) -> Result<Vec<Reply>, StoreError> {
         let (mut all, strong) = match &self.state {
             State::Closed => {
                 return Err(StoreError::Refused("no transaction is open".to_owned()));
@@ -99,16 +103,38 @@ impl Session {
             State::Due { strong } => (vec![begin_words(*strong)], *strong),
             State::Open { strong } => (Vec::new(), *strong),
         };
-        let begins = all.len();
+        if writes && !all.is_empty() {
+            // If it cannot begin, what follows would take effect without a transaction.
+            self.begin_now(strong).await?;
+            all.clear();
+        }
+        let begins = !all.is_empty();
         all.extend(commands);
         let sent = self.send(&all).await;
         let mut replies = sent.map_err(|error| failure::of_command(&error))?;
-        self.state = State::Open { strong };
-        if let Some(Reply::Error(text)) = replies.drain(..begins).next() {
-            self.state = State::Closed;
-            return Err(failure::of_command(&Error::server(&text)));
+        if begins {
+            self.began(strong, replies.remove(0))?;
         }
         Ok(replies)
+    }
+
+    async fn begin_now(&mut self, strong: bool) -> Result<(), StoreError> {
+        let sent = self.send(&[begin_words(strong)]).await;
+        let reply = sent.map_err(|error| failure::of_command(&error))?.remove(0);
+        self.began(strong, reply)
+    }
+
+    fn began(&mut self, strong: bool, reply: Reply) -> Result<(), StoreError> {
+        match reply {
+            Reply::Error(text) => {
+                self.state = State::Closed;
+                Err(failure::of_command(&Error::server(&text)))
+            }
+            _ => {
+                self.state = State::Open { strong };
+                Ok(())
+            }
+        }
     }
 
     /// An error of a command within the transaction.
@@ -220,7 +246,7 @@ impl Session {
         }
         let keys = begin.names.iter().map(|name| Ok(words(b"HGETALL", [self.name(name)?])));
         let keys = keys.collect::<Result<_, StoreError>>()?;
-        let replies = self.send_within(keys).await?;
+        let replies = self.send_within(keys, false).await?;
         let mut found = Vec::with_capacity(replies.len());
         for reply in replies {
             match reply {
@@ -252,7 +278,7 @@ impl Session {
         commands.extend(look.map(|name| words(b"HGETALL", [name])));
         let mut replies = match at_once {
             true => self.send(&commands).await.map_err(|error| failure::of_command(&error))?,
-            false => self.send_within(commands).await?,
+            false => self.send_within(commands, call.op.mutates()).await?,
         }
         .into_iter();
         if typed && let Err(wrong) = check_type(call, replies.next()) {
@@ -389,7 +415,7 @@ impl Session {
                 commands.push(words(listed, [Session::index(&name.space), key]));
             }
         }
-        let replies = self.send_within(commands).await?;
+        let replies = self.send_within(commands, true).await?;
         for (place, reply) in replies.into_iter().enumerate() {
             match reply {
                 Reply::Error(text) => return Err(self.fail(&text).await),

@@ -1,0 +1,111 @@
+//! What a session of mixed transactions says to a server, whose answers a script gives here.
+
+use std::sync::Arc;
+
+use solera::Client;
+use solera::mixed::Spaces;
+use solera_language::compile::compile;
+use solera_language::operation::ObjectOp;
+use solera_language::types::Type;
+use solera_language::value::Value;
+use solera_mixt::store::{Begin, Connection, Database, ObjectCall, StoreError};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+
+type Script = &'static [(&'static str, &'static str)];
+
+/// A server that answers each command by what the script has for it, or fails the test at any other.
+fn server(script: Script) -> DuplexStream {
+    let (client, mut stream) = tokio::io::duplex(4096);
+    tokio::spawn(async move {
+        let mut script = script.iter();
+        let mut buffer = [0; 4096];
+        while let Ok(length @ 1..) = stream.read(&mut buffer).await {
+            let text = String::from_utf8_lossy(&buffer[..length]).into_owned();
+            // The session may send several at once.
+            for request in text.split('*').skip(1) {
+                let words = request.lines().skip(1).filter(|line| !line.starts_with('$'));
+                let command = words.collect::<Vec<_>>().join(" ");
+                let reply = match script.next() {
+                    Some((expected, reply)) if *expected == command => *reply,
+                    other => panic!("the session said {command:?} and not {other:?}"),
+                };
+                stream.write_all(format!("{reply}\r\n").as_bytes()).await.unwrap();
+            }
+        }
+    });
+    client
+}
+
+const SPACES: &str = "*1\r\n%3\r\n$4\r\nname\r\n$4\r\nbank\r\n$6\r\nprefix\r\n$2\r\nb:\r\n$5\r\nlevel\r\n\
+                      $12\r\nlinearizable";
+
+async fn session(script: Script) -> Box<dyn Connection> {
+    let scripts =
+        std::sync::Mutex::new(vec![script, &[("HELLO 3", "%0"), ("SOLERA.SPACES", SPACES)]]);
+    let connect = move || -> solera_mixt::store::BoxFuture<'static, _> {
+        let script = scripts.lock().unwrap().pop().unwrap();
+        Box::pin(async move { Client::over(server(script)).await })
+    };
+    Spaces::of(connect).await.unwrap().connect().await.unwrap()
+}
+
+fn add(by: i64) -> ObjectCall {
+    let source =
+        "store bank : linearizable; transaction t(c: handle<counter> in bank) { c.add(1); }";
+    ObjectCall {
+        program: Arc::new(compile(source).program.unwrap()),
+        space: "bank".into(),
+        key: "k".into(),
+        object: 0,
+        op: ObjectOp::Increment,
+        args: vec![Value::Int(by)],
+        result: Type::Unit,
+        look: None,
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_written_where_no_transaction_could_begin() {
+    let script = &[
+        ("HELLO 3", "%0"),
+        ("SOLERA.BEGIN STRONG", "-LOADING site x"),
+        ("SOLERA.BEGIN STRONG", "+OK"),
+        ("INCRBY b:k 2", ":2"),
+        ("SOLERA.COMMIT", "+OK"),
+        ("SOLERA.TOKEN", "$1\r\nt"),
+    ];
+    let mut session = session(script).await;
+    let begin = Begin { strong: true, ..Begin::default() };
+    session.begin(&begin).await.unwrap();
+    let failed = session.perform(&add(1)).await.unwrap_err();
+    assert!(matches!(failed, StoreError::Unavailable(_)), "{failed}");
+    session.begin(&begin).await.unwrap();
+    session.perform(&add(2)).await.unwrap();
+    session.commit(&[]).await.unwrap();
+}
+
+#[tokio::test]
+async fn after_a_commit_of_unknown_outcome_it_waits_for_the_outcome() {
+    let script = &[
+        ("HELLO 3", "%0"),
+        ("SOLERA.BEGIN STRONG", "+OK"),
+        ("INCRBY b:k 1", ":1"),
+        ("SOLERA.COMMIT", "-UNAVAILABLE no quorum in time; ask SOLERA.OUTCOME 1-7"),
+        ("SOLERA.TOKEN", "$1\r\nt"),
+        ("SOLERA.OUTCOME 1-7", "+unknown"),
+        ("SOLERA.OUTCOME 1-7", "+aborted"),
+        ("SOLERA.BEGIN STRONG", "+OK"),
+        ("INCRBY b:k 2", "-ABORTED conflict on 'b:k'; nothing was changed"),
+        ("SOLERA.ABORT", "+OK"),
+    ];
+    let mut session = session(script).await;
+    let begin = Begin { strong: true, ..Begin::default() };
+    session.begin(&begin).await.unwrap();
+    session.perform(&add(1)).await.unwrap();
+    let failed = session.commit(&[]).await.unwrap_err();
+    assert!(matches!(failed, StoreError::OutcomeUnknown(_)), "{failed}");
+    let failed = session.begin(&begin).await.unwrap_err();
+    assert!(matches!(failed, StoreError::Unavailable(_)), "{failed}");
+    session.begin(&begin).await.unwrap();
+    assert_eq!(session.perform(&add(2)).await.unwrap_err(), StoreError::Conflict);
+}
