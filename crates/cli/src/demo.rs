@@ -1,18 +1,21 @@
 //! `solera demo`: a short story on an embedded cluster, which checks what it tells.
 
+mod groups;
 mod invariants;
 
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use clap::Args;
+use clap::{Args, Subcommand};
 use solera::{Client, ClusterSpec, Embedded, Error, Fault, Overrides};
 
 const EXAMPLES: &str = "\
 Examples:
   solera demo          with time to read
-  solera demo --fast   without, for scripts";
+  solera demo --fast   without, for scripts
+  solera demo message-groups
+                       a program with stores of several levels, checked, explained and measured";
 
 /// Watch a geo-cluster keep its promises, in some seconds
 #[derive(Debug, Args)]
@@ -21,15 +24,38 @@ pub(crate) struct DemoArgs {
     /// Do not pause for the reader
     #[arg(long)]
     fast: bool,
+    #[command(subcommand)]
+    story: Option<Story>,
+}
+
+/// Another story.
+#[derive(Debug, Subcommand)]
+enum Story {
+    /// Check, explain and measure the Message Groups program: mixed levels against all linearizable
+    MessageGroups {
+        /// How long to measure each way, in seconds
+        #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=600))]
+        seconds: u64,
+    },
 }
 
 /// Tells the story; fails if any of it turns out not to be true.
 pub(crate) fn main(args: &DemoArgs) -> ExitCode {
-    let told = tokio::runtime::Builder::new_current_thread()
+    match args.story {
+        Some(Story::MessageGroups { seconds }) => groups::main(seconds),
+        None => end(in_runtime(tell(args))),
+    }
+}
+
+fn in_runtime(story: impl Future<Output = Told>) -> Result<(), String> {
+    tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| error.to_string())
-        .and_then(|runtime| runtime.block_on(tell(args)).map_err(|error| error.0));
+        .and_then(|runtime| runtime.block_on(story).map_err(|error| error.0))
+}
+
+fn end(told: Result<(), String>) -> ExitCode {
     match told {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -311,3 +311,20 @@ async fn a_transaction_whose_coordinator_died_is_completed() {
     let records = "solera:mixt:records:mail";
     eventually(async || client.smembers(records).await.unwrap().is_empty().then_some(())).await;
 }
+
+#[test]
+fn the_examples_compile_but_for_the_one_that_must_not() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples");
+    let mut seen = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let source = std::fs::read_to_string(&path).unwrap();
+        let compiled = solera_language::compile::compile(&source);
+        let rejected = path.ends_with("contest_rejected.mixt");
+        let codes: Vec<_> = compiled.diagnostics.iter().map(|one| one.code).collect();
+        assert_eq!(compiled.program.is_none(), rejected, "{}: {codes:?}", path.display());
+        assert!(!rejected || codes.iter().all(|code| *code == "E0101"), "{codes:?}");
+        seen += 1;
+    }
+    assert!(seen >= 5);
+}

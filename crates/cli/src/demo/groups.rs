@@ -1,0 +1,234 @@
+//! `solera demo message-groups`: one program at several levels, beside the same program at the strongest.
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use solera::{Client, ClusterSpec, Embedded, Error, Overrides, Value};
+use solera_language::compile::compile;
+use solera_language::{explain, render};
+
+use super::{Told, Untrue, check};
+
+const SOURCE: &str = include_str!("../../../../examples/message_groups.mixt");
+const CONTEST: &str = include_str!("../../../../examples/contest_rejected.mixt");
+const FILE: &str = "examples/message_groups.mixt";
+
+const CONFIG: &str = "
+[[space]]
+name = 'directory'
+prefix = 'directory:'
+level = 'linearizable'
+[[space]]
+name = 'mail'
+prefix = 'mail:'
+level = 'causal'
+[[space]]
+name = 'audit'
+prefix = 'audit:'
+level = 'eventual'
+";
+
+/// The same program with every store in the linearizable space.
+const STRONG: [&str; 4] = ["BIND", "mail=directory", "BIND", "audit=directory"];
+
+const SITES: usize = 3;
+const CLIENTS_PER_SITE: usize = 4;
+const GROUPS: usize = 12;
+/// The mix of the paper (§8), in parts of 100: looking into the inbox, posting, joining, creating a user.
+const MIX: [(&str, u64); 4] = [("inbox", 56), ("post", 20), ("join", 18), ("create_user", 6)];
+
+/// Tells the story; fails if any of it turns out not to be true.
+pub(super) fn main(seconds: u64) -> ExitCode {
+    super::end(super::in_runtime(tell(Duration::from_secs(seconds.max(1)))))
+}
+
+async fn tell(time: Duration) -> Told {
+    let compiled = compile(SOURCE);
+    if compiled.program.is_none() {
+        return Err(Untrue(render::render(&compiled.diagnostics, FILE, SOURCE, false)));
+    }
+    say!("What must not be is refused, as in examples/contest_rejected.mixt:\n");
+    let contest = compile(CONTEST);
+    check(contest.program.is_none(), "the contest is not refused")?;
+    let first = contest.diagnostics.get(..1).unwrap_or_default();
+    for line in render::render(first, "contest_rejected.mixt", CONTEST, false).lines() {
+        say!("  {line}");
+    }
+    say!("\n{FILE} is checked: no causal or eventual value decides what is linearizable.");
+    say!("How `post` runs (solera explain shows all of it):\n");
+    let all = explain::text(&compiled, SOURCE);
+    let post = all.split("\n\ntransaction ").find(|part| part.starts_with("post("));
+    for line in post.unwrap_or(&all).lines() {
+        say!("  {line}");
+    }
+    say!(
+        "\nThree sites: virginia ─61 ms─ california, virginia ─90 ms─ frankfurt, california ─147 ms─ \
+         frankfurt,\nwith {CLIENTS_PER_SITE} clients each, for {} s each way. The mix is the paper's:",
+        time.as_secs()
+    );
+    let mix: Vec<_> = MIX.iter().map(|(name, part)| format!("{part}% {name}")).collect();
+    say!("{}.\n", mix.join(", "));
+    let mixed = measure(&[], time).await?;
+    let strong = measure(&STRONG, time).await?;
+    table(&mixed, &strong, time);
+    Ok(())
+}
+
+/// How a load went.
+#[derive(Default)]
+struct Measured {
+    /// How long the calls of each transaction took.
+    done: BTreeMap<&'static str, Vec<Duration>>,
+    /// How many calls gave up, as others were in the way or too slow.
+    failed: u64,
+}
+
+impl Measured {
+    fn take(&mut self, other: Measured) {
+        for (name, times) in other.done {
+            self.done.entry(name).or_default().extend(times);
+        }
+        self.failed += other.failed;
+    }
+
+    fn count(&self) -> usize {
+        self.done.values().map(Vec::len).sum()
+    }
+
+    fn per_second(&self, time: Duration) -> f64 {
+        self.count() as f64 / time.as_secs_f64()
+    }
+
+    /// The time within which so many of 100 calls were done.
+    fn percentile(&self, name: &str, percent: usize) -> Option<Duration> {
+        let mut times = self.done.get(name)?.clone();
+        times.sort();
+        times.get((times.len().checked_sub(1)?) * percent / 100).copied()
+    }
+}
+
+async fn measure(bind: &[&str], time: Duration) -> Result<Measured, Untrue> {
+    let over = Overrides { wan: Some("aws".into()), ..Overrides::default() };
+    let spec = ClusterSpec::parse("the demo's spaces", CONFIG, over);
+    let cluster = Embedded::with(spec.map_err(|error| Untrue(error.to_string()))?)?;
+    let mut first = cluster.client(0).await?;
+    let mut load = vec!["SOLERA.MODULE", "LOAD", "groups", SOURCE];
+    load.extend(bind);
+    first.command(&load).await?;
+    let mut groups = Vec::new();
+    for number in 0..GROUPS {
+        let title = format!("group {number}");
+        groups.push(text(call(&mut first, &["create_group", &title]).await?)?);
+    }
+    let token = first.token().await?;
+    let mut clients = Vec::new();
+    for number in 0..SITES * CLIENTS_PER_SITE {
+        let mut client = cluster.client(number % SITES).await?;
+        client.attach(&token).await?;
+        clients.push(tokio::spawn(work(client, number as u64, groups.clone(), time)));
+    }
+    let mut measured = Measured::default();
+    let mut joined: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for client in clients {
+        let (one, joins) = client.await.map_err(|error| Untrue(error.to_string()))??;
+        measured.take(one);
+        for (group, user) in joins {
+            joined.entry(group).or_default().push(user);
+        }
+    }
+    // Every join that was answered is there: that is what the linearizable store is for.
+    for (group, users) in joined {
+        let members = first.hget(&group, "members").await?.unwrap_or_default();
+        for user in users {
+            let (_, key) = user.split_once(':').unwrap_or_default();
+            check(members.contains(key), &format!("{user} has joined {group} and is no member"))?;
+        }
+    }
+    Ok(measured)
+}
+
+/// A client, and what it did: each call follows the one before.
+async fn work(
+    mut client: Client,
+    number: u64,
+    groups: Vec<String>,
+    time: Duration,
+) -> Result<(Measured, Vec<(String, String)>), Untrue> {
+    let mut measured = Measured::default();
+    let mut joins = Vec::new();
+    let mut user = text(call(&mut client, &["create_user", &format!("user {number}")]).await?)?;
+    let mut random = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let began = Instant::now();
+    let mut turn = 0;
+    while began.elapsed() < time {
+        turn += 1;
+        // xorshift: any numbers will do, and the same in both runs.
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        let mut part = random % 100;
+        let chosen = MIX.iter().find(|(_, share)| {
+            let found = part < *share;
+            part = part.saturating_sub(*share);
+            found
+        });
+        let name = chosen.map_or("inbox", |(name, _)| *name);
+        let group = groups[(random >> 32) as usize % groups.len()].clone();
+        let message = format!("{number}/{turn}");
+        let words: Vec<&str> = match name {
+            "inbox" => vec![name, &user],
+            "post" => vec![name, &group, "audit:all", &message],
+            "join" => vec![name, &group, &user],
+            _ => vec![name, &message],
+        };
+        let started = Instant::now();
+        match call(&mut client, &words).await {
+            Ok(reply) => {
+                measured.done.entry(name).or_default().push(started.elapsed());
+                match name {
+                    "join" => joins.push((group, user.clone())),
+                    "create_user" => user = text(reply)?,
+                    _ => {}
+                }
+            }
+            Err(error) if matches!(error.code(), Some("ABORTED" | "UNAVAILABLE")) => {
+                measured.failed += 1;
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok((measured, joins))
+}
+
+async fn call(client: &mut Client, words: &[&str]) -> Result<Value, Error> {
+    let name = format!("groups.{}", words[0]);
+    let all: Vec<&str> =
+        ["SOLERA.CALL", &name].into_iter().chain(words[1..].iter().copied()).collect();
+    client.command(&all).await
+}
+
+fn text(value: Value) -> Result<String, Untrue> {
+    match value {
+        Value::Bulk(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+        other => Err(Untrue(format!("a handle was expected, not {other:?}"))),
+    }
+}
+
+fn table(mixed: &Measured, strong: &Measured, time: Duration) {
+    say!("                         mixed                all linearizable");
+    say!("  transaction       median     p99          median     p99");
+    let shown = |time: Option<Duration>| time.map_or("-".to_owned(), super::ms);
+    for (name, _) in MIX {
+        let of = |one: &Measured| {
+            let (half, most) = (one.percentile(name, 50), one.percentile(name, 99));
+            format!("{:>9} {:>9}", shown(half), shown(most))
+        };
+        say!("  {name:<13} {}    {}", of(mixed), of(strong));
+    }
+    let (a, b) = (mixed.per_second(time), strong.per_second(time));
+    say!("  {:<13} {a:>17.1}/s    {b:>17.1}/s", "all calls");
+    say!("  {:<13} {:>19}    {:>19}", "given up", mixed.failed, strong.failed);
+    say!("\nMixed does {:.1} times as many calls. Each join that was answered was found.", a / b);
+    say!("Both clusters, their clients and their network share this computer.");
+}
