@@ -14,6 +14,16 @@ async function main() {
   assert.deepEqual(replies.map(String), ["6", "6"]);
   await assert.rejects(client.incr("nodehash"), /WRONGTYPE/);
   assert.match(await client.sendCommand(["SOLERA.TOKEN"]), /^solera-1-/);
+  const source = `store words : causal;
+    transaction note(log: handle<log<string>> in words, text: string) -> list<string> {
+      log.append(text);
+      return log.values();
+    }`;
+  const load = ["SOLERA.MODULE", "LOAD", "notes", source, "REPLACE", "BIND", "words=default"];
+  assert.equal(await client.sendCommand(load), "OK");
+  await client.sendCommand(["SOLERA.CALL", "notes.note", "nodelog", "one"]);
+  const both = await client.sendCommand(["SOLERA.CALL", "notes.note", "nodelog", "two"]);
+  assert.deepEqual(both, ["one", "two"]);
   await client.close();
 }
 main().catch((error) => { console.error(error); process.exit(1); });

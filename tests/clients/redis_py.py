@@ -98,3 +98,26 @@ assert there.get("lock:py") == "here"
 assert here.delete("lock:py") == 1
 assert there.setnx("lock:py", "there") is True
 assert here.setnx("lock:py", "here") is False
+
+# A module: a strong store decides, a causal one goes along with it, whichever site is asked.
+SHOP = """
+store lock : linearizable;
+store cart : causal;
+transaction buy(stock: handle<counter> in lock, cart: handle<set<string>> in cart, item: string) -> int {
+    if stock.value() <= 0 { abort "sold out"; }
+    stock.add(-1);
+    cart.add(item);
+    return stock.value();
+}
+"""
+assert here.execute_command("SOLERA.MODULE", "LOAD", "shop", SHOP, "REPLACE", "BIND", "cart=default") == "OK"
+there.execute_command("SOLERA.ATTACH", here.execute_command("SOLERA.TOKEN"))
+here.set("lock:teapots", 2)
+left = [r.execute_command("SOLERA.CALL", "shop.buy", "teapots", "cart:pycart", "a teapot") for r in (there, here)]
+assert left == [1, 0], left
+try:
+    there.execute_command("SOLERA.CALL", "shop.buy", "teapots", "cart:pycart", "another")
+    raise SystemExit("there is none left")
+except redis.ResponseError as error:
+    assert str(error).startswith("FAILED aborted: sold out"), error
+assert here.smembers("pycart") == {"a teapot"}
