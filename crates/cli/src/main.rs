@@ -11,8 +11,10 @@ macro_rules! say {
 mod admin;
 mod backup;
 mod bench;
+mod check;
 mod connect;
 mod demo;
+mod explain;
 mod fault;
 mod journal;
 mod leader;
@@ -22,6 +24,7 @@ mod restore;
 mod serve;
 mod sim;
 mod site;
+mod source;
 mod stop;
 mod up;
 mod user;
@@ -48,6 +51,8 @@ enum Command {
     Up(up::UpArgs),
     Serve(serve::ServeArgs),
     Fault(fault::FaultArgs),
+    Check(check::CheckArgs),
+    Explain(explain::ExplainArgs),
     Bench(bench::BenchArgs),
     Papers(papers::PapersArgs),
     Backup(backup::BackupArgs),
@@ -65,6 +70,8 @@ fn main() -> ExitCode {
         Command::Up(args) => up::main(&args),
         Command::Serve(args) => serve::main(&args),
         Command::Fault(args) => fault::main(&args),
+        Command::Check(args) => check::main(&args),
+        Command::Explain(args) => explain::main(&args),
         Command::Bench(args) => bench::main(&args),
         Command::Papers(args) => papers::main(&args),
         Command::Backup(args) => backup::main(&args),

@@ -399,8 +399,10 @@ async fn any_node_of_a_site_saves_all_of_it_and_none_while_one_is_away() {
         let page = client.command(&["SOLERA.EXPORT", &partition.to_string(), "0"]).await;
         errors.extend(page.err().map(|error| error.to_string()));
     }
-    assert_eq!(errors.len(), 8, "{errors:?}");
-    assert!(errors.iter().all(|error| error.contains("restarted meanwhile")), "{errors:?}");
+    // The first that the node was to save ends the transaction.
+    assert!(errors[0].contains("restarted meanwhile"), "{errors:?}");
+    assert!(errors.len() >= 8, "{errors:?}");
+    assert!(errors[1..].iter().all(|error| error.starts_with("EXECABORT")), "{errors:?}");
 }
 
 #[tokio::test]

@@ -34,7 +34,19 @@ fn the_configurations_can_be_used() {
     let hash = "0".repeat(64);
     let all =
         read("solera.toml").replace("# [", "[").replace("what `solera user hash` prints", &hash);
-    let settings = ["cert", "key", "ca", "name", "password_sha256", "commands", "keys"];
+    let settings = [
+        "cert",
+        "key",
+        "ca",
+        "name",
+        "password_sha256",
+        "commands",
+        "keys",
+        "prefix",
+        "level",
+        "strong",
+        "conflicts",
+    ];
     let all = settings.iter().fold(all, |text, setting| {
         text.replace(&format!("# {setting} = "), &format!("{setting} = "))
     });

@@ -20,6 +20,6 @@ fn main() -> ExitCode {
     };
     let compiled = compile(&source);
     eprint!("{}", render(&compiled.diagnostics, &path, &source, false));
-    print!("{}", explain::text(&compiled, &source));
+    print!("{}", explain::text(&explain::transactions(&compiled, &source)));
     if compiled.program.is_some() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

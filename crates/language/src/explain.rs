@@ -1,26 +1,118 @@
-//! Tells how a program is understood: the label of every variable, the phases as code, what is handed on
-//! between them, and where witnesses are written and why.
+//! Tells how a program is understood: the level of every value, the phases as code, what is handed on between
+//! them, and where witnesses are written and why. As text, as a picture, and as data for other programs.
 
 mod code;
+mod names;
+mod surface;
+mod svg;
+mod term;
+mod text;
+mod walks;
 
-use std::fmt::Write;
+use serde::Serialize;
+use solera_levels::Level;
 
 use crate::compile::{Compiled, Explained};
-use crate::flat::Var;
+use crate::flat::{Step, StepKind, Var};
 use crate::span::Position;
+use crate::split::{PhasePlan, Planned};
 use crate::types::Type;
+use names::Names;
+pub use svg::svg;
+pub use text::text;
 
-/// The explanation of a program as text. Empty if it has errors.
-pub fn text(compiled: &Compiled, source: &str) -> String {
-    let mut out = String::new();
-    for (index, transaction) in compiled.transactions.iter().enumerate() {
-        if index > 0 {
-            out.push('\n');
-        }
-        let about = About { compiled, transaction, source };
-        about.write(&mut out);
-    }
-    out
+/// How a transaction is understood.
+#[derive(Clone, Debug, Serialize)]
+pub struct Transaction {
+    /// Its name.
+    pub name: String,
+    /// Its name, parameters and result, as they are written.
+    pub signature: String,
+    /// The levels of its variables and of what it reads, in the order of the text.
+    pub levels: Vec<Labelled>,
+    /// What is done, in the order in which it is done.
+    pub phases: Vec<Phase>,
+    /// Which stores get witnesses.
+    pub witnesses: Witnesses,
+    /// How often the program endorses.
+    pub endorsements: usize,
+}
+
+/// A variable or an expression with its level.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Labelled {
+    /// The line where it stands, from 1.
+    pub line: usize,
+    /// The column where it stands, from 1, in characters.
+    pub column: usize,
+    /// What it is.
+    pub text: String,
+    /// Its level.
+    pub level: String,
+    /// Whether it is of that level because the program says so.
+    pub endorsed: bool,
+}
+
+/// A phase.
+#[derive(Clone, Debug, Serialize)]
+pub struct Phase {
+    /// Its number, from 1.
+    pub number: usize,
+    /// Its store; none if it only computes.
+    pub store: Option<String>,
+    /// The level of its store.
+    pub level: Option<String>,
+    /// The weakest level built into Solera that its store may be bound to.
+    #[serde(skip)]
+    pub built_in: Option<Level>,
+    /// Whether it reads what is endorsed, before anything is written.
+    pub endorsing: bool,
+    /// Whether it may change its store.
+    pub writes: bool,
+    /// Whether what it changes is marked by witnesses.
+    pub witnesses: bool,
+    /// What it does, in a sentence or two.
+    pub summary: String,
+    /// What it does, as code.
+    pub code: Vec<String>,
+    /// What it hands to later phases.
+    pub hands: Vec<Handed>,
+}
+
+/// What one phase hands to a later one.
+#[derive(Clone, Debug, Serialize)]
+pub struct Handed {
+    /// The number of the later phase.
+    pub to: usize,
+    /// The values.
+    pub values: Vec<HandedValue>,
+}
+
+/// A variable whose values are handed on.
+#[derive(Clone, Debug, Serialize)]
+pub struct HandedValue {
+    /// Its name.
+    pub name: String,
+    /// Its type.
+    #[serde(rename = "type")]
+    pub ty: String,
+    /// Whether there is a value for every turn of a loop.
+    pub each_turn: bool,
+}
+
+/// Where witnesses are written.
+#[derive(Clone, Debug, Serialize)]
+pub struct Witnesses {
+    /// The stores; none if no witnesses are due.
+    pub stores: Vec<String>,
+    /// Why.
+    pub reason: String,
+}
+
+/// Explains the transactions of a program. None if it has errors.
+pub fn transactions(compiled: &Compiled, source: &str) -> Vec<Transaction> {
+    let explain = |transaction| About { compiled, transaction, source }.explain();
+    compiled.transactions.iter().map(explain).collect()
 }
 
 /// One transaction, and what is needed to tell about it.
@@ -31,27 +123,42 @@ struct About<'a> {
 }
 
 impl About<'_> {
-    fn write(&self, out: &mut String) {
-        let known = &self.compiled.declarations;
-        let one = self.transaction;
-        let params = one.checkable.params.iter();
-        let params: Vec<_> =
-            params.map(|(name, ty)| format!("{name}: {}", known.show(ty))).collect();
-        let result = known.show(&one.checkable.result);
-        let _ =
-            writeln!(out, "transaction {}({}) -> {result}", one.checkable.name, params.join(", "));
-        self.labels(out);
-        for phase in 0..one.split.phases.len() {
-            self.phase(phase, out);
+    fn explain(&self) -> Transaction {
+        let mut names = Names::of(&self.transaction.checkable.body, &self.compiled.declarations);
+        let phases = 0..self.transaction.split.phases.len();
+        Transaction {
+            name: self.transaction.checkable.name.clone(),
+            signature: self.signature(),
+            levels: self.levels(),
+            phases: phases.map(|phase| self.phase(phase, &mut names)).collect(),
+            witnesses: self.witnesses(),
+            endorsements: self.transaction.flows.endorsements,
         }
-        let _ = writeln!(out, "\n  {}", self.witnesses());
     }
 
-    /// The level of every variable that has a name, and of what is read from stores.
-    fn labels(&self, out: &mut String) {
+    fn signature(&self) -> String {
+        let known = &self.compiled.declarations;
+        let one = &self.transaction.checkable;
+        let param = |(name, ty): &(String, Type)| format!("{name}: {}", known.show(ty));
+        let params: Vec<_> = one.params.iter().map(param).collect();
+        let head = format!("{}({})", one.name, params.join(", "));
+        match one.result {
+            Type::Unit => head,
+            _ => format!("{head} -> {}", known.show(&one.result)),
+        }
+    }
+
+    /// The level of every variable that has a name, and of what is read from stores or endorsed.
+    fn levels(&self) -> Vec<Labelled> {
         let known = &self.compiled.declarations;
         let one = self.transaction;
-        let mut rows: Vec<[String; 3]> = Vec::new();
+        let mut endorsed = vec![false; one.checkable.body.vars.len()];
+        each_step(&one.checkable.body.steps, &mut |step| {
+            if let StepKind::Endorse(dst, ..) = step.kind {
+                endorsed[dst.0 as usize] = true;
+            }
+        });
+        let mut rows = Vec::new();
         for (index, info) in one.checkable.body.vars.iter().enumerate() {
             let label = one.flows.labels[index];
             let named = info.name.as_deref();
@@ -59,26 +166,19 @@ impl About<'_> {
             if made || info.ty == Type::Unit {
                 continue;
             }
-            let text = match named {
-                Some(name) => name.to_owned(),
-                None => self.snippet(info.span.range()),
-            };
-            let at = Position::of(self.source, info.span.start).to_string();
-            let row = [at, text, known.level_name(label.level).to_owned()];
-            if !rows.contains(&row) {
-                rows.push(row);
-            }
+            let Position { line, column } = Position::of(self.source, info.span.start);
+            rows.push(Labelled {
+                line,
+                column,
+                text: named.map_or_else(|| self.snippet(info.span.range()), str::to_owned),
+                level: known.level_name(label.level).to_owned(),
+                endorsed: endorsed[index],
+            });
         }
-        if rows.is_empty() {
-            return;
-        }
-        let width =
-            |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-        let (at, text) = (width(0), width(1));
-        let _ = writeln!(out, "\n  levels");
-        for row in &rows {
-            let _ = writeln!(out, "    {:<at$}  {:<text$}  {}", row[0], row[1], row[2]);
-        }
+        // What is endorsed comes first of what stands at one place.
+        rows.sort_by_key(|row| (row.line, row.column, row.text.clone(), !row.endorsed));
+        rows.dedup_by(|next, row| Labelled { endorsed: row.endorsed, ..next.clone() } == *row);
+        rows
     }
 
     /// A stretch of the source in one line, cut where it is long.
@@ -92,73 +192,179 @@ impl About<'_> {
         }
     }
 
-    fn phase(&self, index: usize, out: &mut String) {
+    fn phase(&self, index: usize, names: &mut Names) -> Phase {
         let known = &self.compiled.declarations;
+        let plan = &self.transaction.split.phases[index];
+        let store = plan.store.map(|store| known.store_info(store));
+        let weakest = |level| known.lattice.accepts(level).last().copied();
+        // The code comes first, as variables get their names in the order in which they are read.
+        let code = code::lines(self, index, names);
+        Phase {
+            number: index + 1,
+            store: store.map(|store| store.name.clone()),
+            level: store.map(|store| known.level_name(store.level).to_owned()),
+            built_in: store.and_then(|store| weakest(store.level)),
+            endorsing: plan.endorsing,
+            writes: plan.mutates,
+            witnesses: plan.witnesses,
+            summary: self.summary(index),
+            code,
+            hands: self.hands(index, names),
+        }
+    }
+
+    fn hands(&self, index: usize, names: &mut Names) -> Vec<Handed> {
+        let known = &self.compiled.declarations;
+        let body = &self.transaction.checkable.body;
+        let split = &self.transaction.split;
+        let mut in_loops = Vec::new();
+        tapes_in_loops(&split.phases[index].steps, false, &mut in_loops);
+        let mut value = |var: Var| HandedValue {
+            name: names.of_var(var),
+            ty: known.show(&body.vars[var.0 as usize].ty),
+            each_turn: in_loops.contains(&var),
+        };
+        let mut hands = Vec::new();
+        for later in index + 1..split.phases.len() {
+            let values: Vec<_> = split.handed(index, later).into_iter().map(&mut value).collect();
+            if !values.is_empty() {
+                hands.push(Handed { to: later + 1, values });
+            }
+        }
+        hands
+    }
+
+    fn summary(&self, index: usize) -> String {
         let split = &self.transaction.split;
         let plan = &split.phases[index];
-        let store = plan.store.map(|store| known.store_info(store));
-        let title = match store {
-            Some(store) => format!("{} ({})", store.name, known.level_name(store.level)),
-            None => "no store".to_owned(),
-        };
-        let kind = match (plan.endorsing, plan.mutates, store) {
-            (true, ..) => ", reads what is endorsed",
-            (_, false, Some(_)) => ", reads only",
-            _ => "",
-        };
-        let _ = writeln!(out, "\n  phase {}: {title}{kind}", index + 1);
-        for line in code::lines(self, index) {
-            let _ = writeln!(out, "    {line}");
-        }
-        for later in index + 1..split.phases.len() {
-            let handed = split.handed(index, later);
-            if !handed.is_empty() {
-                let names: Vec<_> = handed.iter().map(|var| self.name(*var)).collect();
-                let _ = writeln!(out, "    hands to phase {}: {}", later + 1, names.join(", "));
+        let Some(store) = plan.store else { return "Uses no store.".to_owned() };
+        let store = &self.compiled.declarations.store_info(store).name;
+        let mut told = match (plan.endorsing, reads(plan), plan.mutates) {
+            (true, ..) => {
+                format!("Reads `{store}` for what is endorsed, before anything is written")
             }
+            (_, true, true) => format!("Reads and writes `{store}`"),
+            (_, false, true) => format!("Writes `{store}`"),
+            _ => format!("Reads `{store}`"),
+        };
+        let earlier: Vec<_> = (0..index)
+            .filter(|earlier| !split.handed(*earlier, index).is_empty())
+            .map(|earlier| (earlier + 1).to_string())
+            .collect();
+        if !earlier.is_empty() {
+            let phases = if earlier.len() == 1 { "phase" } else { "phases" };
+            told.push_str(&format!(", led by what {phases} {} found", earlier.join(" and ")));
         }
+        if split.result_phase == index && self.transaction.checkable.result != Type::Unit {
+            told.push_str(", and gives the result");
+        }
+        told.push('.');
+        if plan.mutates && index + 1 < split.phases.len() {
+            told.push_str(&format!(" This is committed before phase {} begins.", index + 2));
+        }
+        told
     }
 
-    /// The name of a variable; one that the compiler made is named by its number.
-    fn name(&self, var: Var) -> String {
-        match &self.transaction.checkable.body.vars[var.0 as usize].name {
-            Some(name) if name.contains(' ') => name.replace("the ", ""),
-            Some(name) => name.clone(),
-            None => {
-                let info = &self.transaction.checkable.body.vars[var.0 as usize];
-                let purpose = if info.purpose.is_empty() { "t" } else { info.purpose };
-                format!("{purpose}{}", var.0)
-            }
-        }
-    }
-
-    fn witnesses(&self) -> String {
+    fn witnesses(&self) -> Witnesses {
         let known = &self.compiled.declarations;
+        let plans = &self.transaction.split.phases;
         let written = |atomic: bool| {
-            let plans = self.transaction.split.phases.iter().filter(|plan| plan.mutates);
-            let stores = plans.filter_map(|plan| plan.store).map(|store| known.store_info(store));
+            let stores = plans.iter().filter(|plan| plan.mutates).filter_map(|plan| plan.store);
+            let stores = stores.map(|store| known.store_info(store));
             let names = stores.filter(|store| store.atomic == atomic).map(|store| &*store.name);
             names.collect::<Vec<_>>()
         };
-        match (written(true).as_slice(), written(false).as_slice()) {
-            ([], []) => "no witnesses: nothing is written".into(),
-            ([], loose) => format!(
-                "no witnesses: {} {} not atomic",
-                loose.join(" and "),
-                if loose.len() == 1 { "is" } else { "are" }
-            ),
-            ([one], []) => format!("no witnesses: {one} alone is written"),
-            ([one], loose) => {
-                format!(
-                    "no witnesses: of what is written only {one} is atomic, not {}",
-                    loose.join(" and ")
-                )
+        let reason = match (written(true).as_slice(), written(false).as_slice()) {
+            ([], []) => "nothing is written".into(),
+            ([], loose) => {
+                let are = if loose.len() == 1 { "is" } else { "are" };
+                format!("{} {are} not atomic", loose.join(" and "))
             }
-            (some, _) => format!(
-                "witnesses in {}: all are written, and each is atomic by itself; none where they are \
-                 spaces of one Solera, which share a snapshot",
-                some.join(" and ")
-            ),
+            ([one], []) => format!("{one} alone is written"),
+            ([one], loose) => {
+                let loose = loose.join(" and ");
+                format!("of what is written only {one} is atomic, not {loose}")
+            }
+            _ => {
+                "all are written, and each is atomic by itself; none where they are spaces of one \
+                  Solera, which share a snapshot"
+                    .into()
+            }
+        };
+        let due = plans.iter().filter(|plan| plan.witnesses).filter_map(|plan| plan.store);
+        Witnesses {
+            stores: due.map(|store| known.store_info(store).name.clone()).collect(),
+            reason,
         }
     }
+}
+
+/// Does something with every step, those of branches and loops among them.
+fn each_step<'a>(steps: &'a [Step], visit: &mut impl FnMut(&'a Step)) {
+    for step in steps {
+        visit(step);
+        match &step.kind {
+            StepKind::If(_, then, other) => {
+                each_step(then, visit);
+                each_step(other, visit);
+            }
+            StepKind::Loop { before, body, .. } => {
+                each_step(before, visit);
+                each_step(body, visit);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Does something with every planned step, those of branches and loops among them.
+fn each_planned<'a>(steps: &'a [Planned], visit: &mut impl FnMut(&'a Planned)) {
+    for step in steps {
+        visit(step);
+        match step {
+            Planned::If(_, then, other, _) => {
+                each_planned(then, visit);
+                each_planned(other, visit);
+            }
+            Planned::Loop { before, body, .. } => {
+                each_planned(before, visit);
+                each_planned(body, visit);
+            }
+            Planned::Do(..) | Planned::Advance(..) => {}
+        }
+    }
+}
+
+/// The variables whose values are kept for later phases within a loop.
+fn tapes_in_loops(steps: &[Planned], in_loop: bool, found: &mut Vec<Var>) {
+    for step in steps {
+        match step {
+            Planned::Do(step, Some(_)) if in_loop => found.extend(step.dst()),
+            Planned::Do(..) | Planned::Advance(..) => {}
+            Planned::If(_, then, other, _) => {
+                tapes_in_loops(then, in_loop, found);
+                tapes_in_loops(other, in_loop, found);
+            }
+            Planned::Loop { before, body, .. } => {
+                tapes_in_loops(before, true, found);
+                tapes_in_loops(body, true, found);
+            }
+        }
+    }
+}
+
+/// Whether a phase asks its store for something.
+fn reads(plan: &PhasePlan) -> bool {
+    let mut reads = false;
+    each_planned(&plan.steps, &mut |planned| {
+        if let Planned::Do(step, _) = planned {
+            reads |= match &step.kind {
+                StepKind::Remote(remote) => !remote.op.mutates(),
+                // What changes something and answers is a read, too.
+                StepKind::Custom(_) => true,
+                _ => false,
+            };
+        }
+    });
+    reads
 }

@@ -7,6 +7,7 @@
 pub mod builtin;
 pub mod check;
 pub mod codec;
+pub mod codes;
 pub mod compile;
 pub mod diagnostic;
 pub mod explain;

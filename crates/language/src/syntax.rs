@@ -80,14 +80,16 @@ pub fn parse_bytes(source: &[u8]) -> Result<Parsed, NotUtf8> {
     if source.len() > MAX_SOURCE {
         return Ok(too_large(source.len()));
     }
-    match std::str::from_utf8(source) {
-        Ok(text) => Ok(parse(text)),
-        Err(error) => {
-            let byte = error.valid_up_to();
-            let before = std::str::from_utf8(&source[..byte]).unwrap_or_default();
-            Err(NotUtf8 { byte, position: Position::of(before, Span::new(byte, byte).start) })
-        }
-    }
+    text(source).map(parse)
+}
+
+/// Bytes as a text, if they are one.
+pub fn text(source: &[u8]) -> Result<&str, NotUtf8> {
+    std::str::from_utf8(source).map_err(|error| {
+        let byte = error.valid_up_to();
+        let before = std::str::from_utf8(&source[..byte]).unwrap_or_default();
+        NotUtf8 { byte, position: Position::of(before, Span::new(byte, byte).start) }
+    })
 }
 
 fn too_large(length: usize) -> Parsed {

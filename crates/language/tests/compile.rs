@@ -19,7 +19,7 @@ fn check(folder: &str) {
         let compiled = compile(&source);
         let name = path.file_name().unwrap().to_str().unwrap();
         let told = render(&compiled.diagnostics, name, &source, false);
-        let out = format!("{told}{}", explain::text(&compiled, &source));
+        let out = format!("{told}{}", explain::text(&explain::transactions(&compiled, &source)));
         let expected = path.with_extension("out");
         if std::env::var_os("REWRITE").is_some() {
             fs::write(&expected, &out).unwrap();

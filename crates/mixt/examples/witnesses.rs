@@ -1,4 +1,4 @@
-//! What witnesses cost: the counter benchmark of MixT §8.3 on databases in memory, with and without them.
+//! What witnesses cost: the counter benchmark of MixT §8 on databases in memory, with and without them.
 //!
 //! `cargo run --release -p solera-mixt --example witnesses`
 

@@ -19,7 +19,7 @@
 //! *Once.* A group whose mark is there is not run again: its mark holds what it handed on. Where the database lets only
 //! one of two transactions that create the same name commit, nobody can run a group twice, whoever else runs it. Where
 //! it merges concurrent commits instead, it is once as long as coordinators keep to the times of
-//! [`Limits`](crate::outcome::Limits): one stops before others begin. A commit whose answer was lost is looked for by
+//! [`Limits`]: one stops before others begin. A commit whose answer was lost is looked for by
 //! its mark. Of a transaction of one writing group there is none, so that it is told that the outcome is not known.
 //!
 //! *Seen as a whole.* Who reads something that a transaction has written in several atomic places sees all of it in the
@@ -29,9 +29,9 @@
 //! sees no part of another. The limit is the paper's: who has committed in a stronger store may then see, in a weaker
 //! one, what another transaction wrote after it. Read witnesses (§6.2), which would prevent that, are not kept.
 //!
-//! *Endorsed reads* are read once more, just before the first group that writes commits, and again in its own
-//! transaction if they are in the same database. What they endorsed was true then, as far as their stores can tell: in a
-//! weak store a change elsewhere may not have arrived. A change between that reading and the commit remains possible.
+//! *Endorsed reads* are read once more just before the first group that writes commits, in that group's own transaction
+//! if they are in the same database. What they endorsed was true then, as far as their stores can tell: in a weak store a
+//! change elsewhere may not have arrived. Between that reading and the commit it may still change.
 //!
 //! *Stores that are not atomic* promise less: a group there that is run again may repeat what it has done, so each
 //! operation is done at least once; and if the coordinator dies before the end of a group that is the first to write,

@@ -66,7 +66,8 @@ impl Lower<'_> {
     fn arguments(&mut self, params: &[Type], args: &[Expr], name: &str, span: Span) -> Vec<Var> {
         if params.len() != args.len() {
             let takes: Vec<_> = params.iter().map(|ty| self.known.show(ty)).collect();
-            let error = format!("{name} takes ({}), not {} values", takes.join(", "), args.len());
+            let values = if args.len() == 1 { "value" } else { "values" };
+            let error = format!("{name} takes ({}), not {} {values}", takes.join(", "), args.len());
             self.error("E0217", span, error);
         }
         let mut vars = Vec::new();

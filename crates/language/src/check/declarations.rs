@@ -8,8 +8,8 @@ use crate::diagnostic::Diagnostic;
 use crate::ir;
 use crate::span::Span;
 use crate::syntax::ast::{
-    FunctionDecl, Item, LevelDecl, Module, Name, OperationDecl, StoreDecl, StructDecl, TypeExpr,
-    TypeKind,
+    FunctionDecl, Item, LevelDecl, Module, Name, OperationDecl, Param, StoreDecl, StructDecl,
+    TypeExpr, TypeKind,
 };
 use crate::types::{Object, StoreId, StructId, Type};
 
@@ -185,14 +185,21 @@ impl Declarations {
 
     /// The level of a name, or an error that names those there are.
     pub fn level_of(&self, name: &Name, diagnostics: &mut Vec<Diagnostic>) -> Label {
-        self.lattice.lookup(&name.text).unwrap_or_else(|| {
+        self.known_level(name, diagnostics).unwrap_or_else(|| self.lattice.top())
+    }
+
+    fn known_level(&self, name: &Name, diagnostics: &mut Vec<Diagnostic>) -> Option<Label> {
+        let found = self.lattice.lookup(&name.text);
+        if found.is_none() {
             let all: Vec<_> = self.lattice.labels().map(|label| self.lattice.name(label)).collect();
-            let error = Diagnostic::error("E0401", name.span, format!("no level '{}'", name.text))
-                .here("not declared")
-                .help(format!("the levels are {}", all.join(", ")));
-            diagnostics.push(error);
-            self.lattice.top()
-        })
+            let help = match nearest(&name.text, all.iter().copied()) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => format!("the levels are {}", all.join(", ")),
+            };
+            let error = Diagnostic::error("E0401", name.span, format!("no level '{}'", name.text));
+            diagnostics.push(error.here("not declared").help(help));
+        }
+        found
     }
 
     /// A type as it is written in a program.
@@ -429,10 +436,11 @@ impl Declarations {
     }
 
     fn level(&mut self, declared: &LevelDecl, diagnostics: &mut Vec<Diagnostic>) {
-        let below: Vec<_> =
-            declared.below.iter().map(|name| self.level_of(name, diagnostics)).collect();
-        let above: Vec<_> =
-            declared.above.iter().map(|name| self.level_of(name, diagnostics)).collect();
+        // Where it stands to a level that is not known is left open: it would only repeat that error.
+        let mut known = |names: &[Name]| -> Vec<Label> {
+            names.iter().filter_map(|name| self.known_level(name, diagnostics)).collect()
+        };
+        let (below, above) = (known(&declared.below), known(&declared.above));
         match self.lattice.add(&declared.name.text, &below, &above) {
             Ok(_) => {
                 self.claim(&declared.name, Kind::Level, diagnostics);
@@ -489,7 +497,12 @@ impl Declarations {
         for field in &declared.fields {
             if fields.iter().any(|(name, _)| *name == field.name.text) {
                 let error = format!("'{}' is a field twice", field.name.text);
-                diagnostics.push(Diagnostic::error("E0302", field.name.span, error));
+                let mut error = Diagnostic::error("E0302", field.name.span, error).here("again");
+                let same = |other: &&Param| other.name.text == field.name.text;
+                if let Some(first) = declared.fields.iter().find(same) {
+                    error = error.mark(first.name.span, "first");
+                }
+                diagnostics.push(error);
                 continue;
             }
             let ty = self.resolve(&field.ty, diagnostics);

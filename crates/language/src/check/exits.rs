@@ -155,16 +155,18 @@ impl Lower<'_> {
         let mut go_on: Option<Var> = None;
         for flag in flags.into_iter().flatten() {
             let unset = self.compute(span, Type::Bool, Compute::Unary(UnaryOp::Not, flag));
+            self.purpose(unset, "go_on");
             go_on = Some(match go_on {
                 None => unset,
                 Some(so_far) => self.both(so_far, unset, span),
             });
         }
-        go_on.map(|var| self.purpose(var, "go_on"))
+        go_on
     }
 
     fn both(&mut self, one: Var, other: Var, span: Span) -> Var {
         let all = self.compute(span, Type::Bool, Compute::Copy(one));
+        self.purpose(all, "go_on");
         let then = self.capture(|this| {
             this.step(span, StepKind::Set(all, Compute::Copy(other)));
         });

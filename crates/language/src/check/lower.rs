@@ -68,9 +68,14 @@ impl<'a> Lower<'a> {
         let mut params = Vec::new();
         for param in &declared.params {
             let (ty, stated) = self.stated_type(&param.ty);
-            if self.scopes[0].contains_key(&param.name.text) {
+            if let Some(first) = self.scopes[0].get(&param.name.text) {
+                let first = self.body.vars[first.0 as usize].span;
                 let error = format!("'{}' is a parameter twice", param.name.text);
-                self.error("E0302", param.name.span, error);
+                self.diagnostics.push(
+                    Diagnostic::error("E0302", param.name.span, error)
+                        .here("again")
+                        .mark(first, "first"),
+                );
             }
             let var = self.var(Some(&param.name.text), ty.clone(), param.name.span);
             self.body.vars[var.0 as usize].stated = stated;

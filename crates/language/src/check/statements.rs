@@ -2,7 +2,7 @@
 
 use super::lower::{Lower, is_known};
 use crate::builtin::Builtin;
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, Mark};
 use crate::flat::{Compute, StepKind, Var};
 use crate::span::Span;
 use crate::syntax::ast::{
@@ -103,7 +103,11 @@ impl Lower<'_> {
         let found = self.expression(value, wanted);
         let ty = match wanted {
             Some(wanted) => {
-                self.must_fit(found, wanted, value.span);
+                if let (false, Some(ty)) = (self.must_fit(found, wanted, value.span), ty)
+                    && let Some(error) = self.diagnostics.last_mut()
+                {
+                    error.others.push(Mark { span: ty.span, text: "as stated here".into() });
+                }
                 wanted.clone()
             }
             None => self.type_of(found),

@@ -2,240 +2,419 @@
 
 use std::collections::BTreeMap;
 
-use super::About;
+use super::names::Names;
+use super::surface::{self, Call};
+use super::term::{Binds, Term};
+use super::walks::{Walk, Walks};
+use super::{About, each_planned};
+use crate::builtin::Builtin;
 use crate::flat::{Compute, Remote, Step, StepKind, Var};
 use crate::operation::ObjectOp;
 use crate::split::Planned;
-use crate::syntax::ast::UnaryOp;
+use crate::syntax::ast::{BinaryOp, UnaryOp};
 use crate::types::{Object, Type};
-use crate::value::Value;
 
 /// The lines of a phase.
-pub(super) fn lines(about: &About, phase: usize) -> Vec<String> {
+pub(super) fn lines(about: &About, phase: usize, names: &mut Names) -> Vec<String> {
     let plan = &about.transaction.split.phases[phase];
     let mut code = Code {
         about,
+        names,
         inline: BTreeMap::new(),
         uses: BTreeMap::new(),
-        lines: Vec::new(),
-        depth: 0,
         peeks: plan.takes.iter().map(|t| about.transaction.split.tapes[*t as usize]).collect(),
         witnesses: plan.witnesses,
         once: about.transaction.checkable.body.written_once(),
+        walks: Walks::of(&plan.steps, &about.transaction.checkable.body),
     };
     code.count(&plan.steps);
-    code.steps(&plan.steps);
-    if about.transaction.split.result_phase == phase
-        && let Some(result) = about.transaction.checkable.body.result
-        && about.transaction.checkable.result != Type::Unit
-    {
-        let result = code.expr(result);
-        code.line(format!("return {result};"));
-    }
+    let mut lines = code.steps(&plan.steps);
+    let result = about.transaction.checkable.body.result.filter(|_| {
+        about.transaction.split.result_phase == phase
+            && about.transaction.checkable.result != Type::Unit
+    });
+    let result = result.map(|result| match lines.pop_if(|line| line.sets(result)) {
+        Some(Line::Set(_, value, _)) => value,
+        _ => code.expr(result),
+    });
     if plan.witnesses {
-        code.line("release_all(witness);".into());
+        lines.push(Line::Plain("release_all(witness);".into()));
     }
-    code.lines
+    if let Some(result) = result {
+        lines.push(Line::Plain(format!("return {};", result.text)));
+    }
+    let mut printed = Vec::new();
+    code.print(&lines, 0, &mut printed);
+    printed
+}
+
+/// A line, or a block with its lines.
+enum Line {
+    Plain(String),
+    /// A variable gets a value. Whether the value is kept for later phases.
+    Set(Var, Term, bool),
+    /// A variable gets the next of the values that were handed on.
+    Advance(Var, Term),
+    /// What stands before the brace, what is remarked after it, and what is within.
+    Block(String, String, Vec<Line>),
+    Else(Vec<Line>),
+}
+
+impl Line {
+    /// Whether it gives a variable a value that no later phase needs.
+    fn sets(&self, var: Var) -> bool {
+        matches!(self, Line::Set(dst, _, false) if *dst == var)
+    }
 }
 
 struct Code<'a> {
     about: &'a About<'a>,
+    names: &'a mut Names,
     /// What stands for variables that are used once, right away.
-    inline: BTreeMap<Var, String>,
+    inline: BTreeMap<Var, Term>,
     uses: BTreeMap<Var, usize>,
-    lines: Vec<String>,
-    depth: usize,
     /// The variables that come from tapes.
     peeks: Vec<Var>,
     witnesses: bool,
     /// By variable, whether it is written at one place only.
     once: Vec<bool>,
+    walks: Walks,
 }
 
 impl Code<'_> {
-    fn line(&mut self, text: String) {
-        self.lines.push(format!("{}{text}", "    ".repeat(self.depth)));
+    fn print(&mut self, lines: &[Line], depth: usize, out: &mut Vec<String>) {
+        let indent = "    ".repeat(depth);
+        for (index, line) in lines.iter().enumerate() {
+            match line {
+                Line::Plain(text) => out.push(format!("{indent}{text}")),
+                Line::Set(var, term, kept) => {
+                    let remark = if *kept { "  // handed on" } else { "" };
+                    out.push(format!(
+                        "{indent}{} = {};{remark}",
+                        self.names.of_var(*var),
+                        term.text
+                    ));
+                }
+                Line::Advance(_, term) => out.push(format!("{indent}{};", term.text)),
+                Line::Block(head, remark, inside) => {
+                    out.push(format!("{indent}{head} {{{remark}"));
+                    self.print(inside, depth + 1, out);
+                    if !matches!(lines.get(index + 1), Some(Line::Else(_))) {
+                        out.push(format!("{indent}}}"));
+                    }
+                }
+                Line::Else(inside) => {
+                    out.push(format!("{indent}}} else {{"));
+                    self.print(inside, depth + 1, out);
+                    out.push(format!("{indent}}}"));
+                }
+            }
+        }
     }
 
     fn count(&mut self, steps: &[Planned]) {
-        for step in steps {
-            match step {
-                Planned::Do(step, _) => {
-                    step.inputs().iter().for_each(|var| *self.uses.entry(*var).or_default() += 1);
-                }
-                Planned::Advance(..) => {}
-                Planned::If(condition, then, other, _) => {
-                    *self.uses.entry(*condition).or_default() += 1;
-                    self.count(then);
-                    self.count(other);
-                }
-                Planned::Loop { before, condition, body, .. } => {
-                    // Never inline: it is computed at another place than where it is tested.
-                    *self.uses.entry(*condition).or_default() += 2;
-                    self.count(before);
-                    self.count(body);
-                }
+        let uses = &mut self.uses;
+        each_planned(steps, &mut |planned| match planned {
+            Planned::Do(step, _) => {
+                step.inputs().iter().for_each(|var| *uses.entry(*var).or_default() += 1);
             }
-        }
+            Planned::Advance(..) => {}
+            Planned::If(condition, ..) => *uses.entry(*condition).or_default() += 1,
+            // Never inline: it is computed at another place than where it is tested.
+            Planned::Loop { condition, .. } => *uses.entry(*condition).or_default() += 2,
+        });
     }
 
-    fn steps(&mut self, steps: &[Planned]) {
+    fn steps(&mut self, steps: &[Planned]) -> Vec<Line> {
+        let mut lines = Vec::new();
         for step in steps {
             match step {
-                Planned::Do(step, tape) => self.step(step, tape.is_some()),
+                Planned::Do(step, tape) => self.step(step, tape.is_some(), &mut lines),
                 Planned::Advance(var, ..) => {
-                    let name = self.about.name(*var);
                     let ty = &self.about.transaction.checkable.body.vars[var.0 as usize].ty;
                     let remote = if matches!(ty, Type::Handle(..)) { " remote" } else { "" };
-                    self.line(format!("advance{remote}({name});"));
+                    let term = Term::atom(format!("advance{remote}({})", self.names.of_var(*var)));
+                    lines.push(Line::Advance(*var, term));
                 }
                 Planned::If(condition, then, other, _) => {
-                    let condition = self.expr(*condition);
-                    if then.is_empty() {
-                        self.line(format!("if !{condition} {{"));
-                        self.inside(other);
-                    } else {
-                        self.line(format!("if {condition} {{"));
-                        self.inside(then);
-                        if !other.is_empty() {
-                            self.line("} else {".into());
-                            self.inside(other);
-                        }
-                    }
-                    self.line("}".into());
+                    self.branch(*condition, then, other, &mut lines);
                 }
                 Planned::Loop { before, condition, body, .. } => {
-                    self.line("loop {".into());
-                    self.inside(before);
-                    let condition = self.expr(*condition);
-                    self.line(format!("    if !{condition} {{ break; }}"));
-                    self.inside(body);
-                    self.line("}".into());
+                    let line = self.turns(before, *condition, body);
+                    lines.push(line);
                 }
             }
         }
+        lines
     }
 
-    fn inside(&mut self, steps: &[Planned]) {
-        self.depth += 1;
-        self.steps(steps);
-        self.depth -= 1;
+    fn branch(
+        &mut self,
+        condition: Var,
+        then: &[Planned],
+        other: &[Planned],
+        lines: &mut Vec<Line>,
+    ) {
+        let then = self.steps(then);
+        let other = self.steps(other);
+        // `x = a; if x { x = b; }` is how `x = a && b` is flattened, and `||` likewise.
+        if let Some(joined) = shortcut(condition, lines.last(), &then, &other) {
+            lines.pop();
+            return self.keep_joined(joined, lines);
+        }
+        let condition = self.expr(condition);
+        if then.is_empty() {
+            lines.push(Line::Block(
+                format!("if !{}", condition.within(Binds::Prefix)),
+                String::new(),
+                other,
+            ));
+            return;
+        }
+        lines.push(Line::Block(format!("if {}", condition.text), String::new(), then));
+        if !other.is_empty() {
+            lines.push(Line::Else(other));
+        }
     }
 
-    fn step(&mut self, step: &Step, kept: bool) {
-        let mutates = match &step.kind {
-            StepKind::Remote(remote) => remote.op.mutates().then_some(remote.handle),
+    /// A line that stands for two and the branch between them; so its variable is used once less.
+    fn keep_joined(&mut self, joined: Line, lines: &mut Vec<Line>) {
+        if let Line::Set(var, term, false) = &joined {
+            let uses = self.uses.entry(*var).or_default();
+            *uses -= 1;
+            let named = self.about.transaction.checkable.body.vars[var.0 as usize].name.is_some();
+            if *uses == 1 && !named {
+                self.inline.insert(*var, term.clone());
+                return;
+            }
+        }
+        lines.push(joined);
+    }
+
+    /// A loop: `for` or `while` where it is one, else `loop`.
+    fn turns(&mut self, before: &[Planned], condition: Var, body: &[Planned]) -> Line {
+        if let Some(walk) = self.walks.walk(before, body) {
+            return self.walk(&walk, before, condition, body);
+        }
+        let mut before = self.steps(before);
+        let head = match before.as_slice() {
+            [] => Some((self.expr(condition), false)),
+            [Line::Set(var, term, kept)] if *var == condition => Some((term.clone(), *kept)),
+            [Line::Advance(var, term)] if *var == condition => Some((term.clone(), false)),
             _ => None,
         };
-        if let (true, Some(handle)) = (self.witnesses, mutates) {
-            let handle = self.expr(handle);
-            self.line(format!("acquire({handle}, witness);"));
+        let inside = self.steps(body);
+        match head {
+            Some((term, kept)) => {
+                let kept = if kept { vec![condition] } else { Vec::new() };
+                Line::Block(format!("while {}", term.text), self.remark(&kept), inside)
+            }
+            None => {
+                let condition = self.expr(condition);
+                before.push(Line::Plain(format!(
+                    "if !{} {{ break; }}",
+                    condition.within(Binds::Prefix)
+                )));
+                before.extend(inside);
+                Line::Block("loop".into(), String::new(), before)
+            }
         }
-        let text = match &step.kind {
-            StepKind::Set(_, compute) => self.compute(compute),
+    }
+
+    fn walk(&mut self, walk: &Walk, before: &[Planned], condition: Var, body: &[Planned]) -> Line {
+        let all = self.expr(walk.all);
+        let name = walk.element.map_or_else(|| "_".to_owned(), |(var, _)| self.names.of_var(var));
+        let mut kept = Vec::new();
+        if matches!(before, [Planned::Do(_, Some(_))]) {
+            kept.push(condition);
+        }
+        kept.extend(walk.element.filter(|(_, kept)| *kept).map(|(var, _)| var));
+        let remark = self.remark(&kept);
+        let inside = self.steps(&body[walk.skip..]);
+        Line::Block(format!("for {name} in {}", all.text), remark, inside)
+    }
+
+    /// Says which variables of a loop's head are kept for later phases.
+    fn remark(&mut self, kept: &[Var]) -> String {
+        if kept.is_empty() {
+            return String::new();
+        }
+        let names: Vec<_> = kept.iter().map(|var| self.names.of_var(*var)).collect();
+        format!("  // hands on: {}", names.join(", "))
+    }
+
+    fn step(&mut self, step: &Step, kept: bool, lines: &mut Vec<Line>) {
+        if let (true, StepKind::Remote(remote)) = (self.witnesses, &step.kind)
+            && remote.op.mutates()
+        {
+            let handle = self.expr(remote.handle);
+            lines.push(Line::Plain(format!("acquire({}, witness);", handle.text)));
+        }
+        let term = match &step.kind {
+            StepKind::Set(dst, compute) => {
+                if self.walks.hidden.contains(dst) {
+                    if let Compute::Builtin(Builtin::Elements, of) = compute {
+                        let of = self.expr(of[0]);
+                        self.inline.insert(*dst, of);
+                    }
+                    return;
+                }
+                if let Compute::Builtin(builtin, args) = compute
+                    && args.first() == Some(dst)
+                    && surface::changes(*builtin)
+                {
+                    let text = self.builtin(*builtin, args).text;
+                    let remark = if kept { "  // handed on" } else { "" };
+                    return lines.push(Line::Plain(format!("{text};{remark}")));
+                }
+                self.compute(compute)
+            }
             StepKind::Remote(remote) => self.remote(remote),
             StepKind::Custom(custom) => {
-                let known = &self.about.compiled.declarations;
-                let store = known.store_info(custom.store);
+                let store = self.about.compiled.declarations.store_info(custom.store);
                 let operation = &store.operations[custom.operation as usize].name;
-                format!("{}.{operation}({})", store.name, self.list(&custom.args))
+                Term::atom(format!("{}.{operation}({})", store.name, self.list(&custom.args)))
             }
             StepKind::Fresh(_, store) => {
-                format!("new in {}", self.about.compiled.declarations.store_info(*store).name)
+                let store = &self.about.compiled.declarations.store_info(*store).name;
+                Term { text: format!("new in {store}"), binds: Binds::Whole }
             }
             StepKind::Endorse(_, level, src) => {
                 let level = self.about.compiled.declarations.level_name(*level).to_owned();
-                format!("endorse({level}, {})", self.expr(*src))
+                Term::atom(format!("endorse({level}, {})", self.expr(*src).text))
             }
             StepKind::Abort(text) => {
-                let text = self.expr(*text);
-                return self.line(format!("abort {text};"));
+                let text = self.expr(*text).text;
+                return lines.push(Line::Plain(format!("abort {text};")));
             }
-            StepKind::Return(value) => {
-                let value = self.expr(*value);
-                return self.line(format!("return {value};"));
-            }
-            StepKind::If(..) | StepKind::Loop { .. } => return,
+            // Branches are planned as such, and a transaction's `return` has become one.
+            StepKind::If(..) | StepKind::Loop { .. } | StepKind::Return(_) => return,
         };
-        let Some(dst) = step.dst() else { return self.line(format!("{text};")) };
+        let dst = step.dst().expect("every other step writes a variable");
         let info = &self.about.transaction.checkable.body.vars[dst.0 as usize];
         let uses = self.uses.get(&dst).copied().unwrap_or(0);
         if info.name.is_none() && !kept {
             let constant = matches!(step.kind, StepKind::Set(_, Compute::Const(_)));
             if (constant || uses == 1) && self.once[dst.0 as usize] {
-                self.inline.insert(dst, text);
+                self.inline.insert(dst, term);
                 return;
             }
             if uses == 0 {
-                return self.line(format!("{text};"));
+                return lines.push(Line::Plain(format!("{};", term.text)));
             }
         }
-        let keep = if kept { "  // kept" } else { "" };
-        self.line(format!("{} = {text};{keep}", self.about.name(dst)));
+        lines.push(Line::Set(dst, term, kept));
     }
 
-    fn expr(&self, var: Var) -> String {
+    fn expr(&mut self, var: Var) -> Term {
         match self.inline.get(&var) {
-            Some(text) => text.clone(),
-            None if self.peeks.contains(&var) => format!("peek({})", self.about.name(var)),
-            None => self.about.name(var),
+            Some(term) => term.clone(),
+            None if self.peeks.contains(&var) => {
+                Term::atom(format!("peek({})", self.names.of_var(var)))
+            }
+            None => Term::atom(self.names.of_var(var)),
         }
     }
 
-    fn list(&self, vars: &[Var]) -> String {
-        vars.iter().map(|var| self.expr(*var)).collect::<Vec<_>>().join(", ")
+    fn list(&mut self, vars: &[Var]) -> String {
+        vars.iter().map(|var| self.expr(*var).text).collect::<Vec<_>>().join(", ")
     }
 
-    fn remote(&self, remote: &Remote) -> String {
+    fn remote(&mut self, remote: &Remote) -> Term {
         let handle = self.expr(remote.handle);
-        let known = &self.about.compiled.declarations;
-        let field = |index: u16| match known.object_fields(&remote.object, remote.store) {
-            Some(fields) => fields[index as usize].0.clone(),
-            None => index.to_string(),
-        };
         let args = self.list(&remote.args);
+        let fields = self.about.compiled.declarations.object_fields(&remote.object, remote.store);
+        let fields = fields.unwrap_or_default();
+        let arrow = |index: u16| format!("{}->{}", handle.receiver(), fields[index as usize].0);
         match remote.op {
-            ObjectOp::Field(index) => format!("{handle}->{}", field(index)),
-            ObjectOp::PutField(index) => format!("{handle}->{} = {args}", field(index)),
-            ObjectOp::Create => format!("*{handle} = {{ {args} }}"),
-            ObjectOp::Load => format!("*{handle}"),
-            op => format!("{handle}.{}({args})", operation_name(op, &remote.object)),
+            ObjectOp::Field(index) => Term::atom(arrow(index)),
+            ObjectOp::PutField(index) => Term::atom(format!("{} = {args}", arrow(index))),
+            ObjectOp::Create => {
+                let values: Vec<_> = fields
+                    .iter()
+                    .zip(&remote.args)
+                    .map(|((name, _), var)| format!("{name}: {}", self.expr(*var).text))
+                    .collect();
+                let name = match &remote.object {
+                    Object::Struct(id) => &self.about.compiled.declarations.struct_info(*id).name,
+                    _ => "RemoteList",
+                };
+                let handle = handle.within(Binds::Prefix);
+                Term::atom(format!("*{handle} = {name} {{ {} }}", values.join(", ")))
+            }
+            ObjectOp::Load => {
+                Term { text: format!("*{}", handle.within(Binds::Prefix)), binds: Binds::Prefix }
+            }
+            op => {
+                let name = surface::operation(op, &remote.object);
+                Term::atom(format!("{}.{name}({args})", handle.receiver()))
+            }
         }
     }
 
-    fn compute(&self, compute: &Compute) -> String {
+    fn compute(&mut self, compute: &Compute) -> Term {
         let known = &self.about.compiled.declarations;
         match compute {
-            Compute::Const(value) => literal(value),
+            Compute::Const(value) => Term::atom(surface::literal(value)),
             Compute::Copy(src) => self.expr(*src),
-            Compute::Unary(UnaryOp::Negate, a) => format!("-{}", self.expr(*a)),
-            Compute::Unary(UnaryOp::Not, a) => format!("!{}", self.expr(*a)),
+            Compute::Unary(op, a) => {
+                let sign = if *op == UnaryOp::Negate { "-" } else { "!" };
+                let text = format!("{sign}{}", self.expr(*a).within(Binds::Prefix));
+                Term { text, binds: Binds::Prefix }
+            }
             Compute::Binary(op, a, b) => {
-                format!("({} {} {})", self.expr(*a), op.symbol(), self.expr(*b))
+                let (a, b) = (self.expr(*a), self.expr(*b));
+                a.binary(*op, &b)
             }
-            Compute::Builtin(builtin, args) => {
-                format!("{}({})", snake(&format!("{builtin:?}")), self.list(args))
-            }
-            Compute::List(args) => format!("[{}]", self.list(args)),
-            Compute::Set(args) => format!("set[{}]", self.list(args)),
+            Compute::Builtin(builtin, args) => self.builtin(*builtin, args),
+            Compute::List(args) => Term::atom(format!("[{}]", self.list(args))),
+            Compute::Set(args) => Term::atom(format!("set[{}]", self.list(args))),
             Compute::Map(args) => {
-                let pairs = args.chunks(2).map(|pair| {
-                    pair.iter().map(|var| self.expr(*var)).collect::<Vec<_>>().join(": ")
-                });
-                format!("map[{}]", pairs.collect::<Vec<_>>().join(", "))
+                let pair = |pair: &[Var]| {
+                    let pair: Vec<_> = pair.iter().map(|var| self.expr(*var).text).collect();
+                    pair.join(": ")
+                };
+                let pairs: Vec<_> = args.chunks(2).map(pair).collect();
+                Term::atom(format!("map[{}]", pairs.join(", ")))
             }
             Compute::Struct(id, args) => {
-                format!("{} {{ {} }}", known.struct_info(*id).name, self.list(args))
+                let info = known.struct_info(*id);
+                let field = |((name, _), var): (&(String, Type), &Var)| {
+                    format!("{name}: {}", self.expr(*var).text)
+                };
+                let fields: Vec<_> = info.fields.iter().zip(args).map(field).collect();
+                Term::atom(format!("{} {{ {} }}", info.name, fields.join(", ")))
             }
-            Compute::Field(a, index) => format!("{}.{}", self.expr(*a), self.field(*a, *index)),
+            Compute::Field(a, index) => {
+                let field = self.field(*a, *index);
+                Term::atom(format!("{}.{field}", self.expr(*a).receiver()))
+            }
             Compute::WithField(a, index, value) => {
                 let field = self.field(*a, *index);
-                format!("{} with {field}: {}", self.expr(*a), self.expr(*value))
+                let (a, value) = (self.expr(*a).within(Binds::Prefix), self.expr(*value).text);
+                Term { text: format!("{a} with {field}: {value}"), binds: Binds::Whole }
             }
             Compute::Call(function, args) => {
-                format!("{}({})", known.functions[*function as usize].name, self.list(args))
+                let name = &known.functions[*function as usize].name;
+                Term::atom(format!("{name}({})", self.list(args)))
             }
         }
+    }
+
+    fn builtin(&mut self, builtin: Builtin, args: &[Var]) -> Term {
+        let text = match (surface::call(builtin), args) {
+            (Call::Index, [list, at]) => {
+                format!("{}[{}]", self.expr(*list).receiver(), self.expr(*at).text)
+            }
+            (Call::Method(name), [receiver, others @ ..]) => {
+                format!("{}.{name}({})", self.expr(*receiver).receiver(), self.list(others))
+            }
+            (Call::Function(name) | Call::Method(name), args) => {
+                format!("{name}({})", self.list(args))
+            }
+            (Call::Index, args) => format!("[{}]", self.list(args)),
+        };
+        Term::atom(text)
     }
 
     fn field(&self, of: Var, index: u16) -> String {
@@ -249,48 +428,22 @@ impl Code<'_> {
     }
 }
 
-fn operation_name(op: ObjectOp, object: &Object) -> &'static str {
-    match op {
-        ObjectOp::Exists => "is_valid",
-        ObjectOp::Delete => "delete",
-        ObjectOp::Get | ObjectOp::GetKey => "get",
-        ObjectOp::Put => "set",
-        ObjectOp::Increment | ObjectOp::Insert => "add",
-        ObjectOp::Value => "value",
-        ObjectOp::Remove | ObjectOp::RemoveKey => "remove",
-        ObjectOp::Contains | ObjectOp::ContainsKey => "contains",
-        ObjectOp::Elements => "elements",
-        ObjectOp::PutKey => "put",
-        ObjectOp::Entries => "entries",
-        ObjectOp::Append if matches!(object, Object::List(_)) => "push",
-        ObjectOp::Append => "append",
-        ObjectOp::At => "at",
-        ObjectOp::Values => "values",
-        ObjectOp::Size => "size",
-        ObjectOp::Load | ObjectOp::Field(_) | ObjectOp::PutField(_) | ObjectOp::Create => "",
-    }
-}
-
-fn literal(value: &Value) -> String {
-    match value {
-        Value::Unit => "()".into(),
-        Value::Bool(truth) => truth.to_string(),
-        Value::Int(number) => number.to_string(),
-        Value::Float(number) => format!("{number:?}"),
-        Value::String(text) => format!("{text:?}"),
-        Value::Bytes(bytes) => format!("b\"{}\"", bytes.escape_ascii()),
-        Value::Option(None) => "none".into(),
-        other => format!("{other:?}"),
-    }
-}
-
-fn snake(name: &str) -> String {
-    let mut out = String::new();
-    for letter in name.chars() {
-        if letter.is_uppercase() && !out.is_empty() {
-            out.push('_');
+/// `x = a; if x { x = b; }` as `x = a && b`, and `x = a; if !x { x = b; }` as `x = a || b`.
+fn shortcut(condition: Var, last: Option<&Line>, then: &[Line], other: &[Line]) -> Option<Line> {
+    let (operator, second) = match (then, other) {
+        ([second], []) => (BinaryOp::And, second),
+        ([], [second]) => (BinaryOp::Or, second),
+        _ => return None,
+    };
+    match (last?, second) {
+        (Line::Set(first, a, kept), Line::Set(again, b, _))
+            if [first, again] == [&condition; 2] =>
+        {
+            Some(Line::Set(condition, a.binary(operator, b), *kept))
         }
-        out.extend(letter.to_lowercase());
+        (Line::Advance(first, a), Line::Advance(again, b)) if [first, again] == [&condition; 2] => {
+            Some(Line::Advance(condition, a.binary(operator, b)))
+        }
+        _ => None,
     }
-    out
 }

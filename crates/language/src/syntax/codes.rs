@@ -1,4 +1,4 @@
-//! The numbers of syntax errors, as `docs/reference/language-grammar.md` lists them.
+//! The numbers of syntax errors, as `docs/reference/diagnostics.md` explains them.
 
 pub(crate) const UNKNOWN_CHARACTER: &str = "E0001";
 pub(crate) const OPEN_COMMENT: &str = "E0002";

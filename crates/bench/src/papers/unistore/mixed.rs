@@ -89,7 +89,9 @@ impl Common {
             let replay = Replay::new(recording, spaces, variant);
             let mut cluster = VirtualCluster::new(shape, laboratory.costs, replay, THINK);
             let name = format!("{}, {size}", name_of(variant));
-            let load = Load { think: THINK, first: 125 * usize::from(size.cores), strong };
+            // With more clients than it can serve, STRONG only aborts.
+            let per_core = if variant == Baseline::Strong { 30 } else { 125 };
+            let load = Load { think: THINK, first: per_core * usize::from(size.cores), strong };
             Curve::of(&laboratory, &name, &mut cluster, load)
         })
     }

@@ -17,9 +17,6 @@ const TURNS: f64 = 2.0;
 /// What ends must have so much of the share of strong transactions that begin, and the other way round:
 /// otherwise they pile up somewhere, or what has piled up is worked off, which cannot go on.
 const SETTLED: f64 = 0.85;
-/// A load that has not settled by then is measured as it is.
-const WINDOWS: u32 = 20;
-
 /// What a cluster is loaded with.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Load {
@@ -41,7 +38,7 @@ impl Curve {
     ) -> Curve {
         let mut steps: Vec<Measured> = Vec::new();
         let mut clients = load.first;
-        while steps.len() < laboratory.pick(5, 7) {
+        while steps.len() < laboratory.pick(4, 7) {
             cluster.set_clients(clients);
             let measured = settled(laboratory, cluster, load);
             (laboratory.tell)(&format!("{name}: {measured}"));
@@ -71,7 +68,8 @@ fn settled<S: Source>(
 ) -> Measured {
     let (warm_up, window) = laboratory.times();
     let mut measured = cluster.measure(warm_up + load.think, window);
-    for after in 1..WINDOWS {
+    // A load that has not settled after so many is measured as it is: it may get nowhere at all.
+    for after in 1..laboratory.pick(8, 20) {
         let passed = warm_up + load.think + after * window;
         if has_settled(&measured, passed, load.strong) {
             break;

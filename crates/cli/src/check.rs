@@ -1,0 +1,208 @@
+//! `solera check`: what the compiler says of MixT sources.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use serde_json::{Value, json};
+use solera_language::compile::compile;
+use solera_language::diagnostic::{Diagnostic, Mark, Severity};
+use solera_language::explain::{self, Transaction};
+use solera_language::span::{Position, Span};
+
+use crate::source::{Source, count};
+
+const EXAMPLES: &str = "\
+Examples:
+  solera check post.mixt              names, types and flows; exit code 1 if anything is wrong
+  solera check --stats *.mixt         also the phases, endorsements and witnesses of each transaction
+  solera check --json post.mixt       for editors and scripts
+  solera explain E0101                what a code means
+
+`-` stands for standard input. Exit codes: 0 no errors; 1 errors; 2 a file that cannot be read.";
+
+/// Check programs in the MixT language
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct CheckArgs {
+    /// The sources; - is standard input
+    #[arg(required = true)]
+    files: Vec<String>,
+    /// Tell of each transaction its phases, stores, endorsements, what is handed on, and witnesses
+    #[arg(long)]
+    stats: bool,
+    /// Print everything as JSON on standard output
+    #[arg(long)]
+    json: bool,
+}
+
+/// What became of one file.
+struct Checked {
+    source: Source,
+    diagnostics: Vec<Diagnostic>,
+    transactions: Vec<Transaction>,
+}
+
+/// Checks all files, also after one that cannot be read.
+pub(crate) fn main(args: &CheckArgs) -> ExitCode {
+    let (mut checked, mut unread) = (Vec::new(), Vec::new());
+    for file in &args.files {
+        match Source::read(file) {
+            Ok(source) => {
+                let compiled = compile(&source.text);
+                let transactions = explain::transactions(&compiled, &source.text);
+                let diagnostics = compiled.diagnostics;
+                checked.push(Checked { source, diagnostics, transactions });
+            }
+            Err(reason) => unread.push(reason),
+        }
+    }
+    let counts: Vec<_> = checked.iter().map(|one| count(&one.diagnostics)).collect();
+    let errors = counts.iter().map(|(errors, _)| errors).sum();
+    let warnings = counts.iter().map(|(_, warnings)| warnings).sum();
+    if args.json {
+        let files: Vec<_> = checked.iter().map(in_json).collect();
+        let all = json!({
+            "errors": errors, "warnings": warnings, "files": files, "unread": unread,
+        });
+        say!("{all:#}");
+    } else {
+        checked.iter().for_each(|one| one.source.tell(&one.diagnostics));
+        if args.stats {
+            checked.iter().for_each(stats);
+        }
+        unread.iter().for_each(|reason| eprintln!("solera check: {reason}"));
+        summary(&checked, errors, warnings);
+    }
+    match (unread.is_empty(), errors) {
+        (false, _) => ExitCode::from(2),
+        (true, 0) => ExitCode::SUCCESS,
+        (true, _) => ExitCode::FAILURE,
+    }
+}
+
+/// One line: what was checked, and how it went.
+fn summary(checked: &[Checked], errors: usize, warnings: usize) {
+    let files = plural(checked.len(), "file");
+    let transactions = checked.iter().map(|one| one.transactions.len()).sum();
+    let warned = match warnings {
+        0 => String::new(),
+        _ => format!(", {}", plural(warnings, "warning")),
+    };
+    match errors {
+        _ if checked.is_empty() => {}
+        0 => {
+            eprintln!("checked {files}, {}: no errors{warned}", plural(transactions, "transaction"))
+        }
+        _ => eprintln!("checked {files}: {}{warned}", plural(errors, "error")),
+    }
+}
+
+fn plural(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+/// How many variables a transaction hands from phase to phase.
+fn handed(transaction: &Transaction) -> usize {
+    let of_phase = |phase: &explain::Phase| {
+        let names = phase.hands.iter().flat_map(|handed| &handed.values).map(|value| &value.name);
+        names.collect::<std::collections::BTreeSet<_>>().len()
+    };
+    transaction.phases.iter().map(of_phase).sum()
+}
+
+/// The stores of the phases, in their order; a store that is also read for what is endorsed comes twice.
+fn stores(transaction: &Transaction) -> Vec<&str> {
+    transaction.phases.iter().filter_map(|phase| phase.store.as_deref()).collect()
+}
+
+fn stats(checked: &Checked) {
+    if checked.transactions.is_empty() {
+        return;
+    }
+    let mut rows = vec![
+        ["transaction", "phases", "stores in order", "endorsements", "handed on", "witnesses"]
+            .map(str::to_owned),
+    ];
+    rows.extend(checked.transactions.iter().map(|one| {
+        let witnesses = match one.witnesses.stores.as_slice() {
+            [] => "none".to_owned(),
+            stores => stores.join(", "),
+        };
+        [
+            one.name.clone(),
+            one.phases.len().to_string(),
+            stores(one).join(", "),
+            one.endorsements.to_string(),
+            handed(one).to_string(),
+            witnesses,
+        ]
+    }));
+    let widths: Vec<_> = (0..rows[0].len())
+        .map(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0))
+        .collect();
+    say!("{}", checked.source.name);
+    for row in &rows {
+        let cells: Vec<_> =
+            row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        say!("  {}", cells.join("  ").trim_end());
+    }
+}
+
+fn in_json(checked: &Checked) -> Value {
+    let (errors, warnings) = count(&checked.diagnostics);
+    let told: Vec<_> =
+        checked.diagnostics.iter().map(|one| diagnostic(one, &checked.source)).collect();
+    let stats: Vec<_> = checked
+        .transactions
+        .iter()
+        .map(|one| {
+            json!({
+                "name": one.name,
+                "phases": one.phases.len(),
+                "stores": stores(one),
+                "endorsements": one.endorsements,
+                "handed_on": handed(one),
+                "witnesses": one.witnesses.stores,
+            })
+        })
+        .collect();
+    json!({
+        "file": checked.source.name,
+        "errors": errors,
+        "warnings": warnings,
+        "diagnostics": told,
+        "transactions": stats,
+    })
+}
+
+fn diagnostic(one: &Diagnostic, source: &Source) -> Value {
+    let Diagnostic { severity, code, message, primary, others, notes, helps } = one;
+    let mut told = place(primary.span, source);
+    told["severity"] = match severity {
+        Severity::Error => "error".into(),
+        Severity::Warning => "warning".into(),
+    };
+    told["code"] = (*code).into();
+    told["message"] = message.as_str().into();
+    told["file"] = source.name.as_str().into();
+    told["text"] = primary.text.as_str().into();
+    told["marks"] = others.iter().map(|mark| self::mark(mark, source)).collect();
+    told["notes"] = notes.as_slice().into();
+    told["helps"] = helps.as_slice().into();
+    told
+}
+
+fn mark(mark: &Mark, source: &Source) -> Value {
+    let mut told = place(mark.span, source);
+    told["text"] = mark.text.as_str().into();
+    told
+}
+
+/// Lines and columns from 1, columns in characters; the end is the place after the last character.
+fn place(span: Span, source: &Source) -> Value {
+    let [start, end] = [span.start, span.end].map(|byte| Position::of(&source.text, byte));
+    json!({
+        "line": start.line, "column": start.column,
+        "end_line": end.line, "end_column": end.column,
+    })
+}

@@ -1,0 +1,106 @@
+//! `solera explain`: how MixT programs are understood, and what the codes of diagnostics mean.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use serde_json::json;
+use solera_language::codes;
+use solera_language::compile::compile;
+use solera_language::explain::{self, Transaction};
+
+use crate::source::Source;
+
+const EXAMPLES: &str = "\
+Examples:
+  solera explain post.mixt                   levels, phases and what is handed on between them
+  solera explain post.mixt deliver           one transaction only
+  solera explain post.mixt --svg post.svg    a picture of it
+  solera explain post.mixt --json            for programs
+  solera explain E0101                       what a code means, with examples
+
+`-` stands for standard input. Exit codes: 0 explained; 1 the program has errors; 2 there is nothing to explain.";
+
+/// Explain how a program in the MixT language is split into phases, or what a diagnostic means
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct ExplainArgs {
+    /// A source, - for standard input, or the code of a diagnostic
+    what: String,
+    /// The transaction to explain; all if none is named
+    transaction: Option<String>,
+    /// Write a picture to this file
+    #[arg(long, value_name = "FILE", conflicts_with = "json")]
+    svg: Option<PathBuf>,
+    /// Print it as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn main(args: &ExplainArgs) -> ExitCode {
+    if is_code(&args.what) && !Path::new(&args.what).exists() {
+        return code(&args.what);
+    }
+    let source = match Source::read(&args.what) {
+        Ok(source) => source,
+        Err(reason) => return nothing(&reason),
+    };
+    let compiled = compile(&source.text);
+    source.tell(&compiled.diagnostics);
+    if compiled.program.is_none() {
+        return ExitCode::FAILURE;
+    }
+    let mut transactions = explain::transactions(&compiled, &source.text);
+    if let Some(name) = &args.transaction {
+        let names: Vec<_> = transactions.iter().map(|one| one.name.clone()).collect();
+        transactions.retain(|one| one.name == *name);
+        if transactions.is_empty() {
+            let known = match names.as_slice() {
+                [] => "it has none".to_owned(),
+                names => format!("it has {}", names.join(", ")),
+            };
+            return nothing(&format!("{} has no transaction '{name}'; {known}", source.name));
+        }
+    }
+    tell(args, &source, &transactions)
+}
+
+fn tell(args: &ExplainArgs, source: &Source, transactions: &[Transaction]) -> ExitCode {
+    if let Some(file) = &args.svg {
+        if let Err(error) = fs::write(file, explain::svg(transactions)) {
+            return nothing(&format!("cannot write {}: {error}", file.display()));
+        }
+        say!("the picture is in {}", file.display());
+    } else if args.json {
+        say!("{:#}", json!({ "file": source.name, "transactions": transactions }));
+    } else if transactions.is_empty() {
+        return nothing(&format!("{} has no transactions", source.name));
+    } else {
+        say!("{}", explain::text(transactions).trim_end());
+    }
+    ExitCode::SUCCESS
+}
+
+/// Whether something has the form of a diagnostic's code.
+fn is_code(what: &str) -> bool {
+    let mut letters = what.chars();
+    letters.next().is_some_and(|first| "EWew".contains(first))
+        && what.len() == 5
+        && letters.all(|letter| letter.is_ascii_digit())
+}
+
+fn code(code: &str) -> ExitCode {
+    match codes::lookup(code) {
+        Some(meaning) => {
+            say!("{}", meaning.to_string().trim_end());
+            ExitCode::SUCCESS
+        }
+        None => nothing(&format!("no diagnostic has the code {code}")),
+    }
+}
+
+fn nothing(reason: &str) -> ExitCode {
+    eprintln!("solera explain: {reason}");
+    ExitCode::from(2)
+}

@@ -1,0 +1,58 @@
+//! Sources of the MixT language, from files and standard input.
+
+use std::fs::{self, File};
+use std::io::{self, IsTerminal, Read};
+
+use solera_language::diagnostic::{Diagnostic, Severity};
+use solera_language::render::render;
+use solera_language::syntax::MAX_SOURCE;
+
+/// A source that was read.
+pub(crate) struct Source {
+    /// What it is called in diagnostics.
+    pub(crate) name: String,
+    pub(crate) text: String,
+}
+
+impl Source {
+    /// Reads a file, or standard input for `-`. The error is a sentence.
+    pub(crate) fn read(file: &str) -> Result<Source, String> {
+        let name = if file == "-" { "<stdin>" } else { file };
+        let cannot = |error: io::Error| format!("cannot read {name}: {error}");
+        let mut bytes = Vec::new();
+        // The compiler refuses what is longer, so no more of it is needed.
+        let most = MAX_SOURCE as u64 + 1;
+        if file == "-" {
+            io::stdin().take(most).read_to_end(&mut bytes).map_err(cannot)?;
+        } else {
+            if fs::metadata(file).map_err(cannot)?.is_dir() {
+                return Err(format!("{name} is a directory; name the files in it"));
+            }
+            File::open(file).map_err(cannot)?.take(most).read_to_end(&mut bytes).map_err(cannot)?;
+        }
+        if bytes.len() > MAX_SOURCE {
+            return Err(format!(
+                "{name} is longer than {MAX_SOURCE} bytes, the most a source may have"
+            ));
+        }
+        match solera_language::syntax::text(&bytes) {
+            Ok(text) => Ok(Source { name: name.to_owned(), text: text.to_owned() }),
+            Err(error) => Err(format!("cannot read {name}: {error}")),
+        }
+    }
+
+    /// Shows what the compiler has to say, on standard error.
+    pub(crate) fn tell(&self, diagnostics: &[Diagnostic]) {
+        let color = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+        let told = render(diagnostics, &self.name, &self.text, color);
+        if !told.is_empty() {
+            eprintln!("{told}");
+        }
+    }
+}
+
+/// How many errors and warnings there are.
+pub(crate) fn count(diagnostics: &[Diagnostic]) -> (usize, usize) {
+    let errors = diagnostics.iter().filter(|one| one.severity == Severity::Error).count();
+    (errors, diagnostics.len() - errors)
+}
