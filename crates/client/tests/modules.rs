@@ -328,3 +328,34 @@ fn the_examples_compile_but_for_the_one_that_must_not() {
     }
     assert!(seen >= 5);
 }
+
+#[tokio::test]
+async fn a_call_may_what_its_user_may() {
+    let users = format!(
+        "[[user]]\nname = 'default'\nnopass = true\ncommands = ['+@all']\nkeys = ['*']\n\
+         [[user]]\nname = 'clerk'\npassword_sha256 = ['{}']\nkeys = ['mail:*']\n\
+         commands = ['+solera.call', '+@read', '+@write']\n",
+        solera_node::hash_password(b"pw")
+    );
+    let config = format!("{SPACES}{users}");
+    let spec = ClusterSpec::parse("config", &config, Overrides::default()).unwrap();
+    let cluster = Embedded::with(spec).unwrap();
+    let mut chief = cluster.client(0).await.unwrap();
+    chief.command(&["SOLERA.MODULE", "LOAD", "o", OBJECTS]).await.unwrap();
+    let elsewhere = ["SOLERA.MODULE", "LOAD", "dir", OBJECTS, "BIND", "mail=directory"];
+    chief.command(&elsewhere).await.unwrap();
+    let mut clerk = cluster.client(0).await.unwrap();
+    clerk.attach(&chief.token().await.unwrap()).await.unwrap();
+    clerk.command(&["AUTH", "clerk", "pw"]).await.unwrap();
+    assert_eq!(call(&mut clerk, &["o.counts", "n"]).await.unwrap(), Value::Integer(5));
+    let error = call(&mut clerk, &["dir.counts", "n"]).await.unwrap_err();
+    assert!(error.to_string().contains("NOPERM"), "{error}");
+    assert_eq!(chief.get("dir:n").await.unwrap(), None);
+    // What calls use besides is not the user's.
+    for command in
+        [&["SOLERA.BEGIN"][..], &["HGET", "solera:modules", "o"], &["SOLERA.MODULE", "DROP", "o"]]
+    {
+        let error = clerk.command(command).await.unwrap_err();
+        assert_eq!(error.code(), Some("NOPERM"), "{command:?}");
+    }
+}
