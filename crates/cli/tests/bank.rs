@@ -16,7 +16,9 @@ use solera::{Client, Error, Value};
 use tokio::task::JoinHandle;
 
 const SITES: [&str; 3] = ["eu", "us", "ap"];
-const SPACE: &str = "[[space]]\nname = 'account'\nprefix = 'account:'\nlevel = 'por'\n";
+/// Reading the ledger is certified, so that who reads it sees all that was acknowledged.
+const SPACE: &str = "[[space]]\nname = 'account'\nprefix = 'account:'\nlevel = 'por'\n\
+    [[space]]\nname = 'ledger'\nprefix = 'ledger:'\nlevel = 'linearizable'\n";
 const ACCOUNTS: usize = 6;
 const AT_FIRST: i64 = 100;
 

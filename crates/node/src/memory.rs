@@ -132,7 +132,13 @@ impl Meter {
                     self.tell(taken, Some(limit));
                 }
                 let data = self.data()?;
-                self.peak.used(taken, data)
+                let is_peak = taken > self.peak.taken;
+                let used = self.peak.used(taken, data);
+                if is_peak {
+                    let beside = self.peak.beside;
+                    self.log.debug(format_args!("memory: {taken} bytes, {beside} beside the data"));
+                }
+                used
             }
             _ => taken,
         };
