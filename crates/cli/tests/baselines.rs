@@ -6,20 +6,10 @@ mod common;
 use std::net::SocketAddr;
 use std::process::Command;
 
-use common::{Folder, Node, SOLERA, Up, eventually, free_ports, http, solera, text};
+use common::{Folder, Node, SOLERA, STRONG_SPACES, Up, eventually, free_ports, http, solera, text};
 use solera::{Client, Error, Value};
 
 const SITES: [&str; 3] = ["eu", "us", "ap"];
-const SPACES: &str = "\
-[[space]]
-name = 'account'
-prefix = 'account:'
-level = 'por'
-[[space]]
-name = 'lock'
-prefix = 'lock:'
-level = 'linearizable'
-";
 
 /// The protocols that certify.
 const STRONG: [&str; 2] = ["strong", "redblue"];
@@ -87,7 +77,7 @@ async fn keep_their_promises(sites: &[SocketAddr], name: &str) {
 async fn what_spaces_promise_holds_where_all_is_certified_or_by_one_group() {
     for protocol in STRONG {
         let folder = Folder::new();
-        let config = folder.file("s.toml", &format!("protocol = '{protocol}'\n{SPACES}"));
+        let config = folder.file("s.toml", &format!("protocol = '{protocol}'\n{STRONG_SPACES}"));
         let up = Up::start(&["--wan", "lan", "--config", config.to_str().unwrap()]);
         // Who looks at the cluster is told that it is not the usual one.
         up.says(&format!("the protocol is '{protocol}', which is for comparisons"));
@@ -125,7 +115,8 @@ impl Plan {
     fn new(protocol: &str) -> Plan {
         let (port, folder) = (free_ports(&["127.0.0.1", "127.0.0.2", "127.0.0.3"]), Folder::new());
         let plan = Plan { port, folder };
-        let mut config = format!("protocol = '{protocol}'\npartitions = 4\nworkers = 2\n{SPACES}");
+        let mut config =
+            format!("protocol = '{protocol}'\npartitions = 4\nworkers = 2\n{STRONG_SPACES}");
         for (site, name) in SITES.iter().enumerate() {
             let (resp, peer, admin) = (plan.at(site, 0), plan.at(site, 1), plan.at(site, 2));
             config += &format!("[[site]]\nname = '{name}'\n[[site.node]]\n");

@@ -6,27 +6,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{Folder, Inline, Up, eventually, named, number, ok, solera, text};
+use common::{Folder, Inline, STRONG_SPACES, Up, eventually, named, number, ok, solera, text};
 use solera::{Client, Error, Value};
 use tokio::task::JoinHandle;
 
 /// What the server promises to answer a strong command within, and twice as much again for a busy machine.
 const PROMISED: Duration = Duration::from_secs(3 * 5);
 
-const SPACES: &str = "\
-[[space]]
-name = 'account'
-prefix = 'account:'
-level = 'por'
-[[space]]
-name = 'lock'
-prefix = 'lock:'
-level = 'linearizable'
-";
-
 /// `solera up` with three sites and both levels of strong spaces.
 fn up(folder: &Folder, arguments: &[&str]) -> Up {
-    let config = folder.file("strong.toml", SPACES);
+    let config = folder.file("strong.toml", STRONG_SPACES);
     Up::start(&[&["--config", config.to_str().unwrap()], arguments].concat())
 }
 

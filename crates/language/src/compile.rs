@@ -64,7 +64,7 @@ fn compile_as(source: &str, form: Form) -> Compiled {
             let Some(flows) = Flows::of(checkable, known, &mut diagnostics) else { continue };
             let split = match form {
                 Form::Split => Split::of(checkable, &flows, known),
-                Form::Whole => Split::not_at_all(checkable, known),
+                Form::Whole => Split::not_at_all(checkable),
             };
             transactions.push(Explained { checkable: checkable.clone(), flows, split });
         }

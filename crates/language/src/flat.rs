@@ -184,27 +184,34 @@ impl Compute {
 }
 
 impl Body {
-    /// By variable, whether its only write comes before all its uses, in the block that it belongs to. So what
-    /// decides whether it is written decides about each of its uses, too.
-    pub fn written_once(&self) -> Vec<bool> {
-        fn count(steps: &[Step], writes: &mut [u32]) {
+    /// Visits all steps in the order of the text, branches and loops before what is in them.
+    pub fn each_step(&self, visit: &mut impl FnMut(&Step)) {
+        fn each(steps: &[Step], visit: &mut impl FnMut(&Step)) {
             for step in steps {
-                step.dst().iter().for_each(|var| writes[var.0 as usize] += 1);
+                visit(step);
                 match &step.kind {
                     StepKind::If(_, then, other) => {
-                        count(then, writes);
-                        count(other, writes);
+                        each(then, visit);
+                        each(other, visit);
                     }
                     StepKind::Loop { before, body, .. } => {
-                        count(before, writes);
-                        count(body, writes);
+                        each(before, visit);
+                        each(body, visit);
                     }
                     _ => {}
                 }
             }
         }
-        let mut writes = vec![0; self.vars.len()];
-        count(&self.steps, &mut writes);
+        each(&self.steps, visit);
+    }
+
+    /// By variable, whether its only write comes before all its uses, in the block that it belongs to. So what
+    /// decides whether it is written decides about each of its uses, too.
+    pub fn written_once(&self) -> Vec<bool> {
+        let mut writes = vec![0u32; self.vars.len()];
+        self.each_step(&mut |step| {
+            step.dst().iter().for_each(|var| writes[var.0 as usize] += 1);
+        });
         // The result is used at the end, wherever it was written.
         self.result.iter().for_each(|result| writes[result.0 as usize] += 1);
         writes.into_iter().map(|writes| writes == 1).collect()
@@ -212,6 +219,24 @@ impl Body {
 }
 
 impl Step {
+    /// The store it uses, if it uses one.
+    pub fn store(&self) -> Option<StoreId> {
+        match &self.kind {
+            StepKind::Remote(remote) => Some(remote.store),
+            StepKind::Custom(custom) => Some(custom.store),
+            _ => None,
+        }
+    }
+
+    /// Whether it may change its store.
+    pub fn mutates(&self) -> bool {
+        match &self.kind {
+            StepKind::Remote(remote) => remote.op.mutates(),
+            StepKind::Custom(custom) => custom.mutates,
+            _ => false,
+        }
+    }
+
     /// The variable it writes, if it writes one itself.
     pub fn dst(&self) -> Option<Var> {
         match &self.kind {

@@ -9,6 +9,7 @@ mod order;
 mod table;
 
 pub use table::Slot;
+pub(crate) use table::{Entry, Table};
 
 use solera_levels::Label;
 

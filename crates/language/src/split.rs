@@ -34,8 +34,8 @@ impl Split {
     }
 
     /// The same transaction in one phase that uses all stores, to compare with.
-    pub fn not_at_all(checkable: &Checkable, known: &Declarations) -> Split {
-        plan::whole(checkable, known)
+    pub fn not_at_all(checkable: &Checkable) -> Split {
+        plan::whole(checkable)
     }
 
     /// Its intermediate representation. `objects` is the program's list, which grows.

@@ -18,6 +18,18 @@ use std::time::{Duration, Instant};
 
 use solera::{Client, Error, Value};
 
+/// Spaces of both levels that need agreement.
+pub(crate) const STRONG_SPACES: &str = "\
+[[space]]
+name = 'account'
+prefix = 'account:'
+level = 'por'
+[[space]]
+name = 'lock'
+prefix = 'lock:'
+level = 'linearizable'
+";
+
 /// The binary.
 pub(crate) const SOLERA: &str = env!("CARGO_BIN_EXE_solera");
 

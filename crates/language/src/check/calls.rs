@@ -135,10 +135,7 @@ impl Lower<'_> {
                                 .help("make it a statement of its own"),
                         );
                     } else if is_statement {
-                        self.diagnostics.push(
-                            Diagnostic::warning("W0102", span, "this value is not used")
-                                .help("keep it: `var name = …;`"),
-                        );
+                        self.warn_of_unused(span);
                     }
                     let vars = std::iter::once(base).chain(vars).collect();
                     let call = Compute::Builtin(signature.builtin, vars);
@@ -198,10 +195,7 @@ impl Lower<'_> {
         if let Some(signature) = operation::lookup(object, &name.text) {
             let vars = self.arguments(&signature.params, args, &name.text, span);
             if is_statement && !signature.op.mutates() {
-                self.diagnostics.push(
-                    Diagnostic::warning("W0102", span, "this value is not used")
-                        .help("keep it: `var name = …;`"),
-                );
+                self.warn_of_unused(span);
             }
             return self.remote(handle, signature.op, vars, signature.result, span);
         }

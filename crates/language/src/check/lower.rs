@@ -246,6 +246,14 @@ impl<'a> Lower<'a> {
         self.diagnostics.push(Diagnostic::error(code, span, message));
     }
 
+    /// Warns that a value is computed and dropped.
+    pub(super) fn warn_of_unused(&mut self, span: Span) {
+        self.diagnostics.push(
+            Diagnostic::warning("W0102", span, "this value is not used")
+                .help("keep it: `var name = …;`"),
+        );
+    }
+
     /// Reports that a value has not the type that is needed.
     pub(super) fn must_fit(&mut self, var: Var, wanted: &Type, span: Span) -> bool {
         let found = self.type_of(var);

@@ -156,10 +156,7 @@ impl Lower<'_> {
         self.expression(expr, None);
         let useful = matches!(expr.kind, ExprKind::Call(..) | ExprKind::New(..) | ExprKind::Error);
         if !useful && self.diagnostics.len() == before {
-            self.diagnostics.push(
-                Diagnostic::warning("W0102", expr.span, "this value is not used")
-                    .help("keep it: `var name = …;`"),
-            );
+            self.warn_of_unused(expr.span);
         }
     }
 

@@ -7,7 +7,10 @@ use crate::flat::Compute;
 pub fn coalesce(body: &mut Body) {
     let mut uses = vec![0u32; body.vars.len()];
     let mut writes = vec![0u32; body.vars.len()];
-    count(&body.steps, &mut uses, &mut writes);
+    body.each_step(&mut |step| {
+        step.inputs().iter().for_each(|var| uses[var.0 as usize] += 1);
+        step.dst().iter().for_each(|var| writes[var.0 as usize] += 1);
+    });
     let single = |var: Var| {
         let index = var.0 as usize;
         index >= body.params
@@ -16,24 +19,6 @@ pub fn coalesce(body: &mut Body) {
             && writes[index] == 1
     };
     merge(&mut body.steps, &single);
-}
-
-fn count(steps: &[Step], uses: &mut [u32], writes: &mut [u32]) {
-    for step in steps {
-        step.inputs().iter().for_each(|var| uses[var.0 as usize] += 1);
-        step.dst().iter().for_each(|var| writes[var.0 as usize] += 1);
-        match &step.kind {
-            StepKind::If(_, then, other) => {
-                count(then, uses, writes);
-                count(other, uses, writes);
-            }
-            StepKind::Loop { before, body, .. } => {
-                count(before, uses, writes);
-                count(body, uses, writes);
-            }
-            _ => {}
-        }
-    }
 }
 
 fn merge(steps: &mut Vec<Step>, single: &impl Fn(Var) -> bool) {

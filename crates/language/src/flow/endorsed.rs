@@ -13,7 +13,7 @@ pub(super) fn slots(
 ) -> Vec<Option<Slot>> {
     let endorsed = influencing(table);
     let slot = |entry: &Entry| {
-        let store = entry.store()?;
+        let store = entry.step.store()?;
         let endorsing = entry.step.dst().is_some_and(|dst| endorsed.contains(&dst));
         Some(Slot { store, endorsing })
     };
@@ -54,7 +54,7 @@ fn refuse_writes(
         let Some(slot) = slots[index].filter(|slot| slot.endorsing) else { continue };
         let store = &known.store_info(slot.store).name;
         let span = entry.step.span;
-        if entry.mutates() {
+        if entry.step.mutates() {
             diagnostics.push(
                 Diagnostic::error("E0120", span, "what is endorsed depends on a write")
                     .here(format!("this changes `{store}`, and an endorsed value depends on it"))
@@ -70,7 +70,7 @@ fn refuse_writes(
             .entries
             .iter()
             .enumerate()
-            .filter(|(_, other)| other.mutates() && other.store() == Some(slot.store))
+            .filter(|(_, other)| other.step.mutates() && other.step.store() == Some(slot.store))
             .find(first);
         if let Some((_, write)) = write {
             diagnostics.push(

@@ -57,8 +57,8 @@ impl Blame<'_> {
         let (store, wanted) = (&info.name, info.level);
         let strong = self.known.level_name(wanted);
         let weak = |var: &Var| self.is_weak(self.level(*var), wanted);
-        let does = if entry.mutates() { "writes" } else { "reads" };
-        let act = if entry.mutates() { "write" } else { "read" };
+        let does = if entry.step.mutates() { "writes" } else { "reads" };
+        let act = if entry.step.mutates() { "write" } else { "read" };
         let inputs = entry.step.inputs();
         let (var, message) = if let Some(var) = inputs.iter().copied().find(weak) {
             let level = self.known.level_name(self.level(var));
@@ -69,7 +69,7 @@ impl Blame<'_> {
             let article = article(level);
             let message = if is_handle {
                 format!("{article} {level} handle decides where a {strong} {act} goes")
-            } else if entry.mutates() {
+            } else if entry.step.mutates() {
                 format!("{article} {level} value is written to {strong} data")
             } else {
                 format!("{article} {level} value decides what is read from {strong} data")
@@ -82,7 +82,7 @@ impl Blame<'_> {
         } else {
             return;
         };
-        let code = if entry.mutates() { "E0101" } else { "E0102" };
+        let code = if entry.step.mutates() { "E0101" } else { "E0102" };
         let mut error = Diagnostic::error(code, entry.step.span, message)
             .here(format!("this {does} `{store}` ({strong})"));
         if !inputs.contains(&var) {
@@ -101,7 +101,7 @@ impl Blame<'_> {
                 other.text = format!("{}, and the branch depends on it", mark.text);
             }
         }
-        if !entry.mutates() {
+        if !entry.step.mutates() {
             error = error.note(
                 "what is stronger is used first, so a read cannot wait for a weaker value either",
             );
@@ -119,8 +119,8 @@ impl Blame<'_> {
 
     /// `abort` undoes all writes, so what decides it must be at least as strong as all that is written.
     fn abort(&self, entry: &Entry, diagnostics: &mut Vec<Diagnostic>) {
-        for write in self.table.entries.iter().filter(|entry| entry.mutates()) {
-            let info = write.store().map(|store| self.known.store_info(store));
+        for write in self.table.entries.iter().filter(|entry| entry.step.mutates()) {
+            let info = write.step.store().map(|store| self.known.store_info(store));
             let Some(info) = info else { continue };
             let weak = |var: &Var| self.is_weak(self.level(*var), info.level);
             let Some(var) = entry.influences().find(weak) else { continue };
@@ -192,7 +192,7 @@ pub(super) fn warn_of_late_failures(
 ) {
     let writes = |slot: &Slot| {
         let of_slot =
-            |(entry, found): (&Entry, &Option<Slot>)| *found == Some(*slot) && entry.mutates();
+            |(entry, found): (&Entry, &Option<Slot>)| *found == Some(*slot) && entry.step.mutates();
         table.entries.iter().zip(slots).any(of_slot)
     };
     let Some(first) = order.iter().position(writes) else { return };

@@ -60,7 +60,7 @@ fn edges(
             flows(all(entry), *slot, entry.step.span);
         }
         if let StepKind::Abort(_) = entry.step.kind {
-            let written = table.entries.iter().zip(slots).filter(|(other, _)| other.mutates());
+            let written = table.entries.iter().zip(slots).filter(|(other, _)| other.step.mutates());
             for slot in written.filter_map(|(_, slot)| *slot) {
                 flows(all(entry), slot, entry.step.span);
             }

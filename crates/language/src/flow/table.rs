@@ -27,27 +27,28 @@ impl Slot {
 
 /// A step that is no branch or loop.
 #[derive(Debug)]
-pub(super) struct Entry<'a> {
-    pub(super) step: &'a Step,
+pub(crate) struct Entry<'a> {
+    pub(crate) step: &'a Step,
     /// The conditions that it depends on, the outermost first.
-    pub(super) conditions: Vec<Var>,
+    pub(crate) conditions: Vec<Var>,
     /// The loops around it, by number.
     pub(super) loops: Vec<usize>,
 }
 
 /// All steps that are no branches or loops.
 #[derive(Debug)]
-pub(super) struct Table<'a> {
-    pub(super) entries: Vec<Entry<'a>>,
+pub(crate) struct Table<'a> {
+    pub(crate) entries: Vec<Entry<'a>>,
     /// By variable, the entries that write it.
     pub(super) writes: Vec<Vec<usize>>,
-    loops: usize,
+    /// By loop, the conditions that it depends on, its own as the last.
+    pub(crate) loops: Vec<Vec<Var>>,
 }
 
 impl<'a> Table<'a> {
-    pub(super) fn of(body: &'a Body) -> Table<'a> {
+    pub(crate) fn of(body: &'a Body) -> Table<'a> {
         let writes = vec![Vec::new(); body.vars.len()];
-        let mut table = Table { entries: Vec::new(), writes, loops: 0 };
+        let mut table = Table { entries: Vec::new(), writes, loops: Vec::new() };
         table.add(&body.steps, &mut Vec::new(), &mut Vec::new());
         for (index, entry) in table.entries.iter().enumerate() {
             if let Some(dst) = entry.step.dst() {
@@ -69,8 +70,8 @@ impl<'a> Table<'a> {
                 // Whether the condition is computed once more depends on what it was before.
                 StepKind::Loop { before, condition, body } => {
                     conditions.push(*condition);
-                    loops.push(self.loops);
-                    self.loops += 1;
+                    loops.push(self.loops.len());
+                    self.loops.push(conditions.clone());
                     self.add(before, conditions, loops);
                     self.add(body, conditions, loops);
                     loops.pop();
@@ -92,24 +93,6 @@ impl<'a> Table<'a> {
 }
 
 impl Entry<'_> {
-    /// The store it uses.
-    pub(super) fn store(&self) -> Option<StoreId> {
-        match &self.step.kind {
-            StepKind::Remote(remote) => Some(remote.store),
-            StepKind::Custom(custom) => Some(custom.store),
-            _ => None,
-        }
-    }
-
-    /// Whether it may change its store.
-    pub(super) fn mutates(&self) -> bool {
-        match &self.step.kind {
-            StepKind::Remote(remote) => remote.op.mutates(),
-            StepKind::Custom(custom) => custom.mutates,
-            _ => false,
-        }
-    }
-
     /// All variables that influence what it does: its inputs, and what it depends on.
     pub(super) fn influences(&self) -> impl Iterator<Item = Var> + '_ {
         self.step.inputs().into_iter().chain(self.conditions.iter().copied())

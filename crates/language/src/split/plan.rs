@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::check::{Checkable, Declarations};
 use crate::flat::{Step, StepKind, Var};
-use crate::flow::{Flows, Slot};
+use crate::flow::{Entry, Flows, Slot, Table};
 use crate::span::Span;
 use crate::types::StoreId;
 
@@ -57,12 +57,14 @@ pub(super) fn split(checkable: &Checkable, flows: &Flows, known: &Declarations) 
     let count = flows.order.len().max(1);
     let mut phases: Vec<usize> =
         (0..body.vars.len() as u32).map(|var| flows.phase_of(Var(var))).collect();
+    let table = Table::of(body);
     let mut slots = flows.slots.iter();
-    let mut steps = Vec::new();
-    let mut loops = Vec::new();
-    number(&body.steps, &mut Vec::new(), &mut steps, &mut loops, &mut |step| {
-        uses_store(step).then(|| *slots.next().expect("every operation has a slot"))
-    });
+    let number = |entry| {
+        let Entry { step, conditions, .. } = entry;
+        let mut next = |_| *slots.next().expect("every operation has a slot");
+        Numbered { step, conditions, slot: step.store().map(&mut next), phase: 0, first: 1 }
+    };
+    let mut steps: Vec<Numbered> = table.entries.into_iter().map(number).collect();
     for numbered in &mut steps {
         let slot_phase = |slot: Slot| {
             let found = flows.order.iter().position(|other| *other == slot);
@@ -84,7 +86,8 @@ pub(super) fn split(checkable: &Checkable, flows: &Flows, known: &Declarations) 
     }
     let result_phase = body.result.map_or(1, |var| phases[var.0 as usize].max(1));
     // A loop runs at least once, in the first phase that can, also if nothing comes of it: it may not end.
-    let mut roots: Vec<(Var, usize)> = loops
+    let mut roots: Vec<(Var, usize)> = table
+        .loops
         .iter()
         .map(|conditions| {
             let after = conditions.iter().map(|var| phases[var.0 as usize]).max();
@@ -98,7 +101,7 @@ pub(super) fn split(checkable: &Checkable, flows: &Flows, known: &Declarations) 
     let planner = Planner { steps: &steps, phases: &phases, needs: &needs, tapes: &tapes };
     let plans = (1..=count).map(|phase| {
         let slot = flows.order.get(phase - 1);
-        let mutates = steps.iter().any(|one| one.phase == phase && mutates(one.step));
+        let mutates = steps.iter().any(|one| one.phase == phase && one.step.mutates());
         let atomic = slot.is_some_and(|slot| known.store_info(slot.store).atomic);
         PhasePlan {
             store: slot.map(|slot| slot.store),
@@ -116,8 +119,7 @@ pub(super) fn split(checkable: &Checkable, flows: &Flows, known: &Declarations) 
 }
 
 /// Everything in one phase.
-pub(super) fn whole(checkable: &Checkable, known: &Declarations) -> Split {
-    let _ = known;
+pub(super) fn whole(checkable: &Checkable) -> Split {
     let plan = PhasePlan {
         store: None,
         endorsing: false,
@@ -157,53 +159,9 @@ struct Numbered<'a> {
     first: usize,
 }
 
-/// Lists the steps, and for each loop the conditions around it with its own as the last.
-fn number<'a>(
-    steps: &'a [Step],
-    conditions: &mut Vec<Var>,
-    found: &mut Vec<Numbered<'a>>,
-    loops: &mut Vec<Vec<Var>>,
-    slot: &mut impl FnMut(&Step) -> Option<Slot>,
-) {
-    for step in steps {
-        match &step.kind {
-            StepKind::If(condition, then, other) => {
-                conditions.push(*condition);
-                number(then, conditions, found, loops, slot);
-                number(other, conditions, found, loops, slot);
-                conditions.pop();
-            }
-            StepKind::Loop { before, condition, body } => {
-                conditions.push(*condition);
-                loops.push(conditions.clone());
-                number(before, conditions, found, loops, slot);
-                number(body, conditions, found, loops, slot);
-                conditions.pop();
-            }
-            _ => {
-                let slot = slot(step);
-                let conditions = conditions.clone();
-                found.push(Numbered { step, conditions, slot, phase: 0, first: 1 });
-            }
-        }
-    }
-}
-
-fn uses_store(step: &Step) -> bool {
-    matches!(step.kind, StepKind::Remote(_) | StepKind::Custom(_))
-}
-
-fn mutates(step: &Step) -> bool {
-    match &step.kind {
-        StepKind::Remote(remote) => remote.op.mutates(),
-        StepKind::Custom(custom) => custom.mutates,
-        _ => false,
-    }
-}
-
 /// Witnesses are due where several stores that are atomic by themselves are written (MixT §4.5).
 fn witnesses_due(steps: &[Numbered], known: &Declarations) -> bool {
-    let written = steps.iter().filter(|one| mutates(one.step)).filter_map(|one| one.slot);
+    let written = steps.iter().filter(|one| one.step.mutates()).filter_map(|one| one.slot);
     let atomic = written.filter(|slot| known.store_info(slot.store).atomic);
     atomic.map(|slot| slot.store).collect::<BTreeSet<_>>().len() > 1
 }
@@ -234,7 +192,7 @@ fn needs(
         loop {
             let before = needed.len();
             for step in steps {
-                match part(step, phase, phases, &needed) {
+                match part(step, phase, &needed) {
                     Part::Nothing => continue,
                     Part::Do => needed.extend(step.step.inputs()),
                     Part::Advance => {}
@@ -252,7 +210,7 @@ fn needs(
     (all, carried)
 }
 
-fn part(step: &Numbered, phase: usize, phases: &[usize], needed: &BTreeSet<Var>) -> Part {
+fn part(step: &Numbered, phase: usize, needed: &BTreeSet<Var>) -> Part {
     let wanted = step.step.dst().is_some_and(|dst| needed.contains(&dst));
     let must = match &step.step.kind {
         StepKind::Set(_, compute) => compute.can_fail(),
@@ -264,10 +222,7 @@ fn part(step: &Numbered, phase: usize, phases: &[usize], needed: &BTreeSet<Var>)
         // but may fail.
         0 if phase >= step.first && (wanted || must && phase == step.first) => Part::Do,
         own if own == phase && (wanted || must) => Part::Do,
-        own if own > 0 && own < phase && wanted => {
-            debug_assert!(phases[step.step.dst().map_or(0, |dst| dst.0 as usize)] > 0);
-            Part::Advance
-        }
+        own if own > 0 && own < phase && wanted => Part::Advance,
         _ => Part::Nothing,
     }
 }
@@ -314,7 +269,7 @@ impl Planner<'_> {
                     let numbered = &self.steps[*next];
                     *next += 1;
                     let dst = step.dst();
-                    match part(numbered, phase, self.phases, &self.needs[phase - 1]) {
+                    match part(numbered, phase, &self.needs[phase - 1]) {
                         Part::Nothing => {}
                         Part::Do => {
                             let own = |var: &Var| self.phases[var.0 as usize] == phase;
