@@ -28,6 +28,7 @@ mod source;
 mod stop;
 mod up;
 mod user;
+mod wan;
 
 use std::process::ExitCode;
 
@@ -62,6 +63,7 @@ enum Command {
     Site(site::SiteArgs),
     Leader(leader::LeaderArgs),
     User(user::UserArgs),
+    Wan(wan::WanArgs),
 }
 
 fn main() -> ExitCode {
@@ -81,5 +83,6 @@ fn main() -> ExitCode {
         Command::Site(args) => site::main(&args),
         Command::Leader(args) => leader::main(&args),
         Command::User(args) => user::main(&args),
+        Command::Wan(args) => wan::main(&args),
     }
 }

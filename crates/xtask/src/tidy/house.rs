@@ -64,6 +64,8 @@ pub(crate) const HOUSE: &[Room] = &[
     room("solera-resp", "resp", Floor::Hosting, &[], &[]),
     // Opaque records to and from a disk: it knows nothing of what it stores.
     room("solera-journal", "journal", Floor::Hosting, &[], &[]),
+    // Bytes between any client and any server: it knows nothing of what they say.
+    room("solera-wan", "wan", Floor::Hosting, &[], &[]),
     room("solera-mixt", "mixt", Floor::Hosting, &["solera-language", "solera-levels"], &[]),
     room(
         "solera-sim",
@@ -146,6 +148,7 @@ pub(crate) const HOUSE: &[Room] = &[
             "solera-sim",
             "solera-time",
             "solera-unistore",
+            "solera-wan",
         ],
         &[],
     ),

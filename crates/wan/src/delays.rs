@@ -1,0 +1,85 @@
+//! How far away a server is.
+
+use std::fmt;
+use std::time::Duration;
+
+/// More is a mistake.
+const MOST: Duration = Duration::from_secs(60);
+
+/// How long bytes take. Each direction takes half of a round trip.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Delays {
+    rtt: Duration,
+    jitter: Duration,
+}
+
+impl Delays {
+    /// Round trips take `rtt`, and at random up to `jitter` more.
+    ///
+    /// # Errors
+    /// If one of them is longer than a minute.
+    pub fn new(rtt: Duration, jitter: Duration) -> Result<Delays, DelaysError> {
+        match rtt.max(jitter) > MOST {
+            true => Err(DelaysError),
+            false => Ok(Delays { rtt, jitter }),
+        }
+    }
+
+    /// How long TCP takes until the server has a connection, and with it the first bytes: there, back, and there
+    /// again.
+    pub(crate) fn opening(self) -> Duration {
+        self.rtt * 3 / 2
+    }
+}
+
+/// A round trip or a jitter of more than a minute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DelaysError;
+
+impl fmt::Display for DelaysError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a round trip and its jitter are at most {} ms each", MOST.as_millis())
+    }
+}
+
+impl std::error::Error for DelaysError {}
+
+/// The delays of one direction of a connection.
+#[derive(Debug)]
+pub(crate) struct OneWay {
+    delays: Delays,
+    random: u64,
+}
+
+impl OneWay {
+    pub(crate) fn new(delays: Delays, seed: u64) -> OneWay {
+        OneWay { delays, random: seed }
+    }
+
+    /// How long the next bytes take.
+    pub(crate) fn draw(&mut self) -> Duration {
+        // SplitMix64.
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.random ^ self.random >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        let share = (mixed ^ mixed >> 31) as f64 / u64::MAX as f64;
+        (self.delays.rtt + self.delays.jitter.mul_f64(share)) / 2
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_direction_takes_half_a_round_trip_and_up_to_half_the_jitter() {
+        let ms = Duration::from_millis;
+        let mut way = OneWay::new(Delays::new(ms(80), ms(10)).unwrap(), 7);
+        let drawn: Vec<_> = (0..1000).map(|_| way.draw()).collect();
+        let (least, most) = (*drawn.iter().min().unwrap(), *drawn.iter().max().unwrap());
+        assert!(ms(40) <= least && least < ms(41), "{least:?}");
+        assert!(ms(44) < most && most <= ms(45), "{most:?}");
+        assert_eq!(Delays::new(ms(60_001), ms(0)), Err(DelaysError));
+        assert_eq!(Delays::new(ms(0), ms(60_001)), Err(DelaysError));
+    }
+}
