@@ -10,7 +10,7 @@ use crate::group::{GroupEnd, GroupRun, GroupStep, Request};
 use crate::job::{CannotResume, Job};
 use crate::outcome::Limits;
 use crate::shipment::{Shipment, Shipped};
-use crate::store::StoreError;
+use crate::store::{Begin, StoreError};
 
 /// How long it waits before it looks again for what a group waits for, in milliseconds.
 const LOOK_AGAIN_MS: u64 = 5;
@@ -109,13 +109,33 @@ impl Execution<'_> {
         self.until += self.job.limits.on_the_way_ms();
         loop {
             let mut shipped = Shipped::default();
-            let end = self.attempt(&mut shipped, connections, clock).await;
-            let waits = matches!(end, Some(GroupEnd::Blocked(_)));
-            if !waits || clock.now_ms() >= self.until.min(self.shipment.until_ms) {
-                return shipped;
+            match self.attempt(&mut shipped, connections, clock).await {
+                Some(GroupEnd::Blocked(_))
+                    if clock.now_ms() < self.until.min(self.shipment.until_ms) =>
+                {
+                    clock.sleep(LOOK_AGAIN_MS).await;
+                }
+                Some(GroupEnd::Unknown(_)) => {
+                    self.wait_for_commit(connections, clock).await;
+                    return shipped;
+                }
+                _ => return shipped,
+            }
+        }
+    }
+
+    /// Waits until a commit has taken effect, or never will, of which the answer was lost: the next shipment has
+    /// another session, which could not tell. Its time bounds that.
+    async fn wait_for_commit(&self, connections: &mut Connections, clock: &dyn Clock) {
+        let begin = Request::Begin(Begin::default());
+        while connections.ask(&self.database, &begin).await.is_err() {
+            if clock.now_ms() >= self.shipment.until_ms {
+                return;
             }
             clock.sleep(LOOK_AGAIN_MS).await;
         }
+        // Nothing is open afterwards, whatever is answered.
+        let _ = connections.ask(&self.database, &Request::Abort).await;
     }
 
     /// Runs the group once. None if it has stopped before it would commit, as the coordinator has to decide.
