@@ -86,20 +86,22 @@ impl Collector {
 
     /// Finds out how far commits are seen.
     async fn look_around(&mut self, connections: &mut Connections) -> Result<(), StoreError> {
-        let waiting = || self.entries.values().filter(|entry| entry.step == Step::WriteWitnesses);
-        let all: BTreeSet<_> = waiting().flat_map(|entry| databases(&entry.record)).collect();
+        let unseen = self.entries.values().filter(|entry| entry.unseen());
+        let all: BTreeSet<_> = unseen.flat_map(|entry| databases(&entry.record)).collect();
         let mut horizons = Horizons::new();
         for database in all {
             if let Some(horizon) = connections.get(&database).await?.horizon().await? {
                 horizons.insert(database, horizon);
             }
         }
-        for entry in self.entries.values_mut().filter(|entry| entry.step == Step::WriteWitnesses) {
-            let known = databases(&entry.record).into_iter().filter_map(|database| {
-                let latest = horizons.get(&database)?.latest;
-                Some((database, latest))
+        for entry in self.entries.values_mut().filter(|entry| entry.unseen()) {
+            let until = entry.until.get_or_insert_with(|| {
+                let known = databases(&entry.record).into_iter().filter_map(|database| {
+                    let latest = horizons.get(&database)?.latest;
+                    Some((database, latest))
+                });
+                known.collect()
             });
-            let until = entry.until.get_or_insert_with(|| known.collect());
             until.retain(|database, latest| {
                 horizons.get(database).is_some_and(|horizon| horizon.stable < *latest)
             });
@@ -145,6 +147,12 @@ impl Collector {
 }
 
 impl Entry {
+    /// Whether it is not known that everybody sees its commits.
+    fn unseen(&self) -> bool {
+        let seen = self.until.as_ref().is_some_and(BTreeMap::is_empty);
+        self.step == Step::WriteWitnesses && !seen
+    }
+
     fn due(&self, now_ms: u64, limits: &Limits) -> bool {
         let seen = self.until.as_ref().is_some_and(BTreeMap::is_empty);
         let after_ms = match self.step {

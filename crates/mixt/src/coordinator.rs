@@ -39,23 +39,26 @@
 
 mod release;
 mod rescue;
+mod shipping;
 mod validate;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use solera_language::run::{Failure, Names, Run, Tapes};
 use solera_language::value::Value;
 
 use self::release::Release;
 use self::rescue::Rescue;
 use self::validate::Validation;
 use crate::binding::{Bindings, Module, Modules};
-use crate::group::{Done, Found, GroupEnd, GroupRun, GroupStep, Job};
+use crate::group::{Done, GroupEnd, GroupRun, GroupStep};
 pub use crate::group::{Reply, Request};
+pub use crate::job::CannotResume;
+use crate::job::{Job, check_args};
 use crate::outcome::{Attempts, Limits, Outcome, Why};
 use crate::plan::Plan;
-use crate::record::{Record, Source, State, Worklist};
+use crate::record::{Record, State};
+use crate::sight::Sight;
 use crate::store::{Place, StoreError};
 pub use crate::witness::TransactionId;
 
@@ -77,12 +80,12 @@ pub struct Coordinator {
     begun: u32,
     /// How often in a row it did not come further.
     failures: u32,
-    /// Which transactions are seen as a whole in which places.
-    covered: BTreeSet<(TransactionId, Place)>,
+    /// What it has seen of others.
+    sight: Sight,
+    /// The databases that run groups next to them.
+    workers: BTreeSet<Arc<str>>,
     /// What was read before the first group that writes.
     reads: Vec<Reads>,
-    /// Whether it may have read something before a transaction of which it has then seen a part.
-    suspicious: bool,
     /// Whether somebody may have run the group before.
     fresh: bool,
     /// Whether a commit of this group may have taken effect.
@@ -106,6 +109,8 @@ struct Reads {
 enum Stage {
     Start,
     Group(Box<GroupRun>),
+    /// A worker runs it.
+    Shipped(Box<GroupRun>),
     Validation(Box<Validation>),
     Rescue(Box<Rescue>),
     Helping(Box<Coordinator>),
@@ -181,27 +186,19 @@ impl Coordinator {
         limits: Limits,
         now_ms: u64,
     ) -> Result<Coordinator, CannotResume> {
-        let unknown = || CannotResume { id: record.id, module: Arc::clone(&record.module) };
-        let module = modules.get(&record.module).ok_or_else(unknown)?.clone();
-        let transaction = module.transaction(&record.transaction).ok_or_else(unknown)?;
-        let found = &module.program().transactions[transaction];
-        if record.bindings.len() != module.program().stores.len() {
-            return Err(unknown());
-        }
-        let plan = Plan::new(found, &record.bindings);
-        let next = record.state.next as usize;
-        let args = check_args(&module, transaction, &record.args, record.id, limits);
-        if next > plan.groups.len() || args.is_err() {
-            return Err(unknown());
-        }
-        let committed = plan.first_writer.is_some_and(|first| next > first);
-        let Record { id, args, bindings, began_ms, state, .. } = record;
-        let job = Job { module, transaction, args, id, bindings, plan, limits, began_ms };
+        let job = Job::of(&record, &modules, limits)?;
+        let state = record.state;
+        let committed = job.plan.first_writer.is_some_and(|first| state.next as usize > first);
         let mut resumed = Coordinator::start(job, modules, state, now_ms);
         resumed.fresh = false;
         resumed.unknown = !committed;
         resumed.committed_ms = committed.then_some(now_ms);
         Ok(resumed)
+    }
+
+    /// Workers of these databases may run groups of phases: their connections [execute](crate::store::Connection::execute).
+    pub fn ship_to(&mut self, databases: impl IntoIterator<Item = Arc<str>>) {
+        self.workers = databases.into_iter().collect();
     }
 
     fn start(job: Job, modules: Arc<Modules>, state: State, now_ms: u64) -> Coordinator {
@@ -217,9 +214,9 @@ impl Coordinator {
             blocked_ms: None,
             begun: 0,
             failures: 0,
-            covered: BTreeSet::new(),
+            sight: Sight::default(),
+            workers: BTreeSet::new(),
             reads: Vec::new(),
-            suspicious: false,
             fresh: true,
             unknown: false,
             restart: None,
@@ -257,6 +254,7 @@ impl Coordinator {
                     let step = run.next(answer.take());
                     self.group_step(run, step)
                 }
+                Stage::Shipped(run) => self.shipped(run, answer.take()),
                 Stage::Validation(validation) => self.validate(validation, answer.take()),
                 Stage::Rescue(rescue) => self.rescue(*rescue, answer.take()),
                 Stage::Release(release) => self.release(release, answer.take()),
@@ -301,7 +299,7 @@ impl Coordinator {
 
     fn start_group(&mut self) -> Option<Ask> {
         let index = self.state.next as usize;
-        let Some(group) = self.job.plan.groups.get(index) else {
+        if index == self.job.plan.groups.len() {
             if self.must_validate() {
                 self.stage = Stage::Validation(Box::new(Validation::new(None)));
             } else {
@@ -311,17 +309,20 @@ impl Coordinator {
                 self.over(Outcome::Done { result, attempts });
             }
             return None;
-        };
-        let places = self.job.places(group);
-        let wanted =
-            self.state.worklist.keys().filter(|(place, _)| places.contains(place)).cloned();
+        }
         let fresh = self.fresh && !self.unknown && self.job.plan.first_writer == Some(index);
         if self.begun == 0 || index == 0 {
             self.since_ms = self.now_ms;
         }
         self.begun += 1;
+        let ships = self.ships();
         let (job, state) = (Arc::clone(&self.job), self.state.clone());
-        self.stage = Stage::Group(Box::new(GroupRun::new(job, state, fresh, wanted.collect())));
+        // A shipment may come twice, so that its mark is looked for.
+        let run = Box::new(GroupRun::new(job, state, fresh && !ships));
+        if ships {
+            return self.ship(run);
+        }
+        self.stage = Stage::Group(run);
         None
     }
 
@@ -340,7 +341,7 @@ impl Coordinator {
 
     /// All phases of a group have run.
     fn ready(&mut self, mut run: Box<GroupRun>) -> Option<Ask> {
-        if !self.take_in(&run) {
+        if !self.sight.take_in(&run, &mut self.state.worklist, self.now_ms) {
             let step = run.give_up();
             return self.group_step(run, step);
         }
@@ -352,68 +353,8 @@ impl Coordinator {
     }
 
     fn commit(&mut self, mut run: Box<GroupRun>) -> Option<Ask> {
-        let worklist = if run.group().writes() {
-            self.worklist_after(run.index())
-        } else {
-            self.state.worklist.clone()
-        };
-        // Whoever then waits for this transaction waits for that one, too, as this one has seen it as a whole, or will
-        // have when it commits there.
-        let whole = run.found.iter().filter(|found| self.sees(&run, found));
-        let whole: BTreeSet<_> = whole.map(|found| found.witness.id).collect();
-        let step = run.commit(worklist, |id| whole.contains(&id));
+        let step = self.sight.commit(&mut run, &self.state.worklist);
         self.group_step(run, step)
-    }
-
-    /// Whether a transaction that a group has found is seen as a whole by this one, at the latest at its end.
-    fn sees(&self, run: &GroupRun, found: &Found) -> bool {
-        let later = &self.job.plan.groups[run.index() + 1..];
-        let later: BTreeSet<_> = later.iter().flat_map(|group| self.job.places(group)).collect();
-        let mut places = found.witness.places.iter();
-        places.all(|place| {
-            later.contains(place) || self.covered.contains(&(found.witness.id, place.clone()))
-        })
-    }
-
-    /// What later groups have to wait for.
-    fn worklist_after(&self, index: usize) -> Worklist {
-        let later = &self.job.plan.groups[index + 1..];
-        let places: BTreeSet<_> = later.iter().flat_map(|group| self.job.places(group)).collect();
-        let held = self.state.worklist.iter().filter(|((place, _), _)| places.contains(place));
-        held.map(|(wanted, source)| (wanted.clone(), source.clone())).collect()
-    }
-
-    /// Considers the witnesses that a group has found (MixT §5.4). Whether the group itself has seen all of what they
-    /// tell of.
-    fn take_in(&mut self, run: &GroupRun) -> bool {
-        self.covered.extend(run.wanted().iter().map(|(place, id)| (*id, place.clone())));
-        // A commit witness is written together with the write witnesses of its place.
-        self.covered.extend(run.found.iter().map(|found| (found.witness.id, found.place.clone())));
-        let groups = &self.job.plan.groups;
-        let own = self.job.places(run.group());
-        let earlier: BTreeSet<_> =
-            groups[..run.index()].iter().flat_map(|group| self.job.places(group)).collect();
-        let later: BTreeSet<_> =
-            groups[run.index() + 1..].iter().flat_map(|group| self.job.places(group)).collect();
-        let mut whole = true;
-        for found in &run.found {
-            let id = found.witness.id;
-            for place in found.witness.places.iter() {
-                if self.covered.contains(&(id, place.clone())) {
-                    continue;
-                }
-                whole &= !own.contains(place);
-                // Too late if it has committed: that is the limit told above.
-                let missed = earlier.contains(place) && self.committed_ms.is_none();
-                self.suspicious |= missed;
-                if missed || own.contains(place) || later.contains(place) {
-                    let source =
-                        Source { record: found.witness.record.clone(), found_ms: self.now_ms };
-                    self.state.worklist.entry((place.clone(), id)).or_insert(source);
-                }
-            }
-        }
-        whole
     }
 
     /// Whether what was read has to be read again before something commits, or at the end.
@@ -422,7 +363,7 @@ impl Coordinator {
         // Witnesses are kept for a time: who takes longer may have missed some.
         let long = self.now_ms.saturating_sub(self.since_ms) > self.job.limits.keep_ms / 2;
         let endorsed = || self.reads.iter().any(|reads| groups[reads.group].endorsing);
-        self.committed_ms.is_none() && (self.suspicious || long || endorsed())
+        self.committed_ms.is_none() && (self.sight.suspicious || long || endorsed())
     }
 
     fn ended(&mut self, run: GroupRun, end: GroupEnd) -> Option<Ask> {
@@ -479,7 +420,7 @@ impl Coordinator {
         let worklist = std::mem::take(&mut self.state.worklist);
         self.state = State { worklist, ..State::default() };
         self.reads.clear();
-        self.suspicious = false;
+        self.sight.suspicious = false;
         self.retry(why)
     }
 
@@ -521,7 +462,7 @@ impl Coordinator {
             return self.stop(Why::Blocked { by: id, place });
         }
         // Most are on their way.
-        if waited < limits.finish_ms / 8 {
+        if waited < limits.on_the_way_ms() {
             return self.wait();
         }
         self.stage = Stage::Rescue(Box::new(Rescue::new((place, id))));
@@ -562,33 +503,3 @@ impl Coordinator {
         None
     }
 }
-
-/// Whether the arguments have the parameters' types.
-fn check_args(
-    module: &Module,
-    transaction: usize,
-    args: &[Value],
-    id: TransactionId,
-    limits: Limits,
-) -> Result<(), Failure> {
-    let (program, names) = (Arc::clone(module.program()), Names { prefix: id.to_string().into() });
-    let args = args.to_vec();
-    Run::new(program, transaction, 0, args, Tapes::new(), names, limits.phase).map(|_| ())
-}
-
-/// A transaction whose program is not known here.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CannotResume {
-    /// The transaction.
-    pub id: TransactionId,
-    /// The module it needs.
-    pub module: Arc<str>,
-}
-
-impl std::fmt::Display for CannotResume {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "transaction {} needs the module `{}`, which is not loaded", self.id, self.module)
-    }
-}
-
-impl std::error::Error for CannotResume {}

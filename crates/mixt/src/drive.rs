@@ -37,6 +37,12 @@ impl Connections {
         Connections { known: named.collect() }
     }
 
+    /// The names of the databases whose workers run groups of phases.
+    pub fn executing(&self) -> impl Iterator<Item = Arc<str>> {
+        let known = self.known.iter().filter(|(_, known)| known.database.executes());
+        known.map(|(name, _)| Arc::clone(name))
+    }
+
     /// The session with a database.
     pub(crate) async fn get(
         &mut self,
@@ -58,6 +64,7 @@ impl Connections {
             Request::Perform(call) => connection.perform(call).await.map(Reply::Answered),
             Request::Custom(call) => connection.custom(call).await.map(Reply::Answered),
             Request::Commit(writes) => connection.commit(writes).await.map(|()| Reply::Committed),
+            Request::Execute(shipment) => connection.execute(shipment).await.map(Reply::Executed),
             Request::Abort => connection.abort().await.map(|()| Reply::Done),
         }
     }
@@ -76,6 +83,7 @@ pub async fn run(
     connections: &mut Connections,
     clock: &dyn Clock,
 ) -> Outcome {
+    coordinator.ship_to(connections.executing());
     let mut answer = None;
     loop {
         answer = Some(match coordinator.next(clock.now_ms(), answer) {

@@ -3,85 +3,21 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use solera_language::run::{
     CustomCall as CustomStep, Failure, Names, Refusal, RemoteCall, Run, Step,
 };
 use solera_language::types::StoreId;
 use solera_language::value::Value;
 
-use crate::binding::{Bindings, Module};
-use crate::outcome::Limits;
-use crate::plan::{Group, Plan};
+use crate::job::Job;
+use crate::plan::Group;
 use crate::record::{Record, State, Unreadable, Worklist, decode, encode};
+use crate::shipment::{Shipment, Shipped};
 use crate::store::{
     Answer, Begin, CustomCall, Fields, Name, NameWrite, ObjectCall, Place, StoreError,
 };
 use crate::witness::{self, TransactionId, WriteWitness};
-
-/// What does not change while a transaction runs.
-#[derive(Debug)]
-pub(crate) struct Job {
-    pub(crate) module: Module,
-    pub(crate) transaction: usize,
-    pub(crate) args: Vec<Value>,
-    pub(crate) id: TransactionId,
-    pub(crate) bindings: Bindings,
-    pub(crate) plan: Plan,
-    pub(crate) limits: Limits,
-    pub(crate) began_ms: u64,
-}
-
-impl Job {
-    /// All that is needed to go on from a state.
-    pub(crate) fn record(&self, state: State) -> Record {
-        let writers = self.plan.groups.iter().enumerate().filter(|(_, group)| group.writes());
-        let marks = writers.skip(1).map(|(index, group)| {
-            let home = group.home(&self.bindings).expect("what writes has a home");
-            let place = &self.bindings.of(home).place;
-            (Arc::clone(&place.database), witness::mark(&place.space, self.id, index))
-        });
-        let marks = if self.plan.recorded { marks.collect() } else { Vec::new() };
-        let transaction = &self.module.program().transactions[self.transaction];
-        Record {
-            id: self.id,
-            module: Arc::clone(self.module.name()),
-            transaction: Arc::clone(&transaction.name),
-            args: self.args.clone(),
-            bindings: self.bindings.clone(),
-            began_ms: self.began_ms,
-            state,
-            home: self.record_place().cloned(),
-            marks,
-            witnessed: Arc::clone(&self.plan.witnessed),
-            complete: false,
-            failed: None,
-        }
-    }
-
-    /// Where the recovery record is, if one is due.
-    pub(crate) fn record_place(&self) -> Option<&Place> {
-        let first = self.plan.first_writer.filter(|_| self.plan.recorded)?;
-        let home = self.plan.groups[first].home(&self.bindings).expect("what writes has a home");
-        Some(&self.bindings.of(home).place)
-    }
-
-    /// The name under which it is kept that a group is done, if it is.
-    pub(crate) fn mark(&self, index: usize) -> Option<Name> {
-        let group = &self.plan.groups[index];
-        let home = group.home(&self.bindings).filter(|_| self.plan.recorded)?;
-        let space = &self.bindings.of(home).place.space;
-        Some(if self.plan.first_writer == Some(index) {
-            witness::record(space, self.id)
-        } else {
-            witness::mark(space, self.id, index)
-        })
-    }
-
-    /// The places that a group uses.
-    pub(crate) fn places(&self, group: &Group) -> BTreeSet<Place> {
-        group.stores.iter().map(|store| self.bindings.of(*store).place.clone()).collect()
-    }
-}
 
 /// What is asked of the group's database.
 #[derive(Clone, Debug)]
@@ -94,12 +30,14 @@ pub enum Request {
     Custom(CustomCall),
     /// Commits.
     Commit(Vec<NameWrite>),
+    /// Has a worker run a group in a transaction of its own.
+    Execute(Box<Shipment>),
     /// Gives the open transaction up.
     Abort,
 }
 
 /// What a database answers.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Reply {
     /// A transaction is open.
     Began(Vec<Fields>),
@@ -109,6 +47,9 @@ pub enum Reply {
     Committed,
     /// The transaction is given up, or it was waited as long as was asked.
     Done,
+    /// A worker has run the group.
+    #[serde(skip)]
+    Executed(Shipped),
 }
 
 /// An operation that a phase has done, so that it can be done once more.
@@ -188,13 +129,15 @@ pub(crate) enum GroupEnd {
 }
 
 impl GroupRun {
-    pub(crate) fn new(
-        job: Arc<Job>,
-        state: State,
-        fresh: bool,
-        wanted: Vec<(Place, TransactionId)>,
-    ) -> GroupRun {
+    /// Runs the group that is next. `fresh`: nobody can have run it before.
+    pub(crate) fn new(job: Arc<Job>, state: State, fresh: bool) -> GroupRun {
         let index = state.next as usize;
+        let wanted = if state.worklist.is_empty() {
+            Vec::new()
+        } else {
+            let places = job.places(&job.plan.groups[index]);
+            state.worklist.keys().filter(|(place, _)| places.contains(place)).cloned().collect()
+        };
         GroupRun {
             phase: job.plan.groups[index].phases.start,
             job,
@@ -215,6 +158,15 @@ impl GroupRun {
 
     pub(crate) fn group(&self) -> &Group {
         &self.job.plan.groups[self.index]
+    }
+
+    pub(crate) fn job(&self) -> &Job {
+        &self.job
+    }
+
+    /// Whether a group before it has written.
+    pub(crate) fn is_after_commit(&self) -> bool {
+        self.job.plan.first_writer.is_some_and(|first| first < self.index)
     }
 
     pub(crate) fn wanted(&self) -> &[(Place, TransactionId)] {
@@ -444,11 +396,8 @@ impl GroupRun {
         }
         if let Some(name) = self.job.mark(self.index) {
             let later = &self.job.plan.groups[self.index + 1..];
-            let transaction = &self.job.module.program().transactions[self.job.transaction];
-            let phases = later.iter().flat_map(|group| &transaction.phases[group.phases.clone()]);
-            let tapes: BTreeSet<u32> = phases.flat_map(|phase| &phase.takes).copied().collect();
-            let mut state = self.state.clone();
-            state.tapes = state.tapes.only(&tapes.into_iter().collect::<Vec<_>>());
+            let tapes = self.job.taken(later, &self.state.tapes);
+            let state = State { tapes, ..self.state.clone() };
             let value = if self.job.plan.first_writer == Some(self.index) {
                 self.job.record(state).encode()
             } else {

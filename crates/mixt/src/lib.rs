@@ -6,6 +6,8 @@
 //! traits of [`store`]; [`memory`] is one of them. [`collect`] removes what transactions leave behind, and
 //! [`recovery`] completes those whose coordinators died.
 //!
+//! Where a database has a [`worker`], a group of phases is shipped to it and costs one round trip.
+//!
 //! What is guaranteed, and what is not, is said at [`coordinator`].
 
 pub mod binding;
@@ -13,10 +15,14 @@ pub mod collect;
 pub mod coordinator;
 pub mod drive;
 mod group;
+mod job;
 pub mod memory;
 pub mod outcome;
 pub mod plan;
 pub mod record;
 pub mod recovery;
+pub mod shipment;
+mod sight;
 pub mod store;
 mod witness;
+pub mod worker;

@@ -156,6 +156,14 @@ pub struct Limits {
     pub keep_ms: u64,
 }
 
+impl Limits {
+    /// How long a coordinator waits for a transaction of which it has seen a part before it looks for its record,
+    /// and a worker before it answers that it waits.
+    pub(crate) fn on_the_way_ms(&self) -> u64 {
+        self.finish_ms / 8
+    }
+}
+
 impl Default for Limits {
     fn default() -> Limits {
         Limits {

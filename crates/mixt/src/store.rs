@@ -17,6 +17,8 @@ use solera_language::types::{Object, StoreId, Type};
 use solera_language::value::Value;
 use solera_levels::Level;
 
+use crate::shipment::{Shipment, Shipped};
+
 /// What a method of a trait object gives that may have to wait.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
@@ -45,6 +47,11 @@ pub trait Database: Send + Sync {
 
     /// The level of a space; none if there is no such space.
     fn level(&self, space: &str) -> Option<Level>;
+
+    /// Whether its sessions [execute](Connection::execute) whole groups of phases.
+    fn executes(&self) -> bool {
+        false
+    }
 
     /// Opens a session.
     fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Connection>, StoreError>>;
@@ -83,6 +90,18 @@ pub trait Connection: Send {
 
     /// Writes named objects and commits. In an atomic space they take effect together with the transaction.
     fn commit<'a>(&'a mut self, writes: &'a [NameWrite]) -> BoxFuture<'a, Result<(), StoreError>>;
+
+    /// Has a worker next to the database run a group of phases in a transaction of its own, which this session then has
+    /// seen. No transaction is open before.
+    ///
+    /// [`StoreError::OutcomeUnknown`] means that the answer was lost; what holds for `begin` after such a commit holds then
+    /// for `begin` and `execute`. After any other error nothing was begun, and single requests may do.
+    fn execute<'a>(
+        &'a mut self,
+        _shipment: &'a Shipment,
+    ) -> BoxFuture<'a, Result<Shipped, StoreError>> {
+        Box::pin(async { Err(StoreError::Refused("it does not run phases".to_owned())) })
+    }
 
     /// Gives the open transaction up, if there is one.
     fn abort(&mut self) -> BoxFuture<'_, Result<(), StoreError>>;
@@ -219,7 +238,7 @@ impl CustomCall {
 }
 
 /// What an operation answers.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Answer {
     /// The value.
     pub value: Option<Value>,
@@ -228,7 +247,7 @@ pub struct Answer {
 }
 
 /// Why a database does not do what it is asked.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StoreError {
     /// Another transaction was in the way: the same may succeed when it is run again.
     Conflict,

@@ -22,7 +22,7 @@ use solera_mixt::memory::Memory;
 use solera_mixt::outcome::{Limits, Outcome};
 use solera_mixt::recovery::{Recovered, recover};
 use solera_mixt::store::{Database, Place};
-use world::{Faults, Faulty, World, WorldClock, finish};
+use world::{Faults, Faulty, Remote, World, WorldClock, finish};
 
 /// Every transaction that writes puts its number into sets of all stores, and counts itself in each.
 const SOURCE: &str = r#"
@@ -88,11 +88,14 @@ struct Databases {
     mail: Memory,
     shop: Memory,
     audit: Memory,
+    /// What runs groups of phases next to them.
+    remote: Option<Arc<Remote>>,
 }
 
 impl Databases {
-    fn new() -> Databases {
+    fn new(remote: Option<Arc<Remote>>) -> Databases {
         Databases {
+            remote,
             directory: Memory::new("directory", &[("all", Level::Linearizable)]),
             mail: Memory::lagging("mail", &[("all", Level::Causal)], 2),
             shop: Memory::new("shop", &[("all", Level::Causal)]),
@@ -104,7 +107,9 @@ impl Databases {
     fn at(&self, site: usize, world: &Arc<World>) -> Vec<Arc<dyn Database>> {
         let mail = self.mail.at(site);
         let all = [&self.directory, &mail, &self.shop, &self.audit].map(Memory::clone);
-        let faulty = |memory| Arc::new(Faulty { memory, world: Arc::clone(world) });
+        let remote = &self.remote;
+        let faulty =
+            |memory| Arc::new(Faulty { memory, world: Arc::clone(world), remote: remote.clone() });
         all.map(|memory| faulty(memory) as Arc<dyn Database>).into()
     }
 }
@@ -130,16 +135,17 @@ struct Setting {
     known: Rc<RefCell<Known>>,
 }
 
-fn setting(seed: u64, faults: Faults) -> Setting {
+fn setting(seed: u64, faults: Faults, remote: bool) -> Setting {
     let compiled = compile(SOURCE);
     assert!(compiled.program.is_some(), "{:?}", compiled.diagnostics);
     let module = Module::new("test@1", Arc::new(compiled.program.unwrap())).unwrap();
     let world = World::new(seed, faults);
-    let databases = Rc::new(Databases::new());
+    let modules = Arc::new(BTreeMap::from([(Arc::clone(module.name()), module.clone())]));
+    let remote = remote.then(|| Remote::new(Arc::clone(&modules), LIMITS));
+    let databases = Rc::new(Databases::new(remote));
     let bind =
         [("directory", 0, "all"), ("mail", 1, "all"), ("shop", 2, "all"), ("audit", 3, "all")];
     let bindings = Bindings::new(module.program(), &databases.at(0, &world), &bind).unwrap();
-    let modules = Arc::new(BTreeMap::from([(Arc::clone(module.name()), module.clone())]));
     let known = Known { collector: Some(Collector::new(LIMITS)), ..Known::default() };
     Setting { world, databases, module, modules, bindings, known: Rc::new(RefCell::new(known)) }
 }
@@ -280,6 +286,10 @@ fn live(setting: &Setting, clients: usize, steps: u64) {
         tasks.push(Box::pin(setting.clone().client()));
     }
     tasks.push(Box::pin(setting.clone().cleaner()));
+    if let Some(remote) = setting.databases.remote.clone() {
+        let world = Arc::clone(world);
+        tasks.push(Box::pin(async move { remote.deliver(world).await }));
+    }
     for _ in 0..steps {
         world.now.fetch_add(u64::from(world.below(4) == 0), Ordering::Relaxed);
         let which = world.below(tasks.len() as u64) as usize;
@@ -361,17 +371,31 @@ const FAULTS: Faults = Faults { unavailable: 15, conflict: 15, lost_reply: 40, b
 /// How many of a thousand steps of clients are their last.
 const DEATHS: u64 = 2;
 
-fn run_seed(seed: u64, faults: Faults) -> Setting {
-    let setting = setting(seed, faults);
+fn run_seed(seed: u64, faults: Faults, remote: bool) -> Setting {
+    let setting = setting(seed, faults, remote);
     live(&setting, 5, 30_000);
     setting
 }
 
 #[test]
 fn nothing_is_torn_lost_or_done_twice() {
+    all_seeds(false);
+}
+
+/// Shipments and answers are lost, come late and twice, and workers die.
+#[test]
+fn nothing_is_torn_lost_or_done_twice_next_to_the_stores() {
+    let (run, late) = all_seeds(true);
+    assert!(run > 100 && late > 0, "{run} shipments, {late} late: too few to tell");
+    println!("{run} shipments, {late} late");
+}
+
+/// How many shipments were run, and how many late.
+fn all_seeds(remote: bool) -> (u64, u64) {
     let (mut reads, mut done, mut open) = (0, 0, 0);
+    let (mut run, mut late) = (0, 0);
     for seed in 0..seeds() {
-        let setting = run_seed(seed, FAULTS);
+        let setting = run_seed(seed, FAULTS, remote);
         let known = setting.known.borrow();
         assert!(known.torn.is_empty(), "seed {seed}: {:?}", known.torn);
         drop(known);
@@ -383,15 +407,20 @@ fn nothing_is_torn_lost_or_done_twice() {
         };
         done += ended(|outcome| matches!(outcome, Outcome::Done { .. }));
         open += ended(|outcome| matches!(outcome, Outcome::Incomplete { .. }));
+        if let Some(remote) = &setting.databases.remote {
+            run += remote.run.load(Ordering::Relaxed);
+            late += remote.came_late.load(Ordering::Relaxed);
+        }
     }
     assert!(reads > 100 && done > 100, "{reads} reads and {done} writes: too few to tell");
     println!("{reads} reads, {done} writes, {open} incomplete");
+    (run, late)
 }
 
 /// A write witness stood for another one's, whose transaction its own had missed in a stronger store.
 #[test]
 fn seed_89_a_replaced_witness_was_needed() {
-    let setting = run_seed(89, FAULTS);
+    let setting = run_seed(89, FAULTS, false);
     assert_eq!(setting.known.borrow().torn, [""; 0]);
 }
 
@@ -404,6 +433,6 @@ fn seeds() -> u64 {
 #[test]
 fn without_witnesses_transactions_are_torn() {
     let blind = Faults { blind: true, ..FAULTS };
-    let torn = (0..4).map(|seed| run_seed(seed, blind).known.borrow().torn.len());
+    let torn = (0..4).map(|seed| run_seed(seed, blind, false).known.borrow().torn.len());
     assert!(torn.sum::<usize>() > 0, "no part of a transaction was seen");
 }

@@ -73,7 +73,7 @@ impl Bench {
     fn new(memories: Vec<Memory>, bind: &[(&str, usize, &str)]) -> Bench {
         let module = module();
         let world = World::new(1, Faults::default());
-        let faulty = |memory: &Memory| Faulty { memory: memory.clone(), world: Arc::clone(&world) };
+        let faulty = |memory: &Memory| Faulty::new(memory.clone(), Arc::clone(&world));
         let databases: Vec<_> =
             memories.iter().map(|memory| Arc::new(faulty(memory)) as Arc<dyn Database>).collect();
         let bindings = Bindings::new(module.program(), &databases, bind).unwrap();

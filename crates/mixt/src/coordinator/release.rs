@@ -5,7 +5,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::{Ask, Coordinator, Stage};
-use crate::group::{Job, Reply, Request};
+use crate::group::{Reply, Request};
+use crate::job::Job;
 use crate::outcome::{Outcome, Why};
 use crate::record::{Record, State};
 use crate::store::{Begin, NameWrite, StoreError};

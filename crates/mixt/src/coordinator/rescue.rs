@@ -67,7 +67,7 @@ impl Coordinator {
             return self.wait();
         }
         self.state.worklist.remove(wanted);
-        self.covered.insert((wanted.1, wanted.0.clone()));
+        self.sight.cover(wanted.1, wanted.0.clone());
         None
     }
 

@@ -41,7 +41,7 @@ impl Coordinator {
             return match validation.pending.take() {
                 Some(run) => self.commit(run),
                 None => {
-                    self.suspicious = false;
+                    self.sight.suspicious = false;
                     self.reads.clear();
                     self.since_ms = self.now_ms;
                     None

@@ -1,5 +1,8 @@
 //! A world in virtual time, from one seed: databases with faults, clients that die, and those who clean up.
 
+#[allow(dead_code, reason = "not every test that uses the world has workers")]
+mod remote;
+
 use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -8,10 +11,13 @@ use std::task::{Context, Poll, Waker};
 use solera_levels::Level;
 use solera_mixt::drive::Clock;
 use solera_mixt::memory::Memory;
+use solera_mixt::shipment::{Shipment, Shipped};
 use solera_mixt::store::{
     Answer, Begin, BoxFuture, Connection, Database, Description, Fields, Horizon, List, NameWrite,
     ObjectCall, StoreError,
 };
+
+pub(crate) use remote::Remote;
 
 /// What a world may do, in parts of a thousand per request.
 #[derive(Clone, Copy, Debug, Default)]
@@ -86,11 +92,34 @@ async fn pause() {
 pub(crate) struct Faulty {
     pub(crate) memory: Memory,
     pub(crate) world: Arc<World>,
+    /// What runs groups of phases next to it.
+    pub(crate) remote: Option<Arc<Remote>>,
+}
+
+impl Faulty {
+    pub(crate) fn new(memory: Memory, world: Arc<World>) -> Faulty {
+        Faulty { memory, world, remote: None }
+    }
 }
 
 struct FaultyConnection {
-    inner: Box<dyn Connection>,
+    /// None while it is lent to the worker.
+    inner: Option<Box<dyn Connection>>,
     world: Arc<World>,
+    memory: Memory,
+    /// Where the connection goes when this ends, if it is borrowed.
+    home: Option<remote::Slot>,
+    remote: Option<Arc<Remote>>,
+    /// A shipment whose answer was lost, and when it is refused for its age.
+    doubt: Option<(u64, u64)>,
+}
+
+impl Drop for FaultyConnection {
+    fn drop(&mut self) {
+        if let Some(home) = &self.home {
+            *home.lock().unwrap() = self.inner.take();
+        }
+    }
 }
 
 impl Database for Faulty {
@@ -102,25 +131,36 @@ impl Database for Faulty {
         self.memory.level(space)
     }
 
+    fn executes(&self) -> bool {
+        self.remote.is_some()
+    }
+
     fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Connection>, StoreError>> {
         Box::pin(async {
-            let inner = self.memory.connect().await?;
-            let world = Arc::clone(&self.world);
-            Ok(Box::new(FaultyConnection { inner, world }) as Box<dyn Connection>)
+            let inner = Some(self.memory.connect().await?);
+            let (world, memory) = (Arc::clone(&self.world), self.memory.clone());
+            let remote = self.remote.clone();
+            let connection =
+                FaultyConnection { inner, world, memory, home: None, remote, doubt: None };
+            Ok(Box::new(connection) as Box<dyn Connection>)
         })
     }
 }
 
 impl FaultyConnection {
+    fn inner(&mut self) -> &mut dyn Connection {
+        self.inner.as_deref_mut().expect("it is lent only while the worker runs")
+    }
+
     async fn fault(&mut self) -> Result<(), StoreError> {
         pause().await;
         let faults = self.world.faults();
         if self.world.happens(faults.unavailable) {
-            self.inner.abort().await?;
+            self.inner().abort().await?;
             return Err(StoreError::Unavailable("the line is down".to_owned()));
         }
         if self.world.happens(faults.conflict) {
-            self.inner.abort().await?;
+            self.inner().abort().await?;
             return Err(StoreError::Conflict);
         }
         Ok(())
@@ -131,7 +171,8 @@ impl Connection for FaultyConnection {
     fn begin<'a>(&'a mut self, begin: &'a Begin) -> BoxFuture<'a, Result<Vec<Fields>, StoreError>> {
         Box::pin(async {
             self.fault().await?;
-            self.inner.begin(begin).await
+            self.settle()?;
+            self.inner().begin(begin).await
         })
     }
 
@@ -141,7 +182,7 @@ impl Connection for FaultyConnection {
     ) -> BoxFuture<'a, Result<Answer, StoreError>> {
         Box::pin(async {
             self.fault().await?;
-            let mut answer = self.inner.perform(call).await?;
+            let mut answer = self.inner().perform(call).await?;
             if self.world.faults().blind {
                 answer.seen.clear();
             }
@@ -155,34 +196,41 @@ impl Connection for FaultyConnection {
             if self.world.happens(self.world.faults().lost_reply) {
                 if self.world.happens(500) {
                     // Whether it could commit or not: nobody hears of it.
-                    let _ = self.inner.commit(writes).await;
+                    let _ = self.inner().commit(writes).await;
                 } else {
-                    self.inner.abort().await?;
+                    self.inner().abort().await?;
                 }
                 return Err(StoreError::OutcomeUnknown("the answer was lost".to_owned()));
             }
-            self.inner.commit(writes).await
+            self.inner().commit(writes).await
         })
+    }
+
+    fn execute<'a>(
+        &'a mut self,
+        shipment: &'a Shipment,
+    ) -> BoxFuture<'a, Result<Shipped, StoreError>> {
+        Box::pin(self.ship(shipment))
     }
 
     fn abort(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {
         Box::pin(async {
             pause().await;
-            self.inner.abort().await
+            self.inner().abort().await
         })
     }
 
     fn list<'a>(&'a mut self, list: &'a List) -> BoxFuture<'a, Result<Vec<Arc<str>>, StoreError>> {
         Box::pin(async {
             self.fault().await?;
-            self.inner.list(list).await
+            self.inner().list(list).await
         })
     }
 
     fn horizon(&mut self) -> BoxFuture<'_, Result<Option<Horizon>, StoreError>> {
         Box::pin(async {
             self.fault().await?;
-            self.inner.horizon().await
+            self.inner().horizon().await
         })
     }
 }

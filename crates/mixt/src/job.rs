@@ -1,0 +1,146 @@
+//! What does not change while a transaction runs.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use solera_language::run::{Failure, Names, Run, Tapes};
+use solera_language::value::Value;
+
+use crate::binding::{Bindings, Module, Modules};
+use crate::outcome::Limits;
+use crate::plan::{Group, Plan};
+use crate::record::{Record, State};
+use crate::store::{Name, Place};
+use crate::witness::{self, TransactionId};
+
+/// What does not change while a transaction runs.
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub(crate) module: Module,
+    pub(crate) transaction: usize,
+    pub(crate) args: Vec<Value>,
+    pub(crate) id: TransactionId,
+    pub(crate) bindings: Bindings,
+    pub(crate) plan: Plan,
+    pub(crate) limits: Limits,
+    pub(crate) began_ms: u64,
+}
+
+impl Job {
+    /// What a record is about.
+    pub(crate) fn of(
+        record: &Record,
+        modules: &Modules,
+        limits: Limits,
+    ) -> Result<Job, CannotResume> {
+        let unknown = || CannotResume { id: record.id, module: Arc::clone(&record.module) };
+        let module = modules.get(&record.module).ok_or_else(unknown)?.clone();
+        let transaction = module.transaction(&record.transaction).ok_or_else(unknown)?;
+        if record.bindings.len() != module.program().stores.len() {
+            return Err(unknown());
+        }
+        let plan = Plan::new(&module.program().transactions[transaction], &record.bindings);
+        let fits = check_args(&module, transaction, &record.args, record.id, limits).is_ok();
+        if !fits || record.state.next as usize > plan.groups.len() {
+            return Err(unknown());
+        }
+        let (args, bindings) = (record.args.clone(), record.bindings.clone());
+        let (id, began_ms) = (record.id, record.began_ms);
+        Ok(Job { module, transaction, args, id, bindings, plan, limits, began_ms })
+    }
+    /// All that is needed to go on from a state.
+    pub(crate) fn record(&self, state: State) -> Record {
+        let writers = self.plan.groups.iter().enumerate().filter(|(_, group)| group.writes());
+        let marks = writers.skip(1).map(|(index, group)| {
+            let home = group.home(&self.bindings).expect("what writes has a home");
+            let place = &self.bindings.of(home).place;
+            (Arc::clone(&place.database), witness::mark(&place.space, self.id, index))
+        });
+        let marks = if self.plan.recorded { marks.collect() } else { Vec::new() };
+        let transaction = &self.module.program().transactions[self.transaction];
+        Record {
+            id: self.id,
+            module: Arc::clone(self.module.name()),
+            transaction: Arc::clone(&transaction.name),
+            args: self.args.clone(),
+            bindings: self.bindings.clone(),
+            began_ms: self.began_ms,
+            state,
+            home: self.record_place().cloned(),
+            marks,
+            witnessed: Arc::clone(&self.plan.witnessed),
+            complete: false,
+            failed: None,
+        }
+    }
+
+    /// Where the recovery record is, if one is due.
+    pub(crate) fn record_place(&self) -> Option<&Place> {
+        let first = self.plan.first_writer.filter(|_| self.plan.recorded)?;
+        let home = self.plan.groups[first].home(&self.bindings).expect("what writes has a home");
+        Some(&self.bindings.of(home).place)
+    }
+
+    /// The name under which it is kept that a group is done, if it is.
+    pub(crate) fn mark(&self, index: usize) -> Option<Name> {
+        let group = &self.plan.groups[index];
+        let home = group.home(&self.bindings).filter(|_| self.plan.recorded)?;
+        let space = &self.bindings.of(home).place.space;
+        Some(if self.plan.first_writer == Some(index) {
+            witness::record(space, self.id)
+        } else {
+            witness::mark(space, self.id, index)
+        })
+    }
+
+    /// The places that a group uses.
+    pub(crate) fn places(&self, group: &Group) -> BTreeSet<Place> {
+        group.stores.iter().map(|store| self.bindings.of(*store).place.clone()).collect()
+    }
+
+    /// The places that some groups use.
+    pub(crate) fn places_of(
+        &self,
+        range: impl std::slice::SliceIndex<[Group], Output = [Group]>,
+    ) -> BTreeSet<Place> {
+        self.plan.groups[range].iter().flat_map(|group| self.places(group)).collect()
+    }
+
+    /// Of what was handed on, what groups take.
+    pub(crate) fn taken(&self, groups: &[Group], tapes: &Tapes) -> Tapes {
+        let transaction = &self.module.program().transactions[self.transaction];
+        let phases = groups.iter().flat_map(|group| &transaction.phases[group.phases.clone()]);
+        let taken: BTreeSet<u32> = phases.flat_map(|phase| &phase.takes).copied().collect();
+        tapes.only(&taken.into_iter().collect::<Vec<_>>())
+    }
+}
+
+/// Whether the arguments have the parameters' types.
+pub(crate) fn check_args(
+    module: &Module,
+    transaction: usize,
+    args: &[Value],
+    id: TransactionId,
+    limits: Limits,
+) -> Result<(), Failure> {
+    let (program, names) = (Arc::clone(module.program()), Names { prefix: id.to_string().into() });
+    let args = args.to_vec();
+    Run::new(program, transaction, 0, args, Tapes::new(), names, limits.phase).map(|_| ())
+}
+
+/// A transaction whose program is not known here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CannotResume {
+    /// The transaction.
+    pub id: TransactionId,
+    /// The module it needs.
+    pub module: Arc<str>,
+}
+
+impl std::fmt::Display for CannotResume {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "transaction {} needs the module `{}`, which is not loaded", self.id, self.module)
+    }
+}
+
+impl std::error::Error for CannotResume {}

@@ -1,0 +1,218 @@
+//! Runs groups of phases next to their stores, for coordinators elsewhere (MixT §7.2).
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::binding::Modules;
+use crate::drive::{Clock, Connections};
+use crate::group::{GroupEnd, GroupRun, GroupStep, Request};
+use crate::job::{CannotResume, Job};
+use crate::outcome::Limits;
+use crate::shipment::{Shipment, Shipped};
+use crate::store::{Begin, StoreError};
+
+/// How long it waits before it looks again for what a group waits for, in milliseconds.
+const LOOK_AGAIN_MS: u64 = 5;
+
+/// What a worker remembers of shipments, so that none is run twice.
+#[derive(Debug, Default)]
+pub struct Worker {
+    seen: Mutex<BTreeMap<u64, Seen>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    /// When it is refused for its age.
+    until_ms: u64,
+    running: bool,
+}
+
+/// A shipment that is being run. It is over when this is dropped.
+struct Running<'a> {
+    worker: &'a Worker,
+    number: u64,
+}
+
+impl Worker {
+    /// Runs a shipment over these databases. Limits are the worker's own. If the future is dropped, what is open
+    /// is given up with the connections.
+    ///
+    /// # Errors
+    /// If nothing was begun.
+    pub async fn execute(
+        &self,
+        shipment: &Shipment,
+        (modules, limits): (&Modules, Limits),
+        connections: &mut Connections,
+        clock: &dyn Clock,
+    ) -> Result<Shipped, Unshipped> {
+        let job = Job::of(&shipment.record, modules, limits).map_err(|unknown| {
+            match modules.contains_key(&shipment.record.module) {
+                true => Unshipped::Malformed(unknown.id.to_string()),
+                false => Unshipped::UnknownModule(unknown),
+            }
+        })?;
+        let next = shipment.record.state.next as usize;
+        let database = job.plan.groups.get(next).and_then(|group| group.database.clone());
+        let Some(database) = database else {
+            return Err(Unshipped::Malformed(job.id.to_string()));
+        };
+        connections.get(&database).await.map_err(Unshipped::Store)?;
+        let _running = self.begin(shipment, clock.now_ms())?;
+        let run = Execution { job: Arc::new(job), shipment, database, until: clock.now_ms() };
+        Ok(run.run(connections, clock).await)
+    }
+
+    /// Whether a shipment is over, or will never be begun: then what it has committed is there. `until_ms` is the
+    /// shipment's.
+    pub fn settle(&self, number: u64, until_ms: u64) -> bool {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        // One that comes later is refused.
+        !seen.entry(number).or_insert(Seen { until_ms, running: false }).running
+    }
+
+    fn begin(&self, shipment: &Shipment, now_ms: u64) -> Result<Running<'_>, Unshipped> {
+        if now_ms >= shipment.until_ms {
+            return Err(Unshipped::Late);
+        }
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.retain(|_, seen| seen.running || now_ms < seen.until_ms);
+        if seen.contains_key(&shipment.number) {
+            return Err(Unshipped::Again);
+        }
+        seen.insert(shipment.number, Seen { until_ms: shipment.until_ms, running: true });
+        Ok(Running { worker: self, number: shipment.number })
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        let mut seen = self.worker.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(seen) = seen.get_mut(&self.number) {
+            seen.running = false;
+        }
+    }
+}
+
+/// One shipment.
+struct Execution<'a> {
+    job: Arc<Job>,
+    shipment: &'a Shipment,
+    database: Arc<str>,
+    /// Until when it looks for commit witnesses.
+    until: u64,
+}
+
+impl Execution<'_> {
+    async fn run(mut self, connections: &mut Connections, clock: &dyn Clock) -> Shipped {
+        self.until += self.job.limits.on_the_way_ms();
+        loop {
+            let mut shipped = Shipped::default();
+            match self.attempt(&mut shipped, connections, clock).await {
+                Some(GroupEnd::Blocked(_))
+                    if clock.now_ms() < self.until.min(self.shipment.until_ms) =>
+                {
+                    clock.sleep(LOOK_AGAIN_MS).await;
+                }
+                Some(GroupEnd::Unknown(_)) => {
+                    self.wait_for_commit(connections, clock).await;
+                    return shipped;
+                }
+                _ => return shipped,
+            }
+        }
+    }
+
+    /// Waits until a commit has taken effect, or never will, of which the answer was lost: the next shipment has
+    /// another session, which could not tell. Its time bounds that.
+    async fn wait_for_commit(&self, connections: &mut Connections, clock: &dyn Clock) {
+        let begin = Request::Begin(Begin::default());
+        while connections.ask(&self.database, &begin).await.is_err() {
+            if clock.now_ms() >= self.shipment.until_ms {
+                return;
+            }
+            clock.sleep(LOOK_AGAIN_MS).await;
+        }
+        // Nothing is open afterwards, whatever is answered.
+        let _ = connections.ask(&self.database, &Request::Abort).await;
+    }
+
+    /// Runs the group once. None if it has stopped before it would commit, as the coordinator has to decide.
+    async fn attempt(
+        &self,
+        shipped: &mut Shipped,
+        connections: &mut Connections,
+        clock: &dyn Clock,
+    ) -> Option<GroupEnd> {
+        let state = self.shipment.record.state.clone();
+        let (mut sight, mut worklist) = (self.shipment.sight.clone(), state.worklist.clone());
+        let mut run = GroupRun::new(Arc::clone(&self.job), state, false);
+        let mut step = run.next(None);
+        loop {
+            step = match step {
+                GroupStep::Ask(request) => {
+                    let reply = connections.ask(&self.database, &request).await;
+                    shipped.replies.push(reply.clone());
+                    run.next(Some(reply))
+                }
+                GroupStep::Ended(end) => return Some(end),
+                GroupStep::Ready => {
+                    let now_ms = clock.now_ms();
+                    let whole = sight.take_in(&run, &mut worklist, now_ms);
+                    let unsure = sight.suspicious && !run.is_after_commit();
+                    if !whole {
+                        run.give_up()
+                    } else if run.group().writes() && (unsure || now_ms >= self.shipment.until_ms) {
+                        // Nothing is open afterwards, whatever is answered.
+                        let _ = connections.ask(&self.database, &Request::Abort).await;
+                        return None;
+                    } else {
+                        sight.commit(&mut run, &worklist)
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Why a worker has not begun with a shipment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unshipped {
+    /// The program is not known here.
+    UnknownModule(CannotResume),
+    /// It does not fit its program. The transaction is told.
+    Malformed(String),
+    /// It came too late.
+    Late,
+    /// It was here before.
+    Again,
+    /// Its database cannot be used.
+    Store(StoreError),
+}
+
+impl fmt::Display for Unshipped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unshipped::UnknownModule(unknown) => write!(f, "{unknown}"),
+            Unshipped::Malformed(id) => {
+                write!(f, "the phases of transaction {id} do not fit its module")
+            }
+            Unshipped::Late => write!(f, "the phases came too late, or clocks differ"),
+            Unshipped::Again => write!(f, "the same phases came before"),
+            Unshipped::Store(error) => write!(f, "{error}"),
+        }
+    }
+}
+
+impl std::error::Error for Unshipped {}
+
+impl From<Unshipped> for StoreError {
+    fn from(unshipped: Unshipped) -> StoreError {
+        match unshipped {
+            // The answer to the one that came before is lost.
+            Unshipped::Again => StoreError::OutcomeUnknown(unshipped.to_string()),
+            other => StoreError::Unavailable(other.to_string()),
+        }
+    }
+}

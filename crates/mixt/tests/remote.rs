@@ -1,0 +1,364 @@
+//! Groups of phases that run next to their stores: what it costs, and what is made of what does not fit.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+
+use solera_language::compile::compile;
+use solera_language::value::{Handle, Value};
+use solera_levels::Level;
+use solera_mixt::binding::{Bindings, Module, Modules};
+use solera_mixt::coordinator::{Ask, Coordinator, Next, Reply, Request, TransactionId};
+use solera_mixt::drive::{Clock, Connections, run};
+use solera_mixt::memory::Memory;
+use solera_mixt::outcome::{Limits, Outcome, Why};
+use solera_mixt::shipment::{Shipment, Shipped};
+use solera_mixt::store::{
+    Answer, Begin, BoxFuture, Connection, Database, Description, Fields, List, NameWrite,
+    ObjectCall, StoreError,
+};
+use solera_mixt::worker::{Unshipped, Worker};
+
+const SOURCE: &str = r#"
+store strong : linearizable;
+store weak : causal;
+
+transaction many(a: handle<counter> in strong, b: handle<counter> in weak) -> int {
+    var before = a.value();
+    a.add(1);
+    a.add(2);
+    b.add(before);
+    return before + b.value();
+}
+
+transaction limited(a: handle<counter> in strong, b: handle<counter> in weak) -> int {
+    if a.value() > 0 { abort("only once"); }
+    a.add(1);
+    return a.value();
+}
+"#;
+
+/// A clock that stands still, but for those who sleep.
+#[derive(Default)]
+struct Still(AtomicU64);
+
+impl Clock for Still {
+    fn now_ms(&self) -> u64 {
+        1_000 + self.0.load(Ordering::Relaxed)
+    }
+
+    fn sleep(&self, ms: u64) -> BoxFuture<'_, ()> {
+        self.0.fetch_add(ms, Ordering::Relaxed);
+        Box::pin(std::future::ready(()))
+    }
+}
+
+/// What happens to bytes on their way back.
+type Spoil = Arc<dyn Fn(Vec<u8>) -> Vec<u8> + Send + Sync>;
+
+/// A database far away, with a worker next to it.
+#[derive(Clone)]
+struct Far {
+    memory: Memory,
+    /// What the worker knows.
+    modules: Arc<Modules>,
+    worker: Arc<Worker>,
+    clock: Arc<Still>,
+    requests: Arc<AtomicU64>,
+    shipped: Arc<Mutex<Vec<Vec<u8>>>>,
+    spoil: Option<Spoil>,
+    near: bool,
+}
+
+struct Line {
+    far: Far,
+    inner: Box<dyn Connection>,
+}
+
+impl Database for Far {
+    fn describe(&self) -> Description {
+        self.memory.describe()
+    }
+
+    fn level(&self, space: &str) -> Option<Level> {
+        self.memory.level(space)
+    }
+
+    fn executes(&self) -> bool {
+        !self.near
+    }
+
+    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Connection>, StoreError>> {
+        Box::pin(async {
+            let line = Line { far: self.clone(), inner: self.memory.connect().await? };
+            Ok(Box::new(line) as Box<dyn Connection>)
+        })
+    }
+}
+
+impl Line {
+    fn count(&self) {
+        self.far.requests.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Connection for Line {
+    fn begin<'a>(&'a mut self, begin: &'a Begin) -> BoxFuture<'a, Result<Vec<Fields>, StoreError>> {
+        self.count();
+        self.inner.begin(begin)
+    }
+
+    fn perform<'a>(
+        &'a mut self,
+        call: &'a ObjectCall,
+    ) -> BoxFuture<'a, Result<Answer, StoreError>> {
+        self.count();
+        self.inner.perform(call)
+    }
+
+    fn commit<'a>(&'a mut self, writes: &'a [NameWrite]) -> BoxFuture<'a, Result<(), StoreError>> {
+        self.count();
+        self.inner.commit(writes)
+    }
+
+    fn abort(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.count();
+        self.inner.abort()
+    }
+
+    fn list<'a>(&'a mut self, list: &'a List) -> BoxFuture<'a, Result<Vec<Arc<str>>, StoreError>> {
+        self.count();
+        self.inner.list(list)
+    }
+
+    fn execute<'a>(
+        &'a mut self,
+        shipment: &'a Shipment,
+    ) -> BoxFuture<'a, Result<Shipped, StoreError>> {
+        self.count();
+        Box::pin(async {
+            let bytes = shipment.encode();
+            self.far.shipped.lock().unwrap().push(bytes.to_vec());
+            let shipped = self.far.execute(&bytes).await?;
+            let bytes = shipped.encode().to_vec();
+            let bytes = self.far.spoil.as_ref().map_or(bytes.clone(), |spoil| spoil(bytes));
+            Shipped::decode(&bytes).map_err(|error| StoreError::OutcomeUnknown(error.to_string()))
+        })
+    }
+}
+
+impl Far {
+    async fn execute(&self, bytes: &[u8]) -> Result<Shipped, Unshipped> {
+        let shipment = Shipment::decode(bytes).unwrap();
+        let memory: Arc<dyn Database> = Arc::new(self.memory.clone());
+        let (mut own, known) = (Connections::new([memory]), (&*self.modules, Limits::default()));
+        self.worker.execute(&shipment, known, &mut own, &*self.clock).await
+    }
+}
+
+struct Bench {
+    databases: Vec<Far>,
+    module: Module,
+    bindings: Bindings,
+    clock: Arc<Still>,
+    /// How many transactions have begun.
+    begun: AtomicU64,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        let program = compile(SOURCE).program.unwrap();
+        let module = Module::new("test@1", Arc::new(program)).unwrap();
+        let modules: Arc<Modules> =
+            Arc::new(BTreeMap::from([(Arc::clone(module.name()), module.clone())]));
+        let clock = Arc::<Still>::default();
+        let far = |name, level| Far {
+            memory: Memory::new(name, &[("all", level)]),
+            modules: Arc::clone(&modules),
+            worker: Arc::default(),
+            clock: Arc::clone(&clock),
+            requests: Arc::default(),
+            shipped: Arc::default(),
+            spoil: None,
+            near: false,
+        };
+        let databases = vec![far("one", Level::Linearizable), far("two", Level::Causal)];
+        let known: Vec<_> =
+            databases.iter().map(|far| Arc::new(far.clone()) as Arc<dyn Database>).collect();
+        let bind = [("strong", 0, "all"), ("weak", 1, "all")];
+        let bindings = Bindings::new(module.program(), &known, &bind).unwrap();
+        Bench { databases, module, bindings, clock, begun: AtomicU64::new(0) }
+    }
+
+    fn connections(&self) -> Connections {
+        let known = self.databases.iter();
+        Connections::new(known.map(|far| Arc::new(far.clone()) as Arc<dyn Database>))
+    }
+
+    fn coordinator(&self, name: &str) -> Coordinator {
+        let transaction = self.module.transaction(name).unwrap();
+        let handle = |store: &str| Value::Handle(Handle { store: store.into(), key: "x".into() });
+        let args = vec![handle("strong"), handle("weak")];
+        let known = (Arc::clone(&self.databases[0].modules), Limits::default());
+        let id = TransactionId::new(self.begun.fetch_add(1, Ordering::Relaxed) << 8);
+        let start = (self.module.clone(), transaction);
+        Coordinator::new(start, args, self.bindings.clone(), id, known, self.clock.now_ms())
+            .unwrap()
+    }
+
+    fn run(&self, name: &str) -> Outcome {
+        let mut coordinator = self.coordinator(name);
+        now(run(&mut coordinator, &mut self.connections(), &*self.clock))
+    }
+
+    fn done(&self, name: &str) -> i64 {
+        match self.run(name) {
+            Outcome::Done { result: Value::Int(result), .. } => result,
+            other => panic!("{name}: {other}"),
+        }
+    }
+
+    /// How many requests were made since the last time, by database.
+    fn requests(&self) -> [u64; 2] {
+        [0, 1].map(|index: usize| self.databases[index].requests.swap(0, Ordering::Relaxed))
+    }
+}
+
+/// What needs not wait.
+fn now<T>(future: impl Future<Output = T>) -> T {
+    let mut future = std::pin::pin!(future);
+    match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(done) => done,
+        Poll::Pending => panic!("it waits"),
+    }
+}
+
+#[test]
+fn a_group_of_phases_costs_one_request() {
+    let mut bench = Bench::new();
+    assert_eq!(bench.done("many"), 0);
+    assert_eq!(bench.requests(), [1, 1]);
+    for far in &mut bench.databases {
+        far.near = true;
+    }
+    assert_eq!(bench.done("many"), 6, "3 before, and 3 of them added to the weak counter");
+    // Three operations and two, and for each transaction its begin and its commit.
+    assert_eq!(bench.requests(), [5, 4]);
+}
+
+#[test]
+fn what_the_program_says_there_is_said_here() {
+    let bench = Bench::new();
+    assert_eq!(bench.done("limited"), 1);
+    let told = bench.run("limited").to_string();
+    assert!(told.contains("only once"), "{told}");
+    assert_eq!(bench.requests(), [2, 0]);
+}
+
+#[test]
+fn a_worker_that_does_not_know_the_module_is_passed_by() {
+    let mut bench = Bench::new();
+    bench.databases[0].modules = Arc::default();
+    assert_eq!(bench.done("many"), 0);
+    assert_eq!(bench.requests(), [6, 1]);
+}
+
+#[test]
+fn what_comes_late_or_twice_is_not_run() {
+    let bench = Bench::new();
+    bench.done("limited");
+    let far = &bench.databases[0];
+    let bytes = far.shipped.lock().unwrap()[0].clone();
+    assert_eq!(now(far.execute(&bytes)).unwrap_err(), Unshipped::Again);
+    // A process that has begun anew does not remember.
+    let anew = Far { worker: Arc::default(), ..far.clone() };
+    bench.clock.0.fetch_add(Limits::default().finish_ms, Ordering::Relaxed);
+    assert_eq!(now(anew.execute(&bytes)).unwrap_err(), Unshipped::Late);
+}
+
+#[test]
+fn what_is_settled_is_not_run_later() {
+    let bench = Bench::new();
+    let mut coordinator = bench.coordinator("limited");
+    coordinator.ship_to(["one".into()]);
+    let Next::Ask(Ask::Store { request: Request::Execute(shipment), .. }) =
+        coordinator.next(bench.clock.now_ms(), None)
+    else {
+        panic!("it ships")
+    };
+    let far = &bench.databases[0];
+    assert!(far.worker.settle(shipment.number(), shipment.until_ms()));
+    assert_eq!(now(far.execute(&shipment.encode())).unwrap_err(), Unshipped::Again);
+    assert_eq!(bench.done("limited"), 1);
+}
+
+/// Every bit of a shipment is turned around. Who cannot read it says so, and nothing panics.
+#[test]
+fn spoilt_shipments_are_refused_or_run() {
+    let bench = Bench::new();
+    bench.done("many");
+    for far in &bench.databases {
+        let bytes = far.shipped.lock().unwrap()[0].clone();
+        for place in 0..bytes.len() * 8 {
+            let mut spoilt = bytes.clone();
+            spoilt[place / 8] ^= 1 << (place % 8);
+            let Ok(shipment) = Shipment::decode(&spoilt) else { continue };
+            let fresh = Far { worker: Arc::default(), ..far.clone() };
+            // Whatever it makes of it.
+            let _ = now(fresh.execute(&shipment.encode()));
+        }
+        for length in 0..bytes.len() {
+            assert!(Shipment::decode(&bytes[..length]).is_err(), "{length}");
+        }
+    }
+}
+
+/// Every bit of an answer is turned around: the transaction ends in one way or another.
+#[test]
+fn spoilt_answers_end_in_some_outcome() {
+    let length = Arc::new(AtomicU64::new(0));
+    let mut bench = Bench::new();
+    let told = Arc::clone(&length);
+    bench.databases[0].spoil = Some(Arc::new(move |bytes| {
+        told.store(bytes.len() as u64 * 8, Ordering::Relaxed);
+        bytes
+    }));
+    bench.done("many");
+    for place in 0..length.load(Ordering::Relaxed) as usize {
+        let mut bench = Bench::new();
+        bench.databases[0].spoil = Some(Arc::new(move |mut bytes: Vec<u8>| {
+            if let Some(byte) = bytes.get_mut(place / 8) {
+                *byte ^= 1 << (place % 8);
+            }
+            bytes
+        }));
+        bench.run("many");
+    }
+}
+
+/// An answer of another kind than what was asked may hide a commit.
+#[test]
+fn an_answer_that_does_not_fit_leaves_the_outcome_unknown() {
+    let bench = Bench::new();
+    let mut coordinator = bench.coordinator("limited");
+    coordinator.ship_to(["one".into()]);
+    let Next::Ask(Ask::Store { request: Request::Execute(shipment), .. }) =
+        coordinator.next(1_000, None)
+    else {
+        panic!("it ships")
+    };
+    let mut bytes = now(bench.databases[0].execute(&shipment.encode())).unwrap().encode().to_vec();
+    // The form, how many replies, that the first is one; then its kind: not Began, but Committed.
+    assert_eq!(bytes[2..4], [0, 0]);
+    bytes[3] = 2;
+    // What Began held would be read as the next reply.
+    bytes.remove(4);
+    let shipped = Shipped::decode(&bytes).unwrap();
+    let next = coordinator.next(1_000, Some(Ok(Reply::Executed(shipped))));
+    let Next::Finished(Outcome::Incomplete { ticket: None, why: Why::Unknown { .. }, .. }) = next
+    else {
+        panic!("{next:?}")
+    };
+}

@@ -1,0 +1,181 @@
+//! Workers next to the databases of a world, and the lines that lead there.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+
+use solera_levels::Level;
+use solera_mixt::binding::Modules;
+use solera_mixt::drive::{Clock, Connections};
+use solera_mixt::memory::Memory;
+use solera_mixt::outcome::Limits;
+use solera_mixt::shipment::{Shipment, Shipped};
+use solera_mixt::store::{BoxFuture, Connection, Database, Description, StoreError};
+use solera_mixt::worker::Worker;
+
+use super::{Faulty, FaultyConnection, World, WorldClock, pause};
+
+/// The workers of a world. One is enough for all its databases.
+pub(crate) struct Remote {
+    pub(crate) modules: Arc<Modules>,
+    pub(crate) limits: Limits,
+    worker: Mutex<Arc<Worker>>,
+    /// What was sent and did not arrive yet.
+    late: Mutex<Vec<(Arc<[u8]>, Memory)>>,
+    /// How many shipments were run, and how many of them came late.
+    pub(crate) run: AtomicU64,
+    pub(crate) came_late: AtomicU64,
+}
+
+impl Remote {
+    pub(crate) fn new(modules: Arc<Modules>, limits: Limits) -> Arc<Remote> {
+        let (worker, late) = (Mutex::default(), Mutex::default());
+        let (run, came_late) = (AtomicU64::new(0), AtomicU64::new(0));
+        Arc::new(Remote { modules, limits, worker, late, run, came_late })
+    }
+
+    fn worker(&self) -> Arc<Worker> {
+        self.worker.lock().unwrap().clone()
+    }
+
+    /// The process ends and another one begins: it remembers nothing, and lines to the former one are broken.
+    fn die(&self) {
+        *self.worker.lock().unwrap() = Arc::default();
+        self.late.lock().unwrap().clear();
+    }
+
+    async fn execute(
+        &self,
+        bytes: &[u8],
+        database: Arc<dyn Database>,
+        clock: &WorldClock,
+    ) -> Result<Shipped, StoreError> {
+        let shipment = Shipment::decode(bytes).unwrap();
+        let worker = self.worker();
+        let mut connections = Connections::new([database]);
+        let known = (&*self.modules, self.limits);
+        let shipped = worker.execute(&shipment, known, &mut connections, clock).await?;
+        self.run.fetch_add(1, Ordering::Relaxed);
+        Ok(Shipped::decode(&shipped.encode()).unwrap())
+    }
+
+    /// Delivers what comes late, for ever.
+    pub(crate) async fn deliver(&self, world: Arc<World>) {
+        let clock = WorldClock(Arc::clone(&world));
+        loop {
+            clock.sleep(world.below(200)).await;
+            let first = self.late.lock().unwrap().pop();
+            let Some((bytes, memory)) = first else { continue };
+            let faulty = Arc::new(Faulty::new(memory, Arc::clone(&world)));
+            // Nobody waits for the answer.
+            if self.execute(&bytes, faulty, &clock).await.is_ok() {
+                self.came_late.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+/// A session of which the worker borrows the connection, so that each sees what the other one has done.
+pub(super) type Slot = Arc<Mutex<Option<Box<dyn Connection>>>>;
+
+struct Lent {
+    slot: Slot,
+    memory: Memory,
+    world: Arc<World>,
+}
+
+impl Database for Lent {
+    fn describe(&self) -> Description {
+        self.memory.describe()
+    }
+
+    fn level(&self, space: &str) -> Option<Level> {
+        self.memory.level(space)
+    }
+
+    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Connection>, StoreError>> {
+        let inner = self.slot.lock().unwrap().take();
+        let world = Arc::clone(&self.world);
+        let memory = self.memory.clone();
+        let home = Some(Arc::clone(&self.slot));
+        let connection = FaultyConnection { inner, world, memory, home, remote: None, doubt: None };
+        Box::pin(async { Ok(Box::new(connection) as Box<dyn Connection>) })
+    }
+}
+
+impl FaultyConnection {
+    /// Whether what was sent before is over.
+    pub(super) fn settle(&mut self) -> Result<(), StoreError> {
+        let (Some(remote), Some((number, until_ms))) = (&self.remote, self.doubt) else {
+            return Ok(());
+        };
+        if !remote.worker().settle(number, until_ms) {
+            return Err(StoreError::Unavailable("it is still being run".to_owned()));
+        }
+        self.doubt = None;
+        Ok(())
+    }
+
+    pub(super) async fn ship(&mut self, shipment: &Shipment) -> Result<Shipped, StoreError> {
+        pause().await;
+        let faults = self.world.faults();
+        self.settle()?;
+        if self.world.happens(faults.unavailable) {
+            return Err(StoreError::Unavailable("the worker is not there".to_owned()));
+        }
+        let remote = Arc::clone(self.remote.as_ref().expect("only then it executes"));
+        let bytes = shipment.encode();
+        let lost = || Err(StoreError::OutcomeUnknown("the worker does not answer".to_owned()));
+        if self.world.happens(faults.lost_reply) {
+            self.doubt = Some((shipment.number(), shipment.until_ms()));
+            if self.world.happens(500) {
+                remote.late.lock().unwrap().push((bytes, self.memory.clone()));
+            }
+            return lost();
+        }
+        if self.world.happens(faults.lost_reply) {
+            // It comes twice.
+            remote.late.lock().unwrap().push((Arc::clone(&bytes), self.memory.clone()));
+        }
+        let slot: Slot = Arc::new(Mutex::new(self.inner.take()));
+        let (memory, world) = (self.memory.clone(), Arc::clone(&self.world));
+        let lent = Arc::new(Lent { slot: Arc::clone(&slot), memory, world });
+        let clock = WorldClock(Arc::clone(&self.world));
+        let dies = self.world.happens(faults.lost_reply).then(|| self.world.below(40));
+        let executed = {
+            let run: Pin<Box<dyn Future<Output = _> + Send + '_>> =
+                Box::pin(remote.execute(&bytes, lent, &clock));
+            until_death(run, dies).await
+        };
+        self.inner = slot.lock().unwrap().take();
+        if executed.is_none() {
+            remote.die();
+        }
+        match executed {
+            Some(shipped) if !self.world.happens(faults.lost_reply) => shipped,
+            _ => {
+                self.doubt = Some((shipment.number(), shipment.until_ms()));
+                lost()
+            }
+        }
+    }
+}
+
+/// None if it dies before it is over.
+async fn until_death<T>(
+    mut run: Pin<Box<dyn Future<Output = T> + Send + '_>>,
+    steps: Option<u64>,
+) -> Option<T> {
+    let mut left = steps;
+    std::future::poll_fn(move |_| {
+        match &mut left {
+            Some(0) => return Poll::Ready(None),
+            Some(left) => *left -= 1,
+            None => {}
+        }
+        run.as_mut().poll(&mut Context::from_waker(Waker::noop())).map(Some)
+    })
+    .await
+}
