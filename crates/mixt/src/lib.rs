@@ -3,13 +3,14 @@
 //!
 //! A [`Coordinator`](coordinator::Coordinator) is one transaction as a state machine without I/O: it says what is to
 //! be asked of which database, and goes on with the answer. [`drive::run`] asks real databases, which implement the
-//! traits of [`store`]; [`memory`] is one of them. [`collect`] removes what transactions leave behind, and
+//! traits of [`store`]; [`memory`] is one of them, and [`conformance`] what their tests check. [`collect`] removes what transactions leave behind, and
 //! [`recovery`] completes those whose coordinators died.
 //!
 //! What is guaranteed, and what is not, is said at [`coordinator`].
 
 pub mod binding;
 pub mod collect;
+pub mod conformance;
 pub mod coordinator;
 pub mod drive;
 mod group;
