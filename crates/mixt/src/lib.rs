@@ -3,7 +3,7 @@
 //!
 //! A [`Coordinator`](coordinator::Coordinator) is one transaction as a state machine without I/O: it says what is to
 //! be asked of which database, and goes on with the answer. [`drive::run`] asks real databases, which implement the
-//! traits of [`store`]; [`memory`] is one of them. [`collect`] removes what transactions leave behind, and
+//! traits of [`store`]; [`memory`] is one of them, and [`conformance`] what their tests check. [`collect`] removes what transactions leave behind, and
 //! [`recovery`] completes those whose coordinators died.
 //!
 //! Where a database has a [`worker`], a group of phases is shipped to it and costs one round trip.
@@ -12,6 +12,7 @@
 
 pub mod binding;
 pub mod collect;
+pub mod conformance;
 pub mod coordinator;
 pub mod drive;
 mod group;

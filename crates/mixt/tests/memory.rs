@@ -9,6 +9,7 @@ use solera_language::operation::ObjectOp;
 use solera_language::types::{Object, Type};
 use solera_language::value::Value;
 use solera_levels::Level;
+use solera_mixt::conformance;
 use solera_mixt::memory::Memory;
 use solera_mixt::store::{Begin, Connection, Database, Name, NameWrite, ObjectCall, StoreError};
 
@@ -156,6 +157,15 @@ fn eventual_operations_take_effect_at_once() {
     assert_eq!(other.get("a"), some(1));
     now(one.connection.abort()).unwrap();
     assert_eq!(other.get("a"), some(1));
+}
+
+#[test]
+fn it_conforms() {
+    for level in [Level::Linearizable, Level::Por, Level::PcPsi, Level::Causal, Level::Speculative]
+    {
+        let memory = Memory::new("m", &[("all", level)]);
+        now(conformance::all(&memory, "all"));
+    }
 }
 
 #[test]
