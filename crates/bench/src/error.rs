@@ -38,6 +38,8 @@ pub enum BenchError {
         /// The workload's keys in it.
         prefix: String,
     },
+    /// A transaction of a program failed where it must not.
+    Transaction(String),
     /// What the run left could not be read.
     Check(solera::Error),
     /// No thread could be started.
@@ -68,6 +70,7 @@ impl fmt::Display for BenchError {
                 "with --strong causal the keys '{prefix}…' must be in no strong space, and the cluster has \
                  them in '{space}', which is {level}: take another cluster, or leave --strong causal out"
             ),
+            BenchError::Transaction(error) => write!(f, "a transaction failed: {error}"),
             BenchError::Check(error) => {
                 write!(f, "what the run left cannot be read to be checked: {error}")
             }

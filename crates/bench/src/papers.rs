@@ -2,11 +2,13 @@
 //!
 //! | module | subject |
 //! |---|---|
+//! | `mixt` | MixT §8, Figures 15 to 17 |
 //! | `page`, `plot` | what is written for people |
 //! | `processes` | clusters of real processes |
 //! | `side_by_side` | experiments that use all cores |
 //! | `unistore` | UniStore §8, Figures 3 to 6 |
 
+pub mod mixt;
 mod page;
 mod plot;
 mod processes;

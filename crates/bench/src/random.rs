@@ -63,9 +63,46 @@ impl Random {
     }
 }
 
+/// Numbers from 0 on, of which the n-th comes up in proportion to 1/n: Zipf's distribution of exponent 1.
+pub(crate) struct Zipf {
+    /// The sums of the weights up to each.
+    sums: Vec<f64>,
+}
+
+impl Zipf {
+    /// Of the numbers below `count`, which is at least 1.
+    pub(crate) fn new(count: usize) -> Zipf {
+        let sums = (1..=count).scan(0.0, |sum, n| {
+            *sum += 1.0 / n as f64;
+            Some(*sum)
+        });
+        Zipf { sums: sums.collect() }
+    }
+
+    pub(crate) fn draw(&self, random: &mut Random) -> usize {
+        let all = self.sums.last().copied().unwrap_or_default();
+        let at = (random.next() >> 11) as f64 / (1_u64 << 53) as f64 * all;
+        self.sums.partition_point(|sum| *sum <= at).min(self.sums.len() - 1)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_first_of_zipf_comes_up_twice_as_often_as_the_second() {
+        let (zipf, mut random) = (Zipf::new(1000), Random::new(3));
+        let mut drawn = [0_u32; 1000];
+        (0..70_000).for_each(|_| drawn[zipf.draw(&mut random)] += 1);
+        // The harmonic number of 1000 is 7.485.
+        for (n, drawn) in drawn.iter().enumerate().take(4) {
+            let expected = 70_000.0 / 7.485 / (n + 1) as f64;
+            assert!((f64::from(*drawn) - expected).abs() < expected / 10.0, "{n}: {drawn}");
+        }
+        assert!(drawn[900..].iter().any(|drawn| *drawn > 0));
+        assert_eq!(Zipf::new(1).draw(&mut random), 0);
+    }
 
     #[test]
     fn weights_are_kept_and_zero_is_never_drawn() {

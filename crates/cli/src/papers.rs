@@ -4,13 +4,15 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
-use solera_bench::papers::{Effort, Results, unistore};
+use solera_bench::papers::{Effort, Results, mixt, unistore};
 
 const EXAMPLES: &str = "\
 Examples:
   solera papers unistore                     under two minutes; the page is papers-unistore/index.html
   solera papers unistore --full --json rows.json
   solera papers unistore --figure 5          one figure alone
+  solera papers mixt                         mixed transactions over two clusters
+  solera papers mixt --postgres URL          and over PostgreSQL, with a cluster for the causal data
 
 Numbers are measured in this run. A target that is missed is told, and is no error; the command ends with 1
 if the experiments cannot be run, or their results cannot be written.";
@@ -28,9 +30,13 @@ pub(crate) struct PapersArgs {
     /// At the paper's scale, in up to twenty minutes
     #[arg(long)]
     full: bool,
-    /// Only the experiments of this figure, 3 to 6
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(figures()))]
+    /// Only the experiments of this figure: 3 to 6 of unistore, 15 to 17 of mixt
+    #[arg(long, value_name = "N")]
     figure: Option<u8>,
+    /// A PostgreSQL server for mixt's linearizable store, as postgresql://USER:PASSWORD@HOST:PORT/DATABASE; it gets
+    /// a schema of its own, which goes when the experiments end
+    #[arg(long, value_name = "URL")]
+    postgres: Option<String>,
     /// Write the numbers to this file as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -43,19 +49,26 @@ pub(crate) struct PapersArgs {
 enum Paper {
     /// UniStore (USENIX ATC 2021), Figures 3 to 6
     Unistore,
-}
-
-fn figures() -> std::ops::RangeInclusive<i64> {
-    let (first, last) = unistore::FIGURES.into_inner();
-    i64::from(first)..=i64::from(last)
+    /// MixT (PLDI 2018), Figures 15 to 17
+    Mixt,
 }
 
 /// Runs to the end.
 pub(crate) fn main(args: &PapersArgs) -> ExitCode {
     let effort = if args.full { Effort::Full } else { Effort::Quick };
     let told = |what: &str| eprintln!("solera papers: {what}");
+    let figures = match args.paper {
+        Paper::Unistore => unistore::FIGURES,
+        Paper::Mixt => mixt::FIGURES,
+    };
+    if let Some(figure) = args.figure.filter(|figure| !figures.contains(figure)) {
+        let (first, last) = figures.into_inner();
+        eprintln!("solera papers: there is no figure {figure}; this paper's are {first} to {last}");
+        return ExitCode::from(2);
+    }
     let results = match args.paper {
         Paper::Unistore => unistore::run(effort, args.figure, &told),
+        Paper::Mixt => mixt::run(effort, args.figure, args.postgres.as_deref(), &told),
     };
     let written = results.map_err(|error| error.to_string()).and_then(|results| {
         say!("{}", results.to_string().trim_end());

@@ -1,6 +1,6 @@
 //! Clusters of a process of their own, with emulated delays between sites.
 
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -8,48 +8,74 @@ use std::time::{Duration, Instant};
 use crate::error::BenchError;
 use crate::place::Place;
 
-/// A running `solera up --wan aws` of three sites. Dropping it stops it.
+/// A running `solera up`. Dropping it stops it.
 pub(crate) struct Process {
     child: Child,
-    config: PathBuf,
+    files: Vec<PathBuf>,
     ports: Vec<u16>,
+}
+
+/// Delays between sites.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Wan {
+    /// As `solera up` knows them.
+    Named(&'static str),
+    /// Milliseconds of round trips, as in a file for `solera up`.
+    Rtt(&'static str),
 }
 
 /// How long a cluster may take until it answers.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 impl Process {
-    /// Starts this very program again, as a cluster with such a configuration.
+    /// Starts this very program again, as a cluster of so many sites with such a configuration.
     ///
     /// # Errors
-    /// It cannot be started, or does not answer.
-    pub(crate) fn up(config: &str) -> Result<Process, BenchError> {
+    /// It cannot be started.
+    pub(crate) fn up(config: &str, sites: u16, wan: Wan) -> Result<Process, BenchError> {
         let start = |error: std::io::Error| BenchError::Start(error.to_string());
-        let base = free_ports(SITES).map_err(start)?;
-        let file =
-            std::env::temp_dir().join(format!("solera-papers-{}-{base}.toml", std::process::id()));
+        let base = free_ports(sites).map_err(start)?;
+        let name = format!("solera-papers-{}-{base}", std::process::id());
+        let path = |suffix: &str| std::env::temp_dir().join(format!("{name}{suffix}"));
+        let (file, distances) = (path(".toml"), path("-wan.toml"));
         std::fs::write(&file, config).map_err(start)?;
-        let program = std::env::current_exe().map_err(start)?;
-        let port = base.to_string();
-        let spawned = Command::new(program)
-            .args(["up", "--wan", "aws", "--port", &port, "--config"])
-            .arg(&file)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .spawn();
-        let child = match spawned {
-            Ok(child) => child,
-            Err(error) => {
-                // What cannot be removed is in a folder for what may be lost.
-                let _ = std::fs::remove_file(&file);
-                return Err(start(error));
+        let mut files = vec![file.clone()];
+        let mut command = Command::new(std::env::current_exe().map_err(start)?);
+        command.args(["up", "--sites", &sites.to_string(), "--port", &base.to_string()]);
+        command.arg("--config").arg(&file).arg("--wan");
+        match wan {
+            Wan::Named(name) => command.arg(name),
+            Wan::Rtt(rtt) => {
+                std::fs::write(&distances, format!("rtt_ms = {rtt}\n")).map_err(start)?;
+                files.push(distances.clone());
+                command.arg(&distances)
             }
         };
-        let ports = (1..=SITES).map(|site| base + site).collect();
-        Ok(Process { child, config: file, ports })
+        let spawned = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn();
+        let ports = (1..=sites).map(|site| base + site).collect();
+        match spawned {
+            Ok(child) => Ok(Process { child, files, ports }),
+            Err(error) => {
+                remove(&files);
+                Err(start(error))
+            }
+        }
+    }
+
+    /// Where its sites are, as soon as they answer.
+    ///
+    /// # Errors
+    /// It does not answer.
+    pub(crate) fn wait(&mut self) -> Result<Vec<SocketAddr>, BenchError> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        self.place(&runtime.map_err(BenchError::Threads)?)?;
+        Ok(self.ports.iter().map(|port| SocketAddr::from(([127, 0, 0, 1], *port))).collect())
     }
 
     /// Where clients go, as soon as the cluster answers.
+    ///
+    /// # Errors
+    /// It does not answer.
     pub(crate) fn place(&mut self, runtime: &tokio::runtime::Runtime) -> Result<Place, BenchError> {
         let endpoint = |port: &u16| {
             let address = format!("127.0.0.1:{port}");
@@ -80,11 +106,16 @@ impl Drop for Process {
         // It keeps nothing, and may have ended by itself.
         let _ = self.child.kill();
         let _ = self.child.wait();
-        let _ = std::fs::remove_file(&self.config);
+        remove(&self.files);
     }
 }
 
-const SITES: u16 = 3;
+/// What cannot be removed is in a folder for what may be lost.
+fn remove(files: &[PathBuf]) {
+    for file in files {
+        let _ = std::fs::remove_file(file);
+    }
+}
 
 /// A port such that it and so many after it were free a moment ago.
 fn free_ports(after: u16) -> std::io::Result<u16> {

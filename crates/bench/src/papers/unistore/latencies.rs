@@ -8,7 +8,7 @@ use crate::driver::{Pace, Workload as _, drive};
 use crate::error::BenchError;
 use crate::histogram::Histogram;
 use crate::papers::Row;
-use crate::papers::processes::Process;
+use crate::papers::processes::{Process, Wan};
 use crate::report::Report;
 use crate::rubis::{self, Rubis, Scale};
 use crate::session::Strong;
@@ -127,7 +127,7 @@ impl Arm {
             Strong::Solera => rubis::schema::SPACES,
             Strong::Causal => "",
         };
-        let mut process = Process::up(config)?;
+        let mut process = Process::up(config, 3, Wan::Named("aws"))?;
         let runtime = runtime()?;
         let place = process.place(&runtime)?;
         let rubis = Arc::new(Rubis::new(scale, 1, crate::run_name(), None));

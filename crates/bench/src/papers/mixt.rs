@@ -1,0 +1,147 @@
+//! MixT (PLDI 2018) §8: Figures 15 to 17, and the mix of Message Groups.
+//!
+//! | module | subject |
+//! |---|---|
+//! | `place` | the stores, and how far away they are |
+//! | `shaped` | a store with or without witnesses, or with late ones |
+//! | `load` | clients |
+//! | `counters` | the paper's counters |
+//! | `speedup` | Figure 15: more and more causal transactions, and what witnesses cost |
+//! | `latencies` | Figure 16: what they cost each transaction |
+//! | `groups` | Message Groups |
+//! | `messages` | Figure 17, and the mix |
+
+mod counters;
+mod groups;
+mod latencies;
+mod load;
+mod messages;
+mod place;
+mod shaped;
+mod speedup;
+
+use std::time::Duration;
+
+use self::load::Pace;
+use self::place::Place;
+use super::plot::Plot;
+use super::{Effort, Page, Results, Row};
+use crate::error::BenchError;
+
+/// The figures that can be run again. The mix of §8.4 belongs to the last.
+pub const FIGURES: std::ops::RangeInclusive<u8> = 15..=17;
+
+/// How the experiments are run.
+struct Laboratory<'a> {
+    effort: Effort,
+    tell: &'a (dyn Fn(&str) + Sync),
+}
+
+impl Laboratory<'_> {
+    fn pick<T>(&self, quick: T, full: T) -> T {
+        match self.effort {
+            Effort::Quick => quick,
+            Effort::Full => full,
+        }
+    }
+
+    /// How clients are watched: as many as the place takes, one call after another.
+    fn pace(&self, place: &Place) -> Pace {
+        Pace {
+            clients: self.pick(96, 256).min(place.most_clients),
+            warm_up: Duration::from_millis(self.pick(500, 2000)),
+            window: Duration::from_millis(self.pick(1000, 6000)),
+            think: Duration::ZERO,
+        }
+    }
+}
+
+/// What a part of the experiments has found.
+#[derive(Default)]
+struct Findings {
+    rows: Vec<Row>,
+    plots: Vec<Plot>,
+    notes: Vec<String>,
+}
+
+impl Findings {
+    fn take(&mut self, other: Findings) {
+        self.rows.extend(other.rows);
+        self.plots.extend(other.plots);
+        self.notes.extend(other.notes);
+    }
+}
+
+/// Runs the experiments of all figures, or of one: on spaces, and if the URL of a PostgreSQL server is given, with
+/// that as the linearizable store. `tell` hears what is going on.
+///
+/// # Errors
+/// A store cannot be started or does not answer. A number that is not as good as the paper's is none.
+pub fn run(
+    effort: Effort,
+    figure: Option<u8>,
+    postgres: Option<&str>,
+    tell: &(dyn Fn(&str) + Sync),
+) -> Result<Results, BenchError> {
+    let laboratory = Laboratory { effort, tell };
+    let wanted = |number: u8| figure.is_none_or(|figure| figure == number);
+    let mut found = Findings::default();
+    let mut places = vec![Place::spaces()?];
+    if let Some(url) = postgres {
+        places.push(Place::postgres(url)?);
+    }
+    for place in &places {
+        if wanted(15) {
+            found.take(speedup::run(&laboratory, place)?);
+        }
+    }
+    if wanted(16) {
+        found.take(latencies::run(&laboratory, &places[0])?);
+    }
+    if wanted(17) {
+        places.insert(1, Place::one_cluster()?);
+        for place in &places {
+            found.take(messages::run(&laboratory, place)?);
+        }
+    }
+    let mut page = Page { title: "MixT, Figures 15 to 17".to_owned(), ..Page::default() };
+    page.notes.push(SETUP.to_owned());
+    page.notes.extend(found.notes);
+    page.plots = found.plots;
+    if postgres.is_none() {
+        page.notes.push("PostgreSQL was not measured: no server was given.".to_owned());
+    }
+    let mut rows = found.rows;
+    rows.sort_by_key(|row| row.figure);
+    Ok(Results { paper: "mixt", rows, page })
+}
+
+const SETUP: &str = "\
+The linearizable store is 85 ± 10 ms away, and the causal one 1 ms, by proxies that delay what is sent (those of \
+`solera wan`; timers are of one millisecond, so that the nearer one adds up to two). All of it runs on this \
+computer: the clients in one thread, the proxies in another, each cluster in a process of its own, and so \
+PostgreSQL. Clients are in a closed loop: each calls a transaction as soon as the one before is done, and all \
+series have equally many clients. The paper has three computers, and clients enough to saturate its stores.";
+
+/// A runtime on the caller's thread.
+fn runtime() -> Result<tokio::runtime::Runtime, BenchError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(BenchError::Threads)
+}
+
+#[cfg(test)]
+mod tests {
+    use solera_language::compile::compile;
+    use solera_language::render::render;
+
+    #[test]
+    fn the_programs_compile() {
+        for (name, source) in
+            [("counters", super::counters::SOURCE), ("groups", super::groups::SOURCE)]
+        {
+            let compiled = compile(source);
+            let told = render(&compiled.diagnostics, name, source, false);
+            assert!(compiled.program.is_some() && compiled.diagnostics.is_empty(), "{told}");
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! Clients that run transactions one after another.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use solera_language::compile::compile;
+use solera_language::value::{Handle, Value};
+use solera_mixt::binding::{Bindings, Module, Modules};
+use solera_mixt::collect::Collector;
+use solera_mixt::coordinator::{Coordinator, TransactionId};
+use solera_mixt::drive::{self, Clock, Connections};
+use solera_mixt::outcome::{Limits, Outcome, Why};
+use solera_mixt::record::Record;
+use solera_mixt::store::{BoxFuture, Database};
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+
+use crate::error::BenchError;
+use crate::histogram::Histogram;
+use crate::random::Random;
+
+/// A program whose stores are bound.
+#[derive(Clone)]
+pub(super) struct Bound {
+    databases: Vec<Arc<dyn Database>>,
+    module: Module,
+    bindings: Bindings,
+    modules: Arc<Modules>,
+    limits: Limits,
+}
+
+/// A transaction that is to be run.
+pub(super) struct Call {
+    /// Under what it is counted.
+    pub(super) kind: &'static str,
+    pub(super) transaction: &'static str,
+    pub(super) args: Vec<Value>,
+}
+
+/// What a client runs next.
+pub(super) trait Script: Send + 'static {
+    fn next(&mut self, random: &mut Random) -> Call;
+}
+
+/// How long clients are watched.
+#[derive(Clone, Copy)]
+pub(super) struct Pace {
+    pub(super) clients: usize,
+    pub(super) warm_up: Duration,
+    pub(super) window: Duration,
+    /// How long a client waits between transactions, on average.
+    pub(super) think: Duration,
+}
+
+/// What clients have done while they were watched.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Ran {
+    pub(super) latencies: BTreeMap<&'static str, Histogram>,
+    /// Transactions that gave up, as others were in the way or a store did not answer.
+    pub(super) given_up: u64,
+    /// How often a group of phases was run again.
+    pub(super) again: u64,
+    pub(super) window: Duration,
+}
+
+impl Ran {
+    pub(super) fn count(&self) -> u64 {
+        self.latencies.values().map(Histogram::count).sum()
+    }
+
+    pub(super) fn per_second(&self) -> f64 {
+        self.count() as f64 / self.window.as_secs_f64()
+    }
+
+    /// Runs again and given up, in parts of 100 of the transactions done.
+    pub(super) fn aborts(&self) -> f64 {
+        100.0 * (self.again + self.given_up) as f64 / self.count().max(1) as f64
+    }
+
+    pub(super) fn add(&mut self, other: &Ran) {
+        for (kind, latency) in &other.latencies {
+            self.latencies.entry(kind).or_default().merge(latency);
+        }
+        self.given_up += other.given_up;
+        self.again += other.again;
+        self.window += other.window;
+    }
+}
+
+/// Of witnesses and records what is not needed is removed within seconds.
+fn limits() -> Limits {
+    Limits {
+        finish_ms: 2_000,
+        orphan_ms: 3_000,
+        blocked_ms: 4_000,
+        keep_ms: 5_000,
+        ..Limits::default()
+    }
+}
+
+/// How often what is not needed is looked for.
+const CLEANING: Duration = Duration::from_millis(250);
+
+impl Bound {
+    /// Compiles a program, and binds its stores by name to spaces of databases.
+    ///
+    /// # Errors
+    /// A store's space is missing or too weak.
+    pub(super) fn new(
+        source: &str,
+        databases: Vec<Arc<dyn Database>>,
+        bind: &[(&str, usize, &str)],
+    ) -> Result<Bound, BenchError> {
+        let program = compile(source).program.expect("the benchmark's programs are checked by a test");
+        let program = Arc::new(program);
+        let bindings = Bindings::new(&program, &databases, bind)
+            .map_err(|error| BenchError::Start(error.to_string()))?;
+        let module = Module::new("benchmark", program).expect("what is compiled is well formed");
+        let modules = Arc::new(BTreeMap::from([(Arc::clone(module.name()), module.clone())]));
+        Ok(Bound { databases, module, bindings, modules, limits: limits() })
+    }
+
+    fn connections(&self) -> Connections {
+        Connections::new(self.databases.iter().cloned())
+    }
+
+    /// Runs one transaction.
+    pub(super) async fn call(
+        &self,
+        connections: &mut Connections,
+        call: Call,
+        ids: &mut Random,
+    ) -> (Outcome, Vec<Record>) {
+        let index = self.module.transaction(call.transaction);
+        let index = index.expect("scripts call transactions of their program");
+        let start = (self.module.clone(), index);
+        let known = (Arc::clone(&self.modules), self.limits);
+        let id = TransactionId::new(ids.next());
+        let bindings = self.bindings.clone();
+        let now_ms = SystemClock.now_ms();
+        let coordinator = Coordinator::new(start, call.args, bindings, id, known, now_ms);
+        let mut coordinator = coordinator.expect("scripts give what parameters take");
+        let outcome = drive::run(&mut coordinator, connections, &SystemClock).await;
+        (outcome, coordinator.leftovers())
+    }
+
+    /// Runs clients side by side, each with sessions of its own, and watches them for a while.
+    ///
+    /// # Errors
+    /// A transaction failed for another reason than that others were in its way or a store did not answer.
+    pub(super) fn load<S: Script>(
+        &self,
+        scripts: impl IntoIterator<Item = S>,
+        pace: Pace,
+        seed: u64,
+    ) -> Result<Ran, BenchError> {
+        super::runtime()?.block_on(async {
+            let begin = Instant::now() + pace.warm_up;
+            let watched = (begin, begin + pace.window);
+            let (left, mut work) = unbounded_channel();
+            let scripts = scripts.into_iter().take(pace.clients);
+            let clients: Vec<_> = scripts
+                .enumerate()
+                .map(|(number, script)| {
+                    let random = Random::new(seed ^ ((number as u64) << 32));
+                    let (bound, left, ids) = (self.clone(), left.clone(), ids(number));
+                    let client = Client { bound, left, random, ids };
+                    tokio::spawn(client.run(script, watched, pace.think))
+                })
+                .collect();
+            drop(left);
+            let mut connections = self.connections();
+            let mut collector = Collector::new(self.limits);
+            let collecting = tokio::spawn(async move {
+                loop {
+                    tokio::time::sleep(CLEANING).await;
+                    while let Ok(records) = work.try_recv() {
+                        collector.add(records, SystemClock.now_ms());
+                    }
+                    // What cannot be done now is done the next time.
+                    let _ = collector.collect(&mut connections, SystemClock.now_ms()).await;
+                }
+            });
+            let mut all = Ran::default();
+            for client in clients {
+                let ran = client.await.map_err(|error| BenchError::Start(error.to_string()))?;
+                all.add(&ran?);
+            }
+            collecting.abort();
+            all.window = pace.window;
+            Ok(all)
+        })
+    }
+
+    /// Runs transactions of which all must succeed, some at a time, and returns what they return, in order.
+    ///
+    /// # Errors
+    /// One did not.
+    pub(super) fn all(&self, calls: Vec<Call>) -> Result<Vec<Value>, BenchError> {
+        const AT_A_TIME: usize = 16;
+        super::runtime()?.block_on(async {
+            let share = calls.len().div_ceil(AT_A_TIME).max(1);
+            let mut calls = calls.into_iter();
+            let mut workers = Vec::new();
+            loop {
+                let mine: Vec<Call> = calls.by_ref().take(share).collect();
+                if mine.is_empty() {
+                    break;
+                }
+                let bound = self.clone();
+                let mut ids = ids(workers.len());
+                workers.push(tokio::spawn(async move {
+                    let mut connections = bound.connections();
+                    let mut results = Vec::new();
+                    for call in mine {
+                        match bound.call(&mut connections, call, &mut ids).await.0 {
+                            Outcome::Done { result, .. } => results.push(result),
+                            other => return Err(BenchError::Transaction(other.to_string())),
+                        }
+                    }
+                    Ok(results)
+                }));
+            }
+            let mut results = Vec::new();
+            for worker in workers {
+                let done = worker.await.map_err(|error| BenchError::Start(error.to_string()))?;
+                results.extend(done?);
+            }
+            Ok(results)
+        })
+    }
+}
+
+struct Client {
+    bound: Bound,
+    left: UnboundedSender<Vec<Record>>,
+    random: Random,
+    ids: Random,
+}
+
+impl Client {
+    async fn run<S: Script>(
+        mut self,
+        mut script: S,
+        (begin, end): (Instant, Instant),
+        think: Duration,
+    ) -> Result<Ran, BenchError> {
+        let mut connections = self.bound.connections();
+        let mut ran = Ran::default();
+        while Instant::now() < end {
+            if !think.is_zero() {
+                tokio::time::sleep(self.random.think(think)).await;
+            }
+            let started = Instant::now();
+            let call = script.next(&mut self.random);
+            let kind = call.kind;
+            let (outcome, left) = self.bound.call(&mut connections, call, &mut self.ids).await;
+            if !left.is_empty() {
+                // It is received until all clients have ended.
+                let _ = self.left.send(left);
+            }
+            let ended = Instant::now();
+            let counts = begin <= ended && ended < end;
+            match outcome {
+                Outcome::Done { attempts, .. } if counts => {
+                    ran.latencies.entry(kind).or_default().record(ended - started);
+                    ran.again += u64::from(attempts.begun.saturating_sub(attempts.groups));
+                }
+                Outcome::Done { .. } => {}
+                Outcome::Failed(Why::Program(_) | Why::Refused { .. }) => {
+                    return Err(BenchError::Transaction(outcome.to_string()));
+                }
+                Outcome::Failed(_) | Outcome::Incomplete { .. } if counts => ran.given_up += 1,
+                Outcome::Failed(_) | Outcome::Incomplete { .. } => {}
+            }
+        }
+        Ok(ran)
+    }
+}
+
+/// Names for a client's transactions, which are not those of any other run.
+fn ids(client: usize) -> Random {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let now = since.map_or(0, |since| since.as_nanos() as u64);
+    Random::new(now ^ (client as u64) << 48)
+}
+
+/// A handle of a store.
+pub(super) fn handle(store: &'static str, key: impl Into<Arc<str>>) -> Value {
+    Value::Handle(Handle { store: store.into(), key: key.into() })
+}
+
+struct SystemClock;
+
+impl Clock for SystemClock {
+    fn now_ms(&self) -> u64 {
+        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+    }
+
+    fn sleep(&self, ms: u64) -> BoxFuture<'_, ()> {
+        Box::pin(tokio::time::sleep(Duration::from_millis(ms)))
+    }
+}

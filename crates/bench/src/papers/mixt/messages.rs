@@ -1,0 +1,75 @@
+//! Figure 17: Message Groups, transaction by transaction, and all together beside the same in the linearizable
+//! store alone.
+
+use super::groups::{CREATE, Groups, INBOX, JOIN, MIX, POST, SOURCE};
+use super::load::Pace;
+use super::place::{Binding, Place};
+use super::shaped::Tracking;
+use super::{Findings, Laboratory};
+use crate::error::BenchError;
+use crate::papers::Row;
+
+const FIGURE: &str = "Fig. 17";
+const STORES: [&str; 2] = ["directory", "mail"];
+
+/// Transactions per second of the paper.
+const PAPER: [(&str, f64); 4] =
+    [(INBOX, 10_626.0), (JOIN, 5_430.0), (POST, 3_313.0), (CREATE, 972.0)];
+
+pub(super) fn run(laboratory: &Laboratory<'_>, place: &Place) -> Result<Findings, BenchError> {
+    let count = laboratory.pick(960, 40_000);
+    let title = place.title;
+    let pace = laboratory.pace(place);
+    let mut rows = Vec::new();
+    let mut mixes = Vec::new();
+    for binding in [Binding::Mixed, Binding::AllStrong] {
+        let bound = |away| place.bind(SOURCE, STORES, (away, binding, Tracking::On));
+        (laboratory.tell)(&format!("{title}: {count} groups are created"));
+        let groups = Groups::create(&bound(false)?, count)?;
+        let away = bound(true)?;
+        if binding == Binding::Mixed {
+            for (kind, paper) in PAPER {
+                (laboratory.tell)(&format!("{title}: {kind}"));
+                let weights = MIX.map(|(name, _)| (name, u32::from(name == kind)));
+                let ran = away.load(groups.clients(pace.clients, weights), pace, 17)?;
+                let what = format!("{title}: {kind}");
+                rows.push(Row::new(FIGURE, what, paper, ran.per_second(), "tps"));
+            }
+        }
+        (laboratory.tell)(&format!("{title}: the mix, {binding:?}"));
+        let pace = Pace { window: pace.window * 3, ..pace };
+        mixes.push(away.load(groups.clients(pace.clients, MIX), pace, 18)?);
+    }
+    let [mixed, strong] = &mixes[..] else { unreachable!("there are two bindings") };
+    let part = "§8.4";
+    rows.extend([
+        Row::new(part, format!("{title}: the mix"), 4237.0, mixed.per_second(), "tps"),
+        Row::new(
+            part,
+            format!("{title}: the same, all linearizable"),
+            1228.0,
+            strong.per_second(),
+            "tps",
+        ),
+        Row::new(
+            part,
+            format!("{title}: mixed over all linearizable"),
+            3.5,
+            mixed.per_second() / strong.per_second(),
+            "ratio",
+        )
+        .at_least(3.5),
+        Row::new(part, format!("{title}: aborts"), 0.0187, mixed.aborts(), "%"),
+    ]);
+    let notes = vec![format!(
+        "Message Groups, {title}: {} clients, {count} groups with a user each, without the log, as in the paper (which \
+         has 40,000). Each client has groups and users of its own. Aborts: phases that were run again and \
+         transactions that gave up, in 100 transactions; {} and {} of {} and {} gave up.",
+        pace.clients,
+        mixed.given_up,
+        strong.given_up,
+        mixed.count(),
+        strong.count()
+    )];
+    Ok(Findings { rows, plots: Vec::new(), notes })
+}

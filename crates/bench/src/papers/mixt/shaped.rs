@@ -1,0 +1,122 @@
+//! A database as an experiment needs it: under another name, without witnesses, or with late ones.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use solera_levels::Level;
+use solera_mixt::store::{
+    Answer, Begin, BoxFuture, Connection, CustomCall, Database, Description, Fields, Horizon, List,
+    NameWrite, ObjectCall, StoreError,
+};
+
+/// What becomes of the named objects by which transactions are seen as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tracking {
+    /// They are neither written nor read: transactions over several databases may be seen in part.
+    Off,
+    /// As always.
+    On,
+    /// So many of 100 times that they are looked for, it takes [`LATE`] longer, as if they had not arrived.
+    Late(u8),
+}
+
+/// What the paper lets late verifications wait (§8.3).
+const LATE: Duration = Duration::from_millis(30);
+
+/// A database, seen so.
+pub(super) struct Shaped {
+    pub(super) inner: Arc<dyn Database>,
+    pub(super) name: Arc<str>,
+    pub(super) tracking: Tracking,
+    /// How often witnesses were looked for.
+    pub(super) looks: Arc<AtomicU64>,
+}
+
+impl Database for Shaped {
+    fn describe(&self) -> Description {
+        Description { name: Arc::clone(&self.name), ..self.inner.describe() }
+    }
+
+    fn level(&self, space: &str) -> Option<Level> {
+        self.inner.level(space)
+    }
+
+    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Connection>, StoreError>> {
+        Box::pin(async {
+            let inner = self.inner.connect().await?;
+            let (tracking, looks) = (self.tracking, Arc::clone(&self.looks));
+            Ok(Box::new(Session { inner, tracking, looks }) as Box<dyn Connection>)
+        })
+    }
+}
+
+struct Session {
+    inner: Box<dyn Connection>,
+    tracking: Tracking,
+    looks: Arc<AtomicU64>,
+}
+
+impl Session {
+    async fn begin(&mut self, begin: &Begin) -> Result<Vec<Fields>, StoreError> {
+        if begin.names.is_empty() {
+            return self.inner.begin(begin).await;
+        }
+        let look = self.looks.fetch_add(1, Ordering::Relaxed);
+        match self.tracking {
+            Tracking::Off => {
+                self.inner.begin(&Begin { names: Vec::new(), ..begin.clone() }).await?;
+                return Ok(vec![Fields::new(); begin.names.len()]);
+            }
+            Tracking::Late(percent) if look % 100 < u64::from(percent) => {
+                tokio::time::sleep(LATE).await;
+            }
+            Tracking::On | Tracking::Late(_) => {}
+        }
+        self.inner.begin(begin).await
+    }
+}
+
+impl Connection for Session {
+    fn begin<'a>(&'a mut self, begin: &'a Begin) -> BoxFuture<'a, Result<Vec<Fields>, StoreError>> {
+        Box::pin(Session::begin(self, begin))
+    }
+
+    fn perform<'a>(
+        &'a mut self,
+        call: &'a ObjectCall,
+    ) -> BoxFuture<'a, Result<Answer, StoreError>> {
+        if self.tracking != Tracking::Off || call.look.is_none() {
+            return self.inner.perform(call);
+        }
+        Box::pin(async { self.inner.perform(&ObjectCall { look: None, ..call.clone() }).await })
+    }
+
+    fn custom<'a>(&'a mut self, call: &'a CustomCall) -> BoxFuture<'a, Result<Answer, StoreError>> {
+        if self.tracking != Tracking::Off || call.look.is_empty() {
+            return self.inner.custom(call);
+        }
+        Box::pin(async {
+            self.inner.custom(&CustomCall { look: Vec::new(), ..call.clone() }).await
+        })
+    }
+
+    fn commit<'a>(&'a mut self, writes: &'a [NameWrite]) -> BoxFuture<'a, Result<(), StoreError>> {
+        match self.tracking {
+            Tracking::Off => self.inner.commit(&[]),
+            Tracking::On | Tracking::Late(_) => self.inner.commit(writes),
+        }
+    }
+
+    fn abort(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.inner.abort()
+    }
+
+    fn list<'a>(&'a mut self, list: &'a List) -> BoxFuture<'a, Result<Vec<Arc<str>>, StoreError>> {
+        self.inner.list(list)
+    }
+
+    fn horizon(&mut self) -> BoxFuture<'_, Result<Option<Horizon>, StoreError>> {
+        self.inner.horizon()
+    }
+}
