@@ -130,6 +130,23 @@ pub struct Phase {
     pub code: Code,
 }
 
+impl Phase {
+    /// Whether it uses its store once at most, whatever it reads.
+    pub fn calls_once(&self) -> bool {
+        let code = &self.code.instructions;
+        let calls = code.iter().enumerate().filter(|(_, instr)| {
+            matches!(instr, Instr::Remote { .. } | Instr::Custom { .. })
+        });
+        let calls: Vec<_> = calls.map(|(at, _)| at).collect();
+        let [only] = calls[..] else { return calls.is_empty() };
+        // A loop goes back from behind it to where it comes again.
+        !code[only..].iter().any(|instr| match instr {
+            Instr::Jump(to) | Instr::JumpUnless(_, to) => *to as usize <= only,
+            _ => false,
+        })
+    }
+}
+
 /// Instructions for one frame.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Code {

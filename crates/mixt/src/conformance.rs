@@ -42,23 +42,32 @@ pub async fn all(database: &dyn Database, space: &str) {
 /// # Panics
 /// If one answers what it should not.
 pub async fn objects_do_what_the_language_says(database: &dyn Database, space: &str) {
-    // First all in one transaction, which reads its own writes; then each step in one of its own.
+    // First all in one transaction, which reads its own writes; then each step in one of its own, of which it is told if
+    // it only reads.
     for apart in [false, true] {
         let mut session = Session::new(database, space).await;
         let key = |name: &str| format!("objects-{name}-{apart}");
-        session.begin().await;
+        if !apart {
+            session.begin().await;
+        }
         for (name, object, steps) in story() {
             for (op, args, answer) in steps {
+                match op.mutates() {
+                    _ if !apart => {}
+                    true => session.begin().await,
+                    false => session.begin_once().await,
+                }
                 let found = session.ask(&key(name), object, op, &args).await;
                 let found = found.unwrap_or_else(|error| panic!("{name}: {op:?}: {error}"));
                 assert_eq!(found, answer, "{name}: {op:?}{args:?}");
                 if apart {
                     session.commit(&[]).await.expect("nobody else is there");
-                    session.begin().await;
                 }
             }
         }
-        session.commit(&[]).await.expect("nobody else is there");
+        if !apart {
+            session.commit(&[]).await.expect("nobody else is there");
+        }
         // What was written is there for others, of every kind.
         let mut other = Session::new(database, space).await;
         other.begin().await;
@@ -183,11 +192,29 @@ pub async fn names_are_kept(database: &dyn Database, space: &str) {
     let names = [name("r:1"), name("nothing"), name("w:names")];
     let wanted =
         vec![fields(&[(0, b"one")]), Fields::new(), fields(&[(1, b""), (u64::MAX, &[0, 255])])];
-    let begin = Begin { strong: one.strong, read_only: true, names: names.to_vec() };
+    let begin =
+        Begin { strong: one.strong, read_only: true, names: names.to_vec(), ..Begin::default() };
     assert_eq!(other.connection.begin(&begin).await, Ok(wanted.clone()));
     let answer = other.look("names", COUNTER, ObjectOp::Value, Some(name("w:names"))).await;
     let seen = wanted[2].clone();
     assert_eq!(answer, Ok(Answer { value: Some(Value::Int(1)), seen }));
+    other.abort().await;
+    // All that a transaction does may be to look. It may be given up as any other, or do nothing.
+    for end in [true, false] {
+        other.begin_once().await;
+        let look = other.look("names", COUNTER, ObjectOp::Value, Some(name("w:names"))).await;
+        assert_eq!(look, answer);
+        match end {
+            true => other.commit(&[]).await.expect("nobody else is there"),
+            false => other.abort().await,
+        }
+        other.begin_once().await;
+        match end {
+            true => other.commit(&[]).await.expect("it has done nothing"),
+            false => other.abort().await,
+        }
+    }
+    assert_eq!(other.connection.begin(&begin).await, Ok(wanted.clone()));
     // It reads only, but may write names.
     other.commit(&[set("r:2", 0, b"two", true)]).await.expect("nobody else is there");
 
@@ -216,7 +243,7 @@ pub async fn names_are_kept(database: &dyn Database, space: &str) {
         set("s", 0, b"", false),
     ];
     one.commit(&writes).await.expect("nobody else is there");
-    let begin = Begin { names: names.to_vec(), strong: one.strong, read_only: false };
+    let begin = Begin { names: names.to_vec(), strong: one.strong, ..Begin::default() };
     let wanted = vec![Fields::new(), Fields::new(), fields(&[(1, b"y")])];
     assert_eq!(one.connection.begin(&begin).await, Ok(wanted));
     one.abort().await;
@@ -472,6 +499,12 @@ impl Session {
 
     async fn begin(&mut self) {
         let begin = Begin { strong: self.strong, ..Begin::default() };
+        self.connection.begin(&begin).await.expect("a transaction can begin");
+    }
+
+    /// For one operation that only reads.
+    async fn begin_once(&mut self) {
+        let begin = Begin { strong: self.strong, read_only: true, once: true, ..Begin::default() };
         self.connection.begin(&begin).await.expect("a transaction can begin");
     }
 

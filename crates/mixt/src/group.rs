@@ -197,10 +197,13 @@ impl GroupRun {
         }
         let mark = self.job.mark(self.index).filter(|_| !self.fresh);
         let wanted = self.wanted.iter().map(|(place, id)| witness::commit(&place.space, *id));
+        let names: Vec<_> = mark.into_iter().chain(wanted).collect();
         let begin = Begin {
             strong: group.strong,
             read_only: !group.writes(),
-            names: mark.into_iter().chain(wanted).collect(),
+            // What is read at the beginning may end it before the operation.
+            once: group.reads_once && names.is_empty(),
+            names,
         };
         self.at = At::Begun;
         GroupStep::Ask(Request::Begin(begin))

@@ -44,6 +44,8 @@ pub struct Group {
     pub written: BTreeSet<StoreId>,
     /// Whether it reads what is endorsed.
     pub endorsing: bool,
+    /// Whether all it does is to read once.
+    pub reads_once: bool,
 }
 
 impl Group {
@@ -117,6 +119,7 @@ fn group(transaction: &Transaction, bindings: &Bindings, phases: Range<usize>) -
     let stores: BTreeSet<_> = within.iter().filter_map(|phase| phase.store).collect();
     let bounds = || stores.iter().map(|store| bindings.of(*store));
     let written = within.iter().filter(|phase| phase.mutates).filter_map(|phase| phase.store);
+    let using: Vec<_> = within.iter().filter(|phase| phase.store.is_some()).collect();
     Group {
         phases,
         database: bounds().next().map(|bound| Arc::clone(&bound.place.database)),
@@ -124,6 +127,7 @@ fn group(transaction: &Transaction, bindings: &Bindings, phases: Range<usize>) -
         atomic: bounds().all(|bound| bound.atomic()),
         written: written.collect(),
         endorsing: within.iter().any(|phase| phase.endorsing),
+        reads_once: matches!(using[..], [one] if !one.mutates && one.calls_once()),
         stores,
     }
 }

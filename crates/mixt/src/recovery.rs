@@ -90,7 +90,7 @@ async fn read(
 ) -> Result<Option<Result<Record, Unreadable>>, StoreError> {
     let name = crate::store::Name { space: Arc::clone(&place.space), key: Arc::clone(key) };
     let connection = connections.get(&place.database).await?;
-    let begin = Begin { strong: false, read_only: true, names: vec![name] };
+    let begin = Begin { read_only: true, names: vec![name], ..Begin::default() };
     let fields = connection.begin(&begin).await?;
     connection.abort().await?;
     // Somebody may have removed it since it was listed.

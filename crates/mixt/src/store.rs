@@ -132,6 +132,9 @@ pub struct Begin {
     pub strong: bool,
     /// Whether it changes nothing. It may be told to write names when it commits, all the same.
     pub read_only: bool,
+    /// Whether one operation follows at most, which changes nothing, and then nothing is written. So the operation may be
+    /// done in a transaction that ends with it, in one round trip; the commit after it has nothing left to do.
+    pub once: bool,
     /// Named objects that are read.
     pub names: Vec<Name>,
 }

@@ -144,7 +144,8 @@ pub(super) fn answer(call: &ObjectCall, reply: Reply) -> Result<Option<Value>, S
                 Some(Value::Int(place)) => usize::try_from(*place).ok(),
                 _ => return Err(impossible(call)),
             };
-            let value = place.map(|place| Ok(in_order(call, pairs)?.into_values().nth(place)));
+            let value = place
+                .map(|place| Ok::<_, StoreError>(in_order(call, pairs)?.into_values().nth(place)));
             match value.transpose()?.flatten() {
                 Some(value) => Value::some(decode(&value, of)?),
                 None => Value::NONE,

@@ -40,7 +40,11 @@ enum State {
     /// It has begun for its user; the server is told with the first command.
     Due {
         strong: bool,
+        /// Whether one command follows at most, which only reads.
+        once: bool,
     },
+    /// It has ended with its only command.
+    Over,
     Open {
         strong: bool,
     },
@@ -96,11 +100,11 @@ impl Session {
         writes: bool,
     ) -> Result<Vec<Reply>, StoreError> {
         let (mut all, strong) = match &self.state {
-            State::Closed => {
+            State::Closed | State::Over => {
                 return Err(StoreError::Refused("no transaction is open".to_owned()));
             }
             State::Spoiled(why) => return Err(StoreError::Refused(why.clone())),
-            State::Due { strong } => (vec![begin_words(*strong)], *strong),
+            State::Due { strong, .. } => (vec![begin_words(*strong)], *strong),
             State::Open { strong } => (Vec::new(), *strong),
         };
         if writes && !all.is_empty() {
@@ -240,7 +244,7 @@ impl Session {
         self.resolve().await?;
         self.open().await?;
         let strong = begin.strong || self.are_strong(&begin.names)?;
-        self.state = State::Due { strong };
+        self.state = State::Due { strong, once: begin.once };
         if begin.names.is_empty() {
             return Ok(Vec::new());
         }
@@ -276,9 +280,12 @@ impl Session {
         let typed = !commands.is_empty();
         commands.push(request.command);
         commands.extend(look.map(|name| words(b"HGETALL", [name])));
-        let mut replies = match at_once {
-            true => self.send(&commands).await.map_err(|error| failure::of_command(&error))?,
-            false => self.send_within(commands, call.op.mutates()).await?,
+        let mut replies = match self.state {
+            _ if at_once => {
+                self.send(&commands).await.map_err(|error| failure::of_command(&error))?
+            }
+            State::Due { strong, once: true } => self.read_once(strong, commands).await?,
+            _ => self.send_within(commands, call.op.mutates()).await?,
         }
         .into_iter();
         if typed && let Err(wrong) = check_type(call, replies.next()) {
@@ -344,7 +351,11 @@ impl Session {
     }
 
     async fn commit(&mut self, writes: &[NameWrite]) -> Result<(), StoreError> {
-        if let State::Due { strong } = &mut self.state {
+        if let (State::Over, []) = (&self.state, writes) {
+            self.state = State::Closed;
+            return Ok(());
+        }
+        if let State::Due { strong, .. } = &mut self.state {
             if writes.is_empty() {
                 self.state = State::Closed;
                 return Ok(());
@@ -353,29 +364,56 @@ impl Session {
             let names = writes.iter().map(|write| match write {
                 NameWrite::Set { name, .. } | NameWrite::Remove { name, .. } => name,
             });
-            self.state = State::Due { strong: self.are_strong(names)? || before };
+            self.state = State::Due { strong: self.are_strong(names)? || before, once: false };
         }
         if !writes.is_empty() {
             self.write(writes).await?;
         }
-        let end = [words(b"SOLERA.COMMIT", []), words(b"SOLERA.TOKEN", [])];
         let sent = match self.state {
-            State::Open { .. } => self.send(&end).await,
+            State::Open { .. } => self.send(&end_words()).await,
             State::Spoiled(ref why) => return Err(StoreError::Refused(why.clone())),
             _ => return Err(StoreError::Refused("no transaction is open".to_owned())),
         };
         self.state = State::Closed;
         match sent {
-            Ok(replies) => match &replies[..] {
-                [Reply::Error(text), ..] => Err(self.failed_commit(&Error::server(text))),
-                [_, Reply::Bulk(token)] => {
-                    self.seen = Some(Token(token.clone()));
-                    Ok(())
-                }
-                _ => Ok(()),
-            },
+            Ok(replies) => self.committed(&replies),
             Err(error) => Err(self.failed_commit(&error)),
         }
+    }
+
+    /// What the end of a transaction was answered.
+    fn committed(&mut self, replies: &[Reply]) -> Result<(), StoreError> {
+        match replies {
+            [Reply::Error(text), ..] => Err(self.failed_commit(&Error::server(text))),
+            [_, Reply::Bulk(token)] => {
+                self.seen = Some(Token(token.clone()));
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A whole transaction that only reads, in one round trip: what its commands were answered.
+    async fn read_once(
+        &mut self,
+        strong: bool,
+        commands: Vec<Words>,
+    ) -> Result<Vec<Reply>, StoreError> {
+        let mut all = vec![begin_words(strong)];
+        all.extend(commands);
+        all.extend(end_words());
+        // It changes nothing, so that it does not matter whether it has committed if no answer comes.
+        let sent = self.send(&all).await;
+        let mut replies = sent.map_err(|error| failure::of_command(&error))?;
+        self.state = State::Closed;
+        let end = replies.split_off(replies.len() - end_words().len());
+        self.began(strong, replies.remove(0))?;
+        self.state = State::Over;
+        // What a command was answered tells more than that the transaction was then given up.
+        if !replies.iter().any(|reply| matches!(reply, Reply::Error(_))) {
+            self.committed(&end)?;
+        }
+        Ok(replies)
     }
 
     fn failed_commit(&mut self, error: &Error) -> StoreError {
@@ -478,6 +516,10 @@ fn check_type(call: &ObjectCall, reply: Option<Reply>) -> Result<(), StoreError>
 
 fn begin_words(strong: bool) -> Words {
     words(b"SOLERA.BEGIN", [if strong { b"STRONG".to_vec() } else { b"CAUSAL".to_vec() }])
+}
+
+fn end_words() -> [Words; 2] {
+    [words(b"SOLERA.COMMIT", []), words(b"SOLERA.TOKEN", [])]
 }
 
 fn words(name: &[u8], rest: impl IntoIterator<Item = Vec<u8>>) -> Words {

@@ -72,7 +72,7 @@ impl Coordinator {
         let request = if release.begun {
             Request::Commit(writes.clone())
         } else {
-            Request::Begin(Begin { strong: false, read_only: false, names: Vec::new() })
+            Request::Begin(Begin::default())
         };
         let database = Arc::clone(database);
         self.stage = Stage::Release(release);

@@ -43,7 +43,7 @@ impl Coordinator {
         (rescue.at, request) = match (rescue.at, reply) {
             (At::Start, _) => {
                 let names = vec![witness::record(&record.space, rescue.wanted.1)];
-                (At::Reading, Request::Begin(Begin { strong: false, read_only: true, names }))
+                (At::Reading, Request::Begin(Begin { read_only: true, names, ..Begin::default() }))
             }
             (At::Reading, Some(Ok(Reply::Began(mut fields)))) => {
                 (At::Read(fields.pop().unwrap_or_default()), Request::Abort)

@@ -60,7 +60,7 @@ impl Coordinator {
         let (at, request) = match (validation.at, reply) {
             (At::Start, None) if joined => (At::Call(0), call(0)),
             (At::Start, None) => {
-                let begin = Begin { strong: group.strong, read_only: true, names: Vec::new() };
+                let begin = Begin { strong: group.strong, read_only: true, ..Begin::default() };
                 (At::Begun, Some(Request::Begin(begin)))
             }
             (At::Begun, Some(Ok(_))) => (At::Call(0), call(0)),

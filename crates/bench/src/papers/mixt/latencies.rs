@@ -23,8 +23,7 @@ pub(super) fn run(laboratory: &Laboratory<'_>, place: &Place) -> Result<Findings
     (laboratory.tell)(&format!("{}: latencies", place.title));
     let popular = Arc::new(Zipf::new(COUNTERS));
     let measure = |tracking, pace: Pace| {
-        let bound =
-            place.bind(SOURCE, ["strong", "weak"], (true, Binding::Mixed, tracking))?;
+        let bound = place.bind(SOURCE, ["strong", "weak"], (true, Binding::Mixed, tracking))?;
         let popular = Arc::clone(&popular);
         let script = Counting { causal: 75, reads: 75, bridging: true, popular, weak: None };
         bound.load(std::iter::repeat_n(script, pace.clients), pace, 16)
@@ -44,9 +43,7 @@ pub(super) fn run(laboratory: &Laboratory<'_>, place: &Place) -> Result<Findings
     let mut rows = Vec::new();
     for kind in KINDS {
         let [without, with] = [&untracked, &tracked].map(|ran| at(ran, kind, 0.5));
-        let row = |what, ours| {
-            Row::new(FIGURE, format!("{kind}, p50, {what}"), None, ours, "ms")
-        };
+        let row = |what, ours| Row::new(FIGURE, format!("{kind}, p50, {what}"), None, ours, "ms");
         rows.push(row("untracked", without));
         rows.push(row("tracked", with));
         if kind == counters::READ_STRONG || kind == counters::ADD_STRONG {
@@ -57,9 +54,8 @@ pub(super) fn run(laboratory: &Laboratory<'_>, place: &Place) -> Result<Findings
     let mut series = Vec::new();
     for (name, ran) in [("U", &untracked), ("T", &tracked)] {
         for kind in KINDS {
-            let percents = (1..=99).map(|percent| {
-                (at(ran, kind, f64::from(percent) / 100.0), f64::from(percent))
-            });
+            let percents = (1..=99)
+                .map(|percent| (at(ran, kind, f64::from(percent) / 100.0), f64::from(percent)));
             series.push(Series { name: format!("{kind}, {name}"), points: percents.collect() });
         }
     }

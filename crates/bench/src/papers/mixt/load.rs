@@ -111,7 +111,8 @@ impl Bound {
         databases: Vec<Arc<dyn Database>>,
         bind: &[(&str, usize, &str)],
     ) -> Result<Bound, BenchError> {
-        let program = compile(source).program.expect("the benchmark's programs are checked by a test");
+        let program =
+            compile(source).program.expect("the benchmark's programs are checked by a test");
         let program = Arc::new(program);
         let bindings = Bindings::new(&program, &databases, bind)
             .map_err(|error| BenchError::Start(error.to_string()))?;

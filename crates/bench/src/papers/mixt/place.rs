@@ -92,7 +92,8 @@ impl Place {
         };
         let config = space("linearizable") + &space("causal");
         let network = Network::new()?;
-        let mut process = Process::up(&config, 3, Wan::Rtt("[[0, 5, 85], [5, 0, 85], [85, 85, 0]]"))?;
+        let mut process =
+            Process::up(&config, 3, Wan::Rtt("[[0, 5, 85], [5, 0, 85], [85, 85, 0]]"))?;
         let addresses = process.wait()?;
         let database = spaces(network.at(&addresses[2].to_string(), NEAR)?)?;
         let beside = spaces(addresses[0])?;
@@ -175,9 +176,10 @@ impl Network {
         let (tell, told) = std::sync::mpsc::channel();
         self.handle.spawn(async move {
             let bound = Proxy::bind("127.0.0.1:0", &server, delays, 1).await;
-            let address = bound.as_ref().map_err(ToString::to_string).and_then(|proxy| {
-                proxy.address().map_err(|error| error.to_string())
-            });
+            let address = bound
+                .as_ref()
+                .map_err(ToString::to_string)
+                .and_then(|proxy| proxy.address().map_err(|error| error.to_string()));
             let _ = tell.send(address);
             if let Ok(proxy) = bound {
                 proxy.serve().await;

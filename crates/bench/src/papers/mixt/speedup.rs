@@ -34,8 +34,7 @@ pub(super) fn run(laboratory: &Laboratory<'_>, place: &Place) -> Result<Findings
     let pace = laboratory.pace(place);
     let measure = |causal: u8, reads: u8, series: usize, round: u64| {
         let (_, tracking, bridging) = SERIES[series];
-        let bound =
-            place.bind(SOURCE, ["strong", "weak"], (true, Binding::Mixed, tracking))?;
+        let bound = place.bind(SOURCE, ["strong", "weak"], (true, Binding::Mixed, tracking))?;
         let popular = Arc::clone(&popular);
         let script = Counting { causal, reads, bridging, popular, weak: None };
         let scripts = std::iter::repeat_n(script, pace.clients);
@@ -71,13 +70,7 @@ pub(super) fn run(laboratory: &Laboratory<'_>, place: &Place) -> Result<Findings
     let per_second = |share: usize, series: usize| points[share][series].per_second();
     let last = shares.len() - 1;
     let mut rows = vec![
-        Row::new(
-            FIGURE,
-            format!("{title}: all linearizable"),
-            None,
-            per_second(0, 0),
-            "tps",
-        ),
+        Row::new(FIGURE, format!("{title}: all linearizable"), None, per_second(0, 0), "tps"),
         Row::new(FIGURE, format!("{title}: all causal"), None, per_second(last, 0), "tps"),
         Row::new(
             FIGURE,
