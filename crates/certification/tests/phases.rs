@@ -334,6 +334,45 @@ fn nothing_commits_after_the_time_that_its_coordinator_named() {
 
 // Clients that change the same keys without pause.
 
+/// Of so many transactions a leader tells at once.
+const PHASES: usize = 1024;
+
+fn is_short(body: &Body<Write>) -> bool {
+    !matches!(body, Body::Status { phases, .. } if phases.len() > PHASES)
+}
+
+#[test]
+fn a_leader_tells_of_many_transactions_in_turn() {
+    let mut sites = Sites::new(1);
+    sites.lose = |body| {
+        assert!(is_short(body));
+        matches!(body, Body::Accepted { .. })
+    };
+    let keys: Vec<String> = (0..PHASES * 5 / 2).map(|n| format!("k{n}")).collect();
+    for key in &keys {
+        sites.certify(1, &[(0, key)], Timestamp::ZERO);
+    }
+    sites.run_for(200);
+    let remembered = |sites: &Sites| -> Vec<usize> {
+        sites.services.iter().flatten().map(|service| service.remembered().0).collect()
+    };
+    assert_eq!(remembered(&sites), [keys.len(); 3]);
+    // Members go by what they are told: who was not told of all could not forget all.
+    sites.lose = |body| {
+        assert!(is_short(body));
+        false
+    };
+    sites.run_for(3000);
+    assert_eq!(sites.decided.len(), keys.len());
+    assert!(sites.decided.iter().all(|(.., outcome)| matches!(outcome, Outcome::Committed(_))));
+    let (now, upto) = (sites.time(), sites.seen(0));
+    for service in sites.services.iter_mut().flatten() {
+        service.known(now, GroupId(0), upto);
+    }
+    sites.run_for(5000);
+    assert_eq!(remembered(&sites), [0; 3]);
+}
+
 /// A client that changes keys again and again, on what its site has seen.
 struct Busy {
     site: u8,

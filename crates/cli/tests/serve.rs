@@ -252,8 +252,7 @@ async fn a_killed_node_stops_its_own_partitions_alone_and_comes_back() {
     for node in nodes.iter().flatten() {
         eventually(node, async || node.reaches_all()).await;
     }
-    let survivor = &nodes[0][0];
-    assert!(survivor.log().contains("link to node 2 of site eu is down"), "{}", survivor.log());
+    nodes[0][0].says("link to node 2 of site eu is down");
     let mut again = nodes[0][1].client().await;
     for key in keys() {
         client.set(&key, "again").await.unwrap();
@@ -356,7 +355,7 @@ async fn a_site_is_removed_and_joins_again_while_the_other_serves() {
         assert!(written < 100_000, "{}", nodes[1][0].log());
     }
     for told in ["us worker 0 joins: it gets", "partitions from eu", "has joined, and serves"] {
-        assert!(nodes[1][0].log().contains(told), "{told} in {}", nodes[1][0].log());
+        nodes[1][0].says(told);
     }
     let mut us = nodes[1][0].client().await;
     for key in keys() {
@@ -401,7 +400,8 @@ async fn peers_that_do_not_belong_are_refused_with_the_reason() {
         for node in [&theirs, &ours] {
             eventually(node, async || node.log().contains(reason)).await;
         }
-        assert!(theirs.log().contains("WARN  link to node 1 of site eu is refused"));
+        // Its own call may end later than the one that it has answered.
+        theirs.says("WARN  link to node 1 of site eu is refused");
         assert!(!ours.log().contains("link from node 1 of site us is up"), "{}", ours.log());
     }
 }

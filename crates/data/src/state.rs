@@ -119,7 +119,7 @@ impl State {
         }
     }
 
-    /// Approximate heap bytes.
+    /// Approximate heap bytes. Cheap, however much there is.
     pub fn size(&self) -> usize {
         let set = self.set.as_ref().map_or(0, |set| set.size());
         let hash = self.hash.as_ref().map_or(0, |hash| hash.size());

@@ -7,6 +7,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use solera_unistore::Held;
 use tokio::sync::oneshot;
 
 use crate::log::Log;
@@ -15,10 +16,6 @@ use crate::worker::Control;
 
 /// How often is measured. What comes in between may exceed the limit.
 const INTERVAL: Duration = Duration::from_millis(100);
-
-/// While the data is measured, so much longer than a step takes nothing is measured: a worker does nothing
-/// else meanwhile.
-const PAUSE_FACTOR: u32 = 20;
 
 /// The process' memory, as it was measured last.
 #[derive(Debug, Default)]
@@ -56,13 +53,15 @@ struct Peak {
 }
 
 impl Peak {
-    fn used(&mut self, taken: u64, data: u64) -> u64 {
+    /// `held` must have been asked for after `taken` was read, and for nothing else: then the data was at
+    /// most `held.most` when the process came to take so much, whatever has gone away since.
+    fn used(&mut self, taken: u64, held: Held) -> u64 {
         if taken > self.taken {
             // Beside the data at most all that came to it is used, and all that is no data.
             let more = self.beside + (taken - self.taken);
-            *self = Peak { taken, beside: more.min(taken.saturating_sub(data)) };
+            *self = Peak { taken, beside: more.min(taken.saturating_sub(held.most as u64)) };
         }
-        taken.min(data + self.beside)
+        taken.min(held.now as u64 + self.beside)
     }
 }
 
@@ -77,12 +76,15 @@ impl Gauge {
     /// There can be no thread.
     pub(crate) fn start(network: &Arc<Network>, log: Log) -> Result<Gauge> {
         let (stop, stopped) = channel();
-        let (network, peak) = (network.clone(), Peak::default());
-        let mut meter = Meter { network, log, stopped, peak, warned: false };
+        let network = network.clone();
+        let mut meter = Meter { network, log, stopped, peak: Peak::default(), warned: false };
         let name = "memory".to_owned();
-        let thread = std::thread::Builder::new()
-            .name(name)
-            .spawn(move || while meter.measure().is_some() && meter.pause(INTERVAL).is_some() {})?;
+        let thread = std::thread::Builder::new().name(name).spawn(move || {
+            meter.measure();
+            while meter.pause() {
+                meter.measure();
+            }
+        })?;
         Ok(Gauge { stop: Some(stop), thread: Some(thread) })
     }
 }
@@ -106,13 +108,12 @@ struct Meter {
 }
 
 impl Meter {
-    /// Nothing when the end has come.
-    fn pause(&self, pause: Duration) -> Option<()> {
-        (self.stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout)).then_some(())
+    /// Whether the end has not come.
+    fn pause(&self) -> bool {
+        self.stopped.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout)
     }
 
-    /// Nothing when the end has come.
-    fn measure(&mut self) -> Option<()> {
+    fn measure(&mut self) {
         let limit = self.network.settings().max_memory;
         let taken = match resident() {
             Ok(taken) => taken,
@@ -122,28 +123,21 @@ impl Meter {
                     self.log.error(format_args!("max_memory has no effect: {reason}"));
                     self.warned = true;
                 }
-                return Some(());
+                return;
             }
         };
-        let used = match limit {
-            Some(limit) if taken > limit => {
-                // At once, if that is known already: measuring the data takes its time.
-                if taken > self.peak.taken {
-                    self.tell(taken, Some(limit));
-                }
-                let data = self.data()?;
-                let is_peak = taken > self.peak.taken;
-                let used = self.peak.used(taken, data);
-                if is_peak {
-                    let beside = self.peak.beside;
-                    self.log.debug(format_args!("memory: {taken} bytes, {beside} beside the data"));
-                }
-                used
+        let is_above = limit.is_some_and(|limit| taken > limit);
+        // At once, if that is known already: a worker may take its time to answer.
+        if !is_above || taken > self.peak.taken {
+            self.tell(taken, limit);
+        }
+        if limit.is_some() {
+            // Also below the limit: what is beside the data is known better the less came to it at once.
+            let used = self.held().map(|held| self.peak.used(taken, held));
+            if let Some(used) = used.filter(|_| is_above) {
+                self.tell(used, limit);
             }
-            _ => taken,
-        };
-        self.tell(used, limit);
-        Some(())
+        }
     }
 
     fn tell(&self, used: u64, limit: Option<u64>) {
@@ -157,26 +151,19 @@ impl Meter {
         }
     }
 
-    /// What all workers of this process hold, in bytes, partition by partition. Nothing when the end
-    /// has come.
-    fn data(&self) -> Option<u64> {
-        let mut sum = 0;
-        for worker in self.network.all_here() {
-            for place in 0.. {
+    /// What all workers of this process hold; nothing if one does not say so, because it ends.
+    fn held(&self) -> Option<Held> {
+        let asked: Vec<_> = self
+            .network
+            .all_here()
+            .map(|worker| {
                 let (reply, answer) = oneshot::channel();
-                self.network.control(worker, Control::PartitionBytes(place, reply));
-                match answer.blocking_recv() {
-                    Ok(Some((bytes, took))) => {
-                        sum += bytes as u64;
-                        self.pause(took * PAUSE_FACTOR)?;
-                    }
-                    Ok(None) => break,
-                    // The worker has ended.
-                    Err(_) => return None,
-                }
-            }
-        }
-        Some(sum)
+                self.network.control(worker, Control::Held(reply));
+                answer
+            })
+            .collect();
+        let mut answers = asked.into_iter().map(|answer| answer.blocking_recv().ok());
+        answers.try_fold(Held::default(), |sum, held| Some(sum.and(held?)))
     }
 }
 
@@ -205,12 +192,24 @@ mod tests {
         assert!(resident().unwrap() > 0);
     }
 
+    fn held(now: usize, most: usize) -> Held {
+        Held { now, most }
+    }
+
     #[test]
     fn what_the_allocator_keeps_is_not_used() {
         let mut peak = Peak::default();
         let used = [(100, 80), (150, 120), (150, 20), (151, 20), (150, 90), (200, 110), (140, 200)]
-            .map(|(taken, data)| peak.used(taken, data));
+            .map(|(taken, data)| peak.used(taken, held(data, data)));
         assert_eq!(used, [100, 150, 50, 51, 121, 190, 140]);
+    }
+
+    #[test]
+    fn what_goes_away_while_it_is_measured_is_no_longer_used() {
+        let mut peak = Peak::default();
+        let used = [(100, held(10, 80)), (100, held(0, 10)), (150, held(60, 60))]
+            .map(|(taken, held)| peak.used(taken, held));
+        assert_eq!(used, [30, 20, 130]);
     }
 
     #[test]

@@ -17,7 +17,7 @@ use solera_resp::CommandId;
 use solera_resp::command::COMMANDS;
 use solera_time::{Monotonic, Physical, SiteId, Timestamp, Vector};
 use solera_unistore::{
-    Address, AtRisk, Change, Command, Input, Members, Message, Output, PartitionId, Replica,
+    Address, AtRisk, Change, Command, Held, Input, Members, Message, Output, PartitionId, Replica,
     RequestId, Response, Status,
 };
 use tokio::io::DuplexStream;
@@ -62,9 +62,8 @@ pub(crate) enum Control {
     Lend(DuplexStream, Lent),
     /// Tell about yourself; whether in detail.
     Sample(bool, oneshot::Sender<WorkerSample>),
-    /// Tell how many bytes a partition of yours takes, by its place, and how long counting them has
-    /// taken; nothing if there is none.
-    PartitionBytes(usize, oneshot::Sender<Option<(usize, Duration)>>),
+    /// Tell how many bytes your data takes, and took at most since you were asked last.
+    Held(oneshot::Sender<Held>),
     /// Count keys.
     CountKeys(oneshot::Sender<usize>),
     /// Tell what the loss of sites could still undo, with at most so many keys.
@@ -865,10 +864,8 @@ impl Postman {
             Control::Sample(detailed, reply) => {
                 let _ = reply.send(self.worker.sample(detailed));
             }
-            Control::PartitionBytes(place, reply) => {
-                let began = Instant::now();
-                let size = self.worker.with(|r| r.status().versions_and_bytes_of(place));
-                let _ = reply.send(size.map(|(_, bytes)| (bytes, began.elapsed())));
+            Control::Held(reply) => {
+                let _ = reply.send(self.worker.with(|replica| replica.take_held()));
             }
             // What is there in part is not counted: whoever asked is told that there is no answer.
             Control::CountKeys(_) if !self.worker.serves() => {}

@@ -59,6 +59,8 @@ pub enum Violation {
     Starved(String),
     /// A replica did not come to rest: transactions stay prepared, open or unsettled.
     Unrest(String),
+    /// A worker's data takes more or less than what the worker says it takes.
+    Miscounted(String),
 }
 
 impl fmt::Display for Violation {
@@ -71,6 +73,7 @@ impl fmt::Display for Violation {
             Violation::Lost(what) => write!(f, "lost: {what}"),
             Violation::Starved(who) => write!(f, "others were always in the way of {who}"),
             Violation::Unrest(what) => write!(f, "no rest: {what}"),
+            Violation::Miscounted(what) => write!(f, "miscounted: {what}"),
         }
     }
 }
@@ -228,11 +231,23 @@ impl<'a> Run<'a> {
         texts
     }
 
+    fn judge_bytes(&mut self) {
+        for (address, replica) in self.world.replicas() {
+            let status = replica.status();
+            let (said, (_, counted)) = (status.bytes(), status.versions_and_bytes());
+            if said != counted {
+                let what = format!("{address:?} says {said} bytes, and there are {counted}");
+                self.violations.push(Violation::Miscounted(what));
+            }
+        }
+    }
+
     fn judge(mut self) -> Report {
         let finals = self.final_reads();
         let mut recorded = std::mem::take(&mut self.clients.recorded);
         recorded.append(&mut self.last_round.recorded);
         self.judge_outcomes(&recorded);
+        self.judge_bytes();
         let sites = self.scenario.topology.sites();
         let uniform: Vec<Vec<u64>> = self
             .world

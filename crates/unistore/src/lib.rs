@@ -33,6 +33,7 @@ mod dissemination;
 mod failure_detector;
 mod fits;
 mod joining;
+mod keys;
 mod membership;
 mod message;
 mod op_log;
@@ -54,6 +55,7 @@ pub use checkpoint::Checkpoint;
 pub use command::{Command, CommandError, RequestId, Response, StrongLimit, TxId};
 pub use config::{Address, Config, Protocol, Rule, StrongLimits, Timing, Topology};
 pub use joining::Progress;
+pub use keys::Held;
 pub use membership::{Change, Gap, MemberError, Members, Standing};
 pub use message::{
     Begin, Cause, Chunk, Converged, Event, Executed, Fetch, Filling, Input, Message, Output, Place,

@@ -160,11 +160,15 @@ impl OpLog {
         self.base_local
     }
 
-    /// Approximate heap bytes, and the number of versions held.
-    pub(crate) fn size(&self) -> (usize, usize) {
+    /// Approximate heap bytes. Cheap.
+    pub(crate) fn bytes(&self) -> usize {
         let shown = self.shown.as_ref().map_or(0, |shown| size_of::<Shown>() + shown.state.size());
-        let pending = self.pending.len() * size_of::<Waiting>();
-        (self.base.size() + shown + pending, 1 + self.pending.len())
+        self.base.size() + shown + self.pending.len() * size_of::<Waiting>()
+    }
+
+    /// How many versions are held.
+    pub(crate) fn versions(&self) -> usize {
+        1 + self.pending.len()
     }
 
     /// Prepares for reading at `snap_vec`: brings the shown version up to it, or makes one if many

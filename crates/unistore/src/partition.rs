@@ -3,13 +3,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use foldhash::fast::FixedState;
-use hashbrown::HashMap;
-use hashbrown::hash_map::EntryRef;
 use solera_data::{Context, Dot, Effect, Key, Op, OpError, Outcome, State, View, execute};
 use solera_time::{MAX_SITES, SiteId, Timestamp, Vector};
 
 use crate::committed::Committed;
+use crate::keys::{Held, Keys};
 use crate::membership::Members;
 use crate::message::{Begin, Update, Write};
 use crate::op_log::OpLog;
@@ -23,7 +21,7 @@ use crate::recovery::Restored;
 pub(crate) struct Partition {
     pub(crate) id: PartitionId,
     local: SiteId,
-    keys: HashMap<Key, OpLog, FixedState>,
+    keys: Keys,
     /// Property 1: all updates to this partition by transactions of site `i` with local timestamps
     /// up to `known_vec[i]` are stored here. The local entry is kept by the replica.
     pub(crate) known_vec: Vector,
@@ -103,7 +101,7 @@ impl Partition {
         Partition {
             id,
             local,
-            keys: HashMap::with_hasher(FixedState::with_seed(seed)),
+            keys: Keys::new(seed),
             known_vec: Vector::zero(sites),
             arrived: Vector::zero(sites),
             committed: no_history(),
@@ -125,12 +123,10 @@ impl Partition {
         own: Option<&Effect>,
         read: impl FnOnce(&View<'_>) -> R,
     ) -> (R, Timestamp) {
-        if let Some(log) = self.keys.get_mut(key) {
-            log.show(snap_vec, self.local);
-            log.read(snap_vec, own, self.local, read)
-        } else {
-            self.absent.read(snap_vec, own, self.local, read)
-        }
+        let mut at = self.keys.at(key);
+        at.change(|log| log.show(snap_vec, self.local));
+        let log = at.found().map_or(&self.absent, |(_, log)| log);
+        log.read(snap_vec, own, self.local, read)
     }
 
     /// The same without preparing for later reads.
@@ -152,7 +148,7 @@ impl Partition {
     /// The same, of an update that also has writes to keys of other partitions.
     pub(crate) fn store_of(&mut self, update: Arc<Update>, own: impl Fn(&Key) -> bool) {
         for (i, write) in update.writes.iter().enumerate().filter(|(_, write)| own(&write.key)) {
-            self.log_of(&write.key).append(update.clone(), i as u32);
+            self.change_log(&write.key, |log| log.append(update.clone(), i as u32));
         }
         self.arrived.raise(update.dot.site, update.dot.ts);
         self.committed[update.dot.site.index()].insert(update);
@@ -162,12 +158,13 @@ impl Partition {
     /// to the keys' bases where nothing waits before them.
     pub(crate) fn store_visible(&mut self, update: Arc<Update>) {
         for (i, write) in update.writes.iter().enumerate() {
-            let log = self.log_of(&write.key);
-            if log.is_folded() {
-                log.fold_now(&write.effect, update.context());
-            } else {
-                log.append(update.clone(), i as u32);
-            }
+            self.change_log(&write.key, |log| {
+                if log.is_folded() {
+                    log.fold_now(&write.effect, update.context());
+                } else {
+                    log.append(update.clone(), i as u32);
+                }
+            });
         }
         self.arrived.raise(update.dot.site, update.dot.ts);
         self.committed[update.dot.site.index()].insert(update);
@@ -186,14 +183,9 @@ impl Partition {
         new_dot: impl FnOnce() -> Dot,
     ) -> Done {
         let absent = &self.absent;
-        let mut entry = self.keys.entry_ref(key);
-        let log = match &mut entry {
-            EntryRef::Occupied(entry) => {
-                entry.get_mut().show(snap_vec, self.local);
-                entry.get()
-            }
-            EntryRef::Vacant(_) => absent,
-        };
+        let mut at = self.keys.at(key);
+        at.change(|log| log.show(snap_vec, self.local));
+        let log = at.found().map_or(absent, |(_, log)| log);
         let (executed, dependency) = log.read(snap_vec, None, self.local, |view| execute(op, view));
         let (outcome, effect) = match executed {
             Ok((outcome, Some(effect))) => (outcome, effect),
@@ -202,36 +194,39 @@ impl Partition {
         };
         let dot = new_dot();
         let context = Context { dot, observed: snap_vec };
-        if storing == Storing::Alone
-            && let EntryRef::Occupied(occupied) = &mut entry
-            && occupied.get().is_folded()
-        {
-            let log = occupied.get_mut();
-            log.fold_now(&effect, context);
-            log.settle(&effect, dot);
-            let empty = log.is_empty();
-            if let Some(passing) = passing {
-                let writes = &[PassingWrite { key: occupied.key(), effect: &effect }];
-                passing(PassingUpdate { dot, snap_vec, writes, eventual: false });
+        let is_folded = at.found().is_none_or(|(_, log)| log.is_folded());
+        if storing == Storing::Alone && is_folded {
+            let empty = at.change(|log| {
+                log.fold_now(&effect, context);
+                log.settle(&effect, dot);
+                log.is_empty()
+            });
+            if let Some(empty) = empty {
+                if let (Some(passing), Some((key, _))) = (passing, at.found()) {
+                    let writes = &[PassingWrite { key, effect: &effect }];
+                    passing(PassingUpdate { dot, snap_vec, writes, eventual: false });
+                }
+                if empty {
+                    self.forget(key);
+                }
+                return Done { result: Ok(outcome), dependency, stored: Some((dot, None)) };
             }
-            if empty {
-                self.forget(key);
-            }
-            return Done { result: Ok(outcome), dependency, stored: Some((dot, None)) };
         }
-        let key = match &entry {
-            EntryRef::Occupied(entry) => entry.key().clone(),
-            EntryRef::Vacant(_) => Key::from(key),
-        };
-        let log = entry.or_insert_with(|| OpLog::after(absent));
+        let key = at.found().map_or_else(|| Key::from(key), |(key, _)| key.clone());
         let writes = vec![Write { key, effect }];
         let eventual = storing == Storing::Eventual;
         let update = Arc::new(Update { dot, snap_vec: *snap_vec, writes, eventual });
-        if matches!(storing, Storing::Alone | Storing::Visible) && log.is_folded() {
-            log.fold_now(&update.writes[0].effect, context);
-        } else {
-            log.append(update.clone(), 0);
-        }
+        let visible = matches!(storing, Storing::Alone | Storing::Visible);
+        at.change_or_insert(
+            || OpLog::after(absent),
+            |log| {
+                if visible && log.is_folded() {
+                    log.fold_now(&update.writes[0].effect, context);
+                } else {
+                    log.append(update.clone(), 0);
+                }
+            },
+        );
         self.arrived.raise(dot.site, dot.ts);
         self.committed[dot.site.index()].insert(update.clone());
         Done { result: Ok(outcome), dependency, stored: Some((dot, Some(update))) }
@@ -268,7 +263,7 @@ impl Partition {
     /// What a checkpoint will have to say of updates and keys.
     pub(crate) fn to_save(&self) -> (Vec<Arc<Update>>, Vec<Key>) {
         let updates = self.committed.iter().flat_map(Committed::iter).cloned().collect();
-        (updates, self.keys.keys().cloned().collect())
+        (updates, self.keys.names().cloned().collect())
     }
 
     /// What a checkpoint says of a key, also of one that is gone: of the updates before, nothing must
@@ -343,14 +338,17 @@ impl Partition {
             if restored == Restored::Folded {
                 continue;
             }
-            let log = self.log_of(&write.key);
-            if restored == Restored::Missing && restoring != Restoring::Pending && log.is_folded() {
-                log.fold_now(&write.effect, update.context());
-                if log.is_empty() {
-                    self.forget(&write.key);
+            let visible = restored == Restored::Missing && restoring != Restoring::Pending;
+            let empty = self.change_log(&write.key, |log| {
+                if visible && log.is_folded() {
+                    log.fold_now(&write.effect, update.context());
+                } else {
+                    log.append(update.clone(), i as u32);
                 }
-            } else {
-                log.append(update.clone(), i as u32);
+                log.is_empty()
+            });
+            if empty {
+                self.forget(&write.key);
             }
         }
         let site = update.dot.site;
@@ -493,7 +491,7 @@ impl Partition {
 
     /// Takes a key, or a part of one, of a donor.
     pub(crate) fn take_key(&mut self, key: &Key, state: State) {
-        self.log_of(key).begin_with(state);
+        self.change_log(key, |log| log.begin_with(state));
         // A key that the snapshot does not see, and nothing else changes.
         self.update_log(key, |_, _| {});
     }
@@ -514,7 +512,7 @@ impl Partition {
     }
 
     pub(crate) fn each_key(&self) -> impl Iterator<Item = &Key> {
-        self.keys.keys()
+        self.keys.names()
     }
 
     /// How many keys exist in a snapshot. Looks only at keys that are not folded.
@@ -524,7 +522,7 @@ impl Partition {
             .iter()
             .flat_map(Committed::unfolded)
             .flat_map(|update| update.writes.iter().map(|write| &write.key))
-            .filter(|key| self.keys.contains_key(*key))
+            .filter(|key| self.keys.get(key).is_some())
             .collect();
         let is_absent = |key: &&&Key| {
             let exists = self.peek(key, snap_vec, |view| execute(&Op::Exists, view));
@@ -533,22 +531,32 @@ impl Partition {
         self.keys.len() - unfolded.iter().filter(is_absent).count()
     }
 
-    /// Keys, versions and approximate bytes held, for status reports.
-    pub(crate) fn size(&self) -> (usize, usize, usize) {
-        self.keys.iter().fold((0, 0, 0), |(keys, versions, bytes), (key, log)| {
-            let (size, count) = log.size();
-            (keys + 1, versions + count, bytes + size + key.len() + size_of::<(Key, OpLog)>())
-        })
+    /// How many versions there are, and what they take in approximate bytes. Walks all keys.
+    pub(crate) fn versions_and_bytes(&self) -> (usize, usize) {
+        self.keys.versions_and_bytes()
     }
 
-    fn log_of(&mut self, key: &Key) -> &mut OpLog {
-        self.keys.entry_ref(key).or_insert_with(|| OpLog::after(&self.absent))
+    /// What they take, without a walk.
+    pub(crate) fn bytes(&self) -> usize {
+        self.keys.bytes()
+    }
+
+    /// What the keys take, and took at most since this was asked last.
+    pub(crate) fn take_held(&mut self) -> Held {
+        self.keys.take_held()
+    }
+
+    /// Changes the log of a key that may be absent.
+    fn change_log<R>(&mut self, key: &Key, change: impl FnOnce(&mut OpLog) -> R) -> R {
+        self.keys.change_or_insert(key, || OpLog::after(&self.absent), change)
     }
 
     fn update_log(&mut self, key: &Key, change: impl FnOnce(&mut OpLog, SiteId)) {
-        let Some(log) = self.keys.get_mut(key) else { return };
-        change(log, self.local);
-        if log.is_empty() {
+        let empty = self.keys.change(key, |log| {
+            change(log, self.local);
+            log.is_empty()
+        });
+        if empty == Some(true) {
             self.forget(key);
         }
     }

@@ -17,6 +17,7 @@ use crate::coordinator::Coordinator;
 use crate::dissemination::Dissemination;
 use crate::failure_detector::FailureDetector;
 use crate::joining::{Joining, Progress};
+use crate::keys::Held;
 use crate::membership::{Change, MemberError, Members, Standing};
 use crate::message::{Cause, Event, Input, Message, Output, SiteView};
 use crate::participant::Participant;
@@ -229,6 +230,11 @@ impl Replica {
     /// From now on other sites may name strong times that are so far ahead of this worker's.
     pub fn limit_times_ahead(&mut self, limit: Duration) {
         self.strong.service.limit_times_ahead(limit);
+    }
+
+    /// What this worker's data takes, and took at most since this was asked for the last time. Cheap.
+    pub fn take_held(&mut self) -> Held {
+        self.partitions.iter_mut().map(Partition::take_held).fold(Held::default(), Held::and)
     }
 
     /// What the replica knows and holds, for status reports and for the simulator's assertions.
@@ -926,18 +932,16 @@ impl Status<'_> {
         self.replica.partitions.iter().flat_map(Partition::each_key)
     }
 
-    /// Versions of keys, and approximate bytes, of one of the worker's partitions; nothing if it has
-    /// fewer. Walks its keys.
-    pub fn versions_and_bytes_of(&self, place: usize) -> Option<(usize, usize)> {
-        let (_, versions, bytes) = self.replica.partitions.get(place)?.size();
-        Some((versions, bytes))
+    /// Approximate bytes that the keys of this worker take. Cheap.
+    pub fn bytes(&self) -> usize {
+        self.replica.partitions.iter().map(Partition::bytes).sum()
     }
 
-    /// The same of all partitions. Walks all keys.
+    /// Versions of keys, and the same bytes as they are counted from the keys. Walks all keys.
     pub fn versions_and_bytes(&self) -> (usize, usize) {
-        self.replica.partitions.iter().map(Partition::size).fold(
+        self.replica.partitions.iter().map(Partition::versions_and_bytes).fold(
             (0, 0),
-            |(versions, bytes), (_, more_versions, more_bytes)| {
+            |(versions, bytes), (more_versions, more_bytes)| {
                 (versions + more_versions, bytes + more_bytes)
             },
         )

@@ -7,14 +7,14 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use solera_certification::Body;
+use solera_certification::{Body, Rule as Certification};
 use solera_data::{Key, Op, Outcome, Value};
 use solera_levels::Level;
 use solera_machine::{Machine, Now};
 use solera_time::{Monotonic, Physical, SiteId, Vector};
 use solera_unistore::{
     Address, Change, Command, Config, Input, Kind, Message, Output, Record, Recovery, Replica,
-    RequestId, Response, Standing, Topology, TxId,
+    RequestId, Response, Rule, Standing, Topology, TxId,
 };
 
 const A: SiteId = SiteId(0);
@@ -32,6 +32,10 @@ struct Stage {
     requests: u64,
     /// Whether acknowledgements of votes are lost, so that nobody decides.
     undecidable: bool,
+    /// What is on its way from C to A, where it stays if that is slow.
+    slow: Option<Vec<(SiteId, u32, SiteId, Message)>>,
+    /// What is taken out.
+    without: Option<Rule>,
 }
 
 fn config(site: SiteId, life: u32) -> Config {
@@ -43,6 +47,10 @@ fn config(site: SiteId, life: u32) -> Config {
 
 impl Stage {
     fn new() -> Stage {
+        Stage::without(None)
+    }
+
+    fn without(rule: Option<Rule>) -> Stage {
         let mut stage = Stage {
             replicas: BTreeMap::new(),
             journals: BTreeMap::new(),
@@ -51,6 +59,8 @@ impl Stage {
             now_ms: 1000,
             requests: 0,
             undecidable: false,
+            slow: None,
+            without: rule,
         };
         for site in [A, B, C] {
             stage.start(site, 0);
@@ -60,7 +70,8 @@ impl Stage {
 
     /// Starts a site from what its journal has.
     fn start(&mut self, site: SiteId, life: u32) {
-        let mut recovery = Recovery::new(config(site, life), 1);
+        let config = Config { without: self.without, ..config(site, life) };
+        let mut recovery = Recovery::new(config, 1);
         for (lsn, record) in self.journals.entry(site).or_default().iter().enumerate() {
             recovery.replay(lsn as u64 + 1, record.clone()).unwrap();
         }
@@ -117,6 +128,10 @@ impl Stage {
                 if self.is_lost(&message) {
                     continue;
                 }
+                if let Some(slow) = self.slow.as_mut().filter(|_| (from, to) == (C, A)) {
+                    slow.push((from, life, to, message));
+                    continue;
+                }
                 let from = Address { site: from, worker: 0 };
                 if let Some((replica, _)) = self.replicas.get_mut(&to) {
                     replica.handle(now, Input::Message { from, life, message });
@@ -147,6 +162,12 @@ impl Stage {
 
     /// A removal at C that has not seen the last increment is voted on, and not decided.
     fn remove_undecided(&mut self) {
+        self.undecidable = true;
+        self.remove();
+    }
+
+    /// A removal at C that has not seen the last increment is submitted.
+    fn remove(&mut self) {
         self.run(200);
         self.execute(A, Op::IncrBy(10));
         self.run(500);
@@ -155,7 +176,6 @@ impl Stage {
         self.operate(tx, Op::Delete);
         self.execute(B, Op::IncrBy(1));
         self.run(100);
-        self.undecidable = true;
         self.ask(C, Command::Commit { tx, claim: None });
         self.run(200);
     }
@@ -169,15 +189,43 @@ impl Stage {
     fn decide(&mut self) {
         self.undecidable = false;
         self.run(12_000);
+        self.shows("1");
+    }
+
+    /// All sites show this sum, and have nothing more to settle.
+    fn shows(&mut self, sum: &str) {
         for site in self.replicas.keys().copied().collect::<Vec<_>>() {
             let value = self.execute(site, Op::Get);
-            assert_eq!(value, Outcome::Bulk(Value::from("1")), "at {site}");
+            assert_eq!(value, Outcome::Bulk(Value::from(sum)), "at {site}");
         }
         self.run(1000);
         for (site, (replica, _)) in &self.replicas {
             assert_eq!(replica.status().unsettled_updates(), 0, "at {site}");
         }
     }
+}
+
+/// The leader, at A, hears of the removal when others have settled what came after its snapshot.
+fn removed_late(without: Option<Rule>) -> Stage {
+    let mut stage = Stage::without(without);
+    stage.slow = Some(Vec::new());
+    stage.remove();
+    stage.run(9000);
+    stage.links.extend(stage.slow.take().into_iter().flatten());
+    stage.run(12_000);
+    stage
+}
+
+#[test]
+fn of_a_coordinator_that_reaches_no_leader_in_time() {
+    removed_late(None).shows("11");
+}
+
+#[test]
+fn without_the_rule_a_vote_that_comes_too_late_undoes_more_than_it_has_seen() {
+    let mut stage = removed_late(Some(Rule::Certification(Certification::InTime)));
+    let values = [A, B, C].map(|site| stage.execute(site, Op::Get));
+    assert_eq!(values, [const { Outcome::Nil }; 3]);
 }
 
 #[test]

@@ -16,10 +16,11 @@ mod scaling;
 mod uniformity;
 mod visibility;
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::plot::Plot;
-use super::{Effort, Page, Results, Row};
+use super::{Effort, Page, Results, Row, side_by_side};
 use crate::error::BenchError;
 use crate::virtual_cluster::cost::Costs;
 
@@ -50,6 +51,25 @@ impl Laboratory<'_> {
             Effort::Quick => (Duration::from_millis(400), Duration::from_millis(300)),
             Effort::Full => (Duration::from_millis(500), Duration::from_millis(700)),
         }
+    }
+
+    /// Runs the experiments of a figure, and tells how many are done.
+    fn run_all<'a, T: Send>(
+        &self,
+        figure: u8,
+        tasks: Vec<Box<dyn FnOnce() -> T + Send + 'a>>,
+    ) -> Vec<T> {
+        let (count, done) = (tasks.len(), AtomicUsize::new(0));
+        let (tell, done) = (self.tell, &done);
+        let counted = tasks.into_iter().map(|task| -> Box<dyn FnOnce() -> T + Send + '_> {
+            Box::new(move || {
+                let result = task();
+                let done = done.fetch_add(1, Ordering::Relaxed) + 1;
+                tell(&format!("Figure {figure}: {done} of {count} experiments are done"));
+                result
+            })
+        });
+        side_by_side::run_all(counted.collect())
     }
 
     fn pick<T>(&self, quick: T, full: T) -> T {

@@ -1,7 +1,9 @@
 //! The clients of a virtual cluster, each in a closed loop.
 
+use std::time::Duration;
+
 use solera_time::Vector;
-use solera_unistore::{Command, Response, TxId};
+use solera_unistore::{Claim, Command, CommandError, Response, TxId};
 
 use super::source::Transaction;
 use crate::random::Random;
@@ -9,6 +11,8 @@ use crate::random::Random;
 /// What a client is waiting for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
+    /// Until the site has what the attempt before lacked.
+    Attach,
     Begin,
     /// The answers to a round of operations.
     Round(usize),
@@ -41,7 +45,13 @@ pub(crate) struct Client {
     pub(crate) failed: Option<Failed>,
     /// How many attempts of the transaction have.
     failures: u32,
+    /// What the last one has left: the next goes first with the claim, and lacks this until it comes.
+    claim: Option<Claim>,
+    lacks: Option<Vector>,
 }
+
+/// For so long it is waited for what an attempt lacked, as a session of the server does.
+const ATTACHING: Duration = Duration::from_millis(500);
 
 /// Why an attempt came to nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +75,8 @@ impl Client {
             tx: None,
             failed: None,
             failures: 0,
+            claim: None,
+            lacks: None,
         }
     }
 
@@ -79,7 +91,7 @@ impl Client {
     /// How many commands the client sends together now.
     pub(crate) fn commands(&self) -> usize {
         match self.phase {
-            Phase::Begin | Phase::Commit => 1,
+            Phase::Attach | Phase::Begin | Phase::Commit => 1,
             Phase::Round(round) => self.transaction.rounds[round].len(),
         }
     }
@@ -87,6 +99,10 @@ impl Client {
     /// The command that is due.
     pub(crate) fn command(&self) -> Command {
         match (self.phase, self.tx) {
+            (Phase::Attach, _) => {
+                let past = self.lacks.unwrap_or(self.past);
+                Command::Attach { past, timeout: Some(ATTACHING) }
+            }
             (Phase::Begin, _) | (_, None) => {
                 Command::Begin { past: self.past, strong: self.strong }
             }
@@ -96,7 +112,7 @@ impl Client {
                     (step.level, step.key.clone(), step.op.clone(), step.kind);
                 Command::Operate { tx, level, key, op, kind }
             }
-            (Phase::Commit, Some(tx)) => Command::Commit { tx, claim: None },
+            (Phase::Commit, Some(tx)) => Command::Commit { tx, claim: self.claim },
         }
     }
 
@@ -111,8 +127,13 @@ impl Client {
                 }
             }
             Response::Committed { past } => self.past.join(&past),
-            Response::Failed(solera_unistore::CommandError::Aborted { .. }) => {
+            // What does not come in time may never come.
+            Response::Attached | Response::Failed(CommandError::TimedOut { .. }) => {
+                self.lacks = None;
+            }
+            Response::Failed(CommandError::Aborted { claim, lacks, .. }) => {
                 self.failed = Some(Failed::Conflict);
+                (self.claim, self.lacks) = (Some(claim), lacks.map(|lacks| *lacks));
             }
             _ => self.failed = Some(Failed::Other),
         }
@@ -123,6 +144,7 @@ impl Client {
     pub(crate) fn advance(&mut self) -> bool {
         self.at = 0;
         self.phase = match self.phase {
+            Phase::Attach => Phase::Begin,
             Phase::Begin => Phase::Round(0),
             Phase::Round(round) => Phase::Round(round + 1),
             Phase::Commit => return false,
@@ -137,11 +159,13 @@ impl Client {
     pub(crate) fn run(&mut self, transaction: Transaction, strong: bool, now: u64) {
         (self.transaction, self.strong, self.started, self.failures) =
             (transaction, strong, now, 0);
+        (self.claim, self.lacks) = (None, None);
         self.begin();
     }
 
     /// The transaction is run from its beginning.
     pub(crate) fn begin(&mut self) {
-        (self.phase, self.at, self.tx, self.failed) = (Phase::Begin, 0, None, None);
+        let phase = if self.lacks.is_some() { Phase::Attach } else { Phase::Begin };
+        (self.phase, self.at, self.tx, self.failed) = (phase, 0, None, None);
     }
 }

@@ -10,7 +10,7 @@ use solera_unistore::{Address, Command, Input, Message, Output, Replica, Request
 
 use super::client::{Client, Failed, Then};
 use super::cost::{Computed, Costs};
-use super::shape::{CORES_PER_NODE, Shape, kind_in};
+use super::shape::{Shape, kind_in};
 use super::source::Source;
 use crate::histogram::Histogram;
 use crate::tally::{Class, Count};
@@ -359,9 +359,9 @@ impl<S: Source> VirtualCluster<S> {
         for item in items {
             match item {
                 Item::Message(from, message) => {
-                    if !same_node(from, core.address) {
+                    if !self.shape.same_node(from, core.address) {
                         host += self.costs.message;
-                        let node = node_of(from);
+                        let node = self.shape.node_of(from);
                         if !senders.contains(&node) {
                             senders.push(node);
                         }
@@ -417,10 +417,10 @@ impl<S: Source> VirtualCluster<S> {
         let me = self.cores[place].address;
         let mut nodes = Vec::new();
         let mut cost = 0;
-        for (to, _) in sent.iter().filter(|(to, _)| !same_node(*to, me)) {
+        for (to, _) in sent.iter().filter(|(to, _)| !self.shape.same_node(*to, me)) {
             cost += self.costs.message;
-            if !nodes.contains(&node_of(*to)) {
-                nodes.push(node_of(*to));
+            if !nodes.contains(&self.shape.node_of(*to)) {
+                nodes.push(self.shape.node_of(*to));
             }
         }
         cost + nodes.len() as u64 * self.costs.system_call
@@ -439,7 +439,7 @@ impl<S: Source> VirtualCluster<S> {
         self.cores[place].free_at = done;
         self.cores[place].busy += busy;
         for (to, message) in sent {
-            let delay = match (to.site == me.site, same_node(to, me)) {
+            let delay = match (to.site == me.site, self.shape.same_node(to, me)) {
                 (false, _) => self.delays[me.site.index()][to.site.index()],
                 (true, false) => WITHIN_SITE,
                 (true, true) => WITHIN_NODE,
@@ -550,14 +550,6 @@ impl<S: Source> VirtualCluster<S> {
     }
 }
 
-fn node_of(address: Address) -> (SiteId, u8) {
-    (address.site, address.worker / CORES_PER_NODE)
-}
-
-fn same_node(one: Address, other: Address) -> bool {
-    node_of(one) == node_of(other)
-}
-
 #[cfg(test)]
 mod tests {
     use solera_node::Baseline;
@@ -574,6 +566,7 @@ mod tests {
             regions: vec![VIRGINIA, CALIFORNIA, FRANKFURT],
             partitions: 4,
             workers: 2,
+            cores_per_node: 2,
             f: 1,
             slowness: 0.001,
         };

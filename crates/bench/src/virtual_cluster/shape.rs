@@ -38,6 +38,8 @@ pub(crate) struct Shape {
     pub(crate) partitions: u16,
     /// Virtual cores per site.
     pub(crate) workers: u8,
+    /// Virtual cores of one process; those of one process hand messages over without a system call.
+    pub(crate) cores_per_node: u8,
     pub(crate) f: usize,
     /// How many times slower a virtual core is than one of this machine.
     pub(crate) slowness: f64,
@@ -50,7 +52,7 @@ pub(crate) const FRANKFURT: usize = 2;
 pub(crate) const IRELAND: usize = 3;
 pub(crate) const BRAZIL: usize = 4;
 
-/// Virtual cores of one process; those of one process hand messages over without a system call.
+/// Virtual cores of one process, as many as the paper's machines have.
 pub(crate) const CORES_PER_NODE: u8 = 8;
 
 /// How often the paper's replicas propagate transactions and broadcast vectors (§8).
@@ -59,6 +61,16 @@ const TICK: Duration = Duration::from_millis(5);
 impl Shape {
     pub(crate) fn sites(&self) -> usize {
         self.regions.len()
+    }
+
+    /// The process of a worker.
+    pub(crate) fn node_of(&self, address: Address) -> (SiteId, u8) {
+        (address.site, address.worker / self.cores_per_node)
+    }
+
+    /// Whether two workers are of one process.
+    pub(crate) fn same_node(&self, one: Address, other: Address) -> bool {
+        self.node_of(one) == self.node_of(other)
     }
 
     /// The configuration of each worker's machine, site by site.

@@ -122,6 +122,8 @@ pub(crate) struct Shape {
     /// Milliseconds from one to the next, at most.
     pub(crate) pause: u64,
     pub(crate) trouble: bool,
+    /// Whether a transaction commits soon or not at all.
+    pub(crate) hurried: bool,
     pub(crate) broken: Option<Rule>,
 }
 
@@ -140,6 +142,8 @@ pub(crate) struct World {
     clients: Vec<Client>,
     pub(crate) outcomes: BTreeMap<TransactionId, Outcome>,
     submitted: BTreeMap<TransactionId, BTreeMap<GroupId, Arc<Share<Write>>>>,
+    /// The latest time with which each may commit.
+    until: BTreeMap<TransactionId, Timestamp>,
     pub(crate) faults: BTreeMap<&'static str, usize>,
     quiet: bool,
     left: u64,
@@ -164,6 +168,7 @@ impl World {
             clients: Vec::new(),
             outcomes: BTreeMap::new(),
             submitted: BTreeMap::new(),
+            until: BTreeMap::new(),
             faults: BTreeMap::new(),
             quiet: false,
             left: shape.transactions,
@@ -416,12 +421,24 @@ impl World {
         let shares: BTreeMap<_, _> =
             shares.into_iter().map(|(group, share)| (group, Arc::new(share))).collect();
         let now = self.now_of(address);
+        let until = self.latest_vote(now, &shares);
         let host = self.host(address).unwrap();
-        let tid = host.service.certify(now, shares.clone(), Timestamp::MAX, None);
+        let tid = host.service.certify(now, shares.clone(), until, None);
         let since = self.now;
+        self.until.insert(tid, until);
         self.submitted.insert(tid, shares.clone());
         self.clients.push(Client { address, tid, shares, since });
         self.carry_out(address);
+    }
+
+    fn latest_vote(&self, now: Now, shares: &BTreeMap<GroupId, Arc<Share<Write>>>) -> Timestamp {
+        if !self.shape.hurried {
+            return Timestamp::MAX;
+        }
+        let seen = shares.values().map(|share| share.snap_vec.max_entry()).max();
+        let from = seen.unwrap_or_default().max(Timestamp::from_physical(now.physical));
+        // More than clocks differ by, so that it does not take a fast one to be late.
+        from.later(Duration::from_secs(6))
     }
 
     fn arrive(&mut self, from: Address, to: Address, letter: Letter) {
@@ -669,6 +686,12 @@ impl World {
             };
             if ts != said {
                 return Err(format!("{tid:?} was said to be {outcome:?} and is at {ts:?}"));
+            }
+        }
+        for (tid, groups) in &delivered {
+            let (late, until) = (groups.values().max().unwrap(), self.until[tid]);
+            if *late > until {
+                return Err(format!("{tid:?} is at {late}, and could come until {until}"));
             }
         }
         Ok(())

@@ -62,6 +62,6 @@ impl Counter {
     }
 
     pub(crate) fn size(&self) -> usize {
-        self.unsettled.capacity() * size_of::<(Dot, i64)>()
+        self.unsettled.len() * size_of::<(Dot, i64)>()
     }
 }

@@ -8,43 +8,91 @@ use crate::{Dot, HashChange, Value};
 
 /// Fields with a register and counter each.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(from = "Fields")]
 pub(crate) struct Hash {
     fields: HashMap<Value, Cell, FixedState>,
+    /// What `bytes_of` says of all fields: how much there is must not take a walk to know.
+    #[serde(skip)]
+    bytes: usize,
+}
+
+/// A hash as it is written down.
+#[derive(Deserialize)]
+struct Fields {
+    fields: HashMap<Value, Cell, FixedState>,
+}
+
+impl From<Fields> for Hash {
+    fn from(Fields { fields }: Fields) -> Self {
+        let bytes = fields.iter().map(|(field, cell)| bytes_of(field) + cell.size()).sum();
+        Hash { fields, bytes }
+    }
+}
+
+/// Of a field without its cell.
+fn bytes_of(field: &Value) -> usize {
+    field.len() + 16
 }
 
 impl Hash {
     pub(crate) fn apply(&mut self, change: &HashChange, dot: Dot, seen: Seen<'_>) {
         for (field, removes, change) in &change.fields {
             if !change.is_noop() {
-                let cell = self.fields.entry_ref(field).or_default();
-                if *removes {
+                self.change_or_add(field, |cell| {
+                    if *removes {
+                        cell.remove_seen(seen);
+                    }
+                    cell.apply(change, dot, seen);
+                });
+            } else if *removes {
+                let empty = self.change(field, |cell| {
                     cell.remove_seen(seen);
-                }
-                cell.apply(change, dot, seen);
-            } else if *removes && let Some(cell) = self.fields.get_mut(field) {
-                cell.remove_seen(seen);
-                if cell.is_empty() {
+                    cell.is_empty()
+                });
+                if empty == Some(true) {
                     self.fields.remove(field);
+                    self.bytes -= bytes_of(field);
                 }
             }
         }
     }
 
     pub(crate) fn remove_all_seen(&mut self, seen: Seen<'_>) {
-        self.fields.retain(|_, cell| {
+        self.bytes = 0;
+        self.fields.retain(|field, cell| {
             cell.remove_seen(seen);
+            if !cell.is_empty() {
+                self.bytes += bytes_of(field) + cell.size();
+            }
             !cell.is_empty()
         });
     }
 
     pub(crate) fn settle(&mut self, change: &HashChange, dot: Dot) {
         for (field, _, change) in &change.fields {
-            if change.add.is_some()
-                && let Some(cell) = self.fields.get_mut(field)
-            {
-                cell.settle(dot);
+            if change.add.is_some() {
+                self.change(field, |cell| cell.settle(dot));
             }
         }
+    }
+
+    /// Changes a field that there is.
+    fn change<R>(&mut self, field: &Value, change: impl FnOnce(&mut Cell) -> R) -> Option<R> {
+        let cell = self.fields.get_mut(field)?;
+        self.bytes -= cell.size();
+        let result = change(cell);
+        self.bytes += cell.size();
+        Some(result)
+    }
+
+    fn change_or_add(&mut self, field: &Value, change: impl FnOnce(&mut Cell)) {
+        let cell = self.fields.entry_ref(field).or_insert_with(|| {
+            self.bytes += bytes_of(field);
+            Cell::default()
+        });
+        self.bytes -= cell.size();
+        change(cell);
+        self.bytes += cell.size();
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -65,7 +113,7 @@ impl Hash {
 
     /// Takes a field, or some of one, of another part.
     pub(crate) fn absorb_field(&mut self, field: Value, cell: Cell) {
-        self.fields.entry(field).or_default().absorb(cell);
+        self.change_or_add(&field, |known| known.absorb(cell));
     }
 
     pub(crate) fn into_fields(self) -> impl Iterator<Item = (Value, Cell)> {
@@ -73,8 +121,6 @@ impl Hash {
     }
 
     pub(crate) fn size(&self) -> usize {
-        let values: usize =
-            self.fields.iter().map(|(field, cell)| field.len() + 16 + cell.size()).sum();
-        values + self.fields.capacity() * size_of::<(Value, Cell)>()
+        self.bytes + self.fields.capacity() * size_of::<(Value, Cell)>()
     }
 }

@@ -29,8 +29,29 @@ impl Dots {
 /// A set in which an add wins over a concurrent removal. Needs no tombstones: effects come in causal
 /// order, so a removal never comes before what it observed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(from = "Elements")]
 pub(crate) struct AddWinsSet {
     elements: HashMap<Value, Dots, FixedState>,
+    /// What `bytes_of` says of all elements: how much there is must not take a walk to know.
+    #[serde(skip)]
+    bytes: usize,
+}
+
+/// A set as it is written down.
+#[derive(Deserialize)]
+struct Elements {
+    elements: HashMap<Value, Dots, FixedState>,
+}
+
+impl From<Elements> for AddWinsSet {
+    fn from(Elements { elements }: Elements) -> Self {
+        let bytes = elements.keys().map(bytes_of).sum();
+        AddWinsSet { elements, bytes }
+    }
+}
+
+fn bytes_of(element: &Value) -> usize {
+    element.len() + 16
 }
 
 impl AddWinsSet {
@@ -40,17 +61,21 @@ impl AddWinsSet {
                 dots.remove_seen(seen);
                 if dots.is_empty() {
                     self.elements.remove(element);
+                    self.bytes -= bytes_of(element);
                 }
             }
         }
         for element in &change.added {
-            self.elements.entry_ref(element).or_default().add(dot, seen);
+            self.dots_of(element).add(dot, seen);
         }
     }
 
     pub(crate) fn remove_all_seen(&mut self, seen: Seen<'_>) {
-        self.elements.retain(|_, dots| {
+        self.elements.retain(|element, dots| {
             dots.remove_seen(seen);
+            if dots.is_empty() {
+                self.bytes -= bytes_of(element);
+            }
             !dots.is_empty()
         });
     }
@@ -77,7 +102,14 @@ impl AddWinsSet {
 
     /// Takes an element of another part.
     pub(crate) fn insert(&mut self, element: Value, dots: Dots) {
-        self.elements.insert(element, dots);
+        *self.dots_of(&element) = dots;
+    }
+
+    fn dots_of(&mut self, element: &Value) -> &mut Dots {
+        self.elements.entry_ref(element).or_insert_with(|| {
+            self.bytes += bytes_of(element);
+            Dots::default()
+        })
     }
 
     pub(crate) fn into_elements(self) -> impl Iterator<Item = (Value, Dots)> {
@@ -85,7 +117,6 @@ impl AddWinsSet {
     }
 
     pub(crate) fn size(&self) -> usize {
-        let values: usize = self.elements.keys().map(|element| element.len() + 16).sum();
-        values + self.elements.capacity() * size_of::<(Value, Dots)>()
+        self.bytes + self.elements.capacity() * size_of::<(Value, Dots)>()
     }
 }

@@ -12,12 +12,13 @@ use solera_node::Baseline;
 use crate::error::BenchError;
 use crate::papers::Row;
 use crate::papers::plot::{Plot, Series};
-use crate::papers::side_by_side::run_all;
 use crate::rubis::{Scale, schema};
 use crate::virtual_cluster::cluster::{Measured, VirtualCluster};
 use crate::virtual_cluster::recording::{Recording, record};
 use crate::virtual_cluster::replay::{COPIES, Replay};
-use crate::virtual_cluster::shape::{CALIFORNIA, FRANKFURT, Shape, VIRGINIA, name_of};
+use crate::virtual_cluster::shape::{
+    CALIFORNIA, CORES_PER_NODE, FRANKFURT, Shape, VIRGINIA, name_of,
+};
 
 /// Of the database that is recorded.
 const SCALE: &str = "small";
@@ -82,6 +83,7 @@ impl Common {
                 regions: vec![VIRGINIA, CALIFORNIA, FRANKFURT],
                 partitions: size.partitions,
                 workers: size.cores,
+                cores_per_node: CORES_PER_NODE,
                 f: 1,
                 slowness: SLOWNESS,
             };
@@ -107,7 +109,7 @@ pub(super) fn run(laboratory: &Laboratory<'_>) -> Result<Findings, BenchError> {
         let pair = [Baseline::UniStore, Baseline::RedBlue];
         tasks.extend(pair.map(|variant| common.curve(laboratory, variant, *other)));
     }
-    let curves = run_all(tasks);
+    let curves = laboratory.run_all(3, tasks);
     let (curves, of_others) = curves.split_at(VARIANTS.len());
     let [unistore, redblue, strong, causal] = curves else {
         unreachable!("there is a result for each of four tasks")

@@ -9,10 +9,9 @@ use solera_node::Baseline;
 use crate::micro::Micro;
 use crate::papers::Row;
 use crate::papers::plot::{Plot, Series};
-use crate::papers::side_by_side::run_all;
 use crate::virtual_cluster::cluster::VirtualCluster;
 use crate::virtual_cluster::shape::{
-    BRAZIL, CALIFORNIA, FRANKFURT, IRELAND, Shape, VIRGINIA, name_of,
+    BRAZIL, CALIFORNIA, CORES_PER_NODE, FRANKFURT, IRELAND, Shape, VIRGINIA, name_of,
 };
 use crate::virtual_cluster::three_items::ThreeItems;
 
@@ -30,6 +29,7 @@ pub(super) fn run(laboratory: &Laboratory<'_>) -> Findings {
                 regions: REGIONS[..sites].to_vec(),
                 partitions: 32,
                 workers,
+                cores_per_node: CORES_PER_NODE,
                 f: 1,
                 slowness: SLOWNESS,
             };
@@ -48,7 +48,7 @@ pub(super) fn run(laboratory: &Laboratory<'_>) -> Findings {
         let pair = |_| [peak(*sites, Baseline::CureFt), peak(*sites, Baseline::Uniform)];
         (0..repeats).flat_map(pair).collect::<Vec<_>>()
     });
-    let peaks = run_all(pairs.collect());
+    let peaks = laboratory.run_all(5, pairs.collect());
     let of_sites = |place: usize| {
         let peaks = &peaks[place * 2 * repeats..(place + 1) * 2 * repeats];
         let best = |of: usize| peaks.iter().skip(of).step_by(2).copied().fold(0.0, f64::max);

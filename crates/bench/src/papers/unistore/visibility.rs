@@ -10,9 +10,10 @@ use crate::histogram::Histogram;
 use crate::micro::Micro;
 use crate::papers::Row;
 use crate::papers::plot::{Plot, Series};
-use crate::papers::side_by_side::run_all;
 use crate::virtual_cluster::cluster::VirtualCluster;
-use crate::virtual_cluster::shape::{BRAZIL, CALIFORNIA, FRANKFURT, Shape, VIRGINIA, name_of};
+use crate::virtual_cluster::shape::{
+    BRAZIL, CALIFORNIA, CORES_PER_NODE, FRANKFURT, Shape, VIRGINIA, name_of,
+};
 use crate::virtual_cluster::three_items::ThreeItems;
 
 /// The places of the sites in the cluster.
@@ -31,6 +32,7 @@ pub(super) fn run(laboratory: &Laboratory<'_>) -> Findings {
                 regions: vec![VIRGINIA, CALIFORNIA, FRANKFURT, BRAZIL],
                 partitions: 32,
                 workers: 4,
+                cores_per_node: CORES_PER_NODE,
                 f: 2,
                 slowness: SLOWNESS,
             };
@@ -45,7 +47,7 @@ pub(super) fn run(laboratory: &Laboratory<'_>) -> Findings {
             cluster.probe(FROM, laboratory.pick(Duration::from_secs(2), Duration::from_secs(20)))
         })
     };
-    let found = run_all(vec![probe(Baseline::CureFt), probe(Baseline::Uniform)]);
+    let found = laboratory.run_all(6, vec![probe(Baseline::CureFt), probe(Baseline::Uniform)]);
     let quantile = |of: usize, site: usize, q: f64| {
         let delay = found[of].get(&site).and_then(|delays| delays.quantile(q));
         delay.unwrap_or_default().as_secs_f64() * 1000.0

@@ -1,0 +1,55 @@
+//! How many bytes a worker says its data takes.
+
+use std::sync::Arc;
+
+use solera_data::{Op, Value};
+use solera_levels::Level;
+use solera_machine::{Machine, Now};
+use solera_time::{Monotonic, Physical, SiteId, Vector};
+use solera_unistore::{Address, Config, Held, Replica, Topology};
+
+fn now(ms: u64) -> Now {
+    Now {
+        monotonic: Monotonic(ms * 1_000_000),
+        physical: Physical(1_800_000_000_000_000 + ms * 1000),
+    }
+}
+
+fn replica() -> Replica {
+    let topology = Arc::new(Topology { partitions: 4, workers: vec![1] });
+    Replica::new(Config::new(Address { site: SiteId(0), worker: 0 }, topology), 1)
+}
+
+fn run(replica: &mut Replica, ms: u64, key: &str, op: Op) {
+    let past = &mut Vector::zero(1);
+    let executed = replica.execute_at_once(now(ms), past, Level::Causal, key.as_bytes(), &op);
+    executed.unwrap().unwrap();
+}
+
+/// Lets everything be folded that may be.
+fn rest(replica: &mut Replica, ms: u64) {
+    replica.on_deadline(now(ms));
+    while replica.poll_output().is_some() {}
+}
+
+#[test]
+fn what_went_away_since_it_was_asked_is_told() {
+    let mut replica = replica();
+    let large = Value::from("x".repeat(10_000).as_str());
+    for i in 0..10 {
+        run(&mut replica, i, &format!("k{i}"), Op::Set(large.clone()));
+    }
+    let Held { now, most } = replica.take_held();
+    assert!(now >= 100_000 && most >= now, "{now} {most}");
+    run(&mut replica, 20, "k10", Op::Set(large.clone()));
+    for i in 0..11 {
+        run(&mut replica, 30, &format!("k{i}"), Op::Delete);
+    }
+    rest(&mut replica, 1000);
+    let Held { now, most } = replica.take_held();
+    assert_eq!(replica.status().keys(), 0);
+    assert_eq!(now, 0);
+    assert!(most >= 110_000, "{most}");
+    // That was then.
+    assert_eq!(replica.take_held(), Held::default());
+}
