@@ -165,6 +165,15 @@ impl Compute {
         }
     }
 
+    /// Whether it costs no more than taking its value from somewhere, and cannot fail.
+    pub fn is_cheap(&self) -> bool {
+        match self {
+            Compute::Const(_) | Compute::Copy(_) | Compute::Field(..) => true,
+            Compute::Unary(op, _) => *op == UnaryOp::Not,
+            _ => false,
+        }
+    }
+
     /// Whether it may fail, so that it must be done even if nobody needs its value. That values may grow too
     /// large does not count.
     pub fn can_fail(&self) -> bool {

@@ -16,8 +16,9 @@ use crate::binding::Bindings;
 use crate::store::{Name, Place};
 use crate::witness::TransactionId;
 
-/// The version of the form; counts up whenever it changes.
-const FORM: u8 = 1;
+/// The version of the form; counts up whenever it changes, and whenever the compiler splits programs in another way:
+/// groups and tapes are known by their numbers.
+const FORM: u8 = 2;
 
 /// How far a transaction has come.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -207,11 +207,12 @@ impl fmt::Display for Unshipped {
 
 impl std::error::Error for Unshipped {}
 
-impl From<Unshipped> for StoreError {
-    fn from(unshipped: Unshipped) -> StoreError {
-        match unshipped {
+impl Unshipped {
+    /// What [`Connection::execute`](crate::store::Connection::execute) says then.
+    pub fn into_store_error(self) -> StoreError {
+        match self {
             // The answer to the one that came before is lost.
-            Unshipped::Again => StoreError::OutcomeUnknown(unshipped.to_string()),
+            Unshipped::Again => StoreError::OutcomeUnknown(self.to_string()),
             other => StoreError::Unavailable(other.to_string()),
         }
     }

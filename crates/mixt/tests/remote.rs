@@ -141,7 +141,8 @@ impl Connection for Line {
         Box::pin(async {
             let bytes = shipment.encode();
             self.far.shipped.lock().unwrap().push(bytes.to_vec());
-            let shipped = self.far.execute(&bytes).await?;
+            let executed = self.far.execute(&bytes).await;
+            let shipped = executed.map_err(Unshipped::into_store_error)?;
             let bytes = shipped.encode().to_vec();
             let bytes = self.far.spoil.as_ref().map_or(bytes.clone(), |spoil| spoil(bytes));
             Shipped::decode(&bytes).map_err(|error| StoreError::OutcomeUnknown(error.to_string()))

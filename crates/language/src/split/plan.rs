@@ -109,7 +109,7 @@ pub(super) fn split(checkable: &Checkable, flows: &Flows, known: &Declarations) 
             mutates,
             witnesses: due && mutates && atomic,
             takes: planner
-                .tapes_where(|of, var| of > 0 && of < phase && needs[phase - 1].contains(&var)),
+                .tapes_where(|of, var| of > 0 && of < phase && needs[phase - 1].takes(var)),
             gives: planner.tapes_where(|of, _| of == phase),
             steps: planner.plan(&body.steps, phase, &mut 0),
         }
@@ -174,6 +174,21 @@ enum Part {
     Advance,
 }
 
+/// The variables that a phase needs.
+#[derive(Default)]
+struct Needs {
+    all: BTreeSet<Var>,
+    /// Those of earlier phases that it computes from others which it needs anyway.
+    again: BTreeSet<Var>,
+}
+
+impl Needs {
+    /// Whether a variable of an earlier phase is taken from its tape.
+    fn takes(&self, var: Var) -> bool {
+        self.all.contains(&var) && !self.again.contains(&var)
+    }
+}
+
 /// By phase, the variables that it needs; and those that are handed on. `roots` are needed in any case, each in
 /// a phase.
 fn needs(
@@ -181,8 +196,8 @@ fn needs(
     phases: &[usize],
     count: usize,
     roots: &[(Var, usize)],
-) -> (Vec<BTreeSet<Var>>, BTreeSet<Var>) {
-    let mut all = vec![BTreeSet::new(); count];
+) -> (Vec<Needs>, BTreeSet<Var>) {
+    let mut all: Vec<Needs> = (0..count).map(|_| Needs::default()).collect();
     let mut carried: BTreeSet<Var> = BTreeSet::new();
     // From the last phase to the first, so that it is known what later ones need.
     for phase in (1..=count).rev() {
@@ -192,7 +207,7 @@ fn needs(
         loop {
             let before = needed.len();
             for step in steps {
-                match part(step, phase, &needed) {
+                match part(step, phase, |var| needed.contains(&var)) {
                     Part::Nothing => continue,
                     Part::Do => needed.extend(step.step.inputs()),
                     Part::Advance => {}
@@ -203,15 +218,39 @@ fn needs(
                 break;
             }
         }
-        let earlier = |var: &&Var| (1..phase).contains(&phases[var.0 as usize]);
-        carried.extend(needed.iter().filter(earlier));
-        all[phase - 1] = needed;
+        let earlier: BTreeSet<Var> = needed
+            .iter()
+            .copied()
+            .filter(|var| (1..phase).contains(&phases[var.0 as usize]))
+            .collect();
+        let again = again(steps, &earlier, &needed);
+        carried.extend(earlier.difference(&again));
+        all[phase - 1] = Needs { all: needed, again };
     }
     (all, carried)
 }
 
-fn part(step: &Numbered, phase: usize, needed: &BTreeSet<Var>) -> Part {
-    let wanted = step.step.dst().is_some_and(|dst| needed.contains(&dst));
+/// Of the variables of earlier phases that a phase needs, those that it can compute at no cost from others that it needs: all
+/// of what writes them is such, as a tape that was read only here and there would be out of step.
+fn again(steps: &[Numbered], earlier: &BTreeSet<Var>, needed: &BTreeSet<Var>) -> BTreeSet<Var> {
+    let mut again = earlier.clone();
+    for step in steps {
+        let Some(dst) = step.step.dst() else { continue };
+        let cheap = match &step.step.kind {
+            StepKind::Set(_, compute) => {
+                compute.is_cheap() && compute.inputs().iter().all(|var| needed.contains(var))
+            }
+            _ => false,
+        };
+        if !cheap {
+            again.remove(&dst);
+        }
+    }
+    again
+}
+
+fn part(step: &Numbered, phase: usize, needed: impl Fn(Var) -> bool) -> Part {
+    let wanted = step.step.dst().is_some_and(needed);
     let must = match &step.step.kind {
         StepKind::Set(_, compute) => compute.can_fail(),
         StepKind::Endorse(..) | StepKind::Fresh(..) => false,
@@ -230,7 +269,7 @@ fn part(step: &Numbered, phase: usize, needed: &BTreeSet<Var>) -> Part {
 struct Planner<'a> {
     steps: &'a [Numbered<'a>],
     phases: &'a [usize],
-    needs: &'a [BTreeSet<Var>],
+    needs: &'a [Needs],
     tapes: &'a [Var],
 }
 
@@ -269,12 +308,16 @@ impl Planner<'_> {
                     let numbered = &self.steps[*next];
                     *next += 1;
                     let dst = step.dst();
-                    match part(numbered, phase, &self.needs[phase - 1]) {
+                    let needs = &self.needs[phase - 1];
+                    match part(numbered, phase, |var| needs.all.contains(&var)) {
                         Part::Nothing => {}
                         Part::Do => {
                             let own = |var: &Var| self.phases[var.0 as usize] == phase;
                             let tape = dst.filter(own).and_then(|var| self.tape(var));
                             planned.push(Planned::Do(step.clone(), tape));
+                        }
+                        Part::Advance if dst.is_some_and(|var| needs.again.contains(&var)) => {
+                            planned.push(Planned::Do(step.clone(), None));
                         }
                         Part::Advance => {
                             let var = dst.expect("only what is written is taken from a tape");

@@ -13,7 +13,7 @@ use solera_mixt::memory::Memory;
 use solera_mixt::outcome::Limits;
 use solera_mixt::shipment::{Shipment, Shipped};
 use solera_mixt::store::{BoxFuture, Connection, Database, Description, StoreError};
-use solera_mixt::worker::Worker;
+use solera_mixt::worker::{Unshipped, Worker};
 
 use super::{Faulty, FaultyConnection, World, WorldClock, pause};
 
@@ -56,7 +56,8 @@ impl Remote {
         let worker = self.worker();
         let mut connections = Connections::new([database]);
         let known = (&*self.modules, self.limits);
-        let shipped = worker.execute(&shipment, known, &mut connections, clock).await?;
+        let executed = worker.execute(&shipment, known, &mut connections, clock).await;
+        let shipped = executed.map_err(Unshipped::into_store_error)?;
         self.run.fetch_add(1, Ordering::Relaxed);
         Ok(Shipped::decode(&shipped.encode()).unwrap())
     }
