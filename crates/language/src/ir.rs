@@ -68,7 +68,7 @@ pub struct Operation {
 pub struct OperationParam {
     /// Its name.
     pub name: Arc<str>,
-    /// Its type; of what is dereferenced, the type of what the handle leads to.
+    /// Its type; of what is dereferenced, that of the handle.
     pub ty: Type,
     /// Whether the value is a handle of this store, and the operation gets what it holds (MixT §3.1, note 1).
     pub dereferenced: bool,

@@ -226,8 +226,8 @@ pub struct CustomCall {
     pub operation: u16,
     /// The space.
     pub space: Arc<str>,
-    /// The arguments. Of a dereferenced parameter it is a handle of this store: the database takes what it leads to,
-    /// of the parameter's type (MixT §3.1, note 1).
+    /// The arguments. Of a dereferenced parameter it is a handle of this store: the database takes what it leads to
+    /// (MixT §3.1, note 1).
     pub args: Vec<Value>,
     /// Named objects that are read along with it: the write witnesses of what it uses.
     pub look: Vec<Name>,

@@ -112,6 +112,14 @@ pub(crate) const HOUSE: &[Room] = &[
         ],
         &["solera-checker"],
     ),
+    // Another database as a store: it knows that of mixed transactions, and nothing of our own.
+    room(
+        "solera-postgres",
+        "postgres",
+        Floor::Programming,
+        &["solera-language", "solera-levels", "solera-mixt"],
+        &[],
+    ),
     room("solera-backup", "backup", Floor::Programming, &["solera"], &[]),
     room(
         "solera-bench",

@@ -1,0 +1,201 @@
+//! What a PostgreSQL database is bound to.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_postgres::Config;
+
+use crate::custom::statement_kind;
+use crate::postgres::Postgres;
+
+/// How long a connection may take to open, unless the URL says `connect_timeout`.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long an answer may take, unless [`Builder::reply_timeout`] says otherwise.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
+/// The longest name of a space, in bytes. It is part of every index entry, whose room is limited.
+const MAX_SPACE: usize = 255;
+/// Settings of our sessions. The URL's `options` come after them and may say otherwise.
+///
+/// Sequential scans lock whole tables against writers in serializable transactions, so small tables, too, are better
+/// read by an index. What a host leaves open that dies is ended before others have waited for its locks for hours.
+const OPTIONS: &str = "-c enable_seqscan=off -c idle_in_transaction_session_timeout=60s";
+
+/// Says which spaces a PostgreSQL database has, and which statements their custom operations are.
+#[derive(Clone, Debug)]
+pub struct Builder {
+    url: String,
+    name: String,
+    schema: String,
+    reply_timeout: Duration,
+    spaces: Vec<(String, Vec<(String, String)>)>,
+    misplaced: Option<String>,
+}
+
+impl Builder {
+    pub(crate) fn new(url: &str) -> Builder {
+        Builder {
+            url: url.to_owned(),
+            name: "postgres".to_owned(),
+            schema: "solera".to_owned(),
+            reply_timeout: REPLY_TIMEOUT,
+            spaces: Vec::new(),
+            misplaced: None,
+        }
+    }
+
+    /// The database's name in places, the same for all hosts that use it; `postgres` if it is not said.
+    pub fn name(mut self, name: &str) -> Builder {
+        name.clone_into(&mut self.name);
+        self
+    }
+
+    /// The schema in which objects, witnesses and records are kept, which is created if it is not there; `solera` if it
+    /// is not said.
+    pub fn schema(mut self, schema: &str) -> Builder {
+        schema.clone_into(&mut self.schema);
+        self
+    }
+
+    /// How long one answer may take; a connection that does not answer in time is given up. 30 s if it is not said.
+    pub fn reply_timeout(mut self, timeout: Duration) -> Builder {
+        self.reply_timeout = timeout;
+        self
+    }
+
+    /// A space.
+    pub fn space(mut self, space: &str) -> Builder {
+        self.spaces.push((space.to_owned(), Vec::new()));
+        self
+    }
+
+    /// A custom operation of the space that was named last: one statement, whose parameters `$1`, `$2`, … are the
+    /// operation's in their order.
+    pub fn operation(mut self, operation: &str, sql: &str) -> Builder {
+        match self.spaces.last_mut() {
+            Some((_, operations)) => operations.push((operation.to_owned(), sql.to_owned())),
+            None => self.misplaced = Some(operation.to_owned()),
+        }
+        self
+    }
+
+    /// The database. Nothing is connected yet.
+    ///
+    /// # Errors
+    /// If something that was said cannot be.
+    pub fn build(self) -> Result<Postgres, ConfigError> {
+        let mut config: Config =
+            self.url.parse().map_err(|error| ConfigError::Url(cause(&error)))?;
+        if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
+            return Err(ConfigError::Url("it names no host".to_owned()));
+        }
+        if config.get_connect_timeout().is_none() {
+            config.connect_timeout(CONNECT_TIMEOUT);
+        }
+        let options = match config.get_options() {
+            Some(more) => format!("{OPTIONS} {more}"),
+            None => OPTIONS.to_owned(),
+        };
+        config.options(options);
+        if config.get_application_name().is_none() {
+            config.application_name("solera");
+        }
+        if let Some(operation) = self.misplaced {
+            return Err(ConfigError::OperationWithoutSpace(operation));
+        }
+        // PostgreSQL cuts longer names off.
+        if self.schema.is_empty() || self.schema.len() > 63 || self.schema.contains('\0') {
+            return Err(ConfigError::Schema(self.schema));
+        }
+        let mut spaces = BTreeMap::new();
+        for (space, operations) in self.spaces {
+            if space.is_empty() || space.len() > MAX_SPACE || space.contains('\0') {
+                return Err(ConfigError::Space(space));
+            }
+            let mut statements: BTreeMap<Arc<str>, Arc<str>> = BTreeMap::new();
+            for (operation, sql) in operations {
+                if let Err(begins) = statement_kind(&sql) {
+                    return Err(ConfigError::Statement { space, operation, begins });
+                }
+                let twice = statements.insert(operation.as_str().into(), sql.into()).is_some();
+                if twice {
+                    return Err(ConfigError::OperationTwice { space, operation });
+                }
+            }
+            if spaces.insert(Arc::from(space.as_str()), statements).is_some() {
+                return Err(ConfigError::SpaceTwice(space));
+            }
+        }
+        Ok(Postgres::new(config, &self.name, &self.schema, self.reply_timeout, spaces))
+    }
+}
+
+/// Why a PostgreSQL database cannot be bound so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ConfigError {
+    /// The URL cannot be read.
+    Url(String),
+    /// No schema has such a name.
+    Schema(String),
+    /// No space can have such a name.
+    Space(String),
+    /// A space is named twice.
+    SpaceTwice(String),
+    /// An operation was said before any space.
+    OperationWithoutSpace(String),
+    /// A space has two operations of one name.
+    OperationTwice {
+        /// The space.
+        space: String,
+        /// The operation.
+        operation: String,
+    },
+    /// What an operation is bound to is no statement that reads or writes data.
+    Statement {
+        /// The space.
+        space: String,
+        /// The operation.
+        operation: String,
+        /// The word that the statement begins with.
+        begins: String,
+    },
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ConfigError::Url(why) => write!(f, "the URL of PostgreSQL cannot be read: {why}"),
+            ConfigError::Schema(name) => {
+                write!(f, "`{name}` cannot be a schema: names have 1 to 63 bytes")
+            }
+            ConfigError::Space(name) => write!(
+                f,
+                "`{}` cannot be a space: names have 1 to {MAX_SPACE} bytes",
+                name.escape_debug()
+            ),
+            ConfigError::SpaceTwice(space) => write!(f, "the space `{space}` is named twice"),
+            ConfigError::OperationWithoutSpace(operation) => {
+                write!(f, "the operation `{operation}` is given before the space it belongs to")
+            }
+            ConfigError::OperationTwice { space, operation } => {
+                write!(f, "the space `{space}` has the operation `{operation}` twice")
+            }
+            ConfigError::Statement { space, operation, begins } => write!(
+                f,
+                "the operation `{operation}` of the space `{space}` begins with `{begins}`: it must be one SELECT, \
+                 INSERT, UPDATE, DELETE, MERGE, VALUES or WITH"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+/// An error with its cause, on one line.
+pub(crate) fn cause(error: &dyn std::error::Error) -> String {
+    match error.source() {
+        Some(source) => format!("{error}: {}", cause(source)),
+        None => error.to_string(),
+    }
+}

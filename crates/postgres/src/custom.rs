@@ -1,0 +1,96 @@
+//! Custom operations: whether a statement can be what is declared, its parameters, and what its rows mean.
+//!
+//! | declared | in SQL |
+//! |---|---|
+//! | `int` | `int2`, `int4`, `int8` |
+//! | `float` | `float4`, `float8` |
+//! | `bool` | `bool` |
+//! | `string`, a handle's key | `text`, `varchar`, `char(n)`, `name`, an enum |
+//! | `bytes` | `bytea` |
+//! | `option<T>` | as `T`; none is NULL |
+//! | `list<T>`, `set<T>` of these | an array, or `json`, `jsonb` |
+//! | other types | `json`, `jsonb`, as [`Codec`](solera_language::codec::Codec) writes them |
+//!
+//! Domains are taken for what they are made of. A result is: nothing, whatever rows there are; one row of one column, or
+//! of the columns that a struct has; none or one row for an option; rows for a list, a set or a map. A statement without
+//! columns answers an `int`, how many rows it has changed, or a `bool`, whether there was any.
+
+mod carrier;
+mod declared;
+mod held;
+mod rows;
+
+use solera_language::ir::{Operation, OperationParam, Program};
+use solera_language::run::spell;
+use solera_language::value::Value;
+use solera_mixt::store::StoreError;
+use tokio_postgres::Statement;
+
+pub(crate) use self::carrier::Param;
+use self::carrier::{Carrier, carrier};
+pub(crate) use self::declared::statement_kind;
+pub use self::declared::{CheckError, Problem};
+pub(crate) use self::held::held;
+use self::held::value_type;
+use self::rows::Answer;
+
+/// How a call is made: what the parameters and the result are carried as.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    params: Vec<Carrier>,
+    answer: Answer,
+}
+
+/// Whether a statement can be what an operation is declared as, and how.
+pub(crate) fn check(
+    program: &Program,
+    operation: &Operation,
+    statement: Option<&Statement>,
+) -> Result<Plan, Problem> {
+    let statement = statement.ok_or(Problem::NotBound)?;
+    let (declared, taken) = (operation.params.len(), statement.params().len());
+    if declared != taken {
+        return Err(Problem::Params { declared, taken });
+    }
+    let params = operation.params.iter().zip(statement.params()).map(|(param, taken)| {
+        let ty = value_type(param);
+        let found = ty.as_ref().and_then(|ty| carrier(ty, taken));
+        found.ok_or_else(|| Problem::Param {
+            name: param.name.to_string(),
+            declared: spell(program, ty.as_deref().unwrap_or(&param.ty)),
+            taken: taken.name().to_owned(),
+        })
+    });
+    let params = params.collect::<Result<_, _>>()?;
+    let answer = Answer::of(program, &operation.result, statement.columns())?;
+    Ok(Plan { params, answer })
+}
+
+impl Plan {
+    /// The arguments as parameters.
+    pub(crate) fn encode(
+        &self,
+        program: &Program,
+        operation: &Operation,
+        args: &[Value],
+    ) -> Result<Vec<Param>, StoreError> {
+        let all = operation.params.iter().zip(args).zip(&self.params);
+        let one = |((param, arg), carrier): ((&OperationParam, _), &Carrier)| {
+            let ty = value_type(param).expect("what is no value does not pass the check");
+            carrier.encode(program, arg, &ty).map_err(|why| {
+                let (operation, param) = (&operation.name, &param.name);
+                StoreError::Refused(format!("`{param}` of the operation `{operation}`: {why}"))
+            })
+        };
+        all.map(one).collect()
+    }
+
+    /// What the rows mean.
+    pub(crate) fn decode(
+        &self,
+        program: &Program,
+        answer: &crate::link::Rows,
+    ) -> Result<Value, String> {
+        self.answer.read(program, answer)
+    }
+}

@@ -1,0 +1,180 @@
+//! What can be wrong with a custom operation.
+
+use std::fmt;
+
+use solera_mixt::store::StoreError;
+
+/// Why a space cannot be a store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CheckError {
+    /// The module declares no such store.
+    NoStore(String),
+    /// The server could not be asked, or it knows nothing of what the statements use.
+    Unreachable(StoreError),
+    /// A custom operation is not what it is declared as.
+    Operation {
+        /// The store.
+        store: String,
+        /// The operation.
+        operation: String,
+        /// What differs.
+        problem: Problem,
+    },
+}
+
+/// What differs between the declaration of an operation and its statement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Problem {
+    /// The space has no statement for it.
+    NotBound,
+    /// The statement has another number of parameters.
+    Params {
+        /// How many are declared.
+        declared: usize,
+        /// How many the statement takes.
+        taken: usize,
+    },
+    /// A parameter is of another type.
+    Param {
+        /// Its name.
+        name: String,
+        /// Its declared type.
+        declared: String,
+        /// The type in SQL.
+        taken: String,
+    },
+    /// The statement answers no columns, and the result needs some.
+    NoColumns {
+        /// The declared result.
+        declared: String,
+    },
+    /// The statement has another number of columns.
+    Columns {
+        /// The declared result.
+        declared: String,
+        /// How many columns it needs.
+        needed: usize,
+        /// How many there are.
+        found: usize,
+    },
+    /// A field of a struct has no column.
+    NoColumn {
+        /// The declared result.
+        declared: String,
+        /// The field.
+        field: String,
+    },
+    /// A column is of another type.
+    Column {
+        /// Its name.
+        name: String,
+        /// The declared type.
+        declared: String,
+        /// The type in SQL.
+        found: String,
+    },
+}
+
+impl fmt::Display for CheckError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CheckError::NoStore(store) => write!(f, "the module declares no store `{store}`"),
+            CheckError::Unreachable(error) => write!(f, "{error}"),
+            CheckError::Operation { store, operation, problem } => {
+                write!(f, "the operation `{operation}` of the store `{store}`: {problem}")
+            }
+        }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Problem::NotBound => write!(f, "its space has no statement for it"),
+            Problem::Params { declared, taken } => {
+                write!(f, "{declared} parameters are declared, but the statement has {taken}")
+            }
+            Problem::Param { name, declared, taken } => write!(
+                f,
+                "the parameter `{name}` is declared {declared}, but the statement takes {taken}; a cast of the \
+                 parameter may help, as in `$1::text::uuid`"
+            ),
+            Problem::NoColumns { declared } => write!(
+                f,
+                "its result is declared {declared}, but the statement answers no columns: add a RETURNING clause"
+            ),
+            Problem::Columns { declared, needed, found } => write!(
+                f,
+                "its result is declared {declared}, which needs {needed} columns, but the statement answers {found}"
+            ),
+            Problem::NoColumn { declared, field } => write!(
+                f,
+                "its result is declared {declared}, but the statement answers no column `{field}`"
+            ),
+            Problem::Column { name, declared, found } => write!(
+                f,
+                "the column `{name}` is {found}, but declared {declared}; a cast may help, as in `{name}::int8`"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for CheckError {}
+
+/// Whether a statement reads or writes data, rather than to change the transaction or the session.
+///
+/// # Errors
+/// The word that it begins with.
+pub(crate) fn statement_kind(sql: &str) -> Result<(), String> {
+    let mut rest = sql.trim_start();
+    loop {
+        let after = if rest.starts_with("--") {
+            rest.split_once('\n').map_or("", |(_, after)| after)
+        } else if let Some(comment) = rest.strip_prefix("/*") {
+            // One within another is taken for its end: then a statement is refused that could be run.
+            comment.split_once("*/").map_or("", |(_, after)| after)
+        } else if let Some(after) = rest.strip_prefix('(') {
+            after
+        } else {
+            break;
+        };
+        rest = after.trim_start();
+    }
+    let end = rest.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(rest.len());
+    let word = &rest[..end];
+    let kinds = ["select", "with", "insert", "update", "delete", "merge", "values", "table"];
+    if kinds.iter().any(|kind| word.eq_ignore_ascii_case(kind)) {
+        return Ok(());
+    }
+    Err(if word.is_empty() { rest.chars().take(10).collect() } else { word.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::statement_kind;
+
+    #[test]
+    fn statements_that_end_transactions_are_no_operations() {
+        let good = [
+            "SELECT 1",
+            " -- why\n /* and how */ (select 1)",
+            "WITH a AS (SELECT 1) UPDATE t SET x = 1",
+            "table t",
+        ];
+        for sql in good {
+            assert_eq!(statement_kind(sql), Ok(()), "{sql}");
+        }
+        let bad = [
+            ("COMMIT", "COMMIT"),
+            ("/* select */ rollback", "rollback"),
+            ("-- select", ""),
+            ("set role x", "set"),
+            ("", ""),
+            ("/* select", ""),
+            ("; select 1", "; select 1"),
+        ];
+        for (sql, word) in bad {
+            assert_eq!(statement_kind(sql), Err(word.to_owned()), "{sql}");
+        }
+    }
+}

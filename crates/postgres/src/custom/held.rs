@@ -1,0 +1,68 @@
+//! What the handles of dereferenced parameters lead to (MixT §3.1, note 1).
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use solera_language::codec::Codec;
+use solera_language::ir::{OperationParam, Program};
+use solera_language::types::{Object, Type};
+use solera_language::value::Value;
+use solera_mixt::store::StoreError;
+
+use crate::link::Rows;
+use crate::names::get;
+use crate::objects::{ItemError, Items, kind, told};
+
+/// The type of a parameter's value: of one that is dereferenced, what it has that is read as a whole. None if that
+/// cannot be.
+pub(super) fn value_type(param: &OperationParam) -> Option<Cow<'_, Type>> {
+    let of = |of: &Type| of.clone().into();
+    if !param.dereferenced {
+        return Some(Cow::Borrowed(&param.ty));
+    }
+    Some(Cow::Owned(match &param.ty {
+        Type::Handle(object, _) => match &**object {
+            Object::Register(of) => of.clone(),
+            Object::Counter => Type::Int,
+            Object::Set(item) => Type::Set(of(item)),
+            Object::Map(key, item) => Type::Map(of(key), of(item)),
+            Object::List(item) | Object::Log(item) => Type::List(of(item)),
+            Object::Struct(id) => Type::Struct(*id),
+            Object::RemoteList(_) => return None,
+        },
+        other => other.clone(),
+    }))
+}
+
+/// The value of the object that a dereferenced parameter leads to, of the rows of the object and its items. A set, map
+/// or list that is not there is empty, and a counter is zero.
+pub(crate) fn held(
+    program: &Program,
+    param: &OperationParam,
+    key: &Arc<str>,
+    found: &[Rows],
+) -> Result<Value, StoreError> {
+    let Type::Handle(object, _) = &param.ty else {
+        return Err(StoreError::Refused(format!("`{}` is no handle", param.name)));
+    };
+    let row = found.first().and_then(|object| object.rows.first());
+    if let Some(row) = row {
+        let found: &str = get(row, 0)?;
+        if found != kind(object) {
+            let (found, wanted) = (told(found), told(kind(object)));
+            return Err(StoreError::WrongData { key: Arc::clone(key), found, wanted });
+        }
+    }
+    match (&**object, row) {
+        (Object::Register(of), Some(row)) => {
+            let read = Codec::new(program).decode(get(row, 2)?, of);
+            read.map_err(|error| ItemError::Codec(error).of(key))
+        }
+        (Object::Counter, row) => row.map_or(Ok(Value::Int(0)), |row| get(row, 1).map(Value::Int)),
+        (Object::Register(_) | Object::Struct(_), None) => Err(StoreError::Missing),
+        (object, _) => {
+            let rows = found.get(1).map_or(&[][..], |items| &items.rows);
+            Items { program, rows }.read(object).map_err(|error| error.of(key))
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! The database.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use solera_language::ir::Program;
+use solera_levels::Level;
+use solera_mixt::store::{BoxFuture, Connection, Database, Description, StoreError};
+use tokio::sync::OnceCell;
+use tokio_postgres::Config;
+
+use crate::builder::Builder;
+use crate::custom::{self, CheckError};
+use crate::link::Link;
+use crate::schema::Sql;
+use crate::session::Session;
+
+/// A database of a PostgreSQL server. Copies are the same database.
+#[derive(Clone)]
+pub struct Postgres {
+    shared: Arc<Shared>,
+}
+
+/// What all sessions share.
+pub(crate) struct Shared {
+    pub(crate) config: Config,
+    pub(crate) name: Arc<str>,
+    pub(crate) sql: Sql,
+    pub(crate) reply_timeout: Duration,
+    /// The statements of custom operations, by space and name.
+    pub(crate) spaces: BTreeMap<Arc<str>, BTreeMap<Arc<str>, Arc<str>>>,
+    /// Set when the schema is known to be there.
+    pub(crate) created: OnceCell<()>,
+}
+
+impl Postgres {
+    /// A database by its URL, as `postgresql://user:password@host:5432/database`. The connection is not encrypted.
+    pub fn builder(url: &str) -> Builder {
+        Builder::new(url)
+    }
+
+    pub(crate) fn new(
+        config: Config,
+        name: &str,
+        schema: &str,
+        reply_timeout: Duration,
+        spaces: BTreeMap<Arc<str>, BTreeMap<Arc<str>, Arc<str>>>,
+    ) -> Postgres {
+        let (name, sql) = (name.into(), Sql::new(schema));
+        let created = OnceCell::new();
+        let shared = Shared { config, name, sql, reply_timeout, spaces, created };
+        Postgres { shared: Arc::new(shared) }
+    }
+
+    /// Asks the server whether all custom operations that a store declares can be what a space has for them. Hosts
+    /// should ask when they load a module: a call that does not fit is refused only then.
+    ///
+    /// # Errors
+    /// The first operation that does not fit, or that the server cannot be asked.
+    pub async fn check(
+        &self,
+        program: &Program,
+        store: &str,
+        space: &str,
+    ) -> Result<(), CheckError> {
+        let found = program.stores.iter().find(|found| *found.name == *store);
+        let declared = found.ok_or_else(|| CheckError::NoStore(store.to_owned()))?;
+        let link = Link::open(&self.shared).await.map_err(CheckError::Unreachable)?;
+        for operation in &declared.operations {
+            custom::check(program, operation, link.custom(space, &operation.name)).map_err(
+                |problem| CheckError::Operation {
+                    store: store.to_owned(),
+                    operation: operation.name.to_string(),
+                    problem,
+                },
+            )?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Postgres {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Not the URL: it may have a password.
+        f.debug_struct("Postgres").field("name", &self.shared.name).finish_non_exhaustive()
+    }
+}
+
+impl Database for Postgres {
+    fn describe(&self) -> Description {
+        Description { name: Arc::clone(&self.shared.name), joint: true }
+    }
+
+    fn level(&self, space: &str) -> Option<Level> {
+        self.shared.spaces.contains_key(space).then_some(Level::Linearizable)
+    }
+
+    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Connection>, StoreError>> {
+        Box::pin(async {
+            let link = Link::open(&self.shared).await?;
+            let session = Session::new(Arc::clone(&self.shared), link);
+            Ok(Box::new(session) as Box<dyn Connection>)
+        })
+    }
+}

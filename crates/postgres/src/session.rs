@@ -1,0 +1,481 @@
+//! A session, as mixed transactions use it.
+
+use std::sync::Arc;
+
+use solera_language::operation::ObjectOp;
+use solera_language::value::Value;
+use solera_mixt::store::{
+    Answer, Begin, BoxFuture, Connection, CustomCall, Fields, List, NameWrite, ObjectCall,
+    StoreError,
+};
+
+use tokio_postgres::types::FromSql;
+
+use crate::custom;
+use crate::failure::Trouble;
+use crate::link::{Link, Params, Rows};
+use crate::names::{self, Wanted, Writes, get};
+use crate::objects::{Request, check_key, check_name};
+use crate::postgres::Shared;
+use crate::schema::Sql;
+
+const BEGIN: &str = "BEGIN ISOLATION LEVEL SERIALIZABLE READ WRITE";
+const BEGIN_READING: &str = "BEGIN ISOLATION LEVEL SERIALIZABLE READ ONLY";
+const COMMIT: &str = "COMMIT";
+const ROLLBACK: &str = "ROLLBACK";
+/// The number of the transaction. It gets one, if it has none.
+const NUMBER: &str = "SELECT pg_current_xact_id()::text";
+/// What became of a transaction. One that has committed is seen by every transaction that begins later.
+const STATUS: &str = "SELECT pg_xact_status($1::text::xid8)";
+/// Ends the session that still runs a transaction, and waits for that a second.
+const END_RUNNING: &str = "SELECT pg_terminate_backend(pid, 1000) FROM pg_stat_activity WHERE backend_xid = $1::text::xid8::xid";
+/// A query is kept from writing by a subtransaction, which alone can be made one that only reads.
+const GUARD: [&str; 2] = ["SAVEPOINT solera_query", "SET LOCAL transaction_read_only = on"];
+const UNGUARD: &str = "RELEASE SAVEPOINT solera_query";
+
+pub(crate) struct Session {
+    shared: Arc<Shared>,
+    /// None if the connection broke.
+    link: Option<Link>,
+    state: State,
+    /// The number of a transaction whose connection is gone. It may have committed, or still be open there and hold its
+    /// locks.
+    doubt: Option<String>,
+}
+
+/// The transaction.
+enum State {
+    Closed,
+    Open {
+        /// Its number, unless it only reads.
+        number: Option<String>,
+    },
+    /// It was given up as an operation was refused, and why.
+    Spoiled(String),
+}
+
+impl Session {
+    pub(crate) fn new(shared: Arc<Shared>, link: Link) -> Session {
+        Session { shared, link: Some(link), state: State::Closed, doubt: None }
+    }
+
+    /// The connection, a new one if the last one is gone, and whether it is new.
+    async fn link(&mut self) -> Result<(&mut Link, bool), StoreError> {
+        let gone = self.link.as_ref().is_none_or(Link::is_closed);
+        if gone {
+            self.link = Some(Link::open(&self.shared).await?);
+        }
+        Ok((self.link.as_mut().expect("it was opened if it was gone"), gone))
+    }
+
+    fn open_link(&mut self) -> Result<&mut Link, StoreError> {
+        match (&self.state, &mut self.link) {
+            (State::Spoiled(why), _) => Err(StoreError::Refused(why.clone())),
+            (State::Open { .. }, Some(link)) => Ok(link),
+            _ => Err(StoreError::Refused("no transaction is open".to_owned())),
+        }
+    }
+
+    /// Gives up a connection that can no longer be used.
+    fn lose(&mut self) {
+        if let State::Open { number: Some(number) } =
+            std::mem::replace(&mut self.state, State::Closed)
+        {
+            self.doubt = Some(number);
+        }
+        if let Some(link) = self.link.take() {
+            link.cut();
+        }
+    }
+
+    /// Ends the transaction without effect.
+    async fn close(&mut self) {
+        // It stays open until the server has ended it, also if nobody waits for that.
+        if let (State::Open { .. }, Some(link)) = (&self.state, &mut self.link)
+            && link.send(vec![(ROLLBACK, vec![])]).await.is_err()
+        {
+            // The server ends it with the connection.
+            self.lose();
+        }
+        self.state = State::Closed;
+    }
+
+    /// Something went wrong within the transaction, which is given up.
+    async fn fail(&mut self, trouble: &Trouble) -> StoreError {
+        let error = trouble.told();
+        if trouble.lost() {
+            self.lose();
+        } else {
+            self.spoil(&error).await;
+        }
+        error
+    }
+
+    /// Gives the transaction up; what was refused for good stays refused.
+    async fn spoil(&mut self, error: &StoreError) {
+        self.close().await;
+        if let StoreError::Refused(_) | StoreError::WrongData { .. } = error {
+            self.state = State::Spoiled(error.to_string());
+        }
+    }
+
+    /// Finds out what became of a transaction whose connection is gone, and ends it if it is open.
+    async fn resolve(&mut self) -> Result<(), StoreError> {
+        let Some(number) = self.doubt.clone() else { return Ok(()) };
+        for attempt in 0..2 {
+            let status = match self.ask(STATUS, vec![&number]).await {
+                Ok(answer) => first::<Option<String>>(&answer)?,
+                // It has come less far than the one it stands for, whose last transactions are lost.
+                Err(trouble) if trouble.is_unknown_number() => Some("aborted".to_owned()),
+                Err(trouble) => return Err(StoreError::Unavailable(trouble.to_string())),
+            };
+            match status.as_deref() {
+                Some("committed" | "aborted") => {
+                    self.doubt = None;
+                    return Ok(());
+                }
+                // A server may take hours to notice that nobody will send the commit.
+                Some("in progress") if attempt == 0 => {
+                    let asked = self.ask(END_RUNNING, vec![&number]).await;
+                    asked.map_err(|trouble| StoreError::Unavailable(trouble.to_string()))?;
+                }
+                Some(_) => break,
+                None => {
+                    let text = format!(
+                        "the server has forgotten what became of transaction {number}, whose answer was lost"
+                    );
+                    return Err(StoreError::Unavailable(text));
+                }
+            }
+        }
+        let text = format!("transaction {number}, whose answer was lost, is still under way");
+        Err(StoreError::Unavailable(text))
+    }
+
+    /// Asks outside of transactions.
+    async fn ask(&mut self, sql: &str, params: Params<'_>) -> Result<Rows, Trouble> {
+        let link = match self.link().await {
+            Ok((link, _)) => link,
+            Err(error) => return Err(Trouble::Unreachable(error)),
+        };
+        match link.send(vec![(sql, params)]).await {
+            Ok(mut answers) => Ok(answers.remove(0)),
+            Err((_, trouble)) => {
+                if trouble.lost() {
+                    self.lose();
+                }
+                Err(trouble)
+            }
+        }
+    }
+
+    async fn begin(&mut self, begin: &Begin) -> Result<Vec<Fields>, StoreError> {
+        self.close().await;
+        self.resolve().await?;
+        begin.names.iter().try_for_each(|name| check_name(&name.key))?;
+        loop {
+            let (_, new) = self.link().await?;
+            match self.try_begin(begin).await {
+                Ok(fields) => return fields,
+                // It broke while nobody used it, say because the server was started anew.
+                Err(trouble) if trouble.lost() && !new => self.lose(),
+                Err(trouble) => return Err(self.fail(&trouble).await),
+            }
+        }
+    }
+
+    /// Opens a transaction and reads names in one round trip.
+    async fn try_begin(
+        &mut self,
+        begin: &Begin,
+    ) -> Result<Result<Vec<Fields>, StoreError>, Trouble> {
+        let wanted = Wanted::new(&begin.names);
+        let shared = Arc::clone(&self.shared);
+        let link = self.link.as_mut().expect("a transaction begins on a connection");
+        let mut statements = match begin.read_only {
+            true => vec![(BEGIN_READING, vec![])],
+            false => vec![(BEGIN, vec![]), (NUMBER, vec![])],
+        };
+        if !wanted.is_empty() {
+            statements.push((&shared.sql.read_names, wanted.params()));
+        }
+        // Whatever goes wrong, it is to be given up.
+        self.state = State::Open { number: None };
+        let answers = link.send(statements).await.map_err(|(_, trouble)| trouble)?;
+        if !begin.read_only {
+            match first::<String>(&answers[1]) {
+                Ok(number) => self.state = State::Open { number: Some(number) },
+                Err(error) => return Ok(Err(error)),
+            }
+        }
+        Ok(match answers.last() {
+            Some(answer) if !wanted.is_empty() => wanted.read(&answer.rows),
+            _ => Ok(Vec::new()),
+        })
+    }
+
+    async fn perform(&mut self, call: &ObjectCall) -> Result<Answer, StoreError> {
+        self.open_link()?;
+        self.check_space(&call.space)?;
+        let request = Request::new(call)?;
+        let looks = Wanted::new(&call.look);
+        let shared = Arc::clone(&self.shared);
+        let mut statements = request.statements(&shared.sql)?;
+        if !looks.is_empty() {
+            statements.push((&shared.sql.read_names, looks.params()));
+        }
+        let answers = match self.open_link()?.send(statements).await {
+            Ok(answers) => answers,
+            Err((_, trouble)) => {
+                if trouble.is_overflow() && call.op == ObjectOp::Increment {
+                    let text = format!("the counter `{}` would not fit 64 bits", call.key);
+                    let error = StoreError::Refused(text);
+                    self.spoil(&error).await;
+                    return Err(error);
+                }
+                return Err(self.fail(&trouble).await);
+            }
+        };
+        let value = answers.first().map_or(Ok(None), |first| request.answer(first))?;
+        Ok(Answer { value, seen: seen(&looks, &answers)? })
+    }
+
+    async fn custom(&mut self, call: &CustomCall) -> Result<Answer, StoreError> {
+        self.open_link()?;
+        self.check_space(&call.space)?;
+        let operation = call.operation();
+        let only_reads = matches!(self.state, State::Open { number: None });
+        let link = self.open_link()?;
+        let statement = link.custom(&call.space, &operation.name).cloned();
+        let plan = custom::check(&call.program, operation, statement.as_ref());
+        let plan = plan.map_err(|problem| {
+            let store = &call.program.stores[usize::from(call.store.0)].name;
+            let (store, operation) = (store.to_string(), operation.name.to_string());
+            StoreError::Refused(
+                custom::CheckError::Operation { store, operation, problem }.to_string(),
+            )
+        })?;
+        let statement = statement.expect("what is not there does not pass the check");
+        let args = self.dereference(call).await?;
+        let params = plan.encode(&call.program, operation, &args)?;
+        let looks = Wanted::new(&call.look);
+        let shared = Arc::clone(&self.shared);
+        let link = self.open_link()?;
+        let prepared = async {
+            let mut statements = Vec::new();
+            let guarded = !operation.mutates && !only_reads;
+            if guarded {
+                for sql in GUARD {
+                    statements.push((link.statement(sql).await?, vec![]));
+                }
+            }
+            let at = statements.len();
+            statements.push((statement, params.iter().map(|param| param as _).collect()));
+            if guarded {
+                statements.push((link.statement(UNGUARD).await?, vec![]));
+            }
+            if !looks.is_empty() {
+                statements.push((link.statement(&shared.sql.read_names).await?, looks.params()));
+            }
+            let sent = link.pipeline(statements).await;
+            sent.map(|answers| (at, answers)).map_err(|(_, trouble)| trouble)
+        };
+        let (at, answers) = match prepared.await {
+            Ok(answers) => answers,
+            Err(trouble) => return Err(self.fail_custom(call, &trouble).await),
+        };
+        // What is refused here has changed something, perhaps: the program must not go on as if it had not.
+        match plan.decode(&call.program, &answers[at]) {
+            Ok(value) => Ok(Answer { value: Some(value), seen: seen(&looks, &answers)? }),
+            Err(why) => {
+                let text = format!("the operation `{}`: {why}", operation.name);
+                let error = StoreError::Refused(text);
+                self.spoil(&error).await;
+                Err(error)
+            }
+        }
+    }
+
+    async fn fail_custom(&mut self, call: &CustomCall, trouble: &Trouble) -> StoreError {
+        let operation = call.operation();
+        if trouble.is_outdated() {
+            // A new connection prepares it anew, and checks it.
+            self.lose();
+            let text = format!(
+                "what the operation `{}` answers has changed with its tables: {trouble}",
+                operation.name
+            );
+            return StoreError::Unavailable(text);
+        }
+        if trouble.is_read_only() && !operation.mutates {
+            let text = format!(
+                "the query `{}` writes, so it must be declared as an operation: {trouble}",
+                operation.name
+            );
+            let error = StoreError::Refused(text);
+            self.spoil(&error).await;
+            return error;
+        }
+        match self.fail(trouble).await {
+            StoreError::Refused(why) => {
+                let text = format!("the operation `{}`: {why}", operation.name);
+                self.state = State::Spoiled(text.clone());
+                StoreError::Refused(text)
+            }
+            other => other,
+        }
+    }
+
+    /// The arguments, with what handles of dereferenced parameters lead to in their place.
+    async fn dereference(&mut self, call: &CustomCall) -> Result<Vec<Value>, StoreError> {
+        let params = &call.operation().params;
+        let mut args = call.args.clone();
+        let places = params.iter().zip(&mut args).filter(|(param, _)| param.dereferenced);
+        let mut wanted = Vec::new();
+        for (param, arg) in places {
+            let Value::Handle(handle) = &*arg else {
+                return Err(StoreError::Refused(format!("`{}` is no handle", param.name)));
+            };
+            check_key(&handle.key)?;
+            let key = handle.key.to_string();
+            wanted.push((param, arg, key));
+        }
+        if wanted.is_empty() {
+            return Ok(args);
+        }
+        let shared = Arc::clone(&self.shared);
+        let (sql, space): (&Sql, &str) = (&shared.sql, &call.space);
+        let statements = wanted.iter().flat_map(|(.., key)| {
+            [
+                (&*sql.object, vec![&space as _, key as _]),
+                (&*sql.items, vec![&space as _, key as _]),
+            ]
+        });
+        let answers = match self.open_link()?.send(statements.collect()).await {
+            Ok(answers) => answers,
+            Err((_, trouble)) => return Err(self.fail(&trouble).await),
+        };
+        for ((param, arg, key), found) in wanted.into_iter().zip(answers.chunks(2)) {
+            *arg = custom::held(&call.program, param, &key.into(), found)?;
+        }
+        Ok(args)
+    }
+
+    fn check_space(&self, space: &str) -> Result<(), StoreError> {
+        match self.shared.spaces.contains_key(space) {
+            true => Ok(()),
+            false => Err(StoreError::Refused(format!("there is no space `{space}`"))),
+        }
+    }
+
+    async fn commit(&mut self, names: &[NameWrite]) -> Result<(), StoreError> {
+        self.open_link()?;
+        let writes = match Writes::new(names) {
+            Ok(writes) => writes,
+            Err(error) => {
+                self.close().await;
+                return Err(error);
+            }
+        };
+        if matches!(self.state, State::Open { number: None }) && !names.is_empty() {
+            // It only reads: what it is told to write is a transaction after it, which nobody can tell from one
+            // together with it, as it has changed nothing.
+            self.end(&Writes::default()).await?;
+            self.begin(&Begin::default()).await?;
+        }
+        self.end(&writes).await
+    }
+
+    /// Writes names and commits in one round trip.
+    async fn end(&mut self, writes: &Writes<'_>) -> Result<(), StoreError> {
+        let shared = Arc::clone(&self.shared);
+        let link = self.open_link()?;
+        let mut prepared = Vec::new();
+        let mut statements = writes.statements(&shared.sql);
+        statements.push((COMMIT, vec![]));
+        for (sql, params) in statements {
+            match link.statement(sql).await {
+                Ok(statement) => prepared.push((statement, params)),
+                // Nothing was sent that could commit.
+                Err(trouble) => return Err(self.fail(&trouble).await),
+            }
+        }
+        let last = prepared.len() - 1;
+        let Err((at, trouble)) = link.pipeline(prepared).await else {
+            self.state = State::Closed;
+            return Ok(());
+        };
+        if trouble.lost() {
+            self.lose();
+            // Where nothing was changed, nothing depends on whether it has committed.
+            return Err(match self.doubt {
+                None => StoreError::Unavailable(trouble.to_string()),
+                Some(_) => StoreError::OutcomeUnknown(trouble.to_string()),
+            });
+        }
+        self.state = State::Closed;
+        // A commit after an error has rolled back; one that fails has, too.
+        if at < last && trouble.is_duplicate() {
+            return Err(StoreError::Conflict);
+        }
+        Err(trouble.told())
+    }
+
+    async fn list(&mut self, list: &List) -> Result<Vec<Arc<str>>, StoreError> {
+        self.check_space(&list.space)?;
+        let shared = Arc::clone(&self.shared);
+        let (space, prefix, after) = (&*list.space, &*list.prefix, &*list.after);
+        let limit = names::limit(list);
+        let params: Params<'_> = vec![&space, &prefix, &after, &limit];
+        let answer = self.ask(&shared.sql.list_names, params).await;
+        names::listed(&answer.map_err(|trouble| trouble.told())?.rows)
+    }
+}
+
+/// What the last of the statements has read of names.
+fn seen(looks: &Wanted<'_>, answers: &[Rows]) -> Result<Fields, StoreError> {
+    match answers.last() {
+        Some(answer) if !looks.is_empty() => {
+            Ok(looks.read(&answer.rows)?.into_iter().flatten().collect())
+        }
+        _ => Ok(Fields::new()),
+    }
+}
+
+/// The only value that a statement answers.
+fn first<'r, T: FromSql<'r>>(answer: &'r Rows) -> Result<T, StoreError> {
+    let none = || StoreError::Refused("PostgreSQL answers nothing where it must".to_owned());
+    get(answer.rows.first().ok_or_else(none)?, 0)
+}
+
+impl Connection for Session {
+    fn begin<'a>(&'a mut self, begin: &'a Begin) -> BoxFuture<'a, Result<Vec<Fields>, StoreError>> {
+        Box::pin(Session::begin(self, begin))
+    }
+
+    fn perform<'a>(
+        &'a mut self,
+        call: &'a ObjectCall,
+    ) -> BoxFuture<'a, Result<Answer, StoreError>> {
+        Box::pin(Session::perform(self, call))
+    }
+
+    fn custom<'a>(&'a mut self, call: &'a CustomCall) -> BoxFuture<'a, Result<Answer, StoreError>> {
+        Box::pin(Session::custom(self, call))
+    }
+
+    fn commit<'a>(&'a mut self, writes: &'a [NameWrite]) -> BoxFuture<'a, Result<(), StoreError>> {
+        Box::pin(Session::commit(self, writes))
+    }
+
+    fn abort(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(async {
+            self.close().await;
+            Ok(())
+        })
+    }
+
+    fn list<'a>(&'a mut self, list: &'a List) -> BoxFuture<'a, Result<Vec<Arc<str>>, StoreError>> {
+        Box::pin(Session::list(self, list))
+    }
+}

@@ -1,0 +1,306 @@
+//! What becomes of transactions whose server or connection is lost.
+
+mod server;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use server::proxy::{Loss, Proxy};
+use server::with_database;
+use solera_language::compile::compile;
+use solera_language::ir::Program;
+use solera_language::operation::ObjectOp;
+use solera_language::types::Type;
+use solera_language::value::Value;
+use solera_mixt::store::{Begin, Connection, Database, NameWrite, ObjectCall, StoreError};
+use solera_postgres::Postgres;
+
+struct Session {
+    connection: Box<dyn Connection>,
+    program: Arc<Program>,
+}
+
+impl Session {
+    async fn new(postgres: &Postgres) -> Session {
+        let source = "store s : linearizable; transaction t(x: handle<counter> in s) { x.add(1); }";
+        let program = Arc::new(compile(source).program.unwrap());
+        Session { connection: postgres.connect().await.unwrap(), program }
+    }
+
+    async fn begin(&mut self) -> Result<(), StoreError> {
+        let begin = Begin { strong: true, ..Begin::default() };
+        self.connection.begin(&begin).await.map(|_| ())
+    }
+
+    async fn ask(&mut self, op: ObjectOp, args: &[i64]) -> Result<Value, StoreError> {
+        let call = ObjectCall {
+            program: Arc::clone(&self.program),
+            space: "all".into(),
+            key: "x".into(),
+            object: 0,
+            op,
+            args: args.iter().map(|number| Value::Int(*number)).collect(),
+            result: Type::Int,
+            look: None,
+        };
+        self.connection.perform(&call).await.map(|answer| answer.value.unwrap())
+    }
+
+    async fn add(&mut self) -> Result<Value, StoreError> {
+        self.ask(ObjectOp::Increment, &[1]).await
+    }
+
+    async fn commit(&mut self) -> Result<(), StoreError> {
+        self.connection.commit(&[]).await
+    }
+
+    /// The value, by a transaction of its own.
+    async fn value(&mut self) -> i64 {
+        self.begin().await.unwrap();
+        let Value::Int(value) = self.ask(ObjectOp::Value, &[]).await.unwrap() else { panic!() };
+        self.commit().await.unwrap();
+        value
+    }
+
+    /// A whole transaction, so that all statements are prepared.
+    async fn warm_up(&mut self) {
+        self.begin().await.unwrap();
+        self.add().await.unwrap();
+        self.commit().await.unwrap();
+    }
+}
+
+/// Ends all sessions but the own one.
+const END_OTHERS: &str = "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity \
+     WHERE datname = current_database() AND pid <> pg_backend_pid()";
+
+fn is_unavailable<T: std::fmt::Debug>(result: &Result<T, StoreError>) -> bool {
+    matches!(result, Err(StoreError::Unavailable(_)))
+}
+
+#[test]
+fn a_commit_whose_answer_is_lost_has_taken_effect_when_the_next_transaction_begins() {
+    with_database(|url| async move {
+        let proxy = Proxy::new(&url).await;
+        let mut session = Session::new(&proxy.url.postgres()).await;
+        session.warm_up().await;
+        session.begin().await.unwrap();
+        session.add().await.unwrap();
+        proxy.lose(Loss::CommitAnswer);
+        let outcome = session.commit().await;
+        assert!(matches!(outcome, Err(StoreError::OutcomeUnknown(_))), "{outcome:?}");
+        assert!(proxy.has_lost());
+        // It answers only when it knows.
+        proxy.lose(Loss::Everything);
+        let begun = session.begin().await;
+        assert!(is_unavailable(&begun), "{begun:?}");
+        proxy.lose(Loss::Nothing);
+        assert_eq!(session.value().await, 2);
+    });
+}
+
+#[test]
+fn a_commit_that_never_arrived_never_takes_effect() {
+    with_database(|url| async move {
+        let proxy = Proxy::new(&url).await;
+        let mut session = Session::new(&proxy.url.postgres()).await;
+        session.warm_up().await;
+        session.begin().await.unwrap();
+        session.add().await.unwrap();
+        proxy.lose(Loss::NextRequest);
+        let outcome = session.commit().await;
+        assert!(matches!(outcome, Err(StoreError::OutcomeUnknown(_))), "{outcome:?}");
+        assert!(proxy.has_lost());
+        // The server's session still waits for the commit, and holds the counter's lock. It is ended.
+        assert_eq!(session.value().await, 1);
+        session.warm_up().await;
+        assert_eq!(session.value().await, 2);
+    });
+}
+
+#[test]
+fn a_transaction_whose_session_is_ended_has_no_effect() {
+    with_database(|url| async move {
+        let admin = url.client().await;
+        let mut session = Session::new(&url.postgres()).await;
+        session.warm_up().await;
+        session.begin().await.unwrap();
+        session.add().await.unwrap();
+        admin.execute(END_OTHERS, &[]).await.unwrap();
+        let found = session.add().await;
+        assert!(is_unavailable(&found), "{found:?}");
+        // The transaction is gone.
+        let outcome = session.commit().await;
+        assert!(matches!(outcome, Err(StoreError::Refused(_))), "{outcome:?}");
+        assert_eq!(session.value().await, 1);
+
+        // Before its commit, whose outcome is found out.
+        session.begin().await.unwrap();
+        session.add().await.unwrap();
+        admin.execute(END_OTHERS, &[]).await.unwrap();
+        let outcome = session.commit().await;
+        assert!(matches!(outcome, Err(StoreError::OutcomeUnknown(_))), "{outcome:?}");
+        assert_eq!(session.value().await, 1);
+
+        // While nothing is open, nobody notices.
+        admin.execute(END_OTHERS, &[]).await.unwrap();
+        session.warm_up().await;
+        assert_eq!(session.value().await, 2);
+    });
+}
+
+#[test]
+fn a_transaction_that_is_cut_off_keeps_no_locks() {
+    with_database(|url| async move {
+        let proxy = Proxy::new(&url).await;
+        let mut session = Session::new(&proxy.url.postgres()).await;
+        session.warm_up().await;
+        session.begin().await.unwrap();
+        session.add().await.unwrap();
+        proxy.lose(Loss::NextRequest);
+        let found = session.add().await;
+        assert!(is_unavailable(&found), "{found:?}");
+        session.warm_up().await;
+        assert_eq!(session.value().await, 2);
+    });
+}
+
+#[test]
+fn what_only_reads_is_unavailable_and_leaves_no_doubt() {
+    with_database(|url| async move {
+        let proxy = Proxy::new(&url).await;
+        let mut session = Session::new(&proxy.url.postgres()).await;
+        session.warm_up().await;
+        let begin = Begin { strong: true, read_only: true, names: vec![] };
+        session.connection.begin(&begin).await.unwrap();
+        session.ask(ObjectOp::Value, &[]).await.unwrap();
+        proxy.lose(Loss::CommitAnswer);
+        let outcome = session.commit().await;
+        assert!(is_unavailable(&outcome), "{outcome:?}");
+        assert_eq!(session.value().await, 1);
+    });
+}
+
+#[test]
+fn a_server_that_is_not_there_is_told() {
+    with_database(|url| async move {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        drop(listener);
+        let error = url.at(address).postgres().connect().await.err().unwrap();
+        let refused = "it cannot be reached: error connecting to server: Connection refused";
+        assert!(error.to_string().starts_with(refused), "{error}");
+
+        // It says nothing.
+        let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = url.at(silent.local_addr().unwrap());
+        let slow = at.builder().space("all").reply_timeout(Duration::from_millis(50));
+        let error = slow.build().unwrap().connect().await.err().unwrap();
+        let late = "it cannot be reached: PostgreSQL has not answered within 50 ms";
+        assert_eq!(error.to_string(), late);
+
+        let wrong = server::Url(url.0.replacen("solera:", "solera:wrong", 1));
+        let error = wrong.postgres().connect().await.err().unwrap();
+        assert!(error.to_string().contains("password authentication failed"), "{error}");
+        // It is nobody's business.
+        assert!(!format!("{error}{:?}", wrong.postgres()).contains("wrong"), "{error}");
+    });
+}
+
+#[test]
+fn an_answer_that_does_not_come_ends_the_connection() {
+    with_database(|url| async move {
+        let other = url.client().await;
+        let patient = url.builder().space("all").reply_timeout(Duration::from_millis(300));
+        let mut session = Session::new(&patient.build().unwrap()).await;
+        session.warm_up().await;
+        other.batch_execute("BEGIN; LOCK TABLE solera.objects").await.unwrap();
+        session.begin().await.unwrap();
+        let found = session.add().await;
+        assert!(is_unavailable(&found), "{found:?}");
+        other.batch_execute("COMMIT").await.unwrap();
+        session.warm_up().await;
+        assert_eq!(session.value().await, 2);
+    });
+}
+
+#[test]
+fn tables_of_another_version_are_refused() {
+    with_database(|url| async move {
+        Session::new(&url.postgres()).await;
+        let client = url.client().await;
+        client.batch_execute("UPDATE solera.format SET version = 7").await.unwrap();
+        let error = url.postgres().connect().await.err().unwrap();
+        let text = "the tables in the schema `solera` are of another version of Solera (7)";
+        assert_eq!(error.to_string(), text);
+    });
+}
+
+#[test]
+fn a_user_who_may_not_create_tables_uses_those_there_are() {
+    with_database(|url| async move {
+        let admin = url.client().await;
+        let user = format!("plain_{}", std::process::id());
+        let create = format!("CREATE ROLE {user} LOGIN PASSWORD 'plain'");
+        admin.batch_execute(&create).await.unwrap();
+        let (_, rest) = url.0.split_once('@').unwrap();
+        let plain = server::Url(format!("postgresql://{user}:plain@{rest}"));
+        let error = plain.postgres().connect().await.err().unwrap();
+        assert!(error.to_string().contains("permission denied for database"), "{error}");
+        assert!(error.to_string().starts_with("its tables cannot be created"), "{error}");
+        Session::new(&url.postgres()).await;
+        let grant = format!(
+            "GRANT USAGE ON SCHEMA solera TO {user}; \
+             GRANT SELECT, INSERT, UPDATE, DELETE ON solera.objects, solera.items, solera.names TO {user}; \
+             GRANT SELECT ON solera.format TO {user}"
+        );
+        admin.batch_execute(&grant).await.unwrap();
+        let mut session = Session::new(&plain.postgres()).await;
+        session.warm_up().await;
+        assert_eq!(session.value().await, 1);
+        // It can end its own sessions, which is needed to find out what became of a commit.
+        drop(session);
+        let proxy = Proxy::new(&plain).await;
+        let mut session = Session::new(&proxy.url.postgres()).await;
+        session.warm_up().await;
+        session.begin().await.unwrap();
+        session.add().await.unwrap();
+        proxy.lose(Loss::NextRequest);
+        session.commit().await.unwrap_err();
+        assert_eq!(session.value().await, 2);
+        let end = format!("DROP OWNED BY {user}; DROP ROLE {user}");
+        drop(session);
+        admin.batch_execute(&end).await.unwrap();
+    });
+}
+
+#[test]
+fn keys_that_cannot_be_kept_are_refused() {
+    with_database(|url| async move {
+        let mut session = Session::new(&url.postgres()).await;
+        for (key, why) in [
+            ("x".repeat(1025), "a key has 1025 bytes; at most 1024 are possible"),
+            ("a\0b".to_owned(), "`a\\0b` cannot be a key: it holds a zero byte"),
+        ] {
+            session.begin().await.unwrap();
+            let call = ObjectCall {
+                program: Arc::clone(&session.program),
+                space: "all".into(),
+                key: key.into(),
+                object: 0,
+                op: ObjectOp::Value,
+                args: vec![],
+                result: Type::Int,
+                look: None,
+            };
+            let found = session.connection.perform(&call).await;
+            assert_eq!(found, Err(StoreError::Refused(why.to_owned())));
+        }
+        // The longest key there is, with its witness, in two bytes' characters.
+        let key = "ü".repeat(512);
+        session.begin().await.unwrap();
+        let name = solera_mixt::store::Name { space: "all".into(), key: format!("w:{key}").into() };
+        let write = NameWrite::Set { name, field: 0, value: Arc::new([]), new: true };
+        session.connection.commit(&[write]).await.unwrap();
+    });
+}
