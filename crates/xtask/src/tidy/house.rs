@@ -64,7 +64,15 @@ pub(crate) const HOUSE: &[Room] = &[
     room("solera-resp", "resp", Floor::Hosting, &[], &[]),
     // Opaque records to and from a disk: it knows nothing of what it stores.
     room("solera-journal", "journal", Floor::Hosting, &[], &[]),
-    room("solera-mixt", "mixt", Floor::Hosting, &["solera-language", "solera-levels"], &[]),
+    // It reads files.
+    room("solera-macros", "macros", Floor::Hosting, &["solera-language"], &[]),
+    room(
+        "solera-mixt",
+        "mixt",
+        Floor::Hosting,
+        &["solera-language", "solera-levels", "solera-macros"],
+        &[],
+    ),
     room(
         "solera-sim",
         "sim",
