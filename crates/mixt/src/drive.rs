@@ -17,6 +17,16 @@ pub trait Clock: Send + Sync {
     fn sleep(&self, ms: u64) -> BoxFuture<'_, ()>;
 }
 
+impl<C: Clock + ?Sized> Clock for Arc<C> {
+    fn now_ms(&self) -> u64 {
+        C::now_ms(self)
+    }
+
+    fn sleep(&self, ms: u64) -> BoxFuture<'_, ()> {
+        C::sleep(self, ms)
+    }
+}
+
 /// Sessions with databases, by their names. They are opened when they are needed, and used by one transaction at a
 /// time; whoever keeps them for the next one keeps what the sessions have seen.
 pub struct Connections {

@@ -57,6 +57,20 @@ pub trait Database: Send + Sync {
     fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Connection>, StoreError>>;
 }
 
+impl<D: Database + ?Sized> Database for Arc<D> {
+    fn describe(&self) -> Description {
+        D::describe(self)
+    }
+
+    fn level(&self, space: &str) -> Option<Level> {
+        D::level(self, space)
+    }
+
+    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Connection>, StoreError>> {
+        D::connect(self)
+    }
+}
+
 /// What a database promises.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Description {

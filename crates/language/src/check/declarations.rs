@@ -371,7 +371,8 @@ impl Declarations {
         found
     }
 
-    fn must_be_key(&self, ty: &Type, span: Span, diagnostics: &mut Vec<Diagnostic>) {
+    /// Refuses elements of sets and keys of maps that are, or hold, floats.
+    pub(super) fn must_be_key(&self, ty: &Type, span: Span, diagnostics: &mut Vec<Diagnostic>) {
         if !ty.is_key() {
             let error = format!("{} cannot be an element of a set or a key", self.show(ty));
             let note = "floats have no order in which all of them are different or equal";

@@ -65,7 +65,7 @@ impl Lower<'_> {
                     _ => None,
                 };
                 let (of, vars) = self.elements(items, of);
-                self.must_be_key(&of, span);
+                self.known.must_be_key(&of, span, self.diagnostics);
                 self.compute(span, Type::Set(of.into()), Compute::Set(vars))
             }
             ExprKind::Map(entries) => self.map(entries, wanted, span),
@@ -335,16 +335,9 @@ impl Lower<'_> {
             }
         }
         let key = key.unwrap_or(Type::Unknown);
-        self.must_be_key(&key, span);
+        self.known.must_be_key(&key, span, self.diagnostics);
         let ty = Type::Map(key.into(), of.unwrap_or(Type::Unknown).into());
         self.compute(span, ty, Compute::Map(vars))
-    }
-
-    fn must_be_key(&mut self, ty: &Type, span: Span) {
-        if !ty.is_key() {
-            let error = format!("{} cannot be an element of a set or a key", self.known.show(ty));
-            self.error("E0204", span, error);
-        }
     }
 
     /// The fields of a struct that is written out, in the order of its declaration.

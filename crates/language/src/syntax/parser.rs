@@ -5,6 +5,7 @@
 
 mod expressions;
 mod items;
+mod matches;
 mod operators;
 mod statements;
 mod types;

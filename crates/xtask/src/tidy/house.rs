@@ -66,7 +66,15 @@ pub(crate) const HOUSE: &[Room] = &[
     room("solera-journal", "journal", Floor::Hosting, &[], &[]),
     // Bytes between any client and any server: it knows nothing of what they say.
     room("solera-wan", "wan", Floor::Hosting, &[], &[]),
-    room("solera-mixt", "mixt", Floor::Hosting, &["solera-language", "solera-levels"], &[]),
+    // It reads files.
+    room("solera-macros", "macros", Floor::Hosting, &["solera-language"], &[]),
+    room(
+        "solera-mixt",
+        "mixt",
+        Floor::Hosting,
+        &["solera-language", "solera-levels", "solera-macros"],
+        &[],
+    ),
     room(
         "solera-sim",
         "sim",

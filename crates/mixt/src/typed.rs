@@ -1,0 +1,33 @@
+//! Transactions as functions of Rust: what [`mixt!`](crate::mixt) and [`mixt_file!`](crate::mixt_file) make of a
+//! program stands on this module.
+//!
+//! A program's stores are bound to [spaces](Space) and become a [`Session`], which runs one transaction at a time.
+//! Arguments and results are Rust values, converted by [`ToValue`] and [`FromValue`]; [`Handle`]s know in their types
+//! what they lead to and in which store it lies. [`Error`] says how a transaction ended otherwise.
+//!
+//! # Values
+//! | in the language | in Rust |
+//! |---|---|
+//! | `int`, `float`, `bool` | `i64`, `f64`, `bool` |
+//! | `string`, `bytes` | `String`, `Vec<u8>` |
+//! | `option<T>`, `list<T>` | `Option<T>`, `Vec<T>` |
+//! | `set<T>`, `map<K, V>` | `BTreeSet<T>`, `BTreeMap<K, V>` |
+//! | a struct | a struct; one that holds itself behind an option does so in a `Box` |
+//! | `handle<counter> in mail` | `Handle<Counter, stores::mail>` |
+//! | nothing | `()` |
+//!
+//! Arguments are borrowed, as `&str` or `&[T]`, but for numbers and truth values.
+
+mod convert;
+mod error;
+mod handle;
+mod program;
+mod session;
+
+pub use convert::{FromValue, ToValue};
+pub use error::{Error, Ticket};
+pub use handle::{Counter, Handle, List, Log, Map, Register, RemoteList, Set, Store};
+pub use program::Program;
+#[doc(hidden)]
+pub use program::{StoreAt, StructAt, compile, fields, structure};
+pub use session::{Host, Session, Space};

@@ -1,0 +1,244 @@
+//! Runs transactions that are functions.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use solera_language::value::Value;
+
+use super::FromValue;
+use super::error::{Error, Ticket};
+use super::program::Program;
+use crate::binding::{BindError, Bindings, Module, Modules};
+use crate::collect::Collector;
+use crate::coordinator::{Coordinator, TransactionId};
+use crate::drive::{Clock, Connections, run};
+use crate::outcome::{Limits, Outcome};
+use crate::recovery::{self, Recovered};
+use crate::store::{Database, Place, StoreError};
+
+/// What transactions need of where they run besides databases.
+pub trait Host: Clock {
+    /// A number that nobody can guess or draws again.
+    fn random(&self) -> u64;
+
+    /// The name of a module in records: the same wherever transactions of this source are completed, and another one
+    /// for any other source.
+    fn module_name(&self, source: &str) -> String;
+}
+
+impl<H: Host + ?Sized> Host for Arc<H> {
+    fn random(&self) -> u64 {
+        H::random(self)
+    }
+
+    fn module_name(&self, source: &str) -> String {
+        H::module_name(self, source)
+    }
+}
+
+/// A space of a database, for a store to be bound to.
+#[derive(Clone)]
+pub struct Space {
+    database: Arc<dyn Database>,
+    name: Arc<str>,
+}
+
+impl Space {
+    /// The space of this name.
+    pub fn new(database: &(impl Database + Clone + 'static), name: &str) -> Space {
+        Space { database: Arc::new(database.clone()), name: name.into() }
+    }
+}
+
+impl fmt::Debug for Space {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.database.describe().name, self.name)
+    }
+}
+
+/// Runs the transactions of a program, one at a time. What it has done it sees.
+pub struct Session<P> {
+    module: Module,
+    bindings: Bindings,
+    databases: Vec<Arc<dyn Database>>,
+    connections: Connections,
+    host: Arc<dyn Host>,
+    limits: Limits,
+    /// What it can complete: its own module, and what was run among Rust code.
+    modules: Arc<Modules>,
+    collector: Collector,
+    program: PhantomData<fn() -> P>,
+}
+
+impl<P: Program> Session<P> {
+    /// Binds the stores, in the order of the program.
+    ///
+    /// # Errors
+    /// If a space is missing, or weaker than its store.
+    pub fn bind(spaces: Vec<Space>, host: impl Host + 'static) -> Result<Session<P>, BindError> {
+        let program = P::compiled();
+        let stores = program.stores.iter().zip(&spaces).enumerate();
+        let bind: Vec<(&str, usize, &str)> =
+            stores.map(|(index, (store, space))| (&*store.name, index, &*space.name)).collect();
+        let databases: Vec<_> = spaces.iter().map(|space| Arc::clone(&space.database)).collect();
+        let bindings = Bindings::new(program, &databases, &bind)?;
+        let module = module::<P>(&host);
+        let modules = Arc::new(Modules::from([(Arc::clone(module.name()), module.clone())]));
+        let limits = Limits::default();
+        Ok(Session {
+            module,
+            bindings,
+            connections: Connections::new(databases.iter().cloned()),
+            databases,
+            host: Arc::new(host),
+            limits,
+            modules,
+            collector: Collector::new(limits),
+            program: PhantomData,
+        })
+    }
+
+    /// With other limits than [the usual ones](Limits::default).
+    #[must_use]
+    pub fn with_limits(self, limits: Limits) -> Session<P> {
+        Session { limits, collector: Collector::new(limits), ..self }
+    }
+
+    /// One more, with connections of its own, to run transactions beside those of this one.
+    #[must_use]
+    pub fn another(&self) -> Session<P> {
+        Session {
+            module: self.module.clone(),
+            bindings: self.bindings.clone(),
+            databases: self.databases.clone(),
+            connections: Connections::new(self.databases.iter().cloned()),
+            host: Arc::clone(&self.host),
+            limits: self.limits,
+            modules: Arc::clone(&self.modules),
+            collector: Collector::new(self.limits),
+            program: PhantomData,
+        }
+    }
+
+    /// Runs a transaction, by its number in the program. Functions that a macro has made call it.
+    ///
+    /// # Panics
+    /// If the transaction does not return an `R`.
+    ///
+    /// # Errors
+    /// As [`Error`] says.
+    #[doc(hidden)]
+    pub async fn call<R: FromValue>(
+        &mut self,
+        transaction: usize,
+        args: Vec<Value>,
+    ) -> Result<R, Error> {
+        self.start(self.module.clone(), transaction, args).await
+    }
+
+    /// Runs the first transaction of another program with the same declarations: one that stands among Rust code.
+    ///
+    /// # Panics
+    /// If the transaction does not return an `R`.
+    ///
+    /// # Errors
+    /// As [`Error`] says; or if the session is one of another program.
+    #[doc(hidden)]
+    pub async fn inline<I: Program, R: FromValue>(&mut self, args: Vec<Value>) -> Result<R, Error> {
+        let (own, inline) = (P::compiled(), I::compiled());
+        if own.stores != inline.stores || own.structs != inline.structs {
+            let (by, reason) = (Arc::clone(self.module.name()), "it declares other stores");
+            return Err(Error::Refused { by, reason: reason.to_owned() });
+        }
+        let module = module::<I>(&*self.host);
+        if !self.modules.contains_key(module.name()) {
+            Arc::make_mut(&mut self.modules).insert(Arc::clone(module.name()), module.clone());
+        }
+        self.start(module, 0, args).await
+    }
+
+    /// Goes on with a transaction that was left incomplete, and gives what it returns.
+    ///
+    /// # Errors
+    /// As [`Error`] says; or if its module is not known to this session.
+    pub async fn resume(&mut self, ticket: Ticket) -> Result<Value, Error> {
+        let by = Arc::clone(&ticket.record.module);
+        let modules = Arc::clone(&self.modules);
+        let now_ms = self.host.now_ms();
+        let resumed = Coordinator::resume(*ticket.record, modules, self.limits, now_ms);
+        let coordinator =
+            resumed.map_err(|error| Error::Refused { by, reason: error.to_string() })?;
+        self.finish(coordinator).await
+    }
+
+    /// Completes what others have left incomplete in the stores' spaces, and removes what complete transactions have left
+    /// behind. To be called from time to time, say once in some seconds, by one session at least; not needed for
+    /// spaces of a Solera cluster to which the module is loaded.
+    ///
+    /// # Errors
+    /// The first of a database that could not be asked. What was not done is done the next time.
+    pub async fn upkeep(&mut self) -> Result<Vec<Recovered>, StoreError> {
+        let mut found = Vec::new();
+        for place in self.places() {
+            let known = (&self.modules, self.limits);
+            let mut one =
+                recovery::recover(&place, &mut self.connections, known, &*self.host).await?;
+            self.collector.add(std::mem::take(&mut one.complete), self.host.now_ms());
+            found.push(one);
+        }
+        self.collector.collect(&mut self.connections, self.host.now_ms()).await?;
+        Ok(found)
+    }
+
+    /// The spaces that its stores are, each once.
+    fn places(&self) -> Vec<Place> {
+        let stores = 0..self.module.program().stores.len();
+        let ids = stores.filter_map(|id| u8::try_from(id).ok());
+        let place = |id| self.bindings.of(solera_language::types::StoreId(id)).place.clone();
+        let mut places: Vec<_> = ids.map(place).collect();
+        places.sort();
+        places.dedup();
+        places
+    }
+
+    async fn start<R: FromValue>(
+        &mut self,
+        module: Module,
+        transaction: usize,
+        args: Vec<Value>,
+    ) -> Result<R, Error> {
+        let id = TransactionId::new(self.host.random());
+        let known = (Arc::clone(&self.modules), self.limits);
+        let (bindings, now_ms) = (self.bindings.clone(), self.host.now_ms());
+        let coordinator =
+            Coordinator::new((module, transaction), args, bindings, id, known, now_ms);
+        let value = self.finish(coordinator.map_err(Error::because)?).await?;
+        Ok(R::from_value(&value).expect("a transaction returns a value of its type"))
+    }
+
+    async fn finish(&mut self, mut coordinator: Coordinator) -> Result<Value, Error> {
+        let outcome = run(&mut coordinator, &mut self.connections, &*self.host).await;
+        self.collector.add(coordinator.leftovers(), self.host.now_ms());
+        match outcome {
+            Outcome::Done { result, .. } => Ok(result),
+            Outcome::Failed(why) => Err(Error::because(why)),
+            Outcome::Incomplete { ticket: None, .. } => Err(Error::Unknown(outcome.to_string())),
+            Outcome::Incomplete { ticket: Some(ref record), .. } => {
+                Err(Error::Incomplete(Ticket::new(record.clone(), outcome.to_string())))
+            }
+        }
+    }
+}
+
+impl<P> fmt::Debug for Session<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Session { module, bindings, .. } = self;
+        f.debug_struct("Session").field("module", module.name()).field("stores", bindings).finish()
+    }
+}
+
+fn module<P: Program>(host: &dyn Host) -> Module {
+    let module = Module::new(&host.module_name(P::SOURCE), Arc::clone(P::compiled()));
+    module.expect("the compiler makes programs that the interpreter may run")
+}

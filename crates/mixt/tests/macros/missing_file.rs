@@ -1,0 +1,5 @@
+mod none {
+    solera_mixt::mixt_file!("none.mixt");
+}
+
+fn main() {}

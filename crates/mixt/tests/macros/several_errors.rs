@@ -1,0 +1,17 @@
+// Each error at its token, all in one run: what cannot be read, and then names and types.
+mod syntax {
+    solera_mixt::mixt! {
+        store mail causal;
+        transaction one() { var n = 'a'; return; }
+    }
+}
+
+mod names_and_types {
+    solera_mixt::mixt! {
+        store mail : causal;
+        transaction one(n: handle<counter> in post) { n.add(1); }
+        transaction two(n: handle<counter> in mail) { n.add("many"); }
+    }
+}
+
+fn main() {}
