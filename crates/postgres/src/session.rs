@@ -46,6 +46,14 @@ pub(crate) struct Session {
 /// The transaction.
 enum State {
     Closed,
+    /// It has begun for its user; the server is told with the first operation.
+    Due {
+        read_only: bool,
+        /// Whether it ends with its first operation.
+        once: bool,
+    },
+    /// It has ended with its only operation.
+    Over,
     Open {
         /// Its number, unless it only reads.
         number: Option<String>,
@@ -73,6 +81,14 @@ impl Session {
             (State::Spoiled(why), _) => Err(StoreError::Refused(why.clone())),
             (State::Open { .. }, Some(link)) => Ok(link),
             _ => Err(StoreError::Refused("no transaction is open".to_owned())),
+        }
+    }
+
+    /// That an operation may follow.
+    fn check_open(&mut self) -> Result<(), StoreError> {
+        match self.state {
+            State::Due { .. } => Ok(()),
+            _ => self.open_link().map(|_| ()),
         }
     }
 
@@ -173,49 +189,80 @@ impl Session {
         self.close().await;
         self.resolve().await?;
         begin.names.iter().try_for_each(|name| check_name(&name.key))?;
-        loop {
-            let (_, new) = self.link().await?;
-            match self.try_begin(begin).await {
-                Ok(fields) => return fields,
-                // It broke while nobody used it, say because the server was started anew.
-                Err(trouble) if trouble.lost() && !new => self.lose(),
-                Err(trouble) => return Err(self.fail(&trouble).await),
-            }
+        // With names to read there is no round trip to save, and what they say may end it.
+        let once = begin.once && begin.read_only && begin.names.is_empty();
+        self.state = State::Due { read_only: begin.read_only, once };
+        let wanted = Wanted::new(&begin.names);
+        if wanted.is_empty() {
+            return Ok(Vec::new());
+        }
+        let shared = Arc::clone(&self.shared);
+        match self.send(vec![(&shared.sql.read_names, wanted.params())]).await {
+            Ok(answers) => wanted.read(&answers[0].rows),
+            Err((_, trouble)) => Err(self.fail(&trouble).await),
         }
     }
 
-    /// Opens a transaction and reads names in one round trip.
-    async fn try_begin(
+    /// Tells the server that a transaction begins, if it does not know yet.
+    async fn start(&mut self) -> Result<(), StoreError> {
+        if let State::Due { once, .. } = &mut self.state {
+            *once = false;
+            if let Err((_, trouble)) = self.send(Vec::new()).await {
+                return Err(self.fail(&trouble).await);
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends statements within the transaction, in one round trip with its beginning if that is due, and with its end
+    /// if they are all there is.
+    async fn send(
         &mut self,
-        begin: &Begin,
-    ) -> Result<Result<Vec<Fields>, StoreError>, Trouble> {
-        let wanted = Wanted::new(&begin.names);
-        let shared = Arc::clone(&self.shared);
-        let link = self.link.as_mut().expect("a transaction begins on a connection");
-        let mut statements = match begin.read_only {
+        statements: Vec<(&str, Params<'_>)>,
+    ) -> Result<Vec<Rows>, (usize, Trouble)> {
+        let State::Due { read_only, once } = self.state else {
+            let link = self.open_link().map_err(|error| (0, Trouble::Unreachable(error)))?;
+            return link.send(statements).await;
+        };
+        let mut all = match read_only {
             true => vec![(BEGIN_READING, vec![])],
             false => vec![(BEGIN, vec![]), (NUMBER, vec![])],
         };
-        if !wanted.is_empty() {
-            statements.push((&shared.sql.read_names, wanted.params()));
+        let before = all.len();
+        all.extend(statements);
+        if once {
+            all.push((COMMIT, vec![]));
         }
-        // Whatever goes wrong, it is to be given up.
-        self.state = State::Open { number: None };
-        let answers = link.send(statements).await.map_err(|(_, trouble)| trouble)?;
-        if !begin.read_only {
-            match first::<String>(&answers[1]) {
-                Ok(number) => self.state = State::Open { number: Some(number) },
-                Err(error) => return Ok(Err(error)),
+        loop {
+            let (link, new) =
+                self.link().await.map_err(|error| (0, Trouble::Unreachable(error)))?;
+            let sent = link.send(all.clone()).await;
+            // Whatever went wrong, it is to be given up.
+            self.state = State::Open { number: None };
+            let mut answers = match sent {
+                Ok(answers) => answers,
+                // It broke while nobody used it, say because the server was started anew.
+                Err((_, trouble)) if trouble.lost() && !new => {
+                    self.lose();
+                    continue;
+                }
+                Err((at, trouble)) => return Err((at.saturating_sub(before), trouble)),
+            };
+            if !read_only {
+                let number = first(&answers[1]);
+                let number = number.map_err(|error| (0, Trouble::Unreachable(error)))?;
+                self.state = State::Open { number: Some(number) };
             }
+            if once {
+                answers.pop();
+                self.state = State::Over;
+            }
+            return Ok(answers.split_off(before));
         }
-        Ok(match answers.last() {
-            Some(answer) if !wanted.is_empty() => wanted.read(&answer.rows),
-            _ => Ok(Vec::new()),
-        })
     }
 
     async fn perform(&mut self, call: &ObjectCall) -> Result<Answer, StoreError> {
-        self.open_link()?;
+        self.check_open()?;
         self.check_space(&call.space)?;
         let request = Request::new(call)?;
         let looks = Wanted::new(&call.look);
@@ -224,7 +271,7 @@ impl Session {
         if !looks.is_empty() {
             statements.push((&shared.sql.read_names, looks.params()));
         }
-        let answers = match self.open_link()?.send(statements).await {
+        let answers = match self.send(statements).await {
             Ok(answers) => answers,
             Err((_, trouble)) => {
                 if trouble.is_overflow() && call.op == ObjectOp::Increment {
@@ -241,8 +288,9 @@ impl Session {
     }
 
     async fn custom(&mut self, call: &CustomCall) -> Result<Answer, StoreError> {
-        self.open_link()?;
+        self.check_open()?;
         self.check_space(&call.space)?;
+        self.start().await?;
         let operation = call.operation();
         let only_reads = matches!(self.state, State::Open { number: None });
         let link = self.open_link()?;
@@ -369,6 +417,15 @@ impl Session {
     }
 
     async fn commit(&mut self, names: &[NameWrite]) -> Result<(), StoreError> {
+        if matches!(self.state, State::Due { .. } | State::Over) {
+            if names.is_empty() {
+                self.state = State::Closed;
+                return Ok(());
+            }
+            // It has read nothing, or is over: what it is told to write is a transaction of its own.
+            self.state = State::Due { read_only: false, once: false };
+            self.start().await?;
+        }
         self.open_link()?;
         let writes = match Writes::new(names) {
             Ok(writes) => writes,
@@ -382,6 +439,7 @@ impl Session {
             // together with it, as it has changed nothing.
             self.end(&Writes::default()).await?;
             self.begin(&Begin::default()).await?;
+            self.start().await?;
         }
         self.end(&writes).await
     }

@@ -70,7 +70,7 @@ impl Session {
     }
 
     async fn begin(&mut self, read_only: bool) {
-        let begin = Begin { strong: true, read_only, names: vec![] };
+        let begin = Begin { strong: true, read_only, ..Begin::default() };
         self.connection.begin(&begin).await.unwrap();
     }
 

@@ -171,7 +171,7 @@ fn what_only_reads_is_unavailable_and_leaves_no_doubt() {
         let proxy = Proxy::new(&url).await;
         let mut session = Session::new(&proxy.url.postgres()).await;
         session.warm_up().await;
-        let begin = Begin { strong: true, read_only: true, names: vec![] };
+        let begin = Begin { strong: true, read_only: true, ..Begin::default() };
         session.connection.begin(&begin).await.unwrap();
         session.ask(ObjectOp::Value, &[]).await.unwrap();
         proxy.lose(Loss::CommitAnswer);
