@@ -1,9 +1,10 @@
 //! A session, as mixed transactions use it.
 
+mod call;
+
 use std::sync::Arc;
 
 use solera_language::operation::ObjectOp;
-use solera_language::value::Value;
 use solera_mixt::store::{
     Answer, Begin, BoxFuture, Connection, CustomCall, Fields, List, NameWrite, ObjectCall,
     StoreError,
@@ -11,13 +12,11 @@ use solera_mixt::store::{
 
 use tokio_postgres::types::FromSql;
 
-use crate::custom;
 use crate::failure::Trouble;
 use crate::link::{Link, Params, Rows};
 use crate::names::{self, Wanted, Writes, get};
-use crate::objects::{Request, check_key, check_name};
+use crate::objects::{Request, check_name};
 use crate::postgres::Shared;
-use crate::schema::Sql;
 
 const BEGIN: &str = "BEGIN ISOLATION LEVEL SERIALIZABLE READ WRITE";
 const BEGIN_READING: &str = "BEGIN ISOLATION LEVEL SERIALIZABLE READ ONLY";
@@ -29,10 +28,6 @@ const NUMBER: &str = "SELECT pg_current_xact_id()::text";
 const STATUS: &str = "SELECT pg_xact_status($1::text::xid8)";
 /// Ends the session that still runs a transaction, and waits for that a second.
 const END_RUNNING: &str = "SELECT pg_terminate_backend(pid, 1000) FROM pg_stat_activity WHERE backend_xid = $1::text::xid8::xid";
-/// A query is kept from writing by a subtransaction, which alone can be made one that only reads.
-const GUARD: [&str; 2] = ["SAVEPOINT solera_query", "SET LOCAL transaction_read_only = on"];
-const UNGUARD: &str = "RELEASE SAVEPOINT solera_query";
-
 pub(crate) struct Session {
     shared: Arc<Shared>,
     /// None if the connection broke.
@@ -71,6 +66,8 @@ impl Session {
     async fn link(&mut self) -> Result<(&mut Link, bool), StoreError> {
         let gone = self.link.as_ref().is_none_or(Link::is_closed);
         if gone {
+            // What was open there is not open on a new one.
+            self.lose();
             self.link = Some(Link::open(&self.shared).await?);
         }
         Ok((self.link.as_mut().expect("it was opened if it was gone"), gone))
@@ -285,128 +282,6 @@ impl Session {
         };
         let value = answers.first().map_or(Ok(None), |first| request.answer(first))?;
         Ok(Answer { value, seen: seen(&looks, &answers)? })
-    }
-
-    async fn custom(&mut self, call: &CustomCall) -> Result<Answer, StoreError> {
-        self.check_open()?;
-        self.check_space(&call.space)?;
-        self.start().await?;
-        let operation = call.operation();
-        let only_reads = matches!(self.state, State::Open { number: None });
-        let link = self.open_link()?;
-        let statement = link.custom(&call.space, &operation.name).cloned();
-        let plan = custom::check(&call.program, operation, statement.as_ref());
-        let plan = plan.map_err(|problem| {
-            let store = &call.program.stores[usize::from(call.store.0)].name;
-            let (store, operation) = (store.to_string(), operation.name.to_string());
-            StoreError::Refused(
-                custom::CheckError::Operation { store, operation, problem }.to_string(),
-            )
-        })?;
-        let statement = statement.expect("what is not there does not pass the check");
-        let args = self.dereference(call).await?;
-        let params = plan.encode(&call.program, operation, &args)?;
-        let looks = Wanted::new(&call.look);
-        let shared = Arc::clone(&self.shared);
-        let link = self.open_link()?;
-        let prepared = async {
-            let mut statements = Vec::new();
-            let guarded = !operation.mutates && !only_reads;
-            if guarded {
-                for sql in GUARD {
-                    statements.push((link.statement(sql).await?, vec![]));
-                }
-            }
-            let at = statements.len();
-            statements.push((statement, params.iter().map(|param| param as _).collect()));
-            if guarded {
-                statements.push((link.statement(UNGUARD).await?, vec![]));
-            }
-            if !looks.is_empty() {
-                statements.push((link.statement(&shared.sql.read_names).await?, looks.params()));
-            }
-            let sent = link.pipeline(statements).await;
-            sent.map(|answers| (at, answers)).map_err(|(_, trouble)| trouble)
-        };
-        let (at, answers) = match prepared.await {
-            Ok(answers) => answers,
-            Err(trouble) => return Err(self.fail_custom(call, &trouble).await),
-        };
-        // What is refused here has changed something, perhaps: the program must not go on as if it had not.
-        match plan.decode(&call.program, &answers[at]) {
-            Ok(value) => Ok(Answer { value: Some(value), seen: seen(&looks, &answers)? }),
-            Err(why) => {
-                let text = format!("the operation `{}`: {why}", operation.name);
-                let error = StoreError::Refused(text);
-                self.spoil(&error).await;
-                Err(error)
-            }
-        }
-    }
-
-    async fn fail_custom(&mut self, call: &CustomCall, trouble: &Trouble) -> StoreError {
-        let operation = call.operation();
-        if trouble.is_outdated() {
-            // A new connection prepares it anew, and checks it.
-            self.lose();
-            let text = format!(
-                "what the operation `{}` answers has changed with its tables: {trouble}",
-                operation.name
-            );
-            return StoreError::Unavailable(text);
-        }
-        if trouble.is_read_only() && !operation.mutates {
-            let text = format!(
-                "the query `{}` writes, so it must be declared as an operation: {trouble}",
-                operation.name
-            );
-            let error = StoreError::Refused(text);
-            self.spoil(&error).await;
-            return error;
-        }
-        match self.fail(trouble).await {
-            StoreError::Refused(why) => {
-                let text = format!("the operation `{}`: {why}", operation.name);
-                self.state = State::Spoiled(text.clone());
-                StoreError::Refused(text)
-            }
-            other => other,
-        }
-    }
-
-    /// The arguments, with what handles of dereferenced parameters lead to in their place.
-    async fn dereference(&mut self, call: &CustomCall) -> Result<Vec<Value>, StoreError> {
-        let params = &call.operation().params;
-        let mut args = call.args.clone();
-        let places = params.iter().zip(&mut args).filter(|(param, _)| param.dereferenced);
-        let mut wanted = Vec::new();
-        for (param, arg) in places {
-            let Value::Handle(handle) = &*arg else {
-                return Err(StoreError::Refused(format!("`{}` is no handle", param.name)));
-            };
-            check_key(&handle.key)?;
-            let key = handle.key.to_string();
-            wanted.push((param, arg, key));
-        }
-        if wanted.is_empty() {
-            return Ok(args);
-        }
-        let shared = Arc::clone(&self.shared);
-        let (sql, space): (&Sql, &str) = (&shared.sql, &call.space);
-        let statements = wanted.iter().flat_map(|(.., key)| {
-            [
-                (&*sql.object, vec![&space as _, key as _]),
-                (&*sql.items, vec![&space as _, key as _]),
-            ]
-        });
-        let answers = match self.open_link()?.send(statements.collect()).await {
-            Ok(answers) => answers,
-            Err((_, trouble)) => return Err(self.fail(&trouble).await),
-        };
-        for ((param, arg, key), found) in wanted.into_iter().zip(answers.chunks(2)) {
-            *arg = custom::held(&call.program, param, &key.into(), found)?;
-        }
-        Ok(args)
     }
 
     fn check_space(&self, space: &str) -> Result<(), StoreError> {
