@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use solera_mixt::store::BoxFuture;
 use solera_node::{Cluster, ClusterSpec, Fault, Level, Log};
 
 use crate::client::{Client, Target};
 use crate::error::Error;
+use crate::mixed::Spaces;
 use crate::modules::{Host, Settings};
 
 /// A whole cluster in this process, without ports. Dropping it stops it.
@@ -51,6 +53,19 @@ impl Embedded {
     /// The site is dead.
     pub async fn client(&self, site: usize) -> Result<Client, Error> {
         Client::open(Target::Embedded(self.cluster.clone(), site)).await
+    }
+
+    /// The cluster's spaces, used at a site, for mixed transactions.
+    ///
+    /// # Errors
+    /// The site is dead.
+    pub async fn spaces(&self, site: usize) -> Result<Spaces, Error> {
+        let cluster = self.clone();
+        let connect = move || -> BoxFuture<'static, Result<Client, Error>> {
+            let cluster = cluster.clone();
+            Box::pin(async move { cluster.client(site).await })
+        };
+        Spaces::of(connect).await
     }
 
     /// Lets something go wrong, or right again.

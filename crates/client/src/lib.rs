@@ -47,5 +47,8 @@ pub use error::Error;
 pub use tls::{Tls, TlsError};
 pub use transaction::{Outcome, Transaction};
 
+#[doc(inline)]
+pub use solera_mixt::{mixt, mixt_file, typed};
+
 pub use solera_node::{ClusterSpec, Fault, Overrides};
 pub use solera_resp::Value;

@@ -16,8 +16,10 @@ mod failure;
 mod objects;
 mod session;
 mod stamp;
+mod system;
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use solera_levels::Level;
@@ -26,6 +28,7 @@ pub use solera_node::RESERVED;
 use solera_resp::Value;
 
 use self::session::Session;
+pub use self::system::System;
 use crate::client::{Client, unexpected};
 use crate::error::Error;
 
@@ -63,6 +66,14 @@ impl Spaces {
         let reply = client.call(&[b"SOLERA.SPACES"]).await?;
         let spaces = read(&reply).ok_or_else(|| unexpected(&reply))?;
         Ok(Spaces::known(Arc::new(connect), spaces))
+    }
+
+    /// The same, of a site by its address.
+    ///
+    /// # Errors
+    /// As [`Spaces::of`].
+    pub async fn at(address: SocketAddr) -> Result<Spaces, Error> {
+        Spaces::of(move || Box::pin(Client::connect(address))).await
     }
 
     pub(crate) fn known(connect: Connect, mut spaces: Vec<Space>) -> Spaces {

@@ -14,9 +14,8 @@ mod upkeep;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
-use solera_mixt::drive::Clock;
 use solera_mixt::outcome::Limits;
 use solera_mixt::store::BoxFuture;
 use solera_node::{Local, Modules};
@@ -25,6 +24,7 @@ use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
 use self::library::Library;
+pub(crate) use self::registry::digest_of;
 use self::request::Request;
 use self::upkeep::Upkeep;
 use crate::client::Client;
@@ -195,19 +195,5 @@ fn told(error: Error) -> String {
             error.to_string()
         }
         other => format!("UNAVAILABLE {other}"),
-    }
-}
-
-/// The time of the system.
-struct SystemClock;
-
-impl Clock for SystemClock {
-    fn now_ms(&self) -> u64 {
-        let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
-    }
-
-    fn sleep(&self, ms: u64) -> BoxFuture<'_, ()> {
-        Box::pin(tokio::time::sleep(Duration::from_millis(ms)))
     }
 }

@@ -15,9 +15,9 @@ use solera_mixt::store::Database;
 use solera_node::Local;
 
 use super::request::Binds;
-use super::{Answered, Shared, SystemClock, answer, registry, session, spaces, told};
+use super::{Answered, Shared, answer, registry, session, spaces, told};
 use crate::client::Client;
-use crate::mixed::Spaces;
+use crate::mixed::{Spaces, System};
 
 /// Binds a module's stores: those that are not named to the spaces of their own names.
 pub(super) fn bind(module: &Module, binds: &Binds, spaces: &Spaces) -> Result<Bindings, String> {
@@ -83,7 +83,7 @@ pub(super) async fn resume(
 }
 
 fn clock_ms() -> u64 {
-    drive::Clock::now_ms(&SystemClock)
+    drive::Clock::now_ms(&System)
 }
 
 /// The arguments, in the types of the parameters.
@@ -120,7 +120,7 @@ async fn run(
 ) -> Answered {
     let database: Arc<dyn Database> = Arc::new(spaces);
     let mut connections = Connections::new([database]);
-    let outcome = drive::run(&mut coordinator, &mut connections, &SystemClock).await;
+    let outcome = drive::run(&mut coordinator, &mut connections, &System).await;
     let ticket = coordinator.id().to_string();
     let left = coordinator.leftovers();
     shared.upkeep.leave(left);

@@ -21,7 +21,7 @@ pub(super) struct Entry {
 }
 
 /// Names a source.
-pub(super) fn digest_of(source: &str) -> String {
+pub(crate) fn digest_of(source: &str) -> String {
     digest(&SHA256, source.as_bytes()).as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

@@ -12,10 +12,10 @@ use solera_mixt::store::{BoxFuture, Database, Place};
 use solera_node::Local;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use super::{Settings, Shared, SystemClock, spaces};
+use super::{Settings, Shared, spaces};
 use crate::client::Client;
 use crate::error::Error;
-use crate::mixed::{DATABASE, Spaces};
+use crate::mixed::{DATABASE, Spaces, System};
 
 /// What calls hand over.
 pub(super) struct Upkeep {
@@ -57,7 +57,7 @@ pub(super) async fn run(
     loop {
         tokio::time::sleep(every).await;
         while let Ok(records) = work.try_recv() {
-            collector.add(records, SystemClock.now_ms());
+            collector.add(records, System.now_ms());
         }
         let Some(shared) = shared.upgrade() else { return };
         if let Some(local) = shared.upkeep.local() {
@@ -80,16 +80,16 @@ async fn pass(shared: &Shared, local: &Local, collector: &mut Collector) {
     let mut connections = Connections::new([Arc::new(database) as Arc<dyn Database>]);
     for place in places {
         let known = (&shared.library.all(), shared.settings.limits);
-        let found = recovery::recover(&place, &mut connections, known, &SystemClock).await;
+        let found = recovery::recover(&place, &mut connections, known, &System).await;
         // A site that is gone has nothing to be looked for.
         let Ok(Recovered { complete, unknown, .. }) = found else { return };
-        collector.add(complete, SystemClock.now_ms());
+        collector.add(complete, System.now_ms());
         for one in unknown {
             // It is completed at the next pass.
             let _ = learn(shared, local, &one.module).await;
         }
     }
-    let _ = collector.collect(&mut connections, SystemClock.now_ms()).await;
+    let _ = collector.collect(&mut connections, System.now_ms()).await;
 }
 
 /// Compiles a module that a record names.

@@ -1,0 +1,64 @@
+//! Message Groups as functions of Rust, over a cluster of three sites in this process.
+//!
+//! `cargo run -p solera --example groups`
+
+use std::error::Error;
+
+use solera::mixed::System;
+use solera::typed::Handle;
+use solera::{ClusterSpec, Embedded, Overrides};
+
+mod groups {
+    // Checked and split while this file compiles.
+    solera::mixt_file!("../../examples/message_groups.mixt");
+}
+
+const SPACES: &str = "
+sites = 3
+[[space]]
+name = 'directory'
+prefix = 'directory:'
+level = 'linearizable'
+[[space]]
+name = 'mail'
+prefix = 'mail:'
+level = 'causal'
+[[space]]
+name = 'audit'
+prefix = 'audit:'
+level = 'eventual'
+";
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let cluster = Embedded::with(ClusterSpec::parse("groups", SPACES, Overrides::default())?)?;
+    // Each store is the space of its name.
+    let mut here = groups::Stores::within(&cluster.spaces(0).await?).bind(System)?;
+
+    let ann = groups::create_user(&mut here, "Ann").await?;
+    let tea = groups::create_group(&mut here, "Tea").await?;
+    println!("Ann joins: {}", groups::join(&mut here, &tea, &ann).await?);
+
+    // At another site: the directory is linearizable, so that Ann is a member there, too.
+    let mut there = groups::Stores::within(&cluster.spaces(1).await?).bind(System)?;
+    println!("Ann joins again: {}", groups::join(&mut there, &tea, &ann).await?);
+
+    let log = Handle::new("all");
+    let sent = groups::post(&mut here, &tea, &log, "The water boils.").await?;
+    println!("sent to {sent}: {:?}", groups::inbox(&mut here, &ann).await?);
+
+    // A transaction that no module has; `tea` and `text` are variables of this function.
+    let text = "Who has the cups?";
+    let titled = groups::transaction!(
+        &mut here,
+        |tea: handle<Group> in directory, text: string| -> string {
+            for member in tea.members {
+                member.inbox.add(text);
+            }
+            return tea.title;
+        }
+    )
+    .await?;
+    println!("{titled}: {:?}", groups::inbox(&mut here, &ann).await?);
+    Ok(())
+}

@@ -1,0 +1,35 @@
+//! Where transactions of this process run.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use solera_mixt::drive::Clock;
+use solera_mixt::store::BoxFuture;
+use solera_mixt::typed::Host;
+
+use crate::modules::digest_of;
+
+/// The time and the random numbers of the system. Waiting needs a runtime of tokio with time.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct System;
+
+impl Clock for System {
+    fn now_ms(&self) -> u64 {
+        let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn sleep(&self, ms: u64) -> BoxFuture<'_, ()> {
+        Box::pin(tokio::time::sleep(Duration::from_millis(ms)))
+    }
+}
+
+impl Host for System {
+    fn random(&self) -> u64 {
+        crate::random()
+    }
+
+    /// As SOLERA.MODULE names it, so that a cluster to which the source was loaded completes what this process leaves.
+    fn module_name(&self, source: &str) -> String {
+        digest_of(source)
+    }
+}

@@ -1,0 +1,113 @@
+//! Transactions as functions, over clusters in this process.
+
+use std::collections::BTreeSet;
+
+use solera::mixed::System;
+use solera::typed::{Counter, Error, Handle, Host, Program, Session};
+use solera::{ClusterSpec, Embedded, Fault, Overrides, Value};
+use solera_mixt::outcome::Limits;
+
+mod groups {
+    solera::mixt_file!("../../examples/message_groups.mixt");
+}
+
+mod bank {
+    solera::mixt! {
+        store directory : linearizable;
+        transaction withdraw(from: handle<counter> in directory, sum: int) -> int {
+            if from.value() < sum { abort "not enough"; }
+            from.add(-sum);
+            return from.value();
+        }
+    }
+}
+
+const SPACES: &str = "
+sites = 3
+[[space]]
+name = 'directory'
+prefix = 'dir:'
+level = 'linearizable'
+[[space]]
+name = 'mail'
+prefix = 'mail:'
+level = 'causal'
+[[space]]
+name = 'audit'
+prefix = 'log:'
+level = 'eventual'
+";
+
+fn cluster() -> Embedded {
+    Embedded::with(ClusterSpec::parse("config", SPACES, Overrides::default()).unwrap()).unwrap()
+}
+
+async fn groups_at(cluster: &Embedded, site: usize) -> Session<groups::Program> {
+    groups::Stores::within(&cluster.spaces(site).await.unwrap()).bind(System).unwrap()
+}
+
+#[tokio::test]
+async fn message_groups_run_at_all_sites() {
+    let cluster = cluster();
+    let mut here = groups_at(&cluster, 0).await;
+    let ann = groups::create_user(&mut here, "Ann").await.unwrap();
+    let tea = groups::create_group(&mut here, "tea").await.unwrap();
+    assert!(groups::join(&mut here, &tea, &ann).await.unwrap());
+    // The directory is linearizable: who asks elsewhere sees it at once.
+    let mut there = groups_at(&cluster, 2).await;
+    assert!(!groups::join(&mut there, &tea, &ann).await.unwrap());
+    let log = Handle::new("all");
+    assert_eq!(groups::post(&mut here, &tea, &log, "hello").await.unwrap(), 1);
+    let inbox = groups::inbox(&mut here, &ann).await.unwrap();
+    assert_eq!(inbox, BTreeSet::from(["hello".to_owned()]));
+    // Sessions go to other threads.
+    let posted = tokio::spawn(async move {
+        let text = "from a task";
+        let (group, log) = (tea, Handle::new("all"));
+        groups::transaction!(
+            &mut here,
+            |group: handle<Group> in directory, log: handle<log<string>> in audit, text: string|
+                -> list<handle<User> in mail> {
+                log.append(text);
+                return group.members;
+            }
+        )
+        .await
+    });
+    assert_eq!(posted.await.unwrap().unwrap(), [ann]);
+}
+
+#[tokio::test]
+async fn a_cluster_calls_a_module_as_this_process_does() {
+    let cluster = cluster();
+    let mut client = cluster.client(0).await.unwrap();
+    let source = <groups::Program as Program>::SOURCE;
+    client.command(&["SOLERA.MODULE", "LOAD", "groups", source]).await.unwrap();
+    let listed = client.command(&["SOLERA.MODULE", "LIST"]).await.unwrap();
+    let name = System.module_name(source);
+    // So the cluster completes what this process leaves incomplete.
+    assert!(format!("{listed:?}").contains(&format!("{:?}", Value::Bulk(name.into_bytes()))));
+    let mut on = groups_at(&cluster, 0).await;
+    let ann = groups::create_user(&mut on, "Ann").await.unwrap();
+    let tea = groups::create_group(&mut on, "tea").await.unwrap();
+    let call = ["SOLERA.CALL", "groups.join", &tea.to_string(), &ann.to_string()];
+    let mut joined = cluster.client(1).await.unwrap();
+    joined.attach(&client.token().await.unwrap()).await.unwrap();
+    assert_eq!(joined.command(&call).await.unwrap(), Value::Boolean(true));
+    assert!(!groups::join(&mut on, &tea, &ann).await.unwrap());
+}
+
+#[tokio::test]
+async fn what_aborts_or_cannot_be_done_says_so() {
+    let cluster = cluster();
+    let spaces = cluster.spaces(0).await.unwrap();
+    let on = bank::Stores::within(&spaces).bind(System).unwrap();
+    let mut on = on.with_limits(Limits { attempts: 2, ..Limits::default() });
+    let account: Handle<Counter, bank::stores::directory> = Handle::new("ann");
+    let refused = bank::withdraw(&mut on, &account, 1).await.unwrap_err();
+    assert_eq!(refused, Error::Aborted("not enough".into()));
+    let fault = Fault::Kill { site: "1".into() };
+    cluster.inject(fault).await.unwrap();
+    let refused = bank::withdraw(&mut on, &account, 1).await.unwrap_err();
+    assert!(matches!(refused, Error::Unavailable(_)), "{refused:?}");
+}
