@@ -14,10 +14,12 @@
 
 mod failure;
 mod objects;
+mod phases;
 mod session;
 mod stamp;
 mod system;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -31,6 +33,7 @@ use self::session::Session;
 pub use self::system::System;
 use crate::client::{Client, unexpected};
 use crate::error::Error;
+use crate::modules::digest;
 
 /// The name of the database that a cluster's spaces are, the same at all sites.
 pub const DATABASE: &str = "solera";
@@ -52,7 +55,12 @@ pub struct Spaces {
     connect: Connect,
     /// Longest prefix first, so that the first that fits is a key's.
     spaces: Arc<[Space]>,
+    /// The sources of modules by their names, if the cluster is to run their phases.
+    sources: Option<Sources>,
 }
+
+/// The sources of modules, by their names.
+pub(crate) type Sources = Arc<BTreeMap<Arc<str>, Arc<str>>>;
 
 impl Spaces {
     /// Asks a cluster for its spaces. Sessions are opened by `connect`; those that break are opened again.
@@ -78,7 +86,16 @@ impl Spaces {
 
     pub(crate) fn known(connect: Connect, mut spaces: Vec<Space>) -> Spaces {
         spaces.sort_by_key(|space| std::cmp::Reverse(space.prefix.len()));
-        Spaces { connect, spaces: spaces.into() }
+        Spaces { connect, spaces: spaces.into(), sources: None }
+    }
+
+    /// Lets the cluster run groups of phases, by SOLERA.PHASE: one round trip for each. A module's name must be the
+    /// [digest](crate::modules::digest) of its source; sites that do not know it are sent the source once. The user of
+    /// the sessions needs the right `solera.phase`; without it everything is asked request by request.
+    pub fn executing<'s>(mut self, sources: impl IntoIterator<Item = &'s str>) -> Spaces {
+        let named = sources.into_iter().map(|source| (digest(source).into(), source.into()));
+        self.sources = Some(Arc::new(named.collect()));
+        self
     }
 
     pub(crate) fn known_spaces(&self) -> Vec<Space> {
@@ -106,9 +123,14 @@ impl Database for Spaces {
         self.spaces.iter().find(|found| *found.name == *space).map(|found| found.level)
     }
 
+    fn executes(&self) -> bool {
+        self.sources.is_some()
+    }
+
     fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Connection>, StoreError>> {
         Box::pin(async {
-            let mut session = Session::new(self.connect.clone(), self.spaces.clone());
+            let mut session =
+                Session::new(self.connect.clone(), self.spaces.clone(), self.sources.clone());
             session.open().await?;
             Ok(Box::new(session) as Box<dyn Connection>)
         })

@@ -1,4 +1,4 @@
-//! Runs modules of transactions for the clients of a cluster: SOLERA.MODULE and SOLERA.CALL.
+//! Runs modules of transactions for the clients of a cluster: SOLERA.MODULE, SOLERA.CALL and SOLERA.PHASE.
 //!
 //! A [`Host`] is given to the cluster of a process by [`Embedded`](crate::Embedded) or by whoever runs one. Modules are
 //! data of the cluster: what is loaded at one site is called at all of them. Each is compiled once by a process,
@@ -7,6 +7,7 @@
 mod answer;
 mod call;
 mod library;
+mod phase;
 mod registry;
 mod request;
 mod upkeep;
@@ -18,13 +19,15 @@ use std::time::Duration;
 
 use solera_mixt::outcome::Limits;
 use solera_mixt::store::BoxFuture;
+use solera_mixt::worker::Worker;
 use solera_node::{Local, Modules};
 use solera_resp::Value;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
 use self::library::Library;
-pub(crate) use self::registry::digest_of;
+pub(crate) use self::phase::UNKNOWN_MODULE;
+pub use self::registry::digest_of as digest;
 use self::request::Request;
 use self::upkeep::Upkeep;
 use crate::client::Client;
@@ -63,6 +66,8 @@ struct Shared {
     settings: Settings,
     library: Library,
     upkeep: Upkeep,
+    /// For coordinators elsewhere.
+    worker: Worker,
 }
 
 /// A thread that runs calls until it is dropped.
@@ -80,7 +85,12 @@ impl Host {
         let threads: Vec<Thread> =
             (0..settings.threads.max(1)).map(|_| Thread::start()).collect::<Result<_, _>>()?;
         let (upkeep, work) = Upkeep::new();
-        let shared = Arc::new(Shared { settings, library: Library::default(), upkeep });
+        let shared = Arc::new(Shared {
+            settings,
+            library: Library::default(),
+            upkeep,
+            worker: Worker::default(),
+        });
         threads[0].handle.spawn(upkeep::run(Arc::downgrade(&shared), work, settings));
         Ok(Host { shared, threads, next: AtomicUsize::new(0) })
     }
@@ -156,6 +166,7 @@ impl Shared {
             Request::Call { module, transaction, args } => {
                 call::call(self, local, client, (&module, &transaction), &args).await
             }
+            Request::Phase(phase) => phase::phase(self, local, client, phase).await,
             Request::Resume { ticket } => call::resume(self, local, client, &ticket).await,
         }
     }

@@ -7,11 +7,12 @@ use std::time::{Duration, Instant};
 use solera::mixed::Spaces;
 use solera::modules::Settings;
 use solera::{Client, ClusterSpec, Embedded, Error, Fault, Overrides, Value};
+use solera_language::value::Value as RunValue;
 use solera_mixt::binding::{Bindings, Module};
 use solera_mixt::coordinator::{Ask, Coordinator, Next, Reply, Request, TransactionId};
-use solera_mixt::drive::Connections;
-use solera_mixt::outcome::Limits;
-use solera_mixt::store::Database;
+use solera_mixt::drive::{Clock, Connections, run};
+use solera_mixt::outcome::{Limits, Outcome};
+use solera_mixt::store::{BoxFuture, Database};
 
 const GROUPS: &str = include_str!("../../../examples/message_groups.mixt");
 
@@ -365,4 +366,101 @@ async fn a_call_may_what_its_user_may() {
         let error = clerk.command(command).await.unwrap_err();
         assert_eq!(error.code(), Some("NOPERM"), "{command:?}");
     }
+}
+
+struct SystemClock;
+
+impl Clock for SystemClock {
+    fn now_ms(&self) -> u64 {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+        u64::try_from(now.as_millis()).unwrap()
+    }
+
+    fn sleep(&self, ms: u64) -> BoxFuture<'_, ()> {
+        Box::pin(tokio::time::sleep(Duration::from_millis(ms)))
+    }
+}
+
+/// Runs `counts` on `n` in a space, in this process, with the cluster as its database.
+async fn count_from_here(spaces: &Spaces, space: &str, id: u64) -> Outcome {
+    let databases: [Arc<dyn Database>; 1] = [Arc::new(spaces.clone())];
+    let program = Arc::new(solera_language::compile::compile(OBJECTS).program.unwrap());
+    let module = Module::new(&solera::modules::digest(OBJECTS), program.clone()).unwrap();
+    let bindings = Bindings::new(&program, &databases, &[("mail", 0, space)]).unwrap();
+    let index = module.transaction("counts").unwrap();
+    let codec = solera_language::codec::Codec::new(&program);
+    let args = vec![codec.argument(b"n", &program.transactions[index].params[0].1).unwrap()];
+    let limits = Limits { attempts: 3, ..Limits::default() };
+    let (id, known) = (TransactionId::new(id << 1), (Arc::default(), limits));
+    let now_ms = SystemClock.now_ms();
+    let made = Coordinator::new((module, index), args, bindings, id, known, now_ms);
+    run(&mut made.unwrap(), &mut Connections::new(databases), &SystemClock).await
+}
+
+/// Single requests need the right to begin transactions, which the clerk does not have.
+#[tokio::test]
+async fn phases_of_coordinators_elsewhere_run_at_the_server_as_their_user() {
+    let user = |name: &str, commands: &str| {
+        let password = solera_node::hash_password(b"pw");
+        format!(
+            "[[user]]\nname = '{name}'\npassword_sha256 = ['{password}']\nkeys = ['mail:*']\n\
+             commands = ['+solera.spaces', '+solera.token', '+@read', '+@write'{commands}]\n"
+        )
+    };
+    let everybody =
+        "[[user]]\nname = 'default'\nnopass = true\ncommands = ['+@all']\nkeys = ['*']\n";
+    let (clerk, guest) = (user("clerk", ", '+solera.phase'"), user("guest", ""));
+    let config = format!("{SPACES}{everybody}{clerk}{guest}");
+    let spec = ClusterSpec::parse("config", &config, Overrides::default()).unwrap();
+    let cluster = Embedded::with(spec).unwrap();
+    let as_user = async |name: &'static str| {
+        let cluster = cluster.clone();
+        let spaces = Spaces::of(move || {
+            let cluster = cluster.clone();
+            Box::pin(async move {
+                let mut client = cluster.client(0).await?;
+                client.command(&["AUTH", name, "pw"]).await?;
+                Ok(client)
+            })
+        });
+        spaces.await.unwrap()
+    };
+    let clerk = as_user("clerk").await;
+    // The site is taught the module, and runs it.
+    let taught = clerk.clone().executing([OBJECTS]);
+    let outcome = count_from_here(&taught, "mail", 1).await;
+    assert!(matches!(outcome, Outcome::Done { result: RunValue::Int(5), .. }), "{outcome}");
+    let outcome = count_from_here(&taught, "mail", 2).await;
+    assert!(matches!(outcome, Outcome::Done { result: RunValue::Int(10), .. }), "{outcome}");
+    let mut chief = cluster.client(0).await.unwrap();
+    assert_eq!(chief.get("mail:n").await.unwrap().as_deref(), Some("10"));
+    // Other keys are not the clerk's, and neither is what it takes without phases.
+    for (spaces, space) in [(&taught, "directory"), (&clerk, "mail")] {
+        let outcome = count_from_here(spaces, space, 3).await;
+        assert!(matches!(outcome, Outcome::Failed(_)), "{space}: {outcome}");
+        assert!(outcome.to_string().contains("NOPERM"), "{space}: {outcome}");
+    }
+    // Who may not ship asks request by request.
+    let guest = as_user("guest").await.executing([OBJECTS]);
+    let outcome = count_from_here(&guest, "mail", 4).await;
+    assert!(outcome.to_string().contains("NOPERM"), "{outcome}");
+    assert_eq!(chief.get("dir:n").await.unwrap(), None);
+    assert_eq!(chief.get("mail:n").await.unwrap().as_deref(), Some("10"));
+}
+
+#[tokio::test]
+async fn what_is_no_shipment_is_refused() {
+    let cluster = Embedded::with(spec()).unwrap();
+    let mut client = cluster.client(0).await.unwrap();
+    for (words, code) in [
+        (&["SOLERA.PHASE", "RUN", ""][..], "NOTRUN"),
+        (&["SOLERA.PHASE", "RUN", "no shipment"], "NOTRUN"),
+        (&["SOLERA.PHASE", "LEARN", "transaction t() { nothing; }"], "BADMODULE"),
+        (&["SOLERA.PHASE", "SETTLE", "1", "x"], "ERR"),
+    ] {
+        let error = client.command(words).await.unwrap_err();
+        assert_eq!(error.code(), Some(code), "{words:?}: {error}");
+    }
+    let settled = client.command(&["SOLERA.PHASE", "SETTLE", "1", "2"]).await.unwrap();
+    assert_eq!(settled, Value::Integer(1));
 }

@@ -60,7 +60,8 @@ impl Worker {
         };
         connections.get(&database).await.map_err(Unshipped::Store)?;
         let _running = self.begin(shipment, clock.now_ms())?;
-        let run = Execution { job: Arc::new(job), shipment, database, until: clock.now_ms() };
+        let look_until_ms = shipment.until_ms.min(clock.now_ms() + limits.on_the_way_ms());
+        let run = Execution { job: Arc::new(job), shipment, database, look_until_ms };
         Ok(run.run(connections, clock).await)
     }
 
@@ -101,18 +102,15 @@ struct Execution<'a> {
     shipment: &'a Shipment,
     database: Arc<str>,
     /// Until when it looks for commit witnesses.
-    until: u64,
+    look_until_ms: u64,
 }
 
 impl Execution<'_> {
-    async fn run(mut self, connections: &mut Connections, clock: &dyn Clock) -> Shipped {
-        self.until += self.job.limits.on_the_way_ms();
+    async fn run(self, connections: &mut Connections, clock: &dyn Clock) -> Shipped {
         loop {
             let mut shipped = Shipped::default();
             match self.attempt(&mut shipped, connections, clock).await {
-                Some(GroupEnd::Blocked(_))
-                    if clock.now_ms() < self.until.min(self.shipment.until_ms) =>
-                {
+                Some(GroupEnd::Blocked(_)) if clock.now_ms() < self.look_until_ms => {
                     clock.sleep(LOOK_AGAIN_MS).await;
                 }
                 Some(GroupEnd::Unknown(_)) => {

@@ -70,7 +70,9 @@ pub(crate) async fn run_other(
         CommandId::SoleraAtRisk => solera::at_risk(session, arguments).await,
         CommandId::SoleraOutcome => solera::outcome(session, arguments).await,
         CommandId::SoleraLeaders => leaders::leaders(session, arguments).await,
-        CommandId::SoleraModule | CommandId::SoleraCall => modules::run(session, arguments).await,
+        CommandId::SoleraModule | CommandId::SoleraCall | CommandId::SoleraPhase => {
+            modules::run(session, arguments).await;
+        }
         CommandId::SoleraExport => export::export(session, arguments).await,
         CommandId::Wait => solera::wait(session, arguments).await,
         _ => session.fail("ERR the command cannot be run here"),

@@ -1,7 +1,7 @@
 //! Modules of transactions: what runs them stands above this crate, and is given to a
 //! [`Cluster`](crate::Cluster).
 //!
-//! SOLERA.MODULE and SOLERA.CALL hand their arguments over, with the means to open sessions at the worker that
+//! SOLERA.MODULE, SOLERA.CALL and SOLERA.PHASE hand their arguments over, with the means to open sessions at the worker that
 //! was asked. Those are served as clients' connections are, as the calling user and with the causal past of the calling
 //! session. A call does not end with the client that has asked for it.
 
@@ -27,7 +27,7 @@ const BUFFER: usize = 64 * 1024;
 
 /// Runs modules.
 pub trait Modules: Send + Sync {
-    /// Does what a client asks by SOLERA.MODULE or SOLERA.CALL: the command's name and its arguments. An answer
+    /// Does what a client asks by SOLERA.MODULE, SOLERA.CALL or SOLERA.PHASE: the command's name and its arguments. An answer
     /// that is dropped is told as a server that stops.
     fn run(&self, local: Local, request: Vec<Vec<u8>>) -> oneshot::Receiver<Value>;
 }

@@ -906,6 +906,7 @@ fn needs_data(command: &Described) -> bool {
                 | CommandId::Dbsize
                 | CommandId::SoleraModule
                 | CommandId::SoleraCall
+                | CommandId::SoleraPhase
                 | CommandId::Wait
         )
 }

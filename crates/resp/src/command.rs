@@ -71,6 +71,7 @@ pub enum CommandId {
     SoleraLeaders,
     SoleraModule,
     SoleraCall,
+    SoleraPhase,
 }
 
 /// A command as COMMAND describes it.

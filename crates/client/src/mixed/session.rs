@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use solera_levels::Level;
+use solera_mixt::shipment::{Shipment, Shipped};
 use solera_mixt::store::{
     Answer, Begin, BoxFuture, Connection, Fields, List, Name, NameWrite, ObjectCall, StoreError,
 };
@@ -11,7 +12,7 @@ use solera_resp::Value as Reply;
 use tokio::time::Instant;
 
 use super::objects::{self, Words};
-use super::{Connect, RESERVED, Space, failure};
+use super::{Connect, RESERVED, Sources, Space, failure, phases};
 use crate::client::{Client, Token};
 use crate::error::Error;
 use crate::transaction::Outcome;
@@ -26,12 +27,14 @@ const AFTER_BREAK: Duration = Duration::from_secs(12);
 pub(super) struct Session {
     connect: Connect,
     spaces: Arc<[Space]>,
+    /// The sources of modules whose phases the server runs.
+    pub(super) sources: Option<Sources>,
     /// None if the connection broke.
     client: Option<Client>,
     /// What the session has seen when it committed last, for another connection.
-    seen: Option<Token>,
+    pub(super) seen: Option<Token>,
     state: State,
-    doubt: Option<Doubt>,
+    pub(super) doubt: Option<Doubt>,
 }
 
 /// The transaction.
@@ -53,16 +56,19 @@ enum State {
 }
 
 /// A commit whose outcome is not known.
-enum Doubt {
+pub(super) enum Doubt {
     /// The server can be asked by this name.
     Named(String),
     /// It is known after a time.
     Broken(Instant),
+    /// Of phases that the server runs.
+    Phases(phases::Lost),
 }
 
 impl Session {
-    pub(super) fn new(connect: Connect, spaces: Arc<[Space]>) -> Session {
-        Session { connect, spaces, client: None, seen: None, state: State::Closed, doubt: None }
+    pub(super) fn new(connect: Connect, spaces: Arc<[Space]>, sources: Option<Sources>) -> Session {
+        let (client, seen, state, doubt) = (None, None, State::Closed, None);
+        Session { connect, spaces, sources, client, seen, state, doubt }
     }
 
     /// The connection; a new one goes on where the last one was.
@@ -79,7 +85,7 @@ impl Session {
     }
 
     /// Sends commands at once. Errors of the server are among the replies.
-    async fn send(&mut self, commands: &[Words]) -> Result<Vec<Reply>, Error> {
+    pub(super) async fn send(&mut self, commands: &[Words]) -> Result<Vec<Reply>, Error> {
         let Some(client) = &mut self.client else {
             return Err(Error::Connection(std::io::ErrorKind::NotConnected.into()));
         };
@@ -152,7 +158,7 @@ impl Session {
     }
 
     /// Ends the transaction without effect. One that the server cannot be told of ends with its connection.
-    async fn close(&mut self) {
+    pub(super) async fn close(&mut self) {
         if let State::Open { .. } = self.state {
             // Whatever it answers, nothing is open afterwards.
             let _ = self.send(&[vec![b"SOLERA.ABORT".to_vec()]]).await;
@@ -214,7 +220,7 @@ impl Session {
         Ok(strong)
     }
 
-    async fn resolve(&mut self) -> Result<(), StoreError> {
+    pub(super) async fn resolve(&mut self) -> Result<(), StoreError> {
         let outcome = match &self.doubt {
             None => return Ok(()),
             Some(Doubt::Broken(since)) if since.elapsed() < AFTER_BREAK => {
@@ -222,6 +228,10 @@ impl Session {
                 return Err(StoreError::Unavailable(text.to_owned()));
             }
             Some(Doubt::Broken(_)) => Outcome::Committed,
+            Some(Doubt::Phases(lost)) => {
+                let lost = *lost;
+                return self.settle(lost).await;
+            }
             Some(Doubt::Named(name)) => {
                 let name = name.clone();
                 let asked = self.open().await?.outcome(&name).await;
@@ -522,7 +532,7 @@ fn end_words() -> [Words; 2] {
     [words(b"SOLERA.COMMIT", []), words(b"SOLERA.TOKEN", [])]
 }
 
-fn words(name: &[u8], rest: impl IntoIterator<Item = Vec<u8>>) -> Words {
+pub(super) fn words(name: &[u8], rest: impl IntoIterator<Item = Vec<u8>>) -> Words {
     [name.to_vec()].into_iter().chain(rest).collect()
 }
 
@@ -557,6 +567,13 @@ impl Connection for Session {
 
     fn commit<'a>(&'a mut self, writes: &'a [NameWrite]) -> BoxFuture<'a, Result<(), StoreError>> {
         Box::pin(Session::commit(self, writes))
+    }
+
+    fn execute<'a>(
+        &'a mut self,
+        shipment: &'a Shipment,
+    ) -> BoxFuture<'a, Result<Shipped, StoreError>> {
+        Box::pin(Session::execute(self, shipment))
     }
 
     fn abort(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {

@@ -20,8 +20,8 @@ pub(super) struct Entry {
     pub(super) binds: Binds,
 }
 
-/// Names a source.
-pub(crate) fn digest_of(source: &str) -> String {
+/// Names a source: its SHA-256 in hexadecimal, by which all processes of a cluster know a module.
+pub fn digest_of(source: &str) -> String {
     digest(&SHA256, source.as_bytes()).as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
@@ -60,12 +60,17 @@ pub(super) async fn load(
     if !replace && find(client, name).await?.is_some_and(|there| there != entry) {
         return Err(format!("ERR there is another module '{name}'; LOAD it with REPLACE"));
     }
-    let key = key_of(&entry.digest);
     // Whoever sees the name sees the source, too, which was there before.
-    client.call(&[b"SET", &key, source.as_bytes()]).await.map_err(told)?;
+    keep_source(client, source).await?;
     let value = entry.write();
     client.call(&[b"HSET", MODULES, name.as_bytes(), value.as_bytes()]).await.map_err(told)?;
     Ok(())
+}
+
+/// Keeps a source under its digest.
+pub(super) async fn keep_source(client: &mut Client, source: &str) -> Result<(), String> {
+    let key = key_of(&digest_of(source));
+    client.call(&[b"SET", &key, source.as_bytes()]).await.map(drop).map_err(told)
 }
 
 /// Forgets a module.

@@ -1,4 +1,4 @@
-//! What clients ask for: SOLERA.MODULE and SOLERA.CALL, read.
+//! What clients ask for: SOLERA.MODULE, SOLERA.CALL and SOLERA.PHASE, read.
 
 /// A request.
 #[derive(Debug, PartialEq, Eq)]
@@ -10,6 +10,18 @@ pub(super) enum Request {
     Check { name: String, source: String },
     Call { module: String, transaction: String, args: Vec<Vec<u8>> },
     Resume { ticket: String },
+    Phase(Phase),
+}
+
+/// What coordinators elsewhere ask for.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// A shipment.
+    Run(Vec<u8>),
+    /// Whether a shipment is over; its time is told.
+    Settle { number: u64, until_ms: u64 },
+    /// The source of a module.
+    Learn { source: String },
 }
 
 /// Spaces by the stores that they are bound to.
@@ -28,7 +40,11 @@ impl Request {
     pub(super) fn read(words: &[Vec<u8>], most: usize) -> Result<Request, String> {
         let command = String::from_utf8_lossy(&words[0]).to_lowercase();
         let rest = &words[1..];
-        if command == "solera.call" { call(rest) } else { module(rest, most) }
+        match command.as_str() {
+            "solera.call" => call(rest),
+            "solera.phase" => phase(rest, most).map(Request::Phase),
+            _ => module(rest, most),
+        }
     }
 }
 
@@ -48,6 +64,28 @@ fn call(words: &[Vec<u8>]) -> Result<Request, String> {
     };
     let (module, transaction) = (module.to_owned(), transaction.to_owned());
     Ok(Request::Call { module, transaction, args: words[1..].to_vec() })
+}
+
+fn phase(words: &[Vec<u8>], most: usize) -> Result<Phase, String> {
+    let number = |word: &[u8]| {
+        let number = std::str::from_utf8(word).ok().and_then(|text| text.parse().ok());
+        number.ok_or_else(|| "ERR SOLERA.PHASE SETTLE takes two numbers".to_owned())
+    };
+    let subcommand = String::from_utf8_lossy(&words[0]).to_lowercase();
+    match (subcommand.as_str(), &words[1..]) {
+        ("run", [bytes]) => Ok(Phase::Run(bytes.clone())),
+        ("settle", [name, until_ms]) => {
+            Ok(Phase::Settle { number: number(name)?, until_ms: number(until_ms)? })
+        }
+        ("learn", [source]) => Ok(Phase::Learn { source: sourced(source, most)? }),
+        ("run" | "settle" | "learn", _) => {
+            Err(format!("ERR wrong number of arguments for 'solera.phase|{subcommand}' command"))
+        }
+        _ => Err(format!(
+            "ERR unknown subcommand '{}'. There are RUN, SETTLE and LEARN.",
+            subcommand.escape_debug()
+        )),
+    }
 }
 
 fn module(words: &[Vec<u8>], most: usize) -> Result<Request, String> {
@@ -177,6 +215,10 @@ mod tests {
             (&[b"SOLERA.MODULE", b"load", b"a b", b"x"], "no name of a module"),
             (&[b"SOLERA.MODULE", b"list", b"x"], "wrong number"),
             (&[b"SOLERA.MODULE", b"burn"], "unknown subcommand"),
+            (&[b"SOLERA.PHASE", b"run"], "wrong number"),
+            (&[b"SOLERA.PHASE", b"settle", b"1", b"-1"], "two numbers"),
+            (&[b"SOLERA.PHASE", b"learn", &long], "101 bytes"),
+            (&[b"SOLERA.PHASE", b"stop", b"1"], "RUN, SETTLE and LEARN"),
         ] {
             let error = read(words).unwrap_err();
             assert!(error.contains(told), "{error}");

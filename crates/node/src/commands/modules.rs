@@ -1,4 +1,4 @@
-//! SOLERA.MODULE and SOLERA.CALL, which are carried out above this crate.
+//! SOLERA.MODULE, SOLERA.CALL and SOLERA.PHASE, which are carried out above this crate.
 
 use solera_resp::{Arguments, Value, Writer};
 

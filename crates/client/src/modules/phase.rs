@@ -1,0 +1,56 @@
+//! Runs phases for coordinators elsewhere, as the calling user (MixT §7.2).
+
+use std::sync::Arc;
+
+use solera_mixt::drive::Connections;
+use solera_mixt::shipment::Shipment;
+use solera_mixt::store::Database;
+use solera_mixt::worker::Unshipped;
+use solera_node::Local;
+use solera_resp::Value;
+
+use super::request::Phase;
+use super::{Answered, Shared, SystemClock, library, registry, spaces};
+use crate::client::Client;
+
+/// What begins the answer to a shipment of a module that has to be taught first.
+pub(crate) const UNKNOWN_MODULE: &str = "UNKNOWNMODULE";
+/// What begins the answer to a shipment of which nothing was begun.
+const NOT_RUN: &str = "NOTRUN";
+
+pub(super) async fn phase(
+    shared: &Shared,
+    local: &Local,
+    mut client: Client,
+    phase: Phase,
+) -> Answered {
+    match phase {
+        Phase::Settle { number, until_ms } => {
+            Ok(Value::Integer(shared.worker.settle(number, until_ms).into()))
+        }
+        Phase::Learn { source } => {
+            library::compile("module", &source)?;
+            registry::keep_source(&mut client, &source).await?;
+            Ok(Value::Simple("OK".to_owned()))
+        }
+        Phase::Run(bytes) => run(shared, local, client, &bytes).await,
+    }
+}
+
+async fn run(shared: &Shared, local: &Local, mut client: Client, bytes: &[u8]) -> Answered {
+    let shipment = Shipment::decode(bytes).map_err(|error| format!("{NOT_RUN} {error}"))?;
+    if shared.library.get(&mut client, shipment.module()).await.is_err() {
+        return Err(format!(
+            "{UNKNOWN_MODULE} the module {} is not known here; SOLERA.PHASE LEARN teaches it",
+            shipment.module().escape_debug()
+        ));
+    }
+    let database: Arc<dyn Database> = Arc::new(spaces(local, Some(client)));
+    let mut connections = Connections::new([database]);
+    let known = (&*shared.library.all(), shared.settings.limits);
+    let executed = shared.worker.execute(&shipment, known, &mut connections, &SystemClock).await;
+    executed.map(|shipped| Value::Bulk(shipped.encode().to_vec())).map_err(|why| match why {
+        Unshipped::Again => format!("UNKNOWN {why}; what became of them is not told again"),
+        other => format!("{NOT_RUN} {other}"),
+    })
+}
