@@ -184,8 +184,11 @@ async fn a_backup_under_load_is_a_causal_snapshot_and_becomes_a_new_cluster() {
             if site == 1 {
                 check_invariants(&mut client).await;
             }
-            let bytes = client.command(&["GET", "bytes"]).await.unwrap();
-            assert_eq!(bytes, Value::Bulk(b"a\r\nb".to_vec()));
+            eventually("bytes", async || {
+                let bytes = client.command(&["GET", "bytes"]).await.unwrap();
+                bytes == Value::Bulk(b"a\r\nb".to_vec())
+            })
+            .await;
             for (key, kind) in [("writes", "string"), ("index", "set"), ("posted", "hash")] {
                 eventually(key, async || {
                     client.command(&["TYPE", key]).await.unwrap() == Value::Simple(kind.to_owned())
