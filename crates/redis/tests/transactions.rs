@@ -11,7 +11,7 @@ use solera_language::value::Value;
 use solera_levels::Level;
 use solera_mixt::memory::Memory;
 use solera_mixt::outcome::{Outcome, Why};
-use solera_mixt::store::Database;
+use solera_mixt::store::{Begin, Database, Name, NameWrite, StoreError};
 use solera_redis::TIMEOUT;
 use world::{Bench, Server, any_server, eventually, prefix, raw, redis};
 
@@ -94,6 +94,28 @@ async fn a_server_that_vanishes_holds_up_nobody_for_ever_and_is_used_again() {
     .await;
     let log = raw(&url, &["LINDEX", "p:log", "-1"]).await;
     assert_eq!(log, Raw::BulkString("four".into()));
+}
+
+#[tokio::test]
+async fn a_commit_whose_answer_was_lost_is_certain_when_the_next_transaction_begins() {
+    let Some(mut server) = Server::start(false) else { return };
+    let database = redis(&server.url(), "p:", Duration::from_millis(500));
+    let mut session = database.connect().await.unwrap();
+    let name = Name { space: "all".into(), key: "d:1".into() };
+    let write =
+        NameWrite::Set { name: name.clone(), field: 7, value: (*b"done").into(), new: false };
+    let begin = Begin { names: vec![name], ..Begin::default() };
+    // So that there is a connection.
+    session.begin(&begin).await.unwrap();
+    server.signal("-STOP");
+    let lost = session.commit(&[write]).await;
+    assert!(matches!(lost, Err(StoreError::OutcomeUnknown(_))), "{lost:?}");
+    server.kill();
+    let away = session.begin(&begin).await;
+    assert!(matches!(away, Err(StoreError::Unavailable(_))), "{away:?}");
+    server.again();
+    let found = session.begin(&begin).await.unwrap();
+    assert_eq!(found[0].get(&7).map(|value| &**value), Some(&b"done"[..]));
 }
 
 #[tokio::test]
