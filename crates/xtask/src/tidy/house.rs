@@ -112,6 +112,13 @@ pub(crate) const HOUSE: &[Room] = &[
         ],
         &["solera-checker"],
     ),
+    room(
+        "solera-redis",
+        "redis",
+        Floor::Programming,
+        &["solera-language", "solera-levels", "solera-mixt"],
+        &[],
+    ),
     room("solera-backup", "backup", Floor::Programming, &["solera"], &[]),
     room(
         "solera-bench",
@@ -143,7 +150,9 @@ pub(crate) const HOUSE: &[Room] = &[
             "solera-language",
             "solera-levels",
             "solera-machine",
+            "solera-mixt",
             "solera-node",
+            "solera-redis",
             "solera-resp",
             "solera-sim",
             "solera-time",
