@@ -26,6 +26,7 @@ mod sim;
 mod site;
 mod source;
 mod stop;
+mod stores;
 mod up;
 mod user;
 mod wan;

@@ -7,11 +7,10 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Args;
-use solera::modules::{Host, Settings};
 use solera_node::{ClusterSpec, Level, Log, Node, Overrides, raise_descriptor_limit};
 
-use crate::reload;
 use crate::stop::Stop;
+use crate::{reload, stores};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -95,6 +94,7 @@ fn run(args: &ServeArgs, log: Log) -> Result<(), Box<dyn std::error::Error>> {
     for warning in spec.warnings() {
         log.warn(format_args!("{warning}"));
     }
+    let modules = stores::host(&spec)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let stop = Stop::new()?;
@@ -104,7 +104,7 @@ fn run(args: &ServeArgs, log: Log) -> Result<(), Box<dyn std::error::Error>> {
         let version = env!("CARGO_PKG_VERSION");
         log.info(format_args!("Solera {version} starts as {name} of cluster '{cluster}'"));
         let (cluster, admin) = node.start(args.join, log.clone())?;
-        cluster.run_modules(Arc::new(Host::start(Settings::default())?));
+        cluster.run_modules(Arc::new(modules));
         for (setting, address) in addresses {
             if let Some(address) = address {
                 log.info(format_args!("listening on {address} ({setting})"));

@@ -6,13 +6,12 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Args;
-use solera::modules::{Host, Settings};
 use solera_node::{
     AdminListener, Baseline, Cluster, ClusterSpec, Level, Log, Overrides, raise_descriptor_limit,
 };
 
 use crate::stop::Stop;
-use crate::{reload, restore};
+use crate::{reload, restore, stores};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -89,6 +88,7 @@ fn run(args: &UpArgs, log: Log) -> Result<(), Box<dyn std::error::Error>> {
     }
     log.set_level(spec.log_level.unwrap_or_default());
     raise_descriptor_limit(&log);
+    let modules = stores::host(&spec)?;
     if let Some(file) = &args.restore {
         restore::begin_with(file, &spec)?.tell(false);
     }
@@ -97,7 +97,7 @@ fn run(args: &UpArgs, log: Log) -> Result<(), Box<dyn std::error::Error>> {
         let stop = Stop::new()?;
         let admin = AdminListener::bind(SocketAddr::from(([127, 0, 0, 1], args.port))).await?;
         let cluster = Arc::new(Cluster::start(spec, log.clone())?);
-        cluster.run_modules(Arc::new(Host::start(Settings::default())?));
+        cluster.run_modules(Arc::new(modules));
         introduce(&cluster, args.port);
         let stopped = async {
             stop.asked().await;

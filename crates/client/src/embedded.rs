@@ -8,7 +8,7 @@ use solera_node::{Cluster, ClusterSpec, Fault, Level, Log};
 use crate::client::{Client, Target};
 use crate::error::Error;
 use crate::mixed::Spaces;
-use crate::modules::{Host, Settings};
+use crate::modules::{Host, Settings, Store};
 
 /// A whole cluster in this process, without ports. Dropping it stops it.
 #[derive(Clone)]
@@ -26,22 +26,28 @@ impl Embedded {
         Embedded::with(spec)
     }
 
-    /// A cluster as specified.
+    /// A cluster as specified. Modules have no stores but its spaces.
+    ///
+    /// # Errors
+    /// A port is in use, threads cannot be started, or the bounds of modules contradict one another.
+    pub fn with(spec: ClusterSpec) -> Result<Embedded, Error> {
+        let settings = Settings::configured(&spec.modules);
+        let settings = settings.map_err(|error| Error::Start(error.to_string()))?;
+        Embedded::with_modules(spec, settings, Vec::new())
+    }
+
+    /// The same, with other bounds for modules, and with other stores.
     ///
     /// # Errors
     /// A port is in use, or threads cannot be started.
-    pub fn with(spec: ClusterSpec) -> Result<Embedded, Error> {
-        Embedded::with_modules(spec, Settings::default())
-    }
-
-    /// The same, with other bounds for modules.
-    ///
-    /// # Errors
-    /// As [`Embedded::with`].
-    pub fn with_modules(spec: ClusterSpec, settings: Settings) -> Result<Embedded, Error> {
+    pub fn with_modules(
+        spec: ClusterSpec,
+        settings: Settings,
+        stores: Vec<Store>,
+    ) -> Result<Embedded, Error> {
         let cluster = Cluster::start(spec, Log::new(Level::Error))
             .map_err(|error| Error::Start(error.to_string()))?;
-        let modules = Host::start(settings);
+        let modules = Host::start(settings, stores);
         let modules = modules.map_err(|error| Error::Start(error.to_string()))?;
         cluster.run_modules(Arc::new(modules));
         Ok(Embedded { cluster: Arc::new(cluster) })

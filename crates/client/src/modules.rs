@@ -10,15 +10,15 @@ mod library;
 mod phase;
 mod registry;
 mod request;
+mod settings;
 mod upkeep;
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
-use solera_mixt::outcome::Limits;
-use solera_mixt::store::BoxFuture;
+use solera_mixt::drive::Connections;
+use solera_mixt::store::{BoxFuture, Database};
 use solera_mixt::worker::Worker;
 use solera_node::{Local, Modules};
 use solera_resp::Value;
@@ -29,29 +29,19 @@ use self::library::Library;
 pub(crate) use self::phase::UNKNOWN_MODULE;
 pub use self::registry::digest_of as digest;
 use self::request::Request;
+pub use self::settings::Settings;
 use self::upkeep::Upkeep;
 use crate::client::Client;
 use crate::error::Error;
 use crate::mixed::{Space, Spaces};
 
-/// What modules and their calls may take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settings {
-    /// The size of a module's source, in bytes.
-    pub source_bytes: usize,
-    /// What a transaction may take, and how long it is tried.
-    pub limits: Limits,
-    /// How many threads run calls.
-    pub threads: usize,
-    /// How often what is left of transactions is looked for, to complete or remove it.
-    pub upkeep: Duration,
-}
-
-impl Default for Settings {
-    fn default() -> Settings {
-        let (source_bytes, limits) = (256 << 10, Limits::default());
-        Settings { source_bytes, limits, threads: 2, upkeep: Duration::from_secs(5) }
-    }
+/// A database of somebody else that modules use besides the cluster's own spaces.
+#[derive(Clone)]
+pub struct Store {
+    /// The database. Its name is what stands before the `/` where a module's stores are bound.
+    pub database: Arc<dyn Database>,
+    /// The names of its spaces.
+    pub spaces: Vec<Arc<str>>,
 }
 
 /// Runs modules.
@@ -64,6 +54,7 @@ pub struct Host {
 /// What the calls of a process share.
 struct Shared {
     settings: Settings,
+    stores: Vec<Store>,
     library: Library,
     upkeep: Upkeep,
     /// For coordinators elsewhere.
@@ -77,20 +68,17 @@ struct Thread {
 }
 
 impl Host {
-    /// A host with threads of its own, which end with it.
+    /// A host with threads of its own, which end with it. The names of the stores differ, and none is
+    /// [`DATABASE`](crate::mixed::DATABASE).
     ///
     /// # Errors
     /// If threads cannot be started.
-    pub fn start(settings: Settings) -> std::io::Result<Host> {
+    pub fn start(settings: Settings, stores: Vec<Store>) -> std::io::Result<Host> {
         let threads: Vec<Thread> =
             (0..settings.threads.max(1)).map(|_| Thread::start()).collect::<Result<_, _>>()?;
         let (upkeep, work) = Upkeep::new();
-        let shared = Arc::new(Shared {
-            settings,
-            library: Library::default(),
-            upkeep,
-            worker: Worker::default(),
-        });
+        let (library, worker) = (Library::default(), Worker::default());
+        let shared = Arc::new(Shared { settings, stores, library, upkeep, worker });
         threads[0].handle.spawn(upkeep::run(Arc::downgrade(&shared), work, settings));
         Ok(Host { shared, threads, next: AtomicUsize::new(0) })
     }
@@ -134,6 +122,12 @@ impl Modules for Host {
     }
 }
 
+/// Sessions with the cluster's own spaces and all other stores.
+fn connections(spaces: Spaces, stores: &[Store]) -> Connections {
+    let others = stores.iter().map(|store| store.database.clone());
+    Connections::new([Arc::new(spaces) as Arc<dyn Database>].into_iter().chain(others))
+}
+
 /// An answer, or the text of an error.
 type Answered = Result<Value, String>;
 
@@ -149,7 +143,7 @@ impl Shared {
             Request::Load { name, source, replace, binds } => {
                 let module = library::compile(&name, &source)?;
                 // What cannot be bound is better told now than at each call.
-                call::bind(&module, &binds, &spaces(local, None))?;
+                call::bind(&module, &binds, &spaces(local, None), &self.stores)?;
                 registry::load(&mut client, &name, &source, (replace, &binds)).await?;
                 Ok(Value::Simple("OK".to_owned()))
             }

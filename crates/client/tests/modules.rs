@@ -255,7 +255,7 @@ async fn a_transaction_whose_coordinator_died_is_completed() {
         ..Limits::default()
     };
     let settings = Settings { limits, upkeep: Duration::from_millis(50), ..Settings::default() };
-    let cluster = Embedded::with_modules(spec(), settings).unwrap();
+    let cluster = Embedded::with_modules(spec(), settings, Vec::new()).unwrap();
     let mut client = cluster.client(0).await.unwrap();
     client.command(&["SOLERA.MODULE", "LOAD", "groups", GROUPS]).await.unwrap();
     let Value::Array(modules) = client.command(&["SOLERA.MODULE", "LIST"]).await.unwrap() else {

@@ -134,9 +134,10 @@ impl Phase {
     /// Whether it uses its store once at most, whatever it reads.
     pub fn calls_once(&self) -> bool {
         let code = &self.code.instructions;
-        let calls = code.iter().enumerate().filter(|(_, instr)| {
-            matches!(instr, Instr::Remote { .. } | Instr::Custom { .. })
-        });
+        let calls = code
+            .iter()
+            .enumerate()
+            .filter(|(_, instr)| matches!(instr, Instr::Remote { .. } | Instr::Custom { .. }));
         let calls: Vec<_> = calls.map(|(at, _)| at).collect();
         let [only] = calls[..] else { return calls.is_empty() };
         // A loop goes back from behind it to where it comes again.

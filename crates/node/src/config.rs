@@ -19,11 +19,14 @@ use crate::wan::Wan;
 
 mod amount;
 mod changes;
+mod modules;
 mod nodes;
+mod placed;
 mod protocol;
 #[cfg(test)]
 pub(crate) mod sample;
 mod spaces;
+mod stores;
 mod tls;
 mod users;
 
@@ -31,7 +34,10 @@ pub use self::protocol::Baseline;
 use amount::Amount;
 pub use tls::{ClientTls, NamedFile, TlsFiles};
 
+pub use modules::ModuleSpec;
 pub use nodes::{HostPort, NodeId, NodeSpec};
+pub use placed::Placed;
+pub use stores::{PasswordSource, StoreSpace, StoreSpec};
 
 /// One site of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,6 +101,10 @@ pub struct ClusterSpec {
     pub drain: Duration,
     /// What to log, if the configuration says it.
     pub log_level: Option<Level>,
+    /// What modules may take.
+    pub modules: ModuleSpec,
+    /// Databases of others that modules use.
+    pub stores: Vec<StoreSpec>,
 }
 
 /// A configuration that cannot be used.
@@ -157,6 +167,10 @@ struct File {
     user: Vec<users::UserTable>,
     tls: Option<Spanned<tls::ClientTable>>,
     peer_tls: Option<tls::PeerTable>,
+    #[serde(default)]
+    modules: modules::ModuleTable,
+    #[serde(default)]
+    store: Vec<stores::StoreTable>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -347,8 +361,8 @@ impl Reader<'_> {
         let mut lines = self.text.get(..at.start)?.rsplit('\n');
         let setting = lines.find_map(|line| Some(line.split_once('=')?.0.trim()))?;
         Some(match setting {
-            "site" | "space" | "user" => {
-                "each site, space and user is a table: [[site]], [[space]], [[user]]".to_owned()
+            "site" | "space" | "store" | "user" => {
+                format!("each {setting} is a table: [[{setting}]]")
             }
             "conflicts" => "conflicts is a list of pairs: [[\"DECRBY\", \"SET\"]]".to_owned(),
             setting => format!("{setting} is a list: [{found}]"),
@@ -505,6 +519,8 @@ impl Reader<'_> {
             max_memory: file.max_memory.map(|amount| self.max_memory(&amount)).transpose()?,
             drain: Duration::from_millis(drain.value),
             log_level,
+            modules: self.modules(file.modules)?,
+            stores: self.stores(file.store)?,
         })
     }
 

@@ -50,8 +50,8 @@ pub use admin::{AdminError, AdminListener};
 pub use auth::hash_password;
 pub use cluster::{Cluster, Fault, FaultError, SiteDown, SiteInfo, SiteRef, StartError};
 pub use config::{
-    Baseline, ClientTls, ClusterSpec, ConfigError, HostPort, NamedFile, NodeId, NodeSpec,
-    Overrides, SiteSpec, TlsFiles,
+    Baseline, ClientTls, ClusterSpec, ConfigError, HostPort, ModuleSpec, NamedFile, NodeId,
+    NodeSpec, Overrides, PasswordSource, Placed, SiteSpec, StoreSpace, StoreSpec, TlsFiles,
 };
 pub use data_dir::{disown, examine};
 pub use descriptors::raise_descriptor_limit;

@@ -38,7 +38,7 @@ async fn bytes_arrive_whole_and_in_order_however_they_are_cut() {
             while !rest.is_empty() {
                 random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                 // Pieces from a byte to half a megabyte.
-                let cut = (1 << (random >> 33) % 20).min(rest.len());
+                let cut = (1 << ((random >> 33) % 20)).min(rest.len());
                 to.write_all(&rest[..cut]).await.unwrap();
                 rest = &rest[cut..];
             }

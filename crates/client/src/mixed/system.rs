@@ -6,7 +6,7 @@ use solera_mixt::drive::Clock;
 use solera_mixt::store::BoxFuture;
 use solera_mixt::typed::Host;
 
-use crate::modules::digest_of;
+use crate::modules::digest;
 
 /// The time and the random numbers of the system. Waiting needs a runtime of tokio with time.
 #[derive(Clone, Copy, Debug, Default)]
@@ -30,6 +30,6 @@ impl Host for System {
 
     /// As SOLERA.MODULE names it, so that a cluster to which the source was loaded completes what this process leaves.
     fn module_name(&self, source: &str) -> String {
-        digest_of(source)
+        digest(source)
     }
 }

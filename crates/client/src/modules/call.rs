@@ -8,29 +8,73 @@ use solera_language::run::spell;
 use solera_language::value::Value;
 use solera_mixt::binding::{Bindings, Module};
 use solera_mixt::coordinator::{Coordinator, TransactionId};
-use solera_mixt::drive::{self, Connections};
+use solera_mixt::drive;
 use solera_mixt::outcome::Outcome;
 use solera_mixt::record::Record;
 use solera_mixt::store::Database;
 use solera_node::Local;
 
 use super::request::Binds;
-use super::{Answered, Shared, answer, registry, session, spaces, told};
+use super::{Answered, Shared, Store, answer, connections, registry, session, spaces, told};
 use crate::client::Client;
 use crate::mixed::{Spaces, System};
 
-/// Binds a module's stores: those that are not named to the spaces of their own names.
-pub(super) fn bind(module: &Module, binds: &Binds, spaces: &Spaces) -> Result<Bindings, String> {
+/// Binds a module's stores: those that are not named to the spaces of their own names. A space of another store is
+/// named as `STORE/SPACE`.
+pub(super) fn bind(
+    module: &Module,
+    binds: &Binds,
+    spaces: &Spaces,
+    stores: &[Store],
+) -> Result<Bindings, String> {
     let program = module.program();
     let own = program.stores.iter().map(|store| &*store.name);
     let own = own.filter(|store| binds.iter().all(|(bound, _)| bound != store));
-    let named = binds.iter().map(|(store, space)| (store.as_str(), 0, space.as_str()));
-    let all: Vec<_> = named.chain(own.map(|store| (store, 0, store))).collect();
-    let databases: [Arc<dyn Database>; 1] = [Arc::new(spaces.clone())];
+    let named = binds.iter().map(|(store, space)| (store.as_str(), space.as_str()));
+    let all = named.chain(own.map(|store| (store, store))).map(|(store, space)| {
+        let (index, space) = place(store, space, spaces, stores)?;
+        Ok((store, index, space))
+    });
+    let all = all.collect::<Result<Vec<_>, String>>()?;
+    let mut databases: Vec<Arc<dyn Database>> = vec![Arc::new(spaces.clone())];
+    databases.extend(stores.iter().map(|store| store.database.clone()));
     Bindings::new(program, &databases, &all).map_err(|error| {
-        let names: Vec<_> = spaces.names().collect();
+        let mut names: Vec<_> = spaces.names().map(str::to_owned).collect();
+        for store in stores {
+            let name = store.database.describe().name;
+            names.extend(store.spaces.iter().map(|space| format!("{name}/{space}")));
+        }
         format!("BADBIND {error}; the spaces are {}", names.join(", "))
     })
+}
+
+/// Which database a space is in, and what it is called there.
+fn place<'a>(
+    store: &str,
+    space: &'a str,
+    spaces: &Spaces,
+    stores: &[Store],
+) -> Result<(usize, &'a str), String> {
+    let own = spaces.names().any(|name| name == space);
+    let Some((database, foreign)) = space.split_once('/').filter(|_| !own) else {
+        return Ok((0, space));
+    };
+    let names = || stores.iter().map(|store| store.database.describe().name);
+    match names().position(|name| *name == *database) {
+        Some(at) => Ok((at + 1, foreign)),
+        None => {
+            let names: Vec<_> = names().map(|name| name.to_string()).collect();
+            let there = match names.as_slice() {
+                [] => "there are none".to_owned(),
+                names => format!("there are {}", names.join(", ")),
+            };
+            Err(format!(
+                "BADBIND the store `{store}` is to be {space}, but solera.toml has no [[store]] \
+                 '{}'; {there}",
+                database.escape_debug()
+            ))
+        }
+    }
 }
 
 /// Calls a transaction of a loaded module.
@@ -54,7 +98,7 @@ pub(super) async fn call(
     };
     let args = arguments(&program, &program.transactions[index], args)?;
     let spaces = spaces(local, Some(client));
-    let bindings = bind(&module, &entry.binds, &spaces)?;
+    let bindings = bind(&module, &entry.binds, &spaces, &shared.stores)?;
     let id = TransactionId::new(crate::random());
     let known = (shared.library.all(), shared.settings.limits);
     let coordinator = Coordinator::new((module, index), args, bindings, id, known, clock_ms());
@@ -118,8 +162,7 @@ async fn run(
     mut coordinator: Coordinator,
     (program, index, resumed): (&Program, usize, bool),
 ) -> Answered {
-    let database: Arc<dyn Database> = Arc::new(spaces);
-    let mut connections = Connections::new([database]);
+    let mut connections = connections(spaces, &shared.stores);
     let outcome = drive::run(&mut coordinator, &mut connections, &System).await;
     let ticket = coordinator.id().to_string();
     let left = coordinator.leftovers();

@@ -1,17 +1,14 @@
 //! Runs phases for coordinators elsewhere, as the calling user (MixT §7.2).
 
-use std::sync::Arc;
-
-use solera_mixt::drive::Connections;
 use solera_mixt::shipment::Shipment;
-use solera_mixt::store::Database;
 use solera_mixt::worker::Unshipped;
 use solera_node::Local;
 use solera_resp::Value;
 
 use super::request::Phase;
-use super::{Answered, Shared, SystemClock, library, registry, spaces};
+use super::{Answered, Shared, connections, library, registry, spaces};
 use crate::client::Client;
+use crate::mixed::System;
 
 /// What begins the answer to a shipment of a module that has to be taught first.
 pub(crate) const UNKNOWN_MODULE: &str = "UNKNOWNMODULE";
@@ -45,10 +42,9 @@ async fn run(shared: &Shared, local: &Local, mut client: Client, bytes: &[u8]) -
             shipment.module().escape_debug()
         ));
     }
-    let database: Arc<dyn Database> = Arc::new(spaces(local, Some(client)));
-    let mut connections = Connections::new([database]);
+    let mut connections = connections(spaces(local, Some(client)), &shared.stores);
     let known = (&*shared.library.all(), shared.settings.limits);
-    let executed = shared.worker.execute(&shipment, known, &mut connections, &SystemClock).await;
+    let executed = shared.worker.execute(&shipment, known, &mut connections, &System).await;
     executed.map(|shipped| Value::Bulk(shipped.encode().to_vec())).map_err(|why| match why {
         Unshipped::Again => format!("UNKNOWN {why}; what became of them is not told again"),
         other => format!("{NOT_RUN} {other}"),

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use solera_mixt::binding::Module;
 use solera_mixt::collect::Collector;
-use solera_mixt::drive::{Clock, Connections};
+use solera_mixt::drive::Clock;
 use solera_mixt::record::Record;
 use solera_mixt::recovery::{self, Recovered};
-use solera_mixt::store::{BoxFuture, Database, Place};
+use solera_mixt::store::{BoxFuture, Place};
 use solera_node::Local;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use super::{Settings, Shared, spaces};
+use super::{Settings, Shared, connections, spaces};
 use crate::client::Client;
 use crate::error::Error;
 use crate::mixed::{DATABASE, Spaces, System};
@@ -75,14 +75,26 @@ async fn pass(shared: &Shared, local: &Local, collector: &mut Collector) {
     };
     let named = spaces(local, None);
     let database = Spaces::known(Arc::new(connect), named.known_spaces());
-    let places =
-        named.names().map(|space| Place { database: DATABASE.into(), space: space.into() });
-    let mut connections = Connections::new([Arc::new(database) as Arc<dyn Database>]);
+    let mut places: Vec<_> = named
+        .names()
+        .map(|space| Place { database: DATABASE.into(), space: space.into() })
+        .collect();
+    for store in &shared.stores {
+        let database = store.database.describe().name;
+        let place = |space: &Arc<str>| Place { database: database.clone(), space: space.clone() };
+        places.extend(store.spaces.iter().map(place));
+    }
+    let mut connections = connections(database, &shared.stores);
     for place in places {
         let known = (&shared.library.all(), shared.settings.limits);
         let found = recovery::recover(&place, &mut connections, known, &System).await;
-        // A site that is gone has nothing to be looked for.
-        let Ok(Recovered { complete, unknown, .. }) = found else { return };
+        let Ok(Recovered { complete, unknown, .. }) = found else {
+            // A site that is gone has nothing to be looked for; another store may come back.
+            match &*place.database == DATABASE {
+                true => return,
+                false => continue,
+            }
+        };
         collector.add(complete, System.now_ms());
         for one in unknown {
             // It is completed at the next pass.

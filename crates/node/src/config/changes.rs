@@ -49,6 +49,8 @@ impl ClusterSpec {
             ("data", self.data != new.data),
             ("durability", kind(&self.durability) != kind(&new.durability)),
             ("space", self.spaces != new.spaces),
+            ("modules", self.modules != new.modules),
+            ("store", self.stores != new.stores),
             ("protocol", self.protocol != new.protocol),
             ("leader", self.leader != new.leader),
             ("tls", speaks(self) != speaks(new)),
@@ -171,6 +173,12 @@ max_connections = 10
                 "[[site]]",
                 "[[space]]\nname = 'x'\nprefix = 'x'\nlevel = 'eventual'\n[[site]]",
                 "line 5: space cannot",
+            ),
+            ("[[site]]", "[modules]\nthreads = 3\n[[site]]", "line 5: modules cannot"),
+            (
+                "[[site]]",
+                "[[store]]\nname='x'\nkind='y'\nurl='z'\nspace=[{name='a'}]\n[[site]]",
+                "line 5: store cannot",
             ),
         ] {
             let text = file.replacen(from, to, 1);

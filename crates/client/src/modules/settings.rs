@@ -1,0 +1,112 @@
+//! What modules and their calls may take.
+
+use std::time::Duration;
+
+use solera_mixt::outcome::Limits;
+use solera_node::{ConfigError, ModuleSpec, Placed};
+
+/// What modules and their calls may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// The size of a module's source, in bytes.
+    pub source_bytes: usize,
+    /// What a transaction may take, and how long it is tried.
+    pub limits: Limits,
+    /// How many threads run calls.
+    pub threads: usize,
+    /// How often what is left of transactions is looked for, to complete or remove it.
+    pub upkeep: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        let (source_bytes, limits) = (256 << 10, Limits::default());
+        Settings { source_bytes, limits, threads: 2, upkeep: Duration::from_secs(5) }
+    }
+}
+
+impl Settings {
+    /// As a configuration says, and the defaults where it says nothing.
+    ///
+    /// # Errors
+    /// If times contradict one another: a transaction must be given up by its coordinator before others complete it, and
+    /// so on.
+    pub fn configured(spec: &ModuleSpec) -> Result<Settings, ConfigError> {
+        let mut settings = Settings::default();
+        let limits = &mut settings.limits;
+        set(&mut settings.source_bytes, &spec.source_bytes);
+        set(&mut settings.threads, &spec.threads);
+        set(&mut limits.phase.fuel, &spec.steps);
+        set(&mut limits.phase.depth, &spec.depth);
+        set(&mut limits.phase.value_bytes, &spec.value_bytes);
+        set(&mut limits.phase.tape_bytes, &spec.handed_on_bytes);
+        set(&mut limits.attempts, &spec.attempts);
+        set(&mut limits.finish_ms, &spec.finish_ms);
+        set(&mut limits.orphan_ms, &spec.orphan_ms);
+        set(&mut limits.blocked_ms, &spec.blocked_ms);
+        set(&mut limits.keep_ms, &spec.keep_ms);
+        if let Some(ms) = &spec.upkeep_ms {
+            settings.upkeep = Duration::from_millis(ms.value);
+        }
+        let times = [
+            ("finish_ms", limits.finish_ms, &spec.finish_ms),
+            ("orphan_ms", limits.orphan_ms, &spec.orphan_ms),
+            ("blocked_ms", limits.blocked_ms, &spec.blocked_ms),
+            ("keep_ms", limits.keep_ms, &spec.keep_ms),
+        ];
+        for pair in times.windows(2) {
+            let [(less, short, first), (more, long, second)] = [pair[0], pair[1]];
+            if short >= long {
+                let reason = format!("{less} ({short}) must be less than {more} ({long})");
+                let given = second.as_ref().or(first.as_ref());
+                return given.expect("the defaults do not contradict").invalid(reason);
+            }
+        }
+        Ok(settings)
+    }
+}
+
+fn set<T: TryFrom<u64>>(to: &mut T, given: &Option<Placed<u64>>) {
+    if let Some(value) = given.as_ref().and_then(|given| T::try_from(given.value).ok()) {
+        *to = value;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use solera_node::{ClusterSpec, Overrides};
+
+    use super::*;
+
+    fn configured(text: &str) -> Result<Settings, String> {
+        let text = format!("[modules]\n{text}");
+        let spec = ClusterSpec::parse("s.toml", &text, Overrides::default()).unwrap();
+        Settings::configured(&spec.modules).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn what_is_not_said_is_as_ever() {
+        assert_eq!(configured("").unwrap(), Settings::default());
+        let text = "max_source = 2048\nthreads = 3\nupkeep_ms = 40\nmax_steps = 5000\nmax_depth = 6\n\
+                    max_value = 7000\nmax_handed_on = 8000\nattempts = 9\nfinish_ms = 10\n\
+                    orphan_ms = 11\nblocked_ms = 12\nkeep_ms = 13";
+        let found = configured(text).unwrap();
+        let mut wanted = Settings::default();
+        (wanted.source_bytes, wanted.threads) = (2048, 3);
+        wanted.upkeep = Duration::from_millis(40);
+        let phase = &mut wanted.limits.phase;
+        (phase.fuel, phase.depth, phase.value_bytes, phase.tape_bytes) = (5000, 6, 7000, 8000);
+        let limits = &mut wanted.limits;
+        (limits.attempts, limits.finish_ms, limits.orphan_ms) = (9, 10, 11);
+        (limits.blocked_ms, limits.keep_ms) = (12, 13);
+        assert_eq!(found, wanted);
+    }
+
+    #[test]
+    fn times_that_contradict_are_named_with_their_line() {
+        let error = configured("threads = 1\nfinish_ms = 12000").unwrap_err();
+        assert_eq!(error, "s.toml, line 3: finish_ms (12000) must be less than orphan_ms (12000)");
+        let error = configured("keep_ms = 20000\n").unwrap_err();
+        assert_eq!(error, "s.toml, line 2: blocked_ms (20000) must be less than keep_ms (20000)");
+    }
+}

@@ -1,0 +1,164 @@
+//! Modules with stores that are not the cluster's own.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use solera::modules::{Settings, Store};
+use solera::{Client, ClusterSpec, Embedded, Error, Overrides, Value};
+use solera_levels::Level;
+use solera_mixt::memory::Memory;
+use solera_mixt::outcome::Limits;
+use solera_mixt::store::{BoxFuture, Connection, Database, Description, StoreError};
+
+const GROUPS: &str = include_str!("../../../examples/message_groups.mixt");
+
+const READER: &str = "
+store audit : eventual;
+transaction read(at: handle<log<string>> in audit) -> list<string> { return at.values(); }
+";
+
+const SPACES: &str = "
+[[space]]
+name = 'directory'
+prefix = 'dir:'
+level = 'linearizable'
+[[space]]
+name = 'mail'
+prefix = 'mail:'
+level = 'causal'
+";
+
+/// A database in memory that can be switched off.
+struct Switched {
+    memory: Memory,
+    off: Arc<AtomicBool>,
+}
+
+impl Database for Switched {
+    fn describe(&self) -> Description {
+        self.memory.describe()
+    }
+
+    fn level(&self, space: &str) -> Option<Level> {
+        self.memory.level(space)
+    }
+
+    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Connection>, StoreError>> {
+        if self.off.load(Ordering::Relaxed) {
+            let away = StoreError::Unavailable("it is switched off".to_owned());
+            return Box::pin(std::future::ready(Err(away)));
+        }
+        self.memory.connect()
+    }
+}
+
+/// A cluster with a store `cache`, a client, and the switch.
+async fn start(limits: Limits, upkeep: Duration) -> (Embedded, Client, Arc<AtomicBool>) {
+    let off = Arc::new(AtomicBool::new(false));
+    let memory = Memory::disjoint("cache", &[("log", Level::Eventual)]);
+    let database = Arc::new(Switched { memory, off: off.clone() });
+    let stores = vec![Store { database, spaces: vec!["log".into()] }];
+    let settings = Settings { limits, upkeep, ..Settings::default() };
+    let spec = ClusterSpec::parse("config", SPACES, Overrides::default()).unwrap();
+    let cluster = Embedded::with_modules(spec, settings, stores).unwrap();
+    let client = cluster.client(0).await.unwrap();
+    (cluster, client, off)
+}
+
+async fn load(client: &mut Client, name: &str, source: &str, bind: &str) -> Result<Value, Error> {
+    client.command(&["SOLERA.MODULE", "LOAD", name, source, "BIND", bind]).await
+}
+
+fn text(value: &Value) -> String {
+    match value {
+        Value::Bulk(bytes) => String::from_utf8(bytes.clone()).unwrap(),
+        other => panic!("{other:?} is no text"),
+    }
+}
+
+/// Loads both modules and makes a group with one member.
+async fn with_group(client: &mut Client) -> String {
+    load(client, "groups", GROUPS, "audit=cache/log").await.unwrap();
+    load(client, "reader", READER, "audit=cache/log").await.unwrap();
+    let user = client.command(&["SOLERA.CALL", "groups.create_user", "Ann"]).await.unwrap();
+    let group = client.command(&["SOLERA.CALL", "groups.create_group", "tea"]).await.unwrap();
+    let (user, group) = (text(&user), text(&group));
+    client.command(&["SOLERA.CALL", "groups.join", &group, &user]).await.unwrap();
+    group
+}
+
+async fn post(client: &mut Client, group: &str, text: &str) -> Result<Value, Error> {
+    client.command(&["SOLERA.CALL", "groups.post", group, "all", text]).await
+}
+
+async fn log(client: &mut Client) -> Vec<String> {
+    match client.command(&["SOLERA.CALL", "reader.read", "all"]).await.unwrap() {
+        Value::Array(texts) => texts.iter().map(text).collect(),
+        other => panic!("{other:?} is no list"),
+    }
+}
+
+/// The ticket of what was left incomplete.
+fn ticket(answer: Result<Value, Error>) -> String {
+    let told = answer.unwrap_err().to_string();
+    assert!(told.starts_with("INCOMPLETE") && told.contains("it is switched off"), "{told}");
+    let (_, rest) = told.split_once("SOLERA.CALL RESUME ").unwrap_or_else(|| panic!("{told}"));
+    rest.split(' ').next().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn a_module_is_bound_to_a_store_of_others_and_what_is_wrong_is_told_at_once() {
+    let (_cluster, mut client, _) = start(Limits::default(), Duration::from_secs(5)).await;
+    for (bind, reason) in [
+        ("audit=cash/log", "solera.toml has no [[store]] 'cash'; there are cache"),
+        ("audit=cache/none", "to be cache/none, but there is no such space; the spaces are"),
+        ("audit=none", "to be solera/none, but there is no such space"),
+        ("mail=cache/log", "declared causal, but cache/log is eventual"),
+    ] {
+        let told = load(&mut client, "groups", GROUPS, bind).await.unwrap_err().to_string();
+        assert!(told.starts_with("BADBIND") && told.contains(reason), "{bind}: {told}");
+    }
+    let group = with_group(&mut client).await;
+    assert_eq!(post(&mut client, &group, "hello").await.unwrap(), Value::Integer(1));
+    assert_eq!(log(&mut client).await, ["hello"]);
+}
+
+#[tokio::test]
+async fn what_is_left_incomplete_is_resumed_by_its_ticket() {
+    // Nobody else completes it in the time of a test.
+    let limits = Limits { finish_ms: 100, ..Limits::default() };
+    let (_cluster, mut client, off) = start(limits, Duration::from_secs(600)).await;
+    let group = with_group(&mut client).await;
+    off.store(true, Ordering::Relaxed);
+    let ticket_of_post = ticket(post(&mut client, &group, "hello").await);
+    let resume = ["SOLERA.CALL", "RESUME", &ticket_of_post];
+    assert_eq!(ticket(client.command(&resume).await), ticket_of_post);
+    off.store(false, Ordering::Relaxed);
+    assert_eq!(log(&mut client).await, [""; 0]);
+    assert_eq!(client.command(&resume).await.unwrap(), Value::Integer(1));
+    assert_eq!(log(&mut client).await, ["hello"]);
+    let told = client.command(&resume).await.unwrap_err().to_string();
+    assert!(told.contains("there is no ticket"), "{told}");
+}
+
+#[tokio::test]
+async fn what_is_left_incomplete_is_completed_when_the_store_comes_back() {
+    let limits = Limits {
+        finish_ms: 100,
+        orphan_ms: 200,
+        blocked_ms: 300,
+        keep_ms: 400,
+        ..Limits::default()
+    };
+    let (_cluster, mut client, off) = start(limits, Duration::from_millis(50)).await;
+    let group = with_group(&mut client).await;
+    off.store(true, Ordering::Relaxed);
+    ticket(post(&mut client, &group, "hello").await);
+    off.store(false, Ordering::Relaxed);
+    let began = Instant::now();
+    while log(&mut client).await != ["hello"] {
+        assert!(began.elapsed() < Duration::from_secs(60), "nobody completes it");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}

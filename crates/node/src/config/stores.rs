@@ -1,0 +1,221 @@
+//! `[[store]]`: databases of others that modules use, besides the cluster's own spaces.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::{ConfigError, Placed, Reader, is_name};
+
+/// What the cluster's own spaces are called where stores are named.
+const OWN: &str = "solera";
+
+/// A database of somebody else. What its kind and its URL mean is not known here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreSpec {
+    /// Its name, the same at all nodes.
+    pub name: String,
+    /// What it is.
+    pub kind: Placed<String>,
+    /// Where it is.
+    pub url: Placed<String>,
+    /// Where the password is, if it is not in the URL.
+    pub password: Option<PasswordSource>,
+    /// How long an answer may take, if it is said.
+    pub timeout: Option<Duration>,
+    /// Its spaces. There is at least one.
+    pub spaces: Vec<StoreSpace>,
+}
+
+/// A space of such a database.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreSpace {
+    /// Its name.
+    pub name: Placed<String>,
+    /// What its keys begin with, if it is said.
+    pub prefix: Option<Placed<String>>,
+    /// The level, if it is said.
+    pub level: Option<Placed<String>>,
+}
+
+/// Where a password is found at the start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PasswordSource {
+    /// In a file, without the end of its line.
+    File(Placed<String>),
+    /// In a variable of the environment.
+    Variable(Placed<String>),
+}
+
+impl PasswordSource {
+    /// The password.
+    ///
+    /// # Errors
+    /// It is not there; tells where the configuration says that it is.
+    pub fn read(&self) -> Result<String, ConfigError> {
+        match self {
+            PasswordSource::File(file) => match std::fs::read_to_string(&file.value) {
+                Ok(text) => Ok(text.trim_end_matches(['\r', '\n']).to_owned()),
+                Err(error) => file.invalid(format!("cannot read {}: {error}", file.value)),
+            },
+            PasswordSource::Variable(variable) => match std::env::var(&variable.value) {
+                Ok(text) => Ok(text),
+                Err(error) => variable.invalid(format!("{}: {error}", variable.value)),
+            },
+        }
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct StoreTable {
+    name: Spanned<String>,
+    kind: Spanned<String>,
+    url: Spanned<String>,
+    password_file: Option<Spanned<String>>,
+    password_env: Option<Spanned<String>>,
+    timeout_ms: Option<Spanned<u64>>,
+    #[serde(default)]
+    space: Vec<SpaceTable>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SpaceTable {
+    name: Spanned<String>,
+    prefix: Option<Spanned<String>>,
+    level: Option<Spanned<String>>,
+}
+
+impl Reader<'_> {
+    pub(super) fn stores(&self, tables: Vec<StoreTable>) -> Result<Vec<StoreSpec>, ConfigError> {
+        let mut stores: Vec<StoreSpec> = Vec::new();
+        for table in tables {
+            let (name, place) = (table.name.get_ref().clone(), Some(table.name.span().start));
+            if !is_name(&name) || name == OWN {
+                let reason = format!(
+                    "{name:?} is no name for a store: letters, digits, '_', '-' and '.' are, \
+                     except '{OWN}', which is the cluster itself"
+                );
+                return self.invalid(place, reason);
+            }
+            if stores.iter().any(|other| other.name == name) {
+                return self.invalid(place, format!("there are two stores called '{name}'"));
+            }
+            stores.push(self.store(name, table)?);
+        }
+        Ok(stores)
+    }
+
+    fn store(&self, name: String, table: StoreTable) -> Result<StoreSpec, ConfigError> {
+        let place = Some(table.name.span().start);
+        if table.space.is_empty() {
+            let reason = format!("store '{name}' has no spaces: it needs [[store.space]]");
+            return self.invalid(place, reason);
+        }
+        let mut spaces: Vec<StoreSpace> = Vec::new();
+        for space in table.space {
+            let own = self.placed(space.name);
+            if own.value.is_empty() || spaces.iter().any(|other| other.name == own) {
+                let reason = format!("store '{name}' needs another name for this space");
+                return own.invalid(reason);
+            }
+            let [prefix, level] =
+                [space.prefix, space.level].map(|text| text.map(|text| self.placed(text)));
+            spaces.push(StoreSpace { name: own, prefix, level });
+        }
+        let password = match (table.password_file, table.password_env) {
+            (Some(_), Some(variable)) => {
+                let reason = "password_file and password_env contradict each other".to_owned();
+                return self.invalid(Some(variable.span().start), reason);
+            }
+            (Some(file), None) => Some(PasswordSource::File(self.placed(file))),
+            (None, variable) => {
+                variable.map(|variable| PasswordSource::Variable(self.placed(variable)))
+            }
+        };
+        if let Some(timeout) =
+            table.timeout_ms.as_ref().filter(|ms| !(1..=600_000).contains(ms.get_ref()))
+        {
+            let reason = "timeout_ms is 1 to 600000".to_owned();
+            return self.invalid(Some(timeout.span().start), reason);
+        }
+        Ok(StoreSpec {
+            name,
+            kind: self.placed(table.kind),
+            url: self.placed(table.url),
+            password,
+            timeout: table.timeout_ms.map(|ms| Duration::from_millis(ms.into_inner())),
+            spaces,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{ClusterSpec, Overrides};
+    use super::*;
+
+    const CACHE: &str = "\
+[[store]]
+name = 'cache'
+kind = 'redis'
+url = 'redis://h'
+[[store.space]]
+name = 'log'
+";
+
+    fn parse(text: &str) -> Result<ClusterSpec, String> {
+        ClusterSpec::parse("s.toml", text, Overrides::default()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn stores_are_read_and_their_passwords_are_elsewhere() {
+        let text = format!("{CACHE}prefix = 'l:'\n{CACHE}").replacen("'cache'", "'first'", 1);
+        let text = text.replacen(
+            "'redis://h'",
+            "'redis://h'\npassword_env = 'NONE_SUCH'\ntimeout_ms = 7",
+            1,
+        );
+        let stores = parse(&text).unwrap().stores;
+        assert_eq!((&*stores[0].name, &*stores[1].name), ("first", "cache"));
+        assert_eq!(stores[0].timeout, Some(Duration::from_millis(7)));
+        let prefixes = stores.iter().map(|store| store.spaces[0].prefix.as_ref());
+        let prefixes: Vec<_> = prefixes.map(|prefix| prefix.map(|prefix| &*prefix.value)).collect();
+        assert_eq!(prefixes, [Some("l:"), None]);
+        let missing = stores[0].password.as_ref().unwrap().read().unwrap_err().to_string();
+        assert_eq!(missing, "s.toml, line 5: NONE_SUCH: environment variable not found");
+        let text = text.replace("password_env = 'NONE_SUCH'", "password_file = '/none/such'");
+        let password = parse(&text).unwrap().stores[0].password.clone();
+        let missing = password.unwrap().read().unwrap_err().to_string();
+        assert!(missing.starts_with("s.toml, line 5: cannot read /none/such: "), "{missing}");
+    }
+
+    #[test]
+    fn mistakes_are_named_with_their_line() {
+        for (old, new, reason) in [
+            ("'cache'", "'a/b'", "s.toml, line 2: \"a/b\" is no name for a store"),
+            ("'cache'", "'solera'", "line 2: \"solera\" is no name for a store"),
+            ("[[store.space]]\nname = 'log'", "", "line 2: store 'cache' has no spaces"),
+            ("'log'", "''", "line 6: store 'cache' needs another name"),
+            (
+                "'log'",
+                "'log'\n[[store.space]]\nname = 'log'",
+                "line 8: store 'cache' needs another",
+            ),
+            (
+                "'redis://h'",
+                "'u'\npassword_file = 'a'\npassword_env = 'b'",
+                "line 6: password_file",
+            ),
+            ("'redis://h'", "'u'\ntimeout_ms = 0", "line 5: timeout_ms is 1 to 600000"),
+            ("'redis://h'", "'u'\ncolour = 0", "colour"),
+            ("kind = 'redis'\n", "", "kind"),
+        ] {
+            let error = parse(&CACHE.replacen(old, new, 1)).unwrap_err();
+            assert!(error.contains(reason), "{new}: {error}");
+        }
+        let error = parse(&CACHE.repeat(2)).unwrap_err();
+        assert!(error.contains("line 8: there are two stores called 'cache'"), "{error}");
+    }
+}

@@ -1,0 +1,88 @@
+//! What errors mean to a transaction.
+
+use redis::{ErrorKind, RedisError};
+use solera_mixt::store::StoreError;
+
+/// Why a command has no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// It was not sent.
+    Unreached(String),
+    /// It may have taken effect.
+    Lost(String),
+    /// The server does not let us in.
+    Shut(String),
+    /// The server has answered with an error: its code and all of it.
+    Said { code: String, text: String },
+}
+
+/// Codes of errors which say that the server has no time or means now, rather than that it never will.
+const PASSING: [&str; 11] = [
+    "ASK",
+    "BUSY",
+    "CLUSTERDOWN",
+    "LOADING",
+    "MASTERDOWN",
+    "MISCONF",
+    "MOVED",
+    "NOREPLICAS",
+    "OOM",
+    "READONLY",
+    "TRYAGAIN",
+];
+
+impl Failure {
+    pub(crate) fn of_connecting(error: &RedisError) -> Failure {
+        match (error.kind(), error.code()) {
+            (ErrorKind::AuthenticationFailed | ErrorKind::InvalidClientConfig, _)
+            | (_, Some("NOAUTH" | "WRONGPASS" | "NOPERM")) => Failure::Shut(error.to_string()),
+            _ => Failure::Unreached(error.to_string()),
+        }
+    }
+
+    pub(crate) fn of_command(error: &RedisError) -> Failure {
+        match error.code() {
+            Some(code) => {
+                let text = match error.detail() {
+                    Some(detail) => format!("{code} {detail}"),
+                    None => code.to_owned(),
+                };
+                Failure::Said { code: code.to_owned(), text }
+            }
+            // Also an answer that is none: nothing after it could be trusted.
+            None => Failure::Lost(error.to_string()),
+        }
+    }
+
+    /// As that of a command which may be repeated.
+    pub(crate) fn told(self) -> StoreError {
+        match self {
+            Failure::Unreached(text) | Failure::Lost(text) => StoreError::Unavailable(text),
+            Failure::Said { code, text } if PASSING.contains(&&*code) => {
+                StoreError::Unavailable(text)
+            }
+            Failure::Shut(text) | Failure::Said { text, .. } => StoreError::Refused(text),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_passes_is_told_apart_from_what_stays() {
+        let said = |text: &str| {
+            let code = text.split(' ').next().unwrap().to_owned();
+            Failure::Said { code, text: text.to_owned() }.told()
+        };
+        for text in ["LOADING Redis is loading", "OOM command not allowed", "CLUSTERDOWN no"] {
+            assert_eq!(said(text), StoreError::Unavailable(text.to_owned()));
+        }
+        for text in ["ERR unknown command", "NOPERM no", "WRONGTYPE other"] {
+            assert_eq!(said(text), StoreError::Refused(text.to_owned()));
+        }
+        assert_eq!(Failure::Lost("x".into()).told(), StoreError::Unavailable("x".into()));
+        assert_eq!(Failure::Shut("x".into()).told(), StoreError::Refused("x".into()));
+    }
+}

@@ -1,0 +1,219 @@
+//! Objects of programs as Redis types: which command an operation is, and what its reply means.
+//!
+//! | object | key |
+//! |---|---|
+//! | register | string: the value |
+//! | counter | string: the number, as INCRBY keeps it |
+//! | set | set of values |
+//! | map | hash: values by their keys |
+//! | list, log | list of values |
+//! | struct | hash: values by the names of the fields |
+//!
+//! Values are written as [`Codec`] says. As always in Redis, a set, map or list that has become empty is gone.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use redis::{Cmd, FromRedisValue, Value as Reply, cmd, from_redis_value};
+use solera_language::codec::{Codec, CodecError};
+use solera_language::objects::{REMOTE_LIST_NEXT, REMOTE_LIST_VALUE};
+use solera_language::operation::ObjectOp;
+use solera_language::types::{Object, Type};
+use solera_language::value::Value;
+use solera_mixt::store::{ObjectCall, StoreError};
+
+/// A command that would replace or remove a key of any type, unless its type is another. KEYS: the key. ARGV: the
+/// type, the command and what follows the key.
+const GUARDED: &str = "\
+local found = redis.call('TYPE', KEYS[1]).ok
+if found ~= 'none' and found ~= ARGV[1] then return redis.error_reply('WRONGTYPE another type') end
+return redis.call(ARGV[2], KEYS[1], unpack(ARGV, 3))";
+
+/// What a struct without fields has, so that it exists.
+const NO_FIELDS: [&[u8]; 2] = [b"", b""];
+
+/// The command of an operation on a key.
+pub(crate) fn request(call: &ObjectCall, key: &str) -> Result<Cmd, StoreError> {
+    let arg = |index: usize, ty: &Type| encode(call, call.args.get(index), ty);
+    let (name, rest) = match (call.object(), call.op) {
+        (_, ObjectOp::Exists) => ("EXISTS", vec![]),
+        (_, ObjectOp::Delete) => ("DEL", vec![]),
+        (Object::Register(_), ObjectOp::Get | ObjectOp::Load)
+        | (Object::Counter, ObjectOp::Value) => ("GET", vec![]),
+        (Object::Register(of), ObjectOp::Put) => ("SET", vec![arg(0, of)?]),
+        (Object::Counter, ObjectOp::Increment) => ("INCRBY", vec![arg(0, &Type::Int)?]),
+        (Object::Set(of), ObjectOp::Insert) => ("SADD", vec![arg(0, of)?]),
+        (Object::Set(of), ObjectOp::Remove) => ("SREM", vec![arg(0, of)?]),
+        (Object::Set(of), ObjectOp::Contains) => ("SISMEMBER", vec![arg(0, of)?]),
+        (Object::Set(_), ObjectOp::Elements) => ("SMEMBERS", vec![]),
+        (Object::Set(_), ObjectOp::Size) => ("SCARD", vec![]),
+        (Object::Map(k, v), ObjectOp::PutKey) => ("HSET", vec![arg(0, k)?, arg(1, v)?]),
+        (Object::Map(k, _), ObjectOp::RemoveKey) => ("HDEL", vec![arg(0, k)?]),
+        (Object::Map(k, _), ObjectOp::GetKey) => ("HGET", vec![arg(0, k)?]),
+        (Object::Map(k, _), ObjectOp::ContainsKey) => ("HEXISTS", vec![arg(0, k)?]),
+        (Object::Map(..), ObjectOp::Entries) => ("HGETALL", vec![]),
+        (Object::Map(..), ObjectOp::Size) => ("HLEN", vec![]),
+        (Object::List(of) | Object::Log(of), ObjectOp::Append) => ("RPUSH", vec![arg(0, of)?]),
+        // A place below 0 would count from the end: there is none with this.
+        (Object::List(_) | Object::Log(_), ObjectOp::At) => match call.args.first() {
+            Some(Value::Int(at)) => {
+                let at = if *at < 0 { i64::MAX } else { *at };
+                ("LINDEX", vec![at.to_string().into_bytes()])
+            }
+            _ => return Err(impossible(call)),
+        },
+        (Object::List(_) | Object::Log(_), ObjectOp::Values) => {
+            ("LRANGE", vec![b"0".to_vec(), b"-1".to_vec()])
+        }
+        (Object::List(_) | Object::Log(_), ObjectOp::Size) => ("LLEN", vec![]),
+        (Object::Struct(_) | Object::RemoteList(_), ObjectOp::Field(index)) => {
+            ("HGET", vec![field(call, index)?.0])
+        }
+        (Object::Struct(_) | Object::RemoteList(_), ObjectOp::PutField(index)) => {
+            let (name, ty) = field(call, index)?;
+            ("HSET", vec![name, arg(0, &ty)?])
+        }
+        (Object::Struct(_) | Object::RemoteList(_), ObjectOp::Create) => {
+            let mut pairs = Vec::new();
+            for (index, value) in (0..).zip(&call.args) {
+                let (name, ty) = field(call, index)?;
+                pairs.extend([name, encode(call, Some(value), &ty)?]);
+            }
+            if pairs.is_empty() {
+                pairs = NO_FIELDS.map(<[u8]>::to_vec).to_vec();
+            }
+            ("HSET", pairs)
+        }
+        _ => return Err(impossible(call)),
+    };
+    Ok(command(call, key, name, rest))
+}
+
+fn command(call: &ObjectCall, key: &str, name: &str, rest: Vec<Vec<u8>>) -> Cmd {
+    // All others fail by themselves where the type is another.
+    let blind = matches!(call.op, ObjectOp::Delete | ObjectOp::Put);
+    let mut command = cmd(if blind { "EVAL" } else { name });
+    if blind {
+        command.arg(GUARDED).arg(1).arg(key).arg(type_of(call.object())).arg(name);
+    } else {
+        command.arg(key);
+    }
+    command.arg(rest);
+    command
+}
+
+/// What the reply to the command means. None: there is nothing, and the operation needs something.
+pub(crate) fn answer(call: &ObjectCall, reply: Reply) -> Result<Option<Value>, StoreError> {
+    if call.op.mutates() {
+        return Ok(Some(Value::Unit));
+    }
+    let codec = Codec::new(&call.program);
+    let decode = |bytes: Vec<u8>, ty: &Type| {
+        codec.decode(&bytes, ty).map_err(|error| unreadable(call, &error))
+    };
+    let option = |bytes: Option<Vec<u8>>, ty: &Type| match bytes {
+        Some(bytes) => decode(bytes, ty).map(Value::some),
+        None => Ok(Value::NONE),
+    };
+    let some = match (call.object(), call.op) {
+        (_, ObjectOp::Exists | ObjectOp::Contains | ObjectOp::ContainsKey) => {
+            Value::Bool(parsed::<i64>(call, reply)? > 0)
+        }
+        (_, ObjectOp::Load | ObjectOp::Field(_)) => match parsed(call, reply)? {
+            Some(bytes) => decode(bytes, &call.result)?,
+            None => return Ok(None),
+        },
+        (Object::Register(of), ObjectOp::Get)
+        | (Object::Map(_, of), ObjectOp::GetKey)
+        | (Object::List(of) | Object::Log(of), ObjectOp::At) => option(parsed(call, reply)?, of)?,
+        (Object::Counter, ObjectOp::Value) => match parsed(call, reply)? {
+            Some(bytes) => decode(bytes, &Type::Int)?,
+            None => Value::Int(0),
+        },
+        (_, ObjectOp::Size) => Value::Int(parsed(call, reply)?),
+        (Object::Set(of), ObjectOp::Elements) => {
+            let items = parsed::<Vec<Vec<u8>>>(call, reply)?.into_iter();
+            let items = items.map(|item| decode(item, of));
+            Value::Set(Arc::new(items.collect::<Result<BTreeSet<_>, _>>()?))
+        }
+        (Object::Map(k, v), ObjectOp::Entries) => {
+            let pairs = parsed::<Vec<(Vec<u8>, Vec<u8>)>>(call, reply)?.into_iter();
+            let pairs = pairs.map(|(key, value)| Ok((decode(key, k)?, decode(value, v)?)));
+            Value::Map(Arc::new(pairs.collect::<Result<BTreeMap<_, _>, StoreError>>()?))
+        }
+        (Object::List(of) | Object::Log(of), ObjectOp::Values) => {
+            let items = parsed::<Vec<Vec<u8>>>(call, reply)?.into_iter();
+            Value::List(Arc::new(items.map(|item| decode(item, of)).collect::<Result<_, _>>()?))
+        }
+        _ => return Err(impossible(call)),
+    };
+    Ok(Some(some))
+}
+
+/// The type that an object is kept in, as TYPE tells it.
+fn type_of(object: &Object) -> &'static str {
+    match object {
+        Object::Register(_) | Object::Counter => "string",
+        Object::Set(_) => "set",
+        Object::List(_) | Object::Log(_) => "list",
+        Object::Map(..) | Object::Struct(_) | Object::RemoteList(_) => "hash",
+    }
+}
+
+/// An object, and the type that it is kept in.
+pub(crate) fn told(object: &Object) -> &'static str {
+    match object {
+        Object::Register(_) => "a register (string)",
+        Object::Counter => "a counter (string)",
+        Object::Set(_) => "a set",
+        Object::Map(..) => "a map (hash)",
+        Object::List(_) => "a list",
+        Object::Log(_) => "a log (list)",
+        Object::Struct(_) => "a struct (hash)",
+        Object::RemoteList(_) => "a cell of a RemoteList (hash)",
+    }
+}
+
+fn parsed<T: FromRedisValue>(call: &ObjectCall, reply: Reply) -> Result<T, StoreError> {
+    let text = |error| format!("what it answers for `{}` is odd: {error}", call.key);
+    from_redis_value(reply).map_err(|error| StoreError::Refused(text(error)))
+}
+
+/// The name of a struct's field, and its type.
+fn field(call: &ObjectCall, index: u16) -> Result<(Vec<u8>, Type), StoreError> {
+    let found = match (call.object(), index) {
+        (Object::Struct(id), _) => {
+            let fields = &call.program.structs[usize::from(id.0)].fields;
+            fields.get(usize::from(index)).map(|(name, ty)| (name.as_bytes().to_vec(), ty.clone()))
+        }
+        (Object::RemoteList(of), REMOTE_LIST_VALUE) => Some((b"v".to_vec(), of.clone())),
+        // The handle is one of the same store; of its type only that it is a handle matters.
+        (Object::RemoteList(_), REMOTE_LIST_NEXT) => Some((b"next".to_vec(), Type::Unknown)),
+        _ => None,
+    };
+    found.ok_or_else(|| impossible(call))
+}
+
+fn encode(call: &ObjectCall, value: Option<&Value>, ty: &Type) -> Result<Vec<u8>, StoreError> {
+    match value {
+        Some(Value::Handle(handle)) if *ty == Type::Unknown => Ok(handle.key.as_bytes().to_vec()),
+        Some(value) => {
+            let encoded = Codec::new(&call.program).encode(value, ty);
+            encoded.map_err(|error| StoreError::Refused(error.to_string()))
+        }
+        None => Err(impossible(call)),
+    }
+}
+
+fn unreadable(call: &ObjectCall, error: &CodecError) -> StoreError {
+    let (found, wanted) = match error {
+        CodecError::Unexpected { expected, found, .. } => (found.clone(), expected.clone()),
+        other => (other.to_string(), told(call.object()).to_owned()),
+    };
+    StoreError::WrongData { key: Arc::clone(&call.key), found, wanted }
+}
+
+fn impossible(call: &ObjectCall) -> StoreError {
+    let object = told(call.object());
+    StoreError::Refused(format!("{:?} cannot be done with {object}", call.op))
+}

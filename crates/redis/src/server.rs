@@ -1,0 +1,92 @@
+//! The connection to a server or cluster, which all sessions share.
+
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::cluster::ClusterClient;
+use redis::cluster_async::ClusterConnection;
+use redis::{AsyncConnectionConfig, Client, Cmd, RedisError, RedisResult, Value};
+use tokio::sync::Mutex;
+
+use crate::failure::Failure;
+use crate::target::Target;
+
+/// How often the nodes of a cluster are asked by one that finds a connection broken or a key moved.
+const CLUSTER_RETRIES: u32 = 3;
+
+pub(crate) struct Server {
+    target: Target,
+    timeout: Duration,
+    /// The connection, and how many there were before. None if it has broken.
+    link: Mutex<(u64, Option<Link>)>,
+}
+
+#[derive(Clone)]
+enum Link {
+    Single(MultiplexedConnection),
+    Cluster(ClusterConnection),
+}
+
+impl Server {
+    pub(crate) fn new(target: Target, timeout: Duration) -> Server {
+        Server { target, timeout, link: Mutex::new((0, None)) }
+    }
+
+    /// Sends a command, within the time limit. It is not sent again if its answer is lost, except to other nodes of a
+    /// cluster.
+    pub(crate) async fn ask(&self, command: &Cmd) -> Result<Value, Failure> {
+        let mut used = None;
+        let asked = async {
+            let (number, link) = self.link().await?;
+            used = Some(number);
+            let answer = match link {
+                Link::Single(mut link) => command.query_async(&mut link).await,
+                Link::Cluster(mut link) => command.query_async(&mut link).await,
+            };
+            answer.map_err(|error: RedisError| Failure::of_command(&error))
+        };
+        let answer = tokio::time::timeout(self.timeout, asked).await;
+        let answer = answer.unwrap_or_else(|_| {
+            let text = format!("it has not answered within {} ms", self.timeout.as_millis());
+            Err(if used.is_some() { Failure::Lost(text) } else { Failure::Unreached(text) })
+        });
+        if let (Err(Failure::Lost(_)), Some(number)) = (&answer, used) {
+            self.forget(number).await;
+        }
+        answer
+    }
+
+    /// A connection that was not found to be broken, and its number.
+    async fn link(&self) -> Result<(u64, Link), Failure> {
+        let mut held = self.link.lock().await;
+        if held.1.is_none() {
+            let link = self.connect().await.map_err(|error| Failure::of_connecting(&error))?;
+            *held = (held.0 + 1, Some(link));
+        }
+        Ok((held.0, held.1.clone().expect("it has just been made")))
+    }
+
+    /// Lets whoever comes next connect again, unless somebody has already.
+    async fn forget(&self, number: u64) {
+        let mut held = self.link.lock().await;
+        if held.0 == number {
+            held.1 = None;
+        }
+    }
+
+    async fn connect(&self) -> RedisResult<Link> {
+        if self.target.cluster {
+            let client = ClusterClient::builder(self.target.nodes.clone())
+                .retries(CLUSTER_RETRIES)
+                .connection_timeout(self.timeout)
+                .response_timeout(self.timeout)
+                .build()?;
+            return client.get_async_connection().await.map(Link::Cluster);
+        }
+        // Whoever asks is told when time is up, by us.
+        let config =
+            AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
+        let client = Client::open(self.target.nodes[0].clone())?;
+        client.get_multiplexed_async_connection_with_config(&config).await.map(Link::Single)
+    }
+}

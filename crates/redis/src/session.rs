@@ -1,0 +1,175 @@
+//! A session, as mixed transactions use it.
+
+use std::sync::Arc;
+
+use redis::{FromRedisValue, Value as Reply, cmd, from_redis_value};
+use solera_language::operation::ObjectOp;
+use solera_language::types::Object;
+use solera_mixt::store::{
+    Answer, Begin, BoxFuture, Connection, Fields, List, Name, NameWrite, ObjectCall, StoreError,
+};
+
+use crate::failure::Failure;
+use crate::server::Server;
+use crate::{Spaces, names, objects};
+
+pub(crate) struct Session {
+    server: Arc<Server>,
+    spaces: Arc<Spaces>,
+    open: bool,
+    /// Writes that may have taken effect or not. They are the same when they are repeated, which makes them certain.
+    doubtful: Vec<NameWrite>,
+}
+
+impl Session {
+    pub(crate) fn new(server: Arc<Server>, spaces: Arc<Spaces>) -> Session {
+        Session { server, spaces, open: false, doubtful: Vec::new() }
+    }
+
+    /// What the keys of a space begin with.
+    fn prefix(&self, space: &str) -> Result<Arc<str>, StoreError> {
+        let found = self.spaces.get(space).cloned();
+        found.ok_or_else(|| StoreError::Refused(format!("there is no space `{space}`")))
+    }
+
+    fn require_open(&self) -> Result<(), StoreError> {
+        let closed = || StoreError::Refused("no transaction is open".to_owned());
+        self.open.then_some(()).ok_or_else(closed)
+    }
+
+    async fn begin(&mut self, begin: &Begin) -> Result<Vec<Fields>, StoreError> {
+        self.open = false;
+        if !self.doubtful.is_empty() {
+            let written = self.write(&self.doubtful).await;
+            written.map_err(Failure::told)?;
+            self.doubtful.clear();
+        }
+        let mut found = Vec::new();
+        for name in &begin.names {
+            found.push(self.fields(name).await?);
+        }
+        self.open = true;
+        Ok(found)
+    }
+
+    async fn fields(&self, name: &Name) -> Result<Fields, StoreError> {
+        let command = names::read(&self.prefix(&name.space)?, &name.space, &name.key);
+        let reply = self.server.ask(&command).await.map_err(Failure::told)?;
+        let pairs: Vec<(u64, Vec<u8>)> = parsed(reply)?;
+        Ok(pairs.into_iter().map(|(field, value)| (field, value.into())).collect())
+    }
+
+    async fn perform(&mut self, call: &ObjectCall) -> Result<Answer, StoreError> {
+        self.require_open()?;
+        if call.key.starts_with(&names::reserved(&call.space)) {
+            return Err(StoreError::Refused(format!("`{}` is not for objects", call.key)));
+        }
+        let key = format!("{}{}", self.prefix(&call.space)?, call.key);
+        let seen = match &call.look {
+            Some(name) => self.fields(name).await.inspect_err(|_| self.open = false)?,
+            None => Fields::new(),
+        };
+        let value = match self.server.ask(&objects::request(call, &key)?).await {
+            Ok(reply) => objects::answer(call, reply)?,
+            Err(failure) => return Err(self.failed(call, &key, failure).await),
+        };
+        Ok(Answer { value, seen })
+    }
+
+    /// What it means that an operation failed. What others keep under the key does not end the transaction.
+    async fn failed(&mut self, call: &ObjectCall, key: &str, failure: Failure) -> StoreError {
+        let wrong = |found: String| StoreError::WrongData {
+            key: Arc::clone(&call.key),
+            found,
+            wanted: objects::told(call.object()).to_owned(),
+        };
+        if let Failure::Said { code, text } = &failure {
+            if code == "WRONGTYPE" {
+                let reply = self.server.ask(cmd("TYPE").arg(key)).await;
+                let found = reply.ok().and_then(|reply| from_redis_value::<String>(reply).ok());
+                return wrong(
+                    found.map_or("another type".to_owned(), |found| format!("a {found}")),
+                );
+            }
+            if (call.object(), call.op) == (&Object::Counter, ObjectOp::Increment) {
+                if text.contains("overflow") {
+                    let text = format!("the counter `{}` would not fit 64 bits", call.key);
+                    return StoreError::Refused(text);
+                }
+                if text.contains("not an integer") {
+                    return wrong("a string that is no number".to_owned());
+                }
+            }
+        }
+        let error = failure.told();
+        self.open &= matches!(error, StoreError::Refused(_));
+        error
+    }
+
+    async fn commit(&mut self, writes: &[NameWrite]) -> Result<(), StoreError> {
+        self.require_open()?;
+        self.open = false;
+        match self.write(writes).await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(StoreError::Conflict),
+            Err(Failure::Lost(text)) => {
+                // Whether something was new cannot be asked a second time.
+                let is_new = |write: &NameWrite| matches!(write, NameWrite::Set { new: true, .. });
+                self.doubtful = writes.iter().filter(|write| !is_new(write)).cloned().collect();
+                Err(StoreError::OutcomeUnknown(text))
+            }
+            Err(failure) => Err(failure.told()),
+        }
+    }
+
+    /// Writes named objects; false if one is there that must be new.
+    async fn write(&self, writes: &[NameWrite]) -> Result<bool, Failure> {
+        for (space, writes) in names::by_space(writes) {
+            let prefix = self.prefix(&space).map_err(|error| Failure::Shut(error.to_string()))?;
+            let reply = self.server.ask(&names::write(&prefix, &space, &writes)).await?;
+            if reply == Reply::Int(0) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    async fn list(&self, list: &List) -> Result<Vec<Arc<str>>, StoreError> {
+        let command = names::list(&self.prefix(&list.space)?, list);
+        let reply = self.server.ask(&command).await.map_err(Failure::told)?;
+        let found: Vec<String> = parsed(reply)?;
+        Ok(found.into_iter().map(Arc::from).collect())
+    }
+}
+
+/// A reply of the kind that the command has.
+fn parsed<T: FromRedisValue>(reply: Reply) -> Result<T, StoreError> {
+    from_redis_value(reply)
+        .map_err(|error| StoreError::Refused(format!("it answers oddly: {error}")))
+}
+
+impl Connection for Session {
+    fn begin<'a>(&'a mut self, begin: &'a Begin) -> BoxFuture<'a, Result<Vec<Fields>, StoreError>> {
+        Box::pin(Session::begin(self, begin))
+    }
+
+    fn perform<'a>(
+        &'a mut self,
+        call: &'a ObjectCall,
+    ) -> BoxFuture<'a, Result<Answer, StoreError>> {
+        Box::pin(Session::perform(self, call))
+    }
+
+    fn commit<'a>(&'a mut self, writes: &'a [NameWrite]) -> BoxFuture<'a, Result<(), StoreError>> {
+        Box::pin(Session::commit(self, writes))
+    }
+
+    fn abort(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.open = false;
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn list<'a>(&'a mut self, list: &'a List) -> BoxFuture<'a, Result<Vec<Arc<str>>, StoreError>> {
+        Box::pin(Session::list(self, list))
+    }
+}

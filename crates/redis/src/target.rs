@@ -1,0 +1,122 @@
+//! Where a server is.
+
+use std::fmt;
+
+use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
+
+/// A server, or some nodes of a cluster from which the others are found, and who one is there.
+#[derive(Clone, Debug)]
+pub struct Target {
+    pub(crate) nodes: Vec<ConnectionInfo>,
+    pub(crate) cluster: bool,
+}
+
+/// A URL that leads nowhere. It does not tell the URL, which may have a password.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TargetError {
+    /// It begins with something else.
+    Scheme,
+    /// TLS is asked for.
+    Tls,
+    /// The rest of it is not what it should be.
+    Malformed(String),
+}
+
+impl fmt::Display for TargetError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TargetError::Scheme => write!(
+                f,
+                "the URL of a Redis server looks like redis://host:6379, that of a cluster like \
+                 redis-cluster://host:6379,host:6379"
+            ),
+            TargetError::Tls => {
+                write!(f, "TLS to Redis is not supported: the URL must begin with redis://")
+            }
+            TargetError::Malformed(why) => write!(f, "the URL cannot be read: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for TargetError {}
+
+impl Target {
+    /// `redis://[USER[:PASSWORD]@]HOST[:PORT][/DATABASE]`, or `redis-cluster://[USER[:PASSWORD]@]HOST[:PORT],…`.
+    ///
+    /// # Errors
+    /// See [`TargetError`].
+    pub fn parse(url: &str) -> Result<Target, TargetError> {
+        let (scheme, rest) = url.split_once("://").ok_or(TargetError::Scheme)?;
+        let cluster = match scheme {
+            "redis" => false,
+            "redis-cluster" => true,
+            "rediss" | "rediss-cluster" => return Err(TargetError::Tls),
+            _ => return Err(TargetError::Scheme),
+        };
+        let (user, hosts) = match rest.rsplit_once('@') {
+            Some((user, hosts)) => (format!("{user}@"), hosts),
+            None => (String::new(), rest),
+        };
+        let hosts: Vec<_> = if cluster { hosts.split(',').collect() } else { vec![hosts] };
+        let node = |host: &&str| {
+            let info = format!("redis://{user}{host}").into_connection_info();
+            info.map_err(|error| TargetError::Malformed(error.to_string()))
+        };
+        let nodes = hosts.iter().map(node).collect::<Result<Vec<_>, _>>()?;
+        let elsewhere = |node: &ConnectionInfo| !matches!(node.addr(), ConnectionAddr::Tcp(..));
+        if nodes.iter().any(elsewhere) {
+            return Err(TargetError::Tls);
+        }
+        if cluster && nodes.iter().any(|node| node.redis_settings().db() != 0) {
+            return Err(TargetError::Malformed("a cluster has no numbered databases".to_owned()));
+        }
+        Ok(Target { nodes, cluster })
+    }
+
+    /// With this password instead of that in the URL.
+    pub fn with_password(mut self, password: &str) -> Target {
+        for node in &mut self.nodes {
+            let settings = node.redis_settings().clone().set_password(password);
+            *node = node.clone().set_redis_settings(settings);
+        }
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_lead_to_servers_and_clusters() {
+        let target = Target::parse("redis://ann:secret@db.example:7000/3").unwrap();
+        let settings = target.nodes[0].redis_settings();
+        assert_eq!(target.nodes[0].addr().to_string(), "db.example:7000");
+        assert_eq!((settings.username(), settings.password()), (Some("ann"), Some("secret")));
+        assert_eq!((settings.db(), target.cluster), (3, false));
+        let target = Target::parse("redis-cluster://a:1,b:2,c").unwrap().with_password("x");
+        let addresses: Vec<_> = target.nodes.iter().map(|node| node.addr().to_string()).collect();
+        assert_eq!(addresses, ["a:1", "b:2", "c:6379"]);
+        assert!(target.cluster);
+        assert!(target.nodes.iter().all(|node| node.redis_settings().password() == Some("x")));
+    }
+
+    #[test]
+    fn other_urls_are_refused_without_being_told() {
+        let refused = |url: &str| Target::parse(url).unwrap_err();
+        assert_eq!(refused("127.0.0.1:6379"), TargetError::Scheme);
+        assert_eq!(refused("http://secret@h"), TargetError::Scheme);
+        assert_eq!(refused("rediss://h"), TargetError::Tls);
+        for url in [
+            "redis://",
+            "redis://u:secret@h:99999",
+            "redis-cluster://h/3",
+            "redis://u:secret@h/x",
+            "redis-cluster://a,,b",
+        ] {
+            let told = refused(url).to_string();
+            assert!(told.starts_with("the URL cannot be read"), "{url}: {told}");
+            assert!(!told.contains("secret"), "{told}");
+        }
+    }
+}

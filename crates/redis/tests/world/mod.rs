@@ -1,0 +1,228 @@
+//! What the tests share: servers, and modules that are run over them.
+
+// Each file of tests is a program of its own, and none needs all of this.
+#![allow(dead_code)]
+
+use std::collections::BTreeMap;
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use solera_language::codec::Codec;
+use solera_language::compile::compile;
+use solera_language::value::Value;
+use solera_mixt::binding::{Bindings, Module};
+use solera_mixt::coordinator::{Coordinator, TransactionId};
+use solera_mixt::drive::{self, Clock, Connections};
+use solera_mixt::outcome::{Limits, Outcome};
+use solera_mixt::store::{BoxFuture, Database};
+use solera_redis::{Redis, Target};
+
+/// How long a test waits for what must happen some time.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Counts whatever must differ.
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
+pub(crate) fn next() -> u64 {
+    (u64::from(std::process::id()) << 32) + NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// A server of a test's own, killed at its end.
+pub(crate) struct Server {
+    child: Option<Child>,
+    pub(crate) port: u16,
+    folder: PathBuf,
+    cluster: bool,
+}
+
+impl Server {
+    /// None, which is told, if Redis is not installed.
+    pub(crate) fn start(cluster: bool) -> Option<Server> {
+        let installed =
+            Command::new("redis-server").arg("--version").stdout(Stdio::null()).status();
+        if installed.is_err() {
+            println!("skipped: there is no redis-server");
+            return None;
+        }
+        let folder = std::env::temp_dir().join(format!("solera-redis-{}", next()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let mut server = Server { child: None, port: free_port(), folder, cluster };
+        server.again();
+        Some(server)
+    }
+
+    /// Starts it where it was.
+    pub(crate) fn again(&mut self) {
+        let mut command = Command::new("redis-server");
+        command.args(["--bind", "127.0.0.1", "--save", "", "--port", &self.port.to_string()]);
+        if self.cluster {
+            command.args(["--cluster-enabled", "yes", "--cluster-port", &free_port().to_string()]);
+        }
+        command.arg("--dir").arg(&self.folder).stdout(Stdio::null());
+        self.child = Some(command.spawn().unwrap());
+        let began = Instant::now();
+        while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
+            assert!(began.elapsed() < PATIENCE, "redis-server does not start");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    pub(crate) fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+
+    /// Stops it in the middle of whatever it does, or lets it go on.
+    pub(crate) fn signal(&self, name: &str) {
+        let id = self.child.as_ref().unwrap().id().to_string();
+        assert!(Command::new("kill").args([name, &id]).status().unwrap().success());
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// The server that the environment names, or one of the test's own.
+pub(crate) fn any_server() -> Option<(String, Option<Server>)> {
+    match std::env::var("SOLERA_TEST_REDIS") {
+        Ok(url) if url.contains("://") => Some((url, None)),
+        Ok(address) => Some((format!("redis://{address}"), None)),
+        Err(_) => Server::start(false).map(|server| (server.url(), Some(server))),
+    }
+}
+
+/// Three nodes that are a cluster.
+pub(crate) fn cluster() -> Option<Vec<Server>> {
+    let nodes: Vec<_> = (0..3).map_while(|_| Server::start(true)).collect();
+    if nodes.len() < 3 {
+        return None;
+    }
+    let addresses = nodes.iter().map(|node| format!("127.0.0.1:{}", node.port));
+    let created = Command::new("redis-cli")
+        .args(["--cluster", "create"])
+        .args(addresses)
+        .arg("--cluster-yes")
+        .output()
+        .unwrap();
+    assert!(created.status.success(), "{}", String::from_utf8_lossy(&created.stdout));
+    Some(nodes)
+}
+
+/// A prefix that no other test has.
+pub(crate) fn prefix() -> String {
+    format!("test-{:x}:", next())
+}
+
+/// A database with one space `all`.
+pub(crate) fn redis(url: &str, prefix: &str, timeout: Duration) -> Redis {
+    Redis::new("cache", Target::parse(url).unwrap(), [("all", prefix)], timeout)
+}
+
+/// A way around the store, as another client has it.
+pub(crate) async fn raw(url: &str, words: &[&str]) -> redis::Value {
+    let client = redis::Client::open(url).unwrap();
+    let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+    redis::cmd(words[0]).arg(&words[1..]).query_async(&mut connection).await.unwrap()
+}
+
+/// A module over databases.
+pub(crate) struct Bench {
+    module: Module,
+    databases: Vec<Arc<dyn Database>>,
+    bindings: Bindings,
+    pub(crate) limits: Limits,
+}
+
+impl Bench {
+    pub(crate) fn new(
+        source: &str,
+        databases: Vec<Arc<dyn Database>>,
+        bind: &[(&str, usize, &str)],
+    ) -> Bench {
+        let compiled = compile(source);
+        assert!(compiled.program.is_some(), "{:?}", compiled.diagnostics);
+        let module = Module::new("tested", Arc::new(compiled.program.unwrap())).unwrap();
+        let bindings = Bindings::new(module.program(), &databases, bind).unwrap();
+        Bench { module, databases, bindings, limits: Limits::default() }
+    }
+
+    pub(crate) async fn run(&self, name: &str, args: &[&str]) -> Outcome {
+        let transaction = self.module.transaction(name).unwrap();
+        let program = self.module.program();
+        let codec = Codec::new(program);
+        let params = program.transactions[transaction].params.iter().zip(args);
+        let args = params.map(|((_, ty), text)| codec.argument(text.as_bytes(), ty).unwrap());
+        let mut coordinator = Coordinator::new(
+            (self.module.clone(), transaction),
+            args.collect(),
+            self.bindings.clone(),
+            // Its lowest bit is not used.
+            TransactionId::new(next() << 1),
+            (Arc::new(BTreeMap::new()), self.limits),
+            SystemClock.now_ms(),
+        )
+        .unwrap();
+        let mut connections = Connections::new(self.databases.iter().cloned());
+        drive::run(&mut coordinator, &mut connections, &SystemClock).await
+    }
+
+    pub(crate) async fn done(&self, name: &str, args: &[&str]) -> Value {
+        match self.run(name, args).await {
+            Outcome::Done { result, .. } => result,
+            other => panic!("{name}: {other}"),
+        }
+    }
+
+    /// A result as text.
+    pub(crate) async fn told(&self, name: &str, args: &[&str]) -> String {
+        let value = self.done(name, args).await;
+        let program = self.module.program();
+        let transaction = &program.transactions[self.module.transaction(name).unwrap()];
+        let bytes = Codec::new(program).result(&value, &transaction.result).unwrap();
+        String::from_utf8(bytes).unwrap()
+    }
+}
+
+struct SystemClock;
+
+impl Clock for SystemClock {
+    fn now_ms(&self) -> u64 {
+        SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64
+    }
+
+    fn sleep(&self, ms: u64) -> BoxFuture<'_, ()> {
+        Box::pin(tokio::time::sleep(Duration::from_millis(ms)))
+    }
+}
+
+/// Waits until it holds.
+pub(crate) async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let began = Instant::now();
+    while !holds().await {
+        assert!(began.elapsed() < PATIENCE, "it never came about: {what}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// The folder of the examples.
+pub(crate) fn examples() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples")
+}
