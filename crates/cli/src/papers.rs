@@ -33,8 +33,8 @@ pub(crate) struct PapersArgs {
     /// Only the experiments of this figure: 3 to 6 of unistore, 15 to 17 of mixt
     #[arg(long, value_name = "N")]
     figure: Option<u8>,
-    /// A PostgreSQL server for mixt's linearizable store, as postgresql://USER:PASSWORD@HOST:PORT/DATABASE; it gets
-    /// a schema of its own, which goes when the experiments end
+    /// A PostgreSQL server for mixt's linearizable store, as postgresql://USER:PASSWORD@HOST:PORT/DATABASE; its schema
+    /// solera_papers keeps what is measured, and may be dropped afterwards
     #[arg(long, value_name = "URL")]
     postgres: Option<String>,
     /// Write the numbers to this file as JSON

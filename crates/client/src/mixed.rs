@@ -15,6 +15,7 @@
 mod failure;
 mod objects;
 mod phases;
+mod remote;
 mod session;
 mod stamp;
 mod system;
@@ -29,13 +30,14 @@ use solera_mixt::store::{BoxFuture, Connection, Database, Description, StoreErro
 pub use solera_node::RESERVED;
 use solera_resp::Value;
 
+pub use self::remote::Remote;
 use self::session::Session;
 pub use self::system::System;
 use crate::client::{Client, unexpected};
 use crate::error::Error;
 use crate::modules::digest;
 
-/// The name of the database that a cluster's spaces are, the same at all sites.
+/// The name of the database that a cluster's spaces are, the same at all sites, unless it is [named](Spaces::named) otherwise.
 pub const DATABASE: &str = "solera";
 
 /// Opens sessions.
@@ -52,6 +54,7 @@ pub(crate) struct Space {
 /// The spaces of a cluster as a database of mixed transactions, used at one site.
 #[derive(Clone)]
 pub struct Spaces {
+    name: Arc<str>,
     connect: Connect,
     /// Longest prefix first, so that the first that fits is a key's.
     spaces: Arc<[Space]>,
@@ -86,7 +89,12 @@ impl Spaces {
 
     pub(crate) fn known(connect: Connect, mut spaces: Vec<Space>) -> Spaces {
         spaces.sort_by_key(|space| std::cmp::Reverse(space.prefix.len()));
-        Spaces { connect, spaces: spaces.into(), sources: None }
+        Spaces { name: DATABASE.into(), connect, spaces: spaces.into(), sources: None }
+    }
+
+    /// Under another name than [`DATABASE`], for programs that use several clusters. All hosts give a cluster the same one.
+    pub fn named(self, name: &str) -> Spaces {
+        Spaces { name: name.into(), ..self }
     }
 
     /// Lets the cluster run groups of phases, by SOLERA.PHASE: one round trip for each. A module's name must be the
@@ -96,6 +104,10 @@ impl Spaces {
         let named = sources.into_iter().map(|source| (digest(source).into(), source.into()));
         self.sources = Some(Arc::new(named.collect()));
         self
+    }
+
+    fn session(&self) -> Session {
+        Session::new(self.connect.clone(), self.spaces.clone(), self.sources.clone())
     }
 
     pub(crate) fn known_spaces(&self) -> Vec<Space> {
@@ -116,7 +128,7 @@ impl fmt::Debug for Spaces {
 
 impl Database for Spaces {
     fn describe(&self) -> Description {
-        Description { name: DATABASE.into(), joint: true }
+        Description { name: Arc::clone(&self.name), joint: true }
     }
 
     fn level(&self, space: &str) -> Option<Level> {
@@ -129,8 +141,7 @@ impl Database for Spaces {
 
     fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Connection>, StoreError>> {
         Box::pin(async {
-            let mut session =
-                Session::new(self.connect.clone(), self.spaces.clone(), self.sources.clone());
+            let mut session = self.session();
             session.open().await?;
             Ok(Box::new(session) as Box<dyn Connection>)
         })

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use solera::mixed::Spaces;
+use solera::mixed::{Spaces, System};
 use solera::modules::Settings;
 use solera::{Client, ClusterSpec, Embedded, Error, Fault, Overrides, Value};
 use solera_language::value::Value as RunValue;
@@ -12,7 +12,7 @@ use solera_mixt::binding::{Bindings, Module};
 use solera_mixt::coordinator::{Ask, Coordinator, Next, Reply, Request, TransactionId};
 use solera_mixt::drive::{Clock, Connections, run};
 use solera_mixt::outcome::{Limits, Outcome};
-use solera_mixt::store::{BoxFuture, Database};
+use solera_mixt::store::Database;
 
 const GROUPS: &str = include_str!("../../../examples/message_groups.mixt");
 
@@ -368,19 +368,6 @@ async fn a_call_may_what_its_user_may() {
     }
 }
 
-struct SystemClock;
-
-impl Clock for SystemClock {
-    fn now_ms(&self) -> u64 {
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
-        u64::try_from(now.as_millis()).unwrap()
-    }
-
-    fn sleep(&self, ms: u64) -> BoxFuture<'_, ()> {
-        Box::pin(tokio::time::sleep(Duration::from_millis(ms)))
-    }
-}
-
 /// Runs `counts` on `n` in a space, in this process, with the cluster as its database.
 async fn count_from_here(spaces: &Spaces, space: &str, id: u64) -> Outcome {
     let databases: [Arc<dyn Database>; 1] = [Arc::new(spaces.clone())];
@@ -392,9 +379,9 @@ async fn count_from_here(spaces: &Spaces, space: &str, id: u64) -> Outcome {
     let args = vec![codec.argument(b"n", &program.transactions[index].params[0].1).unwrap()];
     let limits = Limits { attempts: 3, ..Limits::default() };
     let (id, known) = (TransactionId::new(id << 1), (Arc::default(), limits));
-    let now_ms = SystemClock.now_ms();
+    let now_ms = System.now_ms();
     let made = Coordinator::new((module, index), args, bindings, id, known, now_ms);
-    run(&mut made.unwrap(), &mut Connections::new(databases), &SystemClock).await
+    run(&mut made.unwrap(), &mut Connections::new(databases), &System).await
 }
 
 /// Single requests need the right to begin transactions, which the clerk does not have.

@@ -4,11 +4,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use solera::mixed::{Remote, Spaces, System};
 use solera::modules::{Settings, Store};
 use solera::{Client, ClusterSpec, Embedded, Error, Overrides, Value};
+use solera_language::codec::Codec;
+use solera_language::compile::compile;
 use solera_levels::Level;
+use solera_mixt::binding::{Bindings, Module};
+use solera_mixt::coordinator::{Coordinator, TransactionId};
+use solera_mixt::drive::{Clock, Connections, run};
 use solera_mixt::memory::Memory;
-use solera_mixt::outcome::Limits;
+use solera_mixt::outcome::{Limits, Outcome};
 use solera_mixt::store::{BoxFuture, Connection, Database, Description, StoreError};
 
 const GROUPS: &str = include_str!("../../../examples/message_groups.mixt");
@@ -161,4 +167,47 @@ async fn what_is_left_incomplete_is_completed_when_the_store_comes_back() {
         assert!(began.elapsed() < Duration::from_secs(60), "nobody completes it");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
+}
+
+#[tokio::test]
+async fn a_cluster_runs_phases_of_a_store_that_is_near_it() {
+    const SOURCE: &str = "
+        store audit : eventual;
+        transaction note(at: handle<log<string>> in audit, text: string) { at.append(text); }
+        ";
+    let (cluster, mut client, off) = start(Limits::default(), Duration::from_secs(5)).await;
+    load(&mut client, "reader", READER, "audit=cache/log").await.unwrap();
+    let connect = {
+        let cluster = cluster.clone();
+        move || -> BoxFuture<'static, Result<Client, Error>> {
+            let cluster = cluster.clone();
+            Box::pin(async move { cluster.client(0).await })
+        }
+    };
+    let beside = Spaces::of(connect).await.unwrap().executing([SOURCE]);
+    // From here it cannot be reached at all: all that is known is its name and its space.
+    let memory = Memory::disjoint("cache", &[("log", Level::Eventual)]);
+    let away = Switched { memory, off: Arc::new(AtomicBool::new(true)) };
+    let databases: [Arc<dyn Database>; 1] = [Arc::new(Remote::new(Arc::new(away), beside))];
+    let program = Arc::new(compile(SOURCE).program.unwrap());
+    let module = Module::new(&solera::modules::digest(SOURCE), program.clone()).unwrap();
+    let bindings = Bindings::new(&program, &databases, &[("audit", 0, "log")]).unwrap();
+    let mut outcomes = Vec::new();
+    for text in ["one", "two"] {
+        let codec = Codec::new(&program);
+        let params = program.transactions[0].params.iter().zip(["all", text]);
+        let args = params.map(|((_, ty), word)| codec.argument(word.as_bytes(), ty).unwrap());
+        let (args, limits) = (args.collect(), Limits { attempts: 3, ..Limits::default() });
+        let (id, known) = (TransactionId::new(text.len() as u64), (Arc::default(), limits));
+        let start = (module.clone(), 0);
+        let made = Coordinator::new(start, args, bindings.clone(), id, known, System.now_ms());
+        let mut connections = Connections::new(databases.clone());
+        outcomes.push(run(&mut made.unwrap(), &mut connections, &System).await);
+        // The second time it is gone for the cluster, too.
+        off.store(true, Ordering::Relaxed);
+    }
+    assert!(matches!(outcomes[0], Outcome::Done { .. }), "{}", outcomes[0]);
+    assert!(outcomes[1].to_string().contains("switched off"), "{}", outcomes[1]);
+    off.store(false, Ordering::Relaxed);
+    assert_eq!(log(&mut client).await, ["one"]);
 }

@@ -21,6 +21,8 @@ pub struct Shipment {
     pub(crate) number: u64,
     /// When it must not be begun or committed any more, in milliseconds since 1970.
     pub(crate) until_ms: u64,
+    /// Which database is to run it.
+    pub(crate) database: Arc<str>,
     pub(crate) sight: Sight,
     /// The transaction; the group is the one that is next.
     pub(crate) record: Record,
@@ -40,6 +42,11 @@ impl Shipment {
     /// The name of the module.
     pub fn module(&self) -> &Arc<str> {
         &self.record.module
+    }
+
+    /// The name of the database that is to run it.
+    pub fn database(&self) -> &Arc<str> {
+        &self.database
     }
 
     /// When it must not be begun or committed any more, in milliseconds since 1970.

@@ -1,5 +1,7 @@
 //! Has groups run next to their stores, by workers of their databases (MixT §7.2).
 
+use std::sync::Arc;
+
 use super::{Ask, Coordinator, Stage};
 use crate::group::{GroupEnd, GroupRun, GroupStep, Reply, Request};
 use crate::record::State;
@@ -46,6 +48,7 @@ impl Coordinator {
             // Two that go on with one transaction draw the same.
             number: self.draw() ^ self.now_ms.rotate_left(32),
             until_ms,
+            database: Arc::clone(&database),
             sight: self.sight.clone(),
             record: self.job.record(state),
         };

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::counters::{self, COUNTERS, Counting, SOURCE};
 use super::load::{Pace, Ran};
-use super::place::{Binding, Place};
+use super::place::{MIXED, Place, Setting};
 use super::shaped::Tracking;
 use super::{Findings, Laboratory};
 use crate::error::BenchError;
@@ -23,7 +23,7 @@ pub(super) fn run(laboratory: &Laboratory<'_>, place: &Place) -> Result<Findings
     (laboratory.tell)(&format!("{}: latencies", place.title));
     let popular = Arc::new(Zipf::new(COUNTERS));
     let measure = |tracking, pace: Pace| {
-        let bound = place.bind(SOURCE, ["strong", "weak"], (true, Binding::Mixed, tracking))?;
+        let bound = place.bind(SOURCE, ["strong", "weak"], Setting { tracking, ..MIXED })?;
         let popular = Arc::clone(&popular);
         let script = Counting { causal: 75, reads: 75, bridging: true, popular, weak: None };
         bound.load(std::iter::repeat_n(script, pace.clients), pace, 16)

@@ -116,7 +116,8 @@ impl Bound {
         let program = Arc::new(program);
         let bindings = Bindings::new(&program, &databases, bind)
             .map_err(|error| BenchError::Start(error.to_string()))?;
-        let module = Module::new("benchmark", program).expect("what is compiled is well formed");
+        let module = Module::new(&solera::modules::digest(source), program)
+            .expect("what is compiled is well formed");
         let modules = Arc::new(BTreeMap::from([(Arc::clone(module.name()), module.clone())]));
         Ok(Bound { databases, module, bindings, modules, limits: limits() })
     }

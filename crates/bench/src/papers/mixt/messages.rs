@@ -3,8 +3,7 @@
 
 use super::groups::{CREATE, Groups, INBOX, JOIN, MIX, POST, SOURCE};
 use super::load::Pace;
-use super::place::{Binding, Place};
-use super::shaped::Tracking;
+use super::place::{Binding, MIXED, Place, Setting};
 use super::{Findings, Laboratory};
 use crate::error::BenchError;
 use crate::papers::Row;
@@ -21,9 +20,9 @@ pub(super) fn run(laboratory: &Laboratory<'_>, place: &Place) -> Result<Findings
     let title = place.title;
     let pace = laboratory.pace(place);
     let mut rows = Vec::new();
-    let mut mixes = Vec::new();
+    let (mut mixes, mut shipped) = (Vec::new(), Vec::new());
     for binding in [Binding::Mixed, Binding::AllStrong] {
-        let bound = |away| place.bind(SOURCE, STORES, (away, binding, Tracking::On));
+        let bound = |away| place.bind(SOURCE, STORES, Setting { away, binding, ..MIXED });
         (laboratory.tell)(&format!("{title}: {count} groups are created"));
         let groups = Groups::create(&bound(false)?, count)?;
         let away = bound(true)?;
@@ -39,6 +38,12 @@ pub(super) fn run(laboratory: &Laboratory<'_>, place: &Place) -> Result<Findings
         (laboratory.tell)(&format!("{title}: the mix, {binding:?}"));
         let pace = Pace { window: pace.window * 3, ..pace };
         mixes.push(away.load(groups.clients(pace.clients, MIX), pace, 18)?);
+        if place.ships() {
+            (laboratory.tell)(&format!("{title}: the same, phases next to their stores"));
+            let shipping = Setting { binding, shipping: true, ..MIXED };
+            let away = place.bind(SOURCE, STORES, shipping)?;
+            shipped.push(away.load(groups.clients(pace.clients, MIX), pace, 19)?);
+        }
     }
     let [mixed, strong] = &mixes[..] else { unreachable!("there are two bindings") };
     let part = "§8.4";
@@ -61,6 +66,15 @@ pub(super) fn run(laboratory: &Laboratory<'_>, place: &Place) -> Result<Findings
         .at_least(3.5),
         Row::new(part, format!("{title}: aborts"), 0.0187, mixed.aborts(), "%"),
     ]);
+    if let [mixed_shipped, strong_shipped] = &shipped[..] {
+        for (what, one, other) in
+            [("the mix", mixed_shipped, mixed), ("all linearizable", strong_shipped, strong)]
+        {
+            let what = format!("{title}: {what}, phases next to their stores over not");
+            let ratio = one.per_second() / other.per_second();
+            rows.push(Row::new(part, what, None, ratio, "ratio"));
+        }
+    }
     let notes = vec![format!(
         "Message Groups, {title}: {} clients, {count} groups with a user each, without the log, as in the paper (which \
          has 40,000). Each client has groups and users of its own. Aborts: phases that were run again and \

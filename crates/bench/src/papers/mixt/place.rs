@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use solera::Client;
 use solera::mixed::Spaces;
-use solera_mixt::store::{BoxFuture, Database};
+use solera_mixt::store::Database;
+use solera_postgres::Postgres;
 use solera_wan::{Delays, Proxy};
 
 use super::load::Bound;
 use super::shaped::{Shaped, Tracking};
+use super::{counters, groups};
 use crate::error::BenchError;
 use crate::papers::processes::{Process, Wan};
 
@@ -40,6 +41,21 @@ pub(super) struct Place {
 #[derive(Clone)]
 struct Databases([(Arc<dyn Database>, &'static str); 2]);
 
+/// How a program is run.
+#[derive(Clone, Copy)]
+pub(super) struct Setting {
+    /// As far away from the stores as the paper has it, or beside them.
+    pub(super) away: bool,
+    pub(super) binding: Binding,
+    pub(super) tracking: Tracking,
+    /// Whether phases run next to their stores.
+    pub(super) shipping: bool,
+}
+
+/// As the paper has it.
+pub(super) const MIXED: Setting =
+    Setting { away: true, binding: Binding::Mixed, tracking: Tracking::On, shipping: false };
+
 /// Which stores a program gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Binding {
@@ -58,28 +74,52 @@ impl Place {
         let network = Network::new()?;
         let mut processes = Vec::new();
         let mut cluster = |level: &str, distance| {
-            let config =
-                format!("[[space]]\nname = '{SPACE}'\nprefix = '{SPACE}:'\nlevel = '{level}'\n");
-            let mut process = Process::up(&config, 1, Wan::Named("none"))?;
+            let mut process = Process::up(&space(level), 1, Wan::Named("none"))?;
             let address = process.wait()?[0];
             processes.push(process);
             let away = network.at(&address.to_string(), distance)?;
-            Ok((spaces(address)?, spaces(away)?))
+            let named = |address| {
+                let found = spaces(address)?.named(level);
+                Ok::<_, BenchError>(found.executing([counters::SOURCE, groups::SOURCE]))
+            };
+            Ok::<_, BenchError>((named(address)?, named(away)?))
         };
         let (strong, strong_away) = cluster("linearizable", FAR)?;
         let (weak, weak_away) = cluster("causal", NEAR)?;
         Ok(Place {
             title: "spaces of two clusters",
-            beside: Databases([(strong, SPACE), (weak, SPACE)]),
-            away: Databases([(strong_away, SPACE), (weak_away, SPACE)]),
+            beside: Databases([(Arc::new(strong), SPACE), (Arc::new(weak), SPACE)]),
+            away: Databases([(Arc::new(strong_away), SPACE), (Arc::new(weak_away), SPACE)]),
             most_clients: usize::MAX,
             _processes: processes,
             _network: network,
         })
     }
 
-    pub(super) fn postgres(_url: &str) -> Result<Place, BenchError> {
-        Err(BenchError::Start("PostgreSQL".to_owned()))
+    /// A PostgreSQL server, and a cluster for what is causal.
+    ///
+    /// # Errors
+    /// The URL names no server by host and port, or one of them cannot be reached.
+    pub(super) fn postgres(url: &str) -> Result<Place, BenchError> {
+        let network = Network::new()?;
+        let server = Server::of(url)?;
+        let away = network.at(server.address, FAR)?;
+        let strong = |url: &str| -> Result<Arc<dyn Database>, BenchError> {
+            let built = Postgres::builder(url).schema(SCHEMA).space(SPACE).build();
+            Ok(Arc::new(built.map_err(|error| BenchError::Start(error.to_string()))?))
+        };
+        let (beside, distant) = (strong(url)?, strong(&server.at(&away.to_string()))?);
+        let mut process = Process::up(&space("causal"), 1, Wan::Named("none"))?;
+        let address = process.wait()?[0];
+        let weak_away = network.at(&address.to_string(), NEAR)?;
+        Ok(Place {
+            title: "PostgreSQL",
+            beside: Databases([(beside, SPACE), (Arc::new(spaces(address)?), SPACE)]),
+            away: Databases([(distant, SPACE), (Arc::new(spaces(weak_away)?), SPACE)]),
+            most_clients: 48,
+            _processes: vec![process],
+            _network: network,
+        })
     }
 
     /// Spaces of one cluster, of which two sites are far away and have the leaders.
@@ -87,29 +127,34 @@ impl Place {
     /// # Errors
     /// It cannot be started.
     pub(super) fn one_cluster() -> Result<Place, BenchError> {
-        let space = |level: &str| {
-            format!("[[space]]\nname = '{level}'\nprefix = '{level}:'\nlevel = '{level}'\n")
-        };
-        let config = space("linearizable") + &space("causal");
+        let named = |level: &str| space(level).replace(SPACE, level);
+        let config = named("linearizable") + &named("causal");
         let network = Network::new()?;
         let mut process =
             Process::up(&config, 3, Wan::Rtt("[[0, 5, 85], [5, 0, 85], [85, 85, 0]]"))?;
         let addresses = process.wait()?;
-        let database = spaces(network.at(&addresses[2].to_string(), NEAR)?)?;
+        let away = spaces(network.at(&addresses[2].to_string(), NEAR)?)?;
         let beside = spaces(addresses[0])?;
-        let both =
-            |database| Databases([(Arc::clone(&database), "linearizable"), (database, "causal")]);
+        let both = |spaces: Spaces| {
+            let database: Arc<dyn Database> = Arc::new(spaces);
+            Databases([(Arc::clone(&database), "linearizable"), (database, "causal")])
+        };
         Ok(Place {
             title: "spaces of one cluster",
             beside: both(beside),
-            away: both(database),
+            away: both(away),
             most_clients: usize::MAX,
             _processes: vec![process],
             _network: network,
         })
     }
 
-    /// A program beside its stores, or as far away from them as the paper has it.
+    /// Whether the linearizable store can run phases.
+    pub(super) fn ships(&self) -> bool {
+        self.away.0[0].0.executes()
+    }
+
+    /// A program with its stores.
     ///
     /// # Errors
     /// Its stores cannot be bound.
@@ -117,17 +162,18 @@ impl Place {
         &self,
         source: &str,
         stores: [&str; 2],
-        (away, binding, tracking): (bool, Binding, Tracking),
+        setting: Setting,
     ) -> Result<Bound, BenchError> {
+        let Setting { away, binding, tracking, shipping } = setting;
         let Databases(databases) = if away { &self.away } else { &self.beside };
         let [(strong, strong_space), (weak, weak_space)] = databases;
         let one = Arc::ptr_eq(strong, weak);
-        let shaped = |database: &Arc<dyn Database>, name: &str| -> Arc<dyn Database> {
+        let shaped = |database: &Arc<dyn Database>| -> Arc<dyn Database> {
             let (inner, looks) = (Arc::clone(database), Arc::new(AtomicU64::new(0)));
-            Arc::new(Shaped { inner, name: name.into(), tracking, looks })
+            Arc::new(Shaped { inner, tracking, shipping, looks })
         };
-        let strong = shaped(strong, "strong");
-        let weak = if one { Arc::clone(&strong) } else { shaped(weak, "weak") };
+        let strong = shaped(strong);
+        let weak = if one { Arc::clone(&strong) } else { shaped(weak) };
         let second = match binding {
             Binding::AllStrong => (stores[1], 0, *strong_space),
             Binding::Mixed => (stores[1], usize::from(!one), *weak_space),
@@ -137,13 +183,48 @@ impl Place {
     }
 }
 
+/// The configuration of a cluster with one space.
+fn space(level: &str) -> String {
+    format!("[[space]]\nname = '{SPACE}'\nprefix = '{SPACE}:'\nlevel = '{level}'\n")
+}
+
+/// The schema in which PostgreSQL keeps what is measured.
+const SCHEMA: &str = "solera_papers";
+
+/// Where a PostgreSQL server is, in its URL.
+struct Server<'a> {
+    before: &'a str,
+    address: &'a str,
+    after: &'a str,
+}
+
+impl<'a> Server<'a> {
+    fn of(url: &'a str) -> Result<Server<'a>, BenchError> {
+        let told = || {
+            let text =
+                "the URL of PostgreSQL must be as postgresql://USER:PASSWORD@HOST:PORT/DATABASE";
+            BenchError::Settings(text.to_owned())
+        };
+        let (scheme, rest) = url.split_once("://").ok_or_else(told)?;
+        let authority = rest.split(['/', '?']).next().unwrap_or_default();
+        let address = authority.rsplit('@').next().unwrap_or_default();
+        let from = scheme.len() + 3 + authority.len() - address.len();
+        let (host, port) = address.rsplit_once(':').ok_or_else(told)?;
+        if host.is_empty() || port.parse::<u16>().is_err() {
+            return Err(told());
+        }
+        Ok(Server { before: &url[..from], address, after: &url[from + address.len()..] })
+    }
+
+    /// The URL with another address.
+    fn at(&self, address: &str) -> String {
+        format!("{}{address}{}", self.before, self.after)
+    }
+}
+
 /// A cluster's spaces as a database, as they are seen at an address.
-fn spaces(address: SocketAddr) -> Result<Arc<dyn Database>, BenchError> {
-    let connect = move || -> BoxFuture<'static, Result<Client, solera::Error>> {
-        Box::pin(Client::connect(address))
-    };
-    let found = super::runtime()?.block_on(Spaces::of(connect));
-    Ok(Arc::new(found.map_err(BenchError::Connect)?))
+fn spaces(address: SocketAddr) -> Result<Spaces, BenchError> {
+    super::runtime()?.block_on(Spaces::at(address)).map_err(BenchError::Connect)
 }
 
 /// Emulated distances, on a thread of their own. They end when this is dropped.
@@ -187,5 +268,27 @@ impl Network {
         });
         let address = told.recv().map_err(|error| BenchError::Start(error.to_string()))?;
         address.map_err(BenchError::Start)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Server;
+
+    #[test]
+    fn the_address_in_a_url_is_replaced_and_nothing_else() {
+        for (url, address) in [
+            ("postgresql://a:p%40ss@127.0.0.1:5432/db?options=x:1", "127.0.0.1:5432"),
+            ("postgres://db.example:1/", "db.example:1"),
+        ] {
+            let server = Server::of(url).unwrap();
+            assert_eq!(server.address, address);
+            assert_eq!(server.at("[::1]:9"), url.replace(address, "[::1]:9"));
+        }
+        for url in
+            ["", "host=x", "postgresql://host/db", "postgresql://a@:5/db", "postgresql://h:x/"]
+        {
+            assert!(Server::of(url).is_err(), "{url}");
+        }
     }
 }

@@ -1,10 +1,11 @@
-//! A database as an experiment needs it: under another name, without witnesses, or with late ones.
+//! A database as an experiment needs it: without witnesses, with late ones, or running phases itself.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use solera_levels::Level;
+use solera_mixt::shipment::{Shipment, Shipped};
 use solera_mixt::store::{
     Answer, Begin, BoxFuture, Connection, CustomCall, Database, Description, Fields, Horizon, List,
     NameWrite, ObjectCall, StoreError,
@@ -27,19 +28,24 @@ const LATE: Duration = Duration::from_millis(30);
 /// A database, seen so.
 pub(super) struct Shaped {
     pub(super) inner: Arc<dyn Database>,
-    pub(super) name: Arc<str>,
     pub(super) tracking: Tracking,
+    /// Whether it is to run groups of phases, if it can.
+    pub(super) shipping: bool,
     /// How often witnesses were looked for.
     pub(super) looks: Arc<AtomicU64>,
 }
 
 impl Database for Shaped {
     fn describe(&self) -> Description {
-        Description { name: Arc::clone(&self.name), ..self.inner.describe() }
+        self.inner.describe()
     }
 
     fn level(&self, space: &str) -> Option<Level> {
         self.inner.level(space)
+    }
+
+    fn executes(&self) -> bool {
+        self.shipping && self.inner.executes()
     }
 
     fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Connection>, StoreError>> {
@@ -106,6 +112,13 @@ impl Connection for Session {
             Tracking::Off => self.inner.commit(&[]),
             Tracking::On | Tracking::Late(_) => self.inner.commit(writes),
         }
+    }
+
+    fn execute<'a>(
+        &'a mut self,
+        shipment: &'a Shipment,
+    ) -> BoxFuture<'a, Result<Shipped, StoreError>> {
+        self.inner.execute(shipment)
     }
 
     fn abort(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {

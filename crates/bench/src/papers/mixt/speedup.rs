@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::counters::{COUNTERS, Counting, SOURCE};
 use super::load::Ran;
-use super::place::{Binding, Place};
+use super::place::{MIXED, Place, Setting};
 use super::shaped::Tracking;
 use super::{Findings, Laboratory};
 use crate::error::BenchError;
@@ -34,7 +34,7 @@ pub(super) fn run(laboratory: &Laboratory<'_>, place: &Place) -> Result<Findings
     let pace = laboratory.pace(place);
     let measure = |causal: u8, reads: u8, series: usize, round: u64| {
         let (_, tracking, bridging) = SERIES[series];
-        let bound = place.bind(SOURCE, ["strong", "weak"], (true, Binding::Mixed, tracking))?;
+        let bound = place.bind(SOURCE, ["strong", "weak"], Setting { tracking, ..MIXED })?;
         let popular = Arc::clone(&popular);
         let script = Counting { causal, reads, bridging, popular, weak: None };
         let scripts = std::iter::repeat_n(script, pace.clients);

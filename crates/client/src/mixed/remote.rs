@@ -1,0 +1,141 @@
+//! A database of others whose phases a cluster near it runs (MixT §7.2).
+
+use std::sync::Arc;
+
+use solera_levels::Level;
+use solera_mixt::shipment::{Shipment, Shipped};
+use solera_mixt::store::{
+    Answer, Begin, BoxFuture, Connection, CustomCall, Database, Description, Fields, Horizon, List,
+    NameWrite, ObjectCall, StoreError,
+};
+
+use super::Spaces;
+use super::session::Session;
+
+/// A database that is far away, with a cluster beside it that has it as a `[[store]]` of the same name. Groups of phases
+/// take one round trip to the cluster, which runs them; whatever else is asked goes to the database itself.
+#[derive(Clone)]
+pub struct Remote {
+    database: Arc<dyn Database>,
+    beside: Spaces,
+}
+
+impl Remote {
+    /// A database, and the cluster beside it, which must be [executing](Spaces::executing).
+    pub fn new(database: Arc<dyn Database>, beside: Spaces) -> Remote {
+        Remote { database, beside }
+    }
+}
+
+impl std::fmt::Debug for Remote {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let name = self.database.describe().name;
+        f.debug_struct("Remote").field("database", &name).field("beside", &self.beside).finish()
+    }
+}
+
+impl Database for Remote {
+    fn describe(&self) -> Description {
+        self.database.describe()
+    }
+
+    fn level(&self, space: &str) -> Option<Level> {
+        self.database.level(space)
+    }
+
+    fn executes(&self) -> bool {
+        self.beside.executes()
+    }
+
+    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Connection>, StoreError>> {
+        Box::pin(async {
+            let session = self.beside.session();
+            let (database, direct) = (Arc::clone(&self.database), None);
+            let both = Both { database, direct, session, doubt: false };
+            Ok(Box::new(both) as Box<dyn Connection>)
+        })
+    }
+}
+
+/// A session with the database, which is opened when it is needed, and one with the cluster.
+struct Both {
+    database: Arc<dyn Database>,
+    direct: Option<Box<dyn Connection>>,
+    session: Session,
+    /// Whether it is not known what became of the last transaction that was asked for directly.
+    doubt: bool,
+}
+
+impl Both {
+    async fn direct(&mut self) -> Result<&mut Box<dyn Connection>, StoreError> {
+        match &mut self.direct {
+            Some(direct) => Ok(direct),
+            closed => Ok(closed.insert(self.database.connect().await?)),
+        }
+    }
+}
+
+impl Connection for Both {
+    fn begin<'a>(&'a mut self, begin: &'a Begin) -> BoxFuture<'a, Result<Vec<Fields>, StoreError>> {
+        Box::pin(async {
+            // Phases whose answer was lost may still be under way.
+            self.session.resolve().await?;
+            let begun = self.direct().await?.begin(begin).await?;
+            self.doubt = false;
+            Ok(begun)
+        })
+    }
+
+    fn perform<'a>(
+        &'a mut self,
+        call: &'a ObjectCall,
+    ) -> BoxFuture<'a, Result<Answer, StoreError>> {
+        Box::pin(async { self.direct().await?.perform(call).await })
+    }
+
+    fn custom<'a>(&'a mut self, call: &'a CustomCall) -> BoxFuture<'a, Result<Answer, StoreError>> {
+        Box::pin(async { self.direct().await?.custom(call).await })
+    }
+
+    fn commit<'a>(&'a mut self, writes: &'a [NameWrite]) -> BoxFuture<'a, Result<(), StoreError>> {
+        Box::pin(async {
+            let committed = self.direct().await?.commit(writes).await;
+            self.doubt = matches!(committed, Err(StoreError::OutcomeUnknown(_)));
+            committed
+        })
+    }
+
+    fn execute<'a>(
+        &'a mut self,
+        shipment: &'a Shipment,
+    ) -> BoxFuture<'a, Result<Shipped, StoreError>> {
+        Box::pin(async {
+            if self.doubt {
+                // A transaction begins only when it is known.
+                self.direct().await?.begin(&Begin::default()).await?;
+                self.doubt = false;
+            }
+            if let Some(direct) = &mut self.direct {
+                direct.abort().await?;
+            }
+            self.session.execute(shipment).await
+        })
+    }
+
+    fn abort(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(async {
+            match &mut self.direct {
+                Some(direct) => direct.abort().await,
+                None => Ok(()),
+            }
+        })
+    }
+
+    fn list<'a>(&'a mut self, list: &'a List) -> BoxFuture<'a, Result<Vec<Arc<str>>, StoreError>> {
+        Box::pin(async { self.direct().await?.list(list).await })
+    }
+
+    fn horizon(&mut self) -> BoxFuture<'_, Result<Option<Horizon>, StoreError>> {
+        Box::pin(async { self.direct().await?.horizon().await })
+    }
+}
