@@ -23,7 +23,8 @@ fastest where the leader is: one round trip from there to the nearest other site
 sites one to the leader. So let the site lead whose clients use them most.
 
 A leader that dies is replaced by itself, and does not take its place again when it is back: move it.
-While leaders move, nothing fails; some transactions take a little longer.
+While leaders move, some transactions take a little longer, and those with several
+commands on keys that others change may have to be run again.
 
 Ends with 1 if there is no such site or partition, or it does not lead in time.";
 

@@ -66,6 +66,11 @@ pub(crate) fn main(args: &PapersArgs) -> ExitCode {
         eprintln!("solera papers: there is no figure {figure}; this paper's are {first} to {last}");
         return ExitCode::from(2);
     }
+    // What cannot be written is found out before the experiments, not after them.
+    if let Err(error) = prepare(args) {
+        eprintln!("solera papers: {error}");
+        return ExitCode::FAILURE;
+    }
     let results = match args.paper {
         Paper::Unistore => unistore::run(effort, args.figure, &told),
         Paper::Mixt => mixt::run(effort, args.figure, args.postgres.as_deref(), &told),
@@ -86,15 +91,31 @@ pub(crate) fn main(args: &PapersArgs) -> ExitCode {
     }
 }
 
+/// Where the page goes.
+fn folder(args: &PapersArgs) -> PathBuf {
+    let name = match args.paper {
+        Paper::Unistore => "unistore",
+        Paper::Mixt => "mixt",
+    };
+    args.out.clone().unwrap_or_else(|| PathBuf::from(format!("papers-{name}")))
+}
+
+/// Makes sure that what will be measured can be written.
+fn prepare(args: &PapersArgs) -> Result<(), String> {
+    let folder = folder(args);
+    std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    match &args.json {
+        Some(file) => put(file, ""),
+        None => Ok(()),
+    }
+}
+
 /// Writes what was asked for; returns where the page is.
 fn write(args: &PapersArgs, results: &Results) -> Result<PathBuf, String> {
     if let Some(file) = &args.json {
         put(file, &format!("{:#}\n", results.json()))?;
     }
-    let usual = || PathBuf::from(format!("papers-{}", results.paper));
-    let folder = args.out.clone().unwrap_or_else(usual);
-    std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-    let page = folder.join("index.html");
+    let page = folder(args).join("index.html");
     put(&page, &results.page.html(&results.rows))?;
     Ok(page)
 }

@@ -84,6 +84,12 @@ fn run(args: &WanArgs) -> Result<(), Box<dyn std::error::Error>> {
     let delays = Delays::new(args.rtt_ms, args.jitter_ms)?;
     let mut routes = args.route.clone();
     routes.extend(args.to.clone().map(|to| Route { listen: args.listen.clone(), to }));
+    for Route { to, .. } in &routes {
+        let port = to.rsplit_once(':').filter(|(host, _)| !host.is_empty());
+        if port.is_none_or(|(_, port)| port.parse::<u16>().is_err()) {
+            return Err(format!("'{to}' is no server: it must be as HOST:PORT").into());
+        }
+    }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let stop = Stop::new()?;

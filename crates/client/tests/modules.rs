@@ -360,9 +360,14 @@ async fn a_call_may_what_its_user_may() {
     assert!(error.to_string().contains("NOPERM"), "{error}");
     assert_eq!(chief.get("dir:n").await.unwrap(), None);
     // What calls use besides is not the user's.
-    for command in
-        [&["SOLERA.BEGIN"][..], &["HGET", "solera:modules", "o"], &["SOLERA.MODULE", "DROP", "o"]]
-    {
+    for command in [
+        &["SOLERA.BEGIN"][..],
+        &["HGET", "solera:modules", "o"],
+        &["SOLERA.MODULE", "DROP", "o"],
+        // A record that a server would complete with its own rights, and a look at those of others.
+        &["HSET", "mail:solera:mixt:r:1", "0", "forged"],
+        &["HGETALL", "mail:solera:mixt:r:1"],
+    ] {
         let error = clerk.command(command).await.unwrap_err();
         assert_eq!(error.code(), Some("NOPERM"), "{command:?}");
     }

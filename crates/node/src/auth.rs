@@ -130,6 +130,11 @@ impl Identity {
         }
     }
 
+    /// Whether its user may run transactions whose coordinator is elsewhere.
+    pub(crate) fn may_coordinate(&self) -> bool {
+        self.user.borrow().as_ref().is_some_and(|user| user.may_run("solera.phase"))
+    }
+
     /// Whether its user may read all keys.
     pub(crate) fn reads_all_keys(&self) -> bool {
         self.user.borrow().as_ref().is_some_and(|user| user.reads_all_keys())

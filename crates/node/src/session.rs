@@ -15,12 +15,12 @@ use solera_time::{SiteId, Vector};
 use solera_unistore::{Command, CommandError, Input, Kind, Response, StrongLimit, TxId};
 
 use self::strong::Watched;
-use crate::acl::User;
+use crate::acl::{Denied, User};
 use crate::auth::{Identity, Refused};
 use crate::clients::{Client, Clients};
 use crate::commands::{self, KeyOp, Plan};
 use crate::config::Baseline;
-use crate::modules::Lent;
+use crate::modules::{Lent, is_reserved};
 use crate::node::refused_by;
 use crate::worker::{Silent, Unreachable, Worker};
 
@@ -206,7 +206,16 @@ impl Session {
                 return Ok(());
             }
         }
-        self.identity.may(command, arguments)
+        self.identity.may(command, arguments)?;
+        // What transactions and modules keep is believed by those that complete them, with the rights of a server.
+        if command.is_data() && !self.identity.may_coordinate() {
+            let all: Vec<&[u8]> = arguments.from(0).collect();
+            let spaces = &self.worker.spec.spaces;
+            if command.keys(&all).into_iter().any(|key| is_reserved(spaces, key)) {
+                return Err(Refused::Denied(Denied::Key));
+            }
+        }
+        Ok(())
     }
 
     /// The client is gone: its open transaction has no effect.

@@ -131,11 +131,14 @@ fn load(name: &[u8], rest: &[Vec<u8>], most: usize) -> Result<Request, String> {
             let Some((store, space)) = pair else {
                 return Err("ERR BIND takes store=space".to_owned());
             };
+            if binds.iter().any(|(bound, _)| bound == store) {
+                return Err(format!("ERR BIND names the store '{}' twice", store.escape_debug()));
+            }
             binds.push((store.to_owned(), space.to_owned()));
         } else {
             let option = String::from_utf8_lossy(option);
             return Err(format!(
-                "ERR '{}' is neither REPLACE nor BIND store=space",
+                "ERR '{}' is neither REPLACE nor BIND store=space (each pair needs a BIND of its own)",
                 option.escape_debug()
             ));
         }
@@ -212,6 +215,10 @@ mod tests {
             (&[b"SOLERA.MODULE", b"load", b"m", b"ab\xff"], "not UTF-8 after 2 bytes"),
             (&[b"SOLERA.MODULE", b"load", b"m", b"x", b"bind"], "store=space"),
             (&[b"SOLERA.MODULE", b"load", b"m", b"x", b"now"], "'now' is neither"),
+            (
+                &[b"SOLERA.MODULE", b"load", b"m", b"x", b"bind", b"a=b", b"bind", b"a=c"],
+                "'a' twice",
+            ),
             (&[b"SOLERA.MODULE", b"load", b"a b", b"x"], "no name of a module"),
             (&[b"SOLERA.MODULE", b"list", b"x"], "wrong number"),
             (&[b"SOLERA.MODULE", b"burn"], "unknown subcommand"),
