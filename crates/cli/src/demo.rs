@@ -1,5 +1,6 @@
 //! `solera demo`: a short story on an embedded cluster, which checks what it tells.
 
+mod checkout;
 mod groups;
 mod invariants;
 
@@ -15,7 +16,18 @@ Examples:
   solera demo          with time to read
   solera demo --fast   without, for scripts
   solera demo message-groups
-                       a program with stores of several levels, checked, explained and measured";
+                       a program with stores of several levels, checked, explained and measured
+  scripts/with-stores solera demo checkout
+                       a shop whose stock is a table of PostgreSQL, sold at three sites";
+
+const CHECKOUT: &str = "\
+Examples:
+  solera demo checkout --postgres postgresql://shop:secret@127.0.0.1:5432/shop
+  scripts/with-stores solera demo checkout
+                       with a server that is stopped afterwards, as in Solera's repository
+
+Makes a schema called solera_demo_… in the database, and removes it at the end. The user needs CREATE
+on the database. Ends with 1 if anything it tells is not true.";
 
 /// Watch a geo-cluster keep its promises, in some seconds
 #[derive(Debug, Args)]
@@ -37,12 +49,25 @@ enum Story {
         #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=600))]
         seconds: u64,
     },
+    /// Sell a table of PostgreSQL at three sites, and check that nothing is sold twice
+    #[command(after_help = CHECKOUT)]
+    Checkout {
+        /// The database [default: what SOLERA_TEST_POSTGRES says]
+        #[arg(long, value_name = "URL")]
+        postgres: Option<String>,
+        /// How long customers may shop, in seconds; they stop when the stock is gone
+        #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=600))]
+        seconds: u64,
+    },
 }
 
 /// Tells the story; fails if any of it turns out not to be true.
 pub(crate) fn main(args: &DemoArgs) -> ExitCode {
-    match args.story {
-        Some(Story::MessageGroups { seconds }) => groups::main(seconds),
+    match &args.story {
+        Some(Story::MessageGroups { seconds }) => groups::main(*seconds),
+        Some(Story::Checkout { postgres, seconds }) => {
+            checkout::main(postgres.as_deref(), *seconds)
+        }
         None => end(in_runtime(tell(args))),
     }
 }
@@ -305,4 +330,32 @@ fn check(holds: bool, otherwise: &str) -> Told {
 fn ms(duration: Duration) -> String {
     let ms = duration.as_secs_f64() * 1000.0;
     if ms < 10.0 { format!("{ms:.2} ms") } else { format!("{ms:.0} ms") }
+}
+
+/// The time within which so many of 100 were done.
+fn percentile(times: &[Duration], percent: usize) -> Option<Duration> {
+    let mut times = times.to_vec();
+    times.sort();
+    times.get(times.len().checked_sub(1)? * percent / 100).copied()
+}
+
+/// Numbers for loads: any will do, the same in every run. It is xorshift.
+struct Random(u64);
+
+impl Random {
+    fn new(seed: u64) -> Random {
+        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    /// One below `bound`, which is not 0.
+    fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
 }

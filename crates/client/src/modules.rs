@@ -122,10 +122,15 @@ impl Modules for Host {
     }
 }
 
-/// Sessions with the cluster's own spaces and all other stores.
-fn connections(spaces: Spaces, stores: &[Store]) -> Connections {
+/// The cluster's own spaces and all other stores.
+fn databases(spaces: Spaces, stores: &[Store]) -> Vec<Arc<dyn Database>> {
     let others = stores.iter().map(|store| store.database.clone());
-    Connections::new([Arc::new(spaces) as Arc<dyn Database>].into_iter().chain(others))
+    [Arc::new(spaces) as Arc<dyn Database>].into_iter().chain(others).collect()
+}
+
+/// Sessions with them.
+fn connections(spaces: Spaces, stores: &[Store]) -> Connections {
+    Connections::new(databases(spaces, stores))
 }
 
 /// An answer, or the text of an error.
@@ -143,7 +148,9 @@ impl Shared {
             Request::Load { name, source, replace, binds } => {
                 let module = library::compile(&name, &source)?;
                 // What cannot be bound is better told now than at each call.
-                call::bind(&module, &binds, &spaces(local, None), &self.stores)?;
+                let spaces = spaces(local, None);
+                let bindings = call::bind(&module, &binds, &spaces, &self.stores)?;
+                call::check_operations(&module, &bindings, &spaces, &self.stores).await?;
                 registry::load(&mut client, &name, &source, (replace, &binds)).await?;
                 Ok(Value::Simple("OK".to_owned()))
             }

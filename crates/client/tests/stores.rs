@@ -125,6 +125,15 @@ async fn a_module_is_bound_to_a_store_of_others_and_what_is_wrong_is_told_at_onc
         let told = load(&mut client, "groups", GROUPS, bind).await.unwrap_err().to_string();
         assert!(told.starts_with("BADBIND") && told.contains(reason), "{bind}: {told}");
     }
+    // Neither has any.
+    let source = "store stock : eventual { operation take(n: int) -> bool; }";
+    for place in ["cache/log", "mail"] {
+        let bind = format!("stock={place}");
+        let told = load(&mut client, "shop", source, &bind).await.unwrap_err().to_string();
+        let reason = "the store `stock` cannot be";
+        assert!(told.starts_with("BADBIND") && told.contains(reason), "{told}");
+        assert!(told.ends_with(&format!("{place}: it has no operation `take`")), "{told}");
+    }
     let group = with_group(&mut client).await;
     assert_eq!(post(&mut client, &group, "hello").await.unwrap(), Value::Integer(1));
     assert_eq!(log(&mut client).await, ["hello"]);

@@ -15,6 +15,7 @@ pub mod collect;
 pub mod conformance;
 pub mod coordinator;
 pub mod drive;
+mod encoding;
 mod group;
 mod job;
 pub mod memory;

@@ -53,8 +53,29 @@ pub trait Database: Send + Sync {
         false
     }
 
+    /// Whether the custom operations that a store of a program declares can be what a space has for them. Hosts ask when
+    /// they load a module: without it, a call that does not fit is refused.
+    ///
+    /// # Errors
+    /// [`StoreError::Refused`] with what does not fit; databases without custom operations refuse any. Others if the
+    /// database cannot be asked now.
+    fn check_operations<'a>(
+        &'a self,
+        program: &'a Program,
+        store: StoreId,
+        _space: &'a str,
+    ) -> BoxFuture<'a, Result<(), StoreError>> {
+        let operations = &program.stores[usize::from(store.0)].operations;
+        let first = operations.first().map(|operation| no_operation(&operation.name));
+        Box::pin(std::future::ready(first.map_or(Ok(()), Err)))
+    }
+
     /// Opens a session.
     fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Connection>, StoreError>>;
+}
+
+fn no_operation(name: &str) -> StoreError {
+    StoreError::Refused(format!("it has no operation `{name}`"))
 }
 
 impl<D: Database + ?Sized> Database for Arc<D> {
@@ -64,6 +85,19 @@ impl<D: Database + ?Sized> Database for Arc<D> {
 
     fn level(&self, space: &str) -> Option<Level> {
         D::level(self, space)
+    }
+
+    fn executes(&self) -> bool {
+        D::executes(self)
+    }
+
+    fn check_operations<'a>(
+        &'a self,
+        program: &'a Program,
+        store: StoreId,
+        space: &'a str,
+    ) -> BoxFuture<'a, Result<(), StoreError>> {
+        D::check_operations(self, program, store, space)
     }
 
     fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Connection>, StoreError>> {
@@ -98,8 +132,7 @@ pub trait Connection: Send {
 
     /// A custom operation, within the open transaction. Databases that have none refuse.
     fn custom<'a>(&'a mut self, call: &'a CustomCall) -> BoxFuture<'a, Result<Answer, StoreError>> {
-        let name = call.operation().name.to_string();
-        Box::pin(async move { Err(StoreError::Refused(format!("it has no operation `{name}`"))) })
+        Box::pin(std::future::ready(Err(no_operation(&call.operation().name))))
     }
 
     /// Writes named objects and commits. In an atomic space they take effect together with the transaction.
@@ -305,3 +338,61 @@ impl fmt::Display for StoreError {
 }
 
 impl std::error::Error for StoreError {}
+
+#[cfg(test)]
+mod tests {
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+
+    /// One whose answers are not those that are given where nothing is said.
+    struct Odd;
+
+    impl Database for Odd {
+        fn describe(&self) -> Description {
+            Description { name: "odd".into(), joint: true }
+        }
+
+        fn level(&self, _space: &str) -> Option<Level> {
+            Some(Level::Causal)
+        }
+
+        fn executes(&self) -> bool {
+            true
+        }
+
+        fn check_operations<'a>(
+            &'a self,
+            _program: &'a Program,
+            _store: StoreId,
+            space: &'a str,
+        ) -> BoxFuture<'a, Result<(), StoreError>> {
+            Box::pin(std::future::ready(Err(StoreError::Refused(space.to_owned()))))
+        }
+
+        fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Connection>, StoreError>> {
+            Box::pin(std::future::ready(Err(StoreError::Missing)))
+        }
+    }
+
+    /// What is ready at once.
+    fn now<T>(mut future: BoxFuture<'_, T>) -> T {
+        match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(done) => done,
+            Poll::Pending => panic!("it is not ready"),
+        }
+    }
+
+    #[test]
+    fn a_shared_database_answers_as_itself() {
+        let shared = Arc::new(Odd);
+        // As a host holds it.
+        let shared: &dyn Database = &shared;
+        assert!(shared.executes());
+        let program = solera_language::compile::compile("store s : causal;").program.unwrap();
+        let checked = now(shared.check_operations(&program, StoreId(0), "here"));
+        assert_eq!(checked, Err(StoreError::Refused("here".to_owned())));
+        assert!(shared.describe().joint && shared.level("here") == Some(Level::Causal));
+        assert!(matches!(now(shared.connect()), Err(StoreError::Missing)));
+    }
+}

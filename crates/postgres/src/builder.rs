@@ -23,11 +23,12 @@ const MAX_SPACE: usize = 255;
 const OPTIONS: &str = "-c enable_seqscan=off -c idle_in_transaction_session_timeout=60s";
 
 /// Says which spaces a PostgreSQL database has, and which statements their custom operations are.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Builder {
     url: String,
     name: String,
     schema: String,
+    password: Option<String>,
     reply_timeout: Duration,
     spaces: Vec<(String, Vec<(String, String)>)>,
     misplaced: Option<String>,
@@ -39,6 +40,7 @@ impl Builder {
             url: url.to_owned(),
             name: "postgres".to_owned(),
             schema: "solera".to_owned(),
+            password: None,
             reply_timeout: REPLY_TIMEOUT,
             spaces: Vec::new(),
             misplaced: None,
@@ -55,6 +57,12 @@ impl Builder {
     /// is not said.
     pub fn schema(mut self, schema: &str) -> Builder {
         schema.clone_into(&mut self.schema);
+        self
+    }
+
+    /// The password. It wins over one in the URL.
+    pub fn password(mut self, password: &str) -> Builder {
+        self.password = Some(password.to_owned());
         self
     }
 
@@ -89,6 +97,9 @@ impl Builder {
             self.url.parse().map_err(|error| ConfigError::Url(cause(&error)))?;
         if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
             return Err(ConfigError::Url("it names no host".to_owned()));
+        }
+        if let Some(password) = &self.password {
+            config.password(password);
         }
         if config.get_connect_timeout().is_none() {
             config.connect_timeout(CONNECT_TIMEOUT);
@@ -128,6 +139,15 @@ impl Builder {
             }
         }
         Ok(Postgres::new(config, &self.name, &self.schema, self.reply_timeout, spaces))
+    }
+}
+
+impl fmt::Debug for Builder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Not the URL: it may have a password.
+        let mut shown = f.debug_struct("Builder");
+        shown.field("name", &self.name).field("schema", &self.schema);
+        shown.field("spaces", &self.spaces).finish_non_exhaustive()
     }
 }
 

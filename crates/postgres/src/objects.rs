@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use solera_language::codec::{Codec, CodecError};
 use solera_language::ir::Program;
-use solera_language::objects::{REMOTE_LIST_NEXT, REMOTE_LIST_VALUE};
 use solera_language::operation::ObjectOp;
 use solera_language::types::{Object, Type};
 use solera_language::value::Value;
@@ -54,15 +53,7 @@ impl<'a> Request<'a> {
 
     fn encode(&mut self) -> Result<(), StoreError> {
         let call = self.call;
-        let arg = |at: usize, ty: &Type| -> Result<Vec<u8>, StoreError> {
-            let value = call.args.get(at).ok_or_else(|| impossible(call))?;
-            match (value, ty) {
-                (Value::Handle(handle), Type::Unknown) => Ok(handle.key.as_bytes().to_vec()),
-                _ => {
-                    Codec::new(&call.program).encode(value, ty).map_err(|error| wrong(call, &error))
-                }
-            }
-        };
+        let arg = |at: usize, ty: &Type| call.encode(at, ty);
         match (call.object(), call.op) {
             (Object::Register(of) | Object::List(of), ObjectOp::Put | ObjectOp::Append)
             | (Object::Log(of), ObjectOp::Append) => self.values.push(Some(arg(0, of)?)),
@@ -84,20 +75,20 @@ impl<'a> Request<'a> {
             (Object::Counter, ObjectOp::Increment)
             | (Object::List(_) | Object::Log(_), ObjectOp::At) => match call.args.first() {
                 Some(Value::Int(number)) => self.number = *number,
-                _ => return Err(impossible(call)),
+                _ => return Err(call.impossible()),
             },
             (Object::Struct(_) | Object::RemoteList(_), ObjectOp::Field(index)) => {
-                self.items.push(field(call, index)?.0);
+                self.items.push(call.field(index)?.0);
             }
             (Object::Struct(_) | Object::RemoteList(_), ObjectOp::PutField(index)) => {
-                let (name, ty) = field(call, index)?;
+                let (name, ty) = call.field(index)?;
                 self.items.push(name);
                 self.values.push(Some(arg(0, &ty)?));
             }
             (Object::Struct(_) | Object::RemoteList(_), ObjectOp::Create) => {
                 for at in 0..call.args.len() {
-                    let index = u16::try_from(at).map_err(|_| impossible(call))?;
-                    let (name, ty) = field(call, index)?;
+                    let index = u16::try_from(at).map_err(|_| call.impossible())?;
+                    let (name, ty) = call.field(index)?;
                     self.items.push(name);
                     self.values.push(Some(arg(at, &ty)?));
                 }
@@ -114,8 +105,8 @@ impl<'a> Request<'a> {
     ) -> Result<Vec<(&'s str, Params<'s>)>, StoreError> {
         let object: Params<'s> = vec![&self.space, &self.key];
         let with = |more: Params<'s>| object.iter().copied().chain(more).collect::<Params<'s>>();
-        let item = || self.items.first().ok_or_else(|| impossible(self.call));
-        let value = || self.values.first().ok_or_else(|| impossible(self.call));
+        let item = || self.items.first().ok_or_else(|| self.call.impossible());
+        let value = || self.values.first().ok_or_else(|| self.call.impossible());
         let kind = || -> &'s (dyn tokio_postgres::types::ToSql + Sync) { &self.kind };
         let there = || (&*sql.object, object.clone());
         let ensure = || (&*sql.ensure, with(vec![kind()]));
@@ -199,7 +190,7 @@ impl<'a> Request<'a> {
                 let items = Items { program: &call.program, rows };
                 items.read(object).map_err(|error| error.of(&call.key))?
             }
-            _ => return Err(impossible(call)),
+            _ => return Err(call.impossible()),
         }))
     }
 }
@@ -334,26 +325,6 @@ fn check(key: &str, most: usize) -> Result<(), StoreError> {
     Err(StoreError::Refused(why))
 }
 
-/// The name and type of a struct's field.
-fn field(call: &ObjectCall, index: u16) -> Result<(Vec<u8>, Type), StoreError> {
-    let found = match (call.object(), index) {
-        (Object::Struct(id), _) => {
-            let fields = &call.program.structs[usize::from(id.0)].fields;
-            fields.get(usize::from(index)).map(|(name, ty)| (name.as_bytes().to_vec(), ty.clone()))
-        }
-        (Object::RemoteList(of), REMOTE_LIST_VALUE) => Some((b"v".to_vec(), of.clone())),
-        // The handle is written as its key, whatever its type.
-        (Object::RemoteList(_), REMOTE_LIST_NEXT) => Some((b"next".to_vec(), Type::Unknown)),
-        _ => None,
-    };
-    found.ok_or_else(|| impossible(call))
-}
-
 fn wrong(call: &ObjectCall, error: &CodecError) -> StoreError {
     ItemError::Codec(error.clone()).of(&call.key)
-}
-
-fn impossible(call: &ObjectCall) -> StoreError {
-    let object = told(kind(call.object()));
-    StoreError::Refused(format!("{:?} cannot be done with {object}", call.op))
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use solera_language::ir::Program;
+use solera_language::types::StoreId;
 use solera_levels::Level;
 use solera_mixt::store::{BoxFuture, Connection, Database, Description, StoreError};
 use tokio::sync::OnceCell;
@@ -54,8 +55,8 @@ impl Postgres {
         Postgres { shared: Arc::new(shared) }
     }
 
-    /// Asks the server whether all custom operations that a store declares can be what a space has for them. Hosts
-    /// should ask when they load a module: a call that does not fit is refused only then.
+    /// Asks the server whether all custom operations that a store declares can be what a space has for them, as
+    /// [`Database::check_operations`] does, and tells apart what may be wrong.
     ///
     /// # Errors
     /// The first operation that does not fit, or that the server cannot be asked.
@@ -95,6 +96,25 @@ impl Database for Postgres {
 
     fn level(&self, space: &str) -> Option<Level> {
         self.shared.spaces.contains_key(space).then_some(Level::Linearizable)
+    }
+
+    fn check_operations<'a>(
+        &'a self,
+        program: &'a Program,
+        store: StoreId,
+        space: &'a str,
+    ) -> BoxFuture<'a, Result<(), StoreError>> {
+        Box::pin(async move {
+            let declared = &program.stores[usize::from(store.0)];
+            // A store without operations need not be asked about, and so not be there.
+            if declared.operations.is_empty() {
+                return Ok(());
+            }
+            self.check(program, &declared.name, space).await.map_err(|error| match error {
+                CheckError::Unreachable(error) => error,
+                other => StoreError::Refused(other.to_string()),
+            })
+        })
     }
 
     fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Connection>, StoreError>> {

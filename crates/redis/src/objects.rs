@@ -15,8 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use redis::{Cmd, FromRedisValue, Value as Reply, cmd, from_redis_value};
-use solera_language::codec::{Codec, CodecError};
-use solera_language::objects::{REMOTE_LIST_NEXT, REMOTE_LIST_VALUE};
+use solera_language::codec::Codec;
 use solera_language::operation::ObjectOp;
 use solera_language::types::{Object, Type};
 use solera_language::value::Value;
@@ -34,7 +33,7 @@ const NO_FIELDS: [&[u8]; 2] = [b"", b""];
 
 /// The command of an operation on a key.
 pub(crate) fn request(call: &ObjectCall, key: &str) -> Result<Cmd, StoreError> {
-    let arg = |index: usize, ty: &Type| encode(call, call.args.get(index), ty);
+    let arg = |at: usize, ty: &Type| call.encode(at, ty);
     let (name, rest) = match (call.object(), call.op) {
         (_, ObjectOp::Exists) => ("EXISTS", vec![]),
         (_, ObjectOp::Delete) => ("DEL", vec![]),
@@ -60,31 +59,31 @@ pub(crate) fn request(call: &ObjectCall, key: &str) -> Result<Cmd, StoreError> {
                 let at = if *at < 0 { i64::MAX } else { *at };
                 ("LINDEX", vec![at.to_string().into_bytes()])
             }
-            _ => return Err(impossible(call)),
+            _ => return Err(call.impossible()),
         },
         (Object::List(_) | Object::Log(_), ObjectOp::Values) => {
             ("LRANGE", vec![b"0".to_vec(), b"-1".to_vec()])
         }
         (Object::List(_) | Object::Log(_), ObjectOp::Size) => ("LLEN", vec![]),
         (Object::Struct(_) | Object::RemoteList(_), ObjectOp::Field(index)) => {
-            ("HGET", vec![field(call, index)?.0])
+            ("HGET", vec![call.field(index)?.0])
         }
         (Object::Struct(_) | Object::RemoteList(_), ObjectOp::PutField(index)) => {
-            let (name, ty) = field(call, index)?;
+            let (name, ty) = call.field(index)?;
             ("HSET", vec![name, arg(0, &ty)?])
         }
         (Object::Struct(_) | Object::RemoteList(_), ObjectOp::Create) => {
             let mut pairs = Vec::new();
-            for (index, value) in (0..).zip(&call.args) {
-                let (name, ty) = field(call, index)?;
-                pairs.extend([name, encode(call, Some(value), &ty)?]);
+            for (index, at) in (0..).zip(0..call.args.len()) {
+                let (name, ty) = call.field(index)?;
+                pairs.extend([name, arg(at, &ty)?]);
             }
             if pairs.is_empty() {
                 pairs = NO_FIELDS.map(<[u8]>::to_vec).to_vec();
             }
             ("HSET", pairs)
         }
-        _ => return Err(impossible(call)),
+        _ => return Err(call.impossible()),
     };
     Ok(command(call, key, name, rest))
 }
@@ -109,7 +108,7 @@ pub(crate) fn answer(call: &ObjectCall, reply: Reply) -> Result<Option<Value>, S
     }
     let codec = Codec::new(&call.program);
     let decode = |bytes: Vec<u8>, ty: &Type| {
-        codec.decode(&bytes, ty).map_err(|error| unreadable(call, &error))
+        codec.decode(&bytes, ty).map_err(|error| call.unreadable(&error, told(call.object())))
     };
     let option = |bytes: Option<Vec<u8>>, ty: &Type| match bytes {
         Some(bytes) => decode(bytes, ty).map(Value::some),
@@ -145,7 +144,7 @@ pub(crate) fn answer(call: &ObjectCall, reply: Reply) -> Result<Option<Value>, S
             let items = parsed::<Vec<Vec<u8>>>(call, reply)?.into_iter();
             Value::List(Arc::new(items.map(|item| decode(item, of)).collect::<Result<_, _>>()?))
         }
-        _ => return Err(impossible(call)),
+        _ => return Err(call.impossible()),
     };
     Ok(Some(some))
 }
@@ -177,43 +176,4 @@ pub(crate) fn told(object: &Object) -> &'static str {
 fn parsed<T: FromRedisValue>(call: &ObjectCall, reply: Reply) -> Result<T, StoreError> {
     let text = |error| format!("what it answers for `{}` is odd: {error}", call.key);
     from_redis_value(reply).map_err(|error| StoreError::Refused(text(error)))
-}
-
-/// The name of a struct's field, and its type.
-fn field(call: &ObjectCall, index: u16) -> Result<(Vec<u8>, Type), StoreError> {
-    let found = match (call.object(), index) {
-        (Object::Struct(id), _) => {
-            let fields = &call.program.structs[usize::from(id.0)].fields;
-            fields.get(usize::from(index)).map(|(name, ty)| (name.as_bytes().to_vec(), ty.clone()))
-        }
-        (Object::RemoteList(of), REMOTE_LIST_VALUE) => Some((b"v".to_vec(), of.clone())),
-        // The handle is one of the same store; of its type only that it is a handle matters.
-        (Object::RemoteList(_), REMOTE_LIST_NEXT) => Some((b"next".to_vec(), Type::Unknown)),
-        _ => None,
-    };
-    found.ok_or_else(|| impossible(call))
-}
-
-fn encode(call: &ObjectCall, value: Option<&Value>, ty: &Type) -> Result<Vec<u8>, StoreError> {
-    match value {
-        Some(Value::Handle(handle)) if *ty == Type::Unknown => Ok(handle.key.as_bytes().to_vec()),
-        Some(value) => {
-            let encoded = Codec::new(&call.program).encode(value, ty);
-            encoded.map_err(|error| StoreError::Refused(error.to_string()))
-        }
-        None => Err(impossible(call)),
-    }
-}
-
-fn unreadable(call: &ObjectCall, error: &CodecError) -> StoreError {
-    let (found, wanted) = match error {
-        CodecError::Unexpected { expected, found, .. } => (found.clone(), expected.clone()),
-        other => (other.to_string(), told(call.object()).to_owned()),
-    };
-    StoreError::WrongData { key: Arc::clone(&call.key), found, wanted }
-}
-
-fn impossible(call: &ObjectCall) -> StoreError {
-    let object = told(call.object());
-    StoreError::Refused(format!("{:?} cannot be done with {object}", call.op))
 }

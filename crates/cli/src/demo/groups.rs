@@ -8,7 +8,7 @@ use solera::{Client, ClusterSpec, Embedded, Error, Overrides, Value};
 use solera_language::compile::compile;
 use solera_language::{explain, render};
 
-use super::{Told, Untrue, check};
+use super::{Random, Told, Untrue, check, percentile};
 
 const SOURCE: &str = include_str!("../../../../examples/message_groups.mixt");
 const CONTEST: &str = include_str!("../../../../examples/contest_rejected.mixt");
@@ -102,9 +102,7 @@ impl Measured {
 
     /// The time within which so many of 100 calls were done.
     fn percentile(&self, name: &str, percent: usize) -> Option<Duration> {
-        let mut times = self.done.get(name)?.clone();
-        times.sort();
-        times.get((times.len().checked_sub(1)?) * percent / 100).copied()
+        percentile(self.done.get(name)?, percent)
     }
 }
 
@@ -158,23 +156,20 @@ async fn work(
     let mut measured = Measured::default();
     let mut joins = Vec::new();
     let mut user = text(call(&mut client, &["create_user", &format!("user {number}")]).await?)?;
-    let mut random = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut random = Random::new(number);
     let began = Instant::now();
     let mut turn = 0;
     while began.elapsed() < time {
         turn += 1;
-        // xorshift: any numbers will do, and the same in both runs.
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
-        let mut part = random % 100;
+        let drawn = random.next();
+        let mut part = drawn % 100;
         let chosen = MIX.iter().find(|(_, share)| {
             let found = part < *share;
             part = part.saturating_sub(*share);
             found
         });
         let name = chosen.map_or("inbox", |(name, _)| *name);
-        let group = groups[(random >> 32) as usize % groups.len()].clone();
+        let group = groups[(drawn >> 32) as usize % groups.len()].clone();
         let message = format!("{number}/{turn}");
         let words: Vec<&str> = match name {
             "inbox" => vec![name, &user],

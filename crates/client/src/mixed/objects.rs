@@ -14,8 +14,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use solera_language::codec::{Codec, CodecError};
-use solera_language::objects::{REMOTE_LIST_NEXT, REMOTE_LIST_VALUE};
+use solera_language::codec::Codec;
 use solera_language::operation::ObjectOp;
 use solera_language::types::{Object, Type};
 use solera_language::value::Value;
@@ -40,7 +39,7 @@ const NO_FIELDS: &[u8] = b"";
 
 /// The command of an operation on the key.
 pub(super) fn request(call: &ObjectCall, key: &[u8]) -> Result<Request, StoreError> {
-    let arg = |index: usize, ty: &Type| encode(call, call.args.get(index), ty);
+    let arg = |at: usize, ty: &Type| call.encode(at, ty);
     let words = |name: &str, rest: Vec<Vec<u8>>| {
         [name.as_bytes().to_vec(), key.to_vec()].into_iter().chain(rest).collect::<Words>()
     };
@@ -76,24 +75,24 @@ pub(super) fn request(call: &ObjectCall, key: &[u8]) -> Result<Request, StoreErr
             words("HGETALL", vec![])
         }
         (Object::Struct(_) | Object::RemoteList(_), ObjectOp::Field(index)) => {
-            words("HGET", vec![field(call, index)?.0])
+            words("HGET", vec![call.field(index)?.0])
         }
         (Object::Struct(_) | Object::RemoteList(_), ObjectOp::PutField(index)) => {
-            let (name, ty) = field(call, index)?;
-            words("HSET", vec![name, encode(call, call.args.first(), &ty)?])
+            let (name, ty) = call.field(index)?;
+            words("HSET", vec![name, arg(0, &ty)?])
         }
         (Object::Struct(_) | Object::RemoteList(_), ObjectOp::Create) => {
             let mut pairs = Vec::new();
-            for (index, value) in (0..).zip(&call.args) {
-                let (name, ty) = field(call, index)?;
-                pairs.extend([name, encode(call, Some(value), &ty)?]);
+            for (index, at) in (0..).zip(0..call.args.len()) {
+                let (name, ty) = call.field(index)?;
+                pairs.extend([name, arg(at, &ty)?]);
             }
             if pairs.is_empty() {
                 pairs = vec![NO_FIELDS.to_vec(), Vec::new()];
             }
             words("HSET", pairs)
         }
-        _ => return Err(impossible(call)),
+        _ => return Err(call.impossible()),
     };
     Ok(Request { command, blind })
 }
@@ -101,8 +100,9 @@ pub(super) fn request(call: &ObjectCall, key: &[u8]) -> Result<Request, StoreErr
 /// What the reply to the command means. None: there is nothing, and the operation needs something.
 pub(super) fn answer(call: &ObjectCall, reply: Reply) -> Result<Option<Value>, StoreError> {
     let codec = Codec::new(&call.program);
-    let decode =
-        |bytes: &[u8], ty: &Type| codec.decode(bytes, ty).map_err(|error| unreadable(call, &error));
+    let decode = |bytes: &[u8], ty: &Type| {
+        codec.decode(bytes, ty).map_err(|error| call.unreadable(&error, told(call.object())))
+    };
     if call.op.mutates() {
         return Ok(Some(Value::Unit));
     }
@@ -142,7 +142,7 @@ pub(super) fn answer(call: &ObjectCall, reply: Reply) -> Result<Option<Value>, S
         (Object::List(of) | Object::Log(of), ObjectOp::At, Reply::Map(pairs)) => {
             let place = match call.args.first() {
                 Some(Value::Int(place)) => usize::try_from(*place).ok(),
-                _ => return Err(impossible(call)),
+                _ => return Err(call.impossible()),
             };
             let value = place
                 .map(|place| Ok::<_, StoreError>(in_order(call, pairs)?.into_values().nth(place)));
@@ -198,43 +198,4 @@ fn bytes(call: &ObjectCall, reply: Reply) -> Result<Vec<u8>, StoreError> {
         Reply::Bulk(bytes) => Ok(bytes),
         other => Err(StoreError::Refused(format!("`{}` holds {other:?}", call.key))),
     }
-}
-
-/// The name of a struct's field, and its type.
-fn field(call: &ObjectCall, index: u16) -> Result<(Vec<u8>, Type), StoreError> {
-    let found = match (call.object(), index) {
-        (Object::Struct(id), _) => {
-            let fields = &call.program.structs[usize::from(id.0)].fields;
-            fields.get(usize::from(index)).map(|(name, ty)| (name.as_bytes().to_vec(), ty.clone()))
-        }
-        (Object::RemoteList(of), REMOTE_LIST_VALUE) => Some((b"v".to_vec(), of.clone())),
-        // The handle is one of the same store; of its type only that it is a handle matters.
-        (Object::RemoteList(_), REMOTE_LIST_NEXT) => Some((b"next".to_vec(), Type::Unknown)),
-        _ => None,
-    };
-    found.ok_or_else(|| impossible(call))
-}
-
-fn encode(call: &ObjectCall, value: Option<&Value>, ty: &Type) -> Result<Vec<u8>, StoreError> {
-    match value {
-        Some(Value::Handle(handle)) if *ty == Type::Unknown => Ok(handle.key.as_bytes().to_vec()),
-        Some(value) => {
-            let encoded = Codec::new(&call.program).encode(value, ty);
-            encoded.map_err(|error| StoreError::Refused(error.to_string()))
-        }
-        None => Err(impossible(call)),
-    }
-}
-
-fn unreadable(call: &ObjectCall, error: &CodecError) -> StoreError {
-    let (found, wanted) = match error {
-        CodecError::Unexpected { expected, found, .. } => (found.clone(), expected.clone()),
-        other => (other.to_string(), told(call.object()).to_owned()),
-    };
-    StoreError::WrongData { key: Arc::clone(&call.key), found, wanted }
-}
-
-fn impossible(call: &ObjectCall) -> StoreError {
-    let object = told(call.object());
-    StoreError::Refused(format!("{:?} cannot be done with {object}", call.op))
 }

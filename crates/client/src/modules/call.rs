@@ -1,21 +1,22 @@
 //! Calls of transactions.
 
-use std::sync::Arc;
-
 use solera_language::codec::Codec;
 use solera_language::ir::{Program, Transaction};
 use solera_language::run::spell;
+use solera_language::types::StoreId;
 use solera_language::value::Value;
 use solera_mixt::binding::{Bindings, Module};
 use solera_mixt::coordinator::{Coordinator, TransactionId};
 use solera_mixt::drive;
 use solera_mixt::outcome::Outcome;
 use solera_mixt::record::Record;
-use solera_mixt::store::Database;
+use solera_mixt::store::StoreError;
 use solera_node::Local;
 
 use super::request::Binds;
-use super::{Answered, Shared, Store, answer, connections, registry, session, spaces, told};
+use super::{
+    Answered, Shared, Store, answer, connections, databases, registry, session, spaces, told,
+};
 use crate::client::Client;
 use crate::mixed::{Spaces, System};
 
@@ -36,9 +37,7 @@ pub(super) fn bind(
         Ok((store, index, space))
     });
     let all = all.collect::<Result<Vec<_>, String>>()?;
-    let mut databases: Vec<Arc<dyn Database>> = vec![Arc::new(spaces.clone())];
-    databases.extend(stores.iter().map(|store| store.database.clone()));
-    Bindings::new(program, &databases, &all).map_err(|error| {
+    Bindings::new(program, &databases(spaces.clone(), stores), &all).map_err(|error| {
         let mut names: Vec<_> = spaces.names().map(str::to_owned).collect();
         for store in stores {
             let name = store.database.describe().name;
@@ -46,6 +45,34 @@ pub(super) fn bind(
         }
         format!("BADBIND {error}; the spaces are {}", names.join(", "))
     })
+}
+
+/// Asks the databases whether the operations that a module's stores declare can be what their spaces have.
+pub(super) async fn check_operations(
+    module: &Module,
+    bindings: &Bindings,
+    spaces: &Spaces,
+    stores: &[Store],
+) -> Result<(), String> {
+    let program = module.program();
+    let databases = databases(spaces.clone(), stores);
+    for (id, store) in (0..).map(StoreId).zip(&program.stores) {
+        let place = &bindings.of(id).place;
+        let database = databases.iter().find(|found| found.describe().name == place.database);
+        let database = database.expect("it is bound to one of these");
+        let checked = database.check_operations(program, id, &place.space).await;
+        checked.map_err(|error| match error {
+            StoreError::Refused(why) => {
+                format!("BADBIND the store `{}` cannot be {place}: {why}", store.name)
+            }
+            other => format!(
+                "UNAVAILABLE {place} cannot be asked whether it has the operations of the store \
+                 `{}`: {other}; nothing was loaded",
+                store.name
+            ),
+        })?;
+    }
+    Ok(())
 }
 
 /// Which database a space is in, and what it is called there.

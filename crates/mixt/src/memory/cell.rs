@@ -100,7 +100,7 @@ pub(super) fn read(cell: Option<&Cell>, call: &ObjectCall) -> Result<Option<Valu
         (ObjectOp::Entries, None) => Value::Map(Arc::default()),
         (ObjectOp::At, Some(Cell::List(list))) => match first {
             Some(Value::Int(at)) => option(usize::try_from(*at).ok().and_then(|at| list.get(at))),
-            _ => return Err(impossible(call)),
+            _ => return Err(call.impossible()),
         },
         (ObjectOp::Values, Some(Cell::List(list))) => Value::List(Arc::clone(list)),
         (ObjectOp::Values, None) => Value::List(Arc::default()),
@@ -111,7 +111,7 @@ pub(super) fn read(cell: Option<&Cell>, call: &ObjectCall) -> Result<Option<Valu
             return Ok(fields.get(&index).cloned());
         }
         (ObjectOp::Load | ObjectOp::Field(_), None) => return Ok(None),
-        _ => return Err(impossible(call)),
+        _ => return Err(call.impossible()),
     };
     Ok(Some(found))
 }
@@ -120,7 +120,7 @@ pub(super) fn read(cell: Option<&Cell>, call: &ObjectCall) -> Result<Option<Valu
 pub(super) fn change(cell: &mut Option<Cell>, call: &ObjectCall) -> Result<(), StoreError> {
     check_kind(cell.as_ref().map(Cell::kind), call)?;
     let mut args = call.args.iter().cloned();
-    let mut arg = || args.next().ok_or_else(|| impossible(call));
+    let mut arg = || args.next().ok_or_else(|| call.impossible());
     match call.op {
         ObjectOp::Delete => *cell = None,
         ObjectOp::Put => *cell = Some(Cell::Register(arg()?)),
@@ -152,7 +152,7 @@ pub(super) fn change(cell: &mut Option<Cell>, call: &ObjectCall) -> Result<(), S
                 (ObjectOp::PutField(index), Cell::Struct(fields), value) => {
                     fields.insert(index, value);
                 }
-                _ => return Err(impossible(call)),
+                _ => return Err(call.impossible()),
             }
         }
     }
@@ -199,9 +199,4 @@ fn check_kind(found: Option<Kind>, call: &ObjectCall) -> Result<(), StoreError> 
         }),
         _ => Ok(()),
     }
-}
-
-fn impossible(call: &ObjectCall) -> StoreError {
-    let kind = Kind::of(call.object()).name();
-    StoreError::Refused(format!("{:?} cannot be done with {kind}", call.op))
 }

@@ -1,5 +1,6 @@
 //! `[[store]]`: databases of others that modules use, besides the cluster's own spaces.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -21,6 +22,8 @@ pub struct StoreSpec {
     pub url: Placed<String>,
     /// Where the password is, if it is not in the URL.
     pub password: Option<PasswordSource>,
+    /// Where it keeps what is its own in the database, if it is said.
+    pub schema: Option<Placed<String>>,
     /// How long an answer may take, if it is said.
     pub timeout: Option<Duration>,
     /// Its spaces. There is at least one.
@@ -36,6 +39,8 @@ pub struct StoreSpace {
     pub prefix: Option<Placed<String>>,
     /// The level, if it is said.
     pub level: Option<Placed<String>>,
+    /// What its custom operations are, by their names.
+    pub operations: BTreeMap<String, Placed<String>>,
 }
 
 /// Where a password is found at the start.
@@ -74,6 +79,7 @@ pub(super) struct StoreTable {
     url: Spanned<String>,
     password_file: Option<Spanned<String>>,
     password_env: Option<Spanned<String>>,
+    schema: Option<Spanned<String>>,
     timeout_ms: Option<Spanned<u64>>,
     #[serde(default)]
     space: Vec<SpaceTable>,
@@ -85,6 +91,8 @@ struct SpaceTable {
     name: Spanned<String>,
     prefix: Option<Spanned<String>>,
     level: Option<Spanned<String>>,
+    #[serde(default)]
+    operations: BTreeMap<String, Spanned<String>>,
 }
 
 impl Reader<'_> {
@@ -122,7 +130,9 @@ impl Reader<'_> {
             }
             let [prefix, level] =
                 [space.prefix, space.level].map(|text| text.map(|text| self.placed(text)));
-            spaces.push(StoreSpace { name: own, prefix, level });
+            let operations = space.operations.into_iter();
+            let operations = operations.map(|(name, text)| (name, self.placed(text))).collect();
+            spaces.push(StoreSpace { name: own, prefix, level, operations });
         }
         let password = match (table.password_file, table.password_env) {
             (Some(_), Some(variable)) => {
@@ -145,6 +155,7 @@ impl Reader<'_> {
             kind: self.placed(table.kind),
             url: self.placed(table.url),
             password,
+            schema: table.schema.map(|schema| self.placed(schema)),
             timeout: table.timeout_ms.map(|ms| Duration::from_millis(ms.into_inner())),
             spaces,
         })
@@ -183,12 +194,30 @@ name = 'log'
         let prefixes = stores.iter().map(|store| store.spaces[0].prefix.as_ref());
         let prefixes: Vec<_> = prefixes.map(|prefix| prefix.map(|prefix| &*prefix.value)).collect();
         assert_eq!(prefixes, [Some("l:"), None]);
+        assert_eq!((&stores[0].schema, stores[0].spaces[0].operations.len()), (&None, 0));
         let missing = stores[0].password.as_ref().unwrap().read().unwrap_err().to_string();
         assert_eq!(missing, "s.toml, line 5: NONE_SUCH: environment variable not found");
         let text = text.replace("password_env = 'NONE_SUCH'", "password_file = '/none/such'");
         let password = parse(&text).unwrap().stores[0].password.clone();
         let missing = password.unwrap().read().unwrap_err().to_string();
         assert!(missing.starts_with("s.toml, line 5: cannot read /none/such: "), "{missing}");
+    }
+
+    #[test]
+    fn operations_are_read_with_their_places() {
+        let text = "schema = 's'\n[[store.space]]\nname = 'stock'\n[store.space.operations]\n\
+                    take = 'UPDATE'\nleft = \"\"\"\nSELECT\"\"\"\n";
+        let stores =
+            parse(&CACHE.replacen("[[store.space]]\nname = 'log'\n", text, 1)).unwrap().stores;
+        assert_eq!(stores[0].schema.as_ref().map(|schema| &*schema.value), Some("s"));
+        let operations = &stores[0].spaces[0].operations;
+        let found = operations.iter().map(|(name, text)| {
+            let told = text.invalid::<()>("no".to_owned()).unwrap_err().to_string();
+            (&**name, &*text.value, told)
+        });
+        let found: Vec<_> = found.collect();
+        assert_eq!(found[0], ("left", "SELECT", "s.toml, line 10: no".to_owned()));
+        assert_eq!(found[1], ("take", "UPDATE", "s.toml, line 9: no".to_owned()));
     }
 
     #[test]
@@ -211,6 +240,8 @@ name = 'log'
             ("'redis://h'", "'u'\ntimeout_ms = 0", "line 5: timeout_ms is 1 to 600000"),
             ("'redis://h'", "'u'\ncolour = 0", "colour"),
             ("kind = 'redis'\n", "", "kind"),
+            ("'log'", "'log'\noperations = 7", "line 7"),
+            ("'log'", "'log'\noperations = { a = 'x', a = 'y' }", "line 7"),
         ] {
             let error = parse(&CACHE.replacen(old, new, 1)).unwrap_err();
             assert!(error.contains(reason), "{new}: {error}");

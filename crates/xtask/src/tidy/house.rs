@@ -172,6 +172,7 @@ pub(crate) const HOUSE: &[Room] = &[
             "solera-machine",
             "solera-mixt",
             "solera-node",
+            "solera-postgres",
             "solera-redis",
             "solera-resp",
             "solera-sim",

@@ -1,0 +1,48 @@
+//! `kind = "redis"`.
+
+use solera_node::{ConfigError, StoreSpec};
+use solera_redis::{Redis, TIMEOUT, Target};
+
+use super::{refuse, require_level};
+
+/// A Redis server or cluster as it is configured.
+///
+/// # Errors
+/// If it cannot be so.
+pub(super) fn open(spec: &StoreSpec) -> Result<Redis, ConfigError> {
+    let target = Target::parse(&spec.url.value);
+    let target = target.or_else(|error| refuse(spec, &spec.url, &error.to_string()))?;
+    let target = match &spec.password {
+        Some(password) => target.with_password(&password.read()?),
+        None => target,
+    };
+    if let Some(schema) = &spec.schema {
+        return refuse(spec, schema, "Redis has no schemas");
+    }
+    require_level(spec, "Redis", "eventual")?;
+    let mut spaces = Vec::new();
+    for space in &spec.spaces {
+        if let Some(operation) = space.operations.values().next() {
+            return refuse(spec, operation, "spaces of Redis have no operations of their own");
+        }
+        let prefix = match &space.prefix {
+            Some(prefix) => prefix.value.clone(),
+            None => format!("{}:", space.name.value),
+        };
+        spaces.push((space, prefix));
+    }
+    let prefixed = |one: usize, other: usize| spaces[other].1.starts_with(&spaces[one].1);
+    for one in 0..spaces.len() {
+        if let Some(other) = (0..spaces.len()).find(|other| *other != one && prefixed(one, *other))
+        {
+            let (outer, inner) = (&spaces[one], &spaces[other]);
+            let reason = format!(
+                "keys that begin with '{}' would be in space '{}', too",
+                inner.1, outer.0.name.value
+            );
+            return refuse(spec, &inner.0.name, &reason);
+        }
+    }
+    let spaces = spaces.iter().map(|(space, prefix)| (space.name.value.as_str(), prefix.as_str()));
+    Ok(Redis::new(&spec.name, target, spaces, spec.timeout.unwrap_or(TIMEOUT)))
+}

@@ -1,0 +1,228 @@
+//! `solera up` with databases of others as stores: a module loaded and called over RESP, and what it leaves there.
+//! `scripts/with-stores` starts the databases.
+
+mod common;
+
+use std::process::Command;
+
+use common::{Folder, SOLERA, Up, eventually};
+use solera::{Client, Error, Value};
+use tokio_postgres::NoTls;
+
+const CHECKOUT: &str = include_str!("../../../examples/checkout.mixt");
+const TABLE: &str = include_str!("../../../examples/checkout.sql");
+
+/// A program with a store in each of both databases, whose level is weaker than that of the table.
+const SHOP: &str = "
+store stock : linearizable {
+    operation take(product: string, count: int) -> bool;
+    query left(product: string) -> int;
+}
+store sold : eventual;
+
+transaction sell(product: string, count: int, sold: handle<counter> in sold) -> int {
+    if !stock.take(product, count) { abort \"out of stock: \" + product; }
+    sold.add(count);
+    return stock.left(product);
+}
+";
+
+fn server(variable: &str) -> String {
+    std::env::var(variable).unwrap_or_else(|_| {
+        panic!(
+            "this test needs {variable}: run it as `scripts/with-stores cargo test -p solera-cli`"
+        )
+    })
+}
+
+/// A schema of a test's own in the PostgreSQL server, which is dropped when the test has passed.
+struct Shop {
+    client: tokio_postgres::Client,
+    schema: String,
+}
+
+impl Shop {
+    async fn create(name: &str) -> Shop {
+        let (client, connection) =
+            tokio_postgres::connect(&server("SOLERA_TEST_POSTGRES"), NoTls).await.unwrap();
+        tokio::spawn(connection);
+        let schema = format!("solera_cli_{name}_{}", std::process::id());
+        let made = format!("CREATE SCHEMA {schema}; SET search_path TO {schema}; {TABLE}");
+        client.batch_execute(&made).await.unwrap();
+        Shop { client, schema }
+    }
+
+    /// A cluster whose modules may use it, and a prefix of its own in Redis.
+    fn settings(&self) -> String {
+        let (schema, postgres, redis) =
+            (&self.schema, server("SOLERA_TEST_POSTGRES"), server("SOLERA_TEST_REDIS"));
+        format!(
+            "
+[[space]]
+name = 'carts'
+prefix = 'shop:'
+level = 'causal'
+[[store]]
+name = 'shop'
+kind = 'postgres'
+url = '{postgres}'
+schema = '{schema}'
+[[store.space]]
+name = 'stock'
+[store.space.operations]
+take = 'UPDATE {schema}.stock SET count = count - $2 WHERE product = $1 AND count >= $2'
+left = 'SELECT count FROM {schema}.stock WHERE product = $1'
+[[store.space]]
+name = 'odd'
+[store.space.operations]
+take = 'UPDATE {schema}.stock SET count = count - 1 WHERE product = $1'
+left = 'SELECT count FROM {schema}.stock WHERE product = $1'
+[[store]]
+name = 'cache'
+kind = 'redis'
+url = '{redis}'
+[[store.space]]
+name = 'statistics'
+prefix = '{schema}:'
+[[store]]
+name = 'away'
+kind = 'postgres'
+url = 'postgresql://127.0.0.1:1/none'
+timeout_ms = 3000
+[[store.space]]
+name = 'stock'
+[store.space.operations]
+take = 'SELECT true'
+"
+        )
+    }
+
+    async fn count(&self, product: &str) -> i32 {
+        let sql = "SELECT count FROM stock WHERE product = $1";
+        self.client.query_one(sql, &[&product]).await.unwrap().get(0)
+    }
+
+    async fn drop(self) {
+        self.client.batch_execute(&format!("DROP SCHEMA {} CASCADE", self.schema)).await.unwrap();
+    }
+}
+
+async fn load(client: &mut Client, source: &str, binds: &[&str]) -> Result<Value, Error> {
+    let mut words = vec!["SOLERA.MODULE", "LOAD", "shop", source, "REPLACE"];
+    words.extend(binds.iter().flat_map(|bind| ["BIND", bind]));
+    client.command(&words).await
+}
+
+#[tokio::test]
+async fn modules_use_postgres_and_redis_together() {
+    let shop = Shop::create("both").await;
+    let folder = Folder::new();
+    let file = folder.file("s.toml", &shop.settings());
+    let up = Up::start(&["--config", file.to_str().unwrap()]);
+    let mut client = up.client(1).await;
+
+    for (bind, code, reason) in [
+        ("stock=shop/none", "BADBIND", "to be shop/none, but there is no such space"),
+        ("stock=cash/stock", "BADBIND", "there are shop, cache, away"),
+        (
+            "stock=shop/odd",
+            "BADBIND",
+            "the store `stock` cannot be shop/odd: the operation `take` of the store `stock`: \
+             2 parameters are declared, but the statement has 1",
+        ),
+        ("stock=carts", "BADBIND", "is causal: it must be linearizable"),
+        ("stock=cache/statistics", "BADBIND", "is eventual: it must be linearizable"),
+        ("stock=away/stock", "UNAVAILABLE", "nothing was loaded"),
+    ] {
+        let binds = [bind, "sold=cache/statistics"];
+        let error = load(&mut client, SHOP, &binds).await.unwrap_err();
+        let told = error.to_string();
+        assert!(error.code() == Some(code) && told.contains(reason), "{bind}: {told}");
+    }
+    let modules = client.command(&["SOLERA.MODULE", "LIST"]).await.unwrap();
+    assert_eq!(modules, Value::Array(vec![]), "what was refused is not loaded");
+
+    load(&mut client, SHOP, &["stock=shop/stock", "sold=cache/statistics"]).await.unwrap();
+    let sell = ["SOLERA.CALL", "shop.sell", "ink", "7", "ink"];
+    assert_eq!(client.command(&sell).await.unwrap(), Value::Integer(33));
+    let sell = ["SOLERA.CALL", "shop.sell", "ink", "34", "ink"];
+    let told = client.command(&sell).await.unwrap_err().to_string();
+    assert!(told.contains("out of stock: ink"), "{told}");
+    assert_eq!(shop.count("ink").await, 33);
+    assert_eq!(in_redis(&format!("{}:ink", shop.schema)), "7");
+    drop(up);
+    shop.drop().await;
+}
+
+#[tokio::test]
+async fn the_checkout_of_the_guide_runs_at_every_site() {
+    let shop = Shop::create("guide").await;
+    let folder = Folder::new();
+    let file = folder.file("s.toml", &shop.settings());
+    let up = Up::start(&["--config", file.to_str().unwrap()]);
+    let mut client = up.client(1).await;
+    load(&mut client, CHECKOUT, &["stock=shop/stock"]).await.unwrap();
+    let token = client.token().await.unwrap();
+    let lines = r#"[{"product":"pen","count":1},{"product":"paper","count":100}]"#;
+    for (site, accepted) in [(2, true), (3, true), (1, false)] {
+        let mut client = up.client(site).await;
+        client.attach(&token).await.unwrap();
+        let cart = format!("carts:cart-{site}");
+        client.command(&["SOLERA.CALL", "shop.put", &cart, "pen", "1"]).await.unwrap();
+        let order = format!("order-{site}");
+        let call = ["SOLERA.CALL", "shop.checkout", &order, lines, &cart, "carts:orders"];
+        let done = client.command(&call).await;
+        assert_eq!(done.is_ok(), accepted, "{done:?}");
+        let key = format!("shop:cart-{site}");
+        assert_eq!(client.hgetall(&key).await.unwrap().is_empty(), accepted);
+    }
+    // The pen that the last order had taken before there was no paper is there again.
+    assert_eq!((shop.count("pen").await, shop.count("paper").await), (3, 0));
+    eventually("both orders are in the log here", async || {
+        let mut orders: Vec<_> =
+            client.hgetall("shop:orders").await.unwrap().into_values().collect();
+        orders.sort();
+        orders == ["order-2", "order-3"]
+    })
+    .await;
+    drop(up);
+    shop.drop().await;
+}
+
+#[test]
+fn the_demo_tells_how_to_get_a_server_and_leaves_nothing_there() {
+    let demo = |server: Option<&str>| {
+        let mut command = Command::new(SOLERA);
+        command.args(["demo", "checkout", "--seconds", "5"]).env_remove("SOLERA_TEST_POSTGRES");
+        command.args(server.iter().flat_map(|url| ["--postgres", url])).output().unwrap()
+    };
+    let without = demo(None);
+    let told = String::from_utf8(without.stderr).unwrap();
+    assert!(!without.status.success() && told.contains("scripts/with-stores solera"), "{told}");
+    let away = demo(Some("postgresql://127.0.0.1:1/none"));
+    let told = String::from_utf8(away.stderr).unwrap();
+    assert!(!away.status.success() && told.contains("PostgreSQL: "), "{told}");
+
+    let with = demo(Some(&server("SOLERA_TEST_POSTGRES")));
+    let (said, told) =
+        (String::from_utf8(with.stdout).unwrap(), String::from_utf8(with.stderr).unwrap());
+    assert!(with.status.success() && said.contains("Nothing was sold twice"), "{said}{told}");
+    let (_, schema) = said.split_once("The table is in the schema ").unwrap();
+    let (schema, _) = schema.split_once(',').unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let left: i64 = runtime.block_on(async {
+        let url = server("SOLERA_TEST_POSTGRES");
+        let (client, connection) = tokio_postgres::connect(&url, NoTls).await.unwrap();
+        tokio::spawn(connection);
+        let sql = "SELECT count(*) FROM information_schema.schemata WHERE schema_name = $1";
+        client.query_one(sql, &[&schema]).await.unwrap().get(0)
+    });
+    assert_eq!(left, 0, "{schema}");
+}
+
+/// What a key of the Redis server holds.
+fn in_redis(key: &str) -> String {
+    let url = server("SOLERA_TEST_REDIS");
+    let asked = Command::new("redis-cli").args(["-u", &url, "GET", key]).output().unwrap();
+    String::from_utf8(asked.stdout).unwrap().trim().to_owned()
+}
