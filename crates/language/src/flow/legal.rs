@@ -6,12 +6,9 @@ use super::VarLabel;
 use super::blame::Blame;
 use super::labels::contribution;
 use super::table::{Entry, Slot, Table};
-use crate::builtin::Builtin;
 use crate::check::{Checkable, Declarations};
 use crate::diagnostic::Diagnostic;
-use crate::flat::{Compute, StepKind, Var};
-use crate::operation::ObjectOp;
-use crate::syntax::ast::BinaryOp;
+use crate::flat::{StepKind, Var};
 
 /// Checks every step that uses a store, every level that a type states, and every `abort`.
 pub(super) fn check(
@@ -178,65 +175,6 @@ impl Blame<'_> {
         let mut error = Diagnostic::error("E0103", at, message).here("stated here");
         error.others.extend(self.of(result, wanted));
         diagnostics.push(error);
-    }
-}
-
-/// Warns of steps that fail on bad data after something was committed: the transaction is then incomplete.
-pub(super) fn warn_of_late_failures(
-    table: &Table,
-    slots: &[Option<Slot>],
-    labels: &[VarLabel],
-    order: &[Slot],
-    known: &Declarations,
-    diagnostics: &mut Vec<Diagnostic>,
-) {
-    let writes = |slot: &Slot| {
-        let of_slot =
-            |(entry, found): (&Entry, &Option<Slot>)| *found == Some(*slot) && entry.step.mutates();
-        table.entries.iter().zip(slots).any(of_slot)
-    };
-    let Some(first) = order.iter().position(writes) else { return };
-    for (index, entry) in table.entries.iter().enumerate() {
-        let risky = match &entry.step.kind {
-            StepKind::Set(_, Compute::Builtin(Builtin::OrFail | Builtin::Index, _)) => true,
-            StepKind::Set(_, Compute::Binary(BinaryOp::Divide | BinaryOp::Remainder, ..)) => true,
-            StepKind::Remote(remote) => matches!(remote.op, ObjectOp::Load),
-            _ => false,
-        };
-        let all = entry.step.dst().map(|dst| labels[dst.0 as usize].slots);
-        let set = slots[index].map_or(all, |slot| Some(slot.bit()));
-        let phase = order.iter().rposition(|slot| set.is_some_and(|set| set & slot.bit() != 0));
-        if risky && phase.is_some_and(|phase| phase > first) && !cannot_fail(table, entry) {
-            let store = &known.store_info(order[first].store).name;
-            diagnostics.push(
-                Diagnostic::warning("W0104", entry.step.span, "this may fail too late")
-                    .here(format!("`{store}` is committed before this is computed"))
-                    .note("a transaction that fails after a commit is reported as incomplete")
-                    .help("say what holds in that case: `.or(…)`, `.get(…)`, or test it first"),
-            );
-        }
-    }
-}
-
-/// Whether a step cannot fail for what is around it: the element of a turn of `for`, or what a `match` found
-/// to be there.
-fn cannot_fail(table: &Table, entry: &Entry) -> bool {
-    let made_by = |var: Var, builtins: &[Builtin]| {
-        let mut writes = table.writes[var.0 as usize].iter();
-        writes.any(|other| match &table.entries[*other].step.kind {
-            StepKind::Set(_, Compute::Builtin(builtin, _)) => builtins.contains(builtin),
-            _ => false,
-        })
-    };
-    match &entry.step.kind {
-        StepKind::Set(_, Compute::Builtin(Builtin::Index, args)) => {
-            made_by(args[0], &[Builtin::Elements]) && !entry.loops.is_empty()
-        }
-        StepKind::Set(_, Compute::Builtin(Builtin::OrFail, _)) => {
-            let tests = [Builtin::IsSome, Builtin::IsNone];
-            entry.conditions.iter().any(|condition| made_by(*condition, &tests))
-        }
-        _ => false,
     }
 }
 
