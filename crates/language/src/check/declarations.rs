@@ -429,7 +429,8 @@ impl Declarations {
         }
         if TYPES.contains(&name.text.as_str()) || name.text == "RemoteList" {
             let error = format!("'{}' is a type of the language", name.text);
-            diagnostics.push(Diagnostic::error("E0302", name.span, error));
+            diagnostics
+                .push(Diagnostic::error("E0302", name.span, error).help(another_name(&name.text)));
             return false;
         }
         self.names.insert(name.text.clone(), (kind, name.span));
@@ -589,7 +590,10 @@ impl Declarations {
     fn function(&mut self, declared: &FunctionDecl, diagnostics: &mut Vec<Diagnostic>) {
         if crate::builtin::FUNCTIONS.contains(&declared.name.text.as_str()) {
             let error = format!("'{}' is a function of the language", declared.name.text);
-            diagnostics.push(Diagnostic::error("E0302", declared.name.span, error));
+            diagnostics.push(
+                Diagnostic::error("E0302", declared.name.span, error)
+                    .help(another_name(&declared.name.text)),
+            );
         }
         let index = self.functions.len();
         let params =
@@ -600,6 +604,11 @@ impl Declarations {
         let name = declared.name.text.clone();
         self.functions.push(Signature { name, params, result, head: declared.head });
     }
+}
+
+/// What to do about a name that the language itself has.
+fn another_name(taken: &str) -> String {
+    format!("choose another name, such as `my_{}`", taken.to_lowercase())
 }
 
 fn unstated(written: &TypeExpr) -> TypeExpr {
