@@ -3,7 +3,7 @@
 use solera_levels::Label;
 
 use super::VarLabel;
-use super::blame::Blame;
+use super::blame::{Blame, article};
 use super::labels::contribution;
 use super::table::{Entry, Slot, Table};
 use crate::check::{Checkable, Declarations};
@@ -31,10 +31,16 @@ pub(super) fn check(
         if let StepKind::Endorse(_, level, src) = entry.step.kind
             && known.lattice.at_least(labels[src.0 as usize].level, level)
         {
-            let name = known.level_name(level);
+            let found = labels[src.0 as usize].level;
+            let [has, asked] = [found, level].map(|level| known.level_name(level));
+            let note = match found == level {
+                true => format!("the value is {has} without it"),
+                false => {
+                    format!("the value is {has}, which is stronger than {asked}, and stays so")
+                }
+            };
             diagnostics.push(
-                Diagnostic::warning("W0103", entry.step.span, "this endorses nothing")
-                    .note(format!("the value is {name} without it")),
+                Diagnostic::warning("W0103", entry.step.span, "this endorses nothing").note(note),
             );
         }
         blame.stated(index, entry, diagnostics);
@@ -91,6 +97,7 @@ impl Blame<'_> {
             error = error.mark(info.span, text);
         }
         let marks = self.of(var, wanted);
+        let source = self.weak_store(&marks, wanted);
         for mark in marks {
             if error.others.iter().all(|other| other.span != mark.span) {
                 error.others.push(mark);
@@ -103,14 +110,19 @@ impl Blame<'_> {
                 "what is stronger is used first, so a read cannot wait for a weaker value either",
             );
         }
-        let help = match wanted == self.known.lattice.bottom() {
-            true => "read it strongly",
-            false => "read it from a store that is at least as strong",
-        };
+        if !entry.step.mutates() && !inputs.contains(&var) {
+            error =
+                error.help("read it first and decide afterwards: `var x = …;` before the branch");
+        }
+        error = error.help(match source.map(|store| &self.known.store_info(store).name) {
+            Some(weak) => format!(
+                "decide by what is in a store that is at least {strong}, as `{store}` is, or declare \
+                 `store {weak} : {strong};` and bind it so"
+            ),
+            None => format!("decide by a value that is at least {strong}"),
+        });
         diagnostics.push(
-            error.help(format!(
-                "{help}, or accept the risk where you mean it: `endorse({strong}, …)`"
-            )),
+            error.help(format!("or accept the risk where you mean it: `endorse({strong}, …)`")),
         );
     }
 
@@ -176,8 +188,4 @@ impl Blame<'_> {
         error.others.extend(self.of(result, wanted));
         diagnostics.push(error);
     }
-}
-
-fn article(level: &str) -> &'static str {
-    if level.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" }
 }
