@@ -54,6 +54,7 @@ fn compile_as(source: &str, form: Form) -> Compiled {
     let mut checked = check::lower(&parsed.module, &mut diagnostics);
     let refused = |found: &[Diagnostic]| found.iter().any(|d| d.severity == Severity::Error);
     let mut transactions = Vec::new();
+    let unchecked = refused(&diagnostics) && !checked.transactions.is_empty();
     // Labels of what is ill-typed would only repeat its errors.
     if !refused(&diagnostics) {
         for checkable in checked.functions.iter_mut().chain(&mut checked.transactions) {
@@ -70,7 +71,11 @@ fn compile_as(source: &str, form: Form) -> Compiled {
         }
     }
     let program = (!refused(&diagnostics)).then(|| program(&checked, &transactions));
-    let diagnostics = in_order(diagnostics);
+    let mut diagnostics = in_order(diagnostics);
+    let last = diagnostics.iter_mut().rfind(|one| one.severity == Severity::Error);
+    if let (true, Some(last)) = (unchecked, last) {
+        last.notes.push("levels are checked when the errors so far are mended".to_owned());
+    }
     if program.is_none() {
         transactions.clear();
     }

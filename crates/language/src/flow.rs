@@ -4,6 +4,7 @@
 mod blame;
 mod endorsed;
 mod labels;
+mod late;
 mod legal;
 mod order;
 mod table;
@@ -58,7 +59,7 @@ impl Flows {
             return None;
         }
         let order = order::order(&table, &slots, &labels, known, diagnostics);
-        legal::warn_of_late_failures(&table, &slots, &labels, &order, known, diagnostics);
+        late::warn(&table, &slots, &labels, &order, checkable, known, diagnostics);
         if refused(&diagnostics[before..]) {
             return None;
         }

@@ -48,3 +48,11 @@ fn flows() {
 fn phases() {
     check("split");
 }
+
+/// Each stands before the one that it refers to, so that finding their order would take long.
+#[test]
+fn more_levels_than_there_may_be_are_not_put_in_order() {
+    let level = |number| format!("level l{number} below l{};", number + 1);
+    let source: String = (0..20_000).map(level).collect();
+    assert!(compile(&source).program.is_none());
+}

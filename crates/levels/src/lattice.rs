@@ -108,6 +108,12 @@ impl Lattice {
             return Err(LatticeError::TooMany);
         }
         let (bottom, top) = (self.bottom(), self.top());
+        if below.contains(&top) {
+            return Err(LatticeError::BelowWeakest(self.name(top).to_owned()));
+        }
+        if above.contains(&bottom) {
+            return Err(LatticeError::AboveStrongest(self.name(bottom).to_owned()));
+        }
         let below = if below.is_empty() { std::slice::from_ref(&bottom) } else { below };
         let above = if above.is_empty() { std::slice::from_ref(&top) } else { above };
         for stronger in below {
@@ -169,6 +175,10 @@ pub enum LatticeError {
     Twice(String),
     /// There are [`MAX_LEVELS`].
     TooMany,
+    /// It was to be weaker than the weakest.
+    BelowWeakest(String),
+    /// It was to be stronger than the strongest.
+    AboveStrongest(String),
     /// It was to lie between two of which the first is not stronger than the second.
     Contradiction {
         /// What it was to be weaker than.
@@ -190,6 +200,12 @@ impl fmt::Display for LatticeError {
         match self {
             LatticeError::Twice(name) => write!(f, "there is a level '{name}' already"),
             LatticeError::TooMany => write!(f, "there can be {MAX_LEVELS} levels at most"),
+            LatticeError::BelowWeakest(name) => {
+                write!(f, "no level lies below {name}, the weakest of all")
+            }
+            LatticeError::AboveStrongest(name) => {
+                write!(f, "no level lies above {name}, the strongest of all")
+            }
             LatticeError::Contradiction { stronger, weaker } => write!(
                 f,
                 "no level lies below {stronger} and above {weaker}, as {stronger} is not stronger \
@@ -254,6 +270,11 @@ mod tests {
             error,
             LatticeError::Contradiction { stronger: "causal".into(), weaker: "por".into() }
         );
+        let (bottom, top) = (lattice.bottom(), lattice.top());
+        let error = lattice.add("x", &[top], &[]).unwrap_err();
+        assert_eq!(message(error), "no level lies below eventual, the weakest of all");
+        let error = lattice.add("x", &[], &[bottom]).unwrap_err();
+        assert_eq!(message(error), "no level lies above linearizable, the strongest of all");
         let error = lattice.add("x", &[por, pcpsi], &[]).unwrap_err();
         assert!(message(error).contains("both causal and x"));
         let before = lattice.clone();

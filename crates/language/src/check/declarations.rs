@@ -1,5 +1,7 @@
 //! What a module declares: levels, stores, structs, and the signatures of functions and transactions.
 
+mod levels;
+
 use std::collections::BTreeMap;
 
 use solera_levels::{Label, Lattice, Level};
@@ -8,8 +10,8 @@ use crate::diagnostic::Diagnostic;
 use crate::ir;
 use crate::span::Span;
 use crate::syntax::ast::{
-    FunctionDecl, Item, LevelDecl, Module, Name, OperationDecl, Param, StoreDecl, StructDecl,
-    TypeExpr, TypeKind,
+    FunctionDecl, Item, Module, Name, OperationDecl, Param, StoreDecl, StructDecl, TypeExpr,
+    TypeKind,
 };
 use crate::types::{Object, StoreId, StructId, Type};
 
@@ -107,11 +109,11 @@ impl Declarations {
             functions: Vec::new(),
             names: BTreeMap::new(),
         };
-        for item in &module.items {
-            if let Item::Level(level) = item {
-                all.level(level, diagnostics);
-            }
-        }
+        let levels = module.items.iter().filter_map(|item| match item {
+            Item::Level(level) => Some(level),
+            _ => None,
+        });
+        all.levels(levels.collect(), diagnostics);
         for item in &module.items {
             match item {
                 Item::Store(store) => all.store(store, diagnostics),
@@ -429,28 +431,12 @@ impl Declarations {
         }
         if TYPES.contains(&name.text.as_str()) || name.text == "RemoteList" {
             let error = format!("'{}' is a type of the language", name.text);
-            diagnostics.push(Diagnostic::error("E0302", name.span, error));
+            diagnostics
+                .push(Diagnostic::error("E0302", name.span, error).help(another_name(&name.text)));
             return false;
         }
         self.names.insert(name.text.clone(), (kind, name.span));
         true
-    }
-
-    fn level(&mut self, declared: &LevelDecl, diagnostics: &mut Vec<Diagnostic>) {
-        // Where it stands to a level that is not known is left open: it would only repeat that error.
-        let mut known = |names: &[Name]| -> Vec<Label> {
-            names.iter().filter_map(|name| self.known_level(name, diagnostics)).collect()
-        };
-        let (below, above) = (known(&declared.below), known(&declared.above));
-        match self.lattice.add(&declared.name.text, &below, &above) {
-            Ok(_) => {
-                self.claim(&declared.name, Kind::Level, diagnostics);
-            }
-            Err(error) => diagnostics.push(
-                Diagnostic::error("E0403", declared.name.span, error.to_string())
-                    .here("cannot be added"),
-            ),
-        }
     }
 
     fn store(&mut self, declared: &StoreDecl, diagnostics: &mut Vec<Diagnostic>) {
@@ -589,7 +575,10 @@ impl Declarations {
     fn function(&mut self, declared: &FunctionDecl, diagnostics: &mut Vec<Diagnostic>) {
         if crate::builtin::FUNCTIONS.contains(&declared.name.text.as_str()) {
             let error = format!("'{}' is a function of the language", declared.name.text);
-            diagnostics.push(Diagnostic::error("E0302", declared.name.span, error));
+            diagnostics.push(
+                Diagnostic::error("E0302", declared.name.span, error)
+                    .help(another_name(&declared.name.text)),
+            );
         }
         let index = self.functions.len();
         let params =
@@ -600,6 +589,11 @@ impl Declarations {
         let name = declared.name.text.clone();
         self.functions.push(Signature { name, params, result, head: declared.head });
     }
+}
+
+/// What to do about a name that the language itself has.
+fn another_name(taken: &str) -> String {
+    format!("choose another name, such as `my_{}`", taken.to_lowercase())
 }
 
 fn unstated(written: &TypeExpr) -> TypeExpr {

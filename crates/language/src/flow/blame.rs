@@ -10,6 +10,7 @@ use crate::check::{Checkable, Declarations};
 use crate::diagnostic::Mark;
 use crate::flat::{StepKind, Var};
 use crate::operation::ObjectOp;
+use crate::types::StoreId;
 
 /// Follows weak values back to where they were read.
 pub(super) struct Blame<'a> {
@@ -30,6 +31,16 @@ impl Blame<'_> {
         let last = |index: &usize| marks[index + 1..].iter().all(|m| m.span != marks[*index].span);
         let keep: Vec<usize> = (0..marks.len()).filter(last).collect();
         keep.into_iter().map(|index| marks[index].clone()).collect()
+    }
+
+    /// The store in whose reading the steps end that [`of`](Self::of) found.
+    pub(super) fn weak_store(&self, marks: &[Mark], wanted: Label) -> Option<StoreId> {
+        let source = marks.last()?.span;
+        let mut uses = self.table.entries.iter().zip(self.slots);
+        uses.find_map(|(entry, slot)| {
+            let store = slot.filter(|_| entry.step.span == source)?.store;
+            self.is_weak(self.known.store_info(store).level, wanted).then_some(store)
+        })
     }
 
     /// Whether a level is too weak.
@@ -97,7 +108,7 @@ impl Blame<'_> {
         }
         let inputs = match &entry.step.kind {
             StepKind::Endorse(_, level, _) if !self.is_weak(*level, wanted) => Vec::new(),
-            StepKind::Endorse(_, level, _) => {
+            StepKind::Endorse(_, level, src) if self.is_weak(self.label(*src), *level) => {
                 let level = self.known.level_name(*level);
                 marks.push(Mark { span, text: format!("endorsed as {level} only") });
                 return true;
@@ -117,8 +128,9 @@ impl Blame<'_> {
             if self.is_weak(self.label(*condition), wanted) && !seen.contains(condition) {
                 let at = self.checkable.body.vars[condition.0 as usize].span;
                 let level = self.known.level_name(self.label(*condition));
-                marks
-                    .push(Mark { span: at, text: format!("a {level} condition decides about it") });
+                let article = article(level);
+                let text = format!("{article} {level} condition decides about it");
+                marks.push(Mark { span: at, text });
                 if self.follow(*condition, wanted, seen, marks) {
                     return true;
                 }
@@ -149,4 +161,9 @@ impl Blame<'_> {
             None => format!("this is in `{store}`: {what} is {level}"),
         }
     }
+}
+
+/// What stands before a level's name.
+pub(super) fn article(level: &str) -> &'static str {
+    if level.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" }
 }

@@ -61,9 +61,11 @@ pub(super) fn contribution(
         all.slots |= other.slots;
     };
     match &entry.step.kind {
-        // The only way down: the value takes the level that the program vouches for.
+        // The only way down: the value takes the level that the program vouches for, unless it is stronger.
         StepKind::Endorse(_, level, src) => {
-            join(&mut all, VarLabel { level: *level, slots: of(src).slots });
+            let VarLabel { level: found, slots } = of(src);
+            let level = if lattice.at_least(found, *level) { found } else { *level };
+            join(&mut all, VarLabel { level, slots });
         }
         _ => entry.step.inputs().iter().for_each(|var| join(&mut all, of(var))),
     }

@@ -3,15 +3,12 @@
 use solera_levels::Label;
 
 use super::VarLabel;
-use super::blame::Blame;
+use super::blame::{Blame, article};
 use super::labels::contribution;
 use super::table::{Entry, Slot, Table};
-use crate::builtin::Builtin;
 use crate::check::{Checkable, Declarations};
 use crate::diagnostic::Diagnostic;
-use crate::flat::{Compute, StepKind, Var};
-use crate::operation::ObjectOp;
-use crate::syntax::ast::BinaryOp;
+use crate::flat::{StepKind, Var};
 
 /// Checks every step that uses a store, every level that a type states, and every `abort`.
 pub(super) fn check(
@@ -34,10 +31,16 @@ pub(super) fn check(
         if let StepKind::Endorse(_, level, src) = entry.step.kind
             && known.lattice.at_least(labels[src.0 as usize].level, level)
         {
-            let name = known.level_name(level);
+            let found = labels[src.0 as usize].level;
+            let [has, asked] = [found, level].map(|level| known.level_name(level));
+            let note = match found == level {
+                true => format!("the value is {has} without it"),
+                false => {
+                    format!("the value is {has}, which is stronger than {asked}, and stays so")
+                }
+            };
             diagnostics.push(
-                Diagnostic::warning("W0103", entry.step.span, "this endorses nothing")
-                    .note(format!("the value is {name} without it")),
+                Diagnostic::warning("W0103", entry.step.span, "this endorses nothing").note(note),
             );
         }
         blame.stated(index, entry, diagnostics);
@@ -94,6 +97,7 @@ impl Blame<'_> {
             error = error.mark(info.span, text);
         }
         let marks = self.of(var, wanted);
+        let source = self.weak_store(&marks, wanted);
         for mark in marks {
             if error.others.iter().all(|other| other.span != mark.span) {
                 error.others.push(mark);
@@ -106,14 +110,19 @@ impl Blame<'_> {
                 "what is stronger is used first, so a read cannot wait for a weaker value either",
             );
         }
-        let help = match wanted == self.known.lattice.bottom() {
-            true => "read it strongly",
-            false => "read it from a store that is at least as strong",
-        };
+        if !entry.step.mutates() && !inputs.contains(&var) {
+            error =
+                error.help("read it first and decide afterwards: `var x = …;` before the branch");
+        }
+        error = error.help(match source.map(|store| &self.known.store_info(store).name) {
+            Some(weak) => format!(
+                "decide by what is in a store that is at least {strong}, as `{store}` is, or declare \
+                 `store {weak} : {strong};` and bind it so"
+            ),
+            None => format!("decide by a value that is at least {strong}"),
+        });
         diagnostics.push(
-            error.help(format!(
-                "{help}, or accept the risk where you mean it: `endorse({strong}, …)`"
-            )),
+            error.help(format!("or accept the risk where you mean it: `endorse({strong}, …)`")),
         );
     }
 
@@ -179,67 +188,4 @@ impl Blame<'_> {
         error.others.extend(self.of(result, wanted));
         diagnostics.push(error);
     }
-}
-
-/// Warns of steps that fail on bad data after something was committed: the transaction is then incomplete.
-pub(super) fn warn_of_late_failures(
-    table: &Table,
-    slots: &[Option<Slot>],
-    labels: &[VarLabel],
-    order: &[Slot],
-    known: &Declarations,
-    diagnostics: &mut Vec<Diagnostic>,
-) {
-    let writes = |slot: &Slot| {
-        let of_slot =
-            |(entry, found): (&Entry, &Option<Slot>)| *found == Some(*slot) && entry.step.mutates();
-        table.entries.iter().zip(slots).any(of_slot)
-    };
-    let Some(first) = order.iter().position(writes) else { return };
-    for (index, entry) in table.entries.iter().enumerate() {
-        let risky = match &entry.step.kind {
-            StepKind::Set(_, Compute::Builtin(Builtin::OrFail | Builtin::Index, _)) => true,
-            StepKind::Set(_, Compute::Binary(BinaryOp::Divide | BinaryOp::Remainder, ..)) => true,
-            StepKind::Remote(remote) => matches!(remote.op, ObjectOp::Load),
-            _ => false,
-        };
-        let all = entry.step.dst().map(|dst| labels[dst.0 as usize].slots);
-        let set = slots[index].map_or(all, |slot| Some(slot.bit()));
-        let phase = order.iter().rposition(|slot| set.is_some_and(|set| set & slot.bit() != 0));
-        if risky && phase.is_some_and(|phase| phase > first) && !cannot_fail(table, entry) {
-            let store = &known.store_info(order[first].store).name;
-            diagnostics.push(
-                Diagnostic::warning("W0104", entry.step.span, "this may fail too late")
-                    .here(format!("`{store}` is committed before this is computed"))
-                    .note("a transaction that fails after a commit is reported as incomplete")
-                    .help("say what holds in that case: `.or(…)`, `.get(…)`, or test it first"),
-            );
-        }
-    }
-}
-
-/// Whether a step cannot fail for what is around it: the element of a turn of `for`, or what a `match` found
-/// to be there.
-fn cannot_fail(table: &Table, entry: &Entry) -> bool {
-    let made_by = |var: Var, builtins: &[Builtin]| {
-        let mut writes = table.writes[var.0 as usize].iter();
-        writes.any(|other| match &table.entries[*other].step.kind {
-            StepKind::Set(_, Compute::Builtin(builtin, _)) => builtins.contains(builtin),
-            _ => false,
-        })
-    };
-    match &entry.step.kind {
-        StepKind::Set(_, Compute::Builtin(Builtin::Index, args)) => {
-            made_by(args[0], &[Builtin::Elements]) && !entry.loops.is_empty()
-        }
-        StepKind::Set(_, Compute::Builtin(Builtin::OrFail, _)) => {
-            let tests = [Builtin::IsSome, Builtin::IsNone];
-            entry.conditions.iter().any(|condition| made_by(*condition, &tests))
-        }
-        _ => false,
-    }
-}
-
-fn article(level: &str) -> &'static str {
-    if level.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" }
 }
