@@ -29,8 +29,9 @@
 //! sees no part of another. The limit is the paper's: who has committed in a stronger store may then see, in a weaker
 //! one, what another transaction wrote after it. Read witnesses (§6.2), which would prevent that, are not kept.
 //!
-//! *Endorsed reads* are read once more just before the first group that writes commits, in that group's own transaction
-//! if they are in the same database. What they endorsed was true then, as far as their stores can tell: in a weak store a
+//! *Endorsed reads* are read once more just before the first group that writes commits. If they are in the same database, it
+//! is that group's own transaction that reads them, and before it writes: so they are of the snapshot from which it commits,
+//! and what it writes itself does not count. What they endorsed was true then, as far as their stores can tell: in a weak store a
 //! change elsewhere may not have arrived. Between that reading and the commit it may still change.
 //!
 //! *Stores that are not atomic* promise less: a group there that is run again may repeat what it has done, so each
@@ -80,6 +81,8 @@ pub struct Coordinator {
     begun: u32,
     /// How often in a row it did not come further.
     failures: u32,
+    /// How often it has begun anew, as what it had read was not so any more.
+    restarts: u32,
     /// What it has seen of others.
     sight: Sight,
     /// The databases that run groups next to them.
@@ -214,6 +217,7 @@ impl Coordinator {
             blocked_ms: None,
             begun: 0,
             failures: 0,
+            restarts: 0,
             sight: Sight::default(),
             workers: BTreeSet::new(),
             reads: Vec::new(),
@@ -318,7 +322,7 @@ impl Coordinator {
         let ships = self.ships();
         let (job, state) = (Arc::clone(&self.job), self.state.clone());
         // A shipment may come twice, so that its mark is looked for.
-        let run = Box::new(GroupRun::new(job, state, fresh && !ships));
+        let run = Box::new(GroupRun::new(job, state, fresh && !ships).check(self.checks()));
         if ships {
             return self.ship(run);
         }
@@ -346,6 +350,12 @@ impl Coordinator {
             return self.group_step(run, step);
         }
         if run.group().writes() && self.must_validate() {
+            let group = run.group();
+            if !run.checks() && self.reads_in(group.database.as_ref()).next().is_some() {
+                // That it is due has turned out only now. It has to be done before the group writes.
+                let step = run.give_up();
+                return self.group_step(run, step);
+            }
             self.stage = Stage::Validation(Box::new(Validation::new(Some(run))));
             return None;
         }
@@ -391,6 +401,7 @@ impl Coordinator {
                 Some(why) => self.start_over(why),
                 None => None,
             },
+            GroupEnd::Changed => self.start_over(Why::Contention { attempts: self.restarts + 1 }),
             GroupEnd::Conflict => self.retry(Why::Contention { attempts: self.failures + 1 }),
             GroupEnd::Unavailable(reason) => self.retry(Why::Unavailable { database, reason }),
             GroupEnd::Unknown(reason) if !writes => {
@@ -421,7 +432,9 @@ impl Coordinator {
         self.state = State { worklist, ..State::default() };
         self.reads.clear();
         self.sight.suspicious = false;
-        self.retry(why)
+        // Reading anew comes further, but not nearer to the end.
+        self.restarts += 1;
+        if self.restarts >= self.job.limits.attempts { self.stop(why) } else { self.retry(why) }
     }
 
     /// Tries the group again after a while, unless it was tried long enough.
@@ -436,7 +449,8 @@ impl Coordinator {
 
     fn wait(&mut self) -> Option<Ask> {
         let limits = &self.job.limits;
-        let doubled = limits.backoff_first_ms << self.failures.saturating_sub(1).min(20);
+        let tried = self.failures.max(self.restarts);
+        let doubled = limits.backoff_first_ms << tried.saturating_sub(1).min(20);
         let most = doubled.min(limits.backoff_last_ms).max(1);
         // Those that were in each other's way must not be so again.
         let ms = 1 + self.draw() % most;

@@ -1,0 +1,103 @@
+//! Single transactions with something in their way.
+
+mod world;
+
+use std::sync::Arc;
+
+use solera_language::compile::compile;
+use solera_language::value::Value;
+use solera_levels::Level;
+use solera_mixt::binding::{Bindings, Module};
+use solera_mixt::coordinator::{Ask, Coordinator, Next, Reply, Request, TransactionId};
+use solera_mixt::drive::Clock;
+use solera_mixt::memory::Memory;
+use solera_mixt::outcome::{Outcome, Why};
+use world::bench::{Bench, handle, is_commit};
+use world::finish;
+
+/// Runs the first transaction of a program over both stores in one database.
+fn run_in_one_database(source: &str, args: Vec<Value>) -> Outcome {
+    let module = Module::new("x@1", Arc::new(compile(source).program.unwrap())).unwrap();
+    let memory = Memory::new("m", &[("all", Level::Linearizable), ("weak", Level::Causal)]);
+    let bind = [("strong", 0, "all"), ("weak", 0, "weak")];
+    let bench = Bench::new(vec![memory], &bind);
+    let bindings = Bindings::new(module.program(), &bench.databases, &bind).unwrap();
+    let shared = (Arc::clone(&bench.modules), bench.limits);
+    let (id, now_ms) = (TransactionId::new(77), bench.clock.now_ms());
+    let mut coordinator =
+        Coordinator::new((module, 0), args, bindings, id, shared, now_ms).unwrap();
+    ends(&bench, &mut coordinator, |_, _| {})
+}
+
+/// Runs to the end, which must come; after each request something else may happen.
+fn ends(
+    bench: &Bench,
+    coordinator: &mut Coordinator,
+    mut meanwhile: impl FnMut(&str, &Request),
+) -> Outcome {
+    let mut connections = bench.connections();
+    let mut answer = None;
+    for _ in 0..5_000 {
+        match coordinator.next(bench.clock.now_ms(), answer.take()) {
+            Next::Ask(Ask::Store { database, request }) => {
+                answer = Some(finish(&bench.world, connections.ask(&database, &request)));
+                meanwhile(&database, &request);
+            }
+            Next::Ask(Ask::Wait { ms }) => {
+                bench.pass(ms);
+                answer = Some(Ok(Reply::Done));
+            }
+            Next::Finished(outcome) => return outcome,
+        }
+    }
+    panic!("it goes on for ever");
+}
+
+#[test]
+fn what_is_endorsed_may_be_written_in_the_same_database() {
+    let source = "store strong : linearizable; store weak : causal; \
+        transaction t(a: handle<register<int>> in strong, b: handle<counter> in weak) -> int { \
+          var x = endorse(linearizable, b.value()); a.set(x); b.add(1); return x; }";
+    let outcome = run_in_one_database(source, vec![handle("a"), handle("b")]);
+    assert!(matches!(outcome, Outcome::Done { result: Value::Int(0), .. }), "{outcome}");
+}
+
+#[test]
+fn what_is_endorsed_may_be_written_where_it_decided() {
+    let source = "store strong : linearizable; store weak : causal; \
+        transaction deliver(w: handle<set<string>> in weak, winner: handle<register<string>> in strong, \
+          text: string) { \
+          if endorse(linearizable, w.size() >= 3) { winner.set(\"A\"); } w.add(text); }";
+    let args = vec![handle("w"), handle("a"), Value::string("hello")];
+    let outcome = run_in_one_database(source, args);
+    assert!(matches!(outcome, Outcome::Done { .. }), "{outcome}");
+}
+
+#[test]
+fn what_others_change_again_and_again_is_endorsed_only_so_often() {
+    let bench = Bench::apart();
+    let mut coordinator = bench.coordinator("endorsed");
+    let outcome = ends(&bench, &mut coordinator, |database, request| {
+        if database == "two" && is_commit(request) {
+            bench.done("weakly");
+        }
+    });
+    let attempts = bench.limits.attempts;
+    assert_eq!(outcome, Outcome::Failed(Why::Contention { attempts }));
+}
+
+/// In one database, another transaction changes what was endorsed before the group that writes has begun.
+#[test]
+fn what_is_endorsed_is_compared_within_one_database() {
+    let memory = Memory::disjoint("m", &[("all", Level::Linearizable), ("weak", Level::Causal)]);
+    let bench = Bench::new(vec![memory], &[("strong", 0, "all"), ("weak", 0, "weak")]);
+    let (mut coordinator, mut begun) = (bench.coordinator("endorsed"), 0);
+    let outcome = ends(&bench, &mut coordinator, |_, request| {
+        begun += usize::from(matches!(request, Request::Begin(_)));
+        if begun == 1 && is_commit(request) {
+            bench.done("weakly");
+        }
+    });
+    assert!(matches!(outcome, Outcome::Done { .. }), "{outcome}");
+    assert_eq!(begun, 4, "it has not read anew");
+}
