@@ -263,9 +263,13 @@ impl GroupRun {
 
     fn state_of(&self, mark: &[u8]) -> Result<State, Unreadable> {
         if self.job.plan.first_writer == Some(self.index) {
-            Record::decode(mark).map(|record| record.state)
+            // Others may have gone on since, and written it anew.
+            let state = Record::decode(mark)?.state;
+            let known = self.index + 1..=self.job.plan.groups.len();
+            state.at(known, "a recovery record")
         } else {
-            decode(mark, "a done mark")
+            let state: State = decode(mark, "a done mark")?;
+            state.at(self.index + 1..=self.index + 1, "a done mark")
         }
     }
 

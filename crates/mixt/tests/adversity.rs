@@ -2,17 +2,22 @@
 
 mod world;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use solera_language::compile::compile;
-use solera_language::value::Value;
+use solera_language::value::{Handle, Value};
 use solera_levels::Level;
 use solera_mixt::binding::{Bindings, Module};
+use solera_mixt::collect::Collector;
 use solera_mixt::coordinator::{Ask, Coordinator, Next, Reply, Request, TransactionId};
-use solera_mixt::drive::Clock;
+use solera_mixt::drive::{Clock, Connections};
 use solera_mixt::memory::Memory;
 use solera_mixt::outcome::{Outcome, Why};
-use world::bench::{Bench, handle, is_commit};
+use solera_mixt::record::Record;
+use solera_mixt::recovery::{Recovered, recover};
+use solera_mixt::store::{Place, StoreError};
+use world::bench::{Bench, handle, ints, is_commit};
 use world::finish;
 
 /// Runs the first transaction of a program over both stores in one database.
@@ -33,10 +38,20 @@ fn run_in_one_database(source: &str, args: Vec<Value>) -> Outcome {
 fn ends(
     bench: &Bench,
     coordinator: &mut Coordinator,
+    meanwhile: impl FnMut(&str, &Request),
+) -> Outcome {
+    ends_from(bench, coordinator, None, meanwhile)
+}
+
+/// Goes on to the end, from an answer.
+fn ends_from(
+    bench: &Bench,
+    coordinator: &mut Coordinator,
+    first: Option<Result<Reply, StoreError>>,
     mut meanwhile: impl FnMut(&str, &Request),
 ) -> Outcome {
     let mut connections = bench.connections();
-    let mut answer = None;
+    let mut answer = first;
     for _ in 0..5_000 {
         match coordinator.next(bench.clock.now_ms(), answer.take()) {
             Next::Ask(Ask::Store { database, request }) => {
@@ -100,4 +115,50 @@ fn what_is_endorsed_is_compared_within_one_database() {
     });
     assert!(matches!(outcome, Outcome::Done { .. }), "{outcome}");
     assert_eq!(begun, 4, "it has not read anew");
+}
+
+/// A ticket of a transaction of which the first group has committed.
+fn ticket(bench: &Bench, coordinator: &mut Coordinator) -> Record {
+    let mut connections = bench.connections();
+    let commit = |database: &str, request: &Request| database == "two" && is_commit(request);
+    bench.until(coordinator, &mut connections, None, commit);
+    finish(&bench.world, connections.ask("two", &Request::Abort)).unwrap();
+    bench.pass(bench.limits.finish_ms);
+    let away = Err(StoreError::Unavailable("gone".to_owned()));
+    match coordinator.next(bench.clock.now_ms(), Some(away)) {
+        Next::Finished(Outcome::Incomplete { ticket: Some(ticket), .. }) => *ticket,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn resume(bench: &Bench, ticket: Record) -> Coordinator {
+    let modules = Arc::clone(&bench.modules);
+    Coordinator::resume(ticket, modules, bench.limits, bench.clock.now_ms()).unwrap()
+}
+
+/// Marks in which another group is next than the one after the marked one.
+#[test]
+fn a_mark_that_is_damaged_is_refused() {
+    let bench = Bench::apart();
+    let ticket = ticket(&bench, &mut bench.coordinator("both"));
+    let form = ticket.encode()[0];
+    for next in [0, 1, 3, 100] {
+        let (mut coordinator, mut connections) =
+            (resume(&bench, ticket.clone()), bench.connections());
+        let begin = |database: &str, request: &Request| {
+            database == "two" && matches!(request, Request::Begin(_))
+        };
+        let asked = bench.until(&mut coordinator, &mut connections, None, begin);
+        let (_, Request::Begin(begin)) = asked else { panic!("{asked:?}") };
+        // No tapes, no result, no worklist, and nothing noted.
+        let mark: Arc<[u8]> = Arc::from([form, next, 0, 0, 0, 0]);
+        let mut fields = vec![BTreeMap::new(); begin.names.len()];
+        fields[0] = BTreeMap::from([(0, mark)]);
+        coordinator.next(bench.clock.now_ms(), Some(Ok(Reply::Began(fields))));
+        let outcome = ends_from(&bench, &mut coordinator, Some(Ok(Reply::Done)), |_, _| {});
+        let Outcome::Incomplete { why: Why::Refused { reason, .. }, .. } = &outcome else {
+            panic!("{next}: {outcome}")
+        };
+        assert!(reason.contains(&format!("group {next} is next")), "{reason}");
+    }
 }
