@@ -162,3 +162,35 @@ fn a_mark_that_is_damaged_is_refused() {
         assert!(reason.contains(&format!("group {next} is next")), "{reason}");
     }
 }
+
+#[test]
+fn custom_operations_with_handles_are_seen_by_those_without() {
+    let source = "store strong : linearizable { operation take(product: string, cart: *list<int>); \
+          query left(product: string) -> int; } \
+        store weak : causal; \
+        transaction buy(c: handle<list<int>> in strong, b: handle<counter> in weak) { \
+          strong.take(\"x\", c); b.add(1); } \
+        transaction look(b: handle<counter> in weak) -> list<int> { \
+          var n = strong.left(\"x\"); return [n, b.value()]; }";
+    let module = Module::new("c@1", Arc::new(compile(source).program.unwrap())).unwrap();
+    let bench = Bench::apart();
+    let bind = [("strong", 0, "all"), ("weak", 1, "all")];
+    let bindings = Bindings::new(module.program(), &bench.databases, &bind).unwrap();
+    let looks = |name: &str, args: Vec<Value>| {
+        let start = (module.clone(), module.transaction(name).unwrap());
+        let shared = (Arc::clone(&bench.modules), bench.limits);
+        let (id, now_ms) = (TransactionId::new(77), bench.clock.now_ms());
+        let mut coordinator =
+            Coordinator::new(start, args, bindings.clone(), id, shared, now_ms).unwrap();
+        let custom = |_: &str, request: &Request| matches!(request, Request::Custom(_));
+        match bench.until(&mut coordinator, &mut bench.connections(), None, custom) {
+            (_, Request::Custom(call)) => call.look,
+            other => panic!("{other:?}"),
+        }
+    };
+    let cart = Value::Handle(Handle { store: "strong".into(), key: "cart".into() });
+    let written = looks("buy", vec![cart, handle("b")]);
+    let read = looks("look", vec![handle("b")]);
+    assert_eq!((written.len(), read.len()), (2, 1));
+    assert!(written.contains(&read[0]), "{read:?} is not among {written:?}");
+}
