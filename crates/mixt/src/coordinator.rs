@@ -467,7 +467,9 @@ impl Coordinator {
     }
 
     fn blocked(&mut self, missing: Vec<(Place, TransactionId)>) -> Option<Ask> {
-        let waited = self.now_ms - *self.blocked_ms.get_or_insert(self.now_ms);
+        // A clock may be set back.
+        let since_ms = *self.blocked_ms.get_or_insert(self.now_ms);
+        let waited = self.now_ms.saturating_sub(since_ms);
         self.failures += 1;
         let limits = &self.job.limits;
         let (place, id) = missing.into_iter().next().expect("something is missing");
@@ -498,6 +500,8 @@ impl Coordinator {
         if self.committed_ms.is_none() {
             return self.stop(why);
         }
+        // These are counted anew: what failed before was something else.
+        self.failures = 0;
         self.stage = Stage::Release(Box::new(Release::new(&self.job, &self.state, why)));
         None
     }

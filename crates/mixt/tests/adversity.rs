@@ -194,3 +194,32 @@ fn custom_operations_with_handles_are_seen_by_those_without() {
     assert_eq!((written.len(), read.len()), (2, 1));
     assert!(written.contains(&read[0]), "{read:?} is not among {written:?}");
 }
+
+#[test]
+fn a_clock_that_is_set_back_does_not_end_waiting() {
+    let bench = Bench::apart();
+    let (mut dead, mut connections) = (bench.coordinator("both"), bench.connections());
+    let commit = |database: &str, request: &Request| database == "two" && is_commit(request);
+    bench.until(&mut dead, &mut connections, None, commit);
+    drop((dead, connections));
+    let (mut reader, mut connections) = (bench.coordinator("read"), bench.connections());
+    let (mut answer, mut now_ms, mut waits) = (None, bench.clock.now_ms(), 0);
+    let outcome = loop {
+        match reader.next(now_ms, answer.take()) {
+            Next::Ask(Ask::Store { database, request }) => {
+                answer = Some(finish(&bench.world, connections.ask(&database, &request)));
+            }
+            Next::Ask(Ask::Wait { ms }) => {
+                waits += 1;
+                now_ms = if waits == 3 { now_ms - 500 } else { now_ms + ms };
+                answer = Some(Ok(Reply::Done));
+            }
+            Next::Finished(outcome) => break outcome,
+        }
+    };
+    assert!(waits > 3, "{waits}");
+    assert!(
+        matches!(&outcome, Outcome::Done { result, .. } if *result == ints([1, 1])),
+        "{outcome}"
+    );
+}
