@@ -223,3 +223,25 @@ fn a_clock_that_is_set_back_does_not_end_waiting() {
         "{outcome}"
     );
 }
+
+#[test]
+fn a_database_that_is_away_does_not_keep_others_from_being_cleaned_up() {
+    let bench = Bench::apart();
+    let (_, left) = bench.run("both");
+    let memories = vec![bench.memories[0].clone(), Memory::new("three", &[("all", Level::Causal)])];
+    let other = Bench::new(memories, &[("strong", 0, "all"), ("weak", 1, "all")]);
+    // The worlds would draw the same number.
+    other.world.draw();
+    let (_, also) = other.run("both");
+    let (mut collector, mut connections) = (Collector::new(bench.limits), bench.connections());
+    collector.add(left.into_iter().chain(also), bench.clock.now_ms());
+    for _ in 0..4 {
+        let now_ms = bench.clock.now_ms();
+        let collected = finish(&bench.world, collector.collect(&mut connections, now_ms));
+        assert!(matches!(collected, Err(StoreError::Unavailable(_))), "{collected:?}");
+        bench.pass(bench.limits.keep_ms);
+    }
+    assert_eq!(bench.memories[1].names("all"), []);
+    // What cannot be seen everywhere yet stays.
+    assert_eq!((collector.waiting(), other.memories[1].names("all").len()), (1, 3));
+}
