@@ -245,3 +245,25 @@ fn a_database_that_is_away_does_not_keep_others_from_being_cleaned_up() {
     // What cannot be seen everywhere yet stays.
     assert_eq!((collector.waiting(), other.memories[1].names("all").len()), (1, 3));
 }
+
+fn recover_over(bench: &Bench, connections: &mut Connections) -> Recovered {
+    let place = Place { database: "one".into(), space: "all".into() };
+    let rules = (&bench.modules, bench.limits);
+    finish(&bench.world, recover(&place, connections, rules, &bench.clock)).unwrap()
+}
+
+#[test]
+fn recovery_tries_a_database_that_is_away_once() {
+    let bench = Bench::apart();
+    for _ in 0..5 {
+        let (mut dead, mut connections) = (bench.coordinator("both"), bench.connections());
+        let second = |database: &str, _: &Request| database == "two";
+        bench.until(&mut dead, &mut connections, None, second);
+    }
+    bench.pass(bench.limits.orphan_ms);
+    let only_one = bench.databases[0].clone();
+    let found = recover_over(&bench, &mut Connections::new([only_one]));
+    assert_eq!((found.open.len(), found.skipped.len()), (1, 4), "{found:?}");
+    let found = recover_over(&bench, &mut bench.connections());
+    assert_eq!((found.complete.len(), found.skipped.len()), (5, 0), "{found:?}");
+}
