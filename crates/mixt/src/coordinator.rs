@@ -40,16 +40,19 @@
 
 mod release;
 mod rescue;
+mod revisit;
 mod shipping;
 mod validate;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use solera_language::types::Type;
 use solera_language::value::Value;
 
 use self::release::Release;
 use self::rescue::Rescue;
+use self::revisit::Revisit;
 use self::validate::Validation;
 use crate::binding::{Bindings, Module, Modules};
 use crate::group::{Done, GroupEnd, GroupRun, GroupStep};
@@ -93,6 +96,10 @@ pub struct Coordinator {
     fresh: bool,
     /// Whether a commit of this group may have taken effect.
     unknown: bool,
+    /// Whether its record is to be read before it goes on.
+    revisits: bool,
+    /// Whether others have completed it, who also remove what it leaves.
+    elsewhere: bool,
     /// Why what was read is given up, while the open transaction is being aborted.
     restart: Option<Why>,
     /// How many transactions wait for this one to be completed on their behalf.
@@ -116,6 +123,7 @@ enum Stage {
     Shipped(Box<GroupRun>),
     Validation(Box<Validation>),
     Rescue(Box<Rescue>),
+    Revisit(Revisit),
     Helping(Box<Coordinator>),
     Release(Box<Release>),
     Over(Box<Outcome>),
@@ -195,6 +203,7 @@ impl Coordinator {
         let mut resumed = Coordinator::start(job, modules, state, now_ms);
         resumed.fresh = false;
         resumed.unknown = !committed;
+        resumed.revisits = committed;
         resumed.committed_ms = committed.then_some(now_ms);
         Ok(resumed)
     }
@@ -223,6 +232,8 @@ impl Coordinator {
             reads: Vec::new(),
             fresh: true,
             unknown: false,
+            revisits: false,
+            elsewhere: false,
             restart: None,
             depth: 0,
             helped: Vec::new(),
@@ -260,6 +271,7 @@ impl Coordinator {
                 }
                 Stage::Shipped(run) => self.shipped(run, answer.take()),
                 Stage::Validation(validation) => self.validate(validation, answer.take()),
+                Stage::Revisit(at) => self.revisit(at, answer.take()),
                 Stage::Rescue(rescue) => self.rescue(*rescue, answer.take()),
                 Stage::Release(release) => self.release(release, answer.take()),
                 Stage::Helping(mut other) => match other.next(now_ms, answer.take()) {
@@ -290,6 +302,7 @@ impl Coordinator {
         if let Stage::Over(outcome) = &self.stage
             && matches!(**outcome, Outcome::Done { .. })
             && self.job.plan.recorded
+            && !self.elsewhere
         {
             let state = State {
                 next: self.state.next,
@@ -302,15 +315,17 @@ impl Coordinator {
     }
 
     fn start_group(&mut self) -> Option<Ask> {
+        if self.revisits {
+            self.stage = Stage::Revisit(Revisit::Start);
+            return None;
+        }
         let index = self.state.next as usize;
         if index == self.job.plan.groups.len() {
             if self.must_validate() {
                 self.stage = Stage::Validation(Box::new(Validation::new(None)));
             } else {
                 let result = self.state.result.clone().unwrap_or(Value::Unit);
-                let groups = self.job.plan.groups.len() as u32;
-                let attempts = Attempts { begun: self.begun, groups };
-                self.over(Outcome::Done { result, attempts });
+                self.done(result);
             }
             return None;
         }
@@ -328,6 +343,26 @@ impl Coordinator {
         }
         self.stage = Stage::Group(run);
         None
+    }
+
+    fn done(&mut self, result: Value) -> Option<Ask> {
+        let groups = self.job.plan.groups.len() as u32;
+        let attempts = Attempts { begun: self.begun, groups };
+        self.over(Outcome::Done { result, attempts })
+    }
+
+    /// Ends what was complete before it was resumed.
+    fn completed_by_others(&mut self) -> Option<Ask> {
+        self.elsewhere = true;
+        let transaction = &self.job.module.program().transactions[self.job.transaction];
+        match &self.state.result {
+            Some(result) => self.done(result.clone()),
+            None if transaction.result == Type::Unit => self.done(Value::Unit),
+            None => {
+                let committed = self.committed();
+                self.over(Outcome::Incomplete { ticket: None, committed, why: Why::Completed })
+            }
+        }
     }
 
     fn group_step(&mut self, run: Box<GroupRun>, step: GroupStep) -> Option<Ask> {
@@ -377,12 +412,17 @@ impl Coordinator {
     }
 
     fn ended(&mut self, run: GroupRun, end: GroupEnd) -> Option<Ask> {
+        if self.fresh && run.mark_is_absent() {
+            // This session's commit of which the answer was lost would be seen.
+            self.unknown = false;
+        }
         let group = run.group();
         let (writes, database) = (group.writes(), group.database.clone().unwrap_or_default());
         match end {
             GroupEnd::Committed => {
                 self.come_further();
                 if writes {
+                    self.unknown = false;
                     self.committed_ms.get_or_insert(self.now_ms);
                 } else if self.committed_ms.is_none() {
                     self.reads.push(Reads { group: run.index(), calls: run.calls });
@@ -392,6 +432,7 @@ impl Coordinator {
             }
             GroupEnd::Already(state) => {
                 self.come_further();
+                self.unknown = false;
                 self.committed_ms.get_or_insert(self.now_ms);
                 self.state = state;
                 None
@@ -421,7 +462,6 @@ impl Coordinator {
     }
 
     fn come_further(&mut self) {
-        self.unknown = false;
         self.failures = 0;
         self.blocked_ms = None;
     }

@@ -77,6 +77,8 @@ pub(crate) struct GroupRun {
     pub(crate) state: State,
     /// Whether nobody can have run it before.
     fresh: bool,
+    /// Whether its mark was looked for, and is not there.
+    absent: bool,
     /// What must be visible.
     wanted: Vec<(Place, TransactionId)>,
     at: At,
@@ -150,6 +152,7 @@ impl GroupRun {
             index,
             state,
             fresh,
+            absent: false,
             wanted,
             at: At::Begin,
             run: None,
@@ -168,6 +171,11 @@ impl GroupRun {
     pub(crate) fn check(mut self, checks: Vec<Done>) -> GroupRun {
         self.checks = checks;
         self
+    }
+
+    /// Whether its mark was looked for, and is not there.
+    pub(crate) fn mark_is_absent(&self) -> bool {
+        self.absent
     }
 
     /// Whether there is something that it has read again.
@@ -235,7 +243,7 @@ impl GroupRun {
             match fields.next().and_then(|mark| mark.get(&0)).map(|mark| self.state_of(mark)) {
                 Some(Ok(state)) => return self.end(GroupEnd::Already(state)),
                 Some(Err(error)) => return self.end(GroupEnd::Refused(error.to_string())),
-                None => {}
+                None => self.absent = true,
             }
         }
         let missing = self.wanted.iter().zip(fields).filter(|(_, found)| found.is_empty());

@@ -267,3 +267,49 @@ fn recovery_tries_a_database_that_is_away_once() {
     let found = recover_over(&bench, &mut bench.connections());
     assert_eq!((found.complete.len(), found.skipped.len()), (5, 0), "{found:?}");
 }
+
+#[test]
+fn a_ticket_that_comes_after_others_have_completed_and_collected_runs_nothing() {
+    let bench = Bench::apart();
+    let ticket = ticket(&bench, &mut bench.coordinator("both"));
+    bench.pass(bench.limits.orphan_ms);
+    let recovered = recover_over(&bench, &mut bench.connections());
+    assert_eq!(recovered.complete.len(), 1);
+    bench.collect(recovered.complete);
+    let mut resumed = resume(&bench, ticket);
+    let outcome = ends(&bench, &mut resumed, |_, _| {});
+    assert!(matches!(outcome, Outcome::Done { .. }), "{outcome}");
+    assert_eq!((resumed.leftovers().len(), bench.names()), (0, 0));
+    assert_eq!(bench.done("read"), ints([1, 1]), "it was done twice");
+}
+
+/// The answer to the first commit is lost; it has not taken effect, and the next transaction sees that.
+#[test]
+fn what_is_seen_not_to_have_committed_has_failed() {
+    let bench = Bench::apart();
+    let (mut coordinator, mut connections) = (bench.coordinator("both"), bench.connections());
+    bench.until(&mut coordinator, &mut connections, None, |_, request| is_commit(request));
+    finish(&bench.world, connections.ask("one", &Request::Abort)).unwrap();
+    let mut answer = Err(StoreError::OutcomeUnknown("lost".to_owned()));
+    let outcome = loop {
+        match coordinator.next(bench.clock.now_ms(), Some(answer)) {
+            Next::Ask(Ask::Store { database, request }) if is_commit(&request) => {
+                finish(&bench.world, connections.ask(&database, &Request::Abort)).unwrap();
+                answer = Err(StoreError::Conflict);
+            }
+            Next::Ask(Ask::Store { database, request }) => {
+                answer = finish(&bench.world, connections.ask(&database, &request));
+            }
+            Next::Ask(Ask::Wait { .. }) => answer = Ok(Reply::Done),
+            Next::Finished(outcome) => break outcome,
+        }
+    };
+    assert!(matches!(outcome, Outcome::Failed(Why::Contention { .. })), "{outcome}");
+}
+
+/// A reader meets a witness of a transaction whose commit witness is gone for long.
+#[test]
+fn who_waits_finds_out_in_time_that_leftovers_are_removed() {
+    let limits = Bench::apart().limits;
+    assert!(limits.keep_ms / 2 < limits.blocked_ms && limits.blocked_ms < limits.keep_ms);
+}
