@@ -84,17 +84,28 @@ impl Collector {
         result
     }
 
-    /// Finds out how far commits are seen.
+    /// Finds out how far commits are seen. Of what is in a database that does not answer it stays unknown.
     async fn look_around(&mut self, connections: &mut Connections) -> Result<(), StoreError> {
         let unseen = self.entries.values().filter(|entry| entry.unseen());
         let all: BTreeSet<_> = unseen.flat_map(|entry| databases(&entry.record)).collect();
-        let mut horizons = Horizons::new();
+        let (mut horizons, mut away) = (Horizons::new(), BTreeSet::new());
+        let mut result = Ok(());
         for database in all {
-            if let Some(horizon) = connections.get(&database).await?.horizon().await? {
-                horizons.insert(database, horizon);
+            match horizon(connections, &database).await {
+                Ok(Some(horizon)) => {
+                    horizons.insert(database, horizon);
+                }
+                Ok(None) => {}
+                Err(error) => {
+                    result = result.and(Err(error));
+                    away.insert(database);
+                }
             }
         }
         for entry in self.entries.values_mut().filter(|entry| entry.unseen()) {
+            if !away.is_disjoint(&databases(&entry.record)) {
+                continue;
+            }
             let until = entry.until.get_or_insert_with(|| {
                 let known = databases(&entry.record).into_iter().filter_map(|database| {
                     let latest = horizons.get(&database)?.latest;
@@ -106,7 +117,7 @@ impl Collector {
                 horizons.get(database).is_some_and(|horizon| horizon.stable < *latest)
             });
         }
-        Ok(())
+        result
     }
 
     async fn step(
@@ -210,6 +221,13 @@ impl Step {
 fn databases(record: &Record) -> BTreeSet<Arc<str>> {
     let places = record.witnessed.iter().chain(&record.home).map(|place| &place.database);
     places.chain(record.marks.iter().map(|(database, _)| database)).cloned().collect()
+}
+
+async fn horizon(
+    connections: &mut Connections,
+    database: &str,
+) -> Result<Option<Horizon>, StoreError> {
+    connections.get(database).await?.horizon().await
 }
 
 async fn write(

@@ -29,8 +29,9 @@
 //! sees no part of another. The limit is the paper's: who has committed in a stronger store may then see, in a weaker
 //! one, what another transaction wrote after it. Read witnesses (§6.2), which would prevent that, are not kept.
 //!
-//! *Endorsed reads* are read once more just before the first group that writes commits, in that group's own transaction
-//! if they are in the same database. What they endorsed was true then, as far as their stores can tell: in a weak store a
+//! *Endorsed reads* are read once more just before the first group that writes commits. If they are in the same database, it
+//! is that group's own transaction that reads them, and before it writes: so they are of the snapshot from which it commits,
+//! and what it writes itself does not count. What they endorsed was true then, as far as their stores can tell: in a weak store a
 //! change elsewhere may not have arrived. Between that reading and the commit it may still change.
 //!
 //! *Stores that are not atomic* promise less: a group there that is run again may repeat what it has done, so each
@@ -39,16 +40,19 @@
 
 mod release;
 mod rescue;
+mod revisit;
 mod shipping;
 mod validate;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use solera_language::types::Type;
 use solera_language::value::Value;
 
 use self::release::Release;
 use self::rescue::Rescue;
+use self::revisit::Revisit;
 use self::validate::Validation;
 use crate::binding::{Bindings, Module, Modules};
 use crate::group::{Done, GroupEnd, GroupRun, GroupStep};
@@ -80,6 +84,8 @@ pub struct Coordinator {
     begun: u32,
     /// How often in a row it did not come further.
     failures: u32,
+    /// How often it has begun anew, as what it had read was not so any more.
+    restarts: u32,
     /// What it has seen of others.
     sight: Sight,
     /// The databases that run groups next to them.
@@ -90,6 +96,10 @@ pub struct Coordinator {
     fresh: bool,
     /// Whether a commit of this group may have taken effect.
     unknown: bool,
+    /// Whether its record is to be read before it goes on.
+    revisits: bool,
+    /// Whether others have completed it, who also remove what it leaves.
+    elsewhere: bool,
     /// Why what was read is given up, while the open transaction is being aborted.
     restart: Option<Why>,
     /// How many transactions wait for this one to be completed on their behalf.
@@ -113,6 +123,7 @@ enum Stage {
     Shipped(Box<GroupRun>),
     Validation(Box<Validation>),
     Rescue(Box<Rescue>),
+    Revisit(Revisit),
     Helping(Box<Coordinator>),
     Release(Box<Release>),
     Over(Box<Outcome>),
@@ -192,6 +203,7 @@ impl Coordinator {
         let mut resumed = Coordinator::start(job, modules, state, now_ms);
         resumed.fresh = false;
         resumed.unknown = !committed;
+        resumed.revisits = committed;
         resumed.committed_ms = committed.then_some(now_ms);
         Ok(resumed)
     }
@@ -214,11 +226,14 @@ impl Coordinator {
             blocked_ms: None,
             begun: 0,
             failures: 0,
+            restarts: 0,
             sight: Sight::default(),
             workers: BTreeSet::new(),
             reads: Vec::new(),
             fresh: true,
             unknown: false,
+            revisits: false,
+            elsewhere: false,
             restart: None,
             depth: 0,
             helped: Vec::new(),
@@ -256,6 +271,7 @@ impl Coordinator {
                 }
                 Stage::Shipped(run) => self.shipped(run, answer.take()),
                 Stage::Validation(validation) => self.validate(validation, answer.take()),
+                Stage::Revisit(at) => self.revisit(at, answer.take()),
                 Stage::Rescue(rescue) => self.rescue(*rescue, answer.take()),
                 Stage::Release(release) => self.release(release, answer.take()),
                 Stage::Helping(mut other) => match other.next(now_ms, answer.take()) {
@@ -286,6 +302,7 @@ impl Coordinator {
         if let Stage::Over(outcome) = &self.stage
             && matches!(**outcome, Outcome::Done { .. })
             && self.job.plan.recorded
+            && !self.elsewhere
         {
             let state = State {
                 next: self.state.next,
@@ -298,15 +315,17 @@ impl Coordinator {
     }
 
     fn start_group(&mut self) -> Option<Ask> {
+        if self.revisits {
+            self.stage = Stage::Revisit(Revisit::Start);
+            return None;
+        }
         let index = self.state.next as usize;
         if index == self.job.plan.groups.len() {
             if self.must_validate() {
                 self.stage = Stage::Validation(Box::new(Validation::new(None)));
             } else {
                 let result = self.state.result.clone().unwrap_or(Value::Unit);
-                let groups = self.job.plan.groups.len() as u32;
-                let attempts = Attempts { begun: self.begun, groups };
-                self.over(Outcome::Done { result, attempts });
+                self.done(result);
             }
             return None;
         }
@@ -318,12 +337,32 @@ impl Coordinator {
         let ships = self.ships();
         let (job, state) = (Arc::clone(&self.job), self.state.clone());
         // A shipment may come twice, so that its mark is looked for.
-        let run = Box::new(GroupRun::new(job, state, fresh && !ships));
+        let run = Box::new(GroupRun::new(job, state, fresh && !ships).check(self.checks()));
         if ships {
             return self.ship(run);
         }
         self.stage = Stage::Group(run);
         None
+    }
+
+    fn done(&mut self, result: Value) -> Option<Ask> {
+        let groups = self.job.plan.groups.len() as u32;
+        let attempts = Attempts { begun: self.begun, groups };
+        self.over(Outcome::Done { result, attempts })
+    }
+
+    /// Ends what was complete before it was resumed.
+    fn completed_by_others(&mut self) -> Option<Ask> {
+        self.elsewhere = true;
+        let transaction = &self.job.module.program().transactions[self.job.transaction];
+        match &self.state.result {
+            Some(result) => self.done(result.clone()),
+            None if transaction.result == Type::Unit => self.done(Value::Unit),
+            None => {
+                let committed = self.committed();
+                self.over(Outcome::Incomplete { ticket: None, committed, why: Why::Completed })
+            }
+        }
     }
 
     fn group_step(&mut self, run: Box<GroupRun>, step: GroupStep) -> Option<Ask> {
@@ -346,6 +385,12 @@ impl Coordinator {
             return self.group_step(run, step);
         }
         if run.group().writes() && self.must_validate() {
+            let group = run.group();
+            if !run.checks() && self.reads_in(group.database.as_ref()).next().is_some() {
+                // That it is due has turned out only now. It has to be done before the group writes.
+                let step = run.give_up();
+                return self.group_step(run, step);
+            }
             self.stage = Stage::Validation(Box::new(Validation::new(Some(run))));
             return None;
         }
@@ -367,12 +412,17 @@ impl Coordinator {
     }
 
     fn ended(&mut self, run: GroupRun, end: GroupEnd) -> Option<Ask> {
+        if self.fresh && run.mark_is_absent() {
+            // This session's commit of which the answer was lost would be seen.
+            self.unknown = false;
+        }
         let group = run.group();
         let (writes, database) = (group.writes(), group.database.clone().unwrap_or_default());
         match end {
             GroupEnd::Committed => {
                 self.come_further();
                 if writes {
+                    self.unknown = false;
                     self.committed_ms.get_or_insert(self.now_ms);
                 } else if self.committed_ms.is_none() {
                     self.reads.push(Reads { group: run.index(), calls: run.calls });
@@ -382,6 +432,7 @@ impl Coordinator {
             }
             GroupEnd::Already(state) => {
                 self.come_further();
+                self.unknown = false;
                 self.committed_ms.get_or_insert(self.now_ms);
                 self.state = state;
                 None
@@ -391,6 +442,7 @@ impl Coordinator {
                 Some(why) => self.start_over(why),
                 None => None,
             },
+            GroupEnd::Changed => self.start_over(Why::Contention { attempts: self.restarts + 1 }),
             GroupEnd::Conflict => self.retry(Why::Contention { attempts: self.failures + 1 }),
             GroupEnd::Unavailable(reason) => self.retry(Why::Unavailable { database, reason }),
             GroupEnd::Unknown(reason) if !writes => {
@@ -410,7 +462,6 @@ impl Coordinator {
     }
 
     fn come_further(&mut self) {
-        self.unknown = false;
         self.failures = 0;
         self.blocked_ms = None;
     }
@@ -421,7 +472,9 @@ impl Coordinator {
         self.state = State { worklist, ..State::default() };
         self.reads.clear();
         self.sight.suspicious = false;
-        self.retry(why)
+        // Reading anew comes further, but not nearer to the end.
+        self.restarts += 1;
+        if self.restarts >= self.job.limits.attempts { self.stop(why) } else { self.retry(why) }
     }
 
     /// Tries the group again after a while, unless it was tried long enough.
@@ -436,7 +489,8 @@ impl Coordinator {
 
     fn wait(&mut self) -> Option<Ask> {
         let limits = &self.job.limits;
-        let doubled = limits.backoff_first_ms << self.failures.saturating_sub(1).min(20);
+        let tried = self.failures.max(self.restarts);
+        let doubled = limits.backoff_first_ms << tried.saturating_sub(1).min(20);
         let most = doubled.min(limits.backoff_last_ms).max(1);
         // Those that were in each other's way must not be so again.
         let ms = 1 + self.draw() % most;
@@ -453,7 +507,9 @@ impl Coordinator {
     }
 
     fn blocked(&mut self, missing: Vec<(Place, TransactionId)>) -> Option<Ask> {
-        let waited = self.now_ms - *self.blocked_ms.get_or_insert(self.now_ms);
+        // A clock may be set back.
+        let since_ms = *self.blocked_ms.get_or_insert(self.now_ms);
+        let waited = self.now_ms.saturating_sub(since_ms);
         self.failures += 1;
         let limits = &self.job.limits;
         let (place, id) = missing.into_iter().next().expect("something is missing");
@@ -484,6 +540,8 @@ impl Coordinator {
         if self.committed_ms.is_none() {
             return self.stop(why);
         }
+        // These are counted anew: what failed before was something else.
+        self.failures = 0;
         self.stage = Stage::Release(Box::new(Release::new(&self.job, &self.state, why)));
         None
     }

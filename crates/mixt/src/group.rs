@@ -77,6 +77,8 @@ pub(crate) struct GroupRun {
     pub(crate) state: State,
     /// Whether nobody can have run it before.
     fresh: bool,
+    /// Whether its mark was looked for, and is not there.
+    absent: bool,
     /// What must be visible.
     wanted: Vec<(Place, TransactionId)>,
     at: At,
@@ -85,6 +87,8 @@ pub(crate) struct GroupRun {
     asked: Option<Request>,
     /// In which store.
     asked_store: StoreId,
+    /// What earlier groups have read in the same database, to be read again before anything is written.
+    checks: Vec<Done>,
     pub(crate) calls: Vec<Done>,
     pub(crate) found: Vec<Found>,
     /// Beside what there will be witnesses.
@@ -97,6 +101,8 @@ pub(crate) struct GroupRun {
 enum At {
     Begin,
     Begun,
+    /// Which of the checks was asked.
+    Checking(usize),
     Called,
     Ready,
     Committing,
@@ -120,6 +126,8 @@ pub(crate) enum GroupEnd {
     /// These are not visible yet.
     Blocked(Vec<(Place, TransactionId)>),
     Conflict,
+    /// What earlier groups have read is not so any more.
+    Changed,
     Unavailable(String),
     Unknown(String),
     Failed(Failure),
@@ -144,16 +152,35 @@ impl GroupRun {
             index,
             state,
             fresh,
+            absent: false,
             wanted,
             at: At::Begin,
             run: None,
             asked: None,
             asked_store: StoreId(0),
+            checks: Vec::new(),
             calls: Vec::new(),
             found: Vec::new(),
             marking: BTreeMap::new(),
             replaced: BTreeSet::new(),
         }
+    }
+
+    /// Has it read again what earlier groups have read in its database: in its own transaction, and before it writes, so
+    /// that it is compared with what others have done, and not with what it does itself.
+    pub(crate) fn check(mut self, checks: Vec<Done>) -> GroupRun {
+        self.checks = checks;
+        self
+    }
+
+    /// Whether its mark was looked for, and is not there.
+    pub(crate) fn mark_is_absent(&self) -> bool {
+        self.absent
+    }
+
+    /// Whether there is something that it has read again.
+    pub(crate) fn checks(&self) -> bool {
+        !self.checks.is_empty()
     }
 
     pub(crate) fn group(&self) -> &Group {
@@ -182,6 +209,7 @@ impl GroupRun {
         match (std::mem::replace(&mut self.at, At::Over), reply) {
             (At::Begin, None) => self.begin(),
             (At::Begun, Some(Ok(Reply::Began(fields)))) => self.begun(&fields),
+            (At::Checking(index), Some(reply)) => self.checked(index, &reply),
             (At::Called, Some(reply)) => self.called(reply),
             (At::Committing, Some(Ok(Reply::Committed))) => GroupStep::Ended(GroupEnd::Committed),
             (At::Ending(end), Some(_)) => GroupStep::Ended(*end),
@@ -215,19 +243,41 @@ impl GroupRun {
             match fields.next().and_then(|mark| mark.get(&0)).map(|mark| self.state_of(mark)) {
                 Some(Ok(state)) => return self.end(GroupEnd::Already(state)),
                 Some(Err(error)) => return self.end(GroupEnd::Refused(error.to_string())),
-                None => {}
+                None => self.absent = true,
             }
         }
         let missing = self.wanted.iter().zip(fields).filter(|(_, found)| found.is_empty());
         let missing: Vec<_> = missing.map(|(wanted, _)| wanted.clone()).collect();
-        if missing.is_empty() { self.start_phase() } else { self.end(GroupEnd::Blocked(missing)) }
+        if missing.is_empty() { self.check_next(0) } else { self.end(GroupEnd::Blocked(missing)) }
+    }
+
+    fn check_next(&mut self, index: usize) -> GroupStep {
+        let Some(check) = self.checks.get(index) else {
+            return self.start_phase();
+        };
+        self.at = At::Checking(index);
+        GroupStep::Ask(check.call.clone())
+    }
+
+    fn checked(&mut self, index: usize, reply: &Result<Reply, StoreError>) -> GroupStep {
+        if self.checks[index].same(reply) {
+            return self.check_next(index + 1);
+        }
+        match reply {
+            Err(error) if !stays_open(error) => GroupStep::Ended(of_error(error.clone())),
+            _ => self.end(GroupEnd::Changed),
+        }
     }
 
     fn state_of(&self, mark: &[u8]) -> Result<State, Unreadable> {
         if self.job.plan.first_writer == Some(self.index) {
-            Record::decode(mark).map(|record| record.state)
+            // Others may have gone on since, and written it anew.
+            let state = Record::decode(mark)?.state;
+            let known = self.index + 1..=self.job.plan.groups.len();
+            state.at(known, "a recovery record")
         } else {
-            decode(mark, "a done mark")
+            let state: State = decode(mark, "a done mark")?;
+            state.at(self.index + 1..=self.index + 1, "a done mark")
         }
     }
 
@@ -312,9 +362,8 @@ impl GroupRun {
                     _ => None,
                 })
                 .collect();
-            if look.is_empty() {
-                look.push(witness::beside_all(space));
-            }
+            // What else it uses of the store is not told, here and by those who look for this witness.
+            look.push(witness::beside_all(space));
             call.look = look;
         }
         Request::Custom(call)
@@ -454,6 +503,26 @@ impl GroupRun {
         }
         self.at = At::Ending(Box::new(end));
         GroupStep::Ask(Request::Abort)
+    }
+}
+
+/// Whether the transaction is still open after an operation that fails so.
+pub(crate) fn stays_open(error: &StoreError) -> bool {
+    use StoreError::{Missing, Refused, WrongData};
+    matches!(error, Missing | Refused(_) | WrongData { .. })
+}
+
+impl Done {
+    /// Whether it is answered as before, and no transaction has put a witness there since.
+    pub(crate) fn same(&self, reply: &Result<Reply, StoreError>) -> bool {
+        match reply {
+            Ok(Reply::Answered(answer)) => {
+                answer.value == self.value
+                    && answer.seen.keys().all(|id| self.witnesses.contains(id))
+            }
+            Err(StoreError::Missing) => self.value.is_none(),
+            _ => false,
+        }
     }
 }
 

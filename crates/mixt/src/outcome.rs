@@ -25,7 +25,7 @@ pub enum Outcome {
     /// Some phases have committed, and others not yet.
     Incomplete {
         /// What resumes it ([`Coordinator::resume`](crate::coordinator::Coordinator::resume)). None if it cannot be
-        /// found out whether the only phase that writes has committed.
+        /// found out whether the only phase that writes has committed, or if others have [completed](Why::Completed) it.
         ticket: Option<Box<Record>>,
         /// The phases that have committed.
         committed: Vec<usize>,
@@ -74,6 +74,8 @@ pub enum Why {
         /// Where it is not visible.
         place: Place,
     },
+    /// Others have completed it before it was resumed, and its result is not kept any more.
+    Completed,
     /// The answer to a commit was lost.
     Unknown {
         /// The database's name.
@@ -87,6 +89,7 @@ impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Outcome::Done { .. } => write!(f, "all of it has taken effect"),
+            Outcome::Incomplete { why: why @ Why::Completed, .. } => write!(f, "{why}"),
             Outcome::Failed(why) => write!(f, "nothing was changed: {why}"),
             Outcome::Incomplete { ticket: None, why, .. } => {
                 write!(f, "it may have taken effect, or not: {why}")
@@ -123,6 +126,7 @@ impl fmt::Display for Why {
             Why::Blocked { by, place } => {
                 write!(f, "transaction {by} is under way and does not reach {place}")
             }
+            Why::Completed => write!(f, "others have completed it, and its result is gone"),
             Why::Unknown { database, reason } => {
                 write!(f, "the answer of `{database}` to a commit was lost: {reason}")
             }
@@ -152,7 +156,8 @@ pub struct Limits {
     /// How long it waits for other transactions of which it has seen a part. Greater than `orphan_ms`.
     pub blocked_ms: u64,
     /// How long witnesses, marks and records are kept after the end of their transaction. At least twice what it
-    /// takes a commit to reach all replicas of its database, and greater than `blocked_ms`.
+    /// takes a commit to reach all replicas of its database, and greater than `blocked_ms`. If it is less than
+    /// twice `blocked_ms`, who waits finds out that a transaction's leftovers are removed already, and goes on.
     pub keep_ms: u64,
 }
 
@@ -174,7 +179,7 @@ impl Default for Limits {
             finish_ms: 8_000,
             orphan_ms: 12_000,
             blocked_ms: 20_000,
-            keep_ms: 60_000,
+            keep_ms: 36_000,
         }
     }
 }

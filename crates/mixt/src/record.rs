@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
@@ -33,6 +34,22 @@ pub struct State {
     pub(crate) worklist: Worklist,
     /// Beside what there are write witnesses of this transaction.
     pub(crate) noted: BTreeSet<(Arc<str>, Name)>,
+}
+
+impl State {
+    /// The state, if a group is next that may be.
+    pub(crate) fn at(
+        self,
+        groups: RangeInclusive<usize>,
+        what: &'static str,
+    ) -> Result<State, Unreadable> {
+        if groups.contains(&(self.next as usize)) {
+            return Ok(self);
+        }
+        let (next, first, last) = (self.next, groups.start(), groups.end());
+        let why = format!("it says that group {next} is next, not one of {first} to {last}");
+        Err(Unreadable { what, why })
+    }
 }
 
 /// Commit witnesses that must appear in places (MixT §5.4).

@@ -4,12 +4,13 @@
 //! databases may look for records from time to time; those that are older than
 //! [`Limits::orphan_ms`](crate::outcome::Limits::orphan_ms) it takes over. Several may do so at the same time.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::binding::Modules;
 use crate::coordinator::{CannotResume, Coordinator, TransactionId};
 use crate::drive::{Clock, Connections, run};
-use crate::outcome::{Limits, Outcome};
+use crate::outcome::{Limits, Outcome, Why};
 use crate::record::{Record, Unreadable};
 use crate::store::{Begin, List, Place, StoreError};
 use crate::witness;
@@ -28,15 +29,22 @@ pub struct Recovered {
     pub unknown: Vec<CannotResume>,
     /// Records that cannot be read, by their names.
     pub unreadable: Vec<(Arc<str>, Unreadable)>,
+    /// Records that their database did not give, by their names, and what it said.
+    pub unread: Vec<(Arc<str>, StoreError)>,
+    /// Those that were not tried, as a database that they need next could not be reached for an earlier one.
+    pub skipped: Vec<TransactionId>,
 }
 
 /// How many names are listed at once.
 const PAGE: usize = 256;
 
+/// After how many records in a row that could not be read their database is taken to be away.
+const UNREAD_IN_A_ROW: usize = 8;
+
 /// Completes what others have left in a place.
 ///
 /// # Errors
-/// If the records cannot be listed or read. What a single transaction fails by is part of the result.
+/// If the records cannot be listed, or many in a row cannot be read. What a single one fails by is part of the result.
 pub async fn recover(
     place: &Place,
     connections: &mut Connections,
@@ -46,6 +54,7 @@ pub async fn recover(
     let mut recovered = Recovered::default();
     let mut orphans = Vec::new();
     let mut after: Arc<str> = "".into();
+    let mut unread_in_a_row = 0;
     loop {
         let list = List {
             space: Arc::clone(&place.space),
@@ -57,14 +66,23 @@ pub async fn recover(
         let Some(last) = keys.last() else { break };
         after = Arc::clone(last);
         for key in keys {
-            let Some(record) = read(place, &key, connections).await? else { continue };
-            let record = match record {
-                Ok(record) => record,
+            let record = match read(place, &key, connections).await {
+                Ok(None) => continue,
+                Ok(Some(Ok(record))) => record,
                 Err(error) => {
+                    unread_in_a_row += 1;
+                    if unread_in_a_row == UNREAD_IN_A_ROW {
+                        return Err(error);
+                    }
+                    recovered.unread.push((key, error));
+                    continue;
+                }
+                Ok(Some(Err(error))) => {
                     recovered.unreadable.push((key, error));
                     continue;
                 }
             };
+            unread_in_a_row = 0;
             let young = clock.now_ms().saturating_sub(record.began_ms) < limits.orphan_ms;
             if record.failed.is_some() {
                 recovered.failed.push(record);
@@ -77,8 +95,10 @@ pub async fn recover(
     }
     // Later ones may have to wait for earlier ones.
     orphans.sort_by_key(|record| record.began_ms);
+    let mut away = BTreeSet::new();
     for record in orphans {
-        take_over(record, connections, (modules, limits), clock, &mut recovered).await;
+        let rules = (modules, limits);
+        take_over(record, connections, rules, clock, (&mut recovered, &mut away)).await;
     }
     Ok(recovered)
 }
@@ -102,13 +122,27 @@ async fn take_over(
     connections: &mut Connections,
     (modules, limits): (&Arc<Modules>, Limits),
     clock: &dyn Clock,
-    recovered: &mut Recovered,
+    (recovered, away): (&mut Recovered, &mut BTreeSet<Arc<str>>),
 ) {
+    let next = record.state.next as usize;
     match Coordinator::resume(record, Arc::clone(modules), limits, clock.now_ms()) {
         Ok(mut coordinator) => {
+            // Each is tried for as long as a database may be away for a moment: not all one after another.
+            let mut groups = coordinator.plan().groups[next..].iter();
+            if groups.any(|group| group.database.as_ref().is_some_and(|name| away.contains(name))) {
+                recovered.skipped.push(coordinator.id());
+                return;
+            }
             match run(&mut coordinator, connections, clock).await {
                 Outcome::Done { .. } => {}
-                outcome => recovered.open.push((coordinator.id(), outcome)),
+                outcome => {
+                    if let Outcome::Incomplete { why: Why::Unavailable { database, .. }, .. } =
+                        &outcome
+                    {
+                        away.insert(Arc::clone(database));
+                    }
+                    recovered.open.push((coordinator.id(), outcome));
+                }
             }
             recovered.complete.extend(coordinator.leftovers());
         }

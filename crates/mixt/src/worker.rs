@@ -60,7 +60,8 @@ impl Worker {
         };
         connections.get(&database).await.map_err(Unshipped::Store)?;
         let _running = self.begin(shipment, clock.now_ms())?;
-        let look_until_ms = shipment.until_ms.min(clock.now_ms() + limits.on_the_way_ms());
+        let look_until_ms =
+            shipment.until_ms.min(clock.now_ms().saturating_add(limits.on_the_way_ms()));
         let run = Execution { job: Arc::new(job), shipment, database, look_until_ms };
         Ok(run.run(connections, clock).await)
     }

@@ -48,7 +48,7 @@ pub(super) fn failure(why: &Why) -> String {
         Why::Program(_) | Why::Refused { .. } => "FAILED",
         Why::Contention { .. } => "ABORTED",
         Why::Unavailable { .. } | Why::Blocked { .. } => "UNAVAILABLE",
-        Why::Unknown { .. } => "UNKNOWN",
+        Why::Unknown { .. } | Why::Completed => "UNKNOWN",
     };
     format!("{code} {why}; nothing was changed")
 }

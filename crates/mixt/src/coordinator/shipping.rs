@@ -31,8 +31,11 @@ impl Coordinator {
         let limits = &self.job.limits;
         // Then others may complete the transaction, or witnesses may be gone that it should find.
         let until_ms = match self.committed_ms {
-            Some(since) => since + limits.finish_ms,
-            None => (self.now_ms + limits.finish_ms).min(self.since_ms + limits.keep_ms / 2),
+            Some(since) => since.saturating_add(limits.finish_ms),
+            None => {
+                let seen_until_ms = self.since_ms.saturating_add(limits.keep_ms / 2);
+                self.now_ms.saturating_add(limits.finish_ms).min(seen_until_ms)
+            }
         };
         let index = run.index();
         let recorded = self.job.plan.recorded && run.group().writes();

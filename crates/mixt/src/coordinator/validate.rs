@@ -1,7 +1,12 @@
 //! Reads once more what was read before, and compares.
+//!
+//! What is in the database of the group that is about to commit, that group reads itself, in its own transaction and before
+//! it writes; here is the rest.
 
-use super::{Ask, Coordinator, Stage};
-use crate::group::{Done, GroupRun, Reply, Request};
+use std::sync::Arc;
+
+use super::{Ask, Coordinator, Reads, Stage};
+use crate::group::{Done, GroupRun, Reply, Request, stays_open};
 use crate::outcome::Why;
 use crate::store::{Begin, StoreError};
 
@@ -32,6 +37,23 @@ impl Validation {
 }
 
 impl Coordinator {
+    /// What the next group has to read again in its own transaction.
+    pub(super) fn checks(&self) -> Vec<Done> {
+        let groups = &self.job.plan.groups;
+        let group = &groups[self.state.next as usize];
+        if !group.writes() || !self.must_validate() {
+            return Vec::new();
+        }
+        self.reads_in(group.database.as_ref()).cloned().collect()
+    }
+
+    /// What was read in a database.
+    pub(super) fn reads_in(&self, database: Option<&Arc<str>>) -> impl Iterator<Item = &Done> {
+        let groups = &self.job.plan.groups;
+        let there = move |reads: &&Reads| groups[reads.group].database.as_ref() == database;
+        self.reads.iter().filter(there).flat_map(|reads| &reads.calls)
+    }
+
     pub(super) fn validate(
         &mut self,
         mut validation: Box<Validation>,
@@ -49,16 +71,15 @@ impl Coordinator {
             };
         };
         let group = &self.job.plan.groups[reads.group];
-        let Some(database) = group.database.clone().filter(|_| !reads.calls.is_empty()) else {
+        let open = validation.pending.as_ref().and_then(|run| run.group().database.clone());
+        let due = |database: &Arc<str>| !reads.calls.is_empty() && open.as_ref() != Some(database);
+        let Some(database) = group.database.clone().filter(due) else {
             validation.group += 1;
             self.stage = Stage::Validation(validation);
             return None;
         };
-        let open = validation.pending.as_ref().and_then(|run| run.group().database.clone());
-        let joined = open.as_ref() == Some(&database);
         let call = |index: usize| reads.calls.get(index).map(|done| done.call.clone());
         let (at, request) = match (validation.at, reply) {
-            (At::Start, None) if joined => (At::Call(0), call(0)),
             (At::Start, None) => {
                 let begin = Begin { strong: group.strong, read_only: true, ..Begin::default() };
                 (At::Begun, Some(Request::Begin(begin)))
@@ -67,18 +88,14 @@ impl Coordinator {
             (At::Call(index), Some(reply)) if reads.calls[index].same(&reply) => {
                 match call(index + 1) {
                     Some(next) => (At::Call(index + 1), Some(next)),
-                    None if joined => (At::Start, None),
                     None => (At::Committing, Some(Request::Commit(Vec::new()))),
                 }
             }
-            (At::Call(_), Some(reply)) if !joined && stays_open(&reply) => {
+            (At::Call(_), Some(reply)) if reply.as_ref().err().is_none_or(stays_open) => {
                 (At::Aborting, Some(Request::Abort))
             }
             (At::Committing, Some(Ok(_))) => (At::Start, None),
-            (at, Some(reply)) => {
-                let gone = joined && !stays_open(&reply) && at != At::Aborting;
-                return self.changed(*validation, gone, reply);
-            }
+            (_, Some(reply)) => return self.changed(*validation, reply),
             (at, None) => unreachable!("{at:?} waits for an answer"),
         };
         validation.group += usize::from(at == At::Start);
@@ -88,47 +105,22 @@ impl Coordinator {
     }
 
     /// What was read is not so any more, or cannot be read.
-    fn changed(
-        &mut self,
-        validation: Validation,
-        gone: bool,
-        reply: Result<Reply, StoreError>,
-    ) -> Option<Ask> {
+    fn changed(&mut self, validation: Validation, reply: Result<Reply, StoreError>) -> Option<Ask> {
         let why = match reply {
             Err(StoreError::Unavailable(reason) | StoreError::OutcomeUnknown(reason)) => {
                 let group = self.reads[validation.group].group;
                 let database = self.job.plan.groups[group].database.clone().unwrap_or_default();
                 Why::Unavailable { database, reason }
             }
-            _ => Why::Contention { attempts: self.failures + 1 },
+            _ => Why::Contention { attempts: self.restarts + 1 },
         };
         match validation.pending {
-            Some(mut run) if !gone => {
+            Some(mut run) => {
                 self.restart = Some(why);
                 let step = run.give_up();
                 self.group_step(run, step)
             }
-            _ => self.start_over(why),
-        }
-    }
-}
-
-/// Whether the transaction is still open after an operation that is answered so.
-fn stays_open(reply: &Result<Reply, StoreError>) -> bool {
-    use StoreError::{Missing, Refused, WrongData};
-    matches!(reply, Ok(_) | Err(Missing | Refused(_) | WrongData { .. }))
-}
-
-impl Done {
-    /// Whether it is answered as before, and no transaction has put a witness there since.
-    fn same(&self, reply: &Result<Reply, StoreError>) -> bool {
-        match reply {
-            Ok(Reply::Answered(answer)) => {
-                answer.value == self.value
-                    && answer.seen.keys().all(|id| self.witnesses.contains(id))
-            }
-            Err(StoreError::Missing) => self.value.is_none(),
-            _ => false,
+            None => self.start_over(why),
         }
     }
 }

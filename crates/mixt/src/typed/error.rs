@@ -65,7 +65,7 @@ impl Error {
             Why::Contention { attempts } => Error::Conflict { attempts },
             Why::Unavailable { .. } | Why::Blocked { .. } => Error::Unavailable(told),
             Why::Refused { database, reason } => Error::Refused { by: database, reason },
-            Why::Unknown { .. } => Error::Unknown(told),
+            Why::Unknown { .. } | Why::Completed => Error::Unknown(told),
         }
     }
 }

@@ -1,5 +1,7 @@
 //! A world in virtual time, from one seed: databases with faults, clients that die, and those who clean up.
 
+#[allow(dead_code, reason = "not every test that uses the world runs single transactions")]
+pub(crate) mod bench;
 #[allow(dead_code, reason = "not every test that uses the world has workers")]
 mod remote;
 
