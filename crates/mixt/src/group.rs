@@ -106,6 +106,8 @@ enum At {
     Called,
     Ready,
     Committing,
+    /// Whether the failure follows from what is so.
+    Confirming(Failure),
     Ending(Box<GroupEnd>),
     Over,
 }
@@ -213,6 +215,10 @@ impl GroupRun {
             (At::Called, Some(reply)) => self.called(reply),
             (At::Committing, Some(Ok(Reply::Committed))) => GroupStep::Ended(GroupEnd::Committed),
             (At::Ending(end), Some(_)) => GroupStep::Ended(*end),
+            (At::Confirming(failure), Some(confirmed)) => GroupStep::Ended(match confirmed {
+                Err(error @ (StoreError::Conflict | StoreError::Unavailable(_))) => of_error(error),
+                _ => GroupEnd::Failed(failure),
+            }),
             (At::Begun | At::Committing, Some(Err(error))) => GroupStep::Ended(of_error(error)),
             (at, reply) => unreachable!("{reply:?} is no answer to what was asked ({at:?})"),
         }
@@ -310,7 +316,7 @@ impl GroupRun {
         let (store, request) = match step {
             Step::Remote(call) => (call.store, self.remote(call)),
             Step::Custom(call) => (call.store, self.custom(call)),
-            Step::Failed(failure) => return self.end(GroupEnd::Failed(failure)),
+            Step::Failed(failure) => return self.fail(failure),
             Step::Finished(finished) => {
                 self.state.tapes.extend(finished.tapes);
                 if finished.result.is_some() {
@@ -488,6 +494,21 @@ impl GroupRun {
             let name = witness::commit(&place.space, job.id);
             writes.push(NameWrite::Set { name, field: 0, value: Arc::new([]), new: false });
         }
+    }
+
+    /// The program has failed. What was read in a strong transaction may be old until it commits, and what follows from
+    /// it: if nothing was changed, it is committed to find out.
+    fn fail(&mut self, failure: Failure) -> GroupStep {
+        let changes = |done: &Done| match &done.call {
+            Request::Perform(call) => call.op.mutates(),
+            Request::Custom(call) => call.operation().mutates,
+            _ => false,
+        };
+        if !self.group().strong || self.calls.is_empty() || self.calls.iter().any(changes) {
+            return self.end(GroupEnd::Failed(failure));
+        }
+        self.at = At::Confirming(failure);
+        GroupStep::Ask(Request::Commit(Vec::new()))
     }
 
     /// Gives it up, once it is [`GroupStep::Ready`].

@@ -168,9 +168,10 @@ fn arguments(
         let told = params.iter().map(|(name, ty)| format!("{name}: {}", spell(program, ty)));
         let told = told.collect::<Vec<_>>().join(", ");
         return Err(format!(
-            "BADARG '{}' takes {} arguments ({told}), not {}",
+            "BADARG '{}' takes {} argument{} ({told}), not {}",
             transaction.name,
             params.len(),
+            if params.len() == 1 { "" } else { "s" },
             args.len()
         ));
     }
