@@ -49,8 +49,8 @@ impl Laboratory<'_> {
     fn pace(&self, place: &Place) -> Pace {
         Pace {
             clients: self.pick(96, 256).min(place.most_clients),
-            warm_up: Duration::from_millis(self.pick(500, 2000)),
-            window: Duration::from_millis(self.pick(1000, 6000)),
+            warm_up: Duration::from_millis(self.pick(300, 2000)),
+            window: Duration::from_millis(self.pick(800, 6000)),
             think: Duration::ZERO,
         }
     }
