@@ -98,7 +98,7 @@ impl Spaces {
     }
 
     /// Lets the cluster run groups of phases, by SOLERA.PHASE: one round trip for each. A module's name must be the
-    /// [digest](crate::modules::digest) of its source; sites that do not know it are sent the source once. The user of
+    /// [`digest`] of its source; sites that do not know it are sent the source once. The user of
     /// the sessions needs the right `solera.phase`; without it everything is asked request by request.
     pub fn executing<'s>(mut self, sources: impl IntoIterator<Item = &'s str>) -> Spaces {
         let named = sources.into_iter().map(|source| (digest(source).into(), source.into()));
