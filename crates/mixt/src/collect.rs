@@ -12,7 +12,7 @@ use std::sync::Arc;
 use crate::drive::Connections;
 use crate::outcome::Limits;
 use crate::record::Record;
-use crate::store::{Begin, Horizon, NameWrite, StoreError};
+use crate::store::{Begin, Fields, Horizon, Name, NameWrite, StoreError};
 use crate::witness::{self, TransactionId};
 
 /// Transactions whose leftovers are to be removed.
@@ -20,6 +20,8 @@ use crate::witness::{self, TransactionId};
 pub struct Collector {
     limits: Limits,
     entries: BTreeMap<TransactionId, Entry>,
+    /// Of their records.
+    names: BTreeSet<Name>,
 }
 
 #[derive(Debug)]
@@ -34,6 +36,8 @@ struct Entry {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Step {
+    /// Somebody else removes everything, it seems.
+    Watch,
     Complete,
     WriteWitnesses,
     Marks,
@@ -41,23 +45,43 @@ enum Step {
     Over,
 }
 
+/// How many names are read at once.
+const BATCH: usize = 128;
+
 /// How far databases say that commits are seen.
 type Horizons = BTreeMap<Arc<str>, Horizon>;
 
 impl Collector {
     /// One that has nothing to do yet.
     pub fn new(limits: Limits) -> Collector {
-        Collector { limits, entries: BTreeMap::new() }
+        Collector { limits, entries: BTreeMap::new(), names: BTreeSet::new() }
     }
 
-    /// Takes over complete transactions: what [`Coordinator::leftovers`](crate::coordinator::Coordinator::leftovers)
-    /// and [`recovery::recover`](crate::recovery::recover) give. What it has already stays as it is.
+    /// Takes over transactions that have just been completed: what
+    /// [`Coordinator::leftovers`](crate::coordinator::Coordinator::leftovers) and
+    /// [`Recovered::completed`](crate::recovery::Recovered::completed) give. What it has already stays as it is.
     pub fn add(&mut self, records: impl IntoIterator<Item = Record>, now_ms: u64) {
+        self.enter(records, now_ms, Step::Complete);
+    }
+
+    /// Takes over transactions of which somebody else removes what is left, unless that one has died: what
+    /// [`Recovered::complete`](crate::recovery::Recovered::complete) gives.
+    pub fn watch(&mut self, records: impl IntoIterator<Item = Record>, now_ms: u64) {
+        self.enter(records, now_ms, Step::Watch);
+    }
+
+    fn enter(&mut self, records: impl IntoIterator<Item = Record>, now_ms: u64, step: Step) {
         for record in records {
-            let id = record.id;
-            let entry = Entry { record, came_ms: now_ms, step: Step::Complete, until: None };
-            self.entries.entry(id).or_insert(entry);
+            let home = record.home.as_ref().map(|home| witness::record(&home.space, record.id));
+            self.names.extend(home);
+            let (id, came_ms) = (record.id, now_ms);
+            self.entries.entry(id).or_insert(Entry { record, came_ms, step, until: None });
         }
+    }
+
+    /// Whether it has the transaction whose record has this name.
+    pub(crate) fn has(&self, name: &Name) -> bool {
+        self.names.contains(name)
     }
 
     /// How many transactions it has to clean up after.
@@ -75,12 +99,51 @@ impl Collector {
         connections: &mut Connections,
         now_ms: u64,
     ) -> Result<(), StoreError> {
-        let mut result = self.step(Step::Complete, connections, now_ms).await;
+        let mut result = self.look_after(connections, now_ms).await;
+        result = result.and(self.step(Step::Complete, connections, now_ms).await);
         result = result.and(self.look_around(connections).await);
         for step in [Step::WriteWitnesses, Step::Marks, Step::Record] {
             result = result.and(self.step(step, connections, now_ms).await);
         }
-        self.entries.retain(|_, entry| entry.step != Step::Over);
+        let is_over = |_: &TransactionId, entry: &mut Entry| entry.step == Step::Over;
+        for (id, entry) in self.entries.extract_if(.., is_over) {
+            let home = entry.record.home.as_ref();
+            home.map(|home| self.names.remove(&witness::record(&home.space, id)));
+        }
+        result
+    }
+
+    /// Forgets what others have removed, and takes over what they have not.
+    async fn look_after(
+        &mut self,
+        connections: &mut Connections,
+        now_ms: u64,
+    ) -> Result<(), StoreError> {
+        let mut names: BTreeMap<Arc<str>, Vec<(TransactionId, Name)>> = BTreeMap::new();
+        for (id, entry) in &self.entries {
+            if let (Step::Watch, Some(home)) = (entry.step, &entry.record.home)
+                && entry.due(now_ms, &self.limits)
+            {
+                let name = (*id, witness::record(&home.space, *id));
+                names.entry(Arc::clone(&home.database)).or_default().push(name);
+            }
+        }
+        let mut result = Ok(());
+        for (database, due) in names {
+            for due in due.chunks(BATCH) {
+                let names = due.iter().map(|(_, name)| name.clone()).collect();
+                match read(connections, &database, names).await {
+                    Ok(found) => {
+                        for ((id, _), fields) in due.iter().zip(found) {
+                            let entry = self.entries.get_mut(id).expect("it was there before");
+                            let gone = !fields.contains_key(&0);
+                            entry.step = if gone { Step::Over } else { Step::WriteWitnesses };
+                        }
+                    }
+                    Err(error) => result = result.and(Err(error)),
+                }
+            }
+        }
         result
     }
 
@@ -141,7 +204,11 @@ impl Collector {
         let mut result = Ok(());
         let mut failed = BTreeSet::new();
         for (database, writes) in writes {
-            if let Err(error) = write(connections, &database, &writes).await {
+            let written = match step {
+                Step::Record => remove(connections, &database, writes).await,
+                _ => write(connections, &database, &writes).await,
+            };
+            if let Err(error) = written {
                 failed.insert(database);
                 result = result.and(Err(error));
             }
@@ -168,6 +235,8 @@ impl Entry {
         let seen = self.until.as_ref().is_some_and(BTreeMap::is_empty);
         let after_ms = match self.step {
             Step::Complete => return true,
+            // Whoever has completed it has removed everything by then.
+            Step::Watch => 2 * limits.keep_ms,
             Step::WriteWitnesses if !seen => return false,
             Step::WriteWitnesses => limits.keep_ms,
             // Whoever has just found a write witness has time to look for the commit witness.
@@ -180,7 +249,7 @@ impl Entry {
 impl Step {
     fn next(self) -> Step {
         match self {
-            Step::Complete => Step::WriteWitnesses,
+            Step::Watch | Step::Complete => Step::WriteWitnesses,
             Step::WriteWitnesses => Step::Marks,
             Step::Marks => Step::Record,
             Step::Record | Step::Over => Step::Over,
@@ -212,7 +281,7 @@ impl Step {
             }
             Step::Marks => record.marks.iter().cloned().chain(commits).map(remove).collect(),
             Step::Record => home.map(remove).collect(),
-            Step::Over => Vec::new(),
+            Step::Watch | Step::Over => Vec::new(),
         }
     }
 }
@@ -223,11 +292,42 @@ fn databases(record: &Record) -> BTreeSet<Arc<str>> {
     places.chain(record.marks.iter().map(|(database, _)| database)).cloned().collect()
 }
 
+async fn read(
+    connections: &mut Connections,
+    database: &str,
+    names: Vec<Name>,
+) -> Result<Vec<Fields>, StoreError> {
+    let connection = connections.get(database).await?;
+    let begin = Begin { read_only: true, names, ..Begin::default() };
+    let found = connection.begin(&begin).await?;
+    connection.abort().await?;
+    Ok(found)
+}
+
 async fn horizon(
     connections: &mut Connections,
     database: &str,
 ) -> Result<Option<Horizon>, StoreError> {
     connections.get(database).await?.horizon().await
+}
+
+/// Removes all values of the names that are written: whose turn it was lies next to a record.
+async fn remove(
+    connections: &mut Connections,
+    database: &str,
+    writes: Vec<NameWrite>,
+) -> Result<(), StoreError> {
+    let names = writes.into_iter().map(|write| match write {
+        NameWrite::Set { name, .. } | NameWrite::Remove { name, .. } => name,
+    });
+    let begin = Begin { names: names.collect(), ..Begin::default() };
+    let connection = connections.get(database).await?;
+    let found = connection.begin(&begin).await?;
+    let found = begin.names.into_iter().zip(found);
+    let values = found.flat_map(|(name, fields)| {
+        fields.into_keys().map(move |field| NameWrite::Remove { name: name.clone(), field })
+    });
+    connection.commit(&values.collect::<Vec<_>>()).await
 }
 
 async fn write(

@@ -18,8 +18,9 @@
 //!
 //! *Once.* A group whose mark is there is not run again: its mark holds what it handed on. Where the database lets only
 //! one of two transactions that create the same name commit, nobody can run a group twice, whoever else runs it. Where
-//! it merges concurrent commits instead, it is once as long as coordinators keep to the times of
-//! [`Limits`]: one stops before others begin. A commit whose answer was lost is looked for by
+//! it merges concurrent commits instead, coordinators take turns ([`turns`]): one stops before the next begins, which
+//! first sees what was committed before. Only if the record is in such a place, too, is it left to the times of
+//! [`Limits`] alone. A commit whose answer was lost is looked for by
 //! its mark. Of a transaction of one writing group there is none, so that it is told that the outcome is not known.
 //!
 //! *Seen as a whole.* Who reads something that a transaction has written in several atomic places sees all of it in the
@@ -40,11 +41,11 @@
 
 mod release;
 mod rescue;
-mod revisit;
 mod shipping;
+mod turns;
 mod validate;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use solera_language::types::Type;
@@ -52,7 +53,7 @@ use solera_language::value::Value;
 
 use self::release::Release;
 use self::rescue::Rescue;
-use self::revisit::Revisit;
+use self::turns::Taking;
 use self::validate::Validation;
 use crate::binding::{Bindings, Module, Modules};
 use crate::group::{Done, GroupEnd, GroupRun, GroupStep};
@@ -61,7 +62,7 @@ pub use crate::job::CannotResume;
 use crate::job::{Job, check_args};
 use crate::outcome::{Attempts, Limits, Outcome, Why};
 use crate::plan::Plan;
-use crate::record::{Record, State};
+use crate::record::{Record, State, Turn, Whence};
 use crate::sight::Sight;
 use crate::store::{Place, StoreError};
 pub use crate::witness::TransactionId;
@@ -77,17 +78,31 @@ pub struct Coordinator {
     now_ms: u64,
     /// When what it has read was read first.
     since_ms: u64,
-    /// Since when something has committed.
+    /// Once something has committed: since when it is this one's turn to complete it.
     committed_ms: Option<u64>,
+    /// Which turn it has, or wants.
+    turn: u32,
+    /// Whether it has to take its turn before it goes on.
+    wants_turn: bool,
+    /// For which turn it sees what others did in theirs.
+    caught_up: Option<u32>,
+    /// Whether it waits for others that have the turn.
+    is_patient: bool,
+    /// When it asked for a commit last.
+    asked_ms: u64,
     /// Since when it waits for commit witnesses.
     blocked_ms: Option<u64>,
     begun: u32,
     /// How often in a row it did not come further.
     failures: u32,
+    /// Why, the last time.
+    trouble: Option<Why>,
     /// How often it has begun anew, as what it had read was not so any more.
     restarts: u32,
     /// What it has seen of others.
     sight: Sight,
+    /// At which replicas what it asks for commits.
+    whence: Whence,
     /// The databases that run groups next to them.
     workers: BTreeSet<Arc<str>>,
     /// What was read before the first group that writes.
@@ -96,8 +111,6 @@ pub struct Coordinator {
     fresh: bool,
     /// Whether a commit of this group may have taken effect.
     unknown: bool,
-    /// Whether its record is to be read before it goes on.
-    revisits: bool,
     /// Whether others have completed it, who also remove what it leaves.
     elsewhere: bool,
     /// Why what was read is given up, while the open transaction is being aborted.
@@ -123,7 +136,7 @@ enum Stage {
     Shipped(Box<GroupRun>),
     Validation(Box<Validation>),
     Rescue(Box<Rescue>),
-    Revisit(Revisit),
+    Taking(Taking),
     Helping(Box<Coordinator>),
     Release(Box<Release>),
     Over(Box<Outcome>),
@@ -187,7 +200,7 @@ impl Coordinator {
         Ok(Coordinator::start(job, modules, State::default(), now_ms))
     }
 
-    /// Goes on with a transaction that somebody has begun.
+    /// Goes on with a transaction from the ticket of one who has stopped. If others go on with it, it waits for them.
     ///
     /// # Errors
     /// If its module is not known here, or not the one it was begun with.
@@ -197,13 +210,26 @@ impl Coordinator {
         limits: Limits,
         now_ms: u64,
     ) -> Result<Coordinator, CannotResume> {
+        let mut resumed = Coordinator::take_over(record, modules, limits, now_ms)?;
+        resumed.is_patient = true;
+        Ok(resumed)
+    }
+
+    /// Goes on with a transaction after the turn that its record tells, which is over. If others go on with it, it stops.
+    pub(crate) fn take_over(
+        record: Record,
+        modules: Arc<Modules>,
+        limits: Limits,
+        now_ms: u64,
+    ) -> Result<Coordinator, CannotResume> {
         let job = Job::of(&record, &modules, limits)?;
-        let state = record.state;
+        let (state, turn) = (record.state, record.turn);
         let committed = job.plan.first_writer.is_some_and(|first| state.next as usize > first);
         let mut resumed = Coordinator::start(job, modules, state, now_ms);
         resumed.fresh = false;
         resumed.unknown = !committed;
-        resumed.revisits = committed;
+        resumed.turn = turn.number.saturating_add(1);
+        resumed.wants_turn = committed;
         resumed.committed_ms = committed.then_some(now_ms);
         Ok(resumed)
     }
@@ -211,6 +237,11 @@ impl Coordinator {
     /// Workers of these databases may run groups of phases: their connections [execute](crate::store::Connection::execute).
     pub fn ship_to(&mut self, databases: impl IntoIterator<Item = Arc<str>>) {
         self.workers = databases.into_iter().collect();
+    }
+
+    /// Of these databases, all that it asks for commits at these replicas ([`whence`](crate::store::Database::whence)).
+    pub fn commit_at(&mut self, whence: BTreeMap<Arc<str>, Arc<str>>) {
+        self.whence = whence;
     }
 
     fn start(job: Job, modules: Arc<Modules>, state: State, now_ms: u64) -> Coordinator {
@@ -223,16 +254,22 @@ impl Coordinator {
             now_ms,
             since_ms: now_ms,
             committed_ms: None,
+            turn: 0,
+            wants_turn: false,
+            caught_up: None,
+            is_patient: false,
+            asked_ms: now_ms,
             blocked_ms: None,
             begun: 0,
             failures: 0,
+            trouble: None,
             restarts: 0,
             sight: Sight::default(),
+            whence: Whence::new(),
             workers: BTreeSet::new(),
             reads: Vec::new(),
             fresh: true,
             unknown: false,
-            revisits: false,
             elsewhere: false,
             restart: None,
             depth: 0,
@@ -271,7 +308,7 @@ impl Coordinator {
                 }
                 Stage::Shipped(run) => self.shipped(run, answer.take()),
                 Stage::Validation(validation) => self.validate(validation, answer.take()),
-                Stage::Revisit(at) => self.revisit(at, answer.take()),
+                Stage::Taking(taking) => self.take_turn(taking, answer.take()),
                 Stage::Rescue(rescue) => self.rescue(*rescue, answer.take()),
                 Stage::Release(release) => self.release(release, answer.take()),
                 Stage::Helping(mut other) => match other.next(now_ms, answer.take()) {
@@ -309,14 +346,25 @@ impl Coordinator {
                 noted: std::mem::take(&mut self.state.noted),
                 ..State::default()
             };
-            records.push(Record { complete: true, args: Vec::new(), ..self.job.record(state) });
+            let record = self.job.record(state, self.turn_of_now());
+            records.push(Record { complete: true, args: Vec::new(), ..record });
         }
         records
     }
 
+    fn turn_of_now(&self) -> Turn {
+        Turn { number: self.turn, since_ms: self.now_ms, whence: self.whence.clone() }
+    }
+
+    /// Whether others may soon go on with it.
+    fn is_late(&self) -> bool {
+        let finish_ms = self.job.limits.finish_ms;
+        self.committed_ms.is_some_and(|since| self.now_ms.saturating_sub(since) >= finish_ms)
+    }
+
     fn start_group(&mut self) -> Option<Ask> {
-        if self.revisits {
-            self.stage = Stage::Revisit(Revisit::Start);
+        if self.wants_turn {
+            self.stage = Stage::Taking(Taking::Start);
             return None;
         }
         let index = self.state.next as usize;
@@ -328,6 +376,10 @@ impl Coordinator {
                 self.done(result);
             }
             return None;
+        }
+        if self.is_late() && self.job.plan.groups[index..].iter().any(|group| group.writes()) {
+            let why = self.trouble.take().unwrap_or(Why::Late);
+            return self.stop(why);
         }
         let fresh = self.fresh && !self.unknown && self.job.plan.first_writer == Some(index);
         if self.begun == 0 || index == 0 {
@@ -398,7 +450,12 @@ impl Coordinator {
     }
 
     fn commit(&mut self, mut run: Box<GroupRun>) -> Option<Ask> {
-        let step = self.sight.commit(&mut run, &self.state.worklist);
+        let step = if self.is_late() && run.group().writes() {
+            run.give_up()
+        } else {
+            self.asked_ms = self.now_ms;
+            self.sight.commit(&mut run, &self.state.worklist, self.turn_of_now())
+        };
         self.group_step(run, step)
     }
 
@@ -423,18 +480,29 @@ impl Coordinator {
                 self.come_further();
                 if writes {
                     self.unknown = false;
-                    self.committed_ms.get_or_insert(self.now_ms);
+                    self.committed_ms.get_or_insert(self.asked_ms);
                 } else if self.committed_ms.is_none() {
                     self.reads.push(Reads { group: run.index(), calls: run.calls });
                 }
                 self.state = run.state;
                 None
             }
-            GroupEnd::Already(state) => {
+            GroupEnd::Already(state, turn) => {
                 self.come_further();
                 self.unknown = false;
-                self.committed_ms.get_or_insert(self.now_ms);
                 self.state = state;
+                match turn {
+                    // Its own commit, of which the answer was lost.
+                    Some(Turn { number: 0, since_ms, .. }) if self.turn == 0 => {
+                        self.committed_ms = Some(since_ms);
+                    }
+                    // Somebody else's, or one that cannot be told from somebody else's.
+                    Some(_) => {
+                        self.committed_ms = Some(self.now_ms);
+                        self.wants_turn = true;
+                    }
+                    None => {}
+                }
                 None
             }
             GroupEnd::Blocked(missing) => self.blocked(missing),
@@ -457,12 +525,19 @@ impl Coordinator {
                 self.retry(why)
             }
             GroupEnd::Failed(failure) => self.fail(Why::Program(failure)),
-            GroupEnd::Refused(reason) => self.fail(Why::Refused { database, reason }),
+            // People can make it do so. Until they have, the transaction waits for it.
+            GroupEnd::Refused(reason) if self.committed_ms.is_some() => {
+                self.retry(Why::Refused { database, reason })
+            }
+            GroupEnd::Refused(reason) | GroupEnd::Damaged(reason) => {
+                self.stop(Why::Refused { database, reason })
+            }
         }
     }
 
     fn come_further(&mut self) {
         self.failures = 0;
+        self.trouble = None;
         self.blocked_ms = None;
     }
 
@@ -484,7 +559,11 @@ impl Coordinator {
             Some(since) => self.now_ms.saturating_sub(since) >= self.job.limits.finish_ms,
             None => self.failures >= self.job.limits.attempts,
         };
-        if enough { self.stop(why) } else { self.wait() }
+        if enough {
+            return self.stop(why);
+        }
+        self.trouble = Some(why);
+        self.wait()
     }
 
     fn wait(&mut self) -> Option<Ask> {
@@ -530,9 +609,18 @@ impl Coordinator {
         if self.committed_ms.is_none() && !self.unknown {
             return self.over(Outcome::Failed(why));
         }
-        let ticket = Box::new(self.job.record(self.state.clone()));
+        let ticket = Box::new(self.record());
         let committed = self.committed();
         self.over(Outcome::Incomplete { ticket: Some(ticket), committed, why })
+    }
+
+    /// What others need to go on.
+    fn record(&self) -> Record {
+        // A turn that it does not have, or shares with others who run the first group that writes, is not over.
+        let over = self.turn.saturating_sub(u32::from(self.wants_turn || self.unknown));
+        let since_ms = self.committed_ms.unwrap_or(self.asked_ms);
+        let turn = Turn { number: over, since_ms, whence: self.whence.clone() };
+        self.job.record(self.state.clone(), turn)
     }
 
     /// Ends what fails whenever it is tried.
@@ -542,7 +630,7 @@ impl Coordinator {
         }
         // These are counted anew: what failed before was something else.
         self.failures = 0;
-        self.stage = Stage::Release(Box::new(Release::new(&self.job, &self.state, why)));
+        self.stage = Stage::Release(Box::new(Release::new(&self.job, self.record(), why)));
         None
     }
 

@@ -53,6 +53,14 @@ impl Connections {
         known.map(|(name, _)| Arc::clone(name))
     }
 
+    /// At which replicas of databases what is asked for commits.
+    fn whence(&self) -> BTreeMap<Arc<str>, Arc<str>> {
+        let known = self.known.iter();
+        known
+            .filter_map(|(name, known)| Some((Arc::clone(name), known.database.whence()?)))
+            .collect()
+    }
+
     /// The session with a database.
     pub(crate) async fn get(
         &mut self,
@@ -75,6 +83,7 @@ impl Connections {
             Request::Custom(call) => connection.custom(call).await.map(Reply::Answered),
             Request::Commit(writes) => connection.commit(writes).await.map(|()| Reply::Committed),
             Request::Execute(shipment) => connection.execute(shipment).await.map(Reply::Executed),
+            Request::Sees(commits) => connection.sees(commits).await.map(Reply::Sees),
             Request::Abort => connection.abort().await.map(|()| Reply::Done),
         }
     }
@@ -94,6 +103,7 @@ pub async fn run(
     clock: &dyn Clock,
 ) -> Outcome {
     coordinator.ship_to(connections.executing());
+    coordinator.commit_at(connections.whence());
     let mut answer = None;
     loop {
         answer = Some(match coordinator.next(clock.now_ms(), answer) {

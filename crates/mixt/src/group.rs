@@ -12,10 +12,10 @@ use solera_language::value::Value;
 
 use crate::job::Job;
 use crate::plan::Group;
-use crate::record::{Record, State, Unreadable, Worklist, decode, encode};
+use crate::record::{Record, State, Turn, Unreadable, Worklist, decode, encode};
 use crate::shipment::{Shipment, Shipped};
 use crate::store::{
-    Answer, Begin, CustomCall, Fields, Name, NameWrite, ObjectCall, Place, StoreError,
+    Answer, Begin, Commits, CustomCall, Fields, Name, NameWrite, ObjectCall, Place, StoreError,
 };
 use crate::witness::{self, TransactionId, WriteWitness};
 
@@ -32,8 +32,21 @@ pub enum Request {
     Commit(Vec<NameWrite>),
     /// Has a worker run a group in a transaction of its own.
     Execute(Box<Shipment>),
+    /// Whether this is seen.
+    Sees(Commits),
     /// Gives the open transaction up.
     Abort,
+}
+
+impl Request {
+    /// Whether it is an operation that changes something.
+    fn mutates(&self) -> bool {
+        match self {
+            Request::Perform(call) => call.op.mutates(),
+            Request::Custom(call) => call.operation().mutates,
+            _ => false,
+        }
+    }
 }
 
 /// What a database answers.
@@ -45,6 +58,8 @@ pub enum Reply {
     Answered(Answer),
     /// It has committed.
     Committed,
+    /// Whether it is seen.
+    Sees(bool),
     /// The transaction is given up, or it was waited as long as was asked.
     Done,
     /// A worker has run the group.
@@ -123,8 +138,8 @@ pub(crate) enum GroupStep {
 #[derive(Debug)]
 pub(crate) enum GroupEnd {
     Committed,
-    /// Somebody else has run it: the state after it.
-    Already(State),
+    /// It was run before: the state after it, and, of the first group that writes, who has run it.
+    Already(State, Option<Turn>),
     /// These are not visible yet.
     Blocked(Vec<(Place, TransactionId)>),
     Conflict,
@@ -134,6 +149,8 @@ pub(crate) enum GroupEnd {
     Unknown(String),
     Failed(Failure),
     Refused(String),
+    /// What Solera keeps there cannot be read.
+    Damaged(String),
     /// Given up from outside.
     GivenUp,
 }
@@ -216,7 +233,11 @@ impl GroupRun {
             (At::Committing, Some(Ok(Reply::Committed))) => GroupStep::Ended(GroupEnd::Committed),
             (At::Ending(end), Some(_)) => GroupStep::Ended(*end),
             (At::Confirming(failure), Some(confirmed)) => GroupStep::Ended(match confirmed {
-                Err(error @ (StoreError::Conflict | StoreError::Unavailable(_))) => of_error(error),
+                Err(StoreError::Conflict) => GroupEnd::Conflict,
+                // Nothing was to be written.
+                Err(StoreError::Unavailable(reason) | StoreError::OutcomeUnknown(reason)) => {
+                    GroupEnd::Unavailable(reason)
+                }
                 _ => GroupEnd::Failed(failure),
             }),
             (At::Begun | At::Committing, Some(Err(error))) => GroupStep::Ended(of_error(error)),
@@ -247,8 +268,8 @@ impl GroupRun {
         let mut fields = fields.iter();
         if !self.fresh && self.job.mark(self.index).is_some() {
             match fields.next().and_then(|mark| mark.get(&0)).map(|mark| self.state_of(mark)) {
-                Some(Ok(state)) => return self.end(GroupEnd::Already(state)),
-                Some(Err(error)) => return self.end(GroupEnd::Refused(error.to_string())),
+                Some(Ok((state, turn))) => return self.end(GroupEnd::Already(state, turn)),
+                Some(Err(error)) => return self.end(GroupEnd::Damaged(error.to_string())),
                 None => self.absent = true,
             }
         }
@@ -275,15 +296,15 @@ impl GroupRun {
         }
     }
 
-    fn state_of(&self, mark: &[u8]) -> Result<State, Unreadable> {
+    fn state_of(&self, mark: &[u8]) -> Result<(State, Option<Turn>), Unreadable> {
         if self.job.plan.first_writer == Some(self.index) {
             // Others may have gone on since, and written it anew.
-            let state = Record::decode(mark)?.state;
+            let Record { state, turn, .. } = Record::decode(mark)?;
             let known = self.index + 1..=self.job.plan.groups.len();
-            state.at(known, "a recovery record")
+            Ok((state.at(known, "a recovery record")?, Some(turn)))
         } else {
             let state: State = decode(mark, "a done mark")?;
-            state.at(self.index + 1..=self.index + 1, "a done mark")
+            Ok((state.at(self.index + 1..=self.index + 1, "a done mark")?, None))
         }
     }
 
@@ -384,6 +405,7 @@ impl GroupRun {
             Err(error @ (StoreError::Refused(_) | StoreError::WrongData { .. })) => {
                 Err(Refusal::Other(error.to_string()))
             }
+            Err(error @ StoreError::Denied(_)) => return self.end(of_error(error)),
             Err(error) => return GroupStep::Ended(of_error(error)),
         };
         let (value, seen) = match answer {
@@ -392,7 +414,7 @@ impl GroupRun {
             Err(refusal) => (Err(refusal), Fields::new()),
         };
         if let Err(error) = self.witnesses(&call, &seen) {
-            return self.end(GroupEnd::Refused(error.to_string()));
+            return self.end(GroupEnd::Damaged(error.to_string()));
         }
         let own = self.job.id.number();
         let witnesses = seen.into_keys().filter(|id| *id != own).collect();
@@ -403,14 +425,14 @@ impl GroupRun {
 
     /// Takes note of the witnesses beside what was used, and that there will be an own one.
     fn witnesses(&mut self, call: &Request, seen: &Fields) -> Result<(), Unreadable> {
-        let (looks, mutates): (&[Name], bool) = match call {
-            Request::Perform(call) => (call.look.as_slice(), call.op.mutates()),
-            Request::Custom(call) => (&call.look, call.operation().mutates),
-            _ => (&[], false),
+        let looks: &[Name] = match call {
+            Request::Perform(call) => call.look.as_slice(),
+            Request::Custom(call) => &call.look,
+            _ => &[],
         };
         let bound = self.job.bindings.of(self.asked_store);
         let witnessed = &self.job.plan.witnessed;
-        let marks = mutates && witnessed.contains(&bound.place);
+        let marks = call.mutates() && witnessed.contains(&bound.place);
         if marks {
             self.marking.entry(self.asked_store).or_default().extend(looks.iter().cloned());
         }
@@ -434,10 +456,11 @@ impl GroupRun {
     }
 
     /// Commits, once it is [`GroupStep::Ready`]. What later groups have to wait for is part of the state then; own
-    /// witnesses stand for those of others that `replaces` says.
+    /// witnesses stand for those of others that `replaces` says. `turn` is of who does it, and of now.
     pub(crate) fn commit(
         &mut self,
         worklist: Worklist,
+        turn: Turn,
         replaces: impl Fn(TransactionId) -> bool,
     ) -> GroupStep {
         assert!(matches!(self.at, At::Ready), "only what has run can be committed");
@@ -457,7 +480,7 @@ impl GroupRun {
             let tapes = self.job.taken(later, &self.state.tapes);
             let state = State { tapes, ..self.state.clone() };
             let value = if self.job.plan.first_writer == Some(self.index) {
-                self.job.record(state).encode()
+                self.job.record(state, turn).encode()
             } else {
                 encode(&state)
             };
@@ -499,11 +522,7 @@ impl GroupRun {
     /// The program has failed. What was read in a strong transaction may be old until it commits, and what follows from
     /// it: if nothing was changed, it is committed to find out.
     fn fail(&mut self, failure: Failure) -> GroupStep {
-        let changes = |done: &Done| match &done.call {
-            Request::Perform(call) => call.op.mutates(),
-            Request::Custom(call) => call.operation().mutates,
-            _ => false,
-        };
+        let changes = |done: &Done| done.call.mutates();
         if !self.group().strong || self.calls.is_empty() || self.calls.iter().any(changes) {
             return self.end(GroupEnd::Failed(failure));
         }
@@ -529,8 +548,8 @@ impl GroupRun {
 
 /// Whether the transaction is still open after an operation that fails so.
 pub(crate) fn stays_open(error: &StoreError) -> bool {
-    use StoreError::{Missing, Refused, WrongData};
-    matches!(error, Missing | Refused(_) | WrongData { .. })
+    use StoreError::{Denied, Missing, Refused, WrongData};
+    matches!(error, Denied(_) | Missing | Refused(_) | WrongData { .. })
 }
 
 impl Done {

@@ -9,7 +9,7 @@ use solera_language::value::Value;
 use crate::binding::{Bindings, Module, Modules};
 use crate::outcome::Limits;
 use crate::plan::{Group, Plan};
-use crate::record::{Record, State};
+use crate::record::{Record, State, Turn};
 use crate::store::{Name, Place};
 use crate::witness::{self, TransactionId};
 
@@ -48,8 +48,9 @@ impl Job {
         let (id, began_ms) = (record.id, record.began_ms);
         Ok(Job { module, transaction, args, id, bindings, plan, limits, began_ms })
     }
-    /// All that is needed to go on from a state.
-    pub(crate) fn record(&self, state: State) -> Record {
+
+    /// All that is needed to go on from a state, after somebody's turn.
+    pub(crate) fn record(&self, state: State, turn: Turn) -> Record {
         let writers = self.plan.groups.iter().enumerate().filter(|(_, group)| group.writes());
         let marks = writers.skip(1).map(|(index, group)| {
             let home = group.home(&self.bindings).expect("what writes has a home");
@@ -65,6 +66,7 @@ impl Job {
             args: self.args.clone(),
             bindings: self.bindings.clone(),
             began_ms: self.began_ms,
+            turn,
             state,
             home: self.record_place().cloned(),
             marks,

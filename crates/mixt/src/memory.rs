@@ -19,8 +19,8 @@ use solera_levels::Level;
 
 use self::cell::Cell;
 use crate::store::{
-    Answer, Begin, BoxFuture, Connection, Database, Description, Fields, Horizon, List, Name,
-    NameWrite, ObjectCall, StoreError,
+    Answer, Begin, BoxFuture, Commits, Connection, Database, Description, Fields, Horizon, List,
+    Name, NameWrite, ObjectCall, StoreError,
 };
 
 /// A database in memory. Copies are the same database.
@@ -157,9 +157,13 @@ impl Database for Memory {
         self.shared.spaces.get(space).copied()
     }
 
+    fn whence(&self) -> Option<Arc<str>> {
+        (!self.shared.history().sites.is_empty()).then(|| self.site.to_string().into())
+    }
+
     fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Connection>, StoreError>> {
-        let session =
-            Session { shared: Arc::clone(&self.shared), site: self.site, seen: 0, open: None };
+        let shared = Arc::clone(&self.shared);
+        let session = Session { shared, site: self.site, seen: 0, until: None, open: None };
         Box::pin(std::future::ready(Ok(Box::new(session) as Box<dyn Connection>)))
     }
 }
@@ -169,6 +173,8 @@ struct Session {
     site: usize,
     /// The last version that it has seen.
     seen: u64,
+    /// What had committed when it was asked first whether this session sees what has until a time.
+    until: Option<(u64, u64)>,
     open: Option<Open>,
 }
 
@@ -257,9 +263,14 @@ impl Session {
         if open.reads.iter().any(|key| changed(key, open.snapshots[0])) {
             return Err(StoreError::Conflict);
         }
+        // What merges does not know of what commits meanwhile.
+        let seen = |space: &str| match self.shared.level(space) {
+            Ok(Level::Linearizable | Level::Por | Level::PcPsi) => u64::MAX,
+            _ => open.snapshots[1],
+        };
         for name in names {
             if let NameWrite::Set { name, field, new: true, .. } = name
-                && let Some(Cell::Fields(fields)) = history.latest(&Key::name(name))
+                && let Some(Cell::Fields(fields)) = history.at(&Key::name(name), seen(&name.space))
                 && fields.contains_key(field)
             {
                 return Err(StoreError::Conflict);
@@ -288,6 +299,17 @@ impl Session {
         }
         self.seen = history.version;
         Ok(())
+    }
+
+    fn sees(&mut self, until_ms: u64) -> bool {
+        let history = self.shared.history();
+        let (known, mut version) = self.until.unwrap_or_default();
+        if known < until_ms {
+            version = history.version;
+            self.until = Some((until_ms, version));
+        }
+        let told = history.sites.get(self.site).copied().unwrap_or(version);
+        told.max(self.seen) >= version
     }
 
     /// Takes the open transaction away: its snapshots are not read any more.
@@ -442,6 +464,11 @@ impl Connection for Session {
     fn abort(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {
         self.close();
         Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn sees<'a>(&'a mut self, commits: &'a Commits) -> BoxFuture<'a, Result<bool, StoreError>> {
+        let seen = Session::sees(self, commits.until_ms);
+        Box::pin(std::future::ready(Ok(seen)))
     }
 
     fn list<'a>(&'a mut self, list: &'a List) -> BoxFuture<'a, Result<Vec<Arc<str>>, StoreError>> {

@@ -76,6 +76,10 @@ pub enum Why {
     },
     /// Others have completed it before it was resumed, and its result is not kept any more.
     Completed,
+    /// Somebody else is completing it.
+    Taken,
+    /// It took longer than it may: others may complete it soon.
+    Late,
     /// The answer to a commit was lost.
     Unknown {
         /// The database's name.
@@ -127,6 +131,8 @@ impl fmt::Display for Why {
                 write!(f, "transaction {by} is under way and does not reach {place}")
             }
             Why::Completed => write!(f, "others have completed it, and its result is gone"),
+            Why::Taken => write!(f, "somebody else is completing it"),
+            Why::Late => write!(f, "it took longer than it may"),
             Why::Unknown { database, reason } => {
                 write!(f, "the answer of `{database}` to a commit was lost: {reason}")
             }
@@ -148,10 +154,11 @@ pub struct Limits {
     pub backoff_first_ms: u64,
     /// How long it waits at most.
     pub backoff_last_ms: u64,
-    /// How long a coordinator tries to complete a transaction of which something has committed. Afterwards it does not
-    /// touch it any more, unless it is resumed.
+    /// How long a coordinator tries to complete a transaction, from when it asked for its first commit or took it over.
+    /// Afterwards it does not touch it any more, unless it is resumed.
     pub finish_ms: u64,
-    /// From which age on transactions are completed by others. Greater than `finish_ms`.
+    /// How long after that others may complete it. Greater than `finish_ms`, by more than clocks differ and requests
+    /// are under way.
     pub orphan_ms: u64,
     /// How long it waits for other transactions of which it has seen a part. Greater than `orphan_ms`.
     pub blocked_ms: u64,

@@ -14,12 +14,12 @@ use solera_language::run::Tapes;
 use solera_language::value::Value;
 
 use crate::binding::Bindings;
-use crate::store::{Name, Place};
+use crate::store::{Fields, Name, Place};
 use crate::witness::TransactionId;
 
 /// The version of the form; counts up whenever it changes, and whenever the compiler splits programs in another way:
 /// groups and tapes are known by their numbers.
-const FORM: u8 = 2;
+const FORM: u8 = 3;
 
 /// How far a transaction has come.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -64,6 +64,40 @@ pub(crate) struct Source {
     pub(crate) found_ms: u64,
 }
 
+/// Who goes on with a transaction, and since when. In a stored record: who ran the first group that writes. In a ticket:
+/// whose turn is over. Turn 0 is that of the coordinator that has begun it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Turn {
+    pub(crate) number: u32,
+    /// In milliseconds since 1970, by the holder's clock. Of turn 0 it is when the first commit was asked for.
+    pub(crate) since_ms: u64,
+    /// At which replicas of databases its holder commits, as far as they are told apart.
+    pub(crate) whence: Whence,
+}
+
+/// Replicas, by their databases.
+pub(crate) type Whence = BTreeMap<Arc<str>, Arc<str>>;
+
+impl Turn {
+    /// What is kept of it next to the record.
+    pub(crate) fn encode(&self) -> Arc<[u8]> {
+        encode(self)
+    }
+
+    /// Those that were taken, in their order, from what is kept next to a record.
+    pub(crate) fn taken(fields: &Fields) -> Result<Vec<Turn>, Unreadable> {
+        let turns = fields.range(1..).map(|(number, bytes)| {
+            let turn: Turn = decode(bytes, "the turn of who completes it")?;
+            if u64::from(turn.number) == *number {
+                return Ok(turn);
+            }
+            let why = format!("it says that it is turn {}, not {number}", turn.number);
+            Err(Unreadable { what: "the turn of who completes it", why })
+        });
+        turns.collect()
+    }
+}
+
 /// A transaction that has begun, as it is kept in stores and given to callers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Record {
@@ -73,6 +107,7 @@ pub struct Record {
     pub(crate) args: Vec<Value>,
     pub(crate) bindings: Bindings,
     pub(crate) began_ms: u64,
+    pub(crate) turn: Turn,
     pub(crate) state: State,
     /// Where the record is kept; none if there is none, as at most one group writes.
     pub(crate) home: Option<Place>,
@@ -105,6 +140,11 @@ impl Record {
     /// When it began, by its coordinator's clock.
     pub fn began_ms(&self) -> u64 {
         self.began_ms
+    }
+
+    /// Whether all of it has taken effect, and only what it has left behind is to be removed.
+    pub fn is_complete(&self) -> bool {
+        self.complete
     }
 
     /// Why it can never be completed, if that is so.

@@ -8,17 +8,20 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::binding::Modules;
+use crate::collect::Collector;
 use crate::coordinator::{CannotResume, Coordinator, TransactionId};
 use crate::drive::{Clock, Connections, run};
 use crate::outcome::{Limits, Outcome, Why};
 use crate::record::{Record, Unreadable};
-use crate::store::{Begin, List, Place, StoreError};
+use crate::store::{Begin, List, Name, Place, StoreError};
 use crate::witness;
 
 /// What was found and done.
 #[derive(Debug, Default)]
 pub struct Recovered {
-    /// Complete transactions, for a [`Collector`](crate::collect::Collector).
+    /// Transactions that were completed now, for a [`Collector`].
+    pub completed: Vec<Record>,
+    /// Complete transactions of which somebody else removes what is left, for a [`Collector`] if nobody does.
     pub complete: Vec<Record>,
     /// Those that could not be completed now, and how their attempts ended.
     pub open: Vec<(TransactionId, Outcome)>,
@@ -27,34 +30,45 @@ pub struct Recovered {
     pub failed: Vec<Record>,
     /// Those whose modules are not known here.
     pub unknown: Vec<CannotResume>,
-    /// Records that cannot be read, by their names.
-    pub unreadable: Vec<(Arc<str>, Unreadable)>,
-    /// Records that their database did not give, by their names, and what it said.
-    pub unread: Vec<(Arc<str>, StoreError)>,
+    /// Transactions whose records cannot be read.
+    pub unreadable: Vec<(String, Unreadable)>,
+    /// Transactions whose records their database did not give, and what it said.
+    pub unread: Vec<(String, StoreError)>,
     /// Those that were not tried, as a database that they need next could not be reached for an earlier one.
     pub skipped: Vec<TransactionId>,
 }
 
-/// How many names are listed at once.
-const PAGE: usize = 256;
+/// What lies under the name of a record.
+#[derive(Debug)]
+pub enum Found {
+    /// A record.
+    Record(Box<Record>),
+    /// Something else.
+    Unreadable(Unreadable),
+    /// The database does not give it.
+    Unread(StoreError),
+}
+
+/// How many names are listed at once: more than there usually are, as some databases look at all of them each time.
+const PAGE: usize = 65_536;
+
+/// How many records are read at once.
+const BATCH: usize = 128;
 
 /// After how many records in a row that could not be read their database is taken to be away.
 const UNREAD_IN_A_ROW: usize = 8;
 
-/// Completes what others have left in a place.
+/// All records in a place, each with the name of its transaction, but those of transactions that a collector has.
 ///
 /// # Errors
-/// If the records cannot be listed, or many in a row cannot be read. What a single one fails by is part of the result.
-pub async fn recover(
+/// If they cannot be listed, or many in a row cannot be read.
+pub async fn records(
     place: &Place,
     connections: &mut Connections,
-    (modules, limits): (&Arc<Modules>, Limits),
-    clock: &dyn Clock,
-) -> Result<Recovered, StoreError> {
-    let mut recovered = Recovered::default();
-    let mut orphans = Vec::new();
+    collector: &Collector,
+) -> Result<Vec<(String, Found)>, StoreError> {
+    let mut records = Vec::new();
     let mut after: Arc<str> = "".into();
-    let mut unread_in_a_row = 0;
     loop {
         let list = List {
             space: Arc::clone(&place.space),
@@ -62,35 +76,103 @@ pub async fn recover(
             after: Arc::clone(&after),
             limit: PAGE,
         };
-        let keys = connections.get(&place.database).await?.list(&list).await?;
-        let Some(last) = keys.last() else { break };
+        let mut keys = connections.get(&place.database).await?.list(&list).await?;
+        let Some(last) = keys.last() else { return Ok(records) };
         after = Arc::clone(last);
-        for key in keys {
-            let record = match read(place, &key, connections).await {
-                Ok(None) => continue,
-                Ok(Some(Ok(record))) => record,
-                Err(error) => {
-                    unread_in_a_row += 1;
-                    if unread_in_a_row == UNREAD_IN_A_ROW {
-                        return Err(error);
-                    }
-                    recovered.unread.push((key, error));
-                    continue;
-                }
-                Ok(Some(Err(error))) => {
-                    recovered.unreadable.push((key, error));
-                    continue;
-                }
-            };
-            unread_in_a_row = 0;
-            let young = clock.now_ms().saturating_sub(record.began_ms) < limits.orphan_ms;
-            if record.failed.is_some() {
-                recovered.failed.push(record);
-            } else if record.complete {
-                recovered.complete.push(record);
-            } else if !young {
-                orphans.push(record);
+        keys.retain(|key| !collector.has(&Name { space: place.space.clone(), key: key.clone() }));
+        for batch in keys.chunks(BATCH) {
+            match read(place, batch, connections).await {
+                Ok(found) => records.extend(found),
+                // Perhaps it is one of them.
+                Err(_) => read_singly(place, batch, connections, &mut records).await?,
             }
+        }
+    }
+}
+
+async fn read_singly(
+    place: &Place,
+    keys: &[Arc<str>],
+    connections: &mut Connections,
+    records: &mut Vec<(String, Found)>,
+) -> Result<(), StoreError> {
+    let mut unread_in_a_row = 0;
+    for key in keys {
+        match read(place, std::slice::from_ref(key), connections).await {
+            Ok(found) => {
+                unread_in_a_row = 0;
+                records.extend(found);
+            }
+            Err(error) => {
+                unread_in_a_row += 1;
+                if unread_in_a_row == UNREAD_IN_A_ROW {
+                    return Err(error);
+                }
+                records.push((transaction(key), Found::Unread(error)));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn transaction(key: &str) -> String {
+    key.strip_prefix(witness::RECORDS).unwrap_or(key).to_owned()
+}
+
+async fn read(
+    place: &Place,
+    keys: &[Arc<str>],
+    connections: &mut Connections,
+) -> Result<Vec<(String, Found)>, StoreError> {
+    let name = |key: &Arc<str>| Name { space: Arc::clone(&place.space), key: Arc::clone(key) };
+    let begin =
+        Begin { read_only: true, names: keys.iter().map(name).collect(), ..Begin::default() };
+    let connection = connections.get(&place.database).await?;
+    let all = connection.begin(&begin).await?;
+    connection.abort().await?;
+    let found = keys.iter().zip(all).filter_map(|(key, fields)| {
+        // Somebody may have removed it since it was listed.
+        let found = match Record::decode(fields.get(&0)?) {
+            Ok(record) => Found::Record(Box::new(record)),
+            Err(error) => Found::Unreadable(error),
+        };
+        Some((transaction(key), found))
+    });
+    Ok(found.collect())
+}
+
+/// Completes what others have left in a place.
+///
+/// # Errors
+/// As of [`records`]. What a single one fails by is part of the result.
+pub async fn recover(
+    place: &Place,
+    connections: &mut Connections,
+    (modules, limits): (&Arc<Modules>, Limits),
+    collector: &Collector,
+    clock: &dyn Clock,
+) -> Result<Recovered, StoreError> {
+    let mut recovered = Recovered::default();
+    let mut orphans = Vec::new();
+    for (key, found) in records(place, connections, collector).await? {
+        let record = match found {
+            Found::Record(record) => *record,
+            Found::Unreadable(error) => {
+                recovered.unreadable.push((key, error));
+                continue;
+            }
+            Found::Unread(error) => {
+                recovered.unread.push((key, error));
+                continue;
+            }
+        };
+        let age_ms = clock.now_ms().saturating_sub(record.turn.since_ms);
+        if record.failed.is_some() {
+            recovered.failed.push(record);
+        } else if record.complete {
+            recovered.complete.push(record);
+        } else if age_ms >= limits.orphan_ms {
+            orphans.push(record);
         }
     }
     // Later ones may have to wait for earlier ones.
@@ -103,20 +185,6 @@ pub async fn recover(
     Ok(recovered)
 }
 
-async fn read(
-    place: &Place,
-    key: &Arc<str>,
-    connections: &mut Connections,
-) -> Result<Option<Result<Record, Unreadable>>, StoreError> {
-    let name = crate::store::Name { space: Arc::clone(&place.space), key: Arc::clone(key) };
-    let connection = connections.get(&place.database).await?;
-    let begin = Begin { read_only: true, names: vec![name], ..Begin::default() };
-    let fields = connection.begin(&begin).await?;
-    connection.abort().await?;
-    // Somebody may have removed it since it was listed.
-    Ok(fields.first().and_then(|fields| fields.get(&0)).map(|bytes| Record::decode(bytes)))
-}
-
 async fn take_over(
     record: Record,
     connections: &mut Connections,
@@ -125,7 +193,7 @@ async fn take_over(
     (recovered, away): (&mut Recovered, &mut BTreeSet<Arc<str>>),
 ) {
     let next = record.state.next as usize;
-    match Coordinator::resume(record, Arc::clone(modules), limits, clock.now_ms()) {
+    match Coordinator::take_over(record, Arc::clone(modules), limits, clock.now_ms()) {
         Ok(mut coordinator) => {
             // Each is tried for as long as a database may be away for a moment: not all one after another.
             let mut groups = coordinator.plan().groups[next..].iter();
@@ -144,14 +212,14 @@ async fn take_over(
                     recovered.open.push((coordinator.id(), outcome));
                 }
             }
-            recovered.complete.extend(coordinator.leftovers());
+            recovered.completed.extend(coordinator.leftovers());
         }
         Err(error) => recovered.unknown.push(error),
     }
 }
 
 /// Gives a transaction up that can never be completed, once a person has seen to what it has done: what it leaves
-/// behind, its record included, is for a [`Collector`](crate::collect::Collector) then. None if it can be completed.
+/// behind, its record included, is for a [`Collector`] then. None if it can be completed.
 pub fn forget(failed: Record) -> Option<Record> {
     failed.failed.as_ref()?;
     Some(Record { complete: true, failed: None, ..failed })

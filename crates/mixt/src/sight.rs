@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use crate::group::{Found, GroupRun, GroupStep};
-use crate::record::{Source, Worklist};
+use crate::record::{Source, Turn, Worklist};
 use crate::store::Place;
 use crate::witness::TransactionId;
 
@@ -58,8 +58,8 @@ impl Sight {
         whole
     }
 
-    /// Commits a group that is ready.
-    pub(crate) fn commit(&self, run: &mut GroupRun, worklist: &Worklist) -> GroupStep {
+    /// Commits a group that is ready, in a turn that is of now.
+    pub(crate) fn commit(&self, run: &mut GroupRun, worklist: &Worklist, turn: Turn) -> GroupStep {
         let (job, next) = (run.job(), run.index() + 1);
         let worklist = if run.group().writes() && !worklist.is_empty() {
             // What later groups have to wait for.
@@ -73,7 +73,7 @@ impl Sight {
         // have when it commits there.
         let whole = run.found.iter().filter(|found| self.sees(run, found));
         let whole: BTreeSet<_> = whole.map(|found| found.witness.id).collect();
-        run.commit(worklist, |id| whole.contains(&id))
+        run.commit(worklist, turn, |id| whole.contains(&id))
     }
 
     /// Whether a transaction that a group has found is seen as a whole, at the latest at the end.

@@ -5,7 +5,7 @@
 //! *named objects*: a few small values by number, under names that no object of a program has. Witnesses and
 //! recovery records are such.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -70,6 +70,11 @@ pub trait Database: Send + Sync {
         Box::pin(std::future::ready(first.map_or(Ok(()), Err)))
     }
 
+    /// At which of its replicas all its sessions commit, if it has several that are told apart.
+    fn whence(&self) -> Option<Arc<str>> {
+        None
+    }
+
     /// Opens a session.
     fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Connection>, StoreError>>;
 }
@@ -100,6 +105,10 @@ impl<D: Database + ?Sized> Database for Arc<D> {
         D::check_operations(self, program, store, space)
     }
 
+    fn whence(&self) -> Option<Arc<str>> {
+        D::whence(self)
+    }
+
     fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Connection>, StoreError>> {
         D::connect(self)
     }
@@ -117,8 +126,8 @@ pub struct Description {
 /// A session with a database, with at most one open transaction. What it has committed, it sees. If it is dropped,
 /// the open transaction is aborted.
 ///
-/// After an error the open transaction is gone, except after [`StoreError::Missing`], [`StoreError::Refused`] and
-/// [`StoreError::WrongData`] of `perform` and `custom`.
+/// After an error the open transaction is gone, except after [`StoreError::Missing`], [`StoreError::Refused`],
+/// [`StoreError::Denied`] and [`StoreError::WrongData`] of `perform` and `custom`.
 pub trait Connection: Send {
     /// Opens a transaction, and reads named objects in it.
     ///
@@ -157,10 +166,25 @@ pub trait Connection: Send {
     /// transaction; at most `limit`.
     fn list<'a>(&'a mut self, list: &'a List) -> BoxFuture<'a, Result<Vec<Arc<str>>, StoreError>>;
 
+    /// Whether this session sees, from now on, what others have committed. It may wait a moment for that. Databases of
+    /// which every session sees what has committed always say so.
+    fn sees<'a>(&'a mut self, _commits: &'a Commits) -> BoxFuture<'a, Result<bool, StoreError>> {
+        Box::pin(async { Ok(true) })
+    }
+
     /// How far commits are seen (MixT §7.1). None if the database does not say.
     fn horizon(&mut self) -> BoxFuture<'_, Result<Option<Horizon>, StoreError>> {
         Box::pin(async { Ok(None) })
     }
+}
+
+/// What was committed until a time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Commits {
+    /// The time, in milliseconds since 1970.
+    pub until_ms: u64,
+    /// At which replicas ([`Database::whence`]); at any if none are named.
+    pub whence: Option<BTreeSet<Arc<str>>>,
 }
 
 /// Timestamps of a database, to be compared with one another only.
@@ -309,6 +333,8 @@ pub enum StoreError {
     Missing,
     /// It never will.
     Refused(String),
+    /// It would, but not now or not for who asks: a right is missing, or it takes no writes. People can change that.
+    Denied(String),
     /// Something else is kept under the key.
     WrongData {
         /// The key.
@@ -329,7 +355,7 @@ impl fmt::Display for StoreError {
                 write!(f, "it is not known whether it has committed: {why}")
             }
             StoreError::Missing => write!(f, "there is nothing"),
-            StoreError::Refused(why) => write!(f, "{why}"),
+            StoreError::Refused(why) | StoreError::Denied(why) => write!(f, "{why}"),
             StoreError::WrongData { key, found, wanted } => {
                 write!(f, "`{key}` holds {found}, not {wanted}")
             }
@@ -338,6 +364,17 @@ impl fmt::Display for StoreError {
 }
 
 impl std::error::Error for StoreError {}
+
+impl StoreError {
+    /// The same, with more words about what it does not do.
+    pub fn refused_with(self, words: impl FnOnce(String) -> String) -> StoreError {
+        match self {
+            StoreError::Refused(why) => StoreError::Refused(words(why)),
+            StoreError::Denied(why) => StoreError::Denied(words(why)),
+            other => other,
+        }
+    }
+}
 
 #[cfg(test)]
 mod tests {

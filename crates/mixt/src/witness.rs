@@ -73,7 +73,8 @@ pub(crate) fn commit(space: &Arc<str>, id: TransactionId) -> Name {
 /// What the names of recovery records begin with.
 pub(crate) const RECORDS: &str = "r:";
 
-/// The name of a recovery record.
+/// The name of a recovery record. Its value 0 is the record, the others are the turns of those who have taken the
+/// transaction over since, by their numbers.
 pub(crate) fn record(space: &Arc<str>, id: TransactionId) -> Name {
     name(space, format!("{RECORDS}{id}"))
 }

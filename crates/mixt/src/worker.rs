@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::binding::Modules;
 use crate::drive::{Clock, Connections};
 use crate::group::{GroupEnd, GroupRun, GroupStep, Request};
 use crate::job::{CannotResume, Job};
 use crate::outcome::Limits;
+use crate::record::Turn;
 use crate::shipment::{Shipment, Shipped};
 use crate::store::{Begin, StoreError};
 
@@ -68,8 +69,8 @@ impl Worker {
 
     /// Whether a shipment is over, or will never be begun: then what it has committed is there. `until_ms` is the
     /// shipment's.
-    pub fn settle(&self, number: u64, until_ms: u64) -> bool {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+    pub fn settle(&self, number: u64, until_ms: u64, now_ms: u64) -> bool {
+        let mut seen = self.seen(now_ms);
         // One that comes later is refused.
         !seen.entry(number).or_insert(Seen { until_ms, running: false }).running
     }
@@ -78,13 +79,19 @@ impl Worker {
         if now_ms >= shipment.until_ms {
             return Err(Unshipped::Late);
         }
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.retain(|_, seen| seen.running || now_ms < seen.until_ms);
+        let mut seen = self.seen(now_ms);
         if seen.contains_key(&shipment.number) {
             return Err(Unshipped::Again);
         }
         seen.insert(shipment.number, Seen { until_ms: shipment.until_ms, running: true });
         Ok(Running { worker: self, number: shipment.number })
+    }
+
+    /// What is not refused for its age.
+    fn seen(&self, now_ms: u64) -> MutexGuard<'_, BTreeMap<u64, Seen>> {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.retain(|_, seen| seen.running || now_ms < seen.until_ms);
+        seen
     }
 }
 
@@ -167,7 +174,8 @@ impl Execution<'_> {
                         let _ = connections.ask(&self.database, &Request::Abort).await;
                         return None;
                     } else {
-                        sight.commit(&mut run, &worklist)
+                        let turn = Turn { since_ms: now_ms, ..self.shipment.record.turn.clone() };
+                        sight.commit(&mut run, &worklist, turn)
                     }
                 }
             }

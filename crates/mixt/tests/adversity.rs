@@ -143,6 +143,8 @@ fn a_mark_that_is_damaged_is_refused() {
     let ticket = ticket(&bench, &mut bench.coordinator("both"));
     let form = ticket.encode()[0];
     for next in [0, 1, 3, 100] {
+        // The turn of the one before is over.
+        bench.pass(bench.limits.orphan_ms);
         let (mut coordinator, mut connections) =
             (resume(&bench, ticket.clone()), bench.connections());
         let begin = |database: &str, request: &Request| {
@@ -248,8 +250,8 @@ fn a_database_that_is_away_does_not_keep_others_from_being_cleaned_up() {
 
 fn recover_over(bench: &Bench, connections: &mut Connections) -> Recovered {
     let place = Place { database: "one".into(), space: "all".into() };
-    let rules = (&bench.modules, bench.limits);
-    finish(&bench.world, recover(&place, connections, rules, &bench.clock)).unwrap()
+    let (rules, none) = ((&bench.modules, bench.limits), Collector::new(bench.limits));
+    finish(&bench.world, recover(&place, connections, rules, &none, &bench.clock)).unwrap()
 }
 
 #[test]
@@ -265,7 +267,7 @@ fn recovery_tries_a_database_that_is_away_once() {
     let found = recover_over(&bench, &mut Connections::new([only_one]));
     assert_eq!((found.open.len(), found.skipped.len()), (1, 4), "{found:?}");
     let found = recover_over(&bench, &mut bench.connections());
-    assert_eq!((found.complete.len(), found.skipped.len()), (5, 0), "{found:?}");
+    assert_eq!((found.completed.len(), found.skipped.len()), (5, 0), "{found:?}");
 }
 
 #[test]
@@ -274,8 +276,8 @@ fn a_ticket_that_comes_after_others_have_completed_and_collected_runs_nothing() 
     let ticket = ticket(&bench, &mut bench.coordinator("both"));
     bench.pass(bench.limits.orphan_ms);
     let recovered = recover_over(&bench, &mut bench.connections());
-    assert_eq!(recovered.complete.len(), 1);
-    bench.collect(recovered.complete);
+    assert_eq!(recovered.completed.len(), 1);
+    bench.collect(recovered.completed);
     let mut resumed = resume(&bench, ticket);
     let outcome = ends(&bench, &mut resumed, |_, _| {});
     assert!(matches!(outcome, Outcome::Done { .. }), "{outcome}");
@@ -305,6 +307,39 @@ fn what_is_seen_not_to_have_committed_has_failed() {
         }
     };
     assert!(matches!(outcome, Outcome::Failed(Why::Contention { .. })), "{outcome}");
+}
+
+/// A strong read that was old when it made the program fail: the commit of the reading finds out.
+#[test]
+fn a_failure_that_follows_from_what_is_old_is_none() {
+    let lost = StoreError::OutcomeUnknown("lost".to_owned());
+    let away = StoreError::Unavailable("gone".to_owned());
+    for error in [StoreError::Conflict, lost, away] {
+        let bench = Bench::apart();
+        bench.done("put");
+        let (mut coordinator, mut connections) = (bench.coordinator("must"), bench.connections());
+        let (mut answer, mut commits) = (None, 0);
+        let outcome = loop {
+            match coordinator.next(bench.clock.now_ms(), answer.take()) {
+                Next::Ask(Ask::Store { database, request }) => {
+                    let found = finish(&bench.world, connections.ask(&database, &request));
+                    commits += usize::from(is_commit(&request));
+                    answer = Some(match (&request, commits) {
+                        (Request::Perform(_), 0) => Err(StoreError::Missing),
+                        (Request::Commit(_), 1) => Err(error.clone()),
+                        _ => found,
+                    });
+                }
+                Next::Ask(Ask::Wait { ms }) => {
+                    bench.pass(ms);
+                    answer = Some(Ok(Reply::Done));
+                }
+                Next::Finished(outcome) => break outcome,
+            }
+        };
+        let Outcome::Done { result, .. } = outcome else { panic!("{error}: {outcome}") };
+        assert_eq!((result, commits), (Value::Int(7), 2));
+    }
 }
 
 /// A reader meets a witness of a transaction whose commit witness is gone for long.

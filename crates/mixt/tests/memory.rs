@@ -186,7 +186,7 @@ fn a_lagging_site_shows_what_it_was_told_and_what_the_session_did() {
 
 #[test]
 fn a_name_is_created_once_and_forgotten_when_it_is_removed() {
-    let (memory, mut one, mut other) = pair(Level::Causal);
+    let (memory, mut one, mut other) = pair(Level::Linearizable);
     let name = Name { space: "all".into(), key: "r".into() };
     let create = NameWrite::Set { name: name.clone(), field: 0, value: Arc::new([1]), new: true };
     one.begin(false);
@@ -198,6 +198,20 @@ fn a_name_is_created_once_and_forgotten_when_it_is_removed() {
     one.begin(false);
     one.commit(&[NameWrite::Remove { name, field: 0 }]).unwrap();
     assert_eq!(memory.names("all").len(), 0);
+}
+
+/// As in a database with several replicas, which have not heard of each other's commits.
+#[test]
+fn a_name_may_be_created_twice_where_commits_merge() {
+    let (_memory, mut one, mut other) = pair(Level::Causal);
+    let name = Name { space: "all".into(), key: "r".into() };
+    let create = NameWrite::Set { name, field: 0, value: Arc::new([1]), new: true };
+    one.begin(false);
+    other.begin(false);
+    one.commit(std::slice::from_ref(&create)).unwrap();
+    other.commit(std::slice::from_ref(&create)).unwrap();
+    other.begin(false);
+    assert_eq!(other.commit(&[create]), Err(StoreError::Conflict));
 }
 
 #[test]

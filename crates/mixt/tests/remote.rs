@@ -290,7 +290,7 @@ fn what_is_settled_is_not_run_later() {
         panic!("it ships")
     };
     let far = &bench.databases[0];
-    assert!(far.worker.settle(shipment.number(), shipment.until_ms()));
+    assert!(far.worker.settle(shipment.number(), shipment.until_ms(), 0));
     assert_eq!(now(far.execute(&shipment.encode())).unwrap_err(), Unshipped::Again);
     assert_eq!(bench.done("limited"), 1);
 }

@@ -20,6 +20,7 @@ use solera_mixt::coordinator::{Coordinator, TransactionId};
 use solera_mixt::drive::{Clock, Connections, run};
 use solera_mixt::memory::Memory;
 use solera_mixt::outcome::{Limits, Outcome};
+use solera_mixt::record::Record;
 use solera_mixt::recovery::{Recovered, recover};
 use solera_mixt::store::{Database, Place};
 use world::{Faults, Faulty, Remote, World, WorldClock, finish};
@@ -79,6 +80,9 @@ const LIMITS: Limits = Limits {
     keep_ms: 5_000,
 };
 
+/// How many look for what others have left.
+const CLEANERS: usize = 2;
+
 /// How many objects of each kind there are.
 const OBJECTS: u64 = 2;
 
@@ -122,7 +126,10 @@ struct Known {
     reads: u32,
     /// What readers saw of only some stores.
     torn: Vec<String>,
-    collector: Option<Collector>,
+    /// Of those who clean up.
+    collectors: [Option<Collector>; CLEANERS],
+    /// Of transactions that were left incomplete.
+    tickets: Vec<Record>,
 }
 
 #[derive(Clone)]
@@ -146,7 +153,8 @@ fn setting(seed: u64, faults: Faults, remote: bool) -> Setting {
     let bind =
         [("directory", 0, "all"), ("mail", 1, "all"), ("shop", 2, "all"), ("audit", 3, "all")];
     let bindings = Bindings::new(module.program(), &databases.at(0, &world), &bind).unwrap();
-    let known = Known { collector: Some(Collector::new(LIMITS)), ..Known::default() };
+    let collectors = [(); CLEANERS].map(|()| Some(Collector::new(LIMITS)));
+    let known = Known { collectors, ..Known::default() };
     Setting { world, databases, module, modules, bindings, known: Rc::new(RefCell::new(known)) }
 }
 
@@ -170,6 +178,7 @@ impl Setting {
         let site = self.world.below(2) as usize;
         let mut connections = Connections::new(self.databases.at(site, &self.world));
         loop {
+            self.resume_some(&mut connections, &clock).await;
             let object = self.world.below(OBJECTS);
             let handle = |store: &str, kind: &str| {
                 Value::Handle(Handle { store: store.into(), key: format!("{kind}{object}").into() })
@@ -200,19 +209,39 @@ impl Setting {
             let name = if three { "write_three" } else { "write_two" };
             let mut coordinator = self.coordinator(name, args);
             let outcome = run(&mut coordinator, &mut connections, &clock).await;
+            if let Outcome::Incomplete { ticket: Some(ticket), .. } = &outcome {
+                self.known.borrow_mut().tickets.push((**ticket).clone());
+            }
             self.known.borrow_mut().writes.insert(number, (object, three, Some(outcome)));
             self.collect(&mut coordinator);
         }
     }
 
+    /// Now and then goes on from a ticket, also from one that others go on from.
+    async fn resume_some(&self, connections: &mut Connections, clock: &WorldClock) {
+        let ticket = {
+            let known = self.known.borrow();
+            let count = known.tickets.len() as u64;
+            if count == 0 || self.world.below(4) > 0 {
+                return;
+            }
+            known.tickets[self.world.below(count) as usize].clone()
+        };
+        let now_ms = clock.now_ms();
+        let modules = Arc::clone(&self.modules);
+        let mut resumed = Coordinator::resume(ticket, modules, LIMITS, now_ms).unwrap();
+        run(&mut resumed, connections, clock).await;
+        self.collect(&mut resumed);
+    }
+
     fn collect(&self, coordinator: &mut Coordinator) {
         let mut known = self.known.borrow_mut();
         let now = self.world.now.load(Ordering::Relaxed);
-        known
-            .collector
-            .as_mut()
-            .unwrap_or(&mut Collector::new(LIMITS))
-            .add(coordinator.leftovers(), now);
+        let whose = self.world.below(CLEANERS as u64) as usize;
+        // While one is at work, what is left is lost with its host's memory.
+        if let Some(collector) = &mut known.collectors[whose] {
+            collector.add(coordinator.leftovers(), now);
+        }
     }
 
     /// Of what is written in several stores, a reader sees all or nothing.
@@ -228,36 +257,44 @@ impl Setting {
         }
     }
 
-    async fn recover_all(&self, connections: &mut Connections) -> Vec<Recovered> {
+    async fn recover_all(
+        &self,
+        collector: &Collector,
+        connections: &mut Connections,
+    ) -> Vec<Recovered> {
         let clock = WorldClock(Arc::clone(&self.world));
         let mut all = Vec::new();
         for database in ["directory", "mail", "shop"] {
             let place = Place { database: database.into(), space: "all".into() };
-            let found = recover(&place, connections, (&self.modules, LIMITS), &clock).await;
+            let known = (&self.modules, LIMITS);
+            let found = recover(&place, connections, known, collector, &clock).await;
             all.extend(found);
         }
         all
     }
 
     /// Recovers and collects from time to time.
-    async fn cleaner(self) {
+    async fn cleaner(self, which: usize) {
         let clock = WorldClock(Arc::clone(&self.world));
-        let mut connections = Connections::new(self.databases.at(1, &self.world));
+        let mut connections = Connections::new(self.databases.at(which, &self.world));
         loop {
             clock.sleep(200 + self.world.below(400)).await;
-            self.clean(&mut connections).await;
+            self.clean(which, &mut connections).await;
         }
     }
 
-    async fn clean(&self, connections: &mut Connections) {
-        let recovered = self.recover_all(connections).await;
-        let mut collector =
-            self.known.borrow_mut().collector.take().unwrap_or(Collector::new(LIMITS));
+    async fn clean(&self, which: usize, connections: &mut Connections) {
+        let collector = self.known.borrow_mut().collectors[which].take();
+        let mut collector = collector.unwrap_or(Collector::new(LIMITS));
+        let recovered = self.recover_all(&collector, connections).await;
         let now = self.world.now.load(Ordering::Relaxed);
-        collector.add(recovered.into_iter().flat_map(|one| one.complete), now);
+        for found in recovered {
+            collector.add(found.completed, now);
+            collector.watch(found.complete, now);
+        }
         // What fails is done the next time.
         let _ = collector.collect(connections, now).await;
-        self.known.borrow_mut().collector = Some(collector);
+        self.known.borrow_mut().collectors[which] = Some(collector);
     }
 }
 
@@ -285,7 +322,9 @@ fn live(setting: &Setting, clients: usize, steps: u64) {
     for _ in 0..clients {
         tasks.push(Box::pin(setting.clone().client()));
     }
-    tasks.push(Box::pin(setting.clone().cleaner()));
+    for which in 0..CLEANERS {
+        tasks.push(Box::pin(setting.clone().cleaner(which)));
+    }
     if let Some(remote) = setting.databases.remote.clone() {
         let world = Arc::clone(world);
         tasks.push(Box::pin(async move { remote.deliver(world).await }));
@@ -310,10 +349,12 @@ fn heal(setting: &Setting) {
     let blind = world.faults.lock().unwrap().blind;
     *world.faults.lock().unwrap() = Faults { blind, ..Faults::default() };
     let mut connections = Connections::new(setting.databases.at(0, world));
-    for _ in 0..6 {
+    for _ in 0..8 {
         setting.databases.mail.at(0).catch_up();
         setting.databases.mail.at(1).catch_up();
-        finish(world, setting.clean(&mut connections));
+        for which in 0..CLEANERS {
+            finish(world, setting.clean(which, &mut connections));
+        }
         world.now.fetch_add(LIMITS.keep_ms, Ordering::Relaxed);
     }
 }

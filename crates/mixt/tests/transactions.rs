@@ -8,6 +8,7 @@ use solera_language::compile::compile;
 use solera_language::value::Value;
 use solera_levels::Level;
 use solera_mixt::binding::{BindError, Bindings, Module, Modules};
+use solera_mixt::collect::Collector;
 use solera_mixt::coordinator::{Coordinator, Next, Request, TransactionId};
 use solera_mixt::drive::{Clock, run};
 use solera_mixt::memory::Memory;
@@ -97,8 +98,8 @@ fn what_fails_after_a_commit_is_reported_and_keeps_nobody_waiting() {
     let place = Place { database: "one".into(), space: "all".into() };
     let recover = || {
         let mut connections = bench.connections();
-        let rules = (&bench.modules, bench.limits);
-        finish(&bench.world, recover(&place, &mut connections, rules, &bench.clock)).unwrap()
+        let (rules, none) = ((&bench.modules, bench.limits), Collector::new(bench.limits));
+        finish(&bench.world, recover(&place, &mut connections, rules, &none, &bench.clock)).unwrap()
     };
     let mut recovered = recover();
     assert_eq!((recovered.failed.len(), recovered.open.len()), (1, 0), "{recovered:?}");
@@ -171,12 +172,13 @@ fn who_waits_for_a_dead_coordinator_completes_its_transaction() {
 #[test]
 fn a_ticket_resumes_what_was_left() {
     let mut bench = Bench::apart();
-    bench.limits.finish_ms = 0;
+    bench.limits.finish_ms = 5;
     let (mut first, mut connections) = (bench.coordinator("both"), bench.connections());
     let commit = |database: &str, request: &Request| database == "two" && is_commit(request);
     bench.until(&mut first, &mut connections, None, commit);
     finish(&bench.world, connections.ask("two", &Request::Abort)).unwrap();
     let away = Err(StoreError::Unavailable("gone".to_owned()));
+    bench.pass(bench.limits.finish_ms);
     let Next::Finished(outcome) = first.next(bench.clock.now_ms(), Some(away)) else {
         panic!("it goes on")
     };
@@ -192,11 +194,19 @@ fn a_ticket_resumes_what_was_left() {
         let modules = Arc::clone(&bench.modules);
         let mut resumed =
             Coordinator::resume(ticket.clone(), modules, bench.limits, now_ms).unwrap();
-        finish(&bench.world, run(&mut resumed, &mut bench.connections(), &bench.clock))
+        let outcome =
+            finish(&bench.world, run(&mut resumed, &mut bench.connections(), &bench.clock));
+        (outcome, resumed.leftovers())
     };
-    assert!(matches!(resume(&ticket), Outcome::Done { .. }));
-    // Twice is as good as once.
-    assert!(matches!(resume(&ticket), Outcome::Done { .. }));
+    let (outcome, left) = resume(&ticket);
+    assert!(matches!(outcome, Outcome::Done { .. }), "{outcome}");
+    // Somebody has it until it is known to be complete; then twice is as good as once.
+    let (outcome, _) = resume(&ticket);
+    assert!(matches!(outcome, Outcome::Incomplete { why: Why::Taken, .. }), "{outcome}");
+    let (mut collector, mut connections) = (Collector::new(bench.limits), bench.connections());
+    collector.add(left, bench.clock.now_ms());
+    finish(&bench.world, collector.collect(&mut connections, bench.clock.now_ms())).unwrap();
+    assert!(matches!(resume(&ticket).0, Outcome::Done { .. }));
     assert_eq!(bench.done("read"), ints([1, 1]));
     let unknown = Coordinator::resume(ticket, Arc::new(Modules::new()), bench.limits, 0);
     assert!(unknown.unwrap_err().to_string().contains("`test@1`, which is not loaded"));

@@ -33,6 +33,8 @@ enum Meaning {
     Later,
     /// The session has ended with it.
     Ended,
+    /// When people allow it.
+    Denied,
     /// Never.
     Never,
 }
@@ -100,6 +102,7 @@ impl Trouble {
         }
         match self.server().map(|error| meaning(error.code())) {
             Some(Meaning::Conflict) => StoreError::Conflict,
+            Some(Meaning::Denied) => StoreError::Denied(self.to_string()),
             Some(Meaning::Never) => StoreError::Refused(self.to_string()),
             Some(Meaning::Later | Meaning::Ended) => StoreError::Unavailable(self.to_string()),
             None if self.lost() => StoreError::Unavailable(self.to_string()),
@@ -135,10 +138,14 @@ fn meaning(code: &SqlState) -> Meaning {
         // It starts or stops, or a statement was cancelled or took too long.
         "57P03" | "57014" => Meaning::Later,
         // A standby, after a failover say: what we ask writes.
-        "25006" => Meaning::Never,
+        "25006" => Meaning::Denied,
+        // A right is missing.
+        "42501" => Meaning::Denied,
         _ => match code.get(..2).unwrap_or_default() {
             // Connections.
             "08" => Meaning::Ended,
+            // Who it is.
+            "28" => Meaning::Denied,
             // Room, and errors of the system.
             "53" | "58" => Meaning::Later,
             _ => Meaning::Never,

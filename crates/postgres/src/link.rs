@@ -58,8 +58,8 @@ impl Link {
         };
         shared.created.get_or_try_init(create).await.map_err(|unusable| match unusable {
             Unusable::Trouble(trouble) => match trouble.told() {
-                StoreError::Refused(why) => {
-                    StoreError::Refused(format!("its tables cannot be created or read: {why}"))
+                error @ (StoreError::Refused(_) | StoreError::Denied(_)) => {
+                    error.refused_with(|why| format!("its tables cannot be created or read: {why}"))
                 }
                 // Somebody else creates them.
                 other => StoreError::Unavailable(other.to_string()),
@@ -82,11 +82,12 @@ impl Link {
         let done = async { Ok::<_, tokio_postgres::Error>(join_all(preparing).await) };
         let prepared = bounded(done, self.reply_timeout).await.map_err(|trouble| trouble.told())?;
         for ((space, name, _), prepared) in all.into_iter().zip(prepared) {
-            let statement = prepared.map_err(|error| match Trouble::from(error).told() {
-                StoreError::Refused(why) => StoreError::Refused(format!(
-                    "the operation `{name}` of the space `{space}` cannot be prepared: {why}"
-                )),
-                other => other,
+            let statement = prepared.map_err(|error| {
+                Trouble::from(error).told().refused_with(|why| {
+                    format!(
+                        "the operation `{name}` of the space `{space}` cannot be prepared: {why}"
+                    )
+                })
             })?;
             self.custom.insert((Arc::clone(space), Arc::clone(name)), statement);
         }

@@ -54,7 +54,7 @@ enum State {
         number: Option<String>,
     },
     /// It was given up as an operation was refused, and why.
-    Spoiled(String),
+    Spoiled(StoreError),
 }
 
 impl Session {
@@ -75,7 +75,7 @@ impl Session {
 
     fn open_link(&mut self) -> Result<&mut Link, StoreError> {
         match (&self.state, &mut self.link) {
-            (State::Spoiled(why), _) => Err(StoreError::Refused(why.clone())),
+            (State::Spoiled(error), _) => Err(error.clone()),
             (State::Open { .. }, Some(link)) => Ok(link),
             _ => Err(StoreError::Refused("no transaction is open".to_owned())),
         }
@@ -127,8 +127,9 @@ impl Session {
     /// Gives the transaction up; what was refused for good stays refused.
     async fn spoil(&mut self, error: &StoreError) {
         self.close().await;
-        if let StoreError::Refused(_) | StoreError::WrongData { .. } = error {
-            self.state = State::Spoiled(error.to_string());
+        if let StoreError::Denied(_) | StoreError::Refused(_) | StoreError::WrongData { .. } = error
+        {
+            self.state = State::Spoiled(error.clone());
         }
     }
 

@@ -175,12 +175,12 @@ fn recovery_completes_what_a_dead_coordinator_has_begun_and_nothing_else() {
             bench.until(&mut dead, &mut connections, wanted).await;
         }
         let recovered = bench.recover(&place()).await.unwrap();
-        assert_eq!((recovered.complete.len(), recovered.open.len()), (1, 0), "{recovered:?}");
+        assert_eq!((recovered.completed.len(), recovered.open.len()), (1, 0), "{recovered:?}");
         assert_eq!(read(&bench).await, ints([1, 1]));
-        bench.collect(recovered.complete).await;
+        bench.collect(recovered.completed).await;
         assert_eq!((url.count("solera.names").await, bench.memory.names("weak").len()), (0, 0));
         let again = bench.recover(&place()).await.unwrap();
-        assert_eq!(again.complete.len(), 0);
+        assert_eq!(again.completed.len(), 0);
     });
 }
 

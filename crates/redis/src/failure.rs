@@ -31,6 +31,9 @@ const PASSING: [&str; 11] = [
     "TRYAGAIN",
 ];
 
+/// Codes of errors which say that the user may not do that.
+const DENYING: [&str; 3] = ["NOAUTH", "NOPERM", "WRONGPASS"];
+
 impl Failure {
     pub(crate) fn of_connecting(error: &RedisError) -> Failure {
         match (error.kind(), error.code()) {
@@ -61,7 +64,11 @@ impl Failure {
             Failure::Said { code, text } if PASSING.contains(&&*code) => {
                 StoreError::Unavailable(text)
             }
-            Failure::Shut(text) | Failure::Said { text, .. } => StoreError::Refused(text),
+            Failure::Shut(text) => StoreError::Denied(text),
+            Failure::Said { code, text } if DENYING.contains(&code.as_str()) => {
+                StoreError::Denied(text)
+            }
+            Failure::Said { text, .. } => StoreError::Refused(text),
         }
     }
 }
@@ -83,6 +90,6 @@ mod tests {
             assert_eq!(said(text), StoreError::Refused(text.to_owned()));
         }
         assert_eq!(Failure::Lost("x".into()).told(), StoreError::Unavailable("x".into()));
-        assert_eq!(Failure::Shut("x".into()).told(), StoreError::Refused("x".into()));
+        assert_eq!(Failure::Shut("x".into()).told(), StoreError::Denied("x".into()));
     }
 }

@@ -102,7 +102,7 @@ impl Session {
             }
         }
         let error = failure.told();
-        self.open &= matches!(error, StoreError::Refused(_));
+        self.open &= matches!(error, StoreError::Refused(_) | StoreError::Denied(_));
         error
     }
 

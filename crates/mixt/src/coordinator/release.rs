@@ -8,7 +8,7 @@ use super::{Ask, Coordinator, Stage};
 use crate::group::{Reply, Request};
 use crate::job::Job;
 use crate::outcome::{Outcome, Why};
-use crate::record::{Record, State};
+use crate::record::Record;
 use crate::store::{Begin, NameWrite, StoreError};
 use crate::witness;
 
@@ -23,8 +23,9 @@ pub(super) struct Release {
 }
 
 impl Release {
-    pub(super) fn new(job: &Job, state: &State, why: Why) -> Release {
-        let ticket = Record { failed: Some(why.to_string()), ..job.record(state.clone()) };
+    /// Of a transaction that was to be gone on with from a record.
+    pub(super) fn new(job: &Job, record: Record, why: Why) -> Release {
+        let ticket = Record { failed: Some(why.to_string()), ..record };
         let witnesses = ticket.witnessed.iter().map(|place| {
             let name = witness::commit(&place.space, job.id);
             (place, NameWrite::Set { name, field: 0, value: Arc::new([]), new: false })

@@ -76,7 +76,7 @@ impl Coordinator {
         // What is complete is on its way to the replica that was asked; what is young has a coordinator.
         let orphan_ms = self.job.limits.orphan_ms;
         let orphaned = |record: &Record| {
-            let old = self.now_ms.saturating_sub(record.began_ms) >= orphan_ms;
+            let old = self.now_ms.saturating_sub(record.turn.since_ms) >= orphan_ms;
             !record.complete && record.failed.is_none() && old
         };
         let Some(mut record) = record.filter(orphaned).filter(|_| self.depth < MAX_DEPTH) else {
@@ -85,9 +85,10 @@ impl Coordinator {
         // Whoever waits for this transaction must not be waited for.
         record.state.worklist.retain(|(_, id), _| *id != self.job.id);
         let modules = self.modules.clone();
-        match Coordinator::resume(record, modules, self.job.limits, self.now_ms) {
+        match Coordinator::take_over(record, modules, self.job.limits, self.now_ms) {
             Ok(mut other) => {
                 other.depth = self.depth + 1;
+                other.commit_at(self.whence.clone());
                 self.stage = Stage::Helping(Box::new(other));
                 None
             }

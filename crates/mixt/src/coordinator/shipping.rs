@@ -53,8 +53,9 @@ impl Coordinator {
             until_ms,
             database: Arc::clone(&database),
             sight: self.sight.clone(),
-            record: self.job.record(state),
+            record: self.job.record(state, self.turn_of_now()),
         };
+        self.asked_ms = self.now_ms;
         self.stage = Stage::Shipped(run);
         Some(Ask::Store { database, request: Request::Execute(Box::new(shipment)) })
     }
@@ -103,7 +104,7 @@ impl Coordinator {
                 GroupStep::Ended(end) => return Replayed::Ended(end),
                 GroupStep::Ready => {
                     if self.sight.take_in(run, &mut self.state.worklist, self.now_ms) {
-                        self.sight.commit(run, &self.state.worklist)
+                        self.sight.commit(run, &self.state.worklist, self.turn_of_now())
                     } else {
                         run.give_up()
                     }

@@ -63,7 +63,9 @@ impl Error {
             Why::Program(Failure { kind: FailureKind::Aborted(text), .. }) => Error::Aborted(text),
             Why::Program(failure) => Error::Program(failure),
             Why::Contention { attempts } => Error::Conflict { attempts },
-            Why::Unavailable { .. } | Why::Blocked { .. } => Error::Unavailable(told),
+            Why::Unavailable { .. } | Why::Blocked { .. } | Why::Taken | Why::Late => {
+                Error::Unavailable(told)
+            }
             Why::Refused { database, reason } => Error::Refused { by: database, reason },
             Why::Unknown { .. } | Why::Completed => Error::Unknown(told),
         }

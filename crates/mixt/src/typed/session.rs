@@ -182,9 +182,12 @@ impl<P: Program> Session<P> {
         let mut found = Vec::new();
         for place in self.places() {
             let known = (&self.modules, self.limits);
+            let (connections, host) = (&mut self.connections, &*self.host);
             let mut one =
-                recovery::recover(&place, &mut self.connections, known, &*self.host).await?;
-            self.collector.add(std::mem::take(&mut one.complete), self.host.now_ms());
+                recovery::recover(&place, connections, known, &self.collector, host).await?;
+            let now_ms = self.host.now_ms();
+            self.collector.add(std::mem::take(&mut one.completed), now_ms);
+            self.collector.watch(std::mem::take(&mut one.complete), now_ms);
             found.push(one);
         }
         self.collector.collect(&mut self.connections, self.host.now_ms()).await?;

@@ -44,6 +44,10 @@ transaction endorsed(a: handle<register<int>> in strong, b: handle<counter> in w
     a.set(endorse(linearizable, b.value()));
 }
 
+transaction put(r: handle<register<int>> in strong) { r.set(7); }
+
+transaction must(r: handle<register<int>> in strong) -> int { return *r; }
+
 transaction read(a: handle<counter> in strong, b: handle<counter> in weak) -> list<int> {
     return [a.value(), b.value()];
 }
@@ -163,8 +167,12 @@ pub(crate) fn module() -> Module {
 }
 
 pub(crate) fn handle(param: &str) -> Value {
-    let store = if param == "a" { "strong" } else { "weak" };
-    Value::Handle(Handle { store: store.into(), key: "x".into() })
+    let (store, key) = match param {
+        "a" => ("strong", "x"),
+        "r" => ("strong", "y"),
+        _ => ("weak", "x"),
+    };
+    Value::Handle(Handle { store: store.into(), key: key.into() })
 }
 
 pub(crate) fn ints(numbers: [i64; 2]) -> Value {

@@ -15,8 +15,8 @@ use solera_mixt::drive::Clock;
 use solera_mixt::memory::Memory;
 use solera_mixt::shipment::{Shipment, Shipped};
 use solera_mixt::store::{
-    Answer, Begin, BoxFuture, Connection, Database, Description, Fields, Horizon, List, NameWrite,
-    ObjectCall, StoreError,
+    Answer, Begin, BoxFuture, Commits, Connection, Database, Description, Fields, Horizon, List,
+    NameWrite, ObjectCall, StoreError,
 };
 
 pub(crate) use remote::Remote;
@@ -137,6 +137,10 @@ impl Database for Faulty {
         self.remote.is_some()
     }
 
+    fn whence(&self) -> Option<Arc<str>> {
+        self.memory.whence()
+    }
+
     fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Connection>, StoreError>> {
         Box::pin(async {
             let inner = Some(self.memory.connect().await?);
@@ -226,6 +230,14 @@ impl Connection for FaultyConnection {
         Box::pin(async {
             self.fault().await?;
             self.inner().list(list).await
+        })
+    }
+
+    fn sees<'a>(&'a mut self, commits: &'a Commits) -> BoxFuture<'a, Result<bool, StoreError>> {
+        Box::pin(async {
+            self.fault().await?;
+            self.settle()?;
+            self.inner().sees(commits).await
         })
     }
 

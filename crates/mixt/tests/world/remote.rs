@@ -112,9 +112,12 @@ impl FaultyConnection {
         let (Some(remote), Some((number, until_ms))) = (&self.remote, self.doubt) else {
             return Ok(());
         };
-        if !remote.worker().settle(number, until_ms) {
+        let now_ms = self.world.now.load(Ordering::Relaxed);
+        if !remote.worker().settle(number, until_ms, now_ms) {
             return Err(StoreError::Unavailable("it is still being run".to_owned()));
         }
+        // Another session at this site may have committed it, which this one is to see.
+        self.memory.catch_up();
         self.doubt = None;
         Ok(())
     }

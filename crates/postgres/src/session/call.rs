@@ -94,14 +94,12 @@ impl Session {
             self.spoil(&error).await;
             return error;
         }
-        match self.fail(trouble).await {
-            StoreError::Refused(why) => {
-                let text = format!("the operation `{}`: {why}", operation.name);
-                self.state = State::Spoiled(text.clone());
-                StoreError::Refused(text)
-            }
-            other => other,
+        let error = self.fail(trouble).await;
+        let error = error.refused_with(|why| format!("the operation `{}`: {why}", operation.name));
+        if let State::Spoiled(told) = &mut self.state {
+            *told = error.clone();
         }
+        error
     }
 
     /// The arguments, with what handles of dereferenced parameters lead to in their place.

@@ -96,8 +96,8 @@ impl Bench {
     /// Completes what is old enough to be nobody's.
     pub(crate) async fn recover(&self, place: &Place) -> Result<Recovered, StoreError> {
         self.clock.pass(self.limits.orphan_ms);
-        let rules = (&self.modules, self.limits);
-        recover(place, &mut self.connections(), rules, &self.clock).await
+        let (rules, none) = ((&self.modules, self.limits), Collector::new(self.limits));
+        recover(place, &mut self.connections(), rules, &none, &self.clock).await
     }
 
     /// Runs a transaction to its end, beginning with an answer, and tells of each request before it is made.

@@ -7,8 +7,8 @@ use std::time::Duration;
 use solera_levels::Level;
 use solera_mixt::shipment::{Shipment, Shipped};
 use solera_mixt::store::{
-    Answer, Begin, BoxFuture, Connection, CustomCall, Database, Description, Fields, Horizon, List,
-    NameWrite, ObjectCall, StoreError,
+    Answer, Begin, BoxFuture, Commits, Connection, CustomCall, Database, Description, Fields,
+    Horizon, List, NameWrite, ObjectCall, StoreError,
 };
 
 /// What becomes of the named objects by which transactions are seen as a whole.
@@ -46,6 +46,10 @@ impl Database for Shaped {
 
     fn executes(&self) -> bool {
         self.shipping && self.inner.executes()
+    }
+
+    fn whence(&self) -> Option<Arc<str>> {
+        self.inner.whence()
     }
 
     fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Connection>, StoreError>> {
@@ -127,6 +131,10 @@ impl Connection for Session {
 
     fn list<'a>(&'a mut self, list: &'a List) -> BoxFuture<'a, Result<Vec<Arc<str>>, StoreError>> {
         self.inner.list(list)
+    }
+
+    fn sees<'a>(&'a mut self, commits: &'a Commits) -> BoxFuture<'a, Result<bool, StoreError>> {
+        self.inner.sees(commits)
     }
 
     fn horizon(&mut self) -> BoxFuture<'_, Result<Option<Horizon>, StoreError>> {

@@ -1,0 +1,260 @@
+//! Who goes on with a transaction that has begun to take effect: one at a time.
+
+mod world;
+
+use std::sync::Arc;
+
+use solera_levels::Level;
+use solera_mixt::collect::Collector;
+use solera_mixt::coordinator::{Ask, Coordinator, Next, Reply, Request};
+use solera_mixt::drive::{Clock, Connections};
+use solera_mixt::memory::Memory;
+use solera_mixt::outcome::{Outcome, Why};
+use solera_mixt::record::Record;
+use solera_mixt::recovery::{Recovered, recover};
+use solera_mixt::store::{Place, StoreError};
+use world::bench::{Bench, ints, is_commit};
+use world::finish;
+
+/// The next thing that is to be asked of a database, with `answer` to the last; waits pass.
+fn next(
+    bench: &Bench,
+    coordinator: &mut Coordinator,
+    mut answer: Option<Result<Reply, StoreError>>,
+) -> Result<(Arc<str>, Request), Outcome> {
+    loop {
+        match coordinator.next(bench.clock.now_ms(), answer.take()) {
+            Next::Ask(Ask::Store { database, request }) => return Ok((database, request)),
+            Next::Ask(Ask::Wait { ms }) => {
+                bench.pass(ms);
+                answer = Some(Ok(Reply::Done));
+            }
+            Next::Finished(outcome) => return Err(outcome),
+        }
+    }
+}
+
+fn ask(
+    bench: &Bench,
+    connections: &mut Connections,
+    (database, request): &(Arc<str>, Request),
+) -> Option<Result<Reply, StoreError>> {
+    Some(finish(&bench.world, connections.ask(database, request)))
+}
+
+/// Goes on to the end.
+fn end(
+    bench: &Bench,
+    coordinator: &mut Coordinator,
+    connections: &mut Connections,
+    mut answer: Option<Result<Reply, StoreError>>,
+) -> Outcome {
+    for _ in 0..5_000 {
+        match next(bench, coordinator, answer.take()) {
+            Ok(asked) => answer = ask(bench, connections, &asked),
+            Err(outcome) => return outcome,
+        }
+    }
+    panic!("it goes on for ever");
+}
+
+fn recover_all(bench: &Bench) -> Recovered {
+    let place = Place { database: "one".into(), space: "all".into() };
+    let mut connections = bench.connections();
+    let (known, none) = ((&bench.modules, bench.limits), Collector::new(bench.limits));
+    finish(&bench.world, recover(&place, &mut connections, known, &none, &bench.clock)).unwrap()
+}
+
+fn commits_in_two(database: &str, request: &Request) -> bool {
+    database == "two" && is_commit(request)
+}
+
+/// A ticket of one whose first group has committed, and which was then stopped by its database.
+fn ticket(bench: &Bench) -> Record {
+    let (mut coordinator, mut connections) = (bench.coordinator("both"), bench.connections());
+    bench.until(&mut coordinator, &mut connections, None, commits_in_two);
+    finish(&bench.world, connections.ask("two", &Request::Abort)).unwrap();
+    bench.pass(bench.limits.finish_ms);
+    let away = Some(Err(StoreError::Unavailable("gone".to_owned())));
+    match next(bench, &mut coordinator, away) {
+        Err(Outcome::Incomplete { ticket: Some(ticket), .. }) => *ticket,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn resume(bench: &Bench, ticket: &Record) -> Coordinator {
+    let modules = Arc::clone(&bench.modules);
+    Coordinator::resume(ticket.clone(), modules, bench.limits, bench.clock.now_ms()).unwrap()
+}
+
+/// What was blocked for long before it committed anything is young then.
+#[test]
+fn age_counts_from_the_first_commit() {
+    let bench = Bench::apart();
+    let (mut slow, mut connections) = (bench.coordinator("both"), bench.connections());
+    let asked = bench.until(&mut slow, &mut connections, None, |_, request| {
+        matches!(request, Request::Begin(_))
+    });
+    bench.pass(bench.limits.orphan_ms);
+    let answer = ask(&bench, &mut connections, &asked);
+    let commit = bench.until(&mut slow, &mut connections, answer, commits_in_two);
+    let recovered = recover_all(&bench);
+    assert!(recovered.completed.is_empty() && recovered.open.is_empty(), "{recovered:?}");
+    let answer = ask(&bench, &mut connections, &commit);
+    let outcome = end(&bench, &mut slow, &mut connections, answer);
+    assert!(matches!(outcome, Outcome::Done { .. }), "{outcome}");
+    assert_eq!(bench.done("read"), ints([1, 1]));
+}
+
+/// A coordinator that is held up within a group does not commit it any more once others may.
+#[test]
+fn who_is_late_stops() {
+    let bench = Bench::apart();
+    let (mut slow, mut connections) = (bench.coordinator("both"), bench.connections());
+    let perform = |database: &str, request: &Request| {
+        database == "two" && matches!(request, Request::Perform(_))
+    };
+    let asked = bench.until(&mut slow, &mut connections, None, perform);
+    bench.pass(bench.limits.orphan_ms);
+    assert_eq!(recover_all(&bench).completed.len(), 1);
+    let answer = ask(&bench, &mut connections, &asked);
+    let outcome = end(&bench, &mut slow, &mut connections, answer);
+    assert!(matches!(outcome, Outcome::Incomplete { why: Why::Late, .. }), "{outcome}");
+    assert_eq!(bench.done("read"), ints([1, 1]));
+}
+
+/// Its first commit came through, but the answer so late that others have taken over.
+#[test]
+fn who_learns_late_of_its_commit_stops() {
+    let bench = Bench::apart();
+    let (mut slow, mut connections) = (bench.coordinator("both"), bench.connections());
+    let commit = bench.until(&mut slow, &mut connections, None, |_, request| is_commit(request));
+    ask(&bench, &mut connections, &commit);
+    bench.pass(bench.limits.orphan_ms);
+    assert_eq!(recover_all(&bench).completed.len(), 1);
+    let lost = Some(Err(StoreError::OutcomeUnknown("lost".to_owned())));
+    let outcome = end(&bench, &mut slow, &mut connections, lost);
+    assert!(matches!(outcome, Outcome::Incomplete { ticket: Some(_), .. }), "{outcome}");
+    assert_eq!(bench.done("read"), ints([1, 1]));
+}
+
+/// Two that go on from one ticket at the same time: one has the turn, the other waits, and takes the next if the
+/// first one dies. In the causal store nothing else would keep them apart.
+#[test]
+fn two_that_resume_take_turns() {
+    let bench = Bench::apart();
+    let ticket = ticket(&bench);
+    let mut both = [(); 2].map(|()| (resume(&bench, &ticket), bench.connections()));
+    // Both have seen that the turn is free.
+    let mut commits = Vec::new();
+    for (coordinator, connections) in &mut both {
+        commits.push(bench.until(coordinator, connections, None, |_, request| is_commit(request)));
+    }
+    let [(first, of_first), (second, of_second)] = &mut both;
+    let answer = ask(&bench, of_first, &commits[0]);
+    bench.until(first, of_first, answer, commits_in_two);
+    let refused = ask(&bench, of_second, &commits[1]);
+    assert_eq!(refused, Some(Err(StoreError::Conflict)));
+    let outcome = end(&bench, second, of_second, refused);
+    let Outcome::Incomplete { ticket: Some(ticket), why: Why::Taken, .. } = outcome else {
+        panic!("{outcome}")
+    };
+    // The first one is never heard of again.
+    bench.pass(bench.limits.orphan_ms);
+    let mut third = resume(&bench, &ticket);
+    let outcome = end(&bench, &mut third, &mut bench.connections(), None);
+    assert!(matches!(outcome, Outcome::Done { .. }), "{outcome}");
+    assert_eq!(bench.done("read"), ints([1, 1]));
+    bench.collect(third.leftovers());
+    assert_eq!(bench.names(), 0);
+}
+
+/// Runs until its first commit, of which nobody hears any more; its ticket.
+fn lose_first_commit(bench: &Bench, coordinator: &mut Coordinator) -> Record {
+    bench.until(coordinator, &mut bench.connections(), None, |_, request| is_commit(request));
+    let mut answer = Some(Err(StoreError::OutcomeUnknown("lost".to_owned())));
+    loop {
+        match next(bench, coordinator, answer.take()) {
+            Ok(_) => answer = Some(Err(StoreError::Unavailable("gone".to_owned()))),
+            Err(Outcome::Incomplete { ticket: Some(ticket), .. }) => return *ticket,
+            Err(other) => panic!("{other}"),
+        }
+    }
+}
+
+/// Nobody knows whether the first commit came through, and some try it again.
+#[test]
+fn some_that_begin_anew_take_turns() {
+    for again in [false, true] {
+        let bench = Bench::apart();
+        let first = lose_first_commit(&bench, &mut bench.coordinator("both"));
+        let ticket = if again {
+            lose_first_commit(&bench, &mut resume(&bench, &first))
+        } else {
+            first.clone()
+        };
+        let (mut one, mut of_one) = (resume(&bench, &first), bench.connections());
+        let commit = bench.until(&mut one, &mut of_one, None, commits_in_two);
+        let mut other = resume(&bench, &ticket);
+        let outcome = end(&bench, &mut other, &mut bench.connections(), None);
+        assert!(matches!(outcome, Outcome::Incomplete { why: Why::Taken, .. }), "{outcome}");
+        ask(&bench, &mut of_one, &commit);
+        assert_eq!(bench.done("read"), ints([1, 1]));
+    }
+}
+
+/// A coordinator that is cut off with its site goes on there, and can tell nobody that it is done.
+#[test]
+fn who_does_not_see_what_was_done_elsewhere_does_not_do_it_again() {
+    let strong = Memory::new("one", &[("all", Level::Linearizable)]);
+    let weak = Memory::lagging("two", &[("all", Level::Causal)], 2);
+    let bind = [("strong", 0, "all"), ("weak", 1, "all")];
+    let here = Bench::new(vec![strong.clone(), weak.at(0)], &bind);
+    assert!(matches!(here.run("both").0, Outcome::Done { .. }));
+    let mut there = Bench::new(vec![strong, weak.at(1)], &bind);
+    there.limits.finish_ms = 1_000;
+    there.pass(there.limits.orphan_ms);
+    let recovered = recover_all(&there);
+    assert!(recovered.completed.is_empty(), "{recovered:?}");
+    let why = &recovered.open[0].1;
+    assert!(why.to_string().contains("has come here"), "{why}");
+    weak.at(1).catch_up();
+    assert_eq!(recover_all(&there).completed.len(), 1);
+    assert_eq!(there.done("read"), ints([1, 1]));
+}
+
+/// A right is missing after something has committed: the transaction waits for it.
+#[test]
+fn what_is_denied_after_a_commit_is_done_when_it_is_allowed() {
+    for at_operation in [false, true] {
+        let bench = Bench::apart();
+        let (mut coordinator, mut connections) = (bench.coordinator("both"), bench.connections());
+        let wanted = |database: &str, request: &Request| {
+            let operation = matches!(request, Request::Perform(_));
+            database == "two" && (!at_operation || operation)
+        };
+        let mut answer = None;
+        let outcome = loop {
+            match next(&bench, &mut coordinator, answer.take()) {
+                Ok((database, request)) if wanted(&database, &request) => {
+                    let denied = StoreError::Denied("no right to write".to_owned());
+                    answer = Some(match request {
+                        Request::Abort => Ok(Reply::Done),
+                        _ => Err(denied),
+                    });
+                }
+                Ok(asked) => answer = ask(&bench, &mut connections, &asked),
+                Err(outcome) => break outcome,
+            }
+        };
+        let Outcome::Incomplete { ticket: Some(ticket), why: Why::Refused { reason, .. }, .. } =
+            outcome
+        else {
+            panic!("{outcome}")
+        };
+        assert_eq!((reason.as_str(), ticket.failed()), ("no right to write", None));
+        bench.pass(bench.limits.orphan_ms);
+        assert_eq!(recover_all(&bench).completed.len(), 1);
+        assert_eq!(bench.done("read"), ints([1, 1]));
+    }
+}
