@@ -69,6 +69,13 @@ impl Local {
         self.spaces.iter()
     }
 
+    /// The name of the site, unless it is dead.
+    pub fn site(&self) -> Option<String> {
+        let network = self.network.upgrade()?;
+        let spec = network.settings();
+        Some(spec.sites.get(self.worker.site.index())?.name.clone())
+    }
+
     /// Opens a session as the client, which begins with what the client has seen. What it sees, the client has seen
     /// when it is answered. Nobody answers if the site is dead.
     pub fn connect(&self) -> DuplexStream {

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use solera_levels::Level;
 use solera_resp::{Arguments, Writer, parse_integer};
-use solera_unistore::{Command, Response, TransactionId};
+use solera_time::{Physical, SiteId, Timestamp, Vector};
+use solera_unistore::{Command, Response, Standing, TransactionId};
 
 use crate::session::Session;
 use crate::token::Token;
@@ -24,10 +25,19 @@ pub(crate) fn token(session: &mut Session) {
 }
 
 /// SOLERA.ATTACH token: waits until this site holds the token's past (UniStore Alg. 1 l. 51).
+/// SOLERA.ATTACH UNTIL unix-ms [timeout-ms [site …]]: waits until it holds all that was committed until a time, at some
+/// sites or at all.
 pub(crate) async fn attach(session: &mut Session, arguments: &Arguments<'_>) {
     if session.in_transaction() {
         session.fail("ERR SOLERA.ATTACH is not allowed inside a transaction");
         return;
+    }
+    if arguments.get(1).eq_ignore_ascii_case(b"until") {
+        return attach_until(session, arguments).await;
+    }
+    if arguments.len() != 2 {
+        return session
+            .fail("ERR SOLERA.ATTACH takes a token, or UNTIL unix-ms [timeout-ms [site …]]");
     }
     let spec = &session.worker.spec;
     let token = match Token::decode(arguments.get(1), session.worker.cluster, spec.sites.len()) {
@@ -37,10 +47,57 @@ pub(crate) async fn attach(session: &mut Session, arguments: &Arguments<'_>) {
             return;
         }
     };
-    let command = Command::Attach { past: token.past, timeout: Some(ATTACH_TIMEOUT) };
+    wait_for(session, token.past, ATTACH_TIMEOUT).await;
+}
+
+/// Waits for what the sites that there are have committed until a time. Of one that is cut off, it is not known.
+async fn attach_until(session: &mut Session, arguments: &Arguments<'_>) {
+    let number = |index: usize| {
+        let number = parse_integer(arguments.get(index));
+        number.and_then(|number| u64::try_from(number).ok()).filter(|number| *number > 0)
+    };
+    let timeout = match arguments.len() {
+        3 => Some(ATTACH_TIMEOUT),
+        4.. => number(3).map(Duration::from_millis),
+        _ => {
+            return session.fail("ERR SOLERA.ATTACH UNTIL takes unix-ms [timeout-ms [site …]]");
+        }
+    };
+    let (Some(until_ms), Some(timeout)) = (number(2), timeout) else {
+        return session.fail("ERR a time is not an integer or out of range");
+    };
+    let until = Timestamp::from_physical(Physical(until_ms.saturating_mul(1000)));
+    let most = Timestamp::from_physical(session.worker.now().physical).later(ATTACH_TIMEOUT);
+    if until > most {
+        return session.fail("ERR that is too far in the future to wait for");
+    }
+    let spec = session.worker.spec.clone();
+    let mut named = Vec::new();
+    for index in 4..arguments.len() {
+        let wanted = arguments.get(index);
+        let Some(site) = spec.sites.iter().position(|site| site.name.as_bytes() == wanted) else {
+            let wanted = String::from_utf8_lossy(wanted);
+            return session.fail(format!("ERR there is no site '{}'", wanted.escape_debug()));
+        };
+        named.push(SiteId(site as u8));
+    }
+    let past = session.worker.with(|replica| {
+        let status = replica.status();
+        let members = status.members();
+        let wanted = |site: &SiteId| {
+            members.standing(*site) != Standing::Gone && (named.is_empty() || named.contains(site))
+        };
+        let sites = SiteId::all(members.sites()).filter(wanted);
+        sites.fold(Vector::zero(members.sites()), |past, site| past.with(site, until))
+    });
+    wait_for(session, past, timeout).await;
+}
+
+async fn wait_for(session: &mut Session, past: Vector, timeout: Duration) {
+    let command = Command::Attach { past, timeout: Some(timeout) };
     match session.worker.call(command).await {
         Some(Response::Attached) => {
-            session.past.join(&token.past);
+            session.past.join(&past);
             session.out.simple("OK");
         }
         Some(Response::Failed(error)) => session.fail_command(&error),

@@ -11,8 +11,8 @@ family! { "solera":
         "Drops the open transaction.";
     SoleraToken "solera.token" 1 "fast" (0, 0, 0) "0.1.0"
         "Tells the session's causal past.";
-    SoleraAttach "solera.attach" 2 "noscript" (0, 0, 0) "0.1.0"
-        "Waits until this site holds a token's past.";
+    SoleraAttach "solera.attach" -2 "noscript" (0, 0, 0) "0.1.0"
+        "Waits until this site holds a token's past, or all until a time.";
     SoleraBarrier "solera.barrier" -1 "noscript" (0, 0, 0) "0.1.0"
         "Waits until the session's past is durable.";
     SoleraSite "solera.site" 1 "fast" (0, 0, 0) "0.1.0"
