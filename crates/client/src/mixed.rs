@@ -55,6 +55,8 @@ pub(crate) struct Space {
 #[derive(Clone)]
 pub struct Spaces {
     name: Arc<str>,
+    /// The site of all sessions, if there is one.
+    site: Option<Arc<str>>,
     connect: Connect,
     /// Longest prefix first, so that the first that fits is a key's.
     spaces: Arc<[Space]>,
@@ -89,7 +91,13 @@ impl Spaces {
 
     pub(crate) fn known(connect: Connect, mut spaces: Vec<Space>) -> Spaces {
         spaces.sort_by_key(|space| std::cmp::Reverse(space.prefix.len()));
-        Spaces { name: DATABASE.into(), connect, spaces: spaces.into(), sources: None }
+        let (name, site, sources) = (DATABASE.into(), None, None);
+        Spaces { name, site, connect, spaces: spaces.into(), sources }
+    }
+
+    /// With all sessions at one site.
+    pub(crate) fn within(self, site: Option<Arc<str>>) -> Spaces {
+        Spaces { site, ..self }
     }
 
     /// Under another name than [`DATABASE`], for programs that use several clusters. All hosts give a cluster the same one.
@@ -137,6 +145,10 @@ impl Database for Spaces {
 
     fn executes(&self) -> bool {
         self.sources.is_some()
+    }
+
+    fn whence(&self) -> Option<Arc<str>> {
+        self.site.clone()
     }
 
     fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Connection>, StoreError>> {

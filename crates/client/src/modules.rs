@@ -6,6 +6,7 @@
 
 mod answer;
 mod call;
+mod incomplete;
 mod library;
 mod phase;
 mod registry;
@@ -18,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use solera_mixt::drive::Connections;
-use solera_mixt::store::{BoxFuture, Database};
+use solera_mixt::store::{BoxFuture, Database, Place};
 use solera_mixt::worker::Worker;
 use solera_node::{Local, Modules};
 use solera_resp::Value;
@@ -33,7 +34,7 @@ pub use self::settings::Settings;
 use self::upkeep::Upkeep;
 use crate::client::Client;
 use crate::error::Error;
-use crate::mixed::{Space, Spaces};
+use crate::mixed::{DATABASE, Space, Spaces};
 
 /// A database of somebody else that modules use besides the cluster's own spaces.
 #[derive(Clone)]
@@ -128,6 +129,19 @@ fn databases(spaces: Spaces, stores: &[Store]) -> Vec<Arc<dyn Database>> {
     [Arc::new(spaces) as Arc<dyn Database>].into_iter().chain(others).collect()
 }
 
+/// Where records of transactions may be.
+fn places(spaces: &Spaces, stores: &[Store]) -> Vec<Place> {
+    let own = spaces.names().map(|space| Place { database: DATABASE.into(), space: space.into() });
+    let others = stores.iter().flat_map(|store| {
+        let database = store.database.describe().name;
+        store
+            .spaces
+            .iter()
+            .map(move |space| Place { database: database.clone(), space: space.clone() })
+    });
+    own.chain(others).collect()
+}
+
 /// Sessions with them.
 fn connections(spaces: Spaces, stores: &[Store]) -> Connections {
     Connections::new(databases(spaces, stores))
@@ -169,6 +183,10 @@ impl Shared {
             }
             Request::Phase(phase) => phase::phase(self, local, client, phase).await,
             Request::Resume { ticket } => call::resume(self, local, client, &ticket).await,
+            Request::Incomplete => incomplete::list(self, local, client).await,
+            Request::Forget { transaction } => {
+                incomplete::forget(self, local, client, &transaction).await
+            }
         }
     }
 }
@@ -186,6 +204,7 @@ fn spaces(local: &Local, first: Option<Client>) -> Spaces {
         level: space.level,
     });
     let known = known.collect();
+    let site = local.site().map(Arc::from);
     let (local, first) = (local.clone(), std::sync::Mutex::new(first));
     let connect = move || -> BoxFuture<'static, Result<Client, Error>> {
         let first = first.lock().ok().and_then(|mut first| first.take());
@@ -197,7 +216,7 @@ fn spaces(local: &Local, first: Option<Client>) -> Spaces {
             }
         })
     };
-    Spaces::known(Arc::new(connect), known)
+    Spaces::known(Arc::new(connect), known).within(site)
 }
 
 /// An error of the site, as clients are told.

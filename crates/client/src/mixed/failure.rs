@@ -19,6 +19,11 @@ pub(super) fn of_command(error: &Error) -> StoreError {
         Error::Server { code, .. } if ["ABORTED", "NOTX"].contains(&code.as_str()) => {
             StoreError::Conflict
         }
+        Error::Server { code, .. }
+            if ["NOPERM", "NOAUTH", "WRONGPASS"].contains(&code.as_str()) =>
+        {
+            StoreError::Denied(error.to_string())
+        }
         Error::Server { code, message } if !is_passing(code, message) => {
             StoreError::Refused(error.to_string())
         }
@@ -80,8 +85,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_allowed_is_refused_for_good() {
+    fn what_is_not_allowed_is_told_from_what_is_refused_for_good() {
         let text = "NOPERM no permissions to access a key";
+        assert_eq!(command(text), StoreError::Denied(text.to_owned()));
+        let text = "WRONGTYPE it is a hash";
         assert_eq!(command(text), StoreError::Refused(text.to_owned()));
     }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use solera_levels::Level;
 use solera_mixt::shipment::{Shipment, Shipped};
 use solera_mixt::store::{
-    Answer, Begin, BoxFuture, Connection, CustomCall, Database, Description, Fields, Horizon, List,
-    NameWrite, ObjectCall, StoreError,
+    Answer, Begin, BoxFuture, Commits, Connection, CustomCall, Database, Description, Fields,
+    Horizon, List, NameWrite, ObjectCall, StoreError,
 };
 
 use super::Spaces;
@@ -45,6 +45,10 @@ impl Database for Remote {
 
     fn executes(&self) -> bool {
         self.beside.executes()
+    }
+
+    fn whence(&self) -> Option<Arc<str>> {
+        self.database.whence()
     }
 
     fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Connection>, StoreError>> {
@@ -133,6 +137,10 @@ impl Connection for Both {
 
     fn list<'a>(&'a mut self, list: &'a List) -> BoxFuture<'a, Result<Vec<Arc<str>>, StoreError>> {
         Box::pin(async { self.direct().await?.list(list).await })
+    }
+
+    fn sees<'a>(&'a mut self, commits: &'a Commits) -> BoxFuture<'a, Result<bool, StoreError>> {
+        Box::pin(async { self.direct().await?.sees(commits).await })
     }
 
     fn horizon(&mut self) -> BoxFuture<'_, Result<Option<Horizon>, StoreError>> {

@@ -6,7 +6,8 @@ use std::time::Duration;
 use solera_levels::Level;
 use solera_mixt::shipment::{Shipment, Shipped};
 use solera_mixt::store::{
-    Answer, Begin, BoxFuture, Connection, Fields, List, Name, NameWrite, ObjectCall, StoreError,
+    Answer, Begin, BoxFuture, Commits, Connection, Fields, List, Name, NameWrite, ObjectCall,
+    StoreError,
 };
 use solera_resp::Value as Reply;
 use tokio::time::Instant;
@@ -21,6 +22,8 @@ use crate::transaction::Outcome;
 const NAMES: &str = "mixt:";
 /// The names that can be listed: those of recovery records.
 const LISTED: &str = "r:";
+/// How long a site is given to hear of what was committed elsewhere.
+const SEES_TIMEOUT_MS: u64 = 1_000;
 /// How long a command may still run whose connection broke; as long as a server lets it.
 const AFTER_BREAK: Duration = Duration::from_secs(12);
 
@@ -52,7 +55,7 @@ enum State {
         strong: bool,
     },
     /// The server has given it up, and why.
-    Spoiled(String),
+    Spoiled(StoreError),
 }
 
 /// A commit whose outcome is not known.
@@ -109,7 +112,7 @@ impl Session {
             State::Closed | State::Over => {
                 return Err(StoreError::Refused("no transaction is open".to_owned()));
             }
-            State::Spoiled(why) => return Err(StoreError::Refused(why.clone())),
+            State::Spoiled(error) => return Err(error.clone()),
             State::Due { strong, .. } => (vec![begin_words(*strong)], *strong),
             State::Open { strong } => (Vec::new(), *strong),
         };
@@ -151,8 +154,8 @@ impl Session {
     async fn fail(&mut self, text: &str) -> StoreError {
         let error = failure::of_command(&Error::server(text));
         self.close().await;
-        if matches!(error, StoreError::Refused(_)) {
-            self.state = State::Spoiled(error.to_string());
+        if matches!(error, StoreError::Refused(_) | StoreError::Denied(_)) {
+            self.state = State::Spoiled(error.clone());
         }
         error
     }
@@ -349,14 +352,14 @@ impl Session {
             StoreError::WrongData { key: Arc::clone(&call.key), found, wanted }
         };
         if !at_once {
-            self.state = State::Spoiled(wrong.to_string());
+            self.state = State::Spoiled(wrong.clone());
         }
         wrong
     }
 
     async fn spoil(&mut self, wrong: StoreError) -> StoreError {
         self.close().await;
-        self.state = State::Spoiled(wrong.to_string());
+        self.state = State::Spoiled(wrong.clone());
         wrong
     }
 
@@ -381,7 +384,7 @@ impl Session {
         }
         let sent = match self.state {
             State::Open { .. } => self.send(&end_words()).await,
-            State::Spoiled(ref why) => return Err(StoreError::Refused(why.clone())),
+            State::Spoiled(ref error) => return Err(error.clone()),
             _ => return Err(StoreError::Refused("no transaction is open".to_owned())),
         };
         self.state = State::Closed;
@@ -457,7 +460,7 @@ impl Session {
                     (name, b"SREM")
                 }
             };
-            // A record has one value.
+            // All values of a record are removed together.
             if name.key.starts_with(LISTED) {
                 let key = name.key.as_bytes().to_vec();
                 commands.push(words(listed, [Session::index(&name.space), key]));
@@ -475,6 +478,20 @@ impl Session {
             }
         }
         Ok(())
+    }
+
+    async fn sees(&mut self, commits: &Commits) -> Result<bool, StoreError> {
+        let (until, timeout) = (commits.until_ms.to_string(), SEES_TIMEOUT_MS.to_string());
+        let mut words = vec![&b"SOLERA.ATTACH"[..], b"UNTIL", until.as_bytes(), timeout.as_bytes()];
+        words.extend(commits.whence.iter().flatten().map(|site| site.as_bytes()));
+        match self.open().await?.call(&words).await {
+            Ok(_) => Ok(true),
+            Err(Error::Server { .. } | Error::Unavailable { .. }) => Ok(false),
+            Err(error) => {
+                self.client = None;
+                Err(failure::of_command(&error))
+            }
+        }
     }
 
     async fn list(&mut self, list: &List) -> Result<Vec<Arc<str>>, StoreError> {
@@ -585,5 +602,9 @@ impl Connection for Session {
 
     fn list<'a>(&'a mut self, list: &'a List) -> BoxFuture<'a, Result<Vec<Arc<str>>, StoreError>> {
         Box::pin(Session::list(self, list))
+    }
+
+    fn sees<'a>(&'a mut self, commits: &'a Commits) -> BoxFuture<'a, Result<bool, StoreError>> {
+        Box::pin(Session::sees(self, commits))
     }
 }

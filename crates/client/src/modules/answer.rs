@@ -47,7 +47,7 @@ pub(super) fn failure(why: &Why) -> String {
     let code = match why {
         Why::Program(_) | Why::Refused { .. } => "FAILED",
         Why::Contention { .. } => "ABORTED",
-        Why::Unavailable { .. } | Why::Blocked { .. } => "UNAVAILABLE",
+        Why::Unavailable { .. } | Why::Blocked { .. } | Why::Taken | Why::Late => "UNAVAILABLE",
         Why::Unknown { .. } | Why::Completed => "UNKNOWN",
     };
     format!("{code} {why}; nothing was changed")

@@ -62,7 +62,7 @@ pub(super) async fn check_operations(
         let database = database.expect("it is bound to one of these");
         let checked = database.check_operations(program, id, &place.space).await;
         checked.map_err(|error| match error {
-            StoreError::Refused(why) => {
+            StoreError::Refused(why) | StoreError::Denied(why) => {
                 format!("BADBIND the store `{}` cannot be {place}: {why}", store.name)
             }
             other => format!(
@@ -205,6 +205,13 @@ async fn run(
             Ok(answer::reply(program, &result, &transaction.result))
         }
         Outcome::Failed(why) => Err(answer::failure(&why)),
+        Outcome::Incomplete { ticket: Some(record), why, .. } if record.failed().is_some() => {
+            let _ = forget(local, &ticket).await;
+            Err(format!(
+                "INCOMPLETE a part of it has taken effect, and the rest never can: {why}; see to what \
+                 it has done, then SOLERA.CALL FORGET {ticket}"
+            ))
+        }
         Outcome::Incomplete { ticket: Some(ref record), .. } => {
             let kept = keep(local, &ticket, record).await;
             let then = match kept {

@@ -1,5 +1,6 @@
 //! Runs phases for coordinators elsewhere, as the calling user (MixT §7.2).
 
+use solera_mixt::drive::Clock;
 use solera_mixt::shipment::Shipment;
 use solera_mixt::worker::Unshipped;
 use solera_node::Local;
@@ -23,7 +24,8 @@ pub(super) async fn phase(
 ) -> Answered {
     match phase {
         Phase::Settle { number, until_ms } => {
-            Ok(Value::Integer(shared.worker.settle(number, until_ms).into()))
+            let settled = shared.worker.settle(number, until_ms, System.now_ms());
+            Ok(Value::Integer(settled.into()))
         }
         Phase::Learn { source } => {
             library::compile("module", &source)?;

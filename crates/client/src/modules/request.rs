@@ -10,6 +10,8 @@ pub(super) enum Request {
     Check { name: String, source: String },
     Call { module: String, transaction: String, args: Vec<Vec<u8>> },
     Resume { ticket: String },
+    Incomplete,
+    Forget { transaction: String },
     Phase(Phase),
 }
 
@@ -54,6 +56,18 @@ fn call(words: &[Vec<u8>]) -> Result<Request, String> {
         return match &words[1..] {
             [ticket] => Ok(Request::Resume { ticket: text(ticket, "a ticket")? }),
             _ => Err("ERR SOLERA.CALL RESUME takes one ticket".to_owned()),
+        };
+    }
+    if name.eq_ignore_ascii_case("incomplete") {
+        return match &words[1..] {
+            [] => Ok(Request::Incomplete),
+            _ => Err("ERR SOLERA.CALL INCOMPLETE takes no arguments".to_owned()),
+        };
+    }
+    if name.eq_ignore_ascii_case("forget") {
+        return match &words[1..] {
+            [name] => Ok(Request::Forget { transaction: text(name, "a transaction's name")? }),
+            _ => Err("ERR SOLERA.CALL FORGET takes the name of one transaction".to_owned()),
         };
     }
     let Some((module, transaction)) = name.rsplit_once('.') else {

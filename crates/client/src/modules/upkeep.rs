@@ -8,11 +8,11 @@ use solera_mixt::collect::Collector;
 use solera_mixt::drive::Clock;
 use solera_mixt::record::Record;
 use solera_mixt::recovery::{self, Recovered};
-use solera_mixt::store::{BoxFuture, Place};
+use solera_mixt::store::{BoxFuture, Database};
 use solera_node::Local;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use super::{Settings, Shared, connections, spaces};
+use super::{Settings, Shared, connections, places, registry, spaces, told};
 use crate::client::Client;
 use crate::error::Error;
 use crate::mixed::{DATABASE, Spaces, System};
@@ -74,34 +74,36 @@ async fn pass(shared: &Shared, local: &Local, collector: &mut Collector) {
         Box::pin(async move { Client::over(stream).await })
     };
     let named = spaces(local, None);
-    let database = Spaces::known(Arc::new(connect), named.known_spaces());
-    let mut places: Vec<_> = named
-        .names()
-        .map(|space| Place { database: DATABASE.into(), space: space.into() })
-        .collect();
-    for store in &shared.stores {
-        let database = store.database.describe().name;
-        let place = |space: &Arc<str>| Place { database: database.clone(), space: space.clone() };
-        places.extend(store.spaces.iter().map(place));
-    }
+    let database = Spaces::known(Arc::new(connect), named.known_spaces()).within(named.whence());
+    let places = places(&named, &shared.stores);
     let mut connections = connections(database, &shared.stores);
     for place in places {
         let known = (&shared.library.all(), shared.settings.limits);
-        let found = recovery::recover(&place, &mut connections, known, &System).await;
-        let Ok(Recovered { complete, unknown, .. }) = found else {
+        let found = recovery::recover(&place, &mut connections, known, collector, &System).await;
+        let Ok(Recovered { completed, complete, unknown, .. }) = found else {
             // A site that is gone has nothing to be looked for; another store may come back.
             match &*place.database == DATABASE {
                 true => return,
                 false => continue,
             }
         };
-        collector.add(complete, System.now_ms());
+        for record in &completed {
+            // Its ticket, if there is one, is of no use any more.
+            let _ = forget_ticket(local, &record.id().to_string()).await;
+        }
+        collector.add(completed, System.now_ms());
+        collector.watch(complete, System.now_ms());
         for one in unknown {
             // It is completed at the next pass.
             let _ = learn(shared, local, &one.module).await;
         }
     }
     let _ = collector.collect(&mut connections, System.now_ms()).await;
+}
+
+async fn forget_ticket(local: &Local, ticket: &str) -> Result<(), String> {
+    let mut client = Client::over(local.connect_as_server()).await.map_err(told)?;
+    registry::forget_ticket(&mut client, ticket).await
 }
 
 /// Compiles a module that a record names.
