@@ -370,6 +370,8 @@ async fn a_call_may_what_its_user_may() {
         // A record that a server would complete with its own rights, and a look at those of others.
         &["HSET", "mail:solera:mixt:r:1", "0", "forged"],
         &["HGETALL", "mail:solera:mixt:r:1"],
+        &["MGET", "mail:a", "mail:solera:mixt:r:1"],
+        &["MSET", "mail:a", "1", "mail:solera:mixt:r:1", "forged"],
     ] {
         let error = clerk.command(command).await.unwrap_err();
         assert_eq!(error.code(), Some("NOPERM"), "{command:?}");

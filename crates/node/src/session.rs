@@ -200,20 +200,15 @@ impl Session {
         if !self.worker.is_guarded() {
             return Ok(());
         }
-        if let Some(lent) = &self.lent {
-            let all: Vec<&[u8]> = arguments.from(0).collect();
-            if lent.may(command.id, command.keys(&all), &self.worker.spec.spaces) {
-                return Ok(());
-            }
+        let spaces = &self.worker.spec.spaces;
+        let keys = || command.keys(arguments.from(0));
+        if self.lent.as_ref().is_some_and(|lent| lent.may(command.id, keys(), spaces)) {
+            return Ok(());
         }
         self.identity.may(command, arguments)?;
         // What transactions and modules keep is believed by those that complete them, with the rights of a server.
-        if command.is_data() && !self.identity.may_coordinate() {
-            let all: Vec<&[u8]> = arguments.from(0).collect();
-            let spaces = &self.worker.spec.spaces;
-            if command.keys(&all).into_iter().any(|key| is_reserved(spaces, key)) {
-                return Err(Refused::Denied(Denied::Key));
-            }
+        if keys().any(|key| is_reserved(spaces, key)) && !self.identity.may_coordinate() {
+            return Err(Refused::Denied(Denied::Key));
         }
         Ok(())
     }
