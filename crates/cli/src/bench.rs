@@ -105,9 +105,9 @@ struct PaceArgs {
 
 #[derive(Debug, Args)]
 struct RubisArgs {
-    /// rubis: how much data: tiny, small (330 items, 10,000 users), medium, or full (33,000, 1,000,000)
-    #[arg(long, default_value = "small")]
-    scale: Scale,
+    /// rubis: how much data: tiny, small (330 items, 10,000 users; the default), medium, or full (33,000, 1,000,000)
+    #[arg(long)]
+    scale: Option<Scale>,
     /// rubis: let so many strong transactions in a row meet on the same name or item
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     contended: Option<u64>,
@@ -115,25 +115,36 @@ struct RubisArgs {
 
 #[derive(Debug, Args)]
 struct MicroArgs {
-    /// micro: how many items causal transactions choose from, and strong ones
-    #[arg(long, default_value_t = 100_000)]
-    keys: u64,
-    /// micro: the share of transactions that update
-    #[arg(long, default_value_t = 100)]
-    update_percent: u8,
-    /// micro: the share of transactions that are strong
-    #[arg(long, default_value_t = 10)]
-    strong_percent: u8,
-    /// micro: the share of strong transactions that access one designated partition
-    #[arg(long, default_value_t = 0)]
-    hot_percent: u8,
-    /// micro: how large an item is
-    #[arg(long, default_value_t = 100)]
-    value_bytes: u64,
+    /// micro: how many items causal transactions choose from, and strong ones (default 100000)
+    #[arg(long)]
+    keys: Option<u64>,
+    /// micro: the share of transactions that update (default 100)
+    #[arg(long)]
+    update_percent: Option<u8>,
+    /// micro: the share of transactions that are strong (default 10)
+    #[arg(long)]
+    strong_percent: Option<u8>,
+    /// micro: the share of strong transactions that access one designated partition (default 0)
+    #[arg(long)]
+    hot_percent: Option<u8>,
+    /// micro: how large an item is (default 100)
+    #[arg(long)]
+    value_bytes: Option<u64>,
 }
 
 /// Runs to the end of the measurement.
 pub(crate) fn main(args: &BenchArgs) -> ExitCode {
+    if let Some(option) = args.of_the_other() {
+        let (own, other) = match args.workload {
+            Workload::Rubis => ("rubis", "micro"),
+            Workload::Micro => ("micro", "rubis"),
+        };
+        eprintln!(
+            "solera bench: {option} is of the workload {other}, and this is {own}; say --workload {other}, or leave \
+             it out"
+        );
+        return ExitCode::from(2);
+    }
     let work = args.work();
     if args.print_spaces {
         say!("{}", work.spaces().trim_end());
@@ -162,16 +173,37 @@ pub(crate) fn main(args: &BenchArgs) -> ExitCode {
 }
 
 impl BenchArgs {
+    /// An option that is given, and says nothing about this workload.
+    fn of_the_other(&self) -> Option<&'static str> {
+        let (RubisArgs { scale, contended }, micro) = (&self.rubis, &self.micro);
+        let rubis = [("--scale", scale.is_some()), ("--contended", contended.is_some())];
+        let micro = [
+            ("--keys", micro.keys.is_some()),
+            ("--update-percent", micro.update_percent.is_some()),
+            ("--strong-percent", micro.strong_percent.is_some()),
+            ("--hot-percent", micro.hot_percent.is_some()),
+            ("--value-bytes", micro.value_bytes.is_some()),
+        ];
+        let other = match self.workload {
+            Workload::Rubis => &micro[..],
+            Workload::Micro => &rubis,
+        };
+        other.iter().find(|(_, is_given)| *is_given).map(|(option, _)| *option)
+    }
+
     fn work(&self) -> Work {
-        let (RubisArgs { scale, contended }, seed) = (&self.rubis, self.seed);
+        let (RubisArgs { scale, contended }, micro) = (&self.rubis, &self.micro);
+        let seed = self.seed;
         match self.workload {
-            Workload::Rubis => Work::Rubis { scale: *scale, contended: *contended, seed },
+            Workload::Rubis => {
+                Work::Rubis { scale: scale.unwrap_or_default(), contended: *contended, seed }
+            }
             Workload::Micro => Work::Micro(Micro {
-                keys: self.micro.keys,
-                updates: self.micro.update_percent,
-                strong: self.micro.strong_percent,
-                hot: self.micro.hot_percent,
-                value_bytes: self.micro.value_bytes,
+                keys: micro.keys.unwrap_or(100_000),
+                updates: micro.update_percent.unwrap_or(100),
+                strong: micro.strong_percent.unwrap_or(10),
+                hot: micro.hot_percent.unwrap_or(0),
+                value_bytes: micro.value_bytes.unwrap_or(100),
                 seed,
             }),
         }

@@ -33,8 +33,8 @@ on the database. Ends with 1 if anything it tells is not true.";
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct DemoArgs {
-    /// Do not pause for the reader
-    #[arg(long)]
+    /// Do not pause for the reader, and measure for a second only
+    #[arg(long, global = true)]
     fast: bool,
     #[command(subcommand)]
     story: Option<Story>,
@@ -45,9 +45,9 @@ pub(crate) struct DemoArgs {
 enum Story {
     /// Check, explain and measure the Message Groups program: mixed levels against all linearizable
     MessageGroups {
-        /// How long to measure each way, in seconds
-        #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=600))]
-        seconds: u64,
+        /// How long to measure each way, in seconds [default: 10, or 1 with --fast]
+        #[arg(long, value_parser = clap::value_parser!(u64).range(1..=600))]
+        seconds: Option<u64>,
     },
     /// Sell a table of PostgreSQL at three sites, and check that nothing is sold twice
     #[command(after_help = CHECKOUT)]
@@ -64,7 +64,9 @@ enum Story {
 /// Tells the story; fails if any of it turns out not to be true.
 pub(crate) fn main(args: &DemoArgs) -> ExitCode {
     match &args.story {
-        Some(Story::MessageGroups { seconds }) => groups::main(*seconds),
+        Some(Story::MessageGroups { seconds }) => {
+            groups::main(seconds.unwrap_or(if args.fast { 1 } else { 10 }))
+        }
         Some(Story::Checkout { postgres, seconds }) => {
             checkout::main(postgres.as_deref(), *seconds)
         }
@@ -357,5 +359,19 @@ impl Random {
     /// One below `bound`, which is not 0.
     fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_story_may_be_told_fast() {
+        for arguments in [&["demo", "--fast"][..], &["demo", "message-groups", "--fast"]] {
+            let command = DemoArgs::augment_args(clap::Command::new("demo"));
+            let matches = command.try_get_matches_from(arguments).unwrap();
+            assert!(matches.get_flag("fast"), "{arguments:?}");
+        }
     }
 }

@@ -67,6 +67,10 @@ pub(crate) fn main(args: &ExplainArgs) -> ExitCode {
 }
 
 fn tell(args: &ExplainArgs, source: &Source, transactions: &[Transaction]) -> ExitCode {
+    // Programs that read JSON find a list without entries.
+    if transactions.is_empty() && !args.json {
+        return nothing(&format!("{} has no transactions", source.name));
+    }
     if let Some(file) = &args.svg {
         if let Err(error) = fs::write(file, explain::svg(transactions)) {
             return nothing(&format!("cannot write {}: {error}", file.display()));
@@ -74,8 +78,6 @@ fn tell(args: &ExplainArgs, source: &Source, transactions: &[Transaction]) -> Ex
         say!("the picture is in {}", file.display());
     } else if args.json {
         say!("{:#}", json!({ "file": source.name, "transactions": transactions }));
-    } else if transactions.is_empty() {
-        return nothing(&format!("{} has no transactions", source.name));
     } else {
         say!("{}", explain::text(transactions).trim_end());
     }

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use indicatif::{ProgressBar, ProgressStyle};
 use solera_sim::{Kind, Report, Scenario, Tally, Trace, Violation, run};
 use solera_unistore::Rule;
@@ -51,20 +52,19 @@ pub(crate) struct SimArgs {
     #[arg(long, conflicts_with = "durable")]
     members: bool,
     /// Take a rule of the protocol out
-    #[arg(long, value_parser = rule)]
+    #[arg(long, value_name = "RULE", value_parser = rules())]
     without: Option<Rule>,
     /// Threads to use; 0 means one per core
     #[arg(long, default_value_t = 0)]
     threads: usize,
 }
 
-fn rule(name: &str) -> Result<Rule, String> {
-    let names: Vec<_> = Rule::ALL.iter().map(|(_, name)| *name).collect();
-    Rule::ALL
-        .iter()
-        .find(|(_, other)| *other == name)
-        .map(|(rule, _)| *rule)
-        .ok_or_else(|| format!("the rules are {}", names.join(", ")))
+/// Reads the name of a rule; the help lists them all.
+fn rules() -> impl TypedValueParser<Value = Rule> {
+    PossibleValuesParser::new(Rule::ALL.map(|(_, name)| name)).map(|given| {
+        let named = Rule::ALL.into_iter().find(|(_, name)| *name == given);
+        named.expect("other names are refused").0
+    })
 }
 
 /// Runs the command; fails if any seed does.
@@ -226,4 +226,22 @@ fn replay(args: &SimArgs, seed: u64) -> String {
         Kind::Members => " --members",
     };
     format!("solera sim --seed {seed}{kind}{without}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_help_names_every_rule_and_each_can_be_taken_out() {
+        let command = || SimArgs::augment_args(clap::Command::new("sim"));
+        let help = command().render_help().to_string();
+        for (rule, name) in Rule::ALL {
+            assert!(help.contains(name), "{name} is not in {help}");
+            let matches = command().try_get_matches_from(["sim", "--without", name]).unwrap();
+            assert_eq!(matches.get_one::<Rule>("without"), Some(&rule));
+        }
+        let wrong = command().try_get_matches_from(["sim", "--without", "gatherings"]);
+        assert!(wrong.unwrap_err().to_string().contains("gather"), "the nearest is named");
+    }
 }

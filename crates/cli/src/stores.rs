@@ -114,6 +114,11 @@ left = 'SELECT count FROM stock'
                     "http://",
                     "line 4: store 'cache': the URL of a Redis server looks like",
                 ),
+                (
+                    "127.0.0.1:1",
+                    "127.0.0.1:99999",
+                    "line 4: store 'cache': the URL cannot be read: a port is a number from 1 to 65535",
+                ),
                 ("redis://", "rediss://", "line 4: store 'cache': TLS to Redis is not supported"),
                 (
                     "name = 'log'",

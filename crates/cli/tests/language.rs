@@ -155,4 +155,12 @@ fn explain_says_what_there_is_nothing_of() {
     let empty = fed(&["explain", "-"], b"store a : causal;");
     assert_eq!(empty.status.code(), Some(2));
     assert!(text(&empty.stderr).contains("<stdin> has no transactions"));
+    let picture = Path::new(env!("CARGO_TARGET_TMPDIR")).join("nothing.svg");
+    let drawn = fed(&["explain", "-", "--svg", picture.to_str().unwrap()], b"store a : causal;");
+    assert_eq!(drawn.status.code(), Some(2));
+    assert!(text(&drawn.stderr).contains("<stdin> has no transactions"));
+    assert!(!picture.exists(), "a picture of nothing was written");
+    let data = fed(&["explain", "-", "--json"], b"store a : causal;");
+    let told: Value = serde_json::from_slice(&data.stdout).unwrap();
+    assert_eq!(told["transactions"], serde_json::json!([]), "programs find an empty list");
 }

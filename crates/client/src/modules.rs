@@ -5,6 +5,7 @@
 //! and kept by a digest of its source. Calls run on threads of their own, so that the workers go on.
 
 mod answer;
+mod binding;
 mod call;
 mod incomplete;
 mod library;
@@ -160,11 +161,11 @@ impl Shared {
         match request {
             Request::Check { .. } => unreachable!("it needs no session"),
             Request::Load { name, source, replace, binds } => {
-                let module = library::compile(&name, &source)?;
+                let module = library::compile(&name, &source)?.module;
                 // What cannot be bound is better told now than at each call.
                 let spaces = spaces(local, None);
-                let bindings = call::bind(&module, &binds, &spaces, &self.stores)?;
-                call::check_operations(&module, &bindings, &spaces, &self.stores).await?;
+                let bindings = binding::bind(&module, &binds, &spaces, &self.stores)?;
+                binding::check_operations(&module, &bindings, &spaces, &self.stores).await?;
                 registry::load(&mut client, &name, &source, (replace, &binds)).await?;
                 Ok(Value::Simple("OK".to_owned()))
             }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use solera::mixed::{Spaces, System};
 use solera::modules::Settings;
 use solera::{Client, ClusterSpec, Embedded, Error, Fault, Overrides, Value};
+use solera_language::run::Limits as PhaseLimits;
 use solera_language::value::Value as RunValue;
 use solera_mixt::binding::{Bindings, Module};
 use solera_mixt::coordinator::{Ask, Coordinator, Next, Reply, Request, TransactionId};
@@ -179,6 +180,41 @@ async fn what_is_kept_as_something_else_is_left_alone() {
     assert!(error.contains("reserved"), "{error}");
     // A transaction that failed leaves the session as it was.
     assert_eq!(call(&mut client, &["o.counts", "n"]).await.unwrap(), Value::Integer(5));
+}
+
+/// A module's second transaction asks its store for ever. Steps would end it only after hours.
+#[tokio::test]
+async fn a_loop_without_end_is_given_up_in_time() {
+    let phase = PhaseLimits { fuel: u64::MAX, ..PhaseLimits::default() };
+    let limits = Limits { phase, run_ms: 200, ..Limits::default() };
+    let settings = Settings { limits, ..Settings::default() };
+    let cluster = Embedded::with_modules(spec(), settings, Vec::new()).unwrap();
+    let mut client = cluster.client(0).await.unwrap();
+    let source = "store audit : eventual; store mail : causal;
+        transaction once(at: handle<counter> in mail) { at.add(1); }
+        transaction ever(at: handle<counter> in mail) {
+            at.add(1);
+            while at.value() > 0 { }
+        }
+        transaction weakly(at: handle<counter> in audit) {
+            while at.value() == 0 { }
+        }";
+    client.command(&["SOLERA.MODULE", "LOAD", "loops", source]).await.unwrap();
+    for (transaction, told) in [
+        ("loops.ever", "(in transaction `ever`, line 5); nothing was changed"),
+        ("loops.weakly", "(in transaction `weakly`, line 8); nothing was changed"),
+    ] {
+        let words = [transaction, "n"];
+        let ended = call(&mut client, &words);
+        let ended = tokio::time::timeout(Duration::from_secs(60), ended).await;
+        let error = ended.expect("it is given up").unwrap_err();
+        let reason = "it takes more than 200 ms, perhaps in a loop without an end";
+        assert_eq!(error.to_string(), format!("TIMEOUT {reason} {told}"));
+    }
+    assert_eq!(client.get("mail:n").await.unwrap(), None);
+    // Calls that come after it are served, and need not hurry.
+    call(&mut client, &["loops.once", "n"]).await.unwrap();
+    assert_eq!(client.get("mail:n").await.unwrap().as_deref(), Some("1"));
 }
 
 #[tokio::test]
@@ -370,6 +406,8 @@ async fn a_call_may_what_its_user_may() {
         // A record that a server would complete with its own rights, and a look at those of others.
         &["HSET", "mail:solera:mixt:r:1", "0", "forged"],
         &["HGETALL", "mail:solera:mixt:r:1"],
+        &["MGET", "mail:a", "mail:solera:mixt:r:1"],
+        &["MSET", "mail:a", "1", "mail:solera:mixt:r:1", "forged"],
     ] {
         let error = clerk.command(command).await.unwrap_err();
         assert_eq!(error.code(), Some("NOPERM"), "{command:?}");

@@ -117,10 +117,22 @@ fn ticket(answer: Result<Value, Error>) -> String {
 async fn a_module_is_bound_to_a_store_of_others_and_what_is_wrong_is_told_at_once() {
     let (_cluster, mut client, _) = start(Limits::default(), Duration::from_secs(5)).await;
     for (bind, reason) in [
-        ("audit=cash/log", "solera.toml has no [[store]] 'cash'; there are cache"),
-        ("audit=cache/none", "to be cache/none, but there is no such space; the spaces are"),
-        ("audit=none", "to be solera/none, but there is no such space"),
-        ("mail=cache/log", "declared causal, but cache/log is eventual"),
+        (
+            "audit=cash/log",
+            "solera.toml has no [[store]] 'cash'; there are cache; did you mean BIND audit=cache/log?",
+        ),
+        (
+            "audit=cache/none",
+            "no such space; did you mean BIND audit=cache/log? what fits is mail, directory, default, cache/log",
+        ),
+        ("audit=log", "there is no such space; did you mean BIND audit=cache/log? what fits is"),
+        (
+            "audit=cache",
+            "to be solera/cache, but there is no such space; did you mean BIND audit=cache/log?",
+        ),
+        ("mail=cache/log", "declared causal, but cache/log is eventual: it must be"),
+        ("mail=cache/log", "; what fits is mail, directory, default"),
+        ("cache=audit", "the module declares no store `cache`; it declares directory, mail, audit"),
     ] {
         let told = load(&mut client, "groups", GROUPS, bind).await.unwrap_err().to_string();
         assert!(told.starts_with("BADBIND") && told.contains(reason), "{bind}: {told}");

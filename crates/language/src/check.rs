@@ -5,6 +5,7 @@ mod declarations;
 mod exits;
 mod expressions;
 mod lower;
+mod operators;
 mod places;
 mod statements;
 

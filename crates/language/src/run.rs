@@ -177,6 +177,11 @@ impl Run {
         }
     }
 
+    /// Where it is while an answer is awaited, as a failure of this kind: whoever runs it goes on no more.
+    pub fn stopped(&self, kind: FailureKind) -> Failure {
+        self.failure(&self.program, kind)
+    }
+
     fn run(&mut self, program: &Program, phase: &Phase) -> Step {
         let stepped = loop {
             match self.step(program, phase) {
@@ -267,6 +272,10 @@ impl Run {
     }
 
     fn fail(&self, program: &Program, kind: FailureKind) -> Step {
+        Step::Failed(self.failure(program, kind))
+    }
+
+    fn failure(&self, program: &Program, kind: FailureKind) -> Failure {
         let transaction = &program.transactions[self.transaction];
         let frame = self.frames.last().expect("what fails has a frame");
         let code = frame.code(program, &transaction.phases[self.phase]);
@@ -276,7 +285,7 @@ impl Run {
             Some(function) => Place::Function(program.functions[function as usize].name.clone()),
             None => Place::Transaction(transaction.name.clone()),
         };
-        Step::Failed(Failure { kind, span, place })
+        Failure { kind, span, place }
     }
 }
 

@@ -10,7 +10,8 @@
 //! along with an operation, and written when it commits.
 //!
 //! # What is guaranteed
-//! *All or nothing.* While nothing has committed, a transaction that fails has no effect. Afterwards it is tried
+//! *All or nothing.* While nothing has committed, a transaction that fails has no effect, and one that goes on for longer than
+//! [`Limits::run_ms`](crate::outcome::Limits::run_ms) fails. Afterwards it is tried
 //! until [`Limits::finish_ms`](crate::outcome::Limits::finish_ms); then the caller gets a ticket, and anybody who
 //! [recovers](crate::recovery) completes it. If its program fails after a phase has committed, it can never be
 //! completed: that is reported, others are no longer kept waiting for it, and its record stays until it is
@@ -48,6 +49,7 @@ mod validate;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use solera_language::run::FailureKind;
 use solera_language::types::Type;
 use solera_language::value::Value;
 
@@ -76,6 +78,8 @@ pub struct Coordinator {
     state: State,
     stage: Stage,
     now_ms: u64,
+    /// When it began here.
+    began_ms: u64,
     /// When what it has read was read first.
     since_ms: u64,
     /// Once something has committed: since when it is this one's turn to complete it.
@@ -252,6 +256,7 @@ impl Coordinator {
             state,
             stage: Stage::Start,
             now_ms,
+            began_ms: now_ms,
             since_ms: now_ms,
             committed_ms: None,
             turn: 0,
@@ -417,8 +422,12 @@ impl Coordinator {
         }
     }
 
-    fn group_step(&mut self, run: Box<GroupRun>, step: GroupStep) -> Option<Ask> {
+    fn group_step(&mut self, mut run: Box<GroupRun>, step: GroupStep) -> Option<Ask> {
         match step {
+            GroupStep::Ask(_) if run.asks_for_operation() && self.takes_too_long() => {
+                let step = run.stop(FailureKind::Time { limit_ms: self.job.limits.run_ms });
+                self.group_step(run, step)
+            }
             GroupStep::Ask(request) => {
                 let database = run.group().database.clone();
                 let database = database.expect("only groups with a database ask");
@@ -428,6 +437,12 @@ impl Coordinator {
             GroupStep::Ready => self.ready(run),
             GroupStep::Ended(end) => self.ended(*run, end),
         }
+    }
+
+    /// Whether it is to be given up although nothing is in its way. After a commit it must be completed.
+    fn takes_too_long(&self) -> bool {
+        let took_ms = self.now_ms.saturating_sub(self.began_ms);
+        self.committed_ms.is_none() && took_ms >= self.job.limits.run_ms
     }
 
     /// All phases of a group have run.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use solera_language::run::{
-    CustomCall as CustomStep, Failure, Names, Refusal, RemoteCall, Run, Step,
+    CustomCall as CustomStep, Failure, FailureKind, Names, Refusal, RemoteCall, Run, Step,
 };
 use solera_language::types::StoreId;
 use solera_language::value::Value;
@@ -528,6 +528,18 @@ impl GroupRun {
         }
         self.at = At::Confirming(failure);
         GroupStep::Ask(Request::Commit(Vec::new()))
+    }
+
+    /// Whether a phase asks for an operation, as it could go on to do for ever.
+    pub(crate) fn asks_for_operation(&self) -> bool {
+        matches!(self.at, At::Called)
+    }
+
+    /// Goes on no more, while it [asks](Self::asks_for_operation) for an operation.
+    pub(crate) fn stop(&mut self, kind: FailureKind) -> GroupStep {
+        let run = self.run.as_ref().expect("an operation is asked for by a run");
+        let failure = run.stopped(kind);
+        self.end(GroupEnd::Failed(failure))
     }
 
     /// Gives it up, once it is [`GroupStep::Ready`].

@@ -148,6 +148,9 @@ impl std::error::Error for Why {}
 pub struct Limits {
     /// What a phase may do.
     pub phase: run::Limits,
+    /// How long phases may ask their stores for operations, from the transaction's beginning and as long as nothing has
+    /// committed. Afterwards it cannot be given up any more, and only what [`phase`](Self::phase) says bounds it.
+    pub run_ms: u64,
     /// How often a transaction is tried of which nothing has committed.
     pub attempts: u32,
     /// How long it waits before it tries again, at first; doubled each time.
@@ -180,6 +183,7 @@ impl Default for Limits {
     fn default() -> Limits {
         Limits {
             phase: run::Limits::default(),
+            run_ms: 30_000,
             attempts: 20,
             backoff_first_ms: 2,
             backoff_last_ms: 500,

@@ -135,11 +135,19 @@ impl Execution<'_> {
     async fn wait_for_commit(&self, connections: &mut Connections, clock: &dyn Clock) {
         let begin = Request::Begin(Begin::default());
         while connections.ask(&self.database, &begin).await.is_err() {
-            if clock.now_ms() >= self.shipment.until_ms {
+            if self.is_late(clock) {
                 return;
             }
             clock.sleep(LOOK_AGAIN_MS).await;
         }
+        self.abort(connections).await;
+    }
+
+    fn is_late(&self, clock: &dyn Clock) -> bool {
+        clock.now_ms() >= self.shipment.until_ms
+    }
+
+    async fn abort(&self, connections: &mut Connections) {
         // Nothing is open afterwards, whatever is answered.
         let _ = connections.ask(&self.database, &Request::Abort).await;
     }
@@ -157,6 +165,11 @@ impl Execution<'_> {
         let mut step = run.next(None);
         loop {
             step = match step {
+                // A loop without an end asks for ever. Whether it is one the coordinator has to decide.
+                GroupStep::Ask(_) if run.asks_for_operation() && self.is_late(clock) => {
+                    self.abort(connections).await;
+                    return None;
+                }
                 GroupStep::Ask(request) => {
                     let reply = connections.ask(&self.database, &request).await;
                     shipped.replies.push(reply.clone());
@@ -169,9 +182,8 @@ impl Execution<'_> {
                     let unsure = sight.suspicious && !run.is_after_commit();
                     if !whole {
                         run.give_up()
-                    } else if run.group().writes() && (unsure || now_ms >= self.shipment.until_ms) {
-                        // Nothing is open afterwards, whatever is answered.
-                        let _ = connections.ask(&self.database, &Request::Abort).await;
+                    } else if run.group().writes() && (unsure || self.is_late(clock)) {
+                        self.abort(connections).await;
                         return None;
                     } else {
                         let turn = Turn { since_ms: now_ms, ..self.shipment.record.turn.clone() };

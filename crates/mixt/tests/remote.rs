@@ -38,15 +38,21 @@ transaction limited(a: handle<counter> in strong, b: handle<counter> in weak) ->
     a.add(1);
     return a.value();
 }
+
+transaction forever(a: handle<counter> in strong, b: handle<counter> in weak) -> int {
+    var n = 0;
+    while n >= 0 { n = a.value(); }
+    return n;
+}
 "#;
 
-/// A clock that stands still, but for those who sleep.
+/// A clock that stands still, but for those who sleep, and by so many milliseconds whenever somebody looks.
 #[derive(Default)]
-struct Still(AtomicU64);
+struct Still(AtomicU64, u64);
 
 impl Clock for Still {
     fn now_ms(&self) -> u64 {
-        1_000 + self.0.load(Ordering::Relaxed)
+        1_000 + self.0.fetch_add(self.1, Ordering::Relaxed)
     }
 
     fn sleep(&self, ms: u64) -> BoxFuture<'_, ()> {
@@ -170,11 +176,15 @@ struct Bench {
 
 impl Bench {
     fn new() -> Bench {
+        Bench::with_clock(Still::default())
+    }
+
+    fn with_clock(clock: Still) -> Bench {
         let program = compile(SOURCE).program.unwrap();
         let module = Module::new("test@1", Arc::new(program)).unwrap();
         let modules: Arc<Modules> =
             Arc::new(BTreeMap::from([(Arc::clone(module.name()), module.clone())]));
-        let clock = Arc::<Still>::default();
+        let clock = Arc::new(clock);
         let far = |name, level| Far {
             memory: Memory::new(name, &[("all", level)]),
             modules: Arc::clone(&modules),
@@ -277,6 +287,18 @@ fn what_comes_late_or_twice_is_not_run() {
     let anew = Far { worker: Arc::default(), ..far.clone() };
     bench.clock.0.fetch_add(Limits::default().finish_ms, Ordering::Relaxed);
     assert_eq!(now(anew.execute(&bytes)).unwrap_err(), Unshipped::Late);
+}
+
+#[test]
+fn a_loop_without_end_ends_in_time() {
+    let bench = Bench::with_clock(Still(AtomicU64::new(0), 1));
+    let told = bench.run("forever").to_string();
+    let reason =
+        "nothing was changed: it takes more than 30000 ms, perhaps in a loop without an end";
+    assert!(told.starts_with(reason), "{told}");
+    // The worker has stopped by itself, and its coordinator has gone on request by request.
+    let [one, _] = bench.requests();
+    assert!((10_000..30_000).contains(&one), "{one}");
 }
 
 #[test]

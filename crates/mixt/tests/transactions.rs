@@ -9,7 +9,7 @@ use solera_language::value::Value;
 use solera_levels::Level;
 use solera_mixt::binding::{BindError, Bindings, Module, Modules};
 use solera_mixt::collect::Collector;
-use solera_mixt::coordinator::{Coordinator, Next, Request, TransactionId};
+use solera_mixt::coordinator::{Ask, Coordinator, Next, Reply, Request, TransactionId};
 use solera_mixt::drive::{Clock, run};
 use solera_mixt::memory::Memory;
 use solera_mixt::outcome::{Outcome, Why};
@@ -75,6 +75,36 @@ fn what_fails_before_it_commits_has_no_effect() {
     assert!(outcome.to_string().starts_with("nothing was changed: "), "{outcome}");
     assert_eq!(bench.done("read"), ints([2, 0]));
     assert_eq!((left.len(), bench.names()), (0, 0));
+}
+
+#[test]
+fn what_takes_too_long_is_given_up_until_something_has_committed() {
+    let bench = Bench::apart();
+    let (mut late, mut connections) = (bench.coordinator("both"), bench.connections());
+    bench.pass(bench.limits.run_ms);
+    let outcome = finish(&bench.world, run(&mut late, &mut connections, &bench.clock));
+    let Outcome::Failed(Why::Program(failure)) = &outcome else { panic!("{outcome}") };
+    let reason =
+        "it takes more than 30000 ms, perhaps in a loop without an end (in transaction `both`)";
+    assert_eq!(failure.to_string(), reason);
+    assert_eq!(bench.done("read"), ints([0, 0]));
+
+    let mut both = bench.coordinator("both");
+    let commit = |database: &str, request: &Request| database == "one" && is_commit(request);
+    let (database, request) = bench.until(&mut both, &mut connections, None, commit);
+    let mut answer = Some(finish(&bench.world, connections.ask(&database, &request)));
+    bench.pass(bench.limits.run_ms);
+    let ended = loop {
+        match both.next(bench.clock.now_ms(), answer.take()) {
+            Next::Ask(Ask::Store { database, request }) => {
+                answer = Some(finish(&bench.world, connections.ask(&database, &request)));
+            }
+            Next::Ask(Ask::Wait { .. }) => answer = Some(Ok(Reply::Done)),
+            Next::Finished(outcome) => break outcome,
+        }
+    };
+    assert!(matches!(ended, Outcome::Done { .. }), "{ended}");
+    assert_eq!(bench.done("read"), ints([1, 1]));
 }
 
 #[test]

@@ -272,17 +272,9 @@ impl User {
         if !command.has_flag("no_auth") && !self.allows(unit) {
             return Err(Denied::Command(unit.name()));
         }
-        if !command.is_data() {
-            return Ok(());
-        }
         let (reads, writes) = (command.reads_keys(), command.writes_keys());
-        let last = match command.last_key {
-            from_end if from_end < 0 => arguments.len() as i64 + from_end,
-            index => index,
-        };
-        let mut places = (command.first_key..=last).step_by(command.step.max(1) as usize);
-        let allowed =
-            places.all(|place| self.may_use(arguments.get(place as usize), reads, writes));
+        let mut keys = command.keys(arguments.from(0));
+        let allowed = keys.all(|key| self.may_use(key, reads, writes));
         if allowed { Ok(()) } else { Err(Denied::Key) }
     }
 

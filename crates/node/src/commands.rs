@@ -4,6 +4,7 @@ mod client;
 mod connection;
 mod data;
 mod export;
+mod help;
 mod leaders;
 mod modules;
 mod server;
@@ -39,6 +40,10 @@ pub(crate) async fn run_other(
     command: CommandId,
     arguments: &Arguments<'_>,
 ) -> Next {
+    if let Some(lines) = help::asked(command, arguments) {
+        client::help(session, lines);
+        return Next::Stay;
+    }
     match command {
         CommandId::Ping => connection::ping(session, arguments),
         CommandId::Echo => session.out.bulk(arguments.get(1)),

@@ -1,28 +1,35 @@
 //! A client's session: its causal past, its transaction, and the way of each command.
 
+mod operations;
+mod queue;
+mod rights;
 mod strong;
+mod told;
+mod transaction;
 
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-use solera_data::{Op, OpError, Outcome};
+use solera_data::Op;
 use solera_levels::Level;
-use solera_machine::{Machine, Now};
+use solera_machine::Now;
 use solera_resp::{Arguments, Command as Described, CommandId, Protocol, Writer, lookup};
-use solera_time::{SiteId, Vector};
-use solera_unistore::{Command, CommandError, Input, Kind, Response, StrongLimit, TxId};
+use solera_time::Vector;
+use solera_unistore::{Command, CommandError, TxId};
 
+use self::queue::Queue;
 use self::strong::Watched;
-use crate::acl::{Denied, User};
-use crate::auth::{Identity, Refused};
+use self::transaction::GivenUp;
+use crate::acl::User;
+use crate::auth::Identity;
 use crate::clients::{Client, Clients};
-use crate::commands::{self, KeyOp, Plan};
+use crate::commands;
 use crate::config::Baseline;
-use crate::modules::{Lent, is_reserved};
+use crate::modules::Lent;
 use crate::node::refused_by;
-use crate::worker::{Silent, Unreachable, Worker};
+use crate::worker::Worker;
 
 /// What becomes of the connection after a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,77 +47,6 @@ pub(crate) enum Replies {
     SkipNext,
     /// This command's is left out.
     Skip,
-}
-
-/// Why an operation of a transaction could not be done.
-enum Failure {
-    Command(CommandError),
-    Unreachable(Unreachable),
-    /// See [`Session::fail_unanswered`].
-    Unanswered,
-}
-
-/// Why a transaction that its client has not ended has no effect: the error that the client was told.
-#[derive(Debug)]
-struct GivenUp(String);
-
-impl GivenUp {
-    /// Whether it ended by itself, and no command was at fault.
-    fn is_expired(&self) -> bool {
-        self.0.starts_with("NOTX ")
-    }
-
-    /// The answer to its commit.
-    fn at_commit(self) -> String {
-        match self.is_expired() {
-            true => self.0,
-            // The words of Redis, where EXEC follows a command that was refused.
-            false => format!(
-                "EXECABORT Transaction discarded because of previous errors, first: {}",
-                self.0
-            ),
-        }
-    }
-
-    /// The answer to a command that belongs to it.
-    fn before_the_end(&self) -> &'static str {
-        match self.is_expired() {
-            true => "NOTX the transaction was given up; SOLERA.ABORT it, then start again",
-            false => {
-                "EXECABORT the transaction was given up, because a command in it failed; SOLERA.ABORT it, \
-                 then start again"
-            }
-        }
-    }
-}
-
-/// What the commands between MULTI and EXEC may take together, in bytes.
-const QUEUE_BYTES: usize = 64 << 20;
-/// What an argument takes beside its own bytes.
-const ARGUMENT_BYTES: usize = 32;
-
-/// A queue between MULTI and EXEC.
-#[derive(Debug, Default)]
-struct Queue {
-    commands: Vec<Vec<Vec<u8>>>,
-    bytes: usize,
-    broken: bool,
-    /// Whether one of the commands needs agreement.
-    strong: bool,
-}
-
-impl Queue {
-    /// Whether there was room for the command. If there was not, the queue is of no use any more.
-    fn push(&mut self, arguments: &Arguments<'_>) -> bool {
-        let bytes = arguments.from(0).map(|argument| argument.len() + ARGUMENT_BYTES);
-        self.bytes += ARGUMENT_BYTES + bytes.sum::<usize>();
-        if self.bytes > QUEUE_BYTES {
-            self.commands = Vec::new();
-        } else if !self.broken {
-            self.commands.push(arguments.from(0).map(<[u8]>::to_vec).collect());
-        }
-        self.bytes <= QUEUE_BYTES
-    }
 }
 
 /// One connection's state. Its operations see one another, and all that it has seen before.
@@ -181,43 +117,6 @@ impl Session {
         }
     }
 
-    /// Acts for another session from the beginning.
-    pub(crate) fn act_for(&mut self, lent: Lent) {
-        self.past.join(&lent.past());
-        if let Some(user) = &lent.user {
-            self.identity.become_user(user.clone());
-        }
-        self.lent = Some(lent);
-    }
-
-    /// Whether it acts for another session.
-    pub(crate) fn is_lent(&self) -> bool {
-        self.lent.is_some()
-    }
-
-    /// Whether the client may send a request. Its number of arguments has been checked.
-    fn may(&self, command: &'static Described, arguments: &Arguments<'_>) -> Result<(), Refused> {
-        if !self.worker.is_guarded() {
-            return Ok(());
-        }
-        if let Some(lent) = &self.lent {
-            let all: Vec<&[u8]> = arguments.from(0).collect();
-            if lent.may(command.id, command.keys(&all), &self.worker.spec.spaces) {
-                return Ok(());
-            }
-        }
-        self.identity.may(command, arguments)?;
-        // What transactions and modules keep is believed by those that complete them, with the rights of a server.
-        if command.is_data() && !self.identity.may_coordinate() {
-            let all: Vec<&[u8]> = arguments.from(0).collect();
-            let spaces = &self.worker.spec.spaces;
-            if command.keys(&all).into_iter().any(|key| is_reserved(spaces, key)) {
-                return Err(Refused::Denied(Denied::Key));
-            }
-        }
-        Ok(())
-    }
-
     /// The client is gone: its open transaction has no effect.
     pub(crate) fn close(&mut self) {
         if let Some(tx) = self.tx.take() {
@@ -272,11 +171,6 @@ impl Session {
             Replies::Skip => Replies::On,
             Replies::On | Replies::Off => return,
         };
-    }
-
-    /// Whether the client must say who it is, and has not.
-    pub(crate) fn is_unknown(&self) -> bool {
-        self.worker.is_guarded() && !self.identity.is_known() && !self.is_lent()
     }
 
     /// Whether MULTI or SOLERA.BEGIN is open.
@@ -481,23 +375,6 @@ impl Session {
         Next::Stay
     }
 
-    /// Whether what the open transaction has buffered is still allowed: each command was when it came,
-    /// to who the client was then.
-    fn may_commit(&mut self) -> Result<(), String> {
-        let (then, now) = (self.began_as.take(), self.identity.user());
-        if then == now {
-            return Ok(());
-        }
-        let name =
-            |user: Option<Arc<User>>| user.map_or_else(String::new, |user| user.name.clone());
-        let (then, now) = (name(then), name(now));
-        Err(if then == now {
-            format!("the rules of user '{now}' have changed since SOLERA.BEGIN")
-        } else {
-            format!("user '{then}' sent SOLERA.BEGIN, and the connection is user '{now}' by now")
-        })
-    }
-
     /// Appends an error reply.
     pub(crate) fn fail(&mut self, error: impl AsRef<str>) {
         self.worker.count(|counters| counters.errors += 1);
@@ -520,384 +397,6 @@ impl Session {
             queue.broken = true;
         }
         self.fail(error);
-    }
-
-    fn enqueue(&mut self, command: &Described, arguments: &Arguments<'_>) {
-        let inside = command.is_data() || commands::is_allowed_in_exec(command.id);
-        // What makes no sense is told when it is run, as Redis does.
-        let plan = command.is_data().then(|| commands::plan(command.id, arguments).ok()).flatten();
-        let strong = plan.is_some_and(|plan| self.is_strong(&plan));
-        if command.id == CommandId::Watch {
-            self.fail("ERR WATCH inside MULTI is not allowed");
-        } else if !inside {
-            let name = command.name;
-            self.refuse(&format!("ERR Command not allowed inside a transaction: '{name}'"));
-        } else if self.queue.as_mut().is_some_and(|queue| queue.push(arguments)) {
-            if let Some(queue) = &mut self.queue {
-                queue.strong |= strong;
-            }
-            self.out.simple("QUEUED");
-        } else {
-            self.refuse(&format!(
-                "ERR the commands since MULTI take more than {} MiB together; nothing will be done",
-                QUEUE_BYTES >> 20
-            ));
-        }
-    }
-
-    /// EXEC: all queued commands in one transaction, which is certified if a key is watched or a command
-    /// needs agreement, and causal else.
-    async fn exec(&mut self) {
-        let Some(queue) = self.queue.take() else {
-            self.fail("ERR EXEC without MULTI");
-            return;
-        };
-        if queue.broken {
-            self.watched.clear();
-            self.fail("EXECABORT Transaction discarded because of previous errors.");
-            return;
-        }
-        if self.worker.spec.protocol.certifies(queue.strong || !self.watched.is_empty()) {
-            return self.exec_strong(&queue).await;
-        }
-        let Some(Response::Begun(tx)) =
-            self.worker.call(Command::Begin { past: self.past, strong: false }).await
-        else {
-            return self.fail_unanswered();
-        };
-        let before = std::mem::take(&mut self.out.bytes);
-        (self.tx, self.tx_is_strong) = (Some(tx), false);
-        self.run_queued(&queue).await;
-        self.tx = None;
-        let replies = std::mem::replace(&mut self.out.bytes, before);
-        if let Some(error) = self.exec_failed.take() {
-            self.fail(error);
-        } else if self.commit(tx, true).await {
-            self.out.bytes.extend_from_slice(&replies);
-        }
-    }
-
-    /// Runs the queued commands in the open transaction.
-    async fn run_queued(&mut self, queue: &Queue) {
-        self.out.array(queue.commands.len());
-        self.exec_failed = None;
-        for command in &queue.commands {
-            // The server has given the transaction up: nothing of it may run outside. Its commit
-            // below tells the client.
-            if self.tx.is_none() {
-                break;
-            }
-            let mut bytes = Vec::new();
-            solera_resp::encode_command(&mut bytes, command);
-            let mut parser = solera_resp::RequestParser::new();
-            if let Ok(Some((arguments, _))) = parser.next(&bytes)
-                && let Some(command) = lookup(arguments.get(0))
-            {
-                // Users may have changed since it was queued.
-                if let Err(refused) = self.may(command, &arguments) {
-                    self.fail(refused.in_exec());
-                    continue;
-                }
-                Box::pin(self.dispatch(command, &arguments)).await;
-            }
-        }
-    }
-
-    async fn begin(&mut self, arguments: &Arguments<'_>) {
-        if self.in_transaction() {
-            return self
-                .fail("ERR a transaction is already open; SOLERA.COMMIT or SOLERA.ABORT it first");
-        }
-        if arguments.len() > 2 {
-            return self.fail("ERR syntax error");
-        }
-        let strong = match arguments.from(1).next() {
-            None => false,
-            Some(level) if level.eq_ignore_ascii_case(b"causal") => false,
-            Some(level) if level.eq_ignore_ascii_case(b"strong") => true,
-            Some(level) => {
-                let level = String::from_utf8_lossy(level).to_uppercase();
-                return self.fail(format!(
-                    "ERR there are no {level} transactions: SOLERA.BEGIN CAUSAL or SOLERA.BEGIN STRONG"
-                ));
-            }
-        };
-        if self.worker.spec.protocol.certifies(strong) {
-            self.wait_for_conflict().await;
-            return self.begin_strong().await;
-        }
-        if let Some(Response::Begun(tx)) =
-            self.worker.call(Command::Begin { past: self.past, strong: false }).await
-        {
-            (self.tx, self.tx_is_strong) = (Some(tx), false);
-            self.began_as = self.identity.user();
-            self.out.simple("OK");
-        } else {
-            self.fail_unanswered();
-        }
-    }
-
-    /// Commits a transaction that may have `writes`; on failure appends the error.
-    async fn commit(&mut self, tx: TxId, writes: bool) -> bool {
-        match self.try_commit(tx, writes).await {
-            Ok(()) => true,
-            Err(error) => {
-                self.fail_commit(error);
-                false
-            }
-        }
-    }
-
-    /// Appends why a transaction was not committed; without an error, that was done.
-    fn fail_commit(&mut self, error: Option<CommandError>) {
-        match error {
-            Some(error) => self.fail_command(&error),
-            None => match self.worker.refuses() {
-                Some(reason) => self.fail(format!("MISCONF this node takes no writes: {reason}")),
-                None => self.fail_unanswered(),
-            },
-        }
-    }
-
-    /// Commits a transaction that may have `writes`.
-    ///
-    /// # Errors
-    /// Why it was not, or nothing if the worker does not say.
-    async fn try_commit(&mut self, tx: TxId, writes: bool) -> Result<(), Option<CommandError>> {
-        // What came before the commit may have taken its time.
-        if writes && self.worker.refuses().is_some() {
-            self.worker.tell(Command::Abort { tx });
-            return Err(None);
-        }
-        let claim = self.conflict.as_ref().map(strong::Conflict::claim);
-        match self.worker.call(Command::Commit { tx, claim }).await {
-            Some(Response::Committed { past }) => {
-                self.past.join(&past);
-                self.conflict = None;
-                Ok(())
-            }
-            Some(Response::Failed(error)) => {
-                if let CommandError::Aborted { claim, lacks, .. } = &error {
-                    self.conflict = Some(strong::Conflict::new(*claim, lacks.as_deref().copied()));
-                }
-                Err(Some(error))
-            }
-            _ => Err(None),
-        }
-    }
-
-    pub(crate) fn fail_command(&mut self, error: &CommandError) {
-        let text = self.told(error);
-        self.fail(text);
-    }
-
-    /// An error of the machine, as clients are told.
-    fn told(&self, error: &CommandError) -> String {
-        match error {
-            CommandError::NoSuchTransaction => format!("NOTX {error}"),
-            CommandError::OperationsOutstanding | CommandError::NoStrong => format!("ERR {error}"),
-            CommandError::TooLarge => format!("TOOLARGE {error}"),
-            CommandError::StrongTooLarge(limit) => {
-                let setting = match limit {
-                    StrongLimit::Bytes(_) => "strong_max_bytes",
-                    StrongLimit::Operations(_) => "strong_max_operations",
-                };
-                format!("TOOLARGE {error} ({setting} in solera.toml)")
-            }
-            CommandError::PartitionSlow => format!("TRYAGAIN {error}"),
-            CommandError::TooFewSites { .. } => format!("TOOFEW {error}"),
-            CommandError::Aborted { .. } => format!("ABORTED {error}"),
-            CommandError::Unavailable { .. } | CommandError::NotHereYet => {
-                format!("UNAVAILABLE {error}")
-            }
-            CommandError::TimedOut { site, behind } if *site == self.worker.address.site => {
-                let ms = behind.as_millis().max(1);
-                let sites = self.worker.spec.f + 1;
-                format!(
-                    "TIMEOUT the last writes of this site, made within {ms} ms, are not yet at {sites} \
-                     sites; others may be cut off, try again"
-                )
-            }
-            CommandError::TimedOut { site: SiteId::STRONG, behind } => format!(
-                "TIMEOUT still {} ms behind the strong transactions that the token has seen; too few \
-                 sites may be reached, try again",
-                behind.as_millis().max(1)
-            ),
-            CommandError::TimedOut { site, behind } => format!(
-                "TIMEOUT still {} ms behind site {}; it may be cut off, try again",
-                behind.as_millis().max(1),
-                self.worker.site_name(*site)
-            ),
-            CommandError::Lost { site, missing } => format!(
-                "LOST site {} failed or is cut off, and the last {} ms of its writes that the \
-                 token has seen are at no other site; go on without the token, or attach again \
-                 when the site is back",
-                self.worker.site_name(*site),
-                missing.as_millis().max(1)
-            ),
-        }
-    }
-
-    /// Runs a command on keys: in the open transaction, or as one of its own.
-    async fn run_plan(&mut self, plan: &Plan<'_>) {
-        if let Some(tx) = self.tx {
-            match self.may_run(plan, self.tx_is_strong) {
-                Ok(()) => self.run_in(tx, plan).await,
-                Err(error) => self.fail(error),
-            }
-            return;
-        }
-        let strong = self.is_strong(plan);
-        if let Err(error) = self.may_run(plan, strong) {
-            return self.fail(error);
-        }
-        if let [single] = plan.ops.as_slice() {
-            let result = match strong {
-                true => self.execute_strong(plan, single).await,
-                false => {
-                    let level = self.worker.spec.spaces.level_of(single.key);
-                    self.execute_causal(single, level).await
-                }
-            };
-            if let Some(result) = result {
-                self.answer(plan, &[result]);
-            }
-        } else if strong {
-            self.run_as_strong_transaction(plan).await;
-        } else {
-            self.run_as_transaction(plan).await;
-        }
-    }
-
-    async fn run_in(&mut self, tx: TxId, plan: &Plan<'_>) {
-        if let Some(results) = self.operate_all(tx, plan).await {
-            self.answer(plan, &results);
-        }
-    }
-
-    /// MGET, MSET, and others on several keys: one atomic causal transaction.
-    async fn run_as_transaction(&mut self, plan: &Plan<'_>) {
-        let Some(Response::Begun(tx)) =
-            self.worker.call(Command::Begin { past: self.past, strong: false }).await
-        else {
-            return self.fail_unanswered();
-        };
-        // If the connection ends meanwhile, the transaction ends with it.
-        (self.tx, self.tx_is_strong) = (Some(tx), false);
-        let results = self.operate_all(tx, plan).await;
-        self.tx = None;
-        if let Some(results) = results
-            && self.commit(tx, plan.ops.iter().any(|op| op.op.is_update())).await
-        {
-            self.answer(plan, &results);
-        }
-    }
-
-    /// Runs a command's operations in a transaction. If the server has given the transaction up,
-    /// appends the error and leaves the transaction.
-    async fn operate_all(
-        &mut self,
-        tx: TxId,
-        plan: &Plan<'_>,
-    ) -> Option<Vec<Result<Outcome, OpError>>> {
-        let mut results = Vec::with_capacity(plan.ops.len());
-        for op in &plan.ops {
-            let kind = self.class_of(plan, op).as_kind();
-            match self.operate(tx, op, kind).await {
-                Ok(result) => results.push(result),
-                Err(failure) => {
-                    self.tx = None;
-                    match failure {
-                        Failure::Command(error) => {
-                            self.worker.tell(Command::Abort { tx });
-                            let text = self.told(&error);
-                            self.fail(&text);
-                            self.exec_failed = Some(text);
-                        }
-                        Failure::Unreachable(error) => {
-                            // Nothing of a transaction is done before it commits.
-                            self.worker.tell(Command::Abort { tx });
-                            self.fail(error.to_string());
-                            self.exec_failed = Some(error.to_string());
-                        }
-                        Failure::Unanswered => {
-                            self.worker.tell(Command::Abort { tx });
-                            self.fail_unanswered();
-                        }
-                    }
-                    return None;
-                }
-            }
-        }
-        Some(results)
-    }
-
-    async fn operate(
-        &mut self,
-        tx: TxId,
-        op: &KeyOp<'_>,
-        kind: Kind,
-    ) -> Result<Result<Outcome, OpError>, Failure> {
-        let owner = self.worker.reach(op.key).map_err(Failure::Unreachable)?;
-        let command = Command::Operate {
-            tx,
-            level: self.worker.spec.spaces.level_of(op.key),
-            key: op.key.into(),
-            op: op.op.clone(),
-            kind,
-        };
-        let request = self.worker.new_request();
-        let now = self.worker.now();
-        self.worker.with(|replica| replica.handle(now, Input::Client { request, command }));
-        match self.worker.reply_about(request, owner).await {
-            Ok(Some(Response::Operated(result))) => Ok(result),
-            Ok(Some(Response::Failed(error))) => Err(Failure::Command(error)),
-            Ok(_) => Err(Failure::Unanswered),
-            Err(Silent(node)) => Err(Failure::Unreachable(Unreachable(node))),
-        }
-    }
-
-    /// A transaction of one operation: the hot path. A key of this worker costs no more than the call.
-    async fn execute_causal(
-        &mut self,
-        op: &KeyOp<'_>,
-        level: Level,
-    ) -> Option<Result<Outcome, OpError>> {
-        let owner = match self.worker.reach(op.key) {
-            Ok(owner) => owner,
-            Err(error) => {
-                self.fail(error.to_string());
-                return None;
-            }
-        };
-        let request = self.worker.new_request();
-        let (now, past) = (self.now, &mut self.past);
-        let executed =
-            self.worker.with(|replica| replica.execute(now, request, past, level, op.key, &op.op));
-        if executed.is_some() {
-            return executed;
-        }
-        match self.worker.reply_about(request, owner).await {
-            Ok(Some(Response::Executed { outcome, past })) => {
-                self.past.join(&past);
-                return Some(outcome);
-            }
-            Ok(Some(Response::Failed(error))) => self.fail_command(&error),
-            Ok(_) => self.fail_unanswered(),
-            Err(Silent(node)) if op.op.is_update() => {
-                self.fail(format!(
-                    "UNKNOWN {node} does not answer; the command may have been done"
-                ));
-            }
-            Err(Silent(node)) => self.fail(Unreachable(node).to_string()),
-        }
-        None
-    }
-
-    fn answer(&mut self, plan: &Plan<'_>, results: &[Result<Outcome, OpError>]) {
-        if !commands::write_results(&mut self.out, plan, results) {
-            self.worker.count(|counters| counters.errors += 1);
-        }
     }
 }
 

@@ -59,6 +59,7 @@ impl Target {
         };
         let hosts: Vec<_> = if cluster { hosts.split(',').collect() } else { vec![hosts] };
         let node = |host: &&str| {
+            check(host)?;
             let info = format!("redis://{user}{host}").into_connection_info();
             info.map_err(|error| TargetError::Malformed(error.to_string()))
         };
@@ -83,6 +84,29 @@ impl Target {
     }
 }
 
+/// Finds what is most often wrong with `HOST[:PORT][/DATABASE]`, to say it in words of our own. Nothing of it is
+/// repeated: where the `@` was forgotten, it has a password.
+fn check(host: &str) -> Result<(), TargetError> {
+    let malformed = |why: &str| Err(TargetError::Malformed(why.to_owned()));
+    let (address, query) = host.split_once(['/', '?']).unwrap_or((host, ""));
+    let (name, port) = match address.rsplit_once(':') {
+        // The colons of an address of IPv6 are within brackets.
+        Some((name, port)) if !port.ends_with(']') => (name, Some(port)),
+        _ => (address, None),
+    };
+    if name.is_empty() {
+        return malformed("it names no host");
+    }
+    if port.is_some_and(|port| !port.parse().is_ok_and(|port: u16| port > 0)) {
+        return malformed("a port is a number from 1 to 65535");
+    }
+    let database = query.split('?').next().unwrap_or_default();
+    if host.contains('/') && !database.is_empty() && database.parse::<i64>().is_err() {
+        return malformed("what follows the / is the number of a database");
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -94,6 +118,11 @@ mod tests {
         assert_eq!(target.nodes[0].addr().to_string(), "db.example:7000");
         assert_eq!((settings.username(), settings.password()), (Some("ann"), Some("secret")));
         assert_eq!((settings.db(), target.cluster), (3, false));
+        for url in
+            ["redis://[::1]:7000", "redis://[::1]", "redis://h/", "redis://h:1/2?protocol=resp3"]
+        {
+            assert!(Target::parse(url).is_ok(), "{url}");
+        }
         let target = Target::parse("redis-cluster://a:1,b:2,c").unwrap().with_password("x");
         let addresses: Vec<_> = target.nodes.iter().map(|node| node.addr().to_string()).collect();
         assert_eq!(addresses, ["a:1", "b:2", "c:6379"]);
@@ -107,15 +136,21 @@ mod tests {
         assert_eq!(refused("127.0.0.1:6379"), TargetError::Scheme);
         assert_eq!(refused("http://secret@h"), TargetError::Scheme);
         assert_eq!(refused("rediss://h"), TargetError::Tls);
-        for url in [
-            "redis://",
-            "redis://u:secret@h:99999",
-            "redis-cluster://h/3",
-            "redis://u:secret@h/x",
-            "redis-cluster://a,,b",
+        let port = "a port is a number from 1 to 65535";
+        for (url, why) in [
+            ("redis://", "it names no host"),
+            ("redis://:6379", "it names no host"),
+            ("redis://u:secret@h:99999", port),
+            ("redis://u:secret@h:0", port),
+            ("redis://u:secret@h:", port),
+            ("redis://u:secret", port),
+            ("redis-cluster://a:1,b:x", port),
+            ("redis-cluster://h/3", "a cluster has no numbered databases"),
+            ("redis://u:secret@h/x", "what follows the / is the number of a database"),
+            ("redis-cluster://a,,b", "it names no host"),
         ] {
             let told = refused(url).to_string();
-            assert!(told.starts_with("the URL cannot be read"), "{url}: {told}");
+            assert_eq!(told, format!("the URL cannot be read: {why}"), "{url}");
             assert!(!told.contains("secret"), "{told}");
         }
     }

@@ -49,7 +49,7 @@ const fn sub(
     Subcommand { parent, name, categories }
 }
 
-static SUBCOMMANDS: [Subcommand; 25] = [
+static SUBCOMMANDS: [Subcommand; 26] = [
     sub(CommandId::Client, "id", CONNECTION),
     sub(CommandId::Client, "getname", CONNECTION),
     sub(CommandId::Client, "setname", CONNECTION),
@@ -75,6 +75,7 @@ static SUBCOMMANDS: [Subcommand; 25] = [
     sub(CommandId::SoleraModule, "list", HARMLESS),
     sub(CommandId::SoleraModule, "source", HARMLESS),
     sub(CommandId::SoleraModule, "check", HARMLESS),
+    sub(CommandId::SoleraModule, "help", HARMLESS),
 ];
 
 /// Something that access is given to: a command, or a subcommand.

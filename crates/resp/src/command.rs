@@ -132,17 +132,19 @@ impl Command {
         self.first_key > 0
     }
 
-    /// The keys among a command's arguments, the name first, for COMMAND GETKEYS.
-    pub fn keys<'a>(&self, arguments: &[&'a [u8]]) -> Vec<&'a [u8]> {
-        if self.first_key == 0 {
-            return Vec::new();
-        }
-        let last = match self.last_key {
-            from_end if from_end < 0 => arguments.len() as i64 + from_end,
-            index => index,
+    /// The keys among a command's arguments, the name first.
+    pub fn keys<'a, A>(&self, arguments: A) -> impl Iterator<Item = &'a [u8]> + use<'a, A>
+    where
+        A: ExactSizeIterator<Item = &'a [u8]>,
+    {
+        let end = match self.last_key {
+            // Without keys both are zero.
+            0 => 0,
+            from_end if from_end < 0 => arguments.len() as i64 + from_end + 1,
+            index => index + 1,
         };
-        let indices = (self.first_key..=last).step_by(self.step.max(1) as usize);
-        indices.filter_map(|index| arguments.get(index as usize).copied()).collect()
+        let (first, step) = (self.first_key as usize, self.step.max(1) as usize);
+        arguments.take(end.max(0) as usize).skip(first).step_by(step)
     }
 }
 
@@ -205,8 +207,12 @@ mod tests {
             ("solera.level", &[b"a"]),
             ("ping", &[]),
         ] {
-            assert_eq!(lookup(name.as_bytes()).unwrap().keys(&arguments), keys, "{name}");
+            let found = lookup(name.as_bytes()).unwrap().keys(arguments.into_iter());
+            assert_eq!(found.collect::<Vec<_>>(), keys, "{name}");
         }
+        let set = lookup(b"set").unwrap();
+        assert_eq!(set.keys([&b"set"[..]].into_iter()).count(), 0, "too few arguments");
+        assert_eq!(lookup(b"del").unwrap().keys([].into_iter()).count(), 0);
     }
 
     #[test]

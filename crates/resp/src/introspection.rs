@@ -91,14 +91,14 @@ fn wrong_arity(subcommand: &str) -> String {
 
 /// The command that is an argument itself, and its keys.
 fn keys<'a>(arguments: &Arguments<'a>) -> Result<(&'static Command, Vec<&'a [u8]>), String> {
-    let inner: Vec<&[u8]> = arguments.from(2).collect();
-    let error = match inner.first().and_then(|name| lookup(name)) {
+    let inner = arguments.from(2);
+    let error = match inner.clone().next().and_then(lookup) {
         None => "ERR Invalid command specified",
         Some(command) if !command.is_data() => "ERR The command has no key arguments",
         Some(command) if !command.takes(inner.len()) => {
             "ERR Invalid number of arguments specified for command"
         }
-        Some(command) => return Ok((command, command.keys(&inner))),
+        Some(command) => return Ok((command, command.keys(inner).collect())),
     };
     Err(error.to_owned())
 }

@@ -25,6 +25,13 @@ impl Scale {
     ];
 }
 
+/// The small one.
+impl Default for Scale {
+    fn default() -> Scale {
+        Scale::ALL[1]
+    }
+}
+
 impl FromStr for Scale {
     type Err = String;
 

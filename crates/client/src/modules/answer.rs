@@ -2,6 +2,8 @@
 
 use solera_language::codec::Codec;
 use solera_language::ir::Program;
+use solera_language::run::{Failure, FailureKind};
+use solera_language::span::Position;
 use solera_language::types::Type;
 use solera_language::value::Value;
 use solera_mixt::outcome::Why;
@@ -42,15 +44,30 @@ pub(super) fn reply(program: &Program, value: &Value, ty: &Type) -> Reply {
     }
 }
 
-/// What is told of a transaction that has changed nothing.
-pub(super) fn failure(why: &Why) -> String {
+/// What is told of a transaction of this source that has changed nothing.
+pub(super) fn failure(why: &Why, source: &str) -> String {
     let code = match why {
-        Why::Program(_) | Why::Refused { .. } => "FAILED",
+        Why::Program(failure) => return failed(failure, source),
+        Why::Refused { .. } => "FAILED",
         Why::Contention { .. } => "ABORTED",
         Why::Unavailable { .. } | Why::Blocked { .. } | Why::Taken | Why::Late => "UNAVAILABLE",
         Why::Unknown { .. } | Why::Completed => "UNKNOWN",
     };
     format!("{code} {why}; nothing was changed")
+}
+
+fn failed(failure: &Failure, source: &str) -> String {
+    let Failure { kind, span, place } = failure;
+    let code = match kind {
+        FailureKind::Time { .. } => "TIMEOUT",
+        _ => "FAILED",
+    };
+    // What fails before it begins has no place in the source.
+    let line = match span.start < span.end {
+        true => format!(", line {}", Position::of(source, span.start).line),
+        false => String::new(),
+    };
+    format!("{code} {kind} ({place}{line}); nothing was changed")
 }
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
 //! Compiled modules, kept by the digests of their sources.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use solera_language::compile;
-use solera_language::diagnostic::Severity;
+use solera_language::diagnostic::{Diagnostic, Severity};
 use solera_language::render::{render, short};
 use solera_language::run::spell;
 use solera_mixt::binding::{Module, Modules};
@@ -13,10 +14,23 @@ use super::Answered;
 use super::registry::{self, Entry, digest_of};
 use crate::client::Client;
 
-/// The modules that this process has compiled, by digest. Replaced whole, so that transactions keep what they have.
+/// What this process has compiled, by digest.
 #[derive(Default)]
-pub(super) struct Library {
-    modules: RwLock<Arc<Modules>>,
+pub(super) struct Library(RwLock<Known>);
+
+#[derive(Default)]
+struct Known {
+    /// Replaced whole, so that transactions keep what they have.
+    modules: Arc<Modules>,
+    compiled: BTreeMap<String, Compiled>,
+}
+
+/// A module, and what it was compiled from.
+#[derive(Clone)]
+pub(super) struct Compiled {
+    pub(super) module: Module,
+    pub(super) source: Arc<str>,
+    warnings: Arc<[Diagnostic]>,
 }
 
 /// What the compiler says of a source; nothing if it has nothing to say.
@@ -28,7 +42,7 @@ pub(super) fn check(name: &str, source: &str) -> String {
 ///
 /// # Errors
 /// The text of the error reply: the first error.
-pub(super) fn compile(name: &str, source: &str) -> Result<Module, String> {
+pub(super) fn compile(name: &str, source: &str) -> Result<Compiled, String> {
     let compiled = compile::compile(source);
     let Some(program) = compiled.program else {
         let errors = compiled.diagnostics.iter().filter(|one| one.severity == Severity::Error);
@@ -41,25 +55,28 @@ pub(super) fn compile(name: &str, source: &str) -> Result<Module, String> {
         return Err(format!("BADMODULE {first}{more}; SOLERA.MODULE CHECK shows all of it"));
     };
     let module = Module::new(&digest_of(source), Arc::new(program));
-    module.map_err(|error| format!("BADMODULE {error}"))
+    let module = module.map_err(|error| format!("BADMODULE {error}"))?;
+    Ok(Compiled { module, source: source.into(), warnings: compiled.diagnostics.into() })
 }
 
 impl Library {
     /// What was compiled so far.
     pub(super) fn all(&self) -> Arc<Modules> {
-        self.modules.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.read().unwrap_or_else(PoisonError::into_inner).modules.clone()
     }
 
     /// A module by the digest of its source.
-    pub(super) async fn get(&self, client: &mut Client, digest: &str) -> Result<Module, String> {
-        if let Some(module) = self.all().get(digest) {
-            return Ok(module.clone());
+    pub(super) async fn get(&self, client: &mut Client, digest: &str) -> Result<Compiled, String> {
+        let known = |known: &Known| known.compiled.get(digest).cloned();
+        if let Some(compiled) = known(&self.0.read().unwrap_or_else(PoisonError::into_inner)) {
+            return Ok(compiled);
         }
         let source = registry::source(client, digest).await?;
-        let module = compile("module", &source)?;
-        let mut modules = self.modules.write().unwrap_or_else(PoisonError::into_inner);
-        Arc::make_mut(&mut modules).insert(digest.into(), module.clone());
-        Ok(module)
+        let compiled = compile("module", &source)?;
+        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        Arc::make_mut(&mut known.modules).insert(digest.into(), compiled.module.clone());
+        known.compiled.insert(digest.to_owned(), compiled.clone());
+        Ok(compiled)
     }
 
     /// The answer to SOLERA.MODULE LIST.
@@ -67,16 +84,16 @@ impl Library {
         let mut listed = Vec::new();
         for (name, entry) in registry::all(client).await? {
             // One that this version cannot compile is listed all the same.
-            let module = self.get(client, &entry.digest).await.ok();
-            listed.push(tell(&name, &entry, module.as_ref()));
+            let compiled = self.get(client, &entry.digest).await.ok();
+            listed.push(tell(&name, &entry, compiled.as_ref()));
         }
         Ok(Value::Array(listed))
     }
 }
 
-fn tell(name: &str, entry: &Entry, module: Option<&Module>) -> Value {
+fn tell(name: &str, entry: &Entry, compiled: Option<&Compiled>) -> Value {
     let text = |text: &str| Value::Bulk(text.as_bytes().to_vec());
-    let program = module.map(Module::program);
+    let program = compiled.map(|compiled| compiled.module.program());
     let transactions = program.into_iter().flat_map(|program| {
         program.transactions.iter().map(|transaction| {
             let params = transaction.params.iter();
@@ -93,10 +110,14 @@ fn tell(name: &str, entry: &Entry, module: Option<&Module>) -> Value {
             (text(&store.name), text(space))
         })
     });
+    let warnings = compiled.into_iter().flat_map(|Compiled { source, warnings, .. }| {
+        warnings.iter().map(|warning| text(&short(warning, name, source)))
+    });
     Value::Map(vec![
         (text("name"), text(name)),
         (text("digest"), text(&entry.digest)),
         (text("stores"), Value::Map(stores.collect())),
         (text("transactions"), Value::Array(transactions.collect())),
+        (text("warnings"), Value::Array(warnings.collect())),
     ])
 }

@@ -1,5 +1,7 @@
 //! What clients ask for: SOLERA.MODULE, SOLERA.CALL and SOLERA.PHASE, read.
 
+use solera_resp::command::unknown_subcommand;
+
 /// A request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Request {
@@ -31,8 +33,6 @@ pub(super) type Binds = Vec<(String, String)>;
 
 /// The longest name of a module, in bytes.
 const NAME: usize = 128;
-
-const SUBCOMMANDS: &str = "LOAD, DROP, LIST, SOURCE and CHECK";
 
 impl Request {
     /// Reads a request: the command's name and its arguments.
@@ -92,13 +92,10 @@ fn phase(words: &[Vec<u8>], most: usize) -> Result<Phase, String> {
             Ok(Phase::Settle { number: number(name)?, until_ms: number(until_ms)? })
         }
         ("learn", [source]) => Ok(Phase::Learn { source: sourced(source, most)? }),
-        ("run" | "settle" | "learn", _) => {
+        ("run" | "settle" | "learn" | "help", _) => {
             Err(format!("ERR wrong number of arguments for 'solera.phase|{subcommand}' command"))
         }
-        _ => Err(format!(
-            "ERR unknown subcommand '{}'. There are RUN, SETTLE and LEARN.",
-            subcommand.escape_debug()
-        )),
+        _ => Err(unknown_subcommand("SOLERA.PHASE", &words[0])),
     }
 }
 
@@ -112,13 +109,10 @@ fn module(words: &[Vec<u8>], most: usize) -> Result<Request, String> {
             Ok(Request::Check { name: named(name)?, source: sourced(source, most)? })
         }
         ("load", [name, rest @ ..]) if !rest.is_empty() => load(name, rest, most),
-        ("list" | "drop" | "source" | "check" | "load", _) => {
+        ("list" | "drop" | "source" | "check" | "load" | "help", _) => {
             Err(format!("ERR wrong number of arguments for 'solera.module|{subcommand}' command"))
         }
-        _ => Err(format!(
-            "ERR unknown subcommand '{}'. There are {SUBCOMMANDS}.",
-            subcommand.escape_debug()
-        )),
+        _ => Err(unknown_subcommand("SOLERA.MODULE", &words[0])),
     }
 }
 
@@ -235,11 +229,11 @@ mod tests {
             ),
             (&[b"SOLERA.MODULE", b"load", b"a b", b"x"], "no name of a module"),
             (&[b"SOLERA.MODULE", b"list", b"x"], "wrong number"),
-            (&[b"SOLERA.MODULE", b"burn"], "unknown subcommand"),
+            (&[b"SOLERA.MODULE", b"burn"], "unknown subcommand 'burn'. Try SOLERA.MODULE HELP"),
             (&[b"SOLERA.PHASE", b"run"], "wrong number"),
             (&[b"SOLERA.PHASE", b"settle", b"1", b"-1"], "two numbers"),
             (&[b"SOLERA.PHASE", b"learn", &long], "101 bytes"),
-            (&[b"SOLERA.PHASE", b"stop", b"1"], "RUN, SETTLE and LEARN"),
+            (&[b"SOLERA.PHASE", b"stop", b"1"], "Try SOLERA.PHASE HELP"),
         ] {
             let error = read(words).unwrap_err();
             assert!(error.contains(told), "{error}");

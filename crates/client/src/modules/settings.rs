@@ -40,6 +40,7 @@ impl Settings {
         set(&mut limits.phase.depth, &spec.depth);
         set(&mut limits.phase.value_bytes, &spec.value_bytes);
         set(&mut limits.phase.tape_bytes, &spec.handed_on_bytes);
+        set(&mut limits.run_ms, &spec.run_ms);
         set(&mut limits.attempts, &spec.attempts);
         set(&mut limits.finish_ms, &spec.finish_ms);
         set(&mut limits.orphan_ms, &spec.orphan_ms);
@@ -88,7 +89,7 @@ mod tests {
     fn what_is_not_said_is_as_ever() {
         assert_eq!(configured("").unwrap(), Settings::default());
         let text = "max_source = 2048\nthreads = 3\nupkeep_ms = 40\nmax_steps = 5000\nmax_depth = 6\n\
-                    max_value = 7000\nmax_handed_on = 8000\nattempts = 9\nfinish_ms = 10\n\
+                    max_value = 7000\nmax_handed_on = 8000\nattempts = 9\nrun_ms = 14\nfinish_ms = 10\n\
                     orphan_ms = 11\nblocked_ms = 12\nkeep_ms = 13";
         let found = configured(text).unwrap();
         let mut wanted = Settings::default();
@@ -98,7 +99,7 @@ mod tests {
         (phase.fuel, phase.depth, phase.value_bytes, phase.tape_bytes) = (5000, 6, 7000, 8000);
         let limits = &mut wanted.limits;
         (limits.attempts, limits.finish_ms, limits.orphan_ms) = (9, 10, 11);
-        (limits.blocked_ms, limits.keep_ms) = (12, 13);
+        (limits.blocked_ms, limits.keep_ms, limits.run_ms) = (12, 13, 14);
         assert_eq!(found, wanted);
     }
 

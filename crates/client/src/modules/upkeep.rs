@@ -3,7 +3,6 @@
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use solera_mixt::binding::Module;
 use solera_mixt::collect::Collector;
 use solera_mixt::drive::Clock;
 use solera_mixt::record::Record;
@@ -107,7 +106,7 @@ async fn forget_ticket(local: &Local, ticket: &str) -> Result<(), String> {
 }
 
 /// Compiles a module that a record names.
-async fn learn(shared: &Shared, local: &Local, digest: &str) -> Result<Module, String> {
+async fn learn(shared: &Shared, local: &Local, digest: &str) -> Result<(), String> {
     let client = Client::over(local.connect_as_server()).await;
-    shared.library.get(&mut client.map_err(super::told)?, digest).await
+    shared.library.get(&mut client.map_err(super::told)?, digest).await.map(drop)
 }

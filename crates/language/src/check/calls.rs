@@ -100,8 +100,16 @@ impl Lower<'_> {
         {
             return self.custom(store, name, args, span);
         }
-        // What is changed is a place, so see to that first. Its steps count only if it is one.
-        if is_statement && self.changes(receiver, &name.text) {
+        let (vars, reported) = (self.body.vars.len(), self.diagnostics.len());
+        let mut base = None;
+        let steps = self.capture(|this| base = Some(this.expression(receiver, None)));
+        let base = base.expect("it was just found");
+        let method = builtin::method(&self.type_of(base), &name.text);
+        if is_statement && method.is_some_and(|method| method.changes) {
+            // What is changed is a place, which is not read.
+            drop(steps);
+            self.body.vars.truncate(vars);
+            self.diagnostics.truncate(reported);
             let Some(place) = self.place(receiver) else {
                 return self.temp(Type::Unknown, span);
             };
@@ -113,7 +121,7 @@ impl Lower<'_> {
             self.change(&place, signature.builtin, vars, span);
             return self.temp(Type::Unit, span);
         }
-        let base = self.expression(receiver, None);
+        self.append(steps);
         match self.type_of(base) {
             Type::Unknown => {
                 args.iter().for_each(|arg| {
@@ -147,20 +155,6 @@ impl Lower<'_> {
                 }
             },
         }
-    }
-
-    /// Whether a method call changes a value. Found without a trace: the receiver is lowered, and what came of
-    /// it is dropped.
-    fn changes(&mut self, receiver: &Expr, name: &str) -> bool {
-        let (vars, reported) = (self.body.vars.len(), self.diagnostics.len());
-        let mut ty = Type::Unknown;
-        self.capture(|this| {
-            let var = this.expression(receiver, None);
-            ty = this.type_of(var);
-        });
-        self.body.vars.truncate(vars);
-        self.diagnostics.truncate(reported);
-        builtin::method(&ty, name).is_some_and(|signature| signature.changes)
     }
 
     fn no_method(&mut self, ty: &Type, name: &Name, known: &[&str]) {

@@ -1,6 +1,6 @@
 //! Expressions.
 
-use super::lower::{Lower, fits};
+use super::lower::Lower;
 use crate::builtin::Builtin;
 use crate::diagnostic::Diagnostic;
 use crate::flat::{Compute, StepKind, Var};
@@ -114,76 +114,6 @@ impl Lower<'_> {
             self.error("E0206", operand.span, error);
         }
         self.compute(span, ty, Compute::Unary(op, var))
-    }
-
-    /// `&&` and `||`: the right side is evaluated only if it matters.
-    fn shortcut(&mut self, op: BinaryOp, left: &Expr, right: &Expr, span: Span) -> Var {
-        let first = self.expression(left, Some(&Type::Bool));
-        self.must_fit(first, &Type::Bool, left.span);
-        let all = self.compute(span, Type::Bool, Compute::Copy(first));
-        let second = self.capture(|this| {
-            let second = this.expression(right, Some(&Type::Bool));
-            this.must_fit(second, &Type::Bool, right.span);
-            this.step(span, StepKind::Set(all, Compute::Copy(second)));
-        });
-        match op {
-            BinaryOp::And => self.step(span, StepKind::If(all, second, Vec::new())),
-            _ => self.step(span, StepKind::If(all, Vec::new(), second)),
-        }
-        all
-    }
-
-    /// An operator whose sides are both evaluated.
-    pub(super) fn binary(&mut self, op: BinaryOp, left: Var, right: Var, span: Span) -> Var {
-        let (one, other) = (self.type_of(left), self.type_of(right));
-        let unknown = one == Type::Unknown || other == Type::Unknown;
-        let fine = fits(&one, &other)
-            && match op {
-                BinaryOp::Equal | BinaryOp::Unequal => true,
-                BinaryOp::Less
-                | BinaryOp::LessEqual
-                | BinaryOp::Greater
-                | BinaryOp::GreaterEqual => {
-                    matches!(one, Type::Int | Type::Float | Type::String | Type::Bytes)
-                }
-                BinaryOp::Add => matches!(
-                    one,
-                    Type::Int | Type::Float | Type::String | Type::Bytes | Type::List(_)
-                ),
-                _ => matches!(one, Type::Int | Type::Float),
-            };
-        if !fine && !unknown {
-            let symbol = op.symbol();
-            let (one, other) = (self.known.show(&one), self.known.show(&other));
-            let spans = [left, right].map(|var| self.body.vars[var.0 as usize].span);
-            let mut error = Diagnostic::error(
-                "E0212",
-                span,
-                format!("`{symbol}` does not take {one} and {other}"),
-            );
-            if one != other && spans.iter().all(|at| span.start <= at.start && at.end <= span.end) {
-                error = error.mark(spans[0], one.clone()).mark(spans[1], other.clone());
-            }
-            let strings = [one.as_str(), other.as_str()].contains(&"string");
-            let options = one.starts_with("option") != other.starts_with("option");
-            if strings && op == BinaryOp::Add {
-                error = error.help("make a text of the other: `string(…)`");
-            } else if options {
-                error = error.help("say what holds if there is none: `….or(…)`");
-            } else if [one.as_str(), other.as_str()] == ["int", "float"]
-                || [one.as_str(), other.as_str()] == ["float", "int"]
-            {
-                error = error.help("make a float of the integer: `float(…)`");
-            }
-            self.diagnostics.push(error);
-        }
-        let ty = match (op.compares(), one) {
-            (true, _) => Type::Bool,
-            (false, Type::List(of)) if !super::lower::is_known(&of) => other,
-            (false, one) if fine => one,
-            _ => Type::Unknown,
-        };
-        self.compute(span, ty, Compute::Binary(op, left, right))
     }
 
     /// `base.name`: of a struct, or of what a handle leads to.

@@ -186,6 +186,11 @@ impl<'a> Lower<'a> {
         self.steps.pop().expect("it was just opened")
     }
 
+    /// Appends steps that were [captured](Self::capture) to the innermost block.
+    pub(super) fn append(&mut self, steps: Vec<Step>) {
+        self.steps.last_mut().expect("a block is open").extend(steps);
+    }
+
     /// Within a scope of its own.
     pub(super) fn scoped<T>(&mut self, write: impl FnOnce(&mut Self) -> T) -> T {
         self.scopes.push(BTreeMap::new());

@@ -9,7 +9,7 @@ use crate::nesting::MAX_NESTING;
 use crate::span::{Position, Span};
 use crate::value::{Handle, Value};
 
-/// A phase that failed. Unless it was the store's doing, the same inputs make it fail again.
+/// A phase that failed. Unless it was the store's doing, or took too long, the same inputs make it fail again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Failure {
     /// What went wrong.
@@ -126,6 +126,11 @@ pub enum FailureKind {
     },
     /// The program does what no compiled program does.
     Malformed(String),
+    /// It takes too long, by the clock of whoever runs it.
+    Time {
+        /// How long it may take, in milliseconds.
+        limit_ms: u64,
+    },
 }
 
 impl Failure {
@@ -199,6 +204,9 @@ impl fmt::Display for FailureKind {
                 write!(f, "an earlier phase did not hand on a value (tape {tape})")
             }
             FailureKind::Malformed(what) => write!(f, "the compiled program is wrong: {what}"),
+            FailureKind::Time { limit_ms } => {
+                write!(f, "it takes more than {limit_ms} ms, perhaps in a loop without an end")
+            }
         }
     }
 }

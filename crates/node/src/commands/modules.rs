@@ -7,7 +7,7 @@ use crate::session::Session;
 
 /// The subcommands of SOLERA.MODULE, as access is given to them.
 #[cfg(test)]
-pub(crate) const SUBCOMMANDS: [&str; 5] = ["load", "drop", "list", "source", "check"];
+pub(crate) const SUBCOMMANDS: [&str; 6] = ["load", "drop", "list", "source", "check", "help"];
 
 /// Hands the command over and waits for its answer. What was done the session has seen.
 pub(crate) async fn run(session: &mut Session, arguments: &Arguments<'_>) {

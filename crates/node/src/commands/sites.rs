@@ -7,6 +7,8 @@ use solera_unistore::{Change, Standing};
 use crate::session::Session;
 use crate::worker::Worker;
 
+const SYNTAX: &str = "ERR syntax error: SOLERA.SITES [REMOVE site [FORCE] | ADD site]";
+
 /// SOLERA.SITES [REMOVE name [FORCE] | ADD name]: how each site stands, after the change.
 pub(crate) async fn sites(session: &mut Session, arguments: &Arguments<'_>) {
     let worker = session.worker.clone();
@@ -17,12 +19,12 @@ pub(crate) async fn sites(session: &mut Session, arguments: &Arguments<'_>) {
             let force = length == 4 && arguments.get(3).eq_ignore_ascii_case(b"force");
             let (word, wanted) = (arguments.get(1), arguments.get(2));
             if length == 4 && !(force && word.eq_ignore_ascii_case(b"remove")) {
-                return session.fail("ERR syntax error");
+                return session.fail(SYNTAX);
             }
             let change = match () {
                 () if word.eq_ignore_ascii_case(b"remove") => Change::Remove,
                 () if word.eq_ignore_ascii_case(b"add") => Change::Add,
-                () => return session.fail("ERR syntax error"),
+                () => return session.fail(SYNTAX),
             };
             let named = |name: &str| name.as_bytes().eq_ignore_ascii_case(wanted);
             let Some(site) = spec.sites.iter().position(|site| named(&site.name)) else {
@@ -56,7 +58,7 @@ pub(crate) async fn sites(session: &mut Session, arguments: &Arguments<'_>) {
             }
             Some((site, change))
         }
-        _ => return session.fail("ERR syntax error"),
+        _ => return session.fail(SYNTAX),
     };
     let me = worker.address.site;
     let Some(told) = worker.network.sites(me, change).await else {

@@ -23,6 +23,8 @@ pub struct ModuleSpec {
     pub value_bytes: Option<Placed<u64>>,
     /// The size of all that phases hand on, in bytes.
     pub handed_on_bytes: Option<Placed<u64>>,
+    /// How long a transaction may take until something of it has committed, in milliseconds.
+    pub run_ms: Option<Placed<u64>>,
     /// How often a transaction is tried of which nothing has committed.
     pub attempts: Option<Placed<u64>>,
     /// How long it is tried to complete a transaction of which something has committed, in milliseconds.
@@ -45,6 +47,7 @@ pub(super) struct ModuleTable {
     max_depth: Option<Spanned<u64>>,
     max_value: Option<Spanned<Amount>>,
     max_handed_on: Option<Spanned<Amount>>,
+    run_ms: Option<Spanned<u64>>,
     attempts: Option<Spanned<u64>>,
     finish_ms: Option<Spanned<u64>>,
     orphan_ms: Option<Spanned<u64>>,
@@ -84,6 +87,7 @@ impl Reader<'_> {
             depth: number("max_depth", table.max_depth, 1, 10_000)?,
             value_bytes: amount("max_value", table.max_value, kib, 512 * mib)?,
             handed_on_bytes: amount("max_handed_on", table.max_handed_on, kib, 512 * mib)?,
+            run_ms: number("run_ms", table.run_ms, 1, day_ms)?,
             attempts: number("attempts", table.attempts, 1, 1000)?,
             finish_ms: number("finish_ms", table.finish_ms, 1, day_ms)?,
             orphan_ms: number("orphan_ms", table.orphan_ms, 1, day_ms)?,

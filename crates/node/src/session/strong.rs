@@ -8,7 +8,9 @@ use solera_resp::{Arguments, CommandId};
 use solera_time::Vector;
 use solera_unistore::{Claim, Command, CommandError, Kind, Response, TxId};
 
-use super::{Failure, Queue, Session};
+use super::Session;
+use super::operations::Failure;
+use super::queue::Queue;
 use crate::commands::{KeyOp, Plan};
 use crate::config::Baseline;
 use crate::spaces::Class;

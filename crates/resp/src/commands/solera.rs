@@ -35,6 +35,6 @@ family! { "solera":
         "Loads modules of transactions, and tells of those that there are.";
     SoleraCall "solera.call" -2 "noscript" (0, 0, 0) "0.1.0"
         "Runs a transaction of a module.";
-    SoleraPhase "solera.phase" -3 "admin noscript" (0, 0, 0) "0.1.0"
+    SoleraPhase "solera.phase" -2 "admin noscript" (0, 0, 0) "0.1.0"
         "Runs phases of a transaction whose coordinator is elsewhere.";
 }

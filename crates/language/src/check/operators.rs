@@ -1,0 +1,112 @@
+//! Operators.
+
+use super::lower::{Lower, fits, is_known};
+use crate::diagnostic::Diagnostic;
+use crate::flat::{Compute, StepKind, Var};
+use crate::span::Span;
+use crate::syntax::ast::{BinaryOp, Expr};
+use crate::types::{Object, Type};
+
+impl Lower<'_> {
+    /// `&&` and `||`: the right side is evaluated only if it matters.
+    pub(super) fn shortcut(&mut self, op: BinaryOp, left: &Expr, right: &Expr, span: Span) -> Var {
+        let first = self.expression(left, Some(&Type::Bool));
+        self.must_fit(first, &Type::Bool, left.span);
+        let all = self.compute(span, Type::Bool, Compute::Copy(first));
+        let second = self.capture(|this| {
+            let second = this.expression(right, Some(&Type::Bool));
+            this.must_fit(second, &Type::Bool, right.span);
+            this.step(span, StepKind::Set(all, Compute::Copy(second)));
+        });
+        match op {
+            BinaryOp::And => self.step(span, StepKind::If(all, second, Vec::new())),
+            _ => self.step(span, StepKind::If(all, Vec::new(), second)),
+        }
+        all
+    }
+
+    /// An operator whose sides are both evaluated.
+    pub(super) fn binary(&mut self, op: BinaryOp, left: Var, right: Var, span: Span) -> Var {
+        let (one, other) = (self.type_of(left), self.type_of(right));
+        let unknown = one == Type::Unknown || other == Type::Unknown;
+        let fine = fits(&one, &other)
+            && match op {
+                BinaryOp::Equal | BinaryOp::Unequal => true,
+                BinaryOp::Less
+                | BinaryOp::LessEqual
+                | BinaryOp::Greater
+                | BinaryOp::GreaterEqual => {
+                    matches!(one, Type::Int | Type::Float | Type::String | Type::Bytes)
+                }
+                BinaryOp::Add => matches!(
+                    one,
+                    Type::Int | Type::Float | Type::String | Type::Bytes | Type::List(_)
+                ),
+                _ => matches!(one, Type::Int | Type::Float),
+            };
+        if !fine && !unknown {
+            self.no_operator(op, [left, right], span);
+        }
+        let ty = match (op.compares(), one) {
+            (true, _) => Type::Bool,
+            (false, Type::List(of)) if !is_known(&of) => other,
+            (false, one) if fine => one,
+            _ => Type::Unknown,
+        };
+        self.compute(span, ty, Compute::Binary(op, left, right))
+    }
+
+    fn no_operator(&mut self, op: BinaryOp, sides: [Var; 2], span: Span) {
+        let types = sides.map(|side| self.type_of(side));
+        let [one, other] = types.each_ref().map(|ty| self.known.show(ty));
+        let spans = sides.map(|side| self.body.vars[side.0 as usize].span);
+        let told = format!("`{}` does not take {one} and {other}", op.symbol());
+        let mut error = Diagnostic::error("E0212", span, told);
+        if one != other && spans.iter().all(|at| span.start <= at.start && at.end <= span.end) {
+            error = error.mark(spans[0], one).mark(spans[1], other);
+        }
+        self.diagnostics.push(error.help(instead(op, &types)));
+    }
+}
+
+/// What to write where an operator does not take the types of its sides.
+fn instead(op: BinaryOp, sides: &[Type; 2]) -> &'static str {
+    let has = |fits: fn(&Type) -> bool| sides.iter().any(fits);
+    let arithmetic = !op.compares() && op != BinaryOp::Add;
+    let register =
+        |ty: &Type| matches!(ty, Type::Handle(at, _) if matches!(**at, Object::Register(_)));
+    let counter = |ty: &Type| matches!(ty, Type::Handle(at, _) if **at == Object::Counter);
+    match sides {
+        _ if has(|ty| matches!(ty, Type::Option(_))) => {
+            "say what holds if there is none: `….or(…)`"
+        }
+        [Type::Int, Type::Float] | [Type::Float, Type::Int] => {
+            "make a float of the integer: `float(…)`"
+        }
+        [Type::String, Type::Int] | [Type::Int, Type::String] if arithmetic => {
+            "make an integer of the text: `….parse_int().or(…)`"
+        }
+        [Type::String, Type::Float] | [Type::Float, Type::String] if arithmetic => {
+            "make a float of the text: `….parse_float().or(…)`"
+        }
+        [Type::String, Type::Int | Type::Float | Type::Bool]
+        | [Type::Int | Type::Float | Type::Bool, Type::String]
+            if !arithmetic =>
+        {
+            "make a text of the other: `string(…)`"
+        }
+        _ if has(register) => "read it first: `*…`",
+        _ if has(counter) => "read it first: `….value()`",
+        [Type::Set(_), Type::Set(_)] => match op {
+            BinaryOp::Add => "write `….union(…)`",
+            BinaryOp::Subtract => "write `….difference(…)`",
+            _ => "compare their lengths, `….len()`, or look for elements, `….contains(…)`",
+        },
+        _ => match op {
+            BinaryOp::Equal | BinaryOp::Unequal => "it takes two values of one type",
+            BinaryOp::Add => "it takes two integers, floats, strings, bytes or lists of one type",
+            _ if op.compares() => "it takes two integers, floats, strings or bytes",
+            _ => "it takes two integers or two floats",
+        },
+    }
+}

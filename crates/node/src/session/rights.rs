@@ -1,0 +1,51 @@
+//! What the client may do.
+
+use solera_resp::{Arguments, Command as Described};
+
+use super::Session;
+use crate::acl::Denied;
+use crate::auth::Refused;
+use crate::modules::{Lent, is_reserved};
+
+impl Session {
+    /// Acts for another session from the beginning.
+    pub(crate) fn act_for(&mut self, lent: Lent) {
+        self.past.join(&lent.past());
+        if let Some(user) = &lent.user {
+            self.identity.become_user(user.clone());
+        }
+        self.lent = Some(lent);
+    }
+
+    /// Whether it acts for another session.
+    pub(crate) fn is_lent(&self) -> bool {
+        self.lent.is_some()
+    }
+
+    /// Whether the client may send a request. Its number of arguments has been checked.
+    pub(super) fn may(
+        &self,
+        command: &'static Described,
+        arguments: &Arguments<'_>,
+    ) -> Result<(), Refused> {
+        if !self.worker.is_guarded() {
+            return Ok(());
+        }
+        let spaces = &self.worker.spec.spaces;
+        let keys = || command.keys(arguments.from(0));
+        if self.lent.as_ref().is_some_and(|lent| lent.may(command.id, keys(), spaces)) {
+            return Ok(());
+        }
+        self.identity.may(command, arguments)?;
+        // What transactions and modules keep is believed by those that complete them, with the rights of a server.
+        if keys().any(|key| is_reserved(spaces, key)) && !self.identity.may_coordinate() {
+            return Err(Refused::Denied(Denied::Key));
+        }
+        Ok(())
+    }
+
+    /// Whether the client must say who it is, and has not.
+    pub(crate) fn is_unknown(&self) -> bool {
+        self.worker.is_guarded() && !self.identity.is_known() && !self.is_lent()
+    }
+}

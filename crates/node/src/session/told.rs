@@ -1,0 +1,60 @@
+//! Errors of the machine, as clients are told.
+
+use solera_time::SiteId;
+use solera_unistore::{CommandError, StrongLimit};
+
+use super::Session;
+
+impl Session {
+    pub(crate) fn fail_command(&mut self, error: &CommandError) {
+        let text = self.told(error);
+        self.fail(text);
+    }
+
+    /// An error of the machine, as clients are told.
+    pub(super) fn told(&self, error: &CommandError) -> String {
+        match error {
+            CommandError::NoSuchTransaction => format!("NOTX {error}"),
+            CommandError::OperationsOutstanding | CommandError::NoStrong => format!("ERR {error}"),
+            CommandError::TooLarge => format!("TOOLARGE {error}"),
+            CommandError::StrongTooLarge(limit) => {
+                let setting = match limit {
+                    StrongLimit::Bytes(_) => "strong_max_bytes",
+                    StrongLimit::Operations(_) => "strong_max_operations",
+                };
+                format!("TOOLARGE {error} ({setting} in solera.toml)")
+            }
+            CommandError::PartitionSlow => format!("TRYAGAIN {error}"),
+            CommandError::TooFewSites { .. } => format!("TOOFEW {error}"),
+            CommandError::Aborted { .. } => format!("ABORTED {error}"),
+            CommandError::Unavailable { .. } | CommandError::NotHereYet => {
+                format!("UNAVAILABLE {error}")
+            }
+            CommandError::TimedOut { site, behind } if *site == self.worker.address.site => {
+                let ms = behind.as_millis().max(1);
+                let sites = self.worker.spec.f + 1;
+                format!(
+                    "TIMEOUT the last writes of this site, made within {ms} ms, are not yet at {sites} \
+                     sites; others may be cut off, try again"
+                )
+            }
+            CommandError::TimedOut { site: SiteId::STRONG, behind } => format!(
+                "TIMEOUT still {} ms behind the strong transactions that the token has seen; too few \
+                 sites may be reached, try again",
+                behind.as_millis().max(1)
+            ),
+            CommandError::TimedOut { site, behind } => format!(
+                "TIMEOUT still {} ms behind site {}; it may be cut off, try again",
+                behind.as_millis().max(1),
+                self.worker.site_name(*site)
+            ),
+            CommandError::Lost { site, missing } => format!(
+                "LOST site {} failed or is cut off, and the last {} ms of its writes that the \
+                 token has seen are at no other site; go on without the token, or attach again \
+                 when the site is back",
+                self.worker.site_name(*site),
+                missing.as_millis().max(1)
+            ),
+        }
+    }
+}

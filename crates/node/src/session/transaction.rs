@@ -1,0 +1,149 @@
+//! Interactive transactions: their begin, their commit, and why they are given up.
+
+use std::sync::Arc;
+
+use solera_resp::Arguments;
+use solera_unistore::{Command, CommandError, Response, TxId};
+
+use super::{Session, strong};
+use crate::acl::User;
+
+/// Why a transaction that its client has not ended has no effect: the error that the client was told.
+#[derive(Debug)]
+pub(super) struct GivenUp(pub(super) String);
+
+impl GivenUp {
+    /// Whether it ended by itself, and no command was at fault.
+    fn is_expired(&self) -> bool {
+        self.0.starts_with("NOTX ")
+    }
+
+    /// The answer to its commit.
+    pub(super) fn at_commit(self) -> String {
+        match self.is_expired() {
+            true => self.0,
+            // The words of Redis, where EXEC follows a command that was refused.
+            false => format!(
+                "EXECABORT Transaction discarded because of previous errors, first: {}",
+                self.0
+            ),
+        }
+    }
+
+    /// The answer to a command that belongs to it.
+    pub(super) fn before_the_end(&self) -> &'static str {
+        match self.is_expired() {
+            true => "NOTX the transaction was given up; SOLERA.ABORT it, then start again",
+            false => {
+                "EXECABORT the transaction was given up, because a command in it failed; SOLERA.ABORT it, \
+                 then start again"
+            }
+        }
+    }
+}
+
+impl Session {
+    pub(super) async fn begin(&mut self, arguments: &Arguments<'_>) {
+        if self.in_transaction() {
+            return self
+                .fail("ERR a transaction is already open; SOLERA.COMMIT or SOLERA.ABORT it first");
+        }
+        if arguments.len() > 2 {
+            return self.fail("ERR syntax error");
+        }
+        let strong = match arguments.from(1).next() {
+            None => false,
+            Some(level) if level.eq_ignore_ascii_case(b"causal") => false,
+            Some(level) if level.eq_ignore_ascii_case(b"strong") => true,
+            Some(level) => {
+                let level = String::from_utf8_lossy(level).to_uppercase();
+                return self.fail(format!(
+                    "ERR there are no {level} transactions: SOLERA.BEGIN CAUSAL or SOLERA.BEGIN STRONG"
+                ));
+            }
+        };
+        if self.worker.spec.protocol.certifies(strong) {
+            self.wait_for_conflict().await;
+            return self.begin_strong().await;
+        }
+        if let Some(Response::Begun(tx)) =
+            self.worker.call(Command::Begin { past: self.past, strong: false }).await
+        {
+            (self.tx, self.tx_is_strong) = (Some(tx), false);
+            self.began_as = self.identity.user();
+            self.out.simple("OK");
+        } else {
+            self.fail_unanswered();
+        }
+    }
+
+    /// Commits a transaction that may have `writes`; on failure appends the error.
+    pub(super) async fn commit(&mut self, tx: TxId, writes: bool) -> bool {
+        match self.try_commit(tx, writes).await {
+            Ok(()) => true,
+            Err(error) => {
+                self.fail_commit(error);
+                false
+            }
+        }
+    }
+
+    /// Appends why a transaction was not committed; without an error, that was done.
+    pub(super) fn fail_commit(&mut self, error: Option<CommandError>) {
+        match error {
+            Some(error) => self.fail_command(&error),
+            None => match self.worker.refuses() {
+                Some(reason) => self.fail(format!("MISCONF this node takes no writes: {reason}")),
+                None => self.fail_unanswered(),
+            },
+        }
+    }
+
+    /// Commits a transaction that may have `writes`.
+    ///
+    /// # Errors
+    /// Why it was not, or nothing if the worker does not say.
+    pub(super) async fn try_commit(
+        &mut self,
+        tx: TxId,
+        writes: bool,
+    ) -> Result<(), Option<CommandError>> {
+        // What came before the commit may have taken its time.
+        if writes && self.worker.refuses().is_some() {
+            self.worker.tell(Command::Abort { tx });
+            return Err(None);
+        }
+        let claim = self.conflict.as_ref().map(strong::Conflict::claim);
+        match self.worker.call(Command::Commit { tx, claim }).await {
+            Some(Response::Committed { past }) => {
+                self.past.join(&past);
+                self.conflict = None;
+                Ok(())
+            }
+            Some(Response::Failed(error)) => {
+                if let CommandError::Aborted { claim, lacks, .. } = &error {
+                    self.conflict = Some(strong::Conflict::new(*claim, lacks.as_deref().copied()));
+                }
+                Err(Some(error))
+            }
+            _ => Err(None),
+        }
+    }
+
+    /// Whether what the open transaction has buffered is still allowed: each command was when it came,
+    /// to who the client was then.
+    pub(super) fn may_commit(&mut self) -> Result<(), String> {
+        let (then, now) = (self.began_as.take(), self.identity.user());
+        if then == now {
+            return Ok(());
+        }
+        let name =
+            |user: Option<Arc<User>>| user.map_or_else(String::new, |user| user.name.clone());
+        let (then, now) = (name(then), name(now));
+        Err(if then == now {
+            format!("the rules of user '{now}' have changed since SOLERA.BEGIN")
+        } else {
+            format!("user '{then}' sent SOLERA.BEGIN, and the connection is user '{now}' by now")
+        })
+    }
+}
