@@ -224,7 +224,7 @@ impl<'a> Server<'a> {
 
 /// A cluster's spaces as a database, as they are seen at an address.
 fn spaces(address: SocketAddr) -> Result<Spaces, BenchError> {
-    super::runtime()?.block_on(Spaces::at(address)).map_err(BenchError::Connect)
+    crate::runtime()?.block_on(Spaces::at(address)).map_err(BenchError::Connect)
 }
 
 /// Emulated distances, on a thread of their own. They end when this is dropped.
@@ -235,7 +235,7 @@ struct Network {
 
 impl Network {
     fn new() -> Result<Network, BenchError> {
-        let runtime = super::runtime()?;
+        let runtime = crate::runtime()?;
         let handle = runtime.handle().clone();
         let (stop, stopped) = tokio::sync::oneshot::channel();
         let work = move || {
