@@ -8,6 +8,7 @@ mod answer;
 mod call;
 mod library;
 mod phase;
+mod pool;
 mod registry;
 mod request;
 mod settings;
@@ -27,6 +28,7 @@ use tokio::sync::oneshot;
 
 use self::library::Library;
 pub(crate) use self::phase::UNKNOWN_MODULE;
+pub use self::pool::Pool;
 pub use self::registry::digest_of as digest;
 use self::request::Request;
 pub use self::settings::Settings;
@@ -68,8 +70,7 @@ struct Thread {
 }
 
 impl Host {
-    /// A host with threads of its own, which end with it. The names of the stores differ, and none is
-    /// [`DATABASE`](crate::mixed::DATABASE).
+    /// A host with threads of its own, which end with it. The names of the stores differ, and none is the cluster's.
     ///
     /// # Errors
     /// If threads cannot be started.
@@ -77,7 +78,8 @@ impl Host {
         let threads: Vec<Thread> =
             (0..settings.threads.max(1)).map(|_| Thread::start()).collect::<Result<_, _>>()?;
         let (upkeep, work) = Upkeep::new();
-        let (library, worker) = (Library::default(), Worker::default());
+        let databases = stores.iter().map(|store| store.database.clone());
+        let (library, worker) = (Library::new(databases.collect()), Worker::default());
         let shared = Arc::new(Shared { settings, stores, library, upkeep, worker });
         threads[0].handle.spawn(upkeep::run(Arc::downgrade(&shared), work, settings));
         Ok(Host { shared, threads, next: AtomicUsize::new(0) })
@@ -186,6 +188,7 @@ fn spaces(local: &Local, first: Option<Client>) -> Spaces {
         level: space.level,
     });
     let known = known.collect();
+    let name = local.cluster().to_owned();
     let (local, first) = (local.clone(), std::sync::Mutex::new(first));
     let connect = move || -> BoxFuture<'static, Result<Client, Error>> {
         let first = first.lock().ok().and_then(|mut first| first.take());
@@ -197,7 +200,7 @@ fn spaces(local: &Local, first: Option<Client>) -> Spaces {
             }
         })
     };
-    Spaces::known(Arc::new(connect), known)
+    Spaces::known(&name, Arc::new(connect), known)
 }
 
 /// An error of the site, as clients are told.

@@ -70,6 +70,10 @@ pub trait Database: Send + Sync {
         Box::pin(std::future::ready(first.map_or(Ok(()), Err)))
     }
 
+    /// Takes the source of a module that transactions of the host belong to, by the module's name. Databases whose workers
+    /// may have to be taught a module keep it.
+    fn learn(&self, _module: &str, _source: &str) {}
+
     /// Opens a session.
     fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Connection>, StoreError>>;
 }
@@ -98,6 +102,10 @@ impl<D: Database + ?Sized> Database for Arc<D> {
         space: &'a str,
     ) -> BoxFuture<'a, Result<(), StoreError>> {
         D::check_operations(self, program, store, space)
+    }
+
+    fn learn(&self, module: &str, source: &str) {
+        D::learn(self, module, source);
     }
 
     fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Connection>, StoreError>> {
@@ -156,6 +164,12 @@ pub trait Connection: Send {
     /// The keys of a space's named objects that begin so, in ascending order after one of them, outside of any
     /// transaction; at most `limit`.
     fn list<'a>(&'a mut self, list: &'a List) -> BoxFuture<'a, Result<Vec<Arc<str>>, StoreError>>;
+
+    /// Whether the next transaction may as well be another user's: none is open, of none it is unknown whether it has
+    /// committed, and the connection is not known to have broken.
+    fn reusable(&mut self) -> bool {
+        false
+    }
 
     /// How far commits are seen (MixT §7.1). None if the database does not say.
     fn horizon(&mut self) -> BoxFuture<'_, Result<Option<Horizon>, StoreError>> {

@@ -7,6 +7,7 @@ use solera_language::diagnostic::Severity;
 use solera_language::render::{render, short};
 use solera_language::run::spell;
 use solera_mixt::binding::{Module, Modules};
+use solera_mixt::store::Database;
 use solera_resp::Value;
 
 use super::Answered;
@@ -14,8 +15,9 @@ use super::registry::{self, Entry, digest_of};
 use crate::client::Client;
 
 /// The modules that this process has compiled, by digest. Replaced whole, so that transactions keep what they have.
-#[derive(Default)]
 pub(super) struct Library {
+    /// Where modules are used.
+    databases: Vec<Arc<dyn Database>>,
     modules: RwLock<Arc<Modules>>,
 }
 
@@ -45,6 +47,11 @@ pub(super) fn compile(name: &str, source: &str) -> Result<Module, String> {
 }
 
 impl Library {
+    /// One whose modules these databases learn.
+    pub(super) fn new(databases: Vec<Arc<dyn Database>>) -> Library {
+        Library { databases, modules: RwLock::default() }
+    }
+
     /// What was compiled so far.
     pub(super) fn all(&self) -> Arc<Modules> {
         self.modules.read().unwrap_or_else(PoisonError::into_inner).clone()
@@ -57,6 +64,7 @@ impl Library {
         }
         let source = registry::source(client, digest).await?;
         let module = compile("module", &source)?;
+        self.databases.iter().for_each(|database| database.learn(digest, &source));
         let mut modules = self.modules.write().unwrap_or_else(PoisonError::into_inner);
         Arc::make_mut(&mut modules).insert(digest.into(), module.clone());
         Ok(module)

@@ -15,7 +15,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use super::{Settings, Shared, connections, spaces};
 use crate::client::Client;
 use crate::error::Error;
-use crate::mixed::{DATABASE, Spaces, System};
+use crate::mixed::{Spaces, System};
 
 /// What calls hand over.
 pub(super) struct Upkeep {
@@ -74,10 +74,10 @@ async fn pass(shared: &Shared, local: &Local, collector: &mut Collector) {
         Box::pin(async move { Client::over(stream).await })
     };
     let named = spaces(local, None);
-    let database = Spaces::known(Arc::new(connect), named.known_spaces());
+    let database = Spaces::known(local.cluster(), Arc::new(connect), named.known_spaces());
     let mut places: Vec<_> = named
         .names()
-        .map(|space| Place { database: DATABASE.into(), space: space.into() })
+        .map(|space| Place { database: local.cluster().into(), space: space.into() })
         .collect();
     for store in &shared.stores {
         let database = store.database.describe().name;
@@ -90,7 +90,7 @@ async fn pass(shared: &Shared, local: &Local, collector: &mut Collector) {
         let found = recovery::recover(&place, &mut connections, known, &System).await;
         let Ok(Recovered { complete, unknown, .. }) = found else {
             // A site that is gone has nothing to be looked for; another store may come back.
-            match &*place.database == DATABASE {
+            match &*place.database == local.cluster() {
                 true => return,
                 false => continue,
             }

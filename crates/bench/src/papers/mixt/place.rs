@@ -74,12 +74,13 @@ impl Place {
         let network = Network::new()?;
         let mut processes = Vec::new();
         let mut cluster = |level: &str, distance| {
-            let mut process = Process::up(&space(level), 1, Wan::Named("none"))?;
+            let config = format!("cluster = '{level}'\n{}", space(level));
+            let mut process = Process::up(&config, 1, Wan::Named("none"))?;
             let address = process.wait()?[0];
             processes.push(process);
             let away = network.at(&address.to_string(), distance)?;
             let named = |address| {
-                let found = spaces(address)?.named(level);
+                let found = spaces(address)?;
                 Ok::<_, BenchError>(found.executing([counters::SOURCE, groups::SOURCE]))
             };
             Ok::<_, BenchError>((named(address)?, named(away)?))
