@@ -29,6 +29,11 @@ pub(crate) fn all(spec: &ClusterSpec) -> Result<Vec<Store>, ConfigError> {
     spec.stores.iter().map(store).collect()
 }
 
+/// The URL of a PostgreSQL server that was given, or else that of the one which `scripts/with-stores` has started.
+pub(crate) fn test_postgres(given: Option<&str>) -> Option<String> {
+    given.map(str::to_owned).or_else(|| std::env::var("SOLERA_TEST_POSTGRES").ok())
+}
+
 /// Nothing is connected to yet.
 fn store(spec: &StoreSpec) -> Result<Store, ConfigError> {
     let database: Arc<dyn Database> = match spec.kind.value.as_str() {
