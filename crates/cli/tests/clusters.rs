@@ -19,6 +19,12 @@ transaction last(name: handle<register<string>> in names) -> string { return *na
 transaction read(notes: handle<list<string>> in notes) -> list<string> { return notes.values(); }
 ";
 
+/// A module of the other cluster.
+const LAST: &str = "
+store directory : linearizable;
+transaction last(name: handle<register<string>> in directory) -> string { return *name; }
+";
+
 fn space(name: &str, level: &str) -> String {
     format!("[[space]]\nname = '{name}'\nprefix = '{name}:'\nlevel = '{level}'\n")
 }
@@ -78,6 +84,11 @@ async fn a_module_uses_the_spaces_of_another_cluster() {
     let digest = solera::modules::digest(NOTES);
     let source = there.get(&format!("solera:module:{digest}")).await.unwrap();
     assert_eq!(source.as_deref(), Some(NOTES));
+    // Its own modules use the same object, beside which there are witnesses of both clusters.
+    let load = ["SOLERA.MODULE", "LOAD", "last", LAST];
+    there.command(&load).await.unwrap();
+    let read = there.command(&["SOLERA.CALL", "last.last", "n"]).await.unwrap();
+    assert_eq!(read, Value::Bulk(b"two".into()));
     // Of one call after another there is one connection.
     let sessions = there.command(&["CLIENT", "LIST"]).await.unwrap();
     let Value::Verbatim { text: sessions, .. } = sessions else { panic!("{sessions:?}") };
