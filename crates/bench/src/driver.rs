@@ -114,8 +114,7 @@ fn run_thread<W: Workload>(
     pace: &Pace,
     begin: Instant,
 ) -> Result<Ran<W::Visitor>, BenchError> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(BenchError::Threads)?;
+    let runtime = crate::runtime()?;
     let tally = Tally::new(workload.kinds().len(), place.sites().len());
     let tally = Rc::new(RefCell::new(tally));
     let (mut visitors, mut tokens) = (Vec::new(), Vec::new());

@@ -92,6 +92,12 @@ impl fmt::Display for Work {
     }
 }
 
+/// A runtime on the caller's thread.
+pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, BenchError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(BenchError::Threads)
+}
+
 /// Loads the data, runs the workload, and checks what it left. `tell` hears what is going on.
 ///
 /// # Errors
@@ -104,8 +110,7 @@ pub fn run(
     tell: &dyn Fn(&str),
 ) -> Result<Report, BenchError> {
     check_pace(pace)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(BenchError::Threads)?;
+    let runtime = runtime()?;
     runtime.block_on(spaces::check(place, strong, work.spaces()))?;
     let (kinds, tally, invariants) = match work {
         Work::Micro(micro) => {

@@ -21,6 +21,7 @@ mod leader;
 mod papers;
 mod reload;
 mod restore;
+mod run;
 mod serve;
 mod sim;
 mod site;
@@ -55,6 +56,7 @@ enum Command {
     Fault(fault::FaultArgs),
     Check(check::CheckArgs),
     Explain(explain::ExplainArgs),
+    Run(run::RunArgs),
     Bench(bench::BenchArgs),
     Papers(papers::PapersArgs),
     Backup(backup::BackupArgs),
@@ -75,6 +77,7 @@ fn main() -> ExitCode {
         Command::Fault(args) => fault::main(&args),
         Command::Check(args) => check::main(&args),
         Command::Explain(args) => explain::main(&args),
+        Command::Run(args) => run::main(&args),
         Command::Bench(args) => bench::main(&args),
         Command::Papers(args) => papers::main(&args),
         Command::Backup(args) => backup::main(&args),

@@ -6,6 +6,8 @@ use std::process::ExitCode;
 use clap::{Args, ValueEnum};
 use solera_bench::papers::{Effort, Results, mixt, unistore};
 
+use crate::stores;
+
 const EXAMPLES: &str = "\
 Examples:
   solera papers unistore                     under two minutes; the page is papers-unistore/index.html
@@ -13,6 +15,7 @@ Examples:
   solera papers unistore --figure 5          one figure alone
   solera papers mixt                         mixed transactions over two clusters
   solera papers mixt --postgres URL          and over PostgreSQL, with a cluster for the causal data
+  scripts/with-stores solera papers mixt     the same, with a server that is stopped afterwards
 
 Numbers are measured in this run. A target that is missed is told, and is no error; the command ends with 1
 if the experiments cannot be run, or their results cannot be written.";
@@ -34,7 +37,7 @@ pub(crate) struct PapersArgs {
     #[arg(long, value_name = "N")]
     figure: Option<u8>,
     /// A PostgreSQL server for mixt's linearizable store, as postgresql://USER:PASSWORD@HOST:PORT/DATABASE; its schema
-    /// solera_papers keeps what is measured, and may be dropped afterwards
+    /// solera_papers keeps what is measured, and may be dropped afterwards [default: what SOLERA_TEST_POSTGRES says]
     #[arg(long, value_name = "URL")]
     postgres: Option<String>,
     /// Write the numbers to this file as JSON
@@ -73,7 +76,10 @@ pub(crate) fn main(args: &PapersArgs) -> ExitCode {
     }
     let results = match args.paper {
         Paper::Unistore => unistore::run(effort, args.figure, &told),
-        Paper::Mixt => mixt::run(effort, args.figure, args.postgres.as_deref(), &told),
+        Paper::Mixt => {
+            let postgres = stores::test_postgres(args.postgres.as_deref());
+            mixt::run(effort, args.figure, postgres.as_deref(), &told)
+        }
     };
     let written = results.map_err(|error| error.to_string()).and_then(|results| {
         say!("{}", results.to_string().trim_end());

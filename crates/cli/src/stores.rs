@@ -2,11 +2,13 @@
 
 mod postgres;
 mod redis;
+mod solera;
 
 use std::error::Error;
 use std::sync::Arc;
+use std::time::Duration;
 
-use solera::modules::{Host, Settings, Store};
+use ::solera::modules::{Host, Pool, Settings, Store};
 use solera_mixt::store::Database;
 use solera_node::{ClusterSpec, ConfigError, Placed, StoreSpec};
 
@@ -27,18 +29,38 @@ pub(crate) fn all(spec: &ClusterSpec) -> Result<Vec<Store>, ConfigError> {
     spec.stores.iter().map(store).collect()
 }
 
+/// The URL of a PostgreSQL server that was given, or else that of the one which `scripts/with-stores` has started.
+pub(crate) fn test_postgres(given: Option<&str>) -> Option<String> {
+    given.map(str::to_owned).or_else(|| std::env::var("SOLERA_TEST_POSTGRES").ok())
+}
+
 /// Nothing is connected to yet.
 fn store(spec: &StoreSpec) -> Result<Store, ConfigError> {
     let database: Arc<dyn Database> = match spec.kind.value.as_str() {
-        "postgres" => Arc::new(postgres::open(spec)?),
+        "postgres" => pooled(spec, postgres::open(spec)?),
         "redis" => Arc::new(redis::open(spec)?),
+        "solera" => pooled(spec, solera::open(spec)?),
         other => {
-            let reason = format!("there is no kind '{other}'; there are postgres and redis");
+            let reason =
+                format!("there is no kind '{other}'; there are postgres, redis and solera");
             return refuse(spec, &spec.kind, &reason);
         }
     };
     let spaces = spec.spaces.iter().map(|space| space.name.value.as_str().into()).collect();
     Ok(Store { database, spaces })
+}
+
+/// How many connections a process has to a database if nothing is said.
+const CONNECTIONS: u64 = 16;
+
+/// How long a call waits for a connection if nothing is said.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A database whose connections are kept for the next call.
+fn pooled(spec: &StoreSpec, database: impl Database + 'static) -> Arc<dyn Database> {
+    let most = spec.connections.as_ref().map_or(CONNECTIONS, |most| most.value);
+    let most = usize::try_from(most).unwrap_or(usize::MAX);
+    Arc::new(Pool::new(Arc::new(database), most, spec.timeout.unwrap_or(PATIENCE)))
 }
 
 /// An error about a setting of a store.
@@ -86,6 +108,16 @@ take = 'UPDATE stock SET count = count - $1'
 left = 'SELECT count FROM stock'
 ";
 
+    const FAR: &str = "\
+[[store]]
+name = 'far'
+kind = 'solera'
+url = 'solera://near:secret@127.0.0.1:1'
+[[store.space]]
+name = 'directory'
+level = 'linearizable'
+";
+
     fn read(text: &str) -> Result<Host, String> {
         let spec = ClusterSpec::parse("s.toml", text, Overrides::default());
         host(&spec.unwrap()).map_err(|error| error.to_string())
@@ -107,7 +139,7 @@ left = 'SELECT count FROM stock'
                 (
                     "'redis'",
                     "'cassandra'",
-                    "s.toml, line 3: store 'cache': there is no kind 'cassandra'; there are postgres and redis",
+                    "s.toml, line 3: store 'cache': there is no kind 'cassandra'; there are postgres, redis and solera",
                 ),
                 (
                     "redis://",
@@ -146,6 +178,11 @@ left = 'SELECT count FROM stock'
                     "line 5: store 'cache': Redis has",
                 ),
                 (
+                    "[[store.space]]",
+                    "max_connections = 2\n[[store.space]]",
+                    "line 5: store 'cache': all calls share one connection",
+                ),
+                (
                     "prefix =",
                     "operations = { a = 'GET' }\nprefix =",
                     "line 9: store 'cache': spaces of Redis have no operations",
@@ -177,6 +214,47 @@ left = 'SELECT count FROM stock'
                     "'SELECT",
                     "'COMMIT",
                     "line 10: store 'shop': the operation `left` of the space `stock`",
+                ),
+            ],
+        );
+    }
+
+    #[test]
+    fn mistakes_about_clusters_are_named_with_their_line() {
+        let url = "line 4: store 'far': the URL of a cluster looks like solera://";
+        let login = "line 4: store 'far': a user needs a name and a password";
+        assert_refused(
+            FAR,
+            [
+                ("solera://", "redis://", url),
+                ("127.0.0.1:1", "127.0.0.1", url),
+                ("near:secret@", "near@", login),
+                ("near:secret@", ":secret@", login),
+                (
+                    "near:secret@127.0.0.1:1'",
+                    "127.0.0.1:1'\npassword_file = '/dev/null'",
+                    "line 4: store 'far': a password needs a user in the URL",
+                ),
+                (
+                    "level = 'linearizable'",
+                    "",
+                    "line 6: store 'far': a space of a cluster needs its level, as it is there",
+                ),
+                ("'linearizable'", "'strict'", "line 7: store 'far': "),
+                (
+                    "level",
+                    "prefix = 'd:'\nlevel",
+                    "line 7: store 'far': the cluster itself says which prefixes",
+                ),
+                (
+                    "level",
+                    "operations = { a = 'GET' }\nlevel",
+                    "line 7: store 'far': spaces of a cluster have no operations",
+                ),
+                (
+                    "[[store.space]]",
+                    "schema = 's'\n[[store.space]]",
+                    "line 5: store 'far': clusters",
                 ),
             ],
         );

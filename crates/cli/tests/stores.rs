@@ -155,6 +155,38 @@ async fn modules_use_postgres_and_redis_together() {
 }
 
 #[tokio::test]
+async fn calls_share_the_connections_that_there_may_be() {
+    let shop = Shop::create("pool").await;
+    let folder = Folder::new();
+    let postgres = server("SOLERA_TEST_POSTGRES");
+    let schema = &shop.schema;
+    let named = format!("'{postgres}?application_name={schema}'\nmax_connections = 2");
+    let settings = shop.settings().replacen(&format!("'{postgres}'"), &named, 1);
+    let file = folder.file("s.toml", &settings);
+    let up = Up::start(&["--config", file.to_str().unwrap()]);
+    let mut client = up.client(1).await;
+    load(&mut client, SHOP, &["stock=shop/stock", "sold=cache/statistics"]).await.unwrap();
+    let before = shop.count("ink").await;
+    let mut calls = tokio::task::JoinSet::new();
+    for _ in 0..8 {
+        let mut client = up.client(1).await;
+        calls.spawn(async move {
+            let sell = ["SOLERA.CALL", "shop.sell", "ink", "1", "ink"];
+            client.command(&sell).await.map(drop)
+        });
+    }
+    for called in calls.join_all().await {
+        called.unwrap();
+    }
+    assert_eq!(shop.count("ink").await, before - 8);
+    let sql = "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1";
+    let kept: i64 = shop.client.query_one(sql, &[schema]).await.unwrap().get(0);
+    assert!((1..=2).contains(&kept), "{kept} connections");
+    drop(up);
+    shop.drop().await;
+}
+
+#[tokio::test]
 async fn the_checkout_of_the_guide_runs_at_every_site() {
     let shop = Shop::create("guide").await;
     let folder = Folder::new();

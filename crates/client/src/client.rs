@@ -9,7 +9,7 @@ use solera_resp::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
-use crate::connection::Connection;
+use crate::connection::{self, Connection};
 use crate::endpoint::Endpoint;
 use crate::error::Error;
 
@@ -171,6 +171,16 @@ impl Client {
         Ok(())
     }
 
+    /// The name of the cluster.
+    pub(crate) fn cluster(&self) -> &str {
+        &self.connection.cluster
+    }
+
+    /// Whether nothing has come, not even the end, that nobody has asked for.
+    pub(crate) fn is_quiet(&mut self) -> bool {
+        self.connection.is_quiet()
+    }
+
     /// The name of the site.
     ///
     /// # Errors
@@ -215,12 +225,10 @@ async fn dial(target: &Target, login: Option<&Login>) -> Result<Connection, Erro
             Connection::new(stream)
         }
         Target::Named(endpoint) => {
-            let stream = TcpStream::connect((endpoint.host.as_str(), endpoint.port)).await?;
-            stream.set_nodelay(true)?;
-            match &endpoint.tls {
-                None => Connection::new(stream),
-                Some(tls) => Connection::new(tls.connect(&endpoint.host, stream).await?),
-            }
+            let opening = connection::bounded(endpoint.timeout, open(endpoint));
+            let mut connection = opening.await?;
+            connection.timeout = endpoint.timeout;
+            connection
         }
         Target::Embedded(cluster, site) => {
             let stream = cluster.connect(*site).map_err(|down| {
@@ -238,6 +246,15 @@ async fn dial(target: &Target, login: Option<&Login>) -> Result<Connection, Erro
     greet(connection, login).await
 }
 
+async fn open(endpoint: &Endpoint) -> std::io::Result<Connection> {
+    let stream = TcpStream::connect((endpoint.host.as_str(), endpoint.port)).await?;
+    stream.set_nodelay(true)?;
+    Ok(match &endpoint.tls {
+        None => Connection::new(stream),
+        Some(tls) => Connection::new(tls.connect(&endpoint.host, stream).await?),
+    })
+}
+
 /// Says which protocol is spoken, and who the client is.
 async fn greet(mut connection: Connection, login: Option<&Login>) -> Result<Connection, Error> {
     let mut hello: Vec<&[u8]> = vec![b"HELLO", b"3"];
@@ -245,7 +262,14 @@ async fn greet(mut connection: Connection, login: Option<&Login>) -> Result<Conn
         hello.extend([b"AUTH".as_slice(), user.as_bytes(), password.as_bytes()]);
     }
     match connection.call(&hello).await? {
-        Value::Map(_) => Ok(connection),
+        Value::Map(pairs) => {
+            let named =
+                pairs.into_iter().find(|(key, _)| *key == Value::Bulk(b"solera_cluster".into()));
+            if let Some((_, Value::Bulk(name))) = named {
+                connection.cluster = String::from_utf8_lossy(&name).into_owned();
+            }
+            Ok(connection)
+        }
         Value::Error(text) => Err(Error::server(&text)),
         other => Err(Error::Protocol(format!("HELLO was answered {other:?}"))),
     }

@@ -1,7 +1,12 @@
 //! One connection: commands out, replies in.
 
+use std::io::ErrorKind::{NotConnected, TimedOut};
+use std::pin::Pin;
+use std::task::{Context, Waker};
+use std::time::Duration;
+
 use solera_resp::{ReplyParser, Value, encode_command};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 
 use crate::error::Error;
 
@@ -10,6 +15,12 @@ pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 
 pub(crate) struct Connection {
+    /// The name of the cluster that is at the other end.
+    pub(crate) cluster: String,
+    /// How long a reply may take, if that is bounded.
+    pub(crate) timeout: Option<Duration>,
+    /// Whether a reply was not waited for any longer.
+    late: bool,
     stream: Box<dyn Stream>,
     parser: ReplyParser,
     input: Vec<u8>,
@@ -19,6 +30,9 @@ pub(crate) struct Connection {
 impl Connection {
     pub(crate) fn new(stream: impl Stream + 'static) -> Self {
         Connection {
+            cluster: "solera".to_owned(),
+            timeout: None,
+            late: false,
             stream: Box::new(stream),
             parser: ReplyParser::default(),
             input: Vec::new(),
@@ -30,9 +44,7 @@ impl Connection {
     pub(crate) async fn call(&mut self, command: &[&[u8]]) -> Result<Value, Error> {
         self.output.clear();
         encode_command(&mut self.output, command);
-        self.stream.write_all(&self.output).await?;
-        self.stream.flush().await?;
-        self.reply().await
+        Ok(self.replies(1).await?.remove(0))
     }
 
     /// Sends commands at once and waits for all replies. Together, commands and replies should fit
@@ -40,13 +52,36 @@ impl Connection {
     pub(crate) async fn call_all(&mut self, commands: &[Vec<&[u8]>]) -> Result<Vec<Value>, Error> {
         self.output.clear();
         commands.iter().for_each(|command| encode_command(&mut self.output, command));
-        self.stream.write_all(&self.output).await?;
-        self.stream.flush().await?;
-        let mut replies = Vec::with_capacity(commands.len());
-        for _ in commands {
-            replies.push(self.reply().await?);
+        self.replies(commands.len()).await
+    }
+
+    /// Sends what is to be sent, and waits for so many replies.
+    async fn replies(&mut self, count: usize) -> Result<Vec<Value>, Error> {
+        if self.late {
+            return Err(Error::Connection(NotConnected.into()));
         }
-        Ok(replies)
+        let replies = bounded(self.timeout, async {
+            self.stream.write_all(&self.output).await?;
+            self.stream.flush().await?;
+            let mut replies = Vec::with_capacity(count);
+            for _ in 0..count {
+                replies.push(self.reply().await?);
+            }
+            Ok(replies)
+        })
+        .await;
+        // What comes later would be taken for the next reply.
+        self.late = matches!(&replies, Err(Error::Connection(error)) if error.kind() == TimedOut);
+        replies
+    }
+
+    /// Whether nothing has come, not even the end, that nobody has asked for.
+    pub(crate) fn is_quiet(&mut self) -> bool {
+        let mut byte = [0];
+        let mut buffer = ReadBuf::new(&mut byte);
+        let mut context = Context::from_waker(Waker::noop());
+        self.input.is_empty()
+            && Pin::new(&mut self.stream).poll_read(&mut context, &mut buffer).is_pending()
     }
 
     async fn reply(&mut self) -> Result<Value, Error> {
@@ -64,5 +99,48 @@ impl Connection {
                 return Err(Error::Connection(std::io::ErrorKind::UnexpectedEof.into()));
             }
         }
+    }
+}
+
+/// Waits for something only so long, if that is bounded.
+pub(crate) async fn bounded<T, E: From<std::io::Error>>(
+    limit: Option<Duration>,
+    asked: impl Future<Output = Result<T, E>>,
+) -> Result<T, E> {
+    let Some(limit) = limit else { return asked.await };
+    let late = |_| {
+        let text = format!("there was no answer within {} ms", limit.as_millis());
+        std::io::Error::new(TimedOut, text)
+    };
+    tokio::time::timeout(limit, asked).await.map_err(late)?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_reply_that_comes_too_late_is_not_taken_for_the_next() {
+        let (client, mut server) = tokio::io::duplex(1000);
+        let mut connection = Connection::new(client);
+        connection.timeout = Some(Duration::from_millis(20));
+        let late = connection.call(&[b"GET", b"a"]).await.unwrap_err().to_string();
+        assert!(late.contains("there was no answer within 20 ms"), "{late}");
+        server.write_all(b"+late\r\n").await.unwrap();
+        let next = connection.call(&[b"GET", b"b"]).await;
+        assert!(matches!(&next, Err(Error::Connection(_))), "{next:?}");
+    }
+
+    #[tokio::test]
+    async fn it_is_quiet_until_something_comes_or_it_ends() {
+        let (client, server) = tokio::io::duplex(1000);
+        let mut connection = Connection::new(client);
+        assert!(connection.is_quiet());
+        drop(server);
+        assert!(!connection.is_quiet());
+        let (client, mut server) = tokio::io::duplex(1000);
+        let mut connection = Connection::new(client);
+        server.write_all(b"+x").await.unwrap();
+        assert!(!connection.is_quiet());
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 use crate::tls::Tls;
 
@@ -13,6 +14,7 @@ pub struct Endpoint {
     pub(crate) port: u16,
     pub(crate) login: Option<(String, String)>,
     pub(crate) tls: Option<Tls>,
+    pub(crate) timeout: Option<Duration>,
 }
 
 impl Endpoint {
@@ -25,6 +27,12 @@ impl Endpoint {
     /// The same, over TLS.
     pub fn tls(mut self, tls: Tls) -> Endpoint {
         self.tls = Some(tls);
+        self
+    }
+
+    /// The same, where connecting and each reply may take no longer than this; the connection is given up then.
+    pub fn timeout(mut self, timeout: Duration) -> Endpoint {
+        self.timeout = Some(timeout);
         self
     }
 }
@@ -51,7 +59,7 @@ impl FromStr for Endpoint {
             Some((host, port.parse().ok()?)).filter(|(host, _)| !host.is_empty())
         });
         let (host, port) = found.ok_or_else(|| NotAnEndpoint(text.to_owned()))?;
-        Ok(Endpoint { host: host.to_owned(), port, login: None, tls: None })
+        Ok(Endpoint { host: host.to_owned(), port, login: None, tls: None, timeout: None })
     }
 }
 

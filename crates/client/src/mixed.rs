@@ -12,6 +12,7 @@
 //! of transactions are kept in the space that they belong to, in keys that begin with [`RESERVED`] after the space's
 //! prefix; handles must not lead there.
 
+mod cluster;
 mod failure;
 mod objects;
 mod phases;
@@ -23,22 +24,20 @@ mod system;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use solera_levels::Level;
 use solera_mixt::store::{BoxFuture, Connection, Database, Description, StoreError};
 pub use solera_node::RESERVED;
 use solera_resp::Value;
 
+pub use self::cluster::Cluster;
 pub use self::remote::Remote;
 use self::session::Session;
 pub use self::system::System;
 use crate::client::{Client, unexpected};
 use crate::error::Error;
 use crate::modules::digest;
-
-/// The name of the database that a cluster's spaces are, the same at all sites, unless it is [named](Spaces::named) otherwise.
-pub const DATABASE: &str = "solera";
 
 /// Opens sessions.
 pub(crate) type Connect = Arc<dyn Fn() -> BoxFuture<'static, Result<Client, Error>> + Send + Sync>;
@@ -51,7 +50,9 @@ pub(crate) struct Space {
     pub(crate) level: Level,
 }
 
-/// The spaces of a cluster as a database of mixed transactions, used at one site.
+/// The spaces of a cluster as a database of mixed transactions, used at one site. The database is called as the cluster is
+/// (`cluster` in `solera.toml`), so that all hosts that use it give it the same name. Clusters that are used together must have
+/// different ones.
 #[derive(Clone)]
 pub struct Spaces {
     name: Arc<str>,
@@ -64,8 +65,8 @@ pub struct Spaces {
     sources: Option<Sources>,
 }
 
-/// The sources of modules, by their names.
-pub(crate) type Sources = Arc<BTreeMap<Arc<str>, Arc<str>>>;
+/// The sources of modules, by their names. More may be learned.
+pub(crate) type Sources = Arc<RwLock<BTreeMap<Arc<str>, Arc<str>>>>;
 
 impl Spaces {
     /// Asks a cluster for its spaces. Sessions are opened by `connect`; those that break are opened again.
@@ -78,7 +79,7 @@ impl Spaces {
         let mut client = connect().await?;
         let reply = client.call(&[b"SOLERA.SPACES"]).await?;
         let spaces = read(&reply).ok_or_else(|| unexpected(&reply))?;
-        Ok(Spaces::known(Arc::new(connect), spaces))
+        Ok(Spaces::known(client.cluster(), Arc::new(connect), spaces))
     }
 
     /// The same, of a site by its address.
@@ -89,9 +90,9 @@ impl Spaces {
         Spaces::of(move || Box::pin(Client::connect(address))).await
     }
 
-    pub(crate) fn known(connect: Connect, mut spaces: Vec<Space>) -> Spaces {
+    pub(crate) fn known(name: &str, connect: Connect, mut spaces: Vec<Space>) -> Spaces {
         spaces.sort_by_key(|space| std::cmp::Reverse(space.prefix.len()));
-        let (name, site, sources) = (DATABASE.into(), None, None);
+        let (name, site, sources) = (name.into(), None, None);
         Spaces { name, site, connect, spaces: spaces.into(), sources }
     }
 
@@ -100,17 +101,15 @@ impl Spaces {
         Spaces { site, ..self }
     }
 
-    /// Under another name than [`DATABASE`], for programs that use several clusters. All hosts give a cluster the same one.
-    pub fn named(self, name: &str) -> Spaces {
-        Spaces { name: name.into(), ..self }
-    }
-
     /// Lets the cluster run groups of phases, by SOLERA.PHASE: one round trip for each. A module's name must be the
-    /// [`digest`] of its source; sites that do not know it are sent the source once. The user of
-    /// the sessions needs the right `solera.phase`; without it everything is asked request by request.
+    /// [`digest`] of its source; sites that do not know it are sent the source once. Where a site runs no modules,
+    /// everything is asked request by request.
+    ///
+    /// The user of the sessions needs the right `solera.phase`, as it does without this: what transactions keep is in
+    /// keys that are not for other users.
     pub fn executing<'s>(mut self, sources: impl IntoIterator<Item = &'s str>) -> Spaces {
         let named = sources.into_iter().map(|source| (digest(source).into(), source.into()));
-        self.sources = Some(Arc::new(named.collect()));
+        self.sources = Some(Arc::new(RwLock::new(named.collect())));
         self
     }
 
@@ -151,6 +150,12 @@ impl Database for Spaces {
         self.site.clone()
     }
 
+    fn learn(&self, module: &str, source: &str) {
+        if let Some(sources) = &self.sources {
+            learn(sources, module, source);
+        }
+    }
+
     fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Connection>, StoreError>> {
         Box::pin(async {
             let mut session = self.session();
@@ -158,6 +163,11 @@ impl Database for Spaces {
             Ok(Box::new(session) as Box<dyn Connection>)
         })
     }
+}
+
+fn learn(sources: &Sources, module: &str, source: &str) {
+    let mut sources = sources.write().unwrap_or_else(PoisonError::into_inner);
+    sources.insert(module.into(), source.into());
 }
 
 /// The answer to SOLERA.SPACES.

@@ -10,6 +10,7 @@ mod call;
 mod incomplete;
 mod library;
 mod phase;
+mod pool;
 mod registry;
 mod request;
 mod settings;
@@ -29,13 +30,14 @@ use tokio::sync::oneshot;
 
 use self::library::Library;
 pub(crate) use self::phase::UNKNOWN_MODULE;
+pub use self::pool::Pool;
 pub use self::registry::digest_of as digest;
 use self::request::Request;
 pub use self::settings::Settings;
 use self::upkeep::Upkeep;
 use crate::client::Client;
 use crate::error::Error;
-use crate::mixed::{DATABASE, Space, Spaces};
+use crate::mixed::{Space, Spaces};
 
 /// A database of somebody else that modules use besides the cluster's own spaces.
 #[derive(Clone)]
@@ -70,8 +72,7 @@ struct Thread {
 }
 
 impl Host {
-    /// A host with threads of its own, which end with it. The names of the stores differ, and none is
-    /// [`DATABASE`](crate::mixed::DATABASE).
+    /// A host with threads of its own, which end with it. The names of the stores differ, and none is the cluster's.
     ///
     /// # Errors
     /// If threads cannot be started.
@@ -79,7 +80,8 @@ impl Host {
         let threads: Vec<Thread> =
             (0..settings.threads.max(1)).map(|_| Thread::start()).collect::<Result<_, _>>()?;
         let (upkeep, work) = Upkeep::new();
-        let (library, worker) = (Library::default(), Worker::default());
+        let databases = stores.iter().map(|store| store.database.clone());
+        let (library, worker) = (Library::new(databases.collect()), Worker::default());
         let shared = Arc::new(Shared { settings, stores, library, upkeep, worker });
         threads[0].handle.spawn(upkeep::run(Arc::downgrade(&shared), work, settings));
         Ok(Host { shared, threads, next: AtomicUsize::new(0) })
@@ -132,7 +134,8 @@ fn databases(spaces: Spaces, stores: &[Store]) -> Vec<Arc<dyn Database>> {
 
 /// Where records of transactions may be.
 fn places(spaces: &Spaces, stores: &[Store]) -> Vec<Place> {
-    let own = spaces.names().map(|space| Place { database: DATABASE.into(), space: space.into() });
+    let cluster = spaces.describe().name;
+    let own = spaces.names().map(|space| Place { database: cluster.clone(), space: space.into() });
     let others = stores.iter().flat_map(|store| {
         let database = store.database.describe().name;
         store
@@ -206,6 +209,7 @@ fn spaces(local: &Local, first: Option<Client>) -> Spaces {
     });
     let known = known.collect();
     let site = local.site().map(Arc::from);
+    let name = local.cluster().to_owned();
     let (local, first) = (local.clone(), std::sync::Mutex::new(first));
     let connect = move || -> BoxFuture<'static, Result<Client, Error>> {
         let first = first.lock().ok().and_then(|mut first| first.take());
@@ -217,7 +221,7 @@ fn spaces(local: &Local, first: Option<Client>) -> Spaces {
             }
         })
     };
-    Spaces::known(Arc::new(connect), known).within(site)
+    Spaces::known(&name, Arc::new(connect), known).within(site)
 }
 
 /// An error of the site, as clients are told.

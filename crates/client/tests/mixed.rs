@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
-use solera::mixed::Spaces;
+use solera::mixed::{Cluster, Spaces};
+use solera::modules::Pool;
 use solera::{Client, ClusterSpec, Embedded, Overrides};
 use solera_language::compile::compile;
 use solera_language::operation::ObjectOp;
 use solera_language::types::Type;
 use solera_language::value::Value;
+use solera_levels::Level;
 use solera_mixt::conformance;
 use solera_mixt::store::{Begin, Connection, Database, ObjectCall, StoreError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
@@ -178,5 +180,47 @@ async fn spaces_do_what_databases_must() {
             }
             _ => {}
         }
+    }
+}
+
+#[tokio::test]
+async fn another_cluster_does_what_databases_must() {
+    let space = |level: &str| {
+        format!("[[space]]\nname = '{level}'\nprefix = '{level}:'\nlevel = '{level}'\n")
+    };
+    let levels = [Level::Linearizable, Level::Causal, Level::Eventual];
+    let config = levels.map(|level| space(level.name())).concat();
+    let config = format!("cluster = 'far'\n{config}");
+    let spec = ClusterSpec::parse("config", &config, Overrides::default()).unwrap();
+    let cluster = Embedded::with(spec).unwrap();
+    let connect = move || -> solera_mixt::store::BoxFuture<'static, _> {
+        let cluster = cluster.clone();
+        Box::pin(async move { cluster.client(0).await })
+    };
+    let names = levels.map(|level| (level.name(), level));
+    let far: Arc<dyn Database> = Arc::new(Cluster::new("far", names, connect.clone()));
+    // As the server has it.
+    let far = Pool::new(far, 4, std::time::Duration::from_secs(60));
+    let [linearizable, causal, eventual] = levels.map(Level::name);
+    for space in [linearizable, causal, eventual] {
+        conformance::objects_do_what_the_language_says(&far, space).await;
+    }
+    conformance::transactions_are_serializable(&far, linearizable).await;
+    conformance::transactions_are_atomic(&far, causal).await;
+    conformance::names_are_kept(&far, causal).await;
+    // What was said of it must be so.
+    for (name, space, level, reason) in [
+        (
+            "near",
+            "causal",
+            Level::Causal,
+            "called `far`, and must be called as the store is, `near`",
+        ),
+        ("far", "none", Level::Causal, "it has no space `none`; it has "),
+        ("far", "eventual", Level::Causal, "its space `eventual` is eventual, not causal"),
+    ] {
+        let wrong = Cluster::new(name, [(space, level)], connect.clone());
+        let told = wrong.connect().await.err().unwrap();
+        assert!(matches!(&told, StoreError::Refused(why) if why.contains(reason)), "{told}");
     }
 }

@@ -1,9 +1,12 @@
 //! Modules of transactions on clusters in this process.
 
+mod common;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use common::{SPACES, spec};
 use solera::mixed::{Spaces, System};
 use solera::modules::Settings;
 use solera::{Client, ClusterSpec, Embedded, Error, Fault, Overrides, Value};
@@ -16,26 +19,6 @@ use solera_mixt::outcome::{Limits, Outcome};
 use solera_mixt::store::Database;
 
 const GROUPS: &str = include_str!("../../../examples/message_groups.mixt");
-
-const SPACES: &str = "
-sites = 3
-[[space]]
-name = 'directory'
-prefix = 'dir:'
-level = 'linearizable'
-[[space]]
-name = 'mail'
-prefix = 'mail:'
-level = 'causal'
-[[space]]
-name = 'audit'
-prefix = 'log:'
-level = 'eventual'
-";
-
-fn spec() -> ClusterSpec {
-    ClusterSpec::parse("config", SPACES, Overrides::default()).unwrap()
-}
 
 async fn with_groups() -> (Embedded, Client) {
     let cluster = Embedded::with(spec()).unwrap();

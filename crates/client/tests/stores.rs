@@ -1,12 +1,14 @@
 //! Modules with stores that are not the cluster's own.
 
+mod common;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use solera::mixed::{Remote, Spaces, System};
 use solera::modules::{Settings, Store};
-use solera::{Client, ClusterSpec, Embedded, Error, Overrides, Value};
+use solera::{Client, Embedded, Error, Value};
 use solera_language::codec::Codec;
 use solera_language::compile::compile;
 use solera_levels::Level;
@@ -22,17 +24,6 @@ const GROUPS: &str = include_str!("../../../examples/message_groups.mixt");
 const READER: &str = "
 store audit : eventual;
 transaction read(at: handle<log<string>> in audit) -> list<string> { return at.values(); }
-";
-
-const SPACES: &str = "
-[[space]]
-name = 'directory'
-prefix = 'dir:'
-level = 'linearizable'
-[[space]]
-name = 'mail'
-prefix = 'mail:'
-level = 'causal'
 ";
 
 /// A database in memory that can be switched off.
@@ -66,8 +57,7 @@ async fn start(limits: Limits, upkeep: Duration) -> (Embedded, Client, Arc<Atomi
     let database = Arc::new(Switched { memory, off: off.clone() });
     let stores = vec![Store { database, spaces: vec!["log".into()] }];
     let settings = Settings { limits, upkeep, ..Settings::default() };
-    let spec = ClusterSpec::parse("config", SPACES, Overrides::default()).unwrap();
-    let cluster = Embedded::with_modules(spec, settings, stores).unwrap();
+    let cluster = Embedded::with_modules(common::spec(), settings, stores).unwrap();
     let client = cluster.client(0).await.unwrap();
     (cluster, client, off)
 }

@@ -1,10 +1,12 @@
 //! Transactions as functions, over clusters in this process.
 
+mod common;
+
 use std::collections::BTreeSet;
 
 use solera::mixed::System;
 use solera::typed::{Counter, Error, Handle, Host, Program, Session};
-use solera::{ClusterSpec, Embedded, Fault, Overrides, Value};
+use solera::{Embedded, Fault, Value};
 use solera_mixt::outcome::Limits;
 
 mod groups {
@@ -22,24 +24,8 @@ mod bank {
     }
 }
 
-const SPACES: &str = "
-sites = 3
-[[space]]
-name = 'directory'
-prefix = 'dir:'
-level = 'linearizable'
-[[space]]
-name = 'mail'
-prefix = 'mail:'
-level = 'causal'
-[[space]]
-name = 'audit'
-prefix = 'log:'
-level = 'eventual'
-";
-
 fn cluster() -> Embedded {
-    Embedded::with(ClusterSpec::parse("config", SPACES, Overrides::default()).unwrap()).unwrap()
+    Embedded::with(common::spec()).unwrap()
 }
 
 async fn groups_at(cluster: &Embedded, site: usize) -> Session<groups::Program> {

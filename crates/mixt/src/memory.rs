@@ -6,21 +6,27 @@
 //! applied to what there is when they commit, operation by operation, so that counters, sets, maps and lists
 //! merge. In eventual spaces every operation takes effect at once, also if the transaction aborts.
 //!
+//! A store may declare `query strong_size(of: *set<T>) -> int`, the custom operation that the MixT paper (§6.1) supposes: the
+//! size in the newest version, whatever the transaction's snapshot is. The same of maps, lists and logs.
+//!
 //! For tests it can have sites that lag: a session at such a site reads, in spaces that are not strong, what the site
 //! has been told of by [`Memory::catch_up`], besides what the session itself has done.
 
 mod cell;
+mod strong_size;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use solera_language::ir::Program;
+use solera_language::types::StoreId;
 use solera_levels::Level;
 
 use self::cell::Cell;
 use crate::store::{
-    Answer, Begin, BoxFuture, Commits, Connection, Database, Description, Fields, Horizon, List,
-    Name, NameWrite, ObjectCall, StoreError,
+    Answer, Begin, BoxFuture, Commits, Connection, CustomCall, Database, Description, Fields,
+    Horizon, List, Name, NameWrite, ObjectCall, StoreError,
 };
 
 /// A database in memory. Copies are the same database.
@@ -161,6 +167,16 @@ impl Database for Memory {
         (!self.shared.history().sites.is_empty()).then(|| self.site.to_string().into())
     }
 
+    fn check_operations<'a>(
+        &'a self,
+        program: &'a Program,
+        store: StoreId,
+        _space: &'a str,
+    ) -> BoxFuture<'a, Result<(), StoreError>> {
+        let mut operations = program.stores[usize::from(store.0)].operations.iter();
+        Box::pin(std::future::ready(operations.try_for_each(strong_size::check)))
+    }
+
     fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Connection>, StoreError>> {
         let shared = Arc::clone(&self.shared);
         let session = Session { shared, site: self.site, seen: 0, until: None, open: None };
@@ -208,7 +224,8 @@ impl Session {
         fields
     }
 
-    fn perform(&mut self, call: &ObjectCall) -> Result<Answer, StoreError> {
+    /// An operation, in the newest version instead of the snapshot if that is said.
+    fn perform(&mut self, call: &ObjectCall, newest: bool) -> Result<Answer, StoreError> {
         let level = self.shared.level(&call.space)?;
         let Some(open) = &mut self.open else {
             return Err(StoreError::Refused("no transaction is open".to_owned()));
@@ -228,7 +245,10 @@ impl Session {
             let value = cell::read(history.latest(&key), call)?;
             return Ok(Answer { value, ..Answer::default() });
         }
-        let snapshot = open.snapshot(&self.shared, &call.space);
+        let snapshot = match newest {
+            true => history.version,
+            false => open.snapshot(&self.shared, &call.space),
+        };
         let seen =
             call.look.as_ref().map(|name| history.fields(name, snapshot)).unwrap_or_default();
         let cell = history.at(&key, snapshot);
@@ -454,7 +474,18 @@ impl Connection for Session {
         &'a mut self,
         call: &'a ObjectCall,
     ) -> BoxFuture<'a, Result<Answer, StoreError>> {
-        Box::pin(std::future::ready(Session::perform(self, call)))
+        Box::pin(std::future::ready(Session::perform(self, call, false)))
+    }
+
+    fn custom<'a>(&'a mut self, call: &'a CustomCall) -> BoxFuture<'a, Result<Answer, StoreError>> {
+        let answered = strong_size::calls(call).and_then(|(size, looks)| {
+            let mut answer = Session::perform(self, &size, true)?;
+            for look in looks {
+                answer.seen.extend(Session::perform(self, &look, true)?.seen);
+            }
+            Ok(answer)
+        });
+        Box::pin(std::future::ready(answered))
     }
 
     fn commit<'a>(&'a mut self, writes: &'a [NameWrite]) -> BoxFuture<'a, Result<(), StoreError>> {

@@ -75,6 +75,10 @@ pub trait Database: Send + Sync {
         None
     }
 
+    /// Takes the source of a module that transactions of the host belong to, by the module's name. Databases whose workers
+    /// may have to be taught a module keep it.
+    fn learn(&self, _module: &str, _source: &str) {}
+
     /// Opens a session.
     fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Connection>, StoreError>>;
 }
@@ -107,6 +111,10 @@ impl<D: Database + ?Sized> Database for Arc<D> {
 
     fn whence(&self) -> Option<Arc<str>> {
         D::whence(self)
+    }
+
+    fn learn(&self, module: &str, source: &str) {
+        D::learn(self, module, source);
     }
 
     fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Connection>, StoreError>> {
@@ -170,6 +178,12 @@ pub trait Connection: Send {
     /// which every session sees what has committed always say so.
     fn sees<'a>(&'a mut self, _commits: &'a Commits) -> BoxFuture<'a, Result<bool, StoreError>> {
         Box::pin(async { Ok(true) })
+    }
+
+    /// Whether the next transaction may as well be another user's: none is open, of none it is unknown whether it has
+    /// committed, and the connection is not known to have broken.
+    fn reusable(&mut self) -> bool {
+        false
     }
 
     /// How far commits are seen (MixT §7.1). None if the database does not say.

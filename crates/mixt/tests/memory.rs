@@ -4,14 +4,21 @@ use std::future::Future;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
+use solera_language::compile::compile;
 use solera_language::ir::{Program, VERSION};
 use solera_language::operation::ObjectOp;
-use solera_language::types::{Object, Type};
-use solera_language::value::Value;
+use solera_language::types::{Object, StoreId, Type};
+use solera_language::value::{Handle, Value};
 use solera_levels::Level;
+use solera_mixt::binding::{Bindings, Module};
 use solera_mixt::conformance;
+use solera_mixt::coordinator::{Coordinator, TransactionId};
+use solera_mixt::drive::{Clock, Connections, run};
 use solera_mixt::memory::Memory;
-use solera_mixt::store::{Begin, Connection, Database, Name, NameWrite, ObjectCall, StoreError};
+use solera_mixt::outcome::{Limits, Outcome};
+use solera_mixt::store::{
+    Begin, BoxFuture, Connection, Database, Name, NameWrite, ObjectCall, StoreError,
+};
 
 const REGISTER: u32 = 0;
 const COUNTER: u32 = 1;
@@ -229,4 +236,70 @@ fn what_is_kept_under_a_key_has_one_kind() {
     assert!(matches!(one.commit(&[]), Err(StoreError::Refused(_))));
     one.begin(false);
     assert_eq!(one.ask("n", (COUNTER, ObjectOp::Exists), &[]), Ok(Value::Bool(false)));
+}
+
+const CONTEST: &str = "
+store mail : causal { query strong_size(of: *set<string>) -> int; }
+transaction add(a: handle<set<string>> in mail, text: string) { a.add(text); }
+transaction size(a: handle<set<string>> in mail) -> int { return a.size(); }
+transaction strong(a: handle<set<string>> in mail) -> int { return mail.strong_size(a); }
+";
+
+#[test]
+fn a_strong_size_is_of_the_newest_version_wherever_it_is_asked() {
+    let memory = Memory::lagging("m", &[("all", Level::Causal)], 2);
+    let program = Arc::new(compile(CONTEST).program.unwrap());
+    now(memory.check_operations(&program, StoreId(0), "all")).unwrap();
+    let databases: [Arc<dyn Database>; 2] = [Arc::new(memory.at(0)), Arc::new(memory.at(1))];
+    let module = Module::new("contest", program.clone()).unwrap();
+    let mut number = 0;
+    let mut call = |site: usize, name: &str, text: Option<&str>| {
+        let database = &databases[site..=site];
+        let bindings = Bindings::new(&program, database, &[("mail", 0, "all")]).unwrap();
+        let handle = Value::Handle(Handle { store: "mail".into(), key: "a".into() });
+        let args = [handle].into_iter().chain(text.map(Value::string)).collect();
+        number += 1;
+        let (id, known) = (TransactionId::new(number), (Arc::default(), Limits::default()));
+        let start = (module.clone(), module.transaction(name).unwrap());
+        let mut made = Coordinator::new(start, args, bindings, id, known, 0).unwrap();
+        let mut connections = Connections::new(database.iter().cloned());
+        match now(run(&mut made, &mut connections, &Still)) {
+            Outcome::Done { result, .. } => result,
+            other => panic!("{name}: {other}"),
+        }
+    };
+    call(0, "add", Some("x"));
+    call(1, "add", Some("y"));
+    // Nobody has told the other site.
+    assert_eq!(call(0, "size", None), Value::Int(0));
+    assert_eq!(call(0, "strong", None), Value::Int(2));
+}
+
+#[test]
+fn operations_that_it_does_not_have_are_refused() {
+    let memory = Memory::new("m", &[("all", Level::Causal)]);
+    for (operation, reason) in [
+        ("query size(of: *set<string>) -> int;", "it has no operation `size`"),
+        ("query strong_size(of: *counter) -> int;", "is a query of one `*set<T>`"),
+        ("operation strong_size(of: *set<string>) -> int;", "is a query of one `*set<T>`"),
+        ("query strong_size(of: *set<string>) -> bool;", "is a query of one `*set<T>`"),
+    ] {
+        let source = format!("store mail : causal {{ {operation} }}");
+        let program = compile(&source).program.unwrap();
+        let told = now(memory.check_operations(&program, StoreId(0), "all")).unwrap_err();
+        assert!(told.to_string().contains(reason), "{operation}: {told}");
+    }
+}
+
+/// A clock for what does not wait.
+struct Still;
+
+impl Clock for Still {
+    fn now_ms(&self) -> u64 {
+        0
+    }
+
+    fn sleep(&self, _ms: u64) -> BoxFuture<'_, ()> {
+        unreachable!("nobody is in the way")
+    }
 }

@@ -491,6 +491,7 @@ impl Reader<'_> {
         let data = over.data.or(file.data);
         let protocol = self.protocol(file.protocol.as_ref(), data.is_some())?;
         let durability = self.durability(data.is_some(), file.durability, file.sync_interval_ms)?;
+        let stores = self.stores(file.store, &cluster.value)?;
         Ok(ClusterSpec {
             data,
             data_is_shared,
@@ -520,7 +521,7 @@ impl Reader<'_> {
             drain: Duration::from_millis(drain.value),
             log_level,
             modules: self.modules(file.modules)?,
-            stores: self.stores(file.store)?,
+            stores,
         })
     }
 

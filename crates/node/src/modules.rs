@@ -15,6 +15,7 @@ use tokio::io::DuplexStream;
 use tokio::sync::oneshot;
 
 use crate::acl::User;
+use crate::config::ClusterSpec;
 use crate::network::Network;
 use crate::spaces::{Space, Spaces};
 use crate::worker::Control;
@@ -38,7 +39,7 @@ pub struct Local {
     /// Weak, as whoever runs modules may keep it, and is kept by the network.
     network: Weak<Network>,
     worker: Address,
-    spaces: Spaces,
+    spec: Arc<ClusterSpec>,
     lent: Lent,
 }
 
@@ -56,17 +57,22 @@ impl Local {
     pub(crate) fn new(
         network: &Arc<Network>,
         worker: Address,
-        spaces: Spaces,
+        spec: Arc<ClusterSpec>,
         user: Option<Arc<User>>,
         past: Vector,
     ) -> Local {
         let lent = Lent { user, own: false, past: Arc::new(Mutex::new(past)) };
-        Local { network: Arc::downgrade(network), worker, spaces, lent }
+        Local { network: Arc::downgrade(network), worker, spec, lent }
+    }
+
+    /// The cluster's name.
+    pub fn cluster(&self) -> &str {
+        &self.spec.name
     }
 
     /// The cluster's spaces.
     pub fn spaces(&self) -> impl Iterator<Item = &Space> {
-        self.spaces.iter()
+        self.spec.spaces.iter()
     }
 
     /// The name of the site, unless it is dead.

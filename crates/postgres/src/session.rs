@@ -412,4 +412,9 @@ impl Connection for Session {
     fn list<'a>(&'a mut self, list: &'a List) -> BoxFuture<'a, Result<Vec<Arc<str>>, StoreError>> {
         Box::pin(Session::list(self, list))
     }
+
+    fn reusable(&mut self) -> bool {
+        let open = matches!(self.state, State::Open { .. }) || self.doubt.is_some();
+        !open && self.link.as_ref().is_some_and(|link| !link.is_closed())
+    }
 }

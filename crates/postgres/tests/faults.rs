@@ -119,6 +119,37 @@ fn a_commit_that_never_arrived_never_takes_effect() {
 }
 
 #[test]
+fn a_session_is_for_others_only_when_its_transaction_is_over_and_nothing_is_in_doubt() {
+    with_database(|url| async move {
+        let proxy = Proxy::new(&url).await;
+        let mut session = Session::new(&proxy.url.postgres()).await;
+        assert!(session.connection.reusable());
+        session.begin().await.unwrap();
+        session.add().await.unwrap();
+        assert!(!session.connection.reusable());
+        session.commit().await.unwrap();
+        assert!(session.connection.reusable());
+        session.begin().await.unwrap();
+        session.add().await.unwrap();
+        session.connection.abort().await.unwrap();
+        assert!(session.connection.reusable());
+        session.begin().await.unwrap();
+        session.add().await.unwrap();
+        proxy.lose(Loss::CommitAnswer);
+        session.commit().await.unwrap_err();
+        assert!(!session.connection.reusable());
+        proxy.lose(Loss::Nothing);
+        assert_eq!(session.value().await, 2);
+        assert!(session.connection.reusable());
+        // One that breaks while nobody uses it is found out.
+        url.client().await.execute(END_OTHERS, &[]).await.unwrap();
+        while session.connection.reusable() {
+            tokio::task::yield_now().await;
+        }
+    });
+}
+
+#[test]
 fn a_transaction_whose_session_is_ended_has_no_effect() {
     with_database(|url| async move {
         let admin = url.client().await;

@@ -123,12 +123,6 @@ computer: the clients in one thread, the proxies in another, each cluster in a p
 PostgreSQL. Clients are in a closed loop: each calls a transaction as soon as the one before is done, and all \
 series have equally many clients. The paper has three computers, and clients enough to saturate its stores.";
 
-/// A runtime on the caller's thread.
-fn runtime() -> Result<tokio::runtime::Runtime, BenchError> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.map_err(BenchError::Threads)
-}
-
 #[cfg(test)]
 mod tests {
     use solera_language::compile::compile;

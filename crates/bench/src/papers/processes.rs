@@ -67,8 +67,7 @@ impl Process {
     /// # Errors
     /// It does not answer.
     pub(crate) fn wait(&mut self) -> Result<Vec<SocketAddr>, BenchError> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        self.place(&runtime.map_err(BenchError::Threads)?)?;
+        self.place(&crate::runtime()?)?;
         Ok(self.ports.iter().map(|port| SocketAddr::from(([127, 0, 0, 1], *port))).collect())
     }
 

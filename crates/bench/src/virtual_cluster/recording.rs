@@ -67,8 +67,7 @@ pub(crate) fn record(scale: Scale, seed: u64, window: Duration) -> Result<Record
     let spec = spec.and_then(|spec| spec.listen_from(base)).map_err(|error| started(&error))?;
     let _cluster = Embedded::with(spec).map_err(|error| started(&error))?;
 
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(BenchError::Threads)?;
+    let runtime = crate::runtime()?;
     let site = SocketAddr::from(([127, 0, 0, 1], base + 1));
     let direct = runtime.block_on(Place::at(vec![endpoint(site)]))?;
     runtime.block_on(rubis::load::load(&rubis, &direct, Strong::Solera))?;
@@ -89,7 +88,7 @@ pub(crate) fn record(scale: Scale, seed: u64, window: Duration) -> Result<Record
         runtime.block_on(serving);
     });
     let listening = listening.map_err(BenchError::Threads)?;
-    let ran = runtime_of_one().and_then(|runtime| {
+    let ran = crate::runtime().and_then(|runtime| {
         let place = runtime.block_on(Place::at(vec![endpoint(proxy)]))?;
         let pace = Pace {
             clients: CLIENTS,
@@ -107,11 +106,6 @@ pub(crate) fn record(scale: Scale, seed: u64, window: Duration) -> Result<Record
     ran?;
     let transactions = std::mem::take(&mut *lock(&recorded));
     Ok(Recording { items: scale.items, load: rubis::load::commands(&rubis), transactions })
-}
-
-fn runtime_of_one() -> Result<tokio::runtime::Runtime, BenchError> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.map_err(BenchError::Threads)
 }
 
 fn endpoint(address: SocketAddr) -> solera::Endpoint {

@@ -23,8 +23,6 @@ const CUSTOMERS_PER_SITE: usize = 3;
 /// Where the orders are for Redis clients: the prefix of their space, and the key of their handle.
 const ORDERS: &str = "shop:orders";
 
-/// Where tests find a server, which `scripts/with-stores` starts.
-const VARIABLE: &str = "SOLERA_TEST_POSTGRES";
 const NO_SERVER: &str = "\
 It needs a PostgreSQL server, in which it makes a schema of its own and removes it at the end:
   solera demo checkout --postgres postgresql://USER:PASSWORD@HOST:5432/DATABASE
@@ -33,7 +31,7 @@ Without one, in Solera's repository, this starts a server that keeps nothing, an
 
 /// Tells the story; fails if any of it turns out not to be true.
 pub(super) fn main(url: Option<&str>, seconds: u64) -> ExitCode {
-    let Some(url) = url.map(str::to_owned).or_else(|| std::env::var(VARIABLE).ok()) else {
+    let Some(url) = stores::test_postgres(url) else {
         eprintln!("{NO_SERVER}");
         return ExitCode::FAILURE;
     };

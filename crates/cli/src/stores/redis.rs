@@ -19,6 +19,9 @@ pub(super) fn open(spec: &StoreSpec) -> Result<Redis, ConfigError> {
     if let Some(schema) = &spec.schema {
         return refuse(spec, schema, "Redis has no schemas");
     }
+    if let Some(most) = &spec.connections {
+        return refuse(spec, most, "all calls share one connection to Redis");
+    }
     require_level(spec, "Redis", "eventual")?;
     let mut spaces = Vec::new();
     for space in &spec.spaces {

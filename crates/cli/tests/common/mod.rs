@@ -189,6 +189,11 @@ impl Up {
         panic!("`solera up` does not start");
     }
 
+    /// One at the port of an earlier one, which has ended.
+    pub(crate) fn again(port: u16, arguments: &[&str]) -> Up {
+        Up::try_start(port, arguments).expect("the port is still free")
+    }
+
     /// One with a configuration that begins with `head` and can be changed by [`Up::reload`].
     pub(crate) fn configured(head: &'static str, settings: &str) -> Up {
         let place = Settings { head, folder: Folder::new() };

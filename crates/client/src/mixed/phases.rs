@@ -1,6 +1,6 @@
 //! Groups of phases that the server runs.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use solera_mixt::shipment::{Shipment, Shipped};
 use solera_mixt::store::StoreError;
@@ -23,8 +23,10 @@ impl Session {
         self.close().await;
         self.resolve().await?;
         self.open().await?;
-        let source = self.sources.iter().find_map(|sources| sources.get(shipment.module()));
-        let mut source: Option<Arc<str>> = source.cloned();
+        let mut source: Option<Arc<str>> = self.sources.as_ref().and_then(|sources| {
+            let sources = sources.read().unwrap_or_else(PoisonError::into_inner);
+            sources.get(shipment.module()).cloned()
+        });
         let run = words(b"SOLERA.PHASE", [b"RUN".to_vec(), shipment.encode().to_vec()]);
         let run = [run, words(b"SOLERA.TOKEN", [])];
         loop {

@@ -607,4 +607,9 @@ impl Connection for Session {
     fn sees<'a>(&'a mut self, commits: &'a Commits) -> BoxFuture<'a, Result<bool, StoreError>> {
         Box::pin(Session::sees(self, commits))
     }
+
+    fn reusable(&mut self) -> bool {
+        let open = matches!(self.state, State::Open { .. }) || self.doubt.is_some();
+        !open && self.client.as_mut().is_some_and(Client::is_quiet)
+    }
 }

@@ -8,6 +8,7 @@ use solera_language::diagnostic::{Diagnostic, Severity};
 use solera_language::render::{render, short};
 use solera_language::run::spell;
 use solera_mixt::binding::{Module, Modules};
+use solera_mixt::store::Database;
 use solera_resp::Value;
 
 use super::Answered;
@@ -15,8 +16,11 @@ use super::registry::{self, Entry, digest_of};
 use crate::client::Client;
 
 /// What this process has compiled, by digest.
-#[derive(Default)]
-pub(super) struct Library(RwLock<Known>);
+pub(super) struct Library {
+    /// Where modules are used.
+    databases: Vec<Arc<dyn Database>>,
+    known: RwLock<Known>,
+}
 
 #[derive(Default)]
 struct Known {
@@ -60,20 +64,26 @@ pub(super) fn compile(name: &str, source: &str) -> Result<Compiled, String> {
 }
 
 impl Library {
+    /// One whose modules these databases learn.
+    pub(super) fn new(databases: Vec<Arc<dyn Database>>) -> Library {
+        Library { databases, known: RwLock::default() }
+    }
+
     /// What was compiled so far.
     pub(super) fn all(&self) -> Arc<Modules> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).modules.clone()
+        self.known.read().unwrap_or_else(PoisonError::into_inner).modules.clone()
     }
 
     /// A module by the digest of its source.
     pub(super) async fn get(&self, client: &mut Client, digest: &str) -> Result<Compiled, String> {
         let known = |known: &Known| known.compiled.get(digest).cloned();
-        if let Some(compiled) = known(&self.0.read().unwrap_or_else(PoisonError::into_inner)) {
+        if let Some(compiled) = known(&self.known.read().unwrap_or_else(PoisonError::into_inner)) {
             return Ok(compiled);
         }
         let source = registry::source(client, digest).await?;
         let compiled = compile("module", &source)?;
-        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        self.databases.iter().for_each(|database| database.learn(digest, &source));
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         Arc::make_mut(&mut known.modules).insert(digest.into(), compiled.module.clone());
         known.compiled.insert(digest.to_owned(), compiled.clone());
         Ok(compiled)

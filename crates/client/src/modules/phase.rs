@@ -44,16 +44,7 @@ async fn run(shared: &Shared, local: &Local, mut client: Client, bytes: &[u8]) -
             shipment.module().escape_debug()
         ));
     }
-    // A coordinator that uses several clusters has another name for this one.
-    let own = match shared
-        .stores
-        .iter()
-        .any(|store| store.database.describe().name == *shipment.database())
-    {
-        true => spaces(local, Some(client)),
-        false => spaces(local, Some(client)).named(shipment.database()),
-    };
-    let mut connections = connections(own, &shared.stores);
+    let mut connections = connections(spaces(local, Some(client)), &shared.stores);
     let known = (&*shared.library.all(), shared.settings.limits);
     let executed = shared.worker.execute(&shipment, known, &mut connections, &System).await;
     executed.map(|shipped| Value::Bulk(shipped.encode().to_vec())).map_err(|why| match why {

@@ -14,7 +14,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use super::{Settings, Shared, connections, places, registry, spaces, told};
 use crate::client::Client;
 use crate::error::Error;
-use crate::mixed::{DATABASE, Spaces, System};
+use crate::mixed::{Spaces, System};
 
 /// What calls hand over.
 pub(super) struct Upkeep {
@@ -73,7 +73,8 @@ async fn pass(shared: &Shared, local: &Local, collector: &mut Collector) {
         Box::pin(async move { Client::over(stream).await })
     };
     let named = spaces(local, None);
-    let database = Spaces::known(Arc::new(connect), named.known_spaces()).within(named.whence());
+    let database = Spaces::known(local.cluster(), Arc::new(connect), named.known_spaces());
+    let database = database.within(named.whence());
     let places = places(&named, &shared.stores);
     let mut connections = connections(database, &shared.stores);
     for place in places {
@@ -81,7 +82,7 @@ async fn pass(shared: &Shared, local: &Local, collector: &mut Collector) {
         let found = recovery::recover(&place, &mut connections, known, collector, &System).await;
         let Ok(Recovered { completed, complete, unknown, .. }) = found else {
             // A site that is gone has nothing to be looked for; another store may come back.
-            match &*place.database == DATABASE {
+            match &*place.database == local.cluster() {
                 true => return,
                 false => continue,
             }

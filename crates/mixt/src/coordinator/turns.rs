@@ -1,4 +1,4 @@
-//! Who may go on with a transaction that has begun to take effect: one at a time, in turns (decision 0020).
+//! Who may go on with a transaction that has begun to take effect: one at a time, in turns (decision 0021).
 //!
 //! The first turn, number 0, is that of the coordinator that has begun it. Who takes over puts the number of the next
 //! turn next to the record: where the database lets only one of two create the same value of a name, only one has it.

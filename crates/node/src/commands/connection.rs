@@ -58,8 +58,9 @@ pub(crate) fn hello(session: &mut Session, arguments: &Arguments<'_>) {
     }
     session.out.protocol = protocol;
     let client = session.client.id;
+    let spec = session.worker.spec.clone();
     let out = &mut session.out;
-    out.map(8);
+    out.map(9);
     for (key, value) in [("server", "redis"), ("version", VERSION)] {
         out.bulk(key.as_bytes());
         out.bulk(value.as_bytes());
@@ -68,9 +69,12 @@ pub(crate) fn hello(session: &mut Session, arguments: &Arguments<'_>) {
     out.integer(if protocol == Protocol::Resp3 { 3 } else { 2 });
     out.bulk(b"id");
     out.integer(client as i64);
-    for (key, value) in
-        [("mode", "standalone"), ("role", "master"), ("solera_version", env!("CARGO_PKG_VERSION"))]
-    {
+    for (key, value) in [
+        ("mode", "standalone"),
+        ("role", "master"),
+        ("solera_version", env!("CARGO_PKG_VERSION")),
+        ("solera_cluster", &spec.name),
+    ] {
         out.bulk(key.as_bytes());
         out.bulk(value.as_bytes());
     }

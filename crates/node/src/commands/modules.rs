@@ -21,7 +21,7 @@ pub(crate) async fn run(session: &mut Session, arguments: &Arguments<'_>) {
     let local = Local::new(
         &worker.network,
         worker.address,
-        worker.spec.spaces.clone(),
+        worker.spec.clone(),
         session.identity.user(),
         session.past,
     );

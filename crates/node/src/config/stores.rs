@@ -8,9 +8,6 @@ use toml::Spanned;
 
 use super::{ConfigError, Placed, Reader, is_name};
 
-/// What the cluster's own spaces are called where stores are named.
-const OWN: &str = "solera";
-
 /// A database of somebody else. What its kind and its URL mean is not known here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreSpec {
@@ -26,6 +23,8 @@ pub struct StoreSpec {
     pub schema: Option<Placed<String>>,
     /// How long an answer may take, if it is said.
     pub timeout: Option<Duration>,
+    /// How many connections a process may have to it, if it is said.
+    pub connections: Option<Placed<u64>>,
     /// Its spaces. There is at least one.
     pub spaces: Vec<StoreSpace>,
 }
@@ -81,6 +80,7 @@ pub(super) struct StoreTable {
     password_env: Option<Spanned<String>>,
     schema: Option<Spanned<String>>,
     timeout_ms: Option<Spanned<u64>>,
+    max_connections: Option<Spanned<u64>>,
     #[serde(default)]
     space: Vec<SpaceTable>,
 }
@@ -96,14 +96,19 @@ struct SpaceTable {
 }
 
 impl Reader<'_> {
-    pub(super) fn stores(&self, tables: Vec<StoreTable>) -> Result<Vec<StoreSpec>, ConfigError> {
+    /// The stores of a cluster, which is a store itself under its own name.
+    pub(super) fn stores(
+        &self,
+        tables: Vec<StoreTable>,
+        own: &str,
+    ) -> Result<Vec<StoreSpec>, ConfigError> {
         let mut stores: Vec<StoreSpec> = Vec::new();
         for table in tables {
             let (name, place) = (table.name.get_ref().clone(), Some(table.name.span().start));
-            if !is_name(&name) || name == OWN {
+            if !is_name(&name) || name == own {
                 let reason = format!(
                     "{name:?} is no name for a store: letters, digits, '_', '-' and '.' are, \
-                     except '{OWN}', which is the cluster itself"
+                     except '{own}', which is the cluster itself"
                 );
                 return self.invalid(place, reason);
             }
@@ -150,6 +155,12 @@ impl Reader<'_> {
             let reason = "timeout_ms is 1 to 600000".to_owned();
             return self.invalid(Some(timeout.span().start), reason);
         }
+        if let Some(most) =
+            table.max_connections.as_ref().filter(|most| !(1..=10_000).contains(most.get_ref()))
+        {
+            let reason = "max_connections is 1 to 10000".to_owned();
+            return self.invalid(Some(most.span().start), reason);
+        }
         Ok(StoreSpec {
             name,
             kind: self.placed(table.kind),
@@ -157,6 +168,7 @@ impl Reader<'_> {
             password,
             schema: table.schema.map(|schema| self.placed(schema)),
             timeout: table.timeout_ms.map(|ms| Duration::from_millis(ms.into_inner())),
+            connections: table.max_connections.map(|most| self.placed(most)),
             spaces,
         })
     }
@@ -225,6 +237,11 @@ name = 'log'
         for (old, new, reason) in [
             ("'cache'", "'a/b'", "s.toml, line 2: \"a/b\" is no name for a store"),
             ("'cache'", "'solera'", "line 2: \"solera\" is no name for a store"),
+            (
+                "[[store]]\nname = 'cache'",
+                "cluster = 'eu'\n[[store]]\nname = 'eu'",
+                "line 3: \"eu\" is no name for a store: letters, digits, '_', '-' and '.' are, except 'eu'",
+            ),
             ("[[store.space]]\nname = 'log'", "", "line 2: store 'cache' has no spaces"),
             ("'log'", "''", "line 6: store 'cache' needs another name"),
             (
@@ -238,6 +255,7 @@ name = 'log'
                 "line 6: password_file",
             ),
             ("'redis://h'", "'u'\ntimeout_ms = 0", "line 5: timeout_ms is 1 to 600000"),
+            ("'redis://h'", "'u'\nmax_connections = 0", "line 5: max_connections is 1 to 10000"),
             ("'redis://h'", "'u'\ncolour = 0", "colour"),
             ("kind = 'redis'\n", "", "kind"),
             ("'log'", "'log'\noperations = 7", "line 7"),

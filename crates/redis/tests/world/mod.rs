@@ -40,19 +40,12 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// None, which is told, if Redis is not installed.
-    pub(crate) fn start(cluster: bool) -> Option<Server> {
-        let installed =
-            Command::new("redis-server").arg("--version").stdout(Stdio::null()).status();
-        if installed.is_err() {
-            println!("skipped: there is no redis-server");
-            return None;
-        }
+    pub(crate) fn start(cluster: bool) -> Server {
         let folder = std::env::temp_dir().join(format!("solera-redis-{}", next()));
         std::fs::create_dir_all(&folder).unwrap();
         let mut server = Server { child: None, port: free_port(), folder, cluster };
         server.again();
-        Some(server)
+        server
     }
 
     /// Starts it where it was.
@@ -63,7 +56,13 @@ impl Server {
             command.args(["--cluster-enabled", "yes", "--cluster-port", &free_port().to_string()]);
         }
         command.arg("--dir").arg(&self.folder).stdout(Stdio::null());
-        self.child = Some(command.spawn().unwrap());
+        let started = command.spawn().unwrap_or_else(|error| {
+            panic!(
+                "this test needs redis-server ({error}): install it, as `scripts/with-stores` tells, \
+                 and run `scripts/with-stores cargo test -p solera-redis`"
+            )
+        });
+        self.child = Some(started);
         let began = Instant::now();
         while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
             assert!(began.elapsed() < PATIENCE, "redis-server does not start");
@@ -101,20 +100,20 @@ fn free_port() -> u16 {
 }
 
 /// The server that the environment names, or one of the test's own.
-pub(crate) fn any_server() -> Option<(String, Option<Server>)> {
+pub(crate) fn any_server() -> (String, Option<Server>) {
     match std::env::var("SOLERA_TEST_REDIS") {
-        Ok(url) if url.contains("://") => Some((url, None)),
-        Ok(address) => Some((format!("redis://{address}"), None)),
-        Err(_) => Server::start(false).map(|server| (server.url(), Some(server))),
+        Ok(url) if url.contains("://") => (url, None),
+        Ok(address) => (format!("redis://{address}"), None),
+        Err(_) => {
+            let server = Server::start(false);
+            (server.url(), Some(server))
+        }
     }
 }
 
 /// Three nodes that are a cluster.
-pub(crate) fn cluster() -> Option<Vec<Server>> {
-    let nodes: Vec<_> = (0..3).map_while(|_| Server::start(true)).collect();
-    if nodes.len() < 3 {
-        return None;
-    }
+pub(crate) fn cluster() -> Vec<Server> {
+    let nodes: Vec<_> = (0..3).map(|_| Server::start(true)).collect();
     let addresses = nodes.iter().map(|node| format!("127.0.0.1:{}", node.port));
     let created = Command::new("redis-cli")
         .args(["--cluster", "create"])
@@ -123,7 +122,7 @@ pub(crate) fn cluster() -> Option<Vec<Server>> {
         .output()
         .unwrap();
     assert!(created.status.success(), "{}", String::from_utf8_lossy(&created.stdout));
-    Some(nodes)
+    nodes
 }
 
 /// A prefix that no other test has.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use solera::mixed::System;
 use solera_language::compile::compile;
 use solera_language::value::{Handle, Value};
 use solera_mixt::binding::{Bindings, Module, Modules};
@@ -12,8 +13,9 @@ use solera_mixt::coordinator::{Coordinator, TransactionId};
 use solera_mixt::drive::{self, Clock, Connections};
 use solera_mixt::outcome::{Limits, Outcome, Why};
 use solera_mixt::record::Record;
-use solera_mixt::store::{BoxFuture, Database};
+use solera_mixt::store::Database;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::task::JoinHandle;
 
 use crate::error::BenchError;
 use crate::histogram::Histogram;
@@ -46,6 +48,7 @@ pub(super) trait Script: Send + 'static {
 #[derive(Clone, Copy)]
 pub(super) struct Pace {
     pub(super) clients: usize,
+    /// How long each runs before that, at least; and at least one transaction.
     pub(super) warm_up: Duration,
     pub(super) window: Duration,
     /// How long a client waits between transactions, on average.
@@ -139,10 +142,10 @@ impl Bound {
         let known = (Arc::clone(&self.modules), self.limits);
         let id = TransactionId::new(ids.next());
         let bindings = self.bindings.clone();
-        let now_ms = SystemClock.now_ms();
+        let now_ms = System.now_ms();
         let coordinator = Coordinator::new(start, call.args, bindings, id, known, now_ms);
         let mut coordinator = coordinator.expect("scripts give what parameters take");
-        let outcome = drive::run(&mut coordinator, connections, &SystemClock).await;
+        let outcome = drive::run(&mut coordinator, connections, &System).await;
         (outcome, coordinator.leftovers())
     }
 
@@ -156,18 +159,18 @@ impl Bound {
         pace: Pace,
         seed: u64,
     ) -> Result<Ran, BenchError> {
-        super::runtime()?.block_on(async {
-            let begin = Instant::now() + pace.warm_up;
-            let watched = (begin, begin + pace.window);
+        crate::runtime()?.block_on(async {
             let (left, mut work) = unbounded_channel();
             let scripts = scripts.into_iter().take(pace.clients);
+            let warm = Instant::now() + pace.warm_up;
             let clients: Vec<_> = scripts
                 .enumerate()
                 .map(|(number, script)| {
                     let random = Random::new(seed ^ ((number as u64) << 32));
                     let (bound, left, ids) = (self.clone(), left.clone(), ids(number));
-                    let client = Client { bound, left, random, ids };
-                    tokio::spawn(client.run(script, watched, pace.think))
+                    let (connections, think) = (self.connections(), pace.think);
+                    let client = Client { bound, connections, script, think, left, random, ids };
+                    tokio::spawn(client.warm_up(warm))
                 })
                 .collect();
             drop(left);
@@ -177,20 +180,20 @@ impl Bound {
                 loop {
                     tokio::time::sleep(CLEANING).await;
                     while let Ok(records) = work.try_recv() {
-                        collector.add(records, SystemClock.now_ms());
+                        collector.add(records, System.now_ms());
                     }
                     // What cannot be done now is done the next time.
-                    let _ = collector.collect(&mut connections, SystemClock.now_ms()).await;
+                    let _ = collector.collect(&mut connections, System.now_ms()).await;
                 }
             });
-            let mut all = Ran::default();
-            for client in clients {
-                let ran = client.await.map_err(|error| BenchError::Start(error.to_string()))?;
-                all.add(&ran?);
-            }
+            let warmed = all(clients).await?;
+            let end = Instant::now() + pace.window;
+            let mut together = Ran::default();
+            let clients = warmed.into_iter().map(|client| tokio::spawn(client.run(end)));
+            all(clients.collect::<Vec<_>>()).await?.iter().for_each(|ran| together.add(ran));
             collecting.abort();
-            all.window = pace.window;
-            Ok(all)
+            together.window = pace.window;
+            Ok(together)
         })
     }
 
@@ -200,7 +203,7 @@ impl Bound {
     /// One did not.
     pub(super) fn all(&self, calls: Vec<Call>) -> Result<Vec<Value>, BenchError> {
         const AT_A_TIME: usize = 16;
-        super::runtime()?.block_on(async {
+        crate::runtime()?.block_on(async {
             let share = calls.len().div_ceil(AT_A_TIME).max(1);
             let mut calls = calls.into_iter();
             let mut workers = Vec::new();
@@ -223,61 +226,88 @@ impl Bound {
                     Ok(results)
                 }));
             }
-            let mut results = Vec::new();
-            for worker in workers {
-                let done = worker.await.map_err(|error| BenchError::Start(error.to_string()))?;
-                results.extend(done?);
-            }
-            Ok(results)
+            Ok(all(workers).await?.into_iter().flatten().collect())
         })
     }
 }
 
-struct Client {
+struct Client<S> {
     bound: Bound,
+    connections: Connections,
+    script: S,
+    /// How long it waits between transactions, on average.
+    think: Duration,
     left: UnboundedSender<Vec<Record>>,
     random: Random,
     ids: Random,
 }
 
-impl Client {
-    async fn run<S: Script>(
-        mut self,
-        mut script: S,
-        (begin, end): (Instant, Instant),
-        think: Duration,
-    ) -> Result<Ran, BenchError> {
-        let mut connections = self.bound.connections();
+/// How a transaction of a client went.
+struct Ended {
+    kind: &'static str,
+    outcome: Outcome,
+    took: Duration,
+    at: Instant,
+}
+
+impl<S: Script> Client<S> {
+    /// Runs transactions until then, and one at least: its connections are open afterwards, and statements prepared.
+    async fn warm_up(mut self, until: Instant) -> Result<Self, BenchError> {
+        loop {
+            self.next().await?;
+            if Instant::now() >= until {
+                return Ok(self);
+            }
+        }
+    }
+
+    /// Runs transactions until then, of which those count that end before.
+    async fn run(mut self, end: Instant) -> Result<Ran, BenchError> {
         let mut ran = Ran::default();
         while Instant::now() < end {
-            if !think.is_zero() {
-                tokio::time::sleep(self.random.think(think)).await;
-            }
-            let started = Instant::now();
-            let call = script.next(&mut self.random);
-            let kind = call.kind;
-            let (outcome, left) = self.bound.call(&mut connections, call, &mut self.ids).await;
-            if !left.is_empty() {
-                // It is received until all clients have ended.
-                let _ = self.left.send(left);
-            }
-            let ended = Instant::now();
-            let counts = begin <= ended && ended < end;
+            let Ended { kind, outcome, took, at } = self.next().await?;
             match outcome {
-                Outcome::Done { attempts, .. } if counts => {
-                    ran.latencies.entry(kind).or_default().record(ended - started);
+                _ if at >= end => {}
+                Outcome::Done { attempts, .. } => {
+                    ran.latencies.entry(kind).or_default().record(took);
                     ran.again += u64::from(attempts.begun.saturating_sub(attempts.groups));
                 }
-                Outcome::Done { .. } => {}
-                Outcome::Failed(Why::Program(_) | Why::Refused { .. }) => {
-                    return Err(BenchError::Transaction(outcome.to_string()));
-                }
-                Outcome::Failed(_) | Outcome::Incomplete { .. } if counts => ran.given_up += 1,
-                Outcome::Failed(_) | Outcome::Incomplete { .. } => {}
+                Outcome::Failed(_) | Outcome::Incomplete { .. } => ran.given_up += 1,
             }
         }
         Ok(ran)
     }
+
+    async fn next(&mut self) -> Result<Ended, BenchError> {
+        if !self.think.is_zero() {
+            tokio::time::sleep(self.random.think(self.think)).await;
+        }
+        let started = Instant::now();
+        let call = self.script.next(&mut self.random);
+        let kind = call.kind;
+        let (outcome, left) = self.bound.call(&mut self.connections, call, &mut self.ids).await;
+        if !left.is_empty() {
+            // It is received until all clients have ended.
+            let _ = self.left.send(left);
+        }
+        if let Outcome::Failed(Why::Program(_) | Why::Refused { .. }) = outcome {
+            return Err(BenchError::Transaction(outcome.to_string()));
+        }
+        let at = Instant::now();
+        Ok(Ended { kind, outcome, took: at - started, at })
+    }
+}
+
+/// Waits for all, unless one fails.
+async fn all<T>(
+    tasks: impl IntoIterator<Item = JoinHandle<Result<T, BenchError>>>,
+) -> Result<Vec<T>, BenchError> {
+    let mut results = Vec::new();
+    for task in tasks {
+        let done = task.await.map_err(|error| BenchError::Start(error.to_string()))?;
+        results.push(done?);
+    }
+    Ok(results)
 }
 
 /// Names for a client's transactions, which are not those of any other run.
@@ -290,17 +320,4 @@ fn ids(client: usize) -> Random {
 /// A handle of a store.
 pub(super) fn handle(store: &'static str, key: impl Into<Arc<str>>) -> Value {
     Value::Handle(Handle { store: store.into(), key: key.into() })
-}
-
-struct SystemClock;
-
-impl Clock for SystemClock {
-    fn now_ms(&self) -> u64 {
-        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
-    }
-
-    fn sleep(&self, ms: u64) -> BoxFuture<'_, ()> {
-        Box::pin(tokio::time::sleep(Duration::from_millis(ms)))
-    }
 }

@@ -74,12 +74,13 @@ impl Place {
         let network = Network::new()?;
         let mut processes = Vec::new();
         let mut cluster = |level: &str, distance| {
-            let mut process = Process::up(&space(level), 1, Wan::Named("none"))?;
+            let config = format!("cluster = '{level}'\n{}", space(level));
+            let mut process = Process::up(&config, 1, Wan::Named("none"))?;
             let address = process.wait()?[0];
             processes.push(process);
             let away = network.at(&address.to_string(), distance)?;
             let named = |address| {
-                let found = spaces(address)?.named(level);
+                let found = spaces(address)?;
                 Ok::<_, BenchError>(found.executing([counters::SOURCE, groups::SOURCE]))
             };
             Ok::<_, BenchError>((named(address)?, named(away)?))
@@ -224,7 +225,7 @@ impl<'a> Server<'a> {
 
 /// A cluster's spaces as a database, as they are seen at an address.
 fn spaces(address: SocketAddr) -> Result<Spaces, BenchError> {
-    super::runtime()?.block_on(Spaces::at(address)).map_err(BenchError::Connect)
+    crate::runtime()?.block_on(Spaces::at(address)).map_err(BenchError::Connect)
 }
 
 /// Emulated distances, on a thread of their own. They end when this is dropped.
@@ -235,7 +236,7 @@ struct Network {
 
 impl Network {
     fn new() -> Result<Network, BenchError> {
-        let runtime = super::runtime()?;
+        let runtime = crate::runtime()?;
         let handle = runtime.handle().clone();
         let (stop, stopped) = tokio::sync::oneshot::channel();
         let work = move || {

@@ -128,7 +128,7 @@ impl Arm {
             Strong::Causal => "",
         };
         let mut process = Process::up(config, 3, Wan::Named("aws"))?;
-        let runtime = runtime()?;
+        let runtime = crate::runtime()?;
         let place = process.place(&runtime)?;
         let rubis = Arc::new(Rubis::new(scale, 1, crate::run_name(), None));
         runtime.block_on(rubis::load::load(&rubis, &place, strong))?;
@@ -137,7 +137,7 @@ impl Arm {
 
     /// Loads it for a while, with the same clients in each round as the other.
     fn measure(&mut self, laboratory: &Laboratory<'_>, round: u64) -> Result<(), BenchError> {
-        let place = self.process.place(&runtime()?)?;
+        let place = self.process.place(&crate::runtime()?)?;
         let rubis = Arc::new(Rubis::new(self.scale, 1 + round, crate::run_name(), None));
         let pace = pace(laboratory);
         let ran = drive(&rubis, &place, self.strong, &pace)?;
@@ -152,11 +152,6 @@ impl Arm {
         ));
         Ok(())
     }
-}
-
-fn runtime() -> Result<tokio::runtime::Runtime, BenchError> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.map_err(BenchError::Threads)
 }
 
 fn latencies(report: &Report, classes: &[Class]) -> Histogram {

@@ -1,0 +1,331 @@
+//! Connections that one call leaves for the next.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use solera_language::ir::Program;
+use solera_language::types::StoreId;
+use solera_levels::Level;
+use solera_mixt::shipment::{Shipment, Shipped};
+use solera_mixt::store::{
+    Answer, Begin, BoxFuture, Commits, Connection, CustomCall, Database, Description, Fields,
+    Horizon, List, NameWrite, ObjectCall, StoreError,
+};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// A database with at most so many connections at once, which are kept when nobody uses them. One comes back only if it
+/// is [reusable](Connection::reusable), and is looked at again before it is given out.
+///
+/// Who gets a connection has seen what its earlier users have committed there. Copies share the connections.
+#[derive(Clone)]
+pub struct Pool {
+    database: Arc<dyn Database>,
+    idle: Idle,
+    free: Arc<Semaphore>,
+    most: usize,
+    patience: Duration,
+}
+
+type Idle = Arc<Mutex<Vec<Box<dyn Connection>>>>;
+
+impl Pool {
+    /// At most `most` connections, at least one; whoever needs a further one waits for `patience`.
+    pub fn new(database: Arc<dyn Database>, most: usize, patience: Duration) -> Pool {
+        let most = most.clamp(1, Semaphore::MAX_PERMITS);
+        Pool {
+            database,
+            idle: Idle::default(),
+            free: Arc::new(Semaphore::new(most)),
+            most,
+            patience,
+        }
+    }
+
+    async fn take(&self) -> Result<Pooled, StoreError> {
+        let waiting = Arc::clone(&self.free).acquire_owned();
+        let permit = tokio::time::timeout(self.patience, waiting).await.map_err(|_| {
+            StoreError::Unavailable(format!(
+                "all {} connections to it were in use for {} ms",
+                self.most,
+                self.patience.as_millis()
+            ))
+        })?;
+        let permit = permit.expect("nobody closes it");
+        let connection = match self.idle() {
+            Some(connection) => connection,
+            None => self.database.connect().await?,
+        };
+        let (connection, idle) = (Some(connection), Arc::clone(&self.idle));
+        Ok(Pooled { connection, asked: false, idle, _permit: permit })
+    }
+
+    /// A connection that was left and has not broken since; those that have are dropped.
+    fn idle(&self) -> Option<Box<dyn Connection>> {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        std::iter::from_fn(|| idle.pop()).find_map(|mut one| one.reusable().then_some(one))
+    }
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.database.describe().name;
+        f.debug_struct("Pool").field("database", &name).field("most", &self.most).finish()
+    }
+}
+
+impl Database for Pool {
+    fn describe(&self) -> Description {
+        self.database.describe()
+    }
+
+    fn level(&self, space: &str) -> Option<Level> {
+        self.database.level(space)
+    }
+
+    fn executes(&self) -> bool {
+        self.database.executes()
+    }
+
+    fn check_operations<'a>(
+        &'a self,
+        program: &'a Program,
+        store: StoreId,
+        space: &'a str,
+    ) -> BoxFuture<'a, Result<(), StoreError>> {
+        self.database.check_operations(program, store, space)
+    }
+
+    fn whence(&self) -> Option<Arc<str>> {
+        self.database.whence()
+    }
+
+    fn learn(&self, module: &str, source: &str) {
+        self.database.learn(module, source);
+    }
+
+    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Connection>, StoreError>> {
+        Box::pin(async { Ok(Box::new(self.take().await?) as Box<dyn Connection>) })
+    }
+}
+
+/// A connection that is left for the next when this is dropped.
+struct Pooled {
+    /// There until it is dropped.
+    connection: Option<Box<dyn Connection>>,
+    /// Whether an answer is still to come, for which nobody may wait any more.
+    asked: bool,
+    idle: Idle,
+    /// Dropped last, when the connection is back.
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Pooled {
+    fn ask<'a, T: 'a>(
+        &'a mut self,
+        ask: impl FnOnce(&'a mut dyn Connection) -> BoxFuture<'a, T>,
+    ) -> BoxFuture<'a, T> {
+        let connection = self.connection.as_deref_mut().expect("it is there until this is dropped");
+        let (asked, answer) = (&mut self.asked, ask(connection));
+        Box::pin(async move {
+            *asked = true;
+            let answer = answer.await;
+            *asked = false;
+            answer
+        })
+    }
+}
+
+impl Drop for Pooled {
+    fn drop(&mut self) {
+        if let Some(mut connection) = self.connection.take()
+            && !self.asked
+            && connection.reusable()
+        {
+            self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+        }
+    }
+}
+
+impl Connection for Pooled {
+    fn begin<'a>(&'a mut self, begin: &'a Begin) -> BoxFuture<'a, Result<Vec<Fields>, StoreError>> {
+        self.ask(|own| own.begin(begin))
+    }
+
+    fn perform<'a>(
+        &'a mut self,
+        call: &'a ObjectCall,
+    ) -> BoxFuture<'a, Result<Answer, StoreError>> {
+        self.ask(|own| own.perform(call))
+    }
+
+    fn custom<'a>(&'a mut self, call: &'a CustomCall) -> BoxFuture<'a, Result<Answer, StoreError>> {
+        self.ask(|own| own.custom(call))
+    }
+
+    fn commit<'a>(&'a mut self, writes: &'a [NameWrite]) -> BoxFuture<'a, Result<(), StoreError>> {
+        self.ask(|own| own.commit(writes))
+    }
+
+    fn execute<'a>(
+        &'a mut self,
+        shipment: &'a Shipment,
+    ) -> BoxFuture<'a, Result<Shipped, StoreError>> {
+        self.ask(|own| own.execute(shipment))
+    }
+
+    fn abort(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.ask(|own| own.abort())
+    }
+
+    fn list<'a>(&'a mut self, list: &'a List) -> BoxFuture<'a, Result<Vec<Arc<str>>, StoreError>> {
+        self.ask(|own| own.list(list))
+    }
+
+    fn sees<'a>(&'a mut self, commits: &'a Commits) -> BoxFuture<'a, Result<bool, StoreError>> {
+        self.ask(|own| own.sees(commits))
+    }
+
+    fn horizon(&mut self) -> BoxFuture<'_, Result<Option<Horizon>, StoreError>> {
+        self.ask(|own| own.horizon())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    /// A database that counts its connections, which are reusable unless a transaction is open.
+    #[derive(Default)]
+    struct Counting {
+        opened: AtomicUsize,
+        broken: Arc<AtomicUsize>,
+    }
+
+    struct Counted {
+        open: bool,
+        /// It breaks when this is not 0.
+        broken: Arc<AtomicUsize>,
+    }
+
+    impl Database for Counting {
+        fn describe(&self) -> Description {
+            Description { name: "counting".into(), joint: true }
+        }
+
+        fn level(&self, _space: &str) -> Option<Level> {
+            None
+        }
+
+        fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Connection>, StoreError>> {
+            self.opened.fetch_add(1, Ordering::Relaxed);
+            let counted = Counted { open: false, broken: self.broken.clone() };
+            Box::pin(std::future::ready(Ok(Box::new(counted) as Box<dyn Connection>)))
+        }
+    }
+
+    impl Connection for Counted {
+        fn begin<'a>(
+            &'a mut self,
+            _begin: &'a Begin,
+        ) -> BoxFuture<'a, Result<Vec<Fields>, StoreError>> {
+            self.open = true;
+            Box::pin(std::future::ready(Ok(Vec::new())))
+        }
+
+        fn perform<'a>(
+            &'a mut self,
+            _call: &'a ObjectCall,
+        ) -> BoxFuture<'a, Result<Answer, StoreError>> {
+            Box::pin(std::future::ready(Err(StoreError::Missing)))
+        }
+
+        fn commit<'a>(
+            &'a mut self,
+            _writes: &'a [NameWrite],
+        ) -> BoxFuture<'a, Result<(), StoreError>> {
+            self.open = false;
+            Box::pin(std::future::ready(Ok(())))
+        }
+
+        fn abort(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {
+            self.open = false;
+            Box::pin(std::future::ready(Ok(())))
+        }
+
+        fn list<'a>(
+            &'a mut self,
+            _list: &'a List,
+        ) -> BoxFuture<'a, Result<Vec<Arc<str>>, StoreError>> {
+            Box::pin(std::future::ready(Ok(Vec::new())))
+        }
+
+        fn horizon(&mut self) -> BoxFuture<'_, Result<Option<Horizon>, StoreError>> {
+            Box::pin(std::future::pending())
+        }
+
+        fn reusable(&mut self) -> bool {
+            !self.open && self.broken.load(Ordering::Relaxed) == 0
+        }
+    }
+
+    #[tokio::test]
+    async fn a_connection_is_used_again_once_its_transaction_is_over() {
+        let counting = Arc::new(Counting::default());
+        let pool = Pool::new(counting.clone(), 3, Duration::from_secs(60));
+        let opened = || counting.opened.load(Ordering::Relaxed);
+        let begin = Begin::default();
+        for _ in 0..5 {
+            let mut one = pool.connect().await.unwrap();
+            one.begin(&begin).await.unwrap();
+            one.commit(&[]).await.unwrap();
+        }
+        assert_eq!(opened(), 1);
+        // Two at once are two; the one whose transaction is open is not kept.
+        let mut one = pool.connect().await.unwrap();
+        let other = pool.connect().await.unwrap();
+        assert_eq!(opened(), 2);
+        one.begin(&begin).await.unwrap();
+        drop((one, other));
+        drop(pool.connect().await.unwrap());
+        assert_eq!(opened(), 2);
+        let (_one, _other) = (pool.connect().await.unwrap(), pool.connect().await.unwrap());
+        assert_eq!(opened(), 3);
+    }
+
+    #[tokio::test]
+    async fn one_whose_answer_nobody_has_waited_for_is_not_kept() {
+        let counting = Arc::new(Counting::default());
+        let pool = Pool::new(counting.clone(), 3, Duration::from_secs(60));
+        let mut one = pool.connect().await.unwrap();
+        let mut asked = one.horizon();
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(asked.as_mut().poll(&mut context).is_pending());
+        drop(asked);
+        drop(one);
+        drop(pool.connect().await.unwrap());
+        assert_eq!(counting.opened.load(Ordering::Relaxed), 2);
+    }
+
+    #[tokio::test]
+    async fn one_that_breaks_while_nobody_uses_it_is_not_given_out() {
+        let counting = Arc::new(Counting::default());
+        let pool = Pool::new(counting.clone(), 3, Duration::from_secs(60));
+        drop(pool.connect().await.unwrap());
+        counting.broken.store(1, Ordering::Relaxed);
+        drop(pool.connect().await.unwrap());
+        assert_eq!(counting.opened.load(Ordering::Relaxed), 2);
+    }
+
+    #[tokio::test]
+    async fn who_waits_too_long_is_told_and_others_get_what_comes_back() {
+        let pool = Pool::new(Arc::new(Counting::default()), 1, Duration::from_millis(70));
+        let one = pool.connect().await.unwrap();
+        let told = pool.connect().await.err().unwrap().to_string();
+        assert!(told.ends_with("all 1 connections to it were in use for 70 ms"), "{told}");
+        let (waiting, ()) = tokio::join!(pool.connect(), async { drop(one) });
+        assert!(waiting.is_ok());
+    }
+}
