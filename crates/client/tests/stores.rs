@@ -180,6 +180,61 @@ async fn what_is_left_incomplete_is_completed_when_the_store_comes_back() {
     }
 }
 
+/// What SOLERA.CALL INCOMPLETE tells: names, calls and states.
+async fn incomplete(client: &mut Client) -> Vec<[String; 3]> {
+    let listed = client.command(&["SOLERA.CALL", "INCOMPLETE"]).await.unwrap();
+    let Value::Array(listed) = listed else { panic!("{listed:?} is no list") };
+    let one = |one: &Value| {
+        let Value::Map(pairs) = one else { panic!("{one:?} is no map") };
+        let named = |name: &str| pairs.iter().find(|(key, _)| text(key) == name).unwrap();
+        ["transaction", "call", "state"].map(|name| text(&named(name).1))
+    };
+    listed.iter().map(one).collect()
+}
+
+#[tokio::test]
+async fn what_is_incomplete_is_listed_and_what_has_failed_is_given_up() {
+    let limits = Limits { finish_ms: 100, ..Limits::default() };
+    let (_cluster, mut client, off) = start(limits, Duration::from_millis(50)).await;
+    let group = with_group(&mut client).await;
+    assert_eq!(incomplete(&mut client).await, [[""; 3]; 0]);
+    off.store(true, Ordering::Relaxed);
+    let open = ticket(post(&mut client, &group, "hello").await);
+    off.store(false, Ordering::Relaxed);
+    assert_eq!(incomplete(&mut client).await, [[open.as_str(), "groups.post", "open"]]);
+    let told = client.command(&["SOLERA.CALL", "FORGET", &open]).await.unwrap_err().to_string();
+    assert!(told.contains("can be completed"), "{told}");
+    client.command(&["SOLERA.CALL", "RESUME", &open]).await.unwrap();
+
+    let source = "store directory : linearizable; store mail : causal; \
+        transaction grow(a: handle<counter> in directory, b: handle<counter> in mail) { \
+          a.add(1); b.add(9223372036854775807); }";
+    client.command(&["SOLERA.MODULE", "LOAD", "big", source]).await.unwrap();
+    let grow = ["SOLERA.CALL", "big.grow", "a", "b"];
+    client.command(&grow).await.unwrap();
+    let told = client.command(&grow).await.unwrap_err().to_string();
+    assert!(told.starts_with("INCOMPLETE") && told.contains("never can"), "{told}");
+    let began = Instant::now();
+    // The first one is complete, which is written at the next pass.
+    while incomplete(&mut client).await.len() != 1 {
+        assert!(began.elapsed() < Duration::from_secs(60), "it stays incomplete");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let [name, call, state] = incomplete(&mut client).await.remove(0);
+    assert!(call == "big.grow" && state.starts_with("failed: "), "{call} {state}");
+    assert!(told.ends_with(&format!("SOLERA.CALL FORGET {name}")), "{told}");
+    assert_eq!(
+        client.command(&["SOLERA.CALL", "FORGET", &name]).await.unwrap(),
+        Value::Simple("OK".to_owned())
+    );
+    while !incomplete(&mut client).await.is_empty() {
+        assert!(began.elapsed() < Duration::from_secs(60), "it is listed for ever");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let told = client.command(&["SOLERA.CALL", "FORGET", "nobody"]).await.unwrap_err().to_string();
+    assert!(told.contains("there is no transaction 'nobody' that is incomplete"), "{told}");
+}
+
 #[tokio::test]
 async fn a_cluster_runs_phases_of_a_store_that_is_near_it() {
     const SOURCE: &str = "
