@@ -132,6 +132,12 @@ fn what_depends_on_strong_transactions_waits_for_them_after_a_restart() {
     clean_durable(151);
 }
 
+/// A worker had told of a commit twice and forgot the second time: the judges took all of it for undone.
+#[test]
+fn what_was_told_before_is_not_undone_with_what_was_told_again() {
+    clean_members(517);
+}
+
 /// A member acknowledged a vote in a term that it had left for a later one.
 #[test]
 fn nobody_acknowledges_in_a_term_that_is_over() {
