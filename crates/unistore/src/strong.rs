@@ -617,6 +617,9 @@ impl Replica {
                 }
                 Certified::Deliver { group, tid, ts, share } => {
                     self.trace(|| Event::Certified { tid, ts: Some(ts) });
+                    if !self.strong.service.leads(group) {
+                        self.trace(|| Event::Ahead { tid });
+                    }
                     self.deliver(now, group, ts, &share);
                 }
                 Certified::Complete { group, upto } => self.complete(now, group, upto),
@@ -712,7 +715,8 @@ impl Replica {
         }
     }
 
-    /// DELIVER_UPDATES (UniStore Alg. 3 l. 4–8), at the leader; the others get it from there.
+    /// DELIVER_UPDATES (UniStore Alg. 3 l. 4–8), at the leader; the others get it from there. What a follower
+    /// delivers ahead comes again from there, and [`Self::on_replicate`] takes it for what it has.
     fn deliver(&mut self, now: Now, group: GroupId, ts: Timestamp, share: &Share<Write>) {
         let id = PartitionId(group.0);
         let Some(index) = self.index_of(id) else { return };
