@@ -71,6 +71,8 @@ pub enum Rule {
     Ceiling,
     /// A transaction is delivered when none that is undecided can come before it.
     DeliverInOrder,
+    /// A follower delivers ahead of its leader only what nothing can come before.
+    NothingBetween,
     /// A new leader waits until it has stored what others have.
     CatchUp,
     /// A member acknowledges a vote when its site stores what the transaction has seen (§4, Figure 2).

@@ -265,10 +265,17 @@ impl<W: Clone> Coordinator<W> {
             step.outputs.push_back(Output::Decided { tid, outcome: outcome.clone(), claim });
         }
         let oldest = self.oldest_for(tid);
+        let me = step.me();
         for group in pending.participants.iter() {
             let leader = self.leader(step, *group);
             let outcome = outcome.clone();
-            step.send_member(*group, leader, Body::Decision { tid, outcome, oldest });
+            let greatest = pending.proposes(*group, outcome.as_ref());
+            let decision = Body::Decision { tid, outcome, oldest };
+            if greatest && leader != me {
+                // The member here need not wait for its leader.
+                step.send_member(*group, me, decision.clone());
+            }
+            step.send_member(*group, leader, decision);
         }
     }
 
@@ -321,6 +328,12 @@ impl<W: Clone> Coordinator<W> {
 impl<W> Pending<W> {
     fn not_chosen(&self) -> impl Iterator<Item = GroupId> + '_ {
         self.participants.iter().copied().filter(|group| !self.chosen.contains_key(group))
+    }
+
+    /// Whether it commits at the time that this group has proposed.
+    fn proposes(&self, group: GroupId, outcome: Option<&Outcome>) -> bool {
+        let proposed = self.chosen.get(&group).map(|(_, ts)| *ts);
+        matches!(outcome, Some(Outcome::Committed(ts)) if Some(*ts) == proposed)
     }
 
     /// Abort as soon as one group has chosen so; commit when all have, at the greatest time.

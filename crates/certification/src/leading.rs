@@ -9,7 +9,7 @@ use solera_machine::Address;
 use solera_time::{Monotonic, SiteId, Timestamp};
 
 use crate::claim::Claim;
-use crate::config::Rule;
+use crate::config::{Config, Rule};
 use crate::entry::{Entry, Phase};
 use crate::ids::{Ballot, GroupId, Serial, TransactionId};
 use crate::member::{Member, Role};
@@ -38,6 +38,8 @@ pub(crate) struct Leading {
     told_upto: Option<TransactionId>,
     /// What was last said to be complete.
     complete: Timestamp,
+    /// No transaction that is delivered is later.
+    last: Timestamp,
     /// Transactions that were delivered at a quorum, and the other groups that are through with them.
     through: BTreeMap<TransactionId, Through>,
     /// When coordinators were last asked whether they have old transactions in mind.
@@ -115,6 +117,7 @@ impl Leading {
             status_at: None,
             told_upto: None,
             complete: Timestamp::ZERO,
+            last: base,
             through: BTreeMap::new(),
             asked_oldest: since,
             asked: BTreeMap::new(),
@@ -132,6 +135,14 @@ impl Leading {
         patience: Duration,
     ) -> bool {
         delivered < self.base && now.since(self.since) >= patience
+    }
+
+    /// The last transaction before what is proposed next, if nothing can come in between.
+    fn nothing_since(&self, config: &Config) -> Option<Timestamp> {
+        match config.keeps(Rule::NothingBetween) {
+            true => (self.open.is_empty() && self.due.is_empty()).then_some(self.last),
+            false => Some(Timestamp::ZERO),
+        }
     }
 }
 
@@ -167,7 +178,7 @@ impl<W: Clone> Member<W> {
             match entry.phase {
                 Phase::Undecided => {
                     let entry = entry.clone();
-                    self.have_kept(step, coordinator, tid, entry);
+                    self.have_kept(step, coordinator, tid, entry, None);
                 }
                 Phase::Committed(ts) | Phase::Finished(Some(ts)) => {
                     self.tell_decision(step, coordinator, tid, Outcome::Committed(ts));
@@ -261,13 +272,15 @@ impl<W: Clone> Member<W> {
         let phase = Phase::Undecided;
         let entry = Entry { share, participants, vote, ts, phase, told: false };
         self.state.entries.insert(tid, entry.clone());
+        let mut after = None;
         if let Role::Leader(leading) = &mut self.role {
             leading.asked.insert(tid, step.now.monotonic);
             if entry.holds_back() {
+                after = leading.nothing_since(step.config);
                 leading.open.insert((ts, tid));
             }
         }
-        self.have_kept(step, coordinator, tid, entry);
+        self.have_kept(step, coordinator, tid, entry, after);
     }
 
     /// Keeps keys free for the next attempt of a transaction that was aborted before, should it abort again.
@@ -335,9 +348,11 @@ impl<W: Clone> Member<W> {
         coordinator: Address,
         tid: TransactionId,
         entry: Entry<W>,
+        after: Option<Timestamp>,
     ) {
         self.tell_kept(step, coordinator, tid);
-        let accept = Body::Accept { ballot: self.state.accepted_in, tid, entry, coordinator };
+        let ballot = self.state.accepted_in;
+        let accept = Body::Accept { ballot, tid, entry, coordinator, after };
         step.send_others(self.group, accept);
     }
 
@@ -361,6 +376,10 @@ impl<W: Clone> Member<W> {
         oldest: Option<Serial>,
     ) {
         if !self.leads() {
+            if let Some(Outcome::Committed(ts)) = outcome {
+                self.ahead.commit(tid, ts);
+                self.deliver_ahead(step);
+            }
             return;
         }
         if let Some(entry) = self.state.entries.get_mut(&tid)
@@ -422,7 +441,7 @@ impl<W: Clone> Member<W> {
         if self.is_behind(step) {
             return;
         }
-        let Role::Leader(leading) = &mut self.role else { return };
+        let Role::Leader(leading) = &mut self.role else { return self.deliver_ahead(step) };
         let quorum = step.configuration.quorum();
         let own = Kept { ceiling: self.state.ceiling, delivered: self.state.delivered };
         leading.kept.insert(step.config.me.site, own);
@@ -438,6 +457,7 @@ impl<W: Clone> Member<W> {
         let delivered = self.state.delivered;
         while let Some((ts, tid)) = leading.due.first().copied().filter(|(ts, _)| *ts <= limit) {
             leading.due.pop_first();
+            leading.last = leading.last.max(ts);
             let entry = self.state.entries.get(&tid);
             let Some(share) = entry.and_then(|entry| entry.share.clone()) else { continue };
             if ts <= delivered {
@@ -556,8 +576,10 @@ impl<W: Clone> Member<W> {
         let mut tell = Vec::new();
         let mut forgotten = Vec::new();
         for (tid, entry) in &mut self.state.entries {
+            // Others may store it that have it from who delivered it ahead. But until this leader has shown as
+            // much as complete, it has not delivered it itself, and only the entry keeps successors above it.
             if let Phase::Committed(ts) = entry.phase
-                && ts <= stored
+                && ts <= stored.min(leading.complete)
             {
                 entry.phase = Phase::Finished(Some(ts));
                 entry.share = None;

@@ -18,11 +18,13 @@
 //! | `coordinator` | CERTIFY |
 //! | `leading` | votes, decisions, delivery |
 //! | `member` | what a member keeps; following |
+//! | `ahead` | what a follower delivers before its leader does |
 //! | `election` | another leader |
 //! | `conflicts` | the vote |
 //! | `reservations`, `claim` | who was aborted goes first |
 //! | `share`, `entry`, `ids`, `message` | the words |
 
+mod ahead;
 mod claim;
 mod config;
 mod conflicts;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use solera_machine::{Address, Now};
 use solera_time::{Monotonic, SiteId, Timestamp, Vector};
 
+use crate::ahead::Ahead;
 use crate::config::{Configuration, Rule};
 use crate::conflicts::Conflicts;
 use crate::election::Candidacy;
@@ -34,6 +35,8 @@ pub(crate) struct Member<W> {
     pub(crate) site_vec: Vector,
     /// Votes that are kept and told when the site stores what their transactions have seen.
     pub(crate) untold: Vec<Untold>,
+    /// At a follower: what it may deliver before its leader does.
+    pub(crate) ahead: Ahead,
     /// At the leader: what it cannot vote on yet.
     pub(crate) early: BTreeMap<TransactionId, Early<W>>,
 }
@@ -75,6 +78,7 @@ impl<W: Clone> Member<W> {
             named: None,
             site_vec: Vector::zero(sites),
             untold: Vec::new(),
+            ahead: Ahead::default(),
             early: BTreeMap::new(),
         }
     }
@@ -95,8 +99,8 @@ impl<W: Clone> Member<W> {
             }
             Body::Through { tid, of, answer } => self.on_through(step, tid, of, answer),
             Body::Oldest { oldest } => self.learn_oldest(from, Some(oldest)),
-            Body::Accept { ballot, tid, entry, coordinator } => {
-                self.on_accept(step, from, ballot, tid, entry, coordinator);
+            Body::Accept { ballot, tid, entry, coordinator, after } => {
+                self.on_accept(step, from, ballot, tid, entry, coordinator, after);
             }
             Body::Status { ballot, ceiling, upto, range, phases } => {
                 self.on_status(step, from, ballot, ceiling, upto, range, phases);
@@ -118,6 +122,7 @@ impl<W: Clone> Member<W> {
     }
 
     /// Keeps a leader's vote and tells the coordinator.
+    #[expect(clippy::too_many_arguments, reason = "one per field of the message")]
     fn on_accept(
         &mut self,
         step: &mut Step<'_, W>,
@@ -126,11 +131,16 @@ impl<W: Clone> Member<W> {
         tid: TransactionId,
         entry: Entry<W>,
         coordinator: Address,
+        after: Option<Timestamp>,
     ) {
         if !self.follows(step, from, ballot) {
             return;
         }
         step.clock.observe(entry.ts);
+        // Only here it is known at once that it has committed.
+        if let Some(after) = after.filter(|_| coordinator.site == step.me()) {
+            self.ahead.propose(entry.ts, tid, after);
+        }
         self.state.entries.entry(tid).or_insert(Entry { told: false, ..entry });
         self.tell_kept(step, coordinator, tid);
     }
@@ -296,6 +306,17 @@ impl<W: Clone> Member<W> {
     /// The host has stored everything up to here.
     pub(crate) fn known(&mut self, upto: Timestamp) {
         self.state.delivered = self.state.delivered.max(upto);
+    }
+
+    /// Delivers at a follower what nothing can come before, without waiting for the leader.
+    pub(crate) fn deliver_ahead(&mut self, step: &mut Step<'_, W>) {
+        while let Some((ts, tid)) = self.ahead.next(self.state.delivered) {
+            // If it is gone, only the leader's delivery comes.
+            let entry = self.state.entries.get(&tid).filter(|entry| entry.ts == ts);
+            let Some(share) = entry.and_then(|entry| entry.share.clone()) else { return };
+            self.stored(&share.commit_vec(ts));
+            step.outputs.push_back(Output::Deliver { group: self.group, tid, ts, share });
+        }
     }
 
     /// Tells the host and coordinators here who leads.

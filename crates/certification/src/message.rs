@@ -55,6 +55,9 @@ pub enum Body<W> {
         entry: Entry<W>,
         /// Who wants to know that it is kept.
         coordinator: Address,
+        /// Nothing of the group can come between this time and the proposed one. Told with a new vote, when
+        /// nothing else is undecided.
+        after: Option<Timestamp>,
     },
     /// A member keeps a vote; straight to the coordinator.
     Accepted {
@@ -67,7 +70,8 @@ pub enum Body<W> {
         /// The proposed strong timestamp.
         ts: Timestamp,
     },
-    /// A transaction is decided: to leaders from a coordinator, and to a coordinator that asks late.
+    /// A transaction is decided: to leaders from a coordinator, and to a coordinator that asks late. Also to
+    /// the member at the coordinator's site, if it may deliver the transaction before its leader does.
     Decision {
         /// The transaction.
         tid: TransactionId,
@@ -178,7 +182,8 @@ pub enum Output<W> {
         claim: Claim,
     },
     /// DELIVER_UPDATES (UniStore Alg. 3 l. 4), at the leader: a transaction of the group with the
-    /// next strong timestamp. The host stores it, and brings it to the other members in this order.
+    /// next strong timestamp. The host stores it, and brings it to the other members in this order. Also
+    /// at the follower where it was submitted, which then has it once more from the leader.
     Deliver {
         /// The group.
         group: GroupId,

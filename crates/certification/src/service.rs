@@ -162,6 +162,13 @@ impl<W: Clone + Send> Service<W> {
         self.with_member(now, group, |member, step| member.deliver(step));
     }
 
+    /// The host has thrown away all that it had stored, and begins anew.
+    pub fn stores_nothing(&mut self) {
+        for member in self.members.values_mut() {
+            member.state.delivered = Timestamp::ZERO;
+        }
+    }
+
     /// The site of this worker stores all causal transactions up to here, in all of its partitions
     /// (`stableVec`, Property 2).
     pub fn site_stores(&mut self, now: Now, stable_vec: &Vector) {

@@ -13,6 +13,9 @@ const MILLI: u64 = 1_000_000;
 
 type Write = u32;
 
+/// Where, of which group, what, and when in the order.
+type Delivered = (SiteId, GroupId, TransactionId, Timestamp);
+
 /// Three sites, one worker each, with the paper's distances: Virginia, California, Frankfurt.
 struct Sites {
     services: Vec<Option<Service<Write>>>,
@@ -20,7 +23,7 @@ struct Sites {
     letters: BTreeMap<(u64, u64), (Address, Address, Message<Write>)>,
     sequence: u64,
     now: u64,
-    delivered: Vec<(SiteId, GroupId, TransactionId, Timestamp)>,
+    delivered: Vec<Delivered>,
     decided: Vec<(u64, SiteId, TransactionId, Outcome)>,
     /// The claim of each that is decided.
     claims: BTreeMap<TransactionId, Claim>,
@@ -178,9 +181,20 @@ impl Sites {
         }
     }
 
+    /// A site gets everything of the first group up to here.
+    fn store(&mut self, site: u8, upto: Timestamp) {
+        let now = self.time();
+        self.services[usize::from(site)].as_mut().unwrap().known(now, GroupId(0), upto);
+        self.take(site);
+    }
+
     /// How many transactions each site remembers.
     fn remembered(&self) -> Vec<usize> {
         self.services.iter().flatten().map(|service| service.remembered().0).collect()
+    }
+
+    fn delivered_at(&self, site: u8) -> impl Iterator<Item = &Delivered> {
+        self.delivered.iter().filter(move |delivered| delivered.0 == SiteId(site))
     }
 
     fn outcome(&self, tid: TransactionId) -> Option<&Outcome> {
@@ -201,11 +215,106 @@ fn a_decision_takes_one_round_trip() {
             assert!(matches!(outcome, Outcome::Committed(_)), "{outcome:?}");
             // Two turns of the loop, of a millisecond each.
             assert!(when - began <= round_trip + 2, "site {site} waited {} ms", when - began);
-            let groups: Vec<_> = sites.delivered.iter().map(|delivered| delivered.1).collect();
+            let groups: Vec<_> = sites.delivered_at(0).map(|delivered| delivered.1).collect();
             assert_eq!(groups.len(), keys.len(), "delivered at {groups:?}");
             assert!(sites.delivered.iter().all(|delivered| delivered.2 == tid));
         }
     }
+}
+
+/// What a site has itself submitted it has as soon as it knows that it committed, and one after another.
+#[test]
+fn a_follower_delivers_what_its_site_submitted_without_waiting_for_the_leader() {
+    let mut sites = Sites::new(1);
+    let mut strong = Timestamp::ZERO;
+    for n in 1..=3 {
+        let tid = sites.certify(2, &[(0, "a")], strong);
+        sites.run_for(90);
+        let Some(Outcome::Committed(ts)) = sites.outcome(tid).cloned() else {
+            panic!("number {n}")
+        };
+        let delivered: Vec<_> = sites.delivered_at(2).cloned().collect();
+        assert_eq!(delivered.len(), n);
+        assert_eq!(delivered.last(), Some(&(SiteId(2), GroupId(0), tid, ts)));
+        strong = ts;
+    }
+    assert_eq!(sites.delivered_at(1).count(), 0, "it was not submitted there");
+}
+
+/// Of several groups only the one with the greatest proposal knows that nothing comes before.
+#[test]
+fn a_follower_waits_for_its_leader_where_a_later_time_counts() {
+    let mut sites = Sites::new(2);
+    let tid = sites.certify(1, &[(0, "a"), (1, "b")], Timestamp::ZERO);
+    sites.run_for(61);
+    assert!(matches!(sites.outcome(tid), Some(Outcome::Committed(_))));
+    let groups: Vec<_> = sites.delivered_at(1).map(|delivered| delivered.1).collect();
+    assert_eq!(groups, [GroupId(1)]);
+    sites.run_for(100);
+    assert_eq!((sites.delivered_at(0).count(), sites.delivered_at(1).count()), (2, 1));
+}
+
+/// Another site's transaction is undecided when the leader votes: it may come before.
+#[test]
+fn a_follower_waits_for_its_leader_while_something_may_come_before() {
+    for (broken, ahead) in [(None, 0), (Some(Rule::NothingBetween), 1)] {
+        let mut sites = Sites::without(1, broken);
+        sites.certify(2, &[(0, "a")], Timestamp::ZERO);
+        sites.run_for(20);
+        let tid = sites.certify(1, &[(0, "b")], Timestamp::ZERO);
+        sites.run_for(70);
+        assert!(matches!(sites.outcome(tid), Some(Outcome::Committed(_))));
+        assert_eq!(sites.delivered_at(1).count(), ahead, "without {broken:?}");
+    }
+}
+
+/// The site has not got what another one committed before, or has thrown it away.
+#[test]
+fn a_follower_delivers_ahead_when_it_has_what_came_before() {
+    for had_it in [false, true] {
+        let mut sites = Sites::new(1);
+        let first = sites.certify(2, &[(0, "a")], Timestamp::ZERO);
+        sites.run_for(200);
+        let Some(Outcome::Committed(before)) = sites.outcome(first).cloned() else { panic!("no") };
+        if had_it {
+            sites.store(1, before);
+            sites.services[1].as_mut().unwrap().stores_nothing();
+        }
+        let tid = sites.certify(1, &[(0, "b")], Timestamp::ZERO);
+        sites.run_for(70);
+        assert!(matches!(sites.outcome(tid), Some(Outcome::Committed(_))));
+        assert_eq!(sites.delivered_at(1).count(), 0);
+        sites.store(1, before);
+        assert_eq!(sites.delivered_at(1).count(), 1);
+    }
+}
+
+/// Members have a transaction from the site where it was submitted, and the leader may not show as much yet:
+/// it must not take it for finished.
+#[test]
+fn a_leader_delivers_what_members_had_before_it() {
+    let mut sites = Sites::new(1);
+    let is_status = |body: &Body<Write>| matches!(body, Body::Status { .. });
+    // Signs of life with low ceilings that are under way for long, and no later ones.
+    while !sites.letters.values().any(|(_, to, message)| *to == at(2) && is_status(&message.body)) {
+        sites.run_for(1);
+    }
+    let late: Vec<_> =
+        sites.letters.extract_if(.., |_, (.., message)| is_status(&message.body)).collect();
+    sites.lose = |body| matches!(body, Body::Status { .. });
+    let soon = Timestamp::from_physical(sites.time().physical).later(Duration::from_secs(3));
+    let tid = sites.certify(1, &[(0, "a")], soon);
+    sites.run_for(100);
+    let Some(Outcome::Committed(ts)) = sites.outcome(tid).cloned() else { panic!("no commit") };
+    assert_eq!((sites.delivered_at(0).count(), sites.delivered_at(1).count()), (0, 1));
+    sites.store(2, ts);
+    for ((_, id), letter) in late {
+        sites.letters.insert((sites.now, id), letter);
+    }
+    sites.run_for(200);
+    sites.lose = |_| false;
+    sites.run_for(500);
+    assert_eq!(sites.delivered_at(0).count(), 1);
 }
 
 #[test]

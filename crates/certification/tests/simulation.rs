@@ -25,7 +25,7 @@ fn seeds_hold() {
     let count = std::env::var("SEEDS").map_or(120, |seeds| seeds.parse().unwrap());
     let from: u64 = std::env::var("FROM").map_or(0, |from| from.parse().unwrap());
     let mut committed = 0;
-    let mut decided = 0;
+    let (mut decided, mut ahead) = (0, 0);
     for seed in from..from + count {
         let mut world = World::new(seed, shape(seed, None));
         if let Err(violation) = world.run() {
@@ -33,15 +33,17 @@ fn seeds_hold() {
         }
         committed += world.committed();
         decided += world.outcomes.len();
+        ahead += world.ahead;
     }
     assert!(committed > 30 * count as usize, "only {committed} of {decided} committed");
+    assert!(ahead > 8 * count as usize, "only {ahead} of {committed} were delivered ahead");
 }
 
 /// Each rule is needed: without it the judge finds something in some seed.
 #[test]
 fn a_rule_left_out_is_noticed() {
     use Rule::*;
-    let of_order = [PreparedConflicts, DeliverInOrder, InTime];
+    let of_order = [PreparedConflicts, DeliverInOrder, NothingBetween, InTime];
     let of_terms = [Quorum, Gather, Ceiling, CatchUp, Remember];
     for rule in of_order.into_iter().chain(of_terms) {
         let noticed =

@@ -13,7 +13,7 @@ use crate::peers::Origin;
 
 const MAGIC: [u8; 8] = *b"SOLERAPL";
 /// The version of all that nodes say to one another.
-const VERSION: u16 = 6;
+const VERSION: u16 = 7;
 /// Magic, version, kind, length and checksum: the same in every version.
 pub(crate) const HEAD: usize = 8 + 2 + 1 + 4 + 4;
 /// The longest greeting that is read.
@@ -494,7 +494,7 @@ admin = 'c:3'
         };
         let refusal = Greeting::Refusal("too old".to_owned());
         let mut of_other_version = refusal.encode();
-        of_other_version[9] = 7;
+        of_other_version[9] += 1;
         assert_eq!(read(&of_other_version), Ok(refusal));
         for (bytes, refusal) in [
             (with(0, b"GET / HT"), Refusal::NotSolera),

@@ -118,7 +118,10 @@ fn place(
             (Phase::Accept, Some(coordinator.site), Some(from.site))
         }
         Body::Accepted { ballot, .. } => (Phase::Accepted, Some(to.site), Some(ballot.leader)),
-        Body::Decision { oldest: Some(_), .. } => (Phase::Decision, Some(from.site), Some(to.site)),
+        // Within a site it is not to a leader, as a rule.
+        Body::Decision { oldest: Some(_), .. } if from.site != to.site => {
+            (Phase::Decision, Some(from.site), Some(to.site))
+        }
         Body::NewBallot { .. } | Body::NewState { .. } => (Phase::Election, None, Some(from.site)),
         Body::Promise { .. } => (Phase::Election, None, Some(to.site)),
         _ => return None,

@@ -1,6 +1,6 @@
 //! What became of strong transactions, by all who say so: they must agree.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use solera_time::{Timestamp, Vector};
 use solera_unistore::{Access, Address, Cause, Event, PartitionId, TransactionId};
@@ -14,11 +14,12 @@ pub(crate) struct Submission {
     pub(crate) accesses: Vec<Access>,
 }
 
-/// An outcome, and which workers have told it and not forgotten that in a crash.
+/// An outcome, and how often which workers have told it and not forgotten that in a crash: one that has
+/// decided a transaction and delivers it later may forget only the latter.
 #[derive(Debug)]
 struct Told {
     ts: Option<Timestamp>,
-    by: BTreeSet<Address>,
+    by: BTreeMap<Address, usize>,
 }
 
 /// All strong transactions of a run.
@@ -57,17 +58,17 @@ impl Outcomes {
     pub(crate) fn tell(&mut self, by: Address, tid: TransactionId, ts: Option<Timestamp>) -> News {
         match self.told.get_mut(&tid) {
             Some(told) if told.ts == ts => {
-                told.by.insert(by);
+                *told.by.entry(by).or_default() += 1;
                 News::Nothing
             }
             Some(told) => News::Contradiction(format!(
                 "{tid} is {} by {by:?}, and was {} by {:?}",
                 outcome(ts),
                 outcome(told.ts),
-                told.by
+                told.by.keys()
             )),
             None => {
-                self.told.insert(tid, Told { ts, by: BTreeSet::from([by]) });
+                self.told.insert(tid, Told { ts, by: BTreeMap::from([(by, 1)]) });
                 ts.map_or(News::Aborted, News::Committed)
             }
         }
@@ -78,8 +79,10 @@ impl Outcomes {
     pub(crate) fn untell(&mut self, by: Address, event: &Event) -> Option<Timestamp> {
         let Event::Certified { tid, .. } = event else { return None };
         let told = self.told.get_mut(tid)?;
-        told.by.remove(&by);
-        if !told.by.is_empty() {
+        if let Some(times) = told.by.get_mut(&by) {
+            *times = times.saturating_sub(1);
+        }
+        if told.by.values().any(|times| *times > 0) {
             return None;
         }
         self.told.remove(tid).and_then(|told| told.ts)
@@ -125,6 +128,8 @@ mod tests {
         let event = Event::Certified { tid, ts: early };
         assert_eq!(outcomes.untell(worker(1), &event), None);
         assert_eq!(outcomes.committed(tid), Some(true));
+        assert_eq!(outcomes.tell(worker(0), tid, early), News::Nothing);
+        assert_eq!(outcomes.untell(worker(0), &event), None, "it remembers the first time");
         assert_eq!(outcomes.untell(worker(0), &event), early);
         assert_eq!(outcomes.tell(worker(2), tid, None), News::Aborted);
     }

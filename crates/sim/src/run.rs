@@ -346,6 +346,7 @@ impl<'a> Run<'a> {
             Event::Closed { site, gap } => {
                 self.ledger.closed(site.index(), gap.cut.0);
             }
+            Event::Ahead { .. } => self.world.tally.count("strong transactions delivered ahead"),
             Event::Snapshot { .. } => {}
         }
     }

@@ -75,6 +75,7 @@ const EXPECTED: &[(&str, [u64; 3])] = &[
     ("strong transactions that committed", [12113, 11223, 11223]),
     ("strong transactions that committed unknown to clients", [433, 436, 436]),
     ("strong transactions that did not commit", [3135, 3834, 3834]),
+    ("strong transactions delivered ahead", [5400, 5700, 5700]),
 ];
 
 /// Counts by what happened.

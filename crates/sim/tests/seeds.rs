@@ -132,6 +132,19 @@ fn what_depends_on_strong_transactions_waits_for_them_after_a_restart() {
     clean_durable(151);
 }
 
+/// A worker had told of a commit twice and forgot the second time: the judges took all of it for undone.
+#[test]
+fn what_was_told_before_is_not_undone_with_what_was_told_again() {
+    clean_members(517);
+}
+
+/// A strong transaction was counted neither as open nor as submitted when a journal's promise was made: the
+/// site's floor passed its snapshot, and what it had not observed was settled before it was folded.
+#[test]
+fn a_transaction_that_is_about_to_be_certified_holds_the_floor() {
+    clean_members(937);
+}
+
 /// A member acknowledged a vote in a term that it had left for a later one.
 #[test]
 fn nobody_acknowledges_in_a_term_that_is_over() {

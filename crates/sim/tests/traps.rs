@@ -204,6 +204,12 @@ fn strong_transactions_are_delivered_in_order() {
     without_certification(Certification::DeliverInOrder, lacks_strong);
 }
 
+/// What a follower delivers before its leader does must leave nothing out.
+#[test]
+fn nothing_comes_before_what_is_delivered_ahead() {
+    without_certification(Certification::NothingBetween, lacks_strong);
+}
+
 /// A leader that lacks what others have stored shows the rest as complete.
 #[test]
 fn a_new_leader_catches_up() {

@@ -151,7 +151,7 @@ pub enum Rule {
 
 impl Rule {
     /// Every rule, with the name that commands use.
-    pub const ALL: [(Rule, &'static str); 18] = [
+    pub const ALL: [(Rule, &'static str); 19] = [
         (Rule::Forwarding, "forwarding"),
         (Rule::WaitOnKnownVec, "wait-on-known-vec"),
         (Rule::KnownVecBelowPrepared, "known-vec-below-prepared"),
@@ -165,6 +165,7 @@ impl Rule {
         (Rule::Certification(Certification::Gather), "gather"),
         (Rule::Certification(Certification::Ceiling), "ceiling"),
         (Rule::Certification(Certification::DeliverInOrder), "deliver-in-order"),
+        (Rule::Certification(Certification::NothingBetween), "nothing-between"),
         (Rule::Certification(Certification::CatchUp), "catch-up"),
         (Rule::Certification(Certification::UniformBeforeCommit), "uniform-before-commit"),
         (Rule::Certification(Certification::Remember), "remember"),

@@ -341,10 +341,12 @@ impl Replica {
             self.reply(request, Response::Failed(CommandError::OperationsOutstanding));
             return;
         }
-        if transaction.accesses.is_some()
-            && let Some(transaction) = self.coordinator.open.remove(&tx)
-        {
-            return self.commit_strong(now, request, tx, transaction, claim);
+        let (strong, snap_vec) = (transaction.accesses.is_some(), transaction.snap_vec);
+        if strong {
+            // What this promises must hold for its snapshot, too: before it is taken out.
+            let until = self.latest_vote(now, &snap_vec);
+            let Some(transaction) = self.coordinator.open.remove(&tx) else { return };
+            return self.commit_strong(now, request, tx, transaction, until, claim);
         }
         self.be_active(now);
         let (writes, eventual) = match self.coordinator.open.get_mut(&tx) {

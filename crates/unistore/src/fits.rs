@@ -152,7 +152,7 @@ impl Fits<'_> {
                     && share.as_ref().is_none_or(|share| self.share(partition, share))
                     && self.groups(participants, group)
             }
-            Body::Accept { ballot: term, tid, entry: of, coordinator } => {
+            Body::Accept { ballot: term, tid, entry: of, coordinator, .. } => {
                 of_member && ballot(term) && self.exists(*coordinator) && entry(tid, of)
             }
             Body::Status { ballot: of, .. }

@@ -360,6 +360,7 @@ impl Replica {
         let nothing = Vector::zero(self.config.topology.sites());
         self.joining = Joining::new(nothing);
         self.promised.known_vec = nothing;
+        self.strong.service.stores_nothing();
         for partition in &mut self.partitions {
             partition.empty();
         }

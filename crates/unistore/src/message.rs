@@ -510,12 +510,17 @@ pub enum Event {
         /// What it did, as far as it can conflict.
         accesses: Vec<Access>,
     },
-    /// What became of a strong transaction is known, at its coordinator or at a leader that delivers it.
+    /// What became of a strong transaction is known, at its coordinator or where it is delivered.
     Certified {
         /// The transaction.
         tid: TransactionId,
         /// Its strong timestamp, if it committed.
         ts: Option<Timestamp>,
+    },
+    /// A strong transaction is delivered where it was submitted, before the leader delivers it there.
+    Ahead {
+        /// The transaction.
+        tid: TransactionId,
     },
     /// A replica has got all that a donor had of a partition.
     Filled {

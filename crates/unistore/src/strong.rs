@@ -405,6 +405,7 @@ impl Replica {
         request: RequestId,
         tx: TxId,
         transaction: Transaction,
+        until: Timestamp,
         claim: Option<Claim>,
     ) {
         self.be_active(now);
@@ -432,7 +433,6 @@ impl Replica {
             shares.into_iter().map(|(group, share)| (group, Arc::new(share))).collect();
         let writes = shares.values().any(|share| !share.writes.is_empty());
         let traced = self.config.trace.then(|| shares.clone());
-        let until = self.latest_vote(now, &snap_vec);
         let tid = self.strong.service.certify(now, shares, until, claim);
         let cause = match &single {
             Some(single) => Cause::Request(self.config.address, single.request),
@@ -461,7 +461,7 @@ impl Replica {
     /// Up to when groups may vote on a transaction that is about to be submitted: as long as its client
     /// waits. The journal knows a time of which that is as much ahead, so that after a restart it is known
     /// up to where something of this run can still be committed by others.
-    fn latest_vote(&mut self, now: Now, snap_vec: &Vector) -> Timestamp {
+    pub(crate) fn latest_vote(&mut self, now: Now, snap_vec: &Vector) -> Timestamp {
         let clock = self.clock.read(now.physical).max(self.dissemination.view.strong_clock);
         // A vote is above every entry of the snapshot.
         let from = clock.max(snap_vec.max_entry());
@@ -617,6 +617,9 @@ impl Replica {
                 }
                 Certified::Deliver { group, tid, ts, share } => {
                     self.trace(|| Event::Certified { tid, ts: Some(ts) });
+                    if !self.strong.service.leads(group) {
+                        self.trace(|| Event::Ahead { tid });
+                    }
                     self.deliver(now, group, ts, &share);
                 }
                 Certified::Complete { group, upto } => self.complete(now, group, upto),
@@ -712,7 +715,8 @@ impl Replica {
         }
     }
 
-    /// DELIVER_UPDATES (UniStore Alg. 3 l. 4–8), at the leader; the others get it from there.
+    /// DELIVER_UPDATES (UniStore Alg. 3 l. 4–8), at the leader; the others get it from there. What a follower
+    /// delivers ahead comes again from there, and [`Self::on_replicate`] takes it for what it has.
     fn deliver(&mut self, now: Now, group: GroupId, ts: Timestamp, share: &Share<Write>) {
         let id = PartitionId(group.0);
         let Some(index) = self.index_of(id) else { return };

@@ -145,6 +145,8 @@ pub(crate) struct World {
     /// The latest time with which each may commit.
     until: BTreeMap<TransactionId, Timestamp>,
     pub(crate) faults: BTreeMap<&'static str, usize>,
+    /// How often a follower delivered what its leader had not.
+    pub(crate) ahead: usize,
     quiet: bool,
     left: u64,
     first_violation: Option<String>,
@@ -170,6 +172,7 @@ impl World {
             submitted: BTreeMap::new(),
             until: BTreeMap::new(),
             faults: BTreeMap::new(),
+            ahead: 0,
             quiet: false,
             left: shape.transactions,
             first_violation: None,
@@ -278,7 +281,9 @@ impl World {
                     }
                     log.known = ts;
                     log.items.push(delivered.clone());
+                    let ahead = !host.service.leads(group);
                     hold(host, Held::Keep(Kept::Stored(group, delivered)));
+                    self.ahead += usize::from(ahead);
                 }
                 Output::Complete { group, upto } => {
                     let log = host.logs.get_mut(&group).unwrap();
