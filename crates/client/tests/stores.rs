@@ -113,7 +113,7 @@ async fn a_module_is_bound_to_a_store_of_others_and_what_is_wrong_is_told_at_onc
         ),
         (
             "audit=cache/none",
-            "no such space; did you mean BIND audit=cache/log? what fits is mail, directory, default, cache/log",
+            "no such space; did you mean BIND audit=cache/log? what fits is mail, directory, audit, default, cache/log",
         ),
         ("audit=log", "there is no such space; did you mean BIND audit=cache/log? what fits is"),
         (
@@ -206,10 +206,10 @@ async fn what_is_incomplete_is_listed_and_what_has_failed_is_given_up() {
     assert!(told.contains("can be completed"), "{told}");
     client.command(&["SOLERA.CALL", "RESUME", &open]).await.unwrap();
 
-    let source = "store directory : linearizable; store mail : causal; \
-        transaction grow(a: handle<counter> in directory, b: handle<counter> in mail) { \
+    let source = "store directory : linearizable; store audit : eventual; \
+        transaction grow(a: handle<counter> in directory, b: handle<counter> in audit) { \
           a.add(1); b.add(9223372036854775807); }";
-    client.command(&["SOLERA.MODULE", "LOAD", "big", source]).await.unwrap();
+    load(&mut client, "big", source, "audit=cache/log").await.unwrap();
     let grow = ["SOLERA.CALL", "big.grow", "a", "b"];
     client.command(&grow).await.unwrap();
     let told = client.command(&grow).await.unwrap_err().to_string();

@@ -104,8 +104,8 @@ pub(super) async fn check_operations(
                 format!("BADBIND the store `{}` cannot be {place}: {why}", store.name)
             }
             other => format!(
-                "UNAVAILABLE {place} cannot be asked whether it has the operations of the store \
-                 `{}`: {other}; nothing was loaded",
+                "UNAVAILABLE {place} cannot be asked whether it can be the store `{}`: {other}; \
+                 nothing was loaded",
                 store.name
             ),
         })?;
