@@ -86,7 +86,8 @@ mod tests {
         for text in ["LOADING Redis is loading", "OOM command not allowed", "CLUSTERDOWN no"] {
             assert_eq!(said(text), StoreError::Unavailable(text.to_owned()));
         }
-        for text in ["ERR unknown command", "NOPERM no", "WRONGTYPE other"] {
+        assert_eq!(said("NOPERM no"), StoreError::Denied("NOPERM no".to_owned()));
+        for text in ["ERR unknown command", "WRONGTYPE other"] {
             assert_eq!(said(text), StoreError::Refused(text.to_owned()));
         }
         assert_eq!(Failure::Lost("x".into()).told(), StoreError::Unavailable("x".into()));

@@ -24,6 +24,10 @@ const CALL: &[&str] = &[
     "    Run a transaction of a module. SOLERA.MODULE LIST tells which there are.",
     "SOLERA.CALL RESUME <ticket>",
     "    Complete a transaction that was left INCOMPLETE, and return its result.",
+    "SOLERA.CALL INCOMPLETE",
+    "    List the transactions of which a part has taken effect.",
+    "SOLERA.CALL FORGET <transaction>",
+    "    Give up one that has failed for good.",
     "SOLERA.CALL HELP",
     "    Print this help.",
 ];
