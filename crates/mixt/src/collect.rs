@@ -105,11 +105,13 @@ impl Collector {
         for step in [Step::WriteWitnesses, Step::Marks, Step::Record] {
             result = result.and(self.step(step, connections, now_ms).await);
         }
-        let is_over = |_: &TransactionId, entry: &mut Entry| entry.step == Step::Over;
-        for (id, entry) in self.entries.extract_if(.., is_over) {
-            let home = entry.record.home.as_ref();
-            home.map(|home| self.names.remove(&witness::record(&home.space, id)));
-        }
+        self.entries.retain(|id, entry| {
+            let over = entry.step == Step::Over;
+            if let (true, Some(home)) = (over, &entry.record.home) {
+                self.names.remove(&witness::record(&home.space, *id));
+            }
+            !over
+        });
         result
     }
 

@@ -92,7 +92,7 @@ pub struct Coordinator {
     caught_up: Option<u32>,
     /// Whether it waits for others that have the turn.
     is_patient: bool,
-    /// When it asked for a commit last.
+    /// When a commit was asked for last, here or by who had the turn before.
     asked_ms: u64,
     /// Since when it waits for commit witnesses.
     blocked_ms: Option<u64>,
@@ -233,6 +233,7 @@ impl Coordinator {
         resumed.fresh = false;
         resumed.unknown = !committed;
         resumed.turn = turn.number.saturating_add(1);
+        resumed.asked_ms = turn.since_ms;
         resumed.wants_turn = committed;
         resumed.committed_ms = committed.then_some(now_ms);
         Ok(resumed)

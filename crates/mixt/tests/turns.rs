@@ -21,7 +21,7 @@ fn next(
     bench: &Bench,
     coordinator: &mut Coordinator,
     mut answer: Option<Result<Reply, StoreError>>,
-) -> Result<(Arc<str>, Request), Outcome> {
+) -> Result<(Arc<str>, Request), Box<Outcome>> {
     loop {
         match coordinator.next(bench.clock.now_ms(), answer.take()) {
             Next::Ask(Ask::Store { database, request }) => return Ok((database, request)),
@@ -29,7 +29,7 @@ fn next(
                 bench.pass(ms);
                 answer = Some(Ok(Reply::Done));
             }
-            Next::Finished(outcome) => return Err(outcome),
+            Next::Finished(outcome) => return Err(Box::new(outcome)),
         }
     }
 }
@@ -52,7 +52,7 @@ fn end(
     for _ in 0..5_000 {
         match next(bench, coordinator, answer.take()) {
             Ok(asked) => answer = ask(bench, connections, &asked),
-            Err(outcome) => return outcome,
+            Err(outcome) => return *outcome,
         }
     }
     panic!("it goes on for ever");
@@ -76,7 +76,7 @@ fn ticket(bench: &Bench) -> Record {
     finish(&bench.world, connections.ask("two", &Request::Abort)).unwrap();
     bench.pass(bench.limits.finish_ms);
     let away = Some(Err(StoreError::Unavailable("gone".to_owned())));
-    match next(bench, &mut coordinator, away) {
+    match next(bench, &mut coordinator, away).map_err(|outcome| *outcome) {
         Err(Outcome::Incomplete { ticket: Some(ticket), .. }) => *ticket,
         other => panic!("{other:?}"),
     }
@@ -174,7 +174,7 @@ fn lose_first_commit(bench: &Bench, coordinator: &mut Coordinator) -> Record {
     bench.until(coordinator, &mut bench.connections(), None, |_, request| is_commit(request));
     let mut answer = Some(Err(StoreError::OutcomeUnknown("lost".to_owned())));
     loop {
-        match next(bench, coordinator, answer.take()) {
+        match next(bench, coordinator, answer.take()).map_err(|outcome| *outcome) {
             Ok(_) => answer = Some(Err(StoreError::Unavailable("gone".to_owned()))),
             Err(Outcome::Incomplete { ticket: Some(ticket), .. }) => return *ticket,
             Err(other) => panic!("{other}"),
@@ -244,7 +244,7 @@ fn what_is_denied_after_a_commit_is_done_when_it_is_allowed() {
                     });
                 }
                 Ok(asked) => answer = ask(&bench, &mut connections, &asked),
-                Err(outcome) => break outcome,
+                Err(outcome) => break *outcome,
             }
         };
         let Outcome::Incomplete { ticket: Some(ticket), why: Why::Refused { reason, .. }, .. } =

@@ -123,7 +123,7 @@ impl Coordinator {
         let is_complete = match &record {
             Some(record) => record.complete,
             // A young one cannot have been removed: it has not come here yet.
-            None => age_ms(self.job.began_ms) >= self.job.limits.keep_ms,
+            None => age_ms(self.asked_ms) >= self.job.limits.keep_ms,
         };
         if is_complete {
             return Err(Obstacle::Completed);
