@@ -19,7 +19,7 @@
 //!
 //! *Once.* A group whose mark is there is not run again: its mark holds what it handed on. Where the database lets only
 //! one of two transactions that create the same name commit, nobody can run a group twice, whoever else runs it. Where
-//! it merges concurrent commits instead, coordinators take turns ([`turns`]): one stops before the next begins, which
+//! it merges concurrent commits instead, coordinators take turns (decision 0021): one stops before the next begins, which
 //! first sees what was committed before. Only if the record is in such a place, too, is it left to the times of
 //! [`Limits`] alone. A commit whose answer was lost is looked for by
 //! its mark. Of a transaction of one writing group there is none, so that it is told that the outcome is not known.
