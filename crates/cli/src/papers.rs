@@ -27,7 +27,7 @@ pub(crate) struct PapersArgs {
     /// The paper
     #[arg(value_enum)]
     paper: Paper,
-    /// Every figure at a reduced scale, in under two minutes (the default)
+    /// Every figure at a reduced scale, in under two minutes, three with PostgreSQL (the default)
     #[arg(long, conflicts_with = "full")]
     quick: bool,
     /// At the paper's scale, in up to twenty minutes
