@@ -97,8 +97,8 @@ impl Spaces {
     }
 
     /// With all sessions at one site.
-    pub(crate) fn within(self, site: Option<Arc<str>>) -> Spaces {
-        Spaces { site, ..self }
+    pub(crate) fn within(self, site: &str) -> Spaces {
+        Spaces { site: Some(site.into()), ..self }
     }
 
     /// Lets the cluster run groups of phases, by SOLERA.PHASE: one round trip for each. A module's name must be the

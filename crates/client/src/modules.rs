@@ -208,20 +208,18 @@ fn spaces(local: &Local, first: Option<Client>) -> Spaces {
         level: space.level,
     });
     let known = known.collect();
-    let site = local.site().map(Arc::from);
-    let name = local.cluster().to_owned();
-    let (local, first) = (local.clone(), std::sync::Mutex::new(first));
+    let (lender, first) = (local.clone(), std::sync::Mutex::new(first));
     let connect = move || -> BoxFuture<'static, Result<Client, Error>> {
         let first = first.lock().ok().and_then(|mut first| first.take());
-        let local = local.clone();
+        let lender = lender.clone();
         Box::pin(async move {
             match first {
                 Some(client) => Ok(client),
-                None => session(&local).await,
+                None => session(&lender).await,
             }
         })
     };
-    Spaces::known(&name, Arc::new(connect), known).within(site)
+    Spaces::known(local.cluster(), Arc::new(connect), known).within(local.site())
 }
 
 /// An error of the site, as clients are told.

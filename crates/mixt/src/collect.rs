@@ -9,10 +9,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::drive::Connections;
+use crate::drive::{BATCH, Connections};
 use crate::outcome::Limits;
 use crate::record::Record;
-use crate::store::{Begin, Fields, Horizon, Name, NameWrite, StoreError};
+use crate::recovery::Recovered;
+use crate::store::{Begin, Horizon, Name, NameWrite, StoreError};
 use crate::witness::{self, TransactionId};
 
 /// Transactions whose leftovers are to be removed.
@@ -20,8 +21,6 @@ use crate::witness::{self, TransactionId};
 pub struct Collector {
     limits: Limits,
     entries: BTreeMap<TransactionId, Entry>,
-    /// Of their records.
-    names: BTreeSet<Name>,
 }
 
 #[derive(Debug)]
@@ -45,43 +44,42 @@ enum Step {
     Over,
 }
 
-/// How many names are read at once.
-const BATCH: usize = 128;
-
 /// How far databases say that commits are seen.
 type Horizons = BTreeMap<Arc<str>, Horizon>;
 
 impl Collector {
     /// One that has nothing to do yet.
     pub fn new(limits: Limits) -> Collector {
-        Collector { limits, entries: BTreeMap::new(), names: BTreeSet::new() }
+        Collector { limits, entries: BTreeMap::new() }
     }
 
     /// Takes over transactions that have just been completed: what
-    /// [`Coordinator::leftovers`](crate::coordinator::Coordinator::leftovers) and
-    /// [`Recovered::completed`](crate::recovery::Recovered::completed) give. What it has already stays as it is.
+    /// [`Coordinator::leftovers`](crate::coordinator::Coordinator::leftovers) gives. What it has already stays as it is.
     pub fn add(&mut self, records: impl IntoIterator<Item = Record>, now_ms: u64) {
         self.enter(records, now_ms, Step::Complete);
     }
 
-    /// Takes over transactions of which somebody else removes what is left, unless that one has died: what
-    /// [`Recovered::complete`](crate::recovery::Recovered::complete) gives.
-    pub fn watch(&mut self, records: impl IntoIterator<Item = Record>, now_ms: u64) {
+    /// Takes over transactions of which somebody else removes what is left, unless that one has died.
+    fn watch(&mut self, records: impl IntoIterator<Item = Record>, now_ms: u64) {
         self.enter(records, now_ms, Step::Watch);
     }
 
     fn enter(&mut self, records: impl IntoIterator<Item = Record>, now_ms: u64, step: Step) {
         for record in records {
-            let home = record.home.as_ref().map(|home| witness::record(&home.space, record.id));
-            self.names.extend(home);
             let (id, came_ms) = (record.id, now_ms);
             self.entries.entry(id).or_insert(Entry { record, came_ms, step, until: None });
         }
     }
 
-    /// Whether it has the transaction whose record has this name.
-    pub(crate) fn has(&self, name: &Name) -> bool {
-        self.names.contains(name)
+    /// Takes over what was found of complete transactions.
+    pub fn take(&mut self, found: &mut Recovered, now_ms: u64) {
+        self.add(std::mem::take(&mut found.completed), now_ms);
+        self.watch(std::mem::take(&mut found.complete), now_ms);
+    }
+
+    /// Whether it has a transaction.
+    pub(crate) fn has(&self, id: TransactionId) -> bool {
+        self.entries.contains_key(&id)
     }
 
     /// How many transactions it has to clean up after.
@@ -105,13 +103,7 @@ impl Collector {
         for step in [Step::WriteWitnesses, Step::Marks, Step::Record] {
             result = result.and(self.step(step, connections, now_ms).await);
         }
-        self.entries.retain(|id, entry| {
-            let over = entry.step == Step::Over;
-            if let (true, Some(home)) = (over, &entry.record.home) {
-                self.names.remove(&witness::record(&home.space, *id));
-            }
-            !over
-        });
+        self.entries.retain(|_, entry| entry.step != Step::Over);
         result
     }
 
@@ -134,7 +126,7 @@ impl Collector {
         for (database, due) in names {
             for due in due.chunks(BATCH) {
                 let names = due.iter().map(|(_, name)| name.clone()).collect();
-                match read(connections, &database, names).await {
+                match connections.read(&database, names).await {
                     Ok(found) => {
                         for ((id, _), fields) in due.iter().zip(found) {
                             let entry = self.entries.get_mut(id).expect("it was there before");
@@ -292,18 +284,6 @@ impl Step {
 fn databases(record: &Record) -> BTreeSet<Arc<str>> {
     let places = record.witnessed.iter().chain(&record.home).map(|place| &place.database);
     places.chain(record.marks.iter().map(|(database, _)| database)).cloned().collect()
-}
-
-async fn read(
-    connections: &mut Connections,
-    database: &str,
-    names: Vec<Name>,
-) -> Result<Vec<Fields>, StoreError> {
-    let connection = connections.get(database).await?;
-    let begin = Begin { read_only: true, names, ..Begin::default() };
-    let found = connection.begin(&begin).await?;
-    connection.abort().await?;
-    Ok(found)
 }
 
 async fn horizon(

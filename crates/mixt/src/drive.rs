@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::coordinator::{Ask, Coordinator, Next, Reply, Request};
 use crate::outcome::Outcome;
-use crate::store::{BoxFuture, Connection, Database, StoreError};
+use crate::store::{Begin, BoxFuture, Connection, Database, Fields, Name, StoreError};
 
 /// The time of a host.
 pub trait Clock: Send + Sync {
@@ -32,6 +32,9 @@ impl<C: Clock + ?Sized> Clock for Arc<C> {
 pub struct Connections {
     known: BTreeMap<Arc<str>, Known>,
 }
+
+/// How many names are to be read at once.
+pub(crate) const BATCH: usize = 128;
 
 struct Known {
     database: Arc<dyn Database>,
@@ -72,6 +75,19 @@ impl Connections {
             Some(connection) => Ok(connection),
             closed => Ok(closed.insert(known.database.connect().await?)),
         }
+    }
+
+    /// What named objects hold, read in a transaction of its own.
+    pub(crate) async fn read(
+        &mut self,
+        database: &str,
+        names: Vec<Name>,
+    ) -> Result<Vec<Fields>, StoreError> {
+        let begin = Begin { read_only: true, names, ..Begin::default() };
+        let connection = self.get(database).await?;
+        let found = connection.begin(&begin).await?;
+        connection.abort().await?;
+        Ok(found)
     }
 
     /// Does what a coordinator asks.

@@ -10,10 +10,10 @@ use std::sync::Arc;
 use crate::binding::Modules;
 use crate::collect::Collector;
 use crate::coordinator::{CannotResume, Coordinator, TransactionId};
-use crate::drive::{Clock, Connections, run};
+use crate::drive::{BATCH, Clock, Connections, run};
 use crate::outcome::{Limits, Outcome, Why};
 use crate::record::{Record, Unreadable};
-use crate::store::{Begin, List, Name, Place, StoreError};
+use crate::store::{List, Name, Place, StoreError};
 use crate::witness;
 
 /// What was found and done.
@@ -52,9 +52,6 @@ pub enum Found {
 /// How many names are listed at once: more than there usually are, as some databases look at all of them each time.
 const PAGE: usize = 65_536;
 
-/// How many records are read at once.
-const BATCH: usize = 128;
-
 /// After how many records in a row that could not be read their database is taken to be away.
 const UNREAD_IN_A_ROW: usize = 8;
 
@@ -79,7 +76,7 @@ pub async fn records(
         let mut keys = connections.get(&place.database).await?.list(&list).await?;
         let Some(last) = keys.last() else { return Ok(records) };
         after = Arc::clone(last);
-        keys.retain(|key| !collector.has(&Name { space: place.space.clone(), key: key.clone() }));
+        keys.retain(|key| !witness::of_record(key).is_some_and(|id| collector.has(id)));
         for batch in keys.chunks(BATCH) {
             match read(place, batch, connections).await {
                 Ok(found) => records.extend(found),
@@ -125,11 +122,7 @@ async fn read(
     connections: &mut Connections,
 ) -> Result<Vec<(String, Found)>, StoreError> {
     let name = |key: &Arc<str>| Name { space: Arc::clone(&place.space), key: Arc::clone(key) };
-    let begin =
-        Begin { read_only: true, names: keys.iter().map(name).collect(), ..Begin::default() };
-    let connection = connections.get(&place.database).await?;
-    let all = connection.begin(&begin).await?;
-    connection.abort().await?;
+    let all = connections.read(&place.database, keys.iter().map(name).collect()).await?;
     let found = keys.iter().zip(all).filter_map(|(key, fields)| {
         // Somebody may have removed it since it was listed.
         let found = match Record::decode(fields.get(&0)?) {

@@ -79,6 +79,12 @@ pub(crate) fn record(space: &Arc<str>, id: TransactionId) -> Name {
     name(space, format!("{RECORDS}{id}"))
 }
 
+/// Of which transaction there is a recovery record under a key.
+pub(crate) fn of_record(key: &str) -> Option<TransactionId> {
+    let number = u64::from_str_radix(key.strip_prefix(RECORDS)?, 16).ok()?;
+    Some(TransactionId(number))
+}
+
 /// The name of the mark that a group of phases is done.
 pub(crate) fn mark(space: &Arc<str>, id: TransactionId, group: usize) -> Name {
     name(space, format!("d:{id}:{group}"))

@@ -289,9 +289,8 @@ impl Setting {
         let mut collector = collector.unwrap_or(Collector::new(LIMITS));
         let recovered = self.recover_all(&collector, connections).await;
         let now = self.world.now.load(Ordering::Relaxed);
-        for found in recovered {
-            collector.add(found.completed, now);
-            collector.watch(found.complete, now);
+        for mut found in recovered {
+            collector.take(&mut found, now);
         }
         // What fails is done the next time.
         let _ = collector.collect(connections, now).await;

@@ -6,8 +6,8 @@ use std::time::Duration;
 use solera_mixt::collect::Collector;
 use solera_mixt::drive::Clock;
 use solera_mixt::record::Record;
-use solera_mixt::recovery::{self, Recovered};
-use solera_mixt::store::{BoxFuture, Database};
+use solera_mixt::recovery;
+use solera_mixt::store::BoxFuture;
 use solera_node::Local;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
@@ -74,26 +74,23 @@ async fn pass(shared: &Shared, local: &Local, collector: &mut Collector) {
     };
     let named = spaces(local, None);
     let database = Spaces::known(local.cluster(), Arc::new(connect), named.known_spaces());
-    let database = database.within(named.whence());
+    let database = database.within(local.site());
     let places = places(&named, &shared.stores);
     let mut connections = connections(database, &shared.stores);
     for place in places {
         let known = (&shared.library.all(), shared.settings.limits);
         let found = recovery::recover(&place, &mut connections, known, collector, &System).await;
-        let Ok(Recovered { completed, complete, unknown, .. }) = found else {
+        let Ok(mut found) = found else {
             // A site that is gone has nothing to be looked for; another store may come back.
             match &*place.database == local.cluster() {
                 true => return,
                 false => continue,
             }
         };
-        for record in &completed {
-            // Its ticket, if there is one, is of no use any more.
-            let _ = forget_ticket(local, &record.id().to_string()).await;
-        }
-        collector.add(completed, System.now_ms());
-        collector.watch(complete, System.now_ms());
-        for one in unknown {
+        // Tickets, where there are any, are of no use any more. Those that stay do nothing.
+        let _ = forget_tickets(local, &found.completed).await;
+        collector.take(&mut found, System.now_ms());
+        for one in found.unknown {
             // It is completed at the next pass.
             let _ = learn(shared, local, &one.module).await;
         }
@@ -101,9 +98,15 @@ async fn pass(shared: &Shared, local: &Local, collector: &mut Collector) {
     let _ = collector.collect(&mut connections, System.now_ms()).await;
 }
 
-async fn forget_ticket(local: &Local, ticket: &str) -> Result<(), String> {
+async fn forget_tickets(local: &Local, of: &[Record]) -> Result<(), String> {
+    if of.is_empty() {
+        return Ok(());
+    }
     let mut client = Client::over(local.connect_as_server()).await.map_err(told)?;
-    registry::forget_ticket(&mut client, ticket).await
+    for record in of {
+        registry::forget_ticket(&mut client, &record.id().to_string()).await?;
+    }
+    Ok(())
 }
 
 /// Compiles a module that a record names.

@@ -185,9 +185,7 @@ impl<P: Program> Session<P> {
             let (connections, host) = (&mut self.connections, &*self.host);
             let mut one =
                 recovery::recover(&place, connections, known, &self.collector, host).await?;
-            let now_ms = self.host.now_ms();
-            self.collector.add(std::mem::take(&mut one.completed), now_ms);
-            self.collector.watch(std::mem::take(&mut one.complete), now_ms);
+            self.collector.take(&mut one, self.host.now_ms());
             found.push(one);
         }
         self.collector.collect(&mut self.connections, self.host.now_ms()).await?;
