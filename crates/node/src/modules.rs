@@ -75,11 +75,9 @@ impl Local {
         self.spec.spaces.iter()
     }
 
-    /// The name of the site, unless it is dead.
-    pub fn site(&self) -> Option<String> {
-        let network = self.network.upgrade()?;
-        let spec = network.settings();
-        Some(spec.sites.get(self.worker.site.index())?.name.clone())
+    /// The name of the site.
+    pub fn site(&self) -> &str {
+        &self.spec.sites[self.worker.site.index()].name
     }
 
     /// Opens a session as the client, which begins with what the client has seen. What it sees, the client has seen

@@ -6,6 +6,7 @@ use solera_resp::{Arguments, parse_integer};
 use solera_time::SiteId;
 use solera_unistore::PartitionId;
 
+use super::sites::site_named;
 use crate::config::ClusterSpec;
 use crate::session::Session;
 use crate::worker::Unreachable;
@@ -45,14 +46,11 @@ fn lead_from(session: &Session, arguments: &Arguments<'_>) -> Result<(), String>
 
 /// A site by its name, or by its number from 1.
 fn site_of(spec: &ClusterSpec, wanted: &[u8]) -> Result<SiteId, String> {
-    let named = |name: &str| name.as_bytes().eq_ignore_ascii_case(wanted);
-    let number = || usize::try_from(parse_integer(wanted)?).ok()?.checked_sub(1);
     // No site's name is a number.
-    let site = spec.sites.iter().position(|site| named(&site.name)).or_else(number);
-    site.filter(|site| *site < spec.sites.len()).map(|site| SiteId(site as u8)).ok_or_else(|| {
-        let names: Vec<&str> = spec.sites.iter().map(|site| site.name.as_str()).collect();
-        let (wanted, names) = (String::from_utf8_lossy(wanted), names.join(", "));
-        format!("ERR there is no site '{wanted}'; the sites are {names}")
+    site_named(spec, wanted).or_else(|error| {
+        let number = || usize::try_from(parse_integer(wanted)?).ok()?.checked_sub(1);
+        let site = number().filter(|site| *site < spec.sites.len());
+        site.map(|site| SiteId(site as u8)).ok_or(error)
     })
 }
 

@@ -4,6 +4,7 @@ use solera_resp::Arguments;
 use solera_time::SiteId;
 use solera_unistore::{Change, Standing};
 
+use crate::config::ClusterSpec;
 use crate::session::Session;
 use crate::worker::Worker;
 
@@ -26,18 +27,13 @@ pub(crate) async fn sites(session: &mut Session, arguments: &Arguments<'_>) {
                 () if word.eq_ignore_ascii_case(b"add") => Change::Add,
                 () => return session.fail(SYNTAX),
             };
-            let named = |name: &str| name.as_bytes().eq_ignore_ascii_case(wanted);
-            let Some(site) = spec.sites.iter().position(|site| named(&site.name)) else {
-                let names: Vec<&str> = spec.sites.iter().map(|site| site.name.as_str()).collect();
-                let wanted = String::from_utf8_lossy(wanted);
-                let names = names.join(", ");
-                return session
-                    .fail(format!("ERR there is no site '{wanted}'; the sites are {names}"));
+            let site = match site_named(&spec, wanted) {
+                Ok(site) => site,
+                Err(error) => return session.fail(error),
             };
             if spec.nodes().next().is_none() {
                 return session.fail("ERR the sites of one process come and go together");
             }
-            let site = SiteId(site as u8);
             if change == Change::Remove
                 && !force
                 && let Some(alive) = who_answers(&worker, site)
@@ -90,6 +86,17 @@ pub(crate) async fn sites(session: &mut Session, arguments: &Arguments<'_>) {
         let waits = told.not_agreed.map(name).unwrap_or_default();
         out.bulk(waits.as_bytes());
     }
+}
+
+/// A site by its name.
+pub(crate) fn site_named(spec: &ClusterSpec, wanted: &[u8]) -> Result<SiteId, String> {
+    let named = |name: &str| name.as_bytes().eq_ignore_ascii_case(wanted);
+    let site = spec.sites.iter().position(|site| named(&site.name));
+    site.map(|site| SiteId(site as u8)).ok_or_else(|| {
+        let names: Vec<&str> = spec.sites.iter().map(|site| site.name.as_str()).collect();
+        let (wanted, names) = (String::from_utf8_lossy(wanted), names.join(", "));
+        format!("ERR there is no site '{wanted}'; the sites are {names}")
+    })
 }
 
 /// A node that this one reaches, of a site that takes part.

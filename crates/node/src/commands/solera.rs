@@ -7,6 +7,7 @@ use solera_resp::{Arguments, Writer, parse_integer};
 use solera_time::{Physical, SiteId, Timestamp, Vector};
 use solera_unistore::{Command, Response, Standing, TransactionId};
 
+use super::sites::site_named;
 use crate::session::Session;
 use crate::token::Token;
 use crate::worker::Unreachable;
@@ -74,12 +75,10 @@ async fn attach_until(session: &mut Session, arguments: &Arguments<'_>) {
     let spec = session.worker.spec.clone();
     let mut named = Vec::new();
     for index in 4..arguments.len() {
-        let wanted = arguments.get(index);
-        let Some(site) = spec.sites.iter().position(|site| site.name.as_bytes() == wanted) else {
-            let wanted = String::from_utf8_lossy(wanted);
-            return session.fail(format!("ERR there is no site '{}'", wanted.escape_debug()));
-        };
-        named.push(SiteId(site as u8));
+        match site_named(&spec, arguments.get(index)) {
+            Ok(site) => named.push(site),
+            Err(error) => return session.fail(error),
+        }
     }
     let past = session.worker.with(|replica| {
         let status = replica.status();
