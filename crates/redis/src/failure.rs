@@ -36,9 +36,13 @@ const DENYING: [&str; 3] = ["NOAUTH", "NOPERM", "WRONGPASS"];
 
 impl Failure {
     pub(crate) fn of_connecting(error: &RedisError) -> Failure {
-        match (error.kind(), error.code()) {
-            (ErrorKind::AuthenticationFailed | ErrorKind::InvalidClientConfig, _)
-            | (_, Some("NOAUTH" | "WRONGPASS" | "NOPERM")) => Failure::Shut(error.to_string()),
+        match error.kind() {
+            ErrorKind::AuthenticationFailed | ErrorKind::InvalidClientConfig => {
+                Failure::Shut(error.to_string())
+            }
+            _ if error.code().is_some_and(|code| DENYING.contains(&code)) => {
+                Failure::Shut(error.to_string())
+            }
             _ => Failure::Unreached(error.to_string()),
         }
     }

@@ -341,8 +341,8 @@ impl Replica {
             self.reply(request, Response::Failed(CommandError::OperationsOutstanding));
             return;
         }
-        let (strong, snap_vec) = (transaction.accesses.is_some(), transaction.snap_vec);
-        if strong {
+        if transaction.accesses.is_some() {
+            let snap_vec = transaction.snap_vec;
             // What this promises must hold for its snapshot, too: before it is taken out.
             let until = self.latest_vote(now, &snap_vec);
             let Some(transaction) = self.coordinator.open.remove(&tx) else { return };
