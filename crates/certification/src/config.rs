@@ -18,6 +18,8 @@ pub struct Config {
     pub groups: Vec<GroupId>,
     /// The site whose members lead at first.
     pub leader: SiteId,
+    /// How many sites may be lost together with all that they have kept.
+    pub f: usize,
     /// How often the worker had been started.
     pub run: u64,
     /// How long things may take.
@@ -79,6 +81,8 @@ pub enum Rule {
     UniformBeforeCommit,
     /// A transaction is remembered until its coordinator and its other groups will not ask.
     Remember,
+    /// Whoever forgets a transaction knows that it is over, and does not vote on it again.
+    TellOldest,
     /// A vote comes in time, or it is to abort.
     InTime,
 
@@ -107,8 +111,14 @@ pub(crate) struct Configuration {
 }
 
 impl Configuration {
+    /// Any two quorums of the members meet.
     pub(crate) fn quorum(&self) -> usize {
         self.members.len() / 2 + 1
+    }
+
+    /// So many must keep what is decided: a quorum, and more than may be lost.
+    pub(crate) fn keepers(&self, f: usize) -> usize {
+        self.quorum().max(self.members.len().min(f + 1))
     }
 
     pub(crate) fn others(&self, me: SiteId) -> Vec<SiteId> {

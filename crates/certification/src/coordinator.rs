@@ -22,14 +22,16 @@ use crate::step::Step;
 /// How long a coordinator insists on the outcome of a transaction that it has given up. Until then its groups
 /// remember all that it has submitted since.
 const INSISTING: Duration = Duration::from_secs(60);
-/// How many outcomes of own transactions are remembered for those who missed the answer.
-const REMEMBERED: usize = 4096;
+/// How many outcomes of own transactions are remembered for clients who missed the answer, and know the name.
+const REMEMBERED: usize = 65_536;
 
 /// The transactions that one worker has submitted, or finishes for others.
 #[derive(Debug)]
 pub(crate) struct Coordinator<W> {
     me: Address,
     next: Serial,
+    /// Told to clients as names of transactions that will be submitted later.
+    reserved: BTreeSet<Serial>,
     pending: BTreeMap<TransactionId, Pending<W>>,
     /// The highest ballot that each group is known to have had.
     ballots: BTreeMap<GroupId, Ballot>,
@@ -41,6 +43,8 @@ pub(crate) struct Coordinator<W> {
 struct Pending<W> {
     /// Whether it was submitted here, and not left by somebody else or too long ago.
     submitted: bool,
+    /// Whether its client knows its name, and may ask what became of it.
+    named: bool,
     participants: Arc<[GroupId]>,
     /// Its parts; none if it is finished for another coordinator, or given up.
     shares: BTreeMap<GroupId, Arc<Share<W>>>,
@@ -70,6 +74,7 @@ impl<W: Clone> Coordinator<W> {
         Coordinator {
             me,
             next: Serial { run, sequence: 0 },
+            reserved: BTreeSet::new(),
             pending: BTreeMap::new(),
             ballots: BTreeMap::new(),
             outcomes: BTreeMap::new(),
@@ -77,18 +82,42 @@ impl<W: Clone> Coordinator<W> {
         }
     }
 
-    /// Submits a transaction, part by part.
+    /// The name of a transaction that will be submitted later. Until it is, or is released, groups
+    /// remember all that is submitted here.
+    pub(crate) fn reserve(&mut self) -> TransactionId {
+        let tid = self.next_name();
+        self.reserved.insert(tid.serial);
+        tid
+    }
+
+    /// What a reserved name stands for is over without having been submitted.
+    pub(crate) fn release(&mut self, tid: TransactionId, outcome: Outcome) {
+        if self.is_own(tid) && self.reserved.remove(&tid.serial) {
+            self.remember(tid.serial, outcome);
+        }
+    }
+
+    fn next_name(&mut self) -> TransactionId {
+        self.next.sequence += 1;
+        TransactionId { coordinator: self.me, serial: self.next }
+    }
+
+    /// Submits a transaction, part by part, by a name that was reserved for it or a new one.
     pub(crate) fn certify(
         &mut self,
         step: &mut Step<'_, W>,
+        name: Option<TransactionId>,
         shares: BTreeMap<GroupId, Arc<Share<W>>>,
         until: Timestamp,
         claim: Option<Claim>,
     ) -> TransactionId {
-        self.next.sequence += 1;
-        let tid = TransactionId { coordinator: self.me, serial: self.next };
+        let tid = name.unwrap_or_else(|| self.next_name());
+        self.reserved.remove(&tid.serial);
         let participants = shares.keys().copied().collect();
         self.begin(step, tid, participants, shares, until, claim);
+        if let Some(pending) = self.pending.get_mut(&tid) {
+            pending.named = name.is_some();
+        }
         tid
     }
 
@@ -115,6 +144,7 @@ impl<W: Clone> Coordinator<W> {
     ) {
         let pending = Pending {
             submitted: !shares.is_empty(),
+            named: false,
             participants,
             shares,
             until,
@@ -228,13 +258,21 @@ impl<W: Clone> Coordinator<W> {
             return;
         };
         let answers = pending.answers.entry((group, ballot)).or_insert_with(|| Answers {
-            vote,
+            vote: vote.clone(),
             ts,
             from: BTreeSet::new(),
         });
+        if (&answers.vote, answers.ts) != (&vote, ts) {
+            // Another vote of the term, though there is but one: not one of these.
+            step.counts.ignored += 1;
+            return;
+        }
         answers.from.insert(from);
-        let quorum = if step.config.keeps(Rule::Quorum) { step.configuration.quorum() } else { 1 };
-        if answers.from.len() < quorum {
+        let keepers = match step.config.keeps(Rule::Quorum) {
+            true => step.configuration.keepers(step.config.f),
+            false => 1,
+        };
+        if answers.from.len() < keepers {
             return;
         }
         let chosen = (answers.vote.clone(), answers.ts);
@@ -260,7 +298,9 @@ impl<W: Clone> Coordinator<W> {
         let Some(pending) = self.pending.remove(&tid) else { return };
         // Who finishes it long after it was over may find that all have forgotten it.
         if let Some(outcome) = outcome.as_ref().filter(|_| pending.submitted) {
-            self.remember(tid.serial, outcome.clone());
+            if pending.named {
+                self.remember(tid.serial, outcome.clone());
+            }
             let claim = pending.claim.unwrap_or(Claim::new(pending.submitted_at, tid));
             step.outputs.push_back(Output::Decided { tid, outcome: outcome.clone(), claim });
         }
@@ -290,14 +330,16 @@ impl<W: Clone> Coordinator<W> {
         }
     }
 
-    /// From now on, asks only what became of a transaction, and has it abort where it did not arrive.
+    /// From now on, asks only what became of a transaction, and has it abort where it did not arrive. Its
+    /// client is told the name.
     pub(crate) fn give_up(&mut self, tid: TransactionId) {
         if let Some(pending) = self.pending.get_mut(&tid) {
+            pending.named = true;
             pending.shares.clear();
         }
     }
 
-    /// What became of an own transaction, if that is known and not too long ago.
+    /// What became of an own transaction whose client knows its name, if that is known and not too long ago.
     pub(crate) fn outcome(&self, tid: TransactionId) -> Option<&Outcome> {
         self.is_own(tid).then(|| self.outcomes.get(&tid.serial)).flatten()
     }
@@ -315,8 +357,9 @@ impl<W: Clone> Coordinator<W> {
     pub(crate) fn oldest(&self) -> Serial {
         let next = Serial { sequence: self.next.sequence + 1, ..self.next };
         // Own ones are in the order of their numbers.
-        let first = self.pending.iter().find(|(_, pending)| pending.submitted);
-        first.map_or(next, |(tid, _)| tid.serial)
+        let pending = self.pending.iter().find(|(_, pending)| pending.submitted);
+        let reserved = self.reserved.first().copied().unwrap_or(next);
+        pending.map_or(next, |(tid, _)| tid.serial).min(reserved)
     }
 
     /// Told along with own transactions only.

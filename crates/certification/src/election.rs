@@ -216,12 +216,12 @@ impl<W: Clone> Member<W> {
         for state in states {
             merged.ceiling = merged.ceiling.max(state.ceiling);
             base = base.max(state.delivered);
-            if Some(state.accepted_in) != newest {
-                continue;
-            }
             for (coordinator, oldest) in state.oldest {
                 let known = merged.oldest.entry(coordinator).or_default();
                 *known = (*known).max(oldest);
+            }
+            if Some(state.accepted_in) != newest {
+                continue;
             }
             for (tid, entry) in state.entries {
                 match merged.entries.get_mut(&tid) {

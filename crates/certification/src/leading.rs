@@ -155,11 +155,11 @@ impl<W: Clone> Member<W> {
         asked: Asked<W>,
         oldest: Option<Serial>,
     ) {
+        self.learn_oldest(step, tid.coordinator, oldest);
         if !self.leads() {
             step.send(asked.coordinator, self.group, Body::NotLeader { ballot: self.ballot });
             return;
         }
-        self.learn_oldest(tid.coordinator, oldest);
         let since = self.early.remove(&tid).map_or(step.now.monotonic, |early| early.since);
         self.consider(step, tid, asked, since);
     }
@@ -375,6 +375,7 @@ impl<W: Clone> Member<W> {
         outcome: Option<Outcome>,
         oldest: Option<Serial>,
     ) {
+        self.learn_oldest(step, tid.coordinator, oldest);
         if !self.leads() {
             if let Some(Outcome::Committed(ts)) = outcome {
                 self.ahead.commit(tid, ts);
@@ -421,16 +422,21 @@ impl<W: Clone> Member<W> {
                 }
             }
             if is_over {
-                self.state.entries.remove(&tid);
+                self.forget(step, &[tid]);
             }
         }
-        self.learn_oldest(tid.coordinator, oldest);
         self.deliver(step);
     }
 
     /// A coordinator will submit no transaction below this one again.
-    pub(crate) fn learn_oldest(&mut self, coordinator: Address, oldest: Option<Serial>) {
-        if let Some(oldest) = oldest {
+    pub(crate) fn learn_oldest(
+        &mut self,
+        step: &Step<'_, W>,
+        coordinator: Address,
+        oldest: Option<Serial>,
+    ) {
+        let learns = self.leads() || step.config.keeps(Rule::TellOldest);
+        if let Some(oldest) = oldest.filter(|_| learns) {
             let known = self.state.oldest.entry(coordinator).or_default();
             *known = (*known).max(oldest);
         }
@@ -498,8 +504,12 @@ impl<W: Clone> Member<W> {
     /// Tells the members that this one leads, and what it remembers.
     pub(crate) fn tell_status(&mut self, step: &mut Step<'_, W>) {
         let clock = step.clock();
-        let ceiling = clock.later(step.config.timing.reserve);
-        self.keep_ceiling(step, ceiling);
+        // Not each time, because all members write it down.
+        let reserve = step.config.timing.reserve;
+        if self.state.ceiling < clock.later(reserve - reserve / 4) {
+            self.keep_ceiling(step, clock.later(reserve));
+        }
+        let ceiling = self.state.ceiling;
         let Role::Leader(leading) = &mut self.role else { return };
         leading.status_at = Some(step.now.monotonic);
         let after = leading.told_upto;
@@ -508,7 +518,8 @@ impl<W: Clone> Member<W> {
         let phases: Vec<_> = rest.map(|(tid, of)| (*tid, of.phase)).take(PHASES).collect();
         leading.told_upto = phases.last().map(|(tid, _)| *tid).filter(|_| phases.len() == PHASES);
         let (ballot, range) = (self.state.accepted_in, (after, leading.told_upto));
-        let status = Body::Status { ballot, ceiling, upto: clock, range, phases };
+        let oldest = self.state.oldest.iter().map(|(of, first)| (*of, *first)).collect();
+        let status = Body::Status { ballot, ceiling, upto: clock, range, phases, oldest };
         step.send_others(self.group, status);
     }
 
@@ -566,8 +577,8 @@ impl<W: Clone> Member<W> {
     /// Finishes what a quorum has stored, and forgets what nobody will ask for.
     pub(crate) fn forget_finished(&mut self, step: &mut Step<'_, W>) {
         let Role::Leader(leading) = &mut self.role else { return };
-        let quorum = step.configuration.quorum();
-        let stored = nth_greatest(leading.kept.values().map(|kept| kept.delivered), quorum);
+        let keepers = step.configuration.keepers(step.config.f);
+        let stored = nth_greatest(leading.kept.values().map(|kept| kept.delivered), keepers);
         let ask = step.now.monotonic.since(leading.asked_oldest) >= step.config.timing.retry * 2;
         if ask {
             leading.asked_oldest = step.now.monotonic;
@@ -608,10 +619,10 @@ impl<W: Clone> Member<W> {
         for coordinator in in_mind {
             step.send(coordinator, self.group, Body::AskOldest);
         }
-        for tid in forgotten {
-            self.state.entries.remove(&tid);
-            leading.through.remove(&tid);
+        for tid in &forgotten {
+            leading.through.remove(tid);
         }
+        self.forget(step, &forgotten);
         for (tid, group, first) in tell {
             match first {
                 true => self.tell_through_here(step, tid, group),
@@ -632,6 +643,10 @@ impl<W: Clone> Member<W> {
         let mut overdue = Vec::new();
         for (tid, entry) in &self.state.entries {
             let asked = leading.asked.get(tid);
+            // After a restart these may be many.
+            if overdue.len() == PHASES {
+                break;
+            }
             if entry.phase == Phase::Undecided
                 && asked.is_none_or(|asked| step.now.monotonic.since(*asked) >= patience)
             {

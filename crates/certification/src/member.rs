@@ -1,6 +1,6 @@
 //! A member of one group: what it keeps, and its part as a follower.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use solera_machine::{Address, Now};
@@ -39,6 +39,8 @@ pub(crate) struct Member<W> {
     pub(crate) ahead: Ahead,
     /// At the leader: what it cannot vote on yet.
     pub(crate) early: BTreeMap<TransactionId, Early<W>>,
+    /// Whether a journal has told of it.
+    restored: bool,
 }
 
 /// A vote that is to be kept, and whom to tell.
@@ -80,6 +82,14 @@ impl<W: Clone> Member<W> {
             untold: Vec::new(),
             ahead: Ahead::default(),
             early: BTreeMap::new(),
+            restored: false,
+        }
+    }
+
+    /// Keeps with which term it has begun: after a restart the configuration may name another first leader.
+    pub(crate) fn keep_first_term(&mut self, step: &mut Step<'_, W>) {
+        if !self.restored {
+            step.record(Record::Took(self.group, self.state.clone()));
         }
     }
 
@@ -98,11 +108,14 @@ impl<W: Clone> Member<W> {
                 self.on_decision(step, tid, outcome, oldest);
             }
             Body::Through { tid, of, answer } => self.on_through(step, tid, of, answer),
-            Body::Oldest { oldest } => self.learn_oldest(from, Some(oldest)),
+            Body::Oldest { oldest } => self.learn_oldest(step, from, Some(oldest)),
             Body::Accept { ballot, tid, entry, coordinator, after } => {
                 self.on_accept(step, from, ballot, tid, entry, coordinator, after);
             }
-            Body::Status { ballot, ceiling, upto, range, phases } => {
+            Body::Status { ballot, ceiling, upto, range, phases, oldest } => {
+                for (coordinator, oldest) in oldest {
+                    self.learn_oldest(step, coordinator, Some(oldest));
+                }
                 self.on_status(step, from, ballot, ceiling, upto, range, phases);
             }
             Body::StatusKept { ballot, ceiling, delivered } => {
@@ -275,8 +288,11 @@ impl<W: Clone> Member<W> {
         let phases: BTreeMap<_, _> = phases.into_iter().collect();
         let told =
             |tid| after.is_none_or(|after| tid > after) && last.is_none_or(|last| tid <= last);
-        let remembered = |tid| !told(tid) || phases.contains_key(&tid);
-        self.state.entries.retain(|tid, entry| remembered(*tid) || entry.ts > upto);
+        let entries = self.state.entries.iter();
+        let forgotten = entries
+            .filter(|(tid, entry)| told(**tid) && !phases.contains_key(tid) && entry.ts <= upto);
+        let forgotten: Vec<TransactionId> = forgotten.map(|(tid, _)| *tid).collect();
+        self.forget(step, &forgotten);
         for (tid, phase) in phases {
             if let Some(entry) = self.state.entries.get_mut(&tid) {
                 entry.phase = entry.phase.max(phase);
@@ -287,6 +303,24 @@ impl<W: Clone> Member<W> {
         }
         let delivered = self.state.delivered;
         step.send(from, self.group, Body::StatusKept { ballot, ceiling, delivered });
+    }
+
+    /// Forgets transactions that are over, also after a restart.
+    pub(crate) fn forget(&mut self, step: &mut Step<'_, W>, tids: &[TransactionId]) {
+        let mut kept = Vec::new();
+        for tid in tids {
+            let entry = self.state.entries.remove(tid);
+            kept.extend(entry.filter(|entry| entry.told).map(|_| *tid));
+        }
+        if !kept.is_empty() {
+            // Together with why they are over.
+            let coordinators: BTreeSet<Address> = kept.iter().map(|tid| tid.coordinator).collect();
+            let oldest = coordinators
+                .iter()
+                .filter_map(|of| Some((*of, *self.state.oldest.get(of)?)))
+                .collect();
+            step.record(Record::Forgot(self.group, kept, oldest));
+        }
     }
 
     /// No later leader will propose a timestamp up to here.
@@ -335,6 +369,7 @@ impl<W: Clone> Member<W> {
 
     /// Takes a record of the journal.
     pub(crate) fn restore(&mut self, record: Record<W>) {
+        self.restored = true;
         match record {
             Record::Promised(_, ballot) => self.ballot = self.ballot.max(ballot),
             Record::Took(_, mut state) => {
@@ -350,6 +385,15 @@ impl<W: Clone> Member<W> {
             }
             Record::Ceiling(_, ceiling) => {
                 self.state.ceiling = self.state.ceiling.max(ceiling);
+            }
+            Record::Forgot(_, tids, oldest) => {
+                for tid in tids {
+                    self.state.entries.remove(&tid);
+                }
+                for (coordinator, oldest) in oldest {
+                    let known = self.state.oldest.entry(coordinator).or_default();
+                    *known = (*known).max(oldest);
+                }
             }
         }
     }

@@ -109,6 +109,9 @@ pub enum Body<W> {
         range: (Option<TransactionId>, Option<TransactionId>),
         /// Every transaction in the range that the leader remembers.
         phases: Vec<(TransactionId, Phase)>,
+        /// Of each coordinator, the first transaction that it may still submit. What is forgotten must not be
+        /// voted on again by whoever leads next.
+        oldest: Vec<(Address, Serial)>,
     },
     /// A member keeps the ceiling.
     StatusKept {
@@ -228,6 +231,8 @@ pub enum Record<W> {
     Accepted(GroupId, TransactionId, Entry<W>),
     /// It has let its leader show this much as complete.
     Ceiling(GroupId, Timestamp),
+    /// It has forgotten these, because their coordinators will submit none before these again.
+    Forgot(GroupId, Vec<TransactionId>, Vec<(Address, Serial)>),
 }
 
 impl<W> Body<W> {

@@ -78,7 +78,8 @@ impl<W: Clone + Send> Service<W> {
             Record::Promised(group, _)
             | Record::Took(group, _)
             | Record::Accepted(group, ..)
-            | Record::Ceiling(group, _) => *group,
+            | Record::Ceiling(group, _)
+            | Record::Forgot(group, ..) => *group,
         };
         if let Some(member) = self.members.get_mut(&group) {
             member.restore(record);
@@ -100,6 +101,7 @@ impl<W: Clone + Send> Service<W> {
         self.unaided = (now.monotonic, self.clock.read(now.physical));
         self.each_member(now, |member, step| {
             member.heard = step.now.monotonic;
+            member.keep_first_term(step);
             if first && member.ballot.leader == step.me() {
                 member.lead_at_once(step);
             }
@@ -110,22 +112,36 @@ impl<W: Clone + Send> Service<W> {
     /// CERTIFY (UniStore Alg. 3 l. 3): submits a transaction, part by part; yields
     /// [`Output::Decided`] later. If it commits, its strong timestamp is at most `until`, whoever finishes
     /// it and however late. A transaction that is submitted again after it was aborted has a claim to go before
-    /// others.
+    /// others. Its name is one that was [reserved](Self::reserve) for it, or a new one.
     ///
     /// # Panics
     /// If there is no part; reading transactions without accesses need no certification.
     pub fn certify(
         &mut self,
         now: Now,
+        name: Option<TransactionId>,
         shares: BTreeMap<GroupId, Arc<Share<W>>>,
         until: Timestamp,
         claim: Option<Claim>,
     ) -> TransactionId {
         assert!(!shares.is_empty(), "a certified transaction has accessed something");
         let (coordinator, mut step) = self.coordinator(now);
-        let tid = coordinator.certify(&mut step, shares, until, claim);
+        let tid = coordinator.certify(&mut step, name, shares, until, claim);
         self.drain_loopback(now);
         tid
+    }
+
+    /// The name of a transaction that will be certified later, for those who must know it before they lose
+    /// the answer. To be used for one [`Self::certify`], or released, and soon: until then the groups forget
+    /// nothing that is submitted here.
+    pub fn reserve(&mut self) -> TransactionId {
+        self.coordinator.reserve()
+    }
+
+    /// What a reserved name stands for has come to this without being certified. Nothing happens to names
+    /// that have been used.
+    pub fn release(&mut self, tid: TransactionId, outcome: Outcome) {
+        self.coordinator.release(tid, outcome);
     }
 
     /// Stops submitting a transaction whose client no longer waits. What became of it will be found
@@ -134,7 +150,8 @@ impl<W: Clone + Send> Service<W> {
         self.coordinator.give_up(tid);
     }
 
-    /// What became of a transaction, if a coordinator or member of this worker still knows.
+    /// What became of a transaction whose client knows its name, if a coordinator or member of this worker still
+    /// knows.
     pub fn outcome(&self, tid: TransactionId) -> Option<Outcome> {
         let of_member = |member: &Member<W>| match member.state.entries.get(&tid)?.phase {
             Phase::Undecided => None,

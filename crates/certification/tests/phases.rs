@@ -54,6 +54,7 @@ impl Sites {
             workers: vec![1; 3],
             groups: (0..groups).map(GroupId).collect(),
             leader: SiteId(0),
+            f: 1,
             run: 0,
             timing: Timing::default(),
             broken,
@@ -158,7 +159,7 @@ impl Sites {
         let shares = keys.iter().map(|(group, key)| (GroupId(*group), share(key))).collect();
         let (now, until) = (self.time(), self.until);
         let service = self.services[usize::from(site)].as_mut().unwrap();
-        let tid = service.certify(now, shares, until, claim);
+        let tid = service.certify(now, None, shares, until, claim);
         self.take(site);
         tid
     }

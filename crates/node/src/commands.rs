@@ -73,6 +73,7 @@ pub(crate) async fn run_other(
         CommandId::SoleraSpaces => solera::spaces(session),
         CommandId::SoleraLevel => solera::level(session, arguments),
         CommandId::SoleraAtRisk => solera::at_risk(session, arguments).await,
+        CommandId::SoleraTxid => session.name_transaction().await,
         CommandId::SoleraOutcome => solera::outcome(session, arguments).await,
         CommandId::SoleraLeaders => leaders::leaders(session, arguments).await,
         CommandId::SoleraModule | CommandId::SoleraCall | CommandId::SoleraPhase => {

@@ -135,6 +135,7 @@ impl Lent {
                 | CommandId::SoleraBegin
                 | CommandId::SoleraCommit
                 | CommandId::SoleraAbort
+                | CommandId::SoleraTxid
                 | CommandId::SoleraOutcome
                 | CommandId::SoleraToken
                 | CommandId::SoleraAttach

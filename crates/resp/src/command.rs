@@ -67,6 +67,7 @@ pub enum CommandId {
     SoleraLevel,
     SoleraAtRisk,
     SoleraExport,
+    SoleraTxid,
     SoleraOutcome,
     SoleraLeaders,
     SoleraModule,

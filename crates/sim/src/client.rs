@@ -106,6 +106,10 @@ pub(crate) struct Clients {
     strong_share: u64,
     /// What clients were told that asked for an outcome.
     pub(crate) outcomes: Vec<(TransactionId, Option<bool>)>,
+    /// Decides who asks for the name of a strong transaction before committing it.
+    naming: Random,
+    /// The names that they were told.
+    pub(crate) names: Vec<TransactionId>,
     workers: Vec<u8>,
     pace: u64,
     /// Clients that gave up a past that died with a site.
@@ -145,6 +149,8 @@ impl Clients {
             strong: Random::new(scenario.seed.wrapping_mul(499).wrapping_add(11)),
             strong_share: scenario.strong_share,
             outcomes: Vec::new(),
+            naming: Random::new(scenario.seed.wrapping_mul(523).wrapping_add(17)),
+            names: Vec::new(),
             workers: scenario.topology.workers.clone(),
             pace: scenario.pace,
             lost_pasts: 0,
@@ -212,6 +218,9 @@ impl Clients {
         request: RequestId,
         response: Response,
     ) {
+        if let Response::Named(tid) = response {
+            return self.names.push(tid);
+        }
         let Some(index) = self.waiting(from, request) else { return };
         self.clients[index].waiting_for = None;
         let doing = std::mem::replace(&mut self.clients[index].doing, Doing::Nothing);
@@ -223,6 +232,11 @@ impl Clients {
             }
             (Doing::Begin(mut recorded, fate), Response::Begun(tx)) => {
                 recorded.cause = Some(Cause::Transaction(from.site, tx));
+                if self.naming.chance(50) {
+                    // Nobody waits for the answer, which tells causal transactions that they have no name.
+                    self.requests += 1;
+                    world.command(from, RequestId(self.requests), Command::Name { tx });
+                }
                 self.next_operation(world, index, from, recorded, fate, tx);
             }
             (Doing::Operate(mut recorded, fate, tx), Response::Operated(outcome)) => {

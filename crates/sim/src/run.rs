@@ -414,7 +414,9 @@ impl<'a> Run<'a> {
                 false => {}
             }
         }
-        for (tid, told) in std::mem::take(&mut self.clients.outcomes) {
+        let mut told = std::mem::take(&mut self.clients.outcomes);
+        told.extend(self.outcomes_of_names());
+        for (tid, told) in told {
             self.world.tally.count("outcomes asked for");
             let truth = self.outcomes.committed(tid).unwrap_or(false);
             if told.is_some_and(|told| told != truth) {
@@ -422,6 +424,30 @@ impl<'a> Run<'a> {
             }
         }
         self.violations.extend(contradictions.into_iter().map(Violation::Contradiction));
+    }
+
+    /// What each site tells in the end of the transactions whose names clients know, as
+    /// [`Command::Outcome`](solera_unistore::Command::Outcome) has it: by all of its workers and the
+    /// coordinator's.
+    fn outcomes_of_names(&self) -> Vec<(TransactionId, Option<bool>)> {
+        let sites = SiteId::all(self.scenario.topology.sites());
+        let up = sites.filter(|site| self.world.state(site.index()) == SiteState::Up);
+        let certified = self.clients.names.iter().copied();
+        // What has accessed nothing that needs an order commits without being certified.
+        let certified = certified.filter(|tid| self.outcomes.submission(*tid).is_some());
+        let names: Vec<TransactionId> = certified.collect();
+        let mut told = Vec::new();
+        for site in up {
+            for tid in &names {
+                let asked = self
+                    .world
+                    .replicas()
+                    .filter(|(address, _)| address.site == site || **address == tid.coordinator);
+                let outcomes = asked.map(|(_, replica)| replica.status().outcome(*tid));
+                told.push((*tid, outcomes.max().flatten()));
+            }
+        }
+        told
     }
 
     fn check_properties(&mut self) {

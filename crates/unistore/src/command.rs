@@ -74,6 +74,12 @@ pub enum Command {
         /// If it is strong and was aborted before: what [`CommandError::Aborted`] said then.
         claim: Option<Claim>,
     },
+    /// The name by which an open strong transaction will be certified, to ask for its [`Command::Outcome`] if
+    /// the answer to its commit is lost. It must be committed within a minute from then on.
+    Name {
+        /// The transaction.
+        tx: TxId,
+    },
     /// Drops a transaction; it has no effect. Needs no reply, and gets none.
     Abort {
         /// The transaction.
@@ -112,6 +118,8 @@ pub enum Response {
     },
     /// To [`Command::Begin`].
     Begun(TxId),
+    /// To [`Command::Name`].
+    Named(TransactionId),
     /// To [`Command::Operate`]; after an [`OpError`] the transaction stays open.
     Operated(Result<Outcome, OpError>),
     /// To [`Command::Commit`]: the client's causal past from now on.

@@ -7,19 +7,23 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use solera_certification::{Claim, Kind};
+use solera_certification::{Claim, Kind, Outcome as Certified, TransactionId};
 use solera_data::{Effect, Key, Op, OpError};
 use solera_levels::Level;
 use solera_machine::Now;
 use solera_time::{Monotonic, SiteId, Timestamp, Vector};
 
 use crate::command::{CommandError, RequestId, Response, StrongLimit, TxId};
-use crate::config::{Address, StrongLimits};
+use crate::config::{Address, StrongLimits, Timing};
 use crate::message::{Cause, Event, Executed, Message, Write};
 use crate::partitioning::PartitionId;
 use crate::record::{Decision, Record};
 use crate::replica::{MAX_UPDATE, Replica};
 use crate::strong::Accesses;
+
+/// How long a transaction may be open that has a name: so long the groups forget nothing that is submitted
+/// here.
+const NAMED: Duration = Duration::from_secs(60);
 
 /// So many bytes per second participants can at least receive and keep.
 const SLOWEST_TRANSFER: usize = 16 << 20;
@@ -57,6 +61,8 @@ pub(crate) struct Transaction {
     preparing: Option<Preparing>,
     /// What it has accessed, if it is to be certified.
     accesses: Option<Accesses>,
+    /// The name by which it will be certified, if its client has asked for it, and when that was.
+    name: Option<(TransactionId, Monotonic)>,
 }
 
 /// The first phase of a commit that involves several workers.
@@ -148,6 +154,18 @@ impl Coordinator {
 }
 
 impl Transaction {
+    /// The name by which it will be certified, if it has one.
+    pub(crate) fn name(&self) -> Option<TransactionId> {
+        self.name.map(|(tid, _)| tid)
+    }
+
+    /// Whether its client has been idle, or has not ended it, for too long.
+    fn is_overdue(&self, now: Monotonic, timing: &Timing) -> bool {
+        now.since(self.last_active) >= timing.idle_transaction_timeout
+            || now.since(self.began) >= timing.max_transaction_age
+            || self.name.is_some_and(|(_, named)| now.since(named) >= NAMED)
+    }
+
     /// What certification has to know: the snapshot, the writes and the accesses.
     pub(crate) fn into_certified(self) -> (Vector, BTreeMap<Key, Effect>, Accesses) {
         (self.snap_vec, self.writes, self.accesses.unwrap_or_default())
@@ -210,6 +228,7 @@ impl Replica {
                 last_active: now.monotonic,
                 preparing: None,
                 accesses: strong.then(Accesses::default),
+                name: None,
             },
         );
         let cause = Cause::Transaction(self.me, tx);
@@ -327,7 +346,7 @@ impl Replica {
 
     /// Without the operation it would not be what its client meant.
     fn give_up_large(&mut self, tx: TxId, error: CommandError) -> Response {
-        self.coordinator.open.remove(&tx);
+        self.abort(tx);
         Response::Failed(error)
     }
 
@@ -489,8 +508,32 @@ impl Replica {
     /// Drops an open transaction. One that is being committed goes on.
     pub(crate) fn abort(&mut self, tx: TxId) {
         if self.open_transaction(tx).is_some() {
-            self.coordinator.open.remove(&tx);
+            self.drop_transaction(tx);
         }
+    }
+
+    /// Nothing will become of a transaction, and who knows its name may hear so.
+    fn drop_transaction(&mut self, tx: TxId) -> Option<Transaction> {
+        let transaction = self.coordinator.open.remove(&tx)?;
+        if let Some(tid) = transaction.name() {
+            self.strong.service.release(tid, Certified::Aborted(None));
+        }
+        Some(transaction)
+    }
+
+    /// Names an open strong transaction, the same again if it has a name.
+    pub(crate) fn name(&mut self, now: Now, request: RequestId, tx: TxId) {
+        if !self.config.protocol.has_strong() {
+            return self.reply(request, Response::Failed(CommandError::NoStrong));
+        }
+        let open = self.coordinator.open.get_mut(&tx).filter(|open| open.accesses.is_some());
+        let Some(transaction) = open else {
+            return self.reply(request, Response::Failed(CommandError::NoSuchTransaction));
+        };
+        transaction.last_active = now.monotonic;
+        let reserve = || (self.strong.service.reserve(), now.monotonic);
+        let (tid, _) = *transaction.name.get_or_insert_with(reserve);
+        self.reply(request, Response::Named(tid));
     }
 
     /// A participant applied or dropped its share.
@@ -537,22 +580,18 @@ impl Replica {
     /// do not come to an end: an open snapshot keeps versions at every site.
     pub(crate) fn expire_transactions(&mut self, now: Now) {
         let timing = &self.config.timing;
-        let (idle_timeout, max_age) = (timing.idle_transaction_timeout, timing.max_transaction_age);
         let overdue: Vec<TxId> = self
             .coordinator
             .open
             .iter()
             .filter(|(_, transaction)| match &transaction.preparing {
                 Some(preparing) => now.monotonic.since(preparing.since) >= preparing.patience,
-                None => {
-                    now.monotonic.since(transaction.last_active) >= idle_timeout
-                        || now.monotonic.since(transaction.began) >= max_age
-                }
+                None => transaction.is_overdue(now.monotonic, timing),
             })
             .map(|(tx, _)| *tx)
             .collect();
         for tx in overdue {
-            let transaction = self.coordinator.open.remove(&tx);
+            let transaction = self.drop_transaction(tx);
             if let Some(preparing) = transaction.and_then(|transaction| transaction.preparing) {
                 self.decide(now, tx, None, preparing.participants);
                 self.reply(preparing.request, Response::Failed(CommandError::PartitionSlow));

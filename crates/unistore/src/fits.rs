@@ -155,8 +155,10 @@ impl Fits<'_> {
             Body::Accept { ballot: term, tid, entry: of, coordinator, .. } => {
                 of_member && ballot(term) && self.exists(*coordinator) && entry(tid, of)
             }
-            Body::Status { ballot: of, .. }
-            | Body::StatusKept { ballot: of, .. }
+            Body::Status { ballot: of, oldest, .. } => {
+                of_member && ballot(of) && oldest.iter().all(|(worker, _)| self.exists(*worker))
+            }
+            Body::StatusKept { ballot: of, .. }
             | Body::Canvass { ballot: of }
             | Body::Support { ballot: of }
             | Body::NewBallot { ballot: of }

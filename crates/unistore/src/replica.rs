@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use smallvec::smallvec;
+use solera_certification::TransactionId;
 use solera_data::{Dot, Key, Op, OpError, Outcome};
 use solera_levels::Level;
 use solera_machine::{Machine, Now};
@@ -474,6 +475,7 @@ impl Replica {
                 }
             }
             Command::Commit { tx, claim } => self.commit(now, request, tx, claim),
+            Command::Name { tx } => self.name(now, request, tx),
             Command::Abort { tx } => self.abort(tx),
             Command::Barrier { past, timeout } => self.barrier(now, request, past, timeout),
             Command::Attach { past, timeout } => self.attach(now, request, past, timeout),
@@ -816,6 +818,11 @@ impl Status<'_> {
             let group = group_of(partition.id);
             Some((partition.id, service.leader(group)?, service.leads(group)))
         })
+    }
+
+    /// Whether a strong transaction whose client knows its name committed, as far as this worker knows.
+    pub fn outcome(&self, tid: TransactionId) -> Option<bool> {
+        self.replica.outcome(tid)
     }
 
     /// The greatest time that this worker has read, issued or seen.

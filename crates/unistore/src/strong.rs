@@ -184,6 +184,7 @@ impl Strong {
             workers: config.topology.workers.clone(),
             groups: config.topology.owned_by(config.address).map(group_of).collect(),
             leader: config.leader,
+            f: config.f,
             run: config.first_transaction,
             timing: config.certification.clone(),
             broken: match config.without {
@@ -410,6 +411,7 @@ impl Replica {
     ) {
         self.be_active(now);
         let single = self.strong.singles.remove(&tx);
+        let name = transaction.name();
         let (snap_vec, writes, accesses) = transaction.into_certified();
         let mut shares: BTreeMap<GroupId, Share<Write>> = BTreeMap::new();
         let empty = || Share { snap_vec, accesses: Vec::new(), writes: Vec::new() };
@@ -424,6 +426,9 @@ impl Replica {
             share.writes.push(Write { key, effect });
         }
         if shares.is_empty() {
+            if let Some(tid) = name {
+                self.strong.service.release(tid, Outcome::Committed(snap_vec.strong));
+            }
             return self.reply(request, Response::Committed { past: snap_vec });
         }
         if !self.config.protocol.has_strong() {
@@ -433,7 +438,7 @@ impl Replica {
             shares.into_iter().map(|(group, share)| (group, Arc::new(share))).collect();
         let writes = shares.values().any(|share| !share.writes.is_empty());
         let traced = self.config.trace.then(|| shares.clone());
-        let tid = self.strong.service.certify(now, shares, until, claim);
+        let tid = self.strong.service.certify(now, name, shares, until, claim);
         let cause = match &single {
             Some(single) => Cause::Request(self.config.address, single.request),
             None => Cause::Transaction(self.me, tx),

@@ -787,7 +787,7 @@ fn strong_times_from_the_future_move_nobody() {
     let ballot = Ballot { configuration: 0, round: 0, leader: SiteId(0) };
     let (ceiling, upto, phases) = (Timestamp::MAX, Timestamp::ZERO, Vec::new());
     let range = (None, None);
-    let status = Body::Status { ballot, ceiling, upto, range, phases };
+    let status = Body::Status { ballot, ceiling, upto, range, phases, oldest: Vec::new() };
     let stretch = Stretch {
         partition: PartitionId(0),
         origin: SiteId::STRONG,

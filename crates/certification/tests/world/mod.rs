@@ -78,6 +78,8 @@ enum Kept {
 enum Held {
     Send(Address, Letter),
     Decided(TransactionId, Outcome),
+    /// Somebody who knows the name has asked what became of a transaction.
+    Told(TransactionId, Outcome),
     Keep(Kept),
 }
 
@@ -115,6 +117,7 @@ enum Happening {
 
 pub(crate) struct Shape {
     pub(crate) sites: u8,
+    pub(crate) f: usize,
     pub(crate) workers: u8,
     pub(crate) groups: u16,
     pub(crate) keys: u64,
@@ -140,6 +143,15 @@ pub(crate) struct World {
     loss: u64,
     delay: u64,
     clients: Vec<Client>,
+    /// Decides who asks for names, and for outcomes.
+    naming: Random,
+    /// Names that were told, by whom, and how often it had been started then.
+    reserved: Vec<(Address, u64, TransactionId)>,
+    named: Vec<TransactionId>,
+    /// Decides what comes late.
+    lateness: Random,
+    /// Whether who was asked has told that a named transaction committed.
+    told: BTreeSet<(TransactionId, bool)>,
     pub(crate) outcomes: BTreeMap<TransactionId, Outcome>,
     submitted: BTreeMap<TransactionId, BTreeMap<GroupId, Arc<Share<Write>>>>,
     /// The latest time with which each may commit.
@@ -168,6 +180,11 @@ impl World {
             loss: 0,
             delay: 30,
             clients: Vec::new(),
+            naming: Random::new(seed ^ 0xa5c),
+            reserved: Vec::new(),
+            named: Vec::new(),
+            lateness: Random::new(seed ^ 0x1a7e),
+            told: BTreeSet::new(),
             outcomes: BTreeMap::new(),
             submitted: BTreeMap::new(),
             until: BTreeMap::new(),
@@ -221,6 +238,7 @@ impl World {
                 .filter(|group| self.member(*group, address.site.0) == address)
                 .collect(),
             leader: SiteId(0),
+            f: self.shape.f,
             run,
             // Far enough ahead that clocks which differ do not stay below a successor's by themselves.
             timing: Timing { reserve: Duration::from_secs(2), ..Timing::default() },
@@ -364,6 +382,9 @@ impl World {
             match held {
                 Held::Send(to, letter) => self.post(address, to, letter),
                 Held::Decided(tid, outcome) => self.decided(tid, outcome),
+                Held::Told(tid, outcome) => {
+                    self.told.insert((tid, matches!(outcome, Outcome::Committed(_))));
+                }
                 Held::Keep(_) => {}
             }
         }
@@ -378,6 +399,11 @@ impl World {
             true => self.random.below(MILLI),
             false => self.delay * MILLI + self.random.below(20 * MILLI),
         };
+        // Some come once more, long after.
+        if self.shape.trouble && !self.quiet && self.lateness.chance(25) {
+            let late = delay + self.lateness.below(6000 * MILLI);
+            self.at(late, Happening::Arrive { from, to, letter: letter.clone() });
+        }
         self.at(delay, Happening::Arrive { from, to, letter });
     }
 
@@ -427,13 +453,48 @@ impl World {
             shares.into_iter().map(|(group, share)| (group, Arc::new(share))).collect();
         let now = self.now_of(address);
         let until = self.latest_vote(now, &shares);
+        let name = self.name_for(address);
         let host = self.host(address).unwrap();
-        let tid = host.service.certify(now, shares.clone(), until, None);
+        let tid = host.service.certify(now, name, shares.clone(), until, None);
         let since = self.now;
         self.until.insert(tid, until);
         self.submitted.insert(tid, shares.clone());
         self.clients.push(Client { address, tid, shares, since });
         self.carry_out(address);
+    }
+
+    /// Somebody who will submit at this worker asks for a name, and somebody else may submit by the name that
+    /// he was told, or go away.
+    fn name_for(&mut self, address: Address) -> Option<TransactionId> {
+        let run = self.host(address)?.run;
+        if self.naming.chance(50) {
+            let tid = self.host(address)?.service.reserve();
+            self.reserved.push((address, run, tid));
+            self.named.push(tid);
+        }
+        let mut reserved = self.reserved.iter();
+        let at = reserved.position(|(at, of, _)| (*at, *of) == (address, run));
+        let at = at.filter(|_| self.naming.chance(50))?;
+        let (_, _, tid) = self.reserved.remove(at);
+        if self.naming.chance(20) {
+            self.host(address)?.service.release(tid, Outcome::Aborted(None));
+            return None;
+        }
+        Some(tid)
+    }
+
+    /// Somebody asks everybody what became of one of the last named transactions.
+    fn ask(&mut self) {
+        let back = 1 + self.naming.below(30) as usize;
+        let Some(at) = self.named.len().checked_sub(back) else { return };
+        let tid = self.named[at];
+        for address in self.addresses() {
+            let Some(host) = self.host(address) else { continue };
+            if let Some(outcome) = host.service.outcome(tid) {
+                host.held.push((host.journal.len(), Held::Told(tid, outcome)));
+            }
+            self.flush(address);
+        }
     }
 
     fn latest_vote(&self, now: Now, shares: &BTreeMap<GroupId, Arc<Share<Write>>>) -> Timestamp {
@@ -552,6 +613,11 @@ impl World {
 
     fn settle_down(&mut self) {
         self.quiet = true;
+        for (address, run, tid) in std::mem::take(&mut self.reserved) {
+            if let Some(host) = self.host(address).filter(|host| host.run == run) {
+                host.service.release(tid, Outcome::Aborted(None));
+            }
+        }
         self.cut.clear();
         self.loss = 0;
         self.delay = 30;
@@ -583,6 +649,7 @@ impl World {
                 if self.left > 0 {
                     self.left -= 1;
                     self.submit();
+                    self.ask();
                     let pause = self.random.below(self.shape.pause * MILLI);
                     self.at(pause, Happening::Submit);
                 }
@@ -647,6 +714,10 @@ impl World {
                 if !log.items.is_sorted_by(|a, b| a.ts < b.ts) {
                     return Err(format!("{group:?} is not in the order of strong timestamps"));
                 }
+                let tids: BTreeSet<_> = log.items.iter().map(|item| item.tid).collect();
+                if tids.len() != log.items.len() {
+                    return Err(format!("{group:?} has delivered a transaction twice"));
+                }
                 let upto = log.known.min(logs[0].known);
                 let within = |log: &Log| -> Vec<Delivered> {
                     log.items.iter().filter(|item| item.ts <= upto).cloned().collect()
@@ -691,6 +762,12 @@ impl World {
             };
             if ts != said {
                 return Err(format!("{tid:?} was said to be {outcome:?} and is at {ts:?}"));
+            }
+        }
+        for (tid, committed) in &self.told {
+            if delivered.contains_key(tid) != *committed {
+                let told = if *committed { "committed" } else { "aborted" };
+                return Err(format!("{tid:?} was told to be {told}, which is not so"));
             }
         }
         for (tid, groups) in &delivered {
@@ -750,6 +827,12 @@ impl World {
             }
         }
         Ok(())
+    }
+
+    /// How many answers there were about named transactions, of both kinds.
+    pub(crate) fn told(&self) -> (usize, usize) {
+        let committed = self.told.iter().filter(|(_, committed)| *committed).count();
+        (committed, self.told.len() - committed)
     }
 
     pub(crate) fn committed(&self) -> usize {

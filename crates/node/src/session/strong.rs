@@ -217,6 +217,21 @@ impl Session {
         }
     }
 
+    /// SOLERA.TXID: the name of the open strong transaction, to ask for its outcome if the answer to its
+    /// commit is lost.
+    pub(crate) async fn name_transaction(&mut self) {
+        let Some(tx) = self.tx.filter(|_| self.tx_is_strong) else {
+            return self.fail(
+                "ERR SOLERA.TXID names the open strong transaction, and there is none: SOLERA.BEGIN STRONG first",
+            );
+        };
+        match self.worker.call(Command::Name { tx }).await {
+            Some(Response::Named(tid)) => self.out.bulk(tid.to_string().as_bytes()),
+            Some(Response::Failed(error)) => self.fail_command(&error),
+            _ => self.fail_unanswered(),
+        }
+    }
+
     /// Begins a strong transaction that depends on what was watched.
     ///
     /// # Errors

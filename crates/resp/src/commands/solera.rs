@@ -27,6 +27,8 @@ family! { "solera":
         "Tells what the loss of sites could still undo.";
     SoleraExport "solera.export" -1 "admin readonly" (0, 0, 0) "0.1.0"
         "Tells all keys of the open transaction's snapshot and what they hold.";
+    SoleraTxid "solera.txid" 1 "noscript fast" (0, 0, 0) "0.1.0"
+        "Names the open strong transaction.";
     SoleraOutcome "solera.outcome" 2 "fast" (0, 0, 0) "0.1.0"
         "Tells what became of a strong transaction.";
     SoleraLeaders "solera.leaders" -1 "admin" (0, 0, 0) "0.1.0"
