@@ -3,8 +3,12 @@
 //! A member that hears nothing of its leader first asks whether others do (canvass), so that one that
 //! was cut off does not disturb a group that works. Then it begins a term: a quorum leaves all lower
 //! ones and hands over what it has kept.
+//!
+//! Where only the link between a member and the leader is broken, nobody else would miss the leader, and
+//! the member's site could commit nothing. Who hears both of them for long enough takes over.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use solera_machine::Address;
 use solera_time::{Monotonic, SiteId, Timestamp};
@@ -31,6 +35,31 @@ pub(crate) struct Candidacy<W> {
 enum Stage<W> {
     Canvassing(BTreeSet<SiteId>),
     Gathering(BTreeMap<SiteId, State<W>>),
+}
+
+/// The members that have asked for another leader while this one hears it.
+#[derive(Debug, Default)]
+pub(crate) struct Unheard {
+    /// When each first asked, and when it last did.
+    by: BTreeMap<SiteId, (Monotonic, Monotonic)>,
+    /// When this member last took over for one of them. A site that hears nobody is not helped by it.
+    took_over: Option<Monotonic>,
+}
+
+/// A member takes over once in so long for those who do not hear the leader.
+const TAKING_OVER: Duration = Duration::from_secs(60);
+
+impl Unheard {
+    /// Whether `site` has been asking for so long now; who is silent for as long begins anew.
+    fn asks(&mut self, site: SiteId, now: Monotonic, patience: Duration) -> bool {
+        let (first, last) = self.by.entry(site).or_insert((now, now));
+        if now.since(*last) >= patience {
+            *first = now;
+        }
+        *last = now;
+        let again = self.took_over.is_none_or(|at| now.since(at) >= TAKING_OVER);
+        again && now.since(*first) >= patience
+    }
 }
 
 impl<W: Clone> Member<W> {
@@ -68,19 +97,23 @@ impl<W: Clone> Member<W> {
                 }
             }
             Role::Follower => {
-                // In turn: the next after the leader first.
-                let members = &step.configuration.members;
-                let place = |site: SiteId| members.iter().position(|other| *other == site);
-                let mine = place(me).unwrap_or(0);
-                let after = place(self.ballot.leader).map_or(0, |leader| leader + 1);
-                let turn = (mine + members.len() - after % members.len()) % members.len();
+                let turn = self.turn(step);
                 let silent = step.now.monotonic.since(self.heard);
                 let own = self.ballot.leader == me;
-                if silent >= patience * (1 + turn as u32) || own {
+                if silent >= patience * (1 + turn) || own {
                     self.canvass(step);
                 }
             }
         }
+    }
+
+    /// How many members are to lead before this one: the next after the leader is first.
+    fn turn(&self, step: &Step<'_, W>) -> u32 {
+        let members = &step.configuration.members;
+        let place = |site: SiteId| members.iter().position(|other| *other == site);
+        let mine = place(step.me()).unwrap_or(0);
+        let after = place(self.ballot.leader).map_or(0, |leader| leader + 1);
+        ((mine + members.len() - after % members.len()) % members.len()) as u32
     }
 
     /// Asks whether others hear of their leader.
@@ -148,7 +181,26 @@ impl<W: Clone> Member<W> {
         };
         if !content {
             step.send(from, self.group, Body::Support { ballot });
+        } else if self.stands_between(step, from.site) {
+            self.begin_term(step);
         }
+    }
+
+    /// Whether this member hears both the leader and a member that has not heard it for long.
+    fn stands_between(&mut self, step: &Step<'_, W>, unhearing: SiteId) -> bool {
+        let members = &step.configuration.members;
+        let between = matches!(self.role, Role::Follower)
+            && self.ballot.leader != unhearing
+            && [unhearing, step.me()].iter().all(|site| members.contains(site));
+        // More than the time from one question to the next, and later where others are to go first.
+        let patience =
+            step.config.timing.leader_timeout * (4 + members.len() as u32 + self.turn(step));
+        let now = step.now.monotonic;
+        let takes_over = between && self.unheard.asks(unhearing, now, patience);
+        if takes_over {
+            self.unheard = Unheard { by: BTreeMap::new(), took_over: Some(now) };
+        }
+        takes_over
     }
 
     pub(crate) fn on_support(&mut self, step: &mut Step<'_, W>, from: SiteId, ballot: Ballot) {

@@ -9,7 +9,7 @@ use solera_time::{Monotonic, SiteId, Timestamp, Vector};
 use crate::ahead::Ahead;
 use crate::config::{Configuration, Rule};
 use crate::conflicts::Conflicts;
-use crate::election::Candidacy;
+use crate::election::{Candidacy, Unheard};
 use crate::entry::{Entry, Phase, State};
 use crate::ids::{Ballot, GroupId, TransactionId};
 use crate::leading::{Asked, Early, Leading};
@@ -35,6 +35,8 @@ pub(crate) struct Member<W> {
     pub(crate) site_vec: Vector,
     /// Votes that are kept and told when the site stores what their transactions have seen.
     pub(crate) untold: Vec<Untold>,
+    /// At a follower: who does not hear the leader that this member hears.
+    pub(crate) unheard: Unheard,
     /// At a follower: what it may deliver before its leader does.
     pub(crate) ahead: Ahead,
     /// At the leader: what it cannot vote on yet.
@@ -80,6 +82,7 @@ impl<W: Clone> Member<W> {
             named: None,
             site_vec: Vector::zero(sites),
             untold: Vec::new(),
+            unheard: Unheard::default(),
             ahead: Ahead::default(),
             early: BTreeMap::new(),
             restored: false,

@@ -150,6 +150,11 @@ impl<W: Clone + Send> Service<W> {
         self.coordinator.give_up(tid);
     }
 
+    /// Whether so many members can decide a transaction.
+    pub fn is_enough(&self, members: usize) -> bool {
+        members >= self.configuration.keepers(self.config.f)
+    }
+
     /// What became of a transaction whose client knows its name, if a coordinator or member of this worker still
     /// knows.
     pub fn outcome(&self, tid: TransactionId) -> Option<Outcome> {

@@ -33,6 +33,10 @@ struct Sites {
     blind: Option<u8>,
     /// Messages that are lost.
     lose: fn(&Body<Write>) -> bool,
+    /// Links that nothing comes through, from one site to another.
+    cut: Vec<(u8, u8)>,
+    /// How often a site began to lead.
+    led: usize,
     /// Up to when what is submitted may commit.
     until: Timestamp,
 }
@@ -70,6 +74,8 @@ impl Sites {
             shown: Vec::new(),
             blind: None,
             lose: |_| false,
+            cut: Vec::new(),
+            led: 0,
             until: Timestamp::MAX,
         };
         for site in 0..3 {
@@ -88,10 +94,13 @@ impl Sites {
 
     fn take(&mut self, site: u8) {
         let (now, lose) = (self.time(), self.lose);
+        let cut = self.cut.clone();
         let Some(service) = &mut self.services[usize::from(site)] else { return };
         while let Some(output) = service.poll_output() {
             match output {
-                Output::Send { to, message } if !lose(&message.body) => {
+                Output::Send { to, message }
+                    if !lose(&message.body) && !cut.contains(&(site, to.site.0)) =>
+                {
                     let delay = ONE_WAY[usize::from(site)][to.site.index()] * MILLI;
                     self.sequence += 1;
                     self.letters.insert((self.now + delay, self.sequence), (at(site), to, message));
@@ -107,6 +116,7 @@ impl Sites {
                     service.known(now, group, upto);
                     self.shown.push((self.now, upto));
                 }
+                Output::Leader { site: leader, .. } if leader.0 == site => self.led += 1,
                 _ => {}
             }
         }
@@ -404,6 +414,30 @@ fn a_member_that_was_cut_off_does_not_disturb_the_others() {
     sites.services[2] = frankfurt;
     sites.run_for(3000);
     assert!(sites.services[0].as_ref().unwrap().leads(GroupId(0)), "the leader stays");
+}
+
+#[test]
+fn who_hears_both_takes_over_from_a_leader_that_a_member_does_not_hear() {
+    let mut sites = Sites::new(1);
+    sites.cut = vec![(0, 2), (2, 0)];
+    sites.run_for(3000);
+    assert!(sites.services[0].as_ref().unwrap().leads(GroupId(0)), "a short break is no reason");
+    let tid = sites.certify(2, &[(0, "a")], Timestamp::ZERO);
+    sites.run_for(9000);
+    assert!(sites.services[1].as_ref().unwrap().leads(GroupId(0)));
+    assert!(matches!(sites.outcome(tid), Some(Outcome::Committed(_))), "{:?}", sites.outcome(tid));
+    sites.cut.clear();
+    sites.run_for(9000);
+    assert!(sites.services[1].as_ref().unwrap().leads(GroupId(0)), "once is enough");
+}
+
+#[test]
+fn a_member_that_hears_nobody_does_not_have_leaders_change_again_and_again() {
+    let mut sites = Sites::new(1);
+    sites.cut = vec![(0, 2), (1, 2)];
+    sites.led = 0;
+    sites.run_for(50_000);
+    assert!(sites.led <= 2, "it changed {} times", sites.led);
 }
 
 #[test]

@@ -176,6 +176,11 @@ impl Client {
         &self.connection.cluster
     }
 
+    /// Whether [`Client::reconnect`] can succeed at all.
+    pub(crate) fn can_reconnect(&self) -> bool {
+        !matches!(self.target, Target::Given)
+    }
+
     /// Whether nothing has come, not even the end, that nobody has asked for.
     pub(crate) fn is_quiet(&mut self) -> bool {
         self.connection.is_quiet()

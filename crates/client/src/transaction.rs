@@ -1,12 +1,15 @@
 //! Interactive transactions: as guards and as closures.
 
 use std::ops::{Deref, DerefMut};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use solera_resp::Value;
 
 use crate::client::{Client, unexpected};
 use crate::error::Error;
+
+/// For how long the outcome of a transaction is asked for whose connection broke.
+const FINDING_OUT: Duration = Duration::from_secs(5);
 
 /// An open transaction: all its reads are from one snapshot, and its writes become visible together.
 ///
@@ -16,6 +19,8 @@ use crate::error::Error;
 #[derive(Debug)]
 pub struct Transaction<'a> {
     client: &'a mut Client,
+    /// By which its outcome can be asked for, if it is strong.
+    name: Option<String>,
 }
 
 impl Client {
@@ -24,7 +29,8 @@ impl Client {
     /// # Errors
     /// As [`Client::command`].
     pub async fn begin(&mut self) -> Result<Transaction<'_>, Error> {
-        self.open_transaction(&[b"SOLERA.BEGIN"]).await
+        self.open_transaction(&[vec![b"SOLERA.BEGIN"]]).await?;
+        Ok(Transaction { client: self, name: None })
     }
 
     /// Opens a strong transaction: it commits only if no conflicting one has come between, at any site.
@@ -36,24 +42,29 @@ impl Client {
     /// # Errors
     /// As [`Client::command`].
     pub async fn begin_strong(&mut self) -> Result<Transaction<'_>, Error> {
-        self.open_transaction(&[b"SOLERA.BEGIN", b"STRONG"]).await
+        let begin = [vec![&b"SOLERA.BEGIN"[..], b"STRONG"], vec![b"SOLERA.TXID"]];
+        match self.open_transaction(&begin).await? {
+            Value::Bulk(name) => {
+                let name = Some(String::from_utf8_lossy(&name).into_owned());
+                Ok(Transaction { client: self, name })
+            }
+            other => Err(unexpected(&other)),
+        }
     }
 
-    async fn open_transaction(&mut self, begin: &[&[u8]]) -> Result<Transaction<'_>, Error> {
-        match self.call(begin).await {
+    /// Sends what begins a transaction; returns the last reply.
+    async fn open_transaction(&mut self, begin: &[Vec<&[u8]>]) -> Result<Value, Error> {
+        match self.pipeline(begin).await.and_then(last_of) {
             // One that was dropped may still be open, or given up by the server; if none is, the first error
             // is the one to report.
             Err(error) if matches!(error.code(), Some("ERR" | "NOTX" | "EXECABORT")) => {
                 if self.call(&[b"SOLERA.ABORT"]).await.is_err() {
                     return Err(error);
                 }
-                self.call(begin).await?;
+                self.pipeline(begin).await.and_then(last_of)
             }
-            other => {
-                other?;
-            }
+            other => other,
         }
-        Ok(Transaction { client: self })
     }
 
     /// Runs a closure in a transaction: commits if it succeeds, aborts if it fails.
@@ -83,7 +94,9 @@ impl Client {
     ///
     /// # Errors
     /// Those of the closure, and of the commit: [`Error::Aborted`] if every attempt met a conflict, and
-    /// [`Error::Unavailable`] if too few sites could be reached.
+    /// [`Error::Unavailable`] if too few sites could be reached. If the connection breaks while it commits, it
+    /// is made again and the outcome asked for; what cannot be found out in five seconds is
+    /// [`Error::Unavailable`], too, with the transaction's name.
     pub async fn strong<R>(
         &mut self,
         mut body: impl AsyncFnMut(&mut Client) -> Result<R, Error>,
@@ -106,8 +119,8 @@ impl Client {
         }
     }
 
-    /// What became of a strong transaction whose reply was lost, by the name that
-    /// [`Error::Unavailable`] gives it.
+    /// What became of a strong transaction whose reply was lost, by [its name](Transaction::name), which
+    /// [`Error::Unavailable`] tells, too.
     ///
     /// # Errors
     /// As [`Client::command`].
@@ -118,8 +131,49 @@ impl Client {
 }
 
 impl Client {
+    /// The connection broke while a strong transaction committed: finds out what became of it.
+    async fn find_outcome(&mut self, name: &str, broken: Error) -> Result<(), Error> {
+        let until = Instant::now() + FINDING_OUT;
+        let mut connected = false;
+        loop {
+            if !connected {
+                connected = self.reconnect().await.is_ok();
+            }
+            let found = self.outcome(name).await;
+            connected &= found.is_ok();
+            match found {
+                Ok(Outcome::Committed) => return Ok(()),
+                Ok(Outcome::Aborted) => {
+                    let message =
+                        "the connection broke before it was committed; nothing was changed";
+                    return Err(Error::Server { code: "ABORTED".into(), message: message.into() });
+                }
+                _ if Instant::now() >= until || !self.can_reconnect() => {
+                    let message = format!(
+                        "{broken}; the outcome of transaction {name} is not known: ask SOLERA.OUTCOME \
+                         {name} until it is"
+                    );
+                    return Err(Error::Unavailable { transaction: Some(name.into()), message });
+                }
+                _ => tokio::time::sleep(Duration::from_millis(100)).await,
+            }
+        }
+    }
+
     /// How often [`Client::strong`] runs a transaction that meets conflicts.
     pub const STRONG_ATTEMPTS: u32 = 16;
+}
+
+/// The last of some replies, if none is an error.
+fn last_of(replies: Vec<Value>) -> Result<Value, Error> {
+    let mut last = Value::Null;
+    for reply in replies {
+        match reply {
+            Value::Error(text) => return Err(Error::server(&text)),
+            reply => last = reply,
+        }
+    }
+    Ok(last)
 }
 
 /// What became of a strong transaction.
@@ -156,7 +210,14 @@ impl Transaction<'_> {
     ) -> Result<R, Error> {
         match body(&mut self).await {
             Ok(result) => {
-                self.commit().await?;
+                let broken = match self.client.call(&[b"SOLERA.COMMIT"]).await {
+                    Err(error @ Error::Connection(_)) => error,
+                    other => return other.map(|_| result),
+                };
+                match &self.name {
+                    Some(name) => self.client.find_outcome(name, broken).await?,
+                    None => return Err(broken),
+                }
                 Ok(result)
             }
             Err(error) => {
@@ -165,6 +226,12 @@ impl Transaction<'_> {
                 Err(error)
             }
         }
+    }
+
+    /// What to ask [`Client::outcome`] about if a strong transaction's connection breaks while it commits; it
+    /// answers for any client, at any site. From then on it must be committed within a minute.
+    pub fn name(&self) -> Option<&str> {
+        self.name.as_deref()
     }
 
     /// Makes the writes visible, all at once.

@@ -130,6 +130,7 @@ impl Session {
         self.given_up = None;
         self.queue = None;
         self.watched.clear();
+        self.conflict = None;
         self.name.clear();
         self.identity.reset(&self.worker.users());
         self.replies = Replies::On;

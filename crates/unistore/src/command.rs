@@ -71,8 +71,9 @@ pub enum Command {
     Commit {
         /// The transaction.
         tx: TxId,
-        /// If it is strong and was aborted before: what [`CommandError::Aborted`] said then.
-        claim: Option<Claim>,
+        /// If its client's last one was aborted: the claim and the key that [`CommandError::Aborted`] told
+        /// then. The claim counts if this is about that key, too: otherwise it is not the next attempt.
+        claim: Option<(Claim, Key)>,
     },
     /// The name by which an open strong transaction will be certified, to ask for its [`Command::Outcome`] if
     /// the answer to its commit is lost. It must be committed within a minute from then on.

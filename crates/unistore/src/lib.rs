@@ -67,4 +67,4 @@ pub use records::Records;
 pub use recovery::{ForeignPartition, Recovery};
 pub use replica::{AtRisk, Replica, Status};
 pub use solera_certification::{Access, Claim, Kind, MAX_WORKERS, TransactionId};
-pub use strong::StrongCounts;
+pub use strong::{AGAIN, AGAIN_AT_LAST, StrongCounts};

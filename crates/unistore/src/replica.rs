@@ -474,7 +474,10 @@ impl Replica {
                     self.reply(request, response);
                 }
             }
-            Command::Commit { tx, claim } => self.commit(now, request, tx, claim),
+            Command::Commit { tx, claim } => {
+                let claim = claim.filter(|(_, key)| self.accesses(tx, key)).map(|(claim, _)| claim);
+                self.commit(now, request, tx, claim);
+            }
             Command::Name { tx } => self.name(now, request, tx),
             Command::Abort { tx } => self.abort(tx),
             Command::Barrier { past, timeout } => self.barrier(now, request, past, timeout),
@@ -527,7 +530,9 @@ impl Replica {
                 let committed = self.outcome(tid);
                 self.send(from, Message::OutcomeIs { request, committed });
             }
-            Message::OutcomeIs { request, committed } => self.on_outcome(request, committed),
+            Message::OutcomeIs { request, committed } => {
+                self.on_outcome(from, request, committed);
+            }
             Message::Certification(message) => self.on_certification(now, from, *message),
             Message::Fetch(fetch) => self.on_fetch(now, from, fetch),
             Message::Filling(filling) => self.on_filling(now, from, filling),

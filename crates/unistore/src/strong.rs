@@ -34,9 +34,9 @@ use crate::replication::{STRETCH_LIMIT, TICK_BYTES};
 
 /// A transaction of one operation that aborts is executed again after this long, if it is not known what it
 /// must wait for.
-const AGAIN: Duration = Duration::from_millis(10);
+pub const AGAIN: Duration = Duration::from_millis(10);
 /// For what is known it waits so long.
-const AGAIN_AT_LAST: Duration = Duration::from_millis(500);
+pub const AGAIN_AT_LAST: Duration = Duration::from_millis(500);
 
 /// The group that certifies everything in REDBLUE.
 const CENTRAL: GroupId = GroupId(0);
@@ -108,8 +108,8 @@ impl StrongCounts {
 struct Asking {
     request: RequestId,
     until: Monotonic,
-    /// How many of those asked have not answered, of those that should.
-    silent: usize,
+    /// Who has not answered, of those that should.
+    silent: BTreeSet<Address>,
     /// What the others know.
     committed: Option<bool>,
 }
@@ -168,6 +168,11 @@ impl Accesses {
         if !kind.is_free() {
             self.outstanding.insert(request, kind);
         }
+    }
+
+    /// Whether it has done something at a key that may conflict.
+    pub(crate) fn include(&self, key: &Key) -> bool {
+        self.done.range((key.clone(), 0, false)..).next().is_some_and(|((at, ..), _)| at == key)
     }
 
     /// It was executed (the read set of Alg. 1 l. 14, and what the writes conflict with).
@@ -362,7 +367,7 @@ impl Replica {
             self.detector.suspects(worker.site)
                 || !self.dissemination.members.is_member(worker.site)
         };
-        let silent = asked.iter().filter(|worker| !gone(worker)).count();
+        let silent = asked.iter().filter(|worker| !gone(worker)).copied().collect();
         self.strong.asking.push(Asking { request, until, silent, committed: None });
         for worker in asked {
             self.send(worker, Message::AskOutcome { request, tid });
@@ -375,13 +380,17 @@ impl Replica {
         Some(matches!(outcome, Outcome::Committed(_)))
     }
 
-    pub(crate) fn on_outcome(&mut self, request: RequestId, committed: Option<bool>) {
+    pub(crate) fn on_outcome(
+        &mut self,
+        from: Address,
+        request: RequestId,
+        committed: Option<bool>,
+    ) {
         let asking = &mut self.strong.asking;
         let Some(at) = asking.iter().position(|asking| asking.request == request) else { return };
-        asking[at].silent = asking[at].silent.saturating_sub(1);
-        // Who never got a transaction may take it for aborted, though others know that it is not.
+        asking[at].silent.remove(&from);
         asking[at].committed = asking[at].committed.max(committed);
-        if committed == Some(true) || asking[at].silent == 0 {
+        if committed == Some(true) || asking[at].silent.is_empty() {
             let Asking { committed, .. } = asking.swap_remove(at);
             self.reply(request, Response::Outcome(committed));
         }
@@ -434,6 +443,14 @@ impl Replica {
         if !self.config.protocol.has_strong() {
             return self.reply(request, Response::Failed(CommandError::NoStrong));
         }
+        if !self.reaches_enough(now) {
+            if let Some(tid) = name {
+                self.strong.service.release(tid, Outcome::Aborted(None));
+            }
+            self.strong.counts.unavailable += 1;
+            let error = CommandError::Unavailable { tid: None };
+            return self.reply(request, Response::Failed(error));
+        }
         let shares: BTreeMap<_, _> =
             shares.into_iter().map(|(group, share)| (group, Arc::new(share))).collect();
         let writes = shares.values().any(|share| !share.writes.is_empty());
@@ -461,6 +478,18 @@ impl Replica {
         };
         self.strong.submitted.insert(tid, submitted);
         self.drain_certification(now);
+    }
+
+    /// Whether as many sites have been heard of late as it takes to decide. If not, nothing need be tried, and
+    /// no client need wait, nor wonder what became of it.
+    fn reaches_enough(&self, now: Now) -> bool {
+        let patience = self.config.timing.strong_timeout;
+        let is_gone = |site: &SiteId| {
+            let suspected = self.detector.suspected_for(*site, now.monotonic);
+            suspected.is_some_and(|suspected| suspected >= patience)
+        };
+        let members = self.dissemination.members.members();
+        self.strong.service.is_enough(members.filter(|site| !is_gone(site)).count())
     }
 
     /// Up to when groups may vote on a transaction that is about to be submitted: as long as its client

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use solera_data::Key;
 use solera_time::Vector;
 use solera_unistore::{Claim, Command, CommandError, Response, TxId};
 
@@ -46,7 +47,7 @@ pub(crate) struct Client {
     /// How many attempts of the transaction have.
     failures: u32,
     /// What the last one has left: the next goes first with the claim, and lacks this until it comes.
-    claim: Option<Claim>,
+    claim: Option<(Claim, Key)>,
     lacks: Option<Vector>,
 }
 
@@ -112,7 +113,7 @@ impl Client {
                     (step.level, step.key.clone(), step.op.clone(), step.kind);
                 Command::Operate { tx, level, key, op, kind }
             }
-            (Phase::Commit, Some(tx)) => Command::Commit { tx, claim: self.claim },
+            (Phase::Commit, Some(tx)) => Command::Commit { tx, claim: self.claim.clone() },
         }
     }
 
@@ -131,9 +132,10 @@ impl Client {
             Response::Attached | Response::Failed(CommandError::TimedOut { .. }) => {
                 self.lacks = None;
             }
-            Response::Failed(CommandError::Aborted { claim, lacks, .. }) => {
+            Response::Failed(CommandError::Aborted { key, claim, lacks }) => {
                 self.failed = Some(Failed::Conflict);
-                (self.claim, self.lacks) = (Some(claim), lacks.map(|lacks| *lacks));
+                let claim = key.map(|key| (claim, key));
+                (self.claim, self.lacks) = (claim, lacks.map(|lacks| *lacks));
             }
             _ => self.failed = Some(Failed::Other),
         }

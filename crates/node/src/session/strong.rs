@@ -6,7 +6,7 @@ use solera_data::{Key, Op, OpError, Outcome};
 use solera_levels::Level;
 use solera_resp::{Arguments, CommandId};
 use solera_time::Vector;
-use solera_unistore::{Claim, Command, CommandError, Kind, Response, TxId};
+use solera_unistore::{AGAIN, AGAIN_AT_LAST, Claim, Command, CommandError, Kind, Response, TxId};
 
 use super::Session;
 use super::operations::Failure;
@@ -15,12 +15,7 @@ use crate::commands::{KeyOp, Plan};
 use crate::config::Baseline;
 use crate::spaces::Class;
 
-/// After a conflict commands that are known in full are run again after so long, if it is not known what
-/// they must wait for.
-const AGAIN: Duration = Duration::from_millis(10);
-/// For what is known they wait so long.
-const AGAIN_AT_LAST: Duration = Duration::from_millis(500);
-/// For how long they are run again.
+/// For how long commands that are known in full are run again after conflicts.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What the session's last strong transaction leaves for its next attempt, whether that is the server's or
@@ -28,18 +23,22 @@ const PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(super) struct Conflict {
     claim: Claim,
+    /// On which key it met another one, if that is known. A transaction without it is no next attempt.
+    key: Option<Key>,
     /// Before this is visible here, another attempt is in vain.
     lacks: Option<Vector>,
     since: Instant,
 }
 
 impl Conflict {
-    pub(super) fn new(claim: Claim, lacks: Option<Vector>) -> Self {
-        Conflict { claim, lacks, since: Instant::now() }
+    pub(super) fn new(claim: Claim, key: Option<Key>, lacks: Option<Vector>) -> Self {
+        Conflict { claim, key, lacks, since: Instant::now() }
     }
 
-    pub(super) fn claim(&self) -> Claim {
-        self.claim
+    /// What the next attempt shows; nothing if the client has let too much time pass.
+    pub(super) fn claim(&self) -> Option<(Claim, Key)> {
+        let key = self.key.clone().filter(|_| self.since.elapsed() < PATIENCE)?;
+        Some((self.claim, key))
     }
 }
 
@@ -94,24 +93,26 @@ impl Session {
     /// # Errors
     /// The error reply.
     pub(super) fn may_run(&self, plan: &Plan<'_>, strong: bool) -> Result<(), String> {
-        if self.worker.spec.protocol != Baseline::UniStore {
-            return Ok(());
-        }
+        let checks = self.worker.spec.protocol == Baseline::UniStore;
         for op in &plan.ops {
             let space = self.worker.spec.spaces.space_of(op.key);
             let class = self.class_of(plan, op);
             let key = String::from_utf8_lossy(op.key);
             let name = &space.name;
+            // Whatever the protocol: certification knows nothing of eventual writes.
+            if strong && space.level == Level::Eventual && op.op.is_update() {
+                return Err(format!(
+                    "ERR '{key}' cannot be written in a strong transaction: its space '{name}' is eventual"
+                ));
+            }
+            if !checks {
+                continue;
+            }
             if class.strong && !strong {
                 return Err(format!(
                     "ERR this needs agreement on '{key}' (space '{name}' is {}), which a causal transaction \
                      has not: use SOLERA.BEGIN STRONG",
                     space.level
-                ));
-            }
-            if strong && space.level == Level::Eventual && op.op.is_update() {
-                return Err(format!(
-                    "ERR '{key}' cannot be written in a strong transaction: its space '{name}' is eventual"
                 ));
             }
             if matches!(op.op, Op::SetNew(_)) && !strong {
@@ -296,7 +297,7 @@ impl Session {
         };
         let before = std::mem::take(&mut self.out.bytes);
         self.run_queued(queue).await;
-        (self.tx, self.tx_is_strong) = (None, false);
+        self.tx = None;
         let replies = std::mem::replace(&mut self.out.bytes, before);
         if let Some(error) = self.exec_failed.take() {
             self.fail(error);
@@ -326,7 +327,7 @@ impl Session {
             };
             (self.tx, self.tx_is_strong) = (Some(tx), true);
             let results = self.operate_all(tx, plan).await;
-            (self.tx, self.tx_is_strong) = (None, false);
+            self.tx = None;
             let Some(results) = results else { return };
             match self.try_commit(tx, true).await {
                 Ok(()) => return self.answer(plan, &results),

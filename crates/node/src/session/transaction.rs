@@ -113,16 +113,20 @@ impl Session {
             self.worker.tell(Command::Abort { tx });
             return Err(None);
         }
-        let claim = self.conflict.as_ref().map(strong::Conflict::claim);
+        let conflict = self.conflict.as_ref().filter(|_| self.tx_is_strong);
+        let claim = conflict.and_then(strong::Conflict::claim);
         match self.worker.call(Command::Commit { tx, claim }).await {
             Some(Response::Committed { past }) => {
                 self.past.join(&past);
-                self.conflict = None;
+                if self.tx_is_strong {
+                    self.conflict = None;
+                }
                 Ok(())
             }
             Some(Response::Failed(error)) => {
-                if let CommandError::Aborted { claim, lacks, .. } = &error {
-                    self.conflict = Some(strong::Conflict::new(*claim, lacks.as_deref().copied()));
+                if let CommandError::Aborted { key, claim, lacks } = &error {
+                    let lacks = lacks.as_deref().copied();
+                    self.conflict = Some(strong::Conflict::new(*claim, key.clone(), lacks));
                 }
                 Err(Some(error))
             }
