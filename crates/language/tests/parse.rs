@@ -140,6 +140,8 @@ fn long_chains_are_one_error_and_shorter_ones_none() {
             ("var x = a", "->b", ";"),
             ("if a {}", " else if a {}", ""),
             ("if a {} else if b {", " if a {} else if a {", ""),
+            ("match a { ", "1 => {} ", "}"),
+            ("match a { 1 => {", " match a { 1 => {} 2 => {} 3 => {", ""),
         ];
         for (before, link, after) in shapes {
             let chain = |links: usize| doing(&format!("{before}{}{after}", link.repeat(links)));

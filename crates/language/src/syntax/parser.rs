@@ -55,7 +55,7 @@ struct Parser<'s> {
     reported: Option<usize>,
     /// How many blocks, expressions and types the word is in.
     depth: usize,
-    /// How many `else if` the word comes after.
+    /// How many `else if` and arms of matches the word comes after.
     links: usize,
     /// How many arms of matches the word is in.
     arms: usize,

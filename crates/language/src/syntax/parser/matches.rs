@@ -9,6 +9,14 @@ use crate::syntax::token::TokenKind;
 impl Parser<'_> {
     /// `match e { pattern => { … } … }`
     pub(super) fn match_statement(&mut self) -> Parse<StmtKind> {
+        let links = self.links;
+        let read = self.match_arms();
+        self.links = links;
+        read
+    }
+
+    /// Each arm is done if those before it were not, so arms are links of a chain as those of `else if` are.
+    fn match_arms(&mut self) -> Parse<StmtKind> {
         self.bump();
         let start = self.span();
         let value = match self.head(Self::expr) {
@@ -31,6 +39,10 @@ impl Parser<'_> {
                     return Ok(StmtKind::Match(value, arms));
                 }
                 _ => {
+                    self.link(
+                        "too many arms",
+                        "keep the values in a map, or match in several functions",
+                    )?;
                     let before = self.at;
                     match self.nested(Self::arm) {
                         Ok(arm) => arms.push(arm),

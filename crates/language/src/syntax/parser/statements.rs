@@ -469,14 +469,10 @@ impl Parser<'_> {
             if !self.at_else_if() {
                 break;
             }
-            self.links += 1;
-            if self.links > MAX_CHAIN {
-                let error =
-                    Diagnostic::error(codes::TOO_DEEP, self.span(), "too many `else if` in a row")
-                        .here(format!("this would be number {}", MAX_CHAIN + 1))
-                        .help("write a `match`, or keep the values in a map");
-                return Err(self.give_up(error));
-            }
+            self.link(
+                "too many `else if` in a row",
+                "keep the values in a map, or decide in several functions",
+            )?;
         }
         if self.eat(TokenKind::Else) {
             last = Some(self.body()?);
@@ -492,6 +488,19 @@ impl Parser<'_> {
         }
         let (kind, _) = kind.expect("a chain has at least the `if` it begins with");
         Ok(kind)
+    }
+
+    /// Counts a link of a chain: an `else if` or the arm of a `match`. All that the word comes after are counted
+    /// together, as each stands in the branch that is left by those before it.
+    pub(super) fn link(&mut self, error: &str, help: &str) -> Parse<()> {
+        self.links += 1;
+        if self.links <= MAX_CHAIN {
+            return Ok(());
+        }
+        let error = Diagnostic::error(codes::TOO_DEEP, self.span(), error)
+            .here(format!("{MAX_CHAIN} arms or `else if` come before this"))
+            .help(help);
+        Err(self.give_up(error))
     }
 
     /// Whether an `else if` follows, of which the `else` is read then; also as it is written elsewhere.
