@@ -2,7 +2,7 @@
 
 use super::lower::{Lower, is_known};
 use crate::builtin::Builtin;
-use crate::diagnostic::{Diagnostic, Mark};
+use crate::diagnostic::{Diagnostic, Mark, Severity};
 use crate::flat::{Compute, StepKind, Var};
 use crate::span::Span;
 use crate::syntax::ast::{
@@ -35,6 +35,7 @@ impl Lower<'_> {
                     Diagnostic::warning("W0101", span, "this is never done")
                         .mark(statement.span, "nothing comes after this"),
                 );
+                self.unreachable(|this| this.statements(rest, tail));
                 return;
             }
             if let Some(go_on) = self.go_on_after(statement) {
@@ -43,6 +44,15 @@ impl Lower<'_> {
                 return;
             }
         }
+    }
+
+    /// What is never done: its errors are told, and nothing comes of it.
+    fn unreachable(&mut self, lower: impl FnOnce(&mut Self)) {
+        let (told, vars) = (self.diagnostics.len(), self.body.vars.len());
+        self.capture(lower);
+        let found = self.diagnostics.split_off(told);
+        self.diagnostics.extend(found.into_iter().filter(|one| one.severity == Severity::Error));
+        self.body.vars.truncate(vars);
     }
 
     /// The statements after one that may leave the block: each time one level deeper.
@@ -330,6 +340,7 @@ impl Lower<'_> {
             this.scoped(|this| {
                 if let (PatternKind::Some(name), Type::Option(of)) = (&arm.pattern.kind, ty) {
                     let var = this.declare(name, (**of).clone());
+                    this.purpose(var, "matched");
                     let inner = Compute::Builtin(Builtin::OrFail, vec![value]);
                     this.step(name.span, StepKind::Set(var, inner));
                 }
@@ -337,7 +348,10 @@ impl Lower<'_> {
             });
         });
         match found {
-            None => then.into_iter().for_each(|step| self.step(step.span, step.kind)),
+            None => {
+                then.into_iter().for_each(|step| self.step(step.span, step.kind));
+                self.unreachable(|this| this.match_arms(value, ty, others, tail, span));
+            }
             Some(found) => {
                 let other = self.capture(|this| this.match_arms(value, ty, others, tail, span));
                 self.step(span, StepKind::If(found, then, other));
