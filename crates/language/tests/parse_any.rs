@@ -513,6 +513,7 @@ fn pattern() -> impl Strategy<Value = Pattern> {
         name().prop_map(PatternKind::Some),
         any::<i64>().prop_map(|number| PatternKind::Literal(Literal::Int(number))),
         any::<String>().prop_map(|text| PatternKind::Literal(Literal::String(text))),
+        any::<Vec<u8>>().prop_map(|bytes| PatternKind::Literal(Literal::Bytes(bytes))),
         any::<bool>().prop_map(|value| PatternKind::Literal(Literal::Bool(value))),
     ];
     kind.prop_map(|kind| Pattern { kind, span: Span::default() })

@@ -163,7 +163,7 @@ impl Parser<'_> {
                 self.number_pattern(true)?
             }
             TokenKind::Int => self.number_pattern(false)?,
-            TokenKind::String | TokenKind::True | TokenKind::False => {
+            TokenKind::String | TokenKind::Bytes | TokenKind::True | TokenKind::False => {
                 PatternKind::Literal(self.literal())
             }
             _ => return Err(self.no_pattern()),
@@ -202,7 +202,9 @@ impl Parser<'_> {
         let message = format!("expected a pattern, found {}", self.found());
         let mut error = Diagnostic::error(codes::NO_PATTERN, self.span(), message)
             .here("a value is not held against this")
-            .note("patterns are `some(x)`, `none`, integers, texts, `true`, `false` and `_`");
+            .note(
+                "patterns are `some(x)`, `none`, integers, texts, bytes, `true`, `false` and `_`",
+            );
         if self.at(TokenKind::Ident) {
             error = error.help("write `_` for whatever is left");
         }
