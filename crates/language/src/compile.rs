@@ -2,8 +2,8 @@
 
 use crate::check::{self, Checkable, Checked, Declarations};
 use crate::diagnostic::{Diagnostic, Severity};
-use crate::flat::coalesce;
-use crate::flow::Flows;
+use crate::flat::{coalesce, functions};
+use crate::flow::{self, Flows};
 use crate::ir;
 use crate::split::{self, Split};
 use crate::syntax;
@@ -60,6 +60,9 @@ fn compile_as(source: &str, form: Form) -> Compiled {
         for checkable in checked.functions.iter_mut().chain(&mut checked.transactions) {
             coalesce(&mut checkable.body);
         }
+        let bodies: Vec<_> = checked.functions.iter().map(|one| &one.body).collect();
+        checked.declarations.failing = functions(&bodies);
+        checked.declarations.risks = flow::risks(&bodies, &checked.declarations.failing);
         for checkable in &checked.transactions {
             let known = &checked.declarations;
             let Some(flows) = Flows::of(checkable, known, &mut diagnostics) else { continue };

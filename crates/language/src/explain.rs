@@ -237,15 +237,18 @@ impl About<'_> {
     fn summary(&self, index: usize) -> String {
         let split = &self.transaction.split;
         let plan = &split.phases[index];
-        let Some(store) = plan.store else { return "Uses no store.".to_owned() };
-        let store = &self.compiled.declarations.store_info(store).name;
-        let mut told = match (plan.endorsing, reads(plan), plan.mutates) {
-            (true, ..) => {
+        let store = plan.store.map(|store| &*self.compiled.declarations.store_info(store).name);
+        let mut told = match (store, plan.endorsing, reads(plan), plan.mutates) {
+            (None, ..) if split.phases.len() == 1 => return "Uses no store.".to_owned(),
+            (None, ..) => {
+                "Computes what may fail and is too weak to undo what was written".to_owned()
+            }
+            (Some(store), true, ..) => {
                 format!("Reads `{store}` for what is endorsed, before anything is written")
             }
-            (_, true, true) => format!("Reads and writes `{store}`"),
-            (_, false, true) => format!("Writes `{store}`"),
-            _ => format!("Reads `{store}`"),
+            (Some(store), _, true, true) => format!("Reads and writes `{store}`"),
+            (Some(store), _, false, true) => format!("Writes `{store}`"),
+            (Some(store), ..) => format!("Reads `{store}`"),
         };
         let earlier: Vec<_> = (0..index)
             .filter(|earlier| !split.handed(*earlier, index).is_empty())

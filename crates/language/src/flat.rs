@@ -5,8 +5,10 @@
 //! with the handle in a variable.
 
 mod coalesce;
+mod failing;
 
 pub use coalesce::coalesce;
+pub use failing::{Failing, functions, or_calls};
 
 use solera_levels::Label;
 
@@ -171,23 +173,6 @@ impl Compute {
             Compute::Const(_) | Compute::Copy(_) | Compute::Field(..) => true,
             Compute::Unary(op, _) => *op == UnaryOp::Not,
             _ => false,
-        }
-    }
-
-    /// Whether it may fail, so that it must be done even if nobody needs its value. That values may grow too
-    /// large does not count.
-    pub fn can_fail(&self) -> bool {
-        match self {
-            Compute::Const(_)
-            | Compute::Copy(_)
-            | Compute::Field(..)
-            | Compute::WithField(..)
-            | Compute::Struct(..)
-            | Compute::Unary(UnaryOp::Not, _) => false,
-            Compute::List(_) | Compute::Set(_) | Compute::Map(_) => false,
-            Compute::Binary(op, ..) => !op.compares(),
-            Compute::Builtin(builtin, _) => builtin.can_fail(),
-            Compute::Unary(UnaryOp::Negate, _) | Compute::Call(..) => true,
         }
     }
 }

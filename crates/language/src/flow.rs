@@ -7,8 +7,10 @@ mod labels;
 mod late;
 mod legal;
 mod order;
+mod risk;
 mod table;
 
+pub use risk::{Risk, functions as risks};
 pub use table::Slot;
 pub(crate) use table::{Entry, Table};
 
@@ -38,6 +40,18 @@ pub struct VarLabel {
     pub level: Label,
     /// The uses of stores that influence it, by [`Slot::bit`]; so it is known once these have run.
     pub slots: u64,
+    /// The uses of stores that must be over before it is computed: that could fail, and it is too weak to decide
+    /// whether they take effect.
+    pub after: u64,
+}
+
+impl VarLabel {
+    /// The phase after which it is known, counted from 1; 0 if it depends on no store.
+    pub(crate) fn phase(self, order: &[Slot]) -> usize {
+        let last = |set: u64| order.iter().rposition(|slot| set & slot.bit() != 0);
+        let known = last(self.slots).map_or(0, |index| index + 1);
+        known.max(last(self.after).map_or(0, |index| index + 2))
+    }
 }
 
 impl Flows {
@@ -71,8 +85,6 @@ impl Flows {
     /// The phase after which a variable is known, counted from 1; 0 if it depends on no store, so that each
     /// phase computes it for itself.
     pub fn phase_of(&self, var: Var) -> usize {
-        let label = self.labels[var.0 as usize];
-        let after = |slot: &Slot| label.slots & slot.bit() != 0;
-        self.order.iter().rposition(after).map_or(0, |index| index + 1)
+        self.labels[var.0 as usize].phase(&self.order)
     }
 }

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use solera_levels::{Label, Lattice, Level};
 
 use crate::diagnostic::Diagnostic;
+use crate::flow::Risk;
 use crate::ir;
 use crate::span::Span;
 use crate::syntax::ast::{
@@ -30,6 +31,10 @@ pub struct Declarations {
     pub structs: Vec<StructInfo>,
     /// The functions, in the order of their declaration.
     pub functions: Vec<Signature>,
+    /// By function, whether it may fail; empty until all are checked.
+    pub failing: Vec<bool>,
+    /// By function, what in it is likely to fail; empty until all are checked.
+    pub risks: Vec<Option<Risk>>,
     names: BTreeMap<String, (Kind, Span)>,
 }
 
@@ -107,6 +112,8 @@ impl Declarations {
             stores: Vec::new(),
             structs: Vec::new(),
             functions: Vec::new(),
+            failing: Vec::new(),
+            risks: Vec::new(),
             names: BTreeMap::new(),
         };
         let levels = module.items.iter().filter_map(|item| match item {

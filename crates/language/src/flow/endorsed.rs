@@ -23,25 +23,22 @@ pub(super) fn slots(
 }
 
 /// The variables that influence an endorsed value, in ascending order.
-fn influencing(table: &Table) -> std::collections::BTreeSet<Var> {
+pub(super) fn influencing(table: &Table) -> std::collections::BTreeSet<Var> {
     let mut found = std::collections::BTreeSet::new();
+    let mut due = Vec::new();
     for entry in &table.entries {
         if let StepKind::Endorse(_, _, src) = entry.step.kind {
-            found.insert(src);
-            found.extend(&entry.conditions);
+            due.push(src);
+            due.extend(&entry.conditions);
         }
     }
-    loop {
-        let before = found.len();
-        for entry in &table.entries {
-            if entry.step.dst().is_some_and(|dst| found.contains(&dst)) {
-                found.extend(entry.influences());
-            }
-        }
-        if found.len() == before {
-            return found;
+    while let Some(var) = due.pop() {
+        if found.insert(var) {
+            let writes = table.writes[var.0 as usize].iter();
+            due.extend(writes.flat_map(|index| table.entries[*index].influences()));
         }
     }
+    found
 }
 
 fn refuse_writes(

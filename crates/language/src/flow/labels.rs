@@ -1,10 +1,14 @@
 //! Infers labels: the smallest ones for which every step's value is at least as weak as all that influences it
 //! (MixT Fig. 8).
 
+use std::collections::{BTreeSet, VecDeque};
+
+use solera_levels::Label;
+
 use super::VarLabel;
 use super::table::{Entry, Slot, Table};
 use crate::check::{Checkable, Declarations};
-use crate::flat::{StepKind, Var};
+use crate::flat::{Failing, StepKind, Var};
 
 /// By variable.
 pub(super) fn infer(
@@ -15,32 +19,123 @@ pub(super) fn infer(
 ) -> Vec<VarLabel> {
     let bottom = known.lattice.bottom();
     let stated = |var: Var| checkable.body.vars[var.0 as usize].stated.map(|(label, _)| label);
-    let mut labels: Vec<VarLabel> = (0..checkable.body.vars.len() as u32)
-        .map(|var| VarLabel { level: stated(Var(var)).unwrap_or(bottom), slots: 0 })
+    let count = checkable.body.vars.len();
+    let mut labels: Vec<VarLabel> = (0..count as u32)
+        .map(|var| VarLabel { level: stated(Var(var)).unwrap_or(bottom), slots: 0, after: 0 })
         .collect();
     let once = checkable.body.written_once();
-    loop {
-        let mut changed = false;
-        for (entry, slot) in table.entries.iter().zip(slots) {
-            let Some(dst) = entry.step.dst() else { continue };
-            let branches = !once[dst.0 as usize];
-            let found = contribution(entry, *slot, branches, &labels, known);
-            let label = &mut labels[dst.0 as usize];
-            let joined = VarLabel {
-                // What a type states holds; whether it may is checked afterwards.
-                level: match stated(dst) {
-                    Some(level) => level,
-                    None => known.lattice.join(label.level, found.level),
-                },
-                slots: label.slots | found.slots,
-            };
-            changed |= joined != *label;
-            *label = joined;
+    let late = Late::of(table, slots, checkable, known);
+    let mut uses = vec![Vec::new(); count];
+    for (index, entry) in table.entries.iter().enumerate() {
+        entry.influences().for_each(|var| uses[var.0 as usize].push(index));
+    }
+    // In the order of the text, and again what uses a variable whose label has changed.
+    let mut due: VecDeque<usize> = (0..table.entries.len()).collect();
+    let mut is_due = vec![true; table.entries.len()];
+    while let Some(index) = due.pop_front() {
+        is_due[index] = false;
+        let entry = &table.entries[index];
+        let Some(dst) = entry.step.dst() else { continue };
+        let branches = !once[dst.0 as usize];
+        let mut found = contribution(entry, slots[index], branches, &labels, known);
+        late.postpone(index, entry, &mut found, &labels, known);
+        let label = &mut labels[dst.0 as usize];
+        let joined = VarLabel {
+            // What a type states holds; whether it may is checked afterwards.
+            level: match stated(dst) {
+                Some(level) => level,
+                None => known.lattice.join(label.level, found.level),
+            },
+            slots: label.slots | found.slots,
+            after: label.after | found.after,
+        };
+        if joined == *label {
+            continue;
         }
-        if !changed {
-            return labels;
+        *label = joined;
+        for user in &uses[dst.0 as usize] {
+            if !std::mem::replace(&mut is_due[*user], true) {
+                due.push_back(*user);
+            }
         }
     }
+    labels
+}
+
+/// What is read for the sake of endorsed values is read before anything is written. What else is computed from it
+/// must not be too early as well: if it fails then, nothing is written, so a weak value would decide about strong
+/// writes that nobody endorsed it for. Such computations wait until what is too strong for them is committed. Those
+/// that an endorsed value is computed from do not: they are a part of it.
+struct Late {
+    /// By step, whether it may fail and nothing that is endorsed depends on it.
+    waits: Vec<bool>,
+    /// The stores that are written.
+    written: Vec<(Slot, Label)>,
+}
+
+impl Late {
+    fn of(
+        table: &Table,
+        slots: &[Option<Slot>],
+        checkable: &Checkable,
+        known: &Declarations,
+    ) -> Late {
+        let endorsed = super::endorsed::influencing(table);
+        let failing = Failing::of(&checkable.body, &known.failing);
+        let mut endless = Vec::new();
+        checkable.body.each_step(&mut |step| {
+            if let (true, StepKind::Loop { condition, .. }) =
+                (checkable.body.may_not_end(step), &step.kind)
+            {
+                endless.push(*condition);
+            }
+        });
+        let waits = |entry: &Entry| {
+            let fails = failing.step(entry.step)
+                || entry.step.dst().is_some_and(|dst| endless.contains(&dst));
+            fails && entry.step.dst().is_some_and(|dst| !endorsed.contains(&dst))
+        };
+        let writes = table.entries.iter().zip(slots).filter(|(entry, _)| entry.step.mutates());
+        let slots: BTreeSet<Slot> = writes.filter_map(|(_, slot)| *slot).collect();
+        Late {
+            waits: table.entries.iter().map(waits).collect(),
+            written: slots
+                .into_iter()
+                .map(|slot| (slot, known.store_info(slot.store).level))
+                .collect(),
+        }
+    }
+
+    /// Lets a step's value wait if that is due.
+    fn postpone(
+        &self,
+        index: usize,
+        entry: &Entry,
+        found: &mut VarLabel,
+        labels: &[VarLabel],
+        known: &Declarations,
+    ) {
+        if !self.waits[index] {
+            return;
+        }
+        let mut all = VarLabel { level: known.lattice.bottom(), slots: 0, after: 0 };
+        entry.influences().for_each(|var| join(&mut all, labels[var.0 as usize], known));
+        if !Slot::all_in(all.slots).any(|slot| slot.endorsing) {
+            return;
+        }
+        for (slot, level) in &self.written {
+            if !known.lattice.at_least(all.level, *level) {
+                found.after |= slot.bit();
+                found.slots |= all.slots;
+            }
+        }
+    }
+}
+
+fn join(all: &mut VarLabel, other: VarLabel, known: &Declarations) {
+    all.level = known.lattice.join(all.level, other.level);
+    all.slots |= other.slots;
+    all.after |= other.after;
 }
 
 /// What a step alone would give the variable that it writes. `branches`: also by what decides whether it is
@@ -55,22 +150,22 @@ pub(super) fn contribution(
 ) -> VarLabel {
     let lattice = &known.lattice;
     let of = |var: &Var| labels[var.0 as usize];
-    let mut all = VarLabel { level: lattice.bottom(), slots: 0 };
-    let join = |all: &mut VarLabel, other: VarLabel| {
-        all.level = lattice.join(all.level, other.level);
-        all.slots |= other.slots;
-    };
+    let mut all = VarLabel { level: lattice.bottom(), slots: 0, after: 0 };
+    let join = |all: &mut VarLabel, other: VarLabel| join(all, other, known);
     match &entry.step.kind {
         // The only way down: the value takes the level that the program vouches for, unless it is stronger.
         StepKind::Endorse(_, level, src) => {
-            let VarLabel { level: found, slots } = of(src);
-            let level = if lattice.at_least(found, *level) { found } else { *level };
-            join(&mut all, VarLabel { level, slots });
+            let found = of(src);
+            let level = if lattice.at_least(found.level, *level) { found.level } else { *level };
+            join(&mut all, VarLabel { level, ..found });
         }
         _ => entry.step.inputs().iter().for_each(|var| join(&mut all, of(var))),
     }
     if let Some(slot) = slot {
-        join(&mut all, VarLabel { level: known.store_info(slot.store).level, slots: slot.bit() });
+        join(
+            &mut all,
+            VarLabel { level: known.store_info(slot.store).level, slots: slot.bit(), after: 0 },
+        );
     }
     let level = all.level;
     // What depends on a store is computed once, where it is known that it is wanted; what depends on none is

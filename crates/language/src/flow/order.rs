@@ -6,7 +6,7 @@ use super::VarLabel;
 use super::table::{Entry, Slot, Table};
 use crate::check::Declarations;
 use crate::diagnostic::Diagnostic;
-use crate::flat::StepKind;
+use crate::flat::{StepKind, Var};
 use crate::span::Span;
 
 /// The slots in the order in which they run. Empty and reported if two stores need each other's values.
@@ -53,8 +53,10 @@ fn edges(
             edges.entry((before, to)).or_insert(Some(span));
         }
     };
-    let all =
-        |entry: &Entry| entry.influences().fold(0, |set, var| set | labels[var.0 as usize].slots);
+    let all = |entry: &Entry| {
+        let before = |var: Var| labels[var.0 as usize].slots | labels[var.0 as usize].after;
+        entry.influences().fold(0, |set, var| set | before(var))
+    };
     for (entry, slot) in table.entries.iter().zip(slots) {
         if let Some(slot) = slot {
             flows(all(entry), *slot, entry.step.span);

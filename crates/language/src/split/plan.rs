@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::check::{Checkable, Declarations};
-use crate::flat::{Step, StepKind, Var};
+use crate::flat::{Failing, Step, StepKind, Var};
 use crate::flow::{Entry, Flows, Slot, Table};
 use crate::span::Span;
 use crate::types::StoreId;
@@ -54,15 +54,25 @@ pub enum Planned {
 /// Splits along the slots of the flows.
 pub(super) fn split(checkable: &Checkable, flows: &Flows, known: &Declarations) -> Split {
     let body = &checkable.body;
-    let count = flows.order.len().max(1);
     let mut phases: Vec<usize> =
         (0..body.vars.len() as u32).map(|var| flows.phase_of(Var(var))).collect();
+    // What must wait for the last store is computed in a phase of its own.
+    let count = phases.iter().copied().max().unwrap_or(0).max(flows.order.len()).max(1);
+    let failing = Failing::of(body, &known.failing);
     let table = Table::of(body);
     let mut slots = flows.slots.iter();
     let number = |entry| {
         let Entry { step, conditions, .. } = entry;
         let mut next = |_| *slots.next().expect("every operation has a slot");
-        Numbered { step, conditions, slot: step.store().map(&mut next), phase: 0, first: 1 }
+        let can_fail = failing.step(step);
+        Numbered {
+            step,
+            conditions,
+            slot: step.store().map(&mut next),
+            can_fail,
+            phase: 0,
+            first: 1,
+        }
     };
     let mut steps: Vec<Numbered> = table.entries.into_iter().map(number).collect();
     for numbered in &mut steps {
@@ -154,6 +164,8 @@ struct Numbered<'a> {
     step: &'a Step,
     conditions: Vec<Var>,
     slot: Option<Slot>,
+    /// Whether it is a computation that may fail.
+    can_fail: bool,
     phase: usize,
     /// The first phase in which it is known whether it is done.
     first: usize,
@@ -252,7 +264,7 @@ fn again(steps: &[Numbered], earlier: &BTreeSet<Var>, needed: &BTreeSet<Var>) ->
 fn part(step: &Numbered, phase: usize, needed: impl Fn(Var) -> bool) -> Part {
     let wanted = step.step.dst().is_some_and(needed);
     let must = match &step.step.kind {
-        StepKind::Set(_, compute) => compute.can_fail(),
+        StepKind::Set(..) => step.can_fail,
         StepKind::Endorse(..) | StepKind::Fresh(..) => false,
         _ => true,
     };

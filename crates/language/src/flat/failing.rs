@@ -1,0 +1,161 @@
+//! Which computations may fail. That values may grow too large, and that steps or memory may run out where
+//! nothing is repeated, does not count.
+
+use super::{Body, Compute, Step, StepKind, Var};
+use crate::builtin::Builtin;
+use crate::span::Span;
+use crate::syntax::ast::{BinaryOp, UnaryOp};
+use crate::types::Type;
+use crate::value::Value;
+
+/// Tells which computations of a body may fail.
+#[derive(Debug)]
+pub struct Failing<'a> {
+    body: &'a Body,
+    /// By variable, the value that is written out for it.
+    constants: Vec<Option<&'a Value>>,
+    /// By function, whether it may fail.
+    functions: &'a [bool],
+}
+
+impl<'a> Failing<'a> {
+    /// For a body that calls functions of which it is known whether they may fail.
+    pub fn of(body: &'a Body, functions: &'a [bool]) -> Failing<'a> {
+        let mut constants = vec![None; body.vars.len()];
+        let once = body.written_once();
+        each(&body.steps, &mut |step| {
+            if let StepKind::Set(dst, Compute::Const(value)) = &step.kind
+                && once[dst.0 as usize]
+            {
+                constants[dst.0 as usize] = Some(value);
+            }
+        });
+        Failing { body, constants, functions }
+    }
+
+    /// The value of a variable that is written out.
+    pub fn constant(&self, var: Var) -> Option<&'a Value> {
+        self.constants[var.0 as usize]
+    }
+
+    /// Whether a step is a computation that may fail, so that it must be done even if nobody needs its value.
+    pub fn step(&self, step: &Step) -> bool {
+        match &step.kind {
+            StepKind::Set(dst, compute) => self.compute(*dst, compute, step.span),
+            _ => false,
+        }
+    }
+
+    fn compute(&self, dst: Var, compute: &Compute, at: Span) -> bool {
+        let purpose = |var: Var| self.body.vars[var.0 as usize].purpose;
+        let is_int = || self.body.vars[dst.0 as usize].ty == Type::Int;
+        match compute {
+            Compute::Const(_)
+            | Compute::Copy(_)
+            | Compute::Field(..)
+            | Compute::WithField(..)
+            | Compute::Struct(..)
+            | Compute::List(_)
+            | Compute::Set(_)
+            | Compute::Map(_)
+            | Compute::Unary(UnaryOp::Not, _) => false,
+            Compute::Unary(UnaryOp::Negate, _) => is_int(),
+            Compute::Binary(BinaryOp::Divide | BinaryOp::Remainder, _, by) => {
+                let fine = |by: &Value| !matches!(by, Value::Int(0 | -1));
+                is_int() && !self.constant(*by).is_some_and(fine)
+            }
+            // The number of an element is at most that of all.
+            Compute::Binary(op, ..) => !op.compares() && is_int() && purpose(dst) != "next",
+            Compute::Builtin(Builtin::Abs, _) => is_int(),
+            Compute::Builtin(Builtin::Index, args) => purpose(args[0]) != "all",
+            // The pattern holds what was found to be there; whoever assigns to it later stands elsewhere.
+            Compute::Builtin(Builtin::OrFail, _) => {
+                purpose(dst) != "matched" || self.body.vars[dst.0 as usize].span != at
+            }
+            Compute::Builtin(Builtin::Split, args) => match self.constant(args[1]) {
+                Some(Value::String(by)) => by.is_empty(),
+                _ => true,
+            },
+            Compute::Builtin(builtin, _) => builtin.can_fail(),
+            Compute::Call(function, _) => self.functions[*function as usize],
+        }
+    }
+
+    /// The first step of all that may fail, or the first loop that may have no end.
+    pub fn first(&self) -> Option<&'a Step> {
+        let mut found = None;
+        each(&self.body.steps, &mut |step| {
+            if found.is_none() && (self.step(step) || self.body.may_not_end(step)) {
+                found = Some(step);
+            }
+        });
+        found
+    }
+}
+
+impl Body {
+    /// Whether a step is a loop that may have no end: any but those of `for` over what a value holds.
+    pub fn may_not_end(&self, step: &Step) -> bool {
+        let StepKind::Loop { before, .. } = &step.kind else { return false };
+        let mut counts = false;
+        each(before, &mut |step| {
+            if let StepKind::Set(_, Compute::Binary(BinaryOp::Less, next, _)) = &step.kind {
+                counts |= self.vars[next.0 as usize].purpose == "next";
+            }
+        });
+        !counts
+    }
+}
+
+/// By function, whether it may fail. One that calls itself, through others, too, may run out of depth.
+pub fn functions(bodies: &[&Body]) -> Vec<bool> {
+    let none = vec![false; bodies.len()];
+    let own = |body: &&Body| Failing::of(body, &none).first().is_some();
+    or_calls(bodies, &bodies.iter().map(own).collect::<Vec<_>>())
+}
+
+/// By function, whether something holds of it, of what it calls, or of what that calls. It is taken to hold of those
+/// that call themselves.
+pub fn or_calls(bodies: &[&Body], own: &[bool]) -> Vec<bool> {
+    let mut calls = vec![0; bodies.len()];
+    let mut callers = vec![Vec::new(); bodies.len()];
+    for (caller, body) in bodies.iter().enumerate() {
+        each(&body.steps, &mut |step| {
+            if let StepKind::Set(_, Compute::Call(callee, _)) = &step.kind {
+                calls[caller] += 1;
+                callers[*callee as usize].push(caller);
+            }
+        });
+    }
+    // Those that call none of which it may hold, one after another.
+    let mut holds = vec![true; bodies.len()];
+    let mut free: Vec<usize> =
+        (0..bodies.len()).filter(|one| calls[*one] == 0 && !own[*one]).collect();
+    while let Some(one) = free.pop() {
+        holds[one] = false;
+        for caller in &callers[one] {
+            calls[*caller] -= 1;
+            if calls[*caller] == 0 && !own[*caller] {
+                free.push(*caller);
+            }
+        }
+    }
+    holds
+}
+
+fn each<'a>(steps: &'a [Step], visit: &mut impl FnMut(&'a Step)) {
+    for step in steps {
+        visit(step);
+        match &step.kind {
+            StepKind::If(_, then, other) => {
+                each(then, visit);
+                each(other, visit);
+            }
+            StepKind::Loop { before, body, .. } => {
+                each(before, visit);
+                each(body, visit);
+            }
+            _ => {}
+        }
+    }
+}
