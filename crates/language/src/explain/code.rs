@@ -300,7 +300,10 @@ impl Code<'_> {
                 return;
             }
             if uses == 0 {
-                return lines.push(Line::Plain(format!("{};", term.text)));
+                // Nobody needs its value, but if it fails the transaction does.
+                let computes = matches!(step.kind, StepKind::Set(..));
+                let remark = if computes { "  // may fail" } else { "" };
+                return lines.push(Line::Plain(format!("{};{remark}", term.text)));
             }
         }
         lines.push(Line::Set(dst, term, kept));
