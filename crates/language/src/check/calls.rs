@@ -43,7 +43,15 @@ impl Lower<'_> {
         let types: Vec<_> = types.iter().map(|ty| self.known.show(ty)).collect();
         if builtin::FUNCTIONS.contains(&name.text.as_str()) {
             let error = format!("{} does not take ({})", name.text, types.join(", "));
-            return self.error("E0217", name.span, error);
+            let mut error = Diagnostic::error("E0217", name.span, error);
+            if name.text == "string" && types == ["bytes"] {
+                error = error.help("bytes need not be a text: `….text()` is an option");
+            }
+            self.diagnostics.push(error);
+            return;
+        }
+        if !name.text.is_ascii() {
+            return;
         }
         let error = format!("no function '{}'", name.text);
         let mut error = Diagnostic::error("E0309", name.span, error).here("not declared");
@@ -162,6 +170,12 @@ impl Lower<'_> {
         let error = format!("{shown} has no method '{}'", name.text);
         let error = Diagnostic::error("E0219", name.span, error).here("not known");
         let error = match (nearest(&name.text, known.iter().copied()), known) {
+            (Some(near), _) if near == name.text => {
+                error.here("not of such elements").help(match near {
+                    "sorted" => "elements that are sorted hold no floats",
+                    _ => "only strings are joined: make them so, `string(…)`",
+                })
+            }
             (Some(near), _) => error.help(format!("did you mean `{near}`?")),
             (None, []) => error,
             (None, known) => error.help(format!("it has {}", known.join(", "))),

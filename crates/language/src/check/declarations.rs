@@ -2,7 +2,7 @@
 
 mod levels;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use solera_levels::{Label, Lattice, Level};
 
@@ -36,6 +36,8 @@ pub struct Declarations {
     /// By function, what in it is likely to fail; empty until all are checked.
     pub risks: Vec<Option<Risk>>,
     names: BTreeMap<String, (Kind, Span)>,
+    /// The names of levels that do not fit into the lattice.
+    refused: BTreeSet<String>,
 }
 
 /// A store.
@@ -113,6 +115,7 @@ impl Declarations {
             structs: Vec::new(),
             functions: Vec::new(),
             failing: Vec::new(),
+            refused: BTreeSet::new(),
             risks: Vec::new(),
             names: BTreeMap::new(),
         };
@@ -199,7 +202,8 @@ impl Declarations {
 
     fn known_level(&self, name: &Name, diagnostics: &mut Vec<Diagnostic>) -> Option<Label> {
         let found = self.lattice.lookup(&name.text);
-        if found.is_none() {
+        // What was refused is declared all the same.
+        if found.is_none() && !self.refused.contains(&name.text) {
             let all: Vec<_> = self.lattice.labels().map(|label| self.lattice.name(label)).collect();
             let help = match nearest(&name.text, all.iter().copied()) {
                 Some(near) => format!("did you mean `{near}`?"),
@@ -588,10 +592,11 @@ impl Declarations {
             );
         }
         let index = self.functions.len();
-        let params =
-            declared.params.iter().map(|param| self.resolve(&param.ty, diagnostics)).collect();
+        // That it states no level is told where its body is checked.
+        let params = declared.params.iter();
+        let params = params.map(|param| self.resolve_stated(&param.ty, diagnostics)).collect();
         let result = declared.result.as_ref();
-        let result = result.map_or(Type::Unit, |result| self.resolve(result, diagnostics));
+        let result = result.map_or(Type::Unit, |result| self.resolve_stated(result, diagnostics));
         self.claim(&declared.name, Kind::Function(index), diagnostics);
         let name = declared.name.text.clone();
         self.functions.push(Signature { name, params, result, head: declared.head });

@@ -4,7 +4,7 @@
 use super::lower::Lower;
 use crate::flat::{Compute, StepKind, Var};
 use crate::span::Span;
-use crate::syntax::ast::{Block, Stmt, StmtKind, UnaryOp};
+use crate::syntax::ast::{Block, ExprKind, Literal, Stmt, StmtKind, UnaryOp};
 use crate::types::Type;
 use crate::value::Value;
 
@@ -93,6 +93,10 @@ pub(super) fn always_returns(block: &Block) -> bool {
         StmtKind::If(_, then, Some(other)) => always_returns(then) && always_returns(other),
         StmtKind::Match(_, arms) => arms.iter().all(|arm| always_returns(&arm.body)),
         StmtKind::Block(block) => always_returns(block),
+        // It ends by a `return`, or not at all.
+        StmtKind::While(condition, body) => {
+            condition.kind == ExprKind::Literal(Literal::Bool(true)) && !leaves_block(body).the_loop
+        }
         _ => false,
     })
 }

@@ -218,6 +218,8 @@ impl Lower<'_> {
                 let mut error = Diagnostic::error("E0215", base.span, error);
                 if matches!(other, Type::Handle(..)) {
                     error = error.help("call an operation: `….at(i)` or `….get(key)`");
+                } else if matches!(other, Type::String | Type::Bytes) {
+                    error = error.help("take a part of it: `….slice(i, i + 1)`");
                 }
                 self.diagnostics.push(error);
                 (Type::Unknown, Type::Unknown)

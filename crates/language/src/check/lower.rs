@@ -225,6 +225,10 @@ impl<'a> Lower<'a> {
         if let Some(var) = self.lookup(name) {
             return Some(var);
         }
+        if !name.is_ascii() {
+            // That it is no name was told when it was read.
+            return None;
+        }
         let mut error = Diagnostic::error("E0304", span, format!("no variable '{name}'"));
         error = match self.known.kind_of(name) {
             Some("a store") => error.here("a store").help(format!(

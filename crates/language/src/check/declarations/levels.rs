@@ -73,10 +73,13 @@ impl Declarations {
             Ok(_) => {
                 self.claim(&declared.name, Kind::Level, diagnostics);
             }
-            Err(error) => diagnostics.push(
-                Diagnostic::error("E0403", declared.name.span, error.to_string())
-                    .here("cannot be added"),
-            ),
+            Err(error) => {
+                self.refused.insert(declared.name.text.clone());
+                diagnostics.push(
+                    Diagnostic::error("E0403", declared.name.span, error.to_string())
+                        .here("cannot be added"),
+                );
+            }
         }
     }
 }

@@ -22,6 +22,10 @@ const FOREIGN_ITEMS: [(&str, &str, Option<TokenKind>); 9] = [
     ("async", "", None),
 ];
 
+/// How types of values are called.
+const VALUE_TYPES: [&str; 9] =
+    ["int", "float", "bool", "string", "bytes", "option", "list", "set", "map"];
+
 impl Parser<'_> {
     /// All of the source.
     pub(super) fn module(&mut self) -> Module {
@@ -267,7 +271,15 @@ impl Parser<'_> {
         }
         let mut error = self.unexpected_error(&format!("`:` and a type after `{}`", name.text));
         if self.at(TokenKind::Ident) {
-            error = error.help(format!("the name comes first: `{}: {}`", self.text(), name.text));
+            let is_type = |word: &str| {
+                let handle = word == "handle" && self.nth(1).kind == TokenKind::Less;
+                handle || VALUE_TYPES.contains(&word)
+            };
+            let open = if self.nth(1).kind == TokenKind::Less { "<…>" } else { "" };
+            error = error.help(match is_type(self.text()) || !is_type(&name.text) {
+                true => format!("write `{}: {}{open}`", name.text, self.text()),
+                false => format!("the name comes first: `{}: {}`", self.text(), name.text),
+            });
         }
         Err(self.report(error))
     }
