@@ -56,3 +56,21 @@ fn more_levels_than_there_may_be_are_not_put_in_order() {
     let source: String = (0..20_000).map(level).collect();
     assert!(compile(&source).program.is_none());
 }
+
+/// Each is known only once the next one is: passes over all of them for each would take long.
+#[test]
+fn long_chains_of_copies_are_labelled() {
+    let count = 20_000;
+    let declared: String = (0..=count).map(|k| format!("var a{k} = 0;")).collect();
+    let copied: String = (0..count).map(|k| format!("a{k} = a{};", k + 1)).collect();
+    let source = format!(
+        "store s : causal; transaction t(c: handle<counter> in s) -> int {{ {declared} \
+         while a0 == 0 {{ {copied} a{count} = c.value(); }} return a0; }}"
+    );
+    let compiled = compile(&source);
+    assert!(compiled.diagnostics.is_empty(), "{:?}", compiled.diagnostics);
+    let level = compiled.declarations.lattice.lookup("causal").unwrap();
+    let one = &compiled.transactions[0];
+    let first = one.checkable.body.vars.iter().position(|var| var.name.as_deref() == Some("a0"));
+    assert_eq!(one.flows.labels[first.unwrap()].level, level);
+}
