@@ -11,7 +11,7 @@ use std::time::Duration;
 use solera_machine::Address;
 use solera_time::{Monotonic, SiteId, Timestamp};
 
-use crate::claim::Claim;
+use crate::claim::{Claim, footprint};
 use crate::config::Rule;
 use crate::ids::{Ballot, GroupId, Serial, TransactionId};
 use crate::member::Member;
@@ -52,6 +52,8 @@ struct Pending<W> {
     until: Timestamp,
     /// If it was aborted before.
     claim: Option<Claim>,
+    /// What it is about.
+    footprint: u64,
     /// When it was submitted.
     submitted_at: Timestamp,
     answers: BTreeMap<(GroupId, Ballot), Answers>,
@@ -142,7 +144,10 @@ impl<W: Clone> Coordinator<W> {
         until: Timestamp,
         claim: Option<Claim>,
     ) {
+        let footprint = footprint(shares.values());
+        let claim = claim.filter(|claim| claim.fits(footprint));
         let pending = Pending {
+            footprint,
             submitted: !shares.is_empty(),
             named: false,
             participants,
@@ -301,7 +306,8 @@ impl<W: Clone> Coordinator<W> {
             if pending.named {
                 self.remember(tid.serial, outcome.clone());
             }
-            let claim = pending.claim.unwrap_or(Claim::new(pending.submitted_at, tid));
+            let first = || Claim::new(pending.submitted_at, tid, pending.footprint);
+            let claim = pending.claim.unwrap_or_else(first);
             step.outputs.push_back(Output::Decided { tid, outcome: outcome.clone(), claim });
         }
         let oldest = self.oldest_for(tid);

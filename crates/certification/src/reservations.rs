@@ -128,7 +128,7 @@ mod tests {
     fn claim(since: u64) -> Claim {
         let coordinator = Address { site: SiteId(1), worker: 0 };
         let tid = TransactionId { coordinator, serial: Serial { run: 0, sequence: since } };
-        Claim::new(Timestamp(since), tid)
+        Claim::new(Timestamp(since), tid, 0)
     }
 
     fn share(strong: u64, keys: &[&str]) -> Share<()> {

@@ -417,6 +417,24 @@ fn a_member_that_was_cut_off_does_not_disturb_the_others() {
 }
 
 #[test]
+fn a_claim_counts_for_the_next_attempt_and_for_nothing_else() {
+    let mut sites = Sites::new(1);
+    sites.certify(1, &[(0, "a")], Timestamp::ZERO);
+    sites.run_for(500);
+    let aborted = sites.certify(2, &[(0, "a")], Timestamp::ZERO);
+    sites.run_for(500);
+    assert!(matches!(sites.outcome(aborted), Some(Outcome::Aborted(_))));
+    let claim = Some(sites.claims[&aborted]);
+    let reserved = |sites: &Sites| sites.services[0].as_ref().unwrap().counts().reserved;
+    sites.certify_again(2, &[(0, "b")], Timestamp::ZERO, claim);
+    sites.run_for(500);
+    assert_eq!(reserved(&sites), 0, "its client went on to something else");
+    sites.certify_again(2, &[(0, "a")], Timestamp::ZERO, claim);
+    sites.run_for(500);
+    assert_eq!(reserved(&sites), 1);
+}
+
+#[test]
 fn who_hears_both_takes_over_from_a_leader_that_a_member_does_not_hear() {
     let mut sites = Sites::new(1);
     sites.cut = vec![(0, 2), (2, 0)];

@@ -87,7 +87,7 @@ pub(crate) struct Client {
     left: usize,
     doing: Doing,
     /// Of its last strong transaction, if that was aborted; the next one goes on with it.
-    claim: Option<(Claim, Key)>,
+    claim: Option<Claim>,
     waiting_for: Option<(Address, RequestId)>,
 }
 
@@ -257,8 +257,8 @@ impl Clients {
             }
             (Doing::Execute(recorded) | Doing::Commit(recorded), Response::Failed(error)) => {
                 match error {
-                    CommandError::Aborted { key, claim, .. } => {
-                        self.clients[index].claim = key.map(|key| (claim, key));
+                    CommandError::Aborted { claim, .. } => {
+                        self.clients[index].claim = Some(claim);
                         self.finish(world, index, recorded, Status::Aborted);
                     }
                     CommandError::Unavailable { tid: Some(tid) } => {

@@ -71,9 +71,9 @@ pub enum Command {
     Commit {
         /// The transaction.
         tx: TxId,
-        /// If its client's last one was aborted: the claim and the key that [`CommandError::Aborted`] told
-        /// then. The claim counts if this is about that key, too: otherwise it is not the next attempt.
-        claim: Option<(Claim, Key)>,
+        /// If its client's last one was aborted: what [`CommandError::Aborted`] said then. It counts if this one
+        /// is about the same keys, and so may be the next attempt.
+        claim: Option<Claim>,
     },
     /// The name by which an open strong transaction will be certified, to ask for its [`Command::Outcome`] if
     /// the answer to its commit is lost. It must be committed within a minute from then on.

@@ -505,12 +505,6 @@ impl Replica {
         self.reply(request, Response::Committed { past });
     }
 
-    /// Whether an open strong transaction has done something at a key that may conflict.
-    pub(crate) fn accesses(&mut self, tx: TxId, key: &Key) -> bool {
-        let accesses = self.open_transaction(tx).and_then(|open| open.accesses.as_ref());
-        accesses.is_some_and(|accesses| accesses.include(key))
-    }
-
     /// Drops an open transaction. One that is being committed goes on.
     pub(crate) fn abort(&mut self, tx: TxId) {
         if self.open_transaction(tx).is_some() {

@@ -474,10 +474,7 @@ impl Replica {
                     self.reply(request, response);
                 }
             }
-            Command::Commit { tx, claim } => {
-                let claim = claim.filter(|(_, key)| self.accesses(tx, key)).map(|(claim, _)| claim);
-                self.commit(now, request, tx, claim);
-            }
+            Command::Commit { tx, claim } => self.commit(now, request, tx, claim),
             Command::Name { tx } => self.name(now, request, tx),
             Command::Abort { tx } => self.abort(tx),
             Command::Barrier { past, timeout } => self.barrier(now, request, past, timeout),

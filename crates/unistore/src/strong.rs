@@ -170,11 +170,6 @@ impl Accesses {
         }
     }
 
-    /// Whether it has done something at a key that may conflict.
-    pub(crate) fn include(&self, key: &Key) -> bool {
-        self.done.range((key.clone(), 0, false)..).next().is_some_and(|((at, ..), _)| at == key)
-    }
-
     /// It was executed (the read set of Alg. 1 l. 14, and what the writes conflict with).
     pub(crate) fn end(&mut self, request: RequestId, key: &Key, update: bool) {
         let Some(kind) = self.outstanding.remove(&request) else { return };

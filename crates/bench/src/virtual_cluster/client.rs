@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use solera_data::Key;
 use solera_time::Vector;
 use solera_unistore::{Claim, Command, CommandError, Response, TxId};
 
@@ -47,7 +46,7 @@ pub(crate) struct Client {
     /// How many attempts of the transaction have.
     failures: u32,
     /// What the last one has left: the next goes first with the claim, and lacks this until it comes.
-    claim: Option<(Claim, Key)>,
+    claim: Option<Claim>,
     lacks: Option<Vector>,
 }
 
@@ -113,7 +112,7 @@ impl Client {
                     (step.level, step.key.clone(), step.op.clone(), step.kind);
                 Command::Operate { tx, level, key, op, kind }
             }
-            (Phase::Commit, Some(tx)) => Command::Commit { tx, claim: self.claim.clone() },
+            (Phase::Commit, Some(tx)) => Command::Commit { tx, claim: self.claim },
         }
     }
 
@@ -132,10 +131,9 @@ impl Client {
             Response::Attached | Response::Failed(CommandError::TimedOut { .. }) => {
                 self.lacks = None;
             }
-            Response::Failed(CommandError::Aborted { key, claim, lacks }) => {
+            Response::Failed(CommandError::Aborted { claim, lacks, .. }) => {
                 self.failed = Some(Failed::Conflict);
-                let claim = key.map(|key| (claim, key));
-                (self.claim, self.lacks) = (claim, lacks.map(|lacks| *lacks));
+                (self.claim, self.lacks) = (Some(claim), lacks.map(|lacks| *lacks));
             }
             _ => self.failed = Some(Failed::Other),
         }

@@ -23,22 +23,19 @@ const PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(super) struct Conflict {
     claim: Claim,
-    /// On which key it met another one, if that is known. A transaction without it is no next attempt.
-    key: Option<Key>,
     /// Before this is visible here, another attempt is in vain.
     lacks: Option<Vector>,
     since: Instant,
 }
 
 impl Conflict {
-    pub(super) fn new(claim: Claim, key: Option<Key>, lacks: Option<Vector>) -> Self {
-        Conflict { claim, key, lacks, since: Instant::now() }
+    pub(super) fn new(claim: Claim, lacks: Option<Vector>) -> Self {
+        Conflict { claim, lacks, since: Instant::now() }
     }
 
     /// What the next attempt shows; nothing if the client has let too much time pass.
-    pub(super) fn claim(&self) -> Option<(Claim, Key)> {
-        let key = self.key.clone().filter(|_| self.since.elapsed() < PATIENCE)?;
-        Some((self.claim, key))
+    pub(super) fn claim(&self) -> Option<Claim> {
+        (self.since.elapsed() < PATIENCE).then_some(self.claim)
     }
 }
 

@@ -124,9 +124,8 @@ impl Session {
                 Ok(())
             }
             Some(Response::Failed(error)) => {
-                if let CommandError::Aborted { key, claim, lacks } = &error {
-                    let lacks = lacks.as_deref().copied();
-                    self.conflict = Some(strong::Conflict::new(*claim, key.clone(), lacks));
+                if let CommandError::Aborted { claim, lacks, .. } = &error {
+                    self.conflict = Some(strong::Conflict::new(*claim, lacks.as_deref().copied()));
                 }
                 Err(Some(error))
             }
