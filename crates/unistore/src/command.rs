@@ -253,9 +253,13 @@ impl fmt::Display for CommandError {
                 write!(f, "still {} ms behind site {site}", behind.as_millis())
             }
             CommandError::Aborted { key, .. } => {
-                write!(f, "conflict")?;
-                if let Some(key) = key {
-                    write!(f, " on '{}'", String::from_utf8_lossy(key.as_bytes()))?;
+                match key {
+                    Some(key) => {
+                        write!(f, "conflict on '{}'", String::from_utf8_lossy(key.as_bytes()))?;
+                    }
+                    None => {
+                        write!(f, "the sites did not agree in time, or their leader has changed")?
+                    }
                 }
                 write!(f, "; nothing was changed, run the transaction again")
             }
