@@ -40,9 +40,9 @@ pub(crate) enum Target {
 }
 
 /// Who a client says it is.
-struct Login {
-    user: String,
-    password: String,
+pub(crate) struct Login {
+    pub(crate) user: String,
+    pub(crate) password: String,
 }
 
 /// One session with one site.
@@ -95,7 +95,7 @@ impl Client {
         Client::open_as(target, None).await
     }
 
-    async fn open_as(target: Target, login: Option<Login>) -> Result<Client, Error> {
+    pub(crate) async fn open_as(target: Target, login: Option<Login>) -> Result<Client, Error> {
         let connection = dial(&target, login.as_ref()).await?;
         Ok(Client { target, connection, login, last_token: None })
     }

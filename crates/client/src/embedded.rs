@@ -5,7 +5,7 @@ use std::sync::Arc;
 use solera_mixt::store::BoxFuture;
 use solera_node::{Cluster, ClusterSpec, Fault, Level, Log};
 
-use crate::client::{Client, Target};
+use crate::client::{Client, Login, Target};
 use crate::error::Error;
 use crate::mixed::Spaces;
 use crate::modules::{Host, Settings, Store};
@@ -59,6 +59,15 @@ impl Embedded {
     /// The site is dead.
     pub async fn client(&self, site: usize) -> Result<Client, Error> {
         Client::open(Target::Embedded(self.cluster.clone(), site)).await
+    }
+
+    /// The same, as one of the cluster's users.
+    ///
+    /// # Errors
+    /// The site is dead, and `WRONGPASS`.
+    pub async fn client_as(&self, site: usize, user: &str, pass: &str) -> Result<Client, Error> {
+        let login = Login { user: user.to_owned(), password: pass.to_owned() };
+        Client::open_as(Target::Embedded(self.cluster.clone(), site), Some(login)).await
     }
 
     /// The cluster's spaces, used at a site, for mixed transactions.

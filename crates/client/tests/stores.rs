@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use solera::mixed::{Remote, Spaces, System};
 use solera::modules::{Settings, Store};
-use solera::{Client, Embedded, Error, Value};
+use solera::{Client, ClusterSpec, Embedded, Error, Overrides, Value};
 use solera_language::codec::Codec;
 use solera_language::compile::compile;
 use solera_levels::Level;
@@ -52,14 +52,18 @@ impl Database for Switched {
 
 /// A cluster with a store `cache`, a client, and the switch.
 async fn start(limits: Limits, upkeep: Duration) -> (Embedded, Client, Arc<AtomicBool>) {
+    let (cluster, off) = start_with(common::spec(), limits, upkeep);
+    let client = cluster.client(0).await.unwrap();
+    (cluster, client, off)
+}
+
+fn start_with(spec: ClusterSpec, limits: Limits, upkeep: Duration) -> (Embedded, Arc<AtomicBool>) {
     let off = Arc::new(AtomicBool::new(false));
     let memory = Memory::disjoint("cache", &[("log", Level::Eventual)]);
     let database = Arc::new(Switched { memory, off: off.clone() });
     let stores = vec![Store { database, spaces: vec!["log".into()] }];
     let settings = Settings { limits, upkeep, ..Settings::default() };
-    let cluster = Embedded::with_modules(common::spec(), settings, stores).unwrap();
-    let client = cluster.client(0).await.unwrap();
-    (cluster, client, off)
+    (Embedded::with_modules(spec, settings, stores).unwrap(), off)
 }
 
 async fn load(client: &mut Client, name: &str, source: &str, bind: &str) -> Result<Value, Error> {
@@ -192,6 +196,20 @@ async fn incomplete(client: &mut Client) -> Vec<[String; 3]> {
     listed.iter().map(one).collect()
 }
 
+/// Calls a transaction that fails after a part of it has committed. Returns its name.
+async fn fail_for_good(client: &mut Client) -> String {
+    let source = "store directory : linearizable; store audit : eventual; \
+        transaction grow(a: handle<counter> in directory, b: handle<counter> in audit) { \
+          a.add(1); b.add(9223372036854775807); }";
+    load(client, "big", source, "audit=cache/log").await.unwrap();
+    let grow = ["SOLERA.CALL", "big.grow", "a", "b"];
+    client.command(&grow).await.unwrap();
+    let told = client.command(&grow).await.unwrap_err().to_string();
+    assert!(told.starts_with("INCOMPLETE") && told.contains("never can"), "{told}");
+    let (_, name) = told.split_once("SOLERA.CALL FORGET ").unwrap_or_else(|| panic!("{told}"));
+    name.to_owned()
+}
+
 #[tokio::test]
 async fn what_is_incomplete_is_listed_and_what_has_failed_is_given_up() {
     let limits = Limits { finish_ms: 100, ..Limits::default() };
@@ -206,14 +224,7 @@ async fn what_is_incomplete_is_listed_and_what_has_failed_is_given_up() {
     assert!(told.contains("can be completed"), "{told}");
     client.command(&["SOLERA.CALL", "RESUME", &open]).await.unwrap();
 
-    let source = "store directory : linearizable; store audit : eventual; \
-        transaction grow(a: handle<counter> in directory, b: handle<counter> in audit) { \
-          a.add(1); b.add(9223372036854775807); }";
-    load(&mut client, "big", source, "audit=cache/log").await.unwrap();
-    let grow = ["SOLERA.CALL", "big.grow", "a", "b"];
-    client.command(&grow).await.unwrap();
-    let told = client.command(&grow).await.unwrap_err().to_string();
-    assert!(told.starts_with("INCOMPLETE") && told.contains("never can"), "{told}");
+    let failed = fail_for_good(&mut client).await;
     let began = Instant::now();
     // The first one is complete, which is written at the next pass.
     while incomplete(&mut client).await.len() != 1 {
@@ -222,7 +233,7 @@ async fn what_is_incomplete_is_listed_and_what_has_failed_is_given_up() {
     }
     let [name, call, state] = incomplete(&mut client).await.remove(0);
     assert!(call == "big.grow" && state.starts_with("failed: "), "{call} {state}");
-    assert!(told.ends_with(&format!("SOLERA.CALL FORGET {name}")), "{told}");
+    assert_eq!(name, failed);
     assert_eq!(
         client.command(&["SOLERA.CALL", "FORGET", &name]).await.unwrap(),
         Value::Simple("OK".to_owned())
@@ -233,6 +244,62 @@ async fn what_is_incomplete_is_listed_and_what_has_failed_is_given_up() {
     }
     let told = client.command(&["SOLERA.CALL", "FORGET", "nobody"]).await.unwrap_err().to_string();
     assert!(told.contains("there is no transaction 'nobody' that is incomplete"), "{told}");
+}
+
+/// A cluster with users, of whom nobody comes in without a password.
+fn guarded() -> ClusterSpec {
+    let user = |name: &str, commands: &str| {
+        let password = solera_node::hash_password(b"pw");
+        format!(
+            "[[user]]\nname = '{name}'\npassword_sha256 = ['{password}']\nkeys = ['*']\n\
+             commands = [{commands}]\n"
+        )
+    };
+    let (chief, clerk) = (user("chief", "'+@all'"), user("clerk", "'+solera.call', '+@read'"));
+    let config = format!("{}{chief}{clerk}", common::SPACES);
+    ClusterSpec::parse("config", &config, Overrides::default()).unwrap()
+}
+
+/// All names of records that there are.
+async fn records(client: &mut Client) -> usize {
+    let mut count = 0;
+    for space in ["directory", "mail", "audit"] {
+        let index = format!("solera:mixt:records:{space}");
+        match client.command(&["SCARD", &index]).await.unwrap() {
+            Value::Integer(found) => count += usize::try_from(found).unwrap(),
+            other => panic!("{other:?} is no number"),
+        }
+    }
+    count
+}
+
+#[tokio::test]
+async fn where_there_are_users_transactions_are_completed_and_cleaned_up_after_all_the_same() {
+    let limits = Limits {
+        finish_ms: 100,
+        orphan_ms: 200,
+        blocked_ms: 300,
+        keep_ms: 400,
+        ..Limits::default()
+    };
+    let (cluster, off) = start_with(guarded(), limits, Duration::from_millis(50));
+    let mut client = cluster.client_as(0, "chief", "pw").await.unwrap();
+    let group = with_group(&mut client).await;
+    off.store(true, Ordering::Relaxed);
+    ticket(post(&mut client, &group, "hello").await);
+    off.store(false, Ordering::Relaxed);
+    let began = Instant::now();
+    while log(&mut client).await != ["hello"] || records(&mut client).await != 0 {
+        assert!(began.elapsed() < Duration::from_secs(60), "nobody completes it");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let name = fail_for_good(&mut client).await;
+    assert_ne!(records(&mut client).await, 0);
+    client.command(&["SOLERA.CALL", "FORGET", &name]).await.unwrap();
+    while records(&mut client).await != 0 {
+        assert!(began.elapsed() < Duration::from_secs(60), "its record stays");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }
 
 #[tokio::test]

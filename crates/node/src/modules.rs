@@ -16,9 +16,10 @@ use tokio::sync::oneshot;
 
 use crate::acl::User;
 use crate::config::ClusterSpec;
+use crate::log::Log;
 use crate::network::Network;
 use crate::spaces::{Space, Spaces};
-use crate::worker::Control;
+use crate::worker::{Control, Worker};
 
 /// What keys begin with, after the prefix of their space, that hold modules and what transactions of modules keep.
 pub const RESERVED: &str = "solera:";
@@ -40,6 +41,7 @@ pub struct Local {
     network: Weak<Network>,
     worker: Address,
     spec: Arc<ClusterSpec>,
+    log: Log,
     lent: Lent,
 }
 
@@ -54,15 +56,21 @@ pub(crate) struct Lent {
 }
 
 impl Local {
-    pub(crate) fn new(
-        network: &Arc<Network>,
-        worker: Address,
-        spec: Arc<ClusterSpec>,
-        user: Option<Arc<User>>,
-        past: Vector,
-    ) -> Local {
+    /// At a worker, for a user who has seen this.
+    pub(crate) fn new(worker: &Worker, user: Option<Arc<User>>, past: Vector) -> Local {
         let lent = Lent { user, own: false, past: Arc::new(Mutex::new(past)) };
-        Local { network: Arc::downgrade(network), worker, spec, lent }
+        Local {
+            network: Arc::downgrade(&worker.network),
+            worker: worker.address,
+            spec: worker.spec.clone(),
+            log: worker.log.clone(),
+            lent,
+        }
+    }
+
+    /// Where to write what people should know of.
+    pub fn log(&self) -> &Log {
+        &self.log
     }
 
     /// The cluster's name.

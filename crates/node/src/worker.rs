@@ -113,7 +113,7 @@ pub(crate) struct Worker {
     users: watch::Sender<Arc<Users>>,
     /// Whether any user is configured: what every command asks first.
     guarded: Cell<bool>,
-    log: Log,
+    pub(crate) log: Log,
     attempts: Attempts,
     /// See [`Self::serves`].
     serves: Cell<bool>,

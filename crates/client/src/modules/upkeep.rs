@@ -1,5 +1,6 @@
 //! Completes transactions that were left incomplete, and removes what complete ones leave behind.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
@@ -53,6 +54,7 @@ pub(super) async fn run(
 ) {
     let mut collector = Collector::new(settings.limits);
     let every = settings.upkeep.max(Duration::from_millis(1));
+    let mut known = Troubles::new();
     loop {
         tokio::time::sleep(every).await;
         while let Ok(records) = work.try_recv() {
@@ -61,12 +63,24 @@ pub(super) async fn run(
         let Some(shared) = shared.upgrade() else { return };
         if let Some(local) = shared.upkeep.local() {
             // What cannot be done now is tried again.
-            pass(&shared, &local, &mut collector).await;
+            let found = pass(&shared, &local, &mut collector).await;
+            for (what, why) in news(&known, &found) {
+                local.log().warn(format_args!("{what}: {why}; it is tried again"));
+            }
+            known = found;
         }
     }
 }
 
-async fn pass(shared: &Shared, local: &Local, collector: &mut Collector) {
+/// What a pass could not do, and why.
+type Troubles = BTreeMap<String, String>;
+
+/// What was not known from the pass before.
+fn news<'t>(known: &Troubles, found: &'t Troubles) -> Vec<(&'t String, &'t String)> {
+    found.iter().filter(|(what, why)| known.get(*what) != Some(*why)).collect()
+}
+
+async fn pass(shared: &Shared, local: &Local, collector: &mut Collector) -> Troubles {
     let server = local.clone();
     let connect = move || -> BoxFuture<'static, Result<Client, Error>> {
         let stream = server.connect_as_server();
@@ -77,25 +91,43 @@ async fn pass(shared: &Shared, local: &Local, collector: &mut Collector) {
     let database = database.within(local.site());
     let places = places(&named, &shared.stores);
     let mut connections = connections(database, &shared.stores);
+    let mut troubles = Troubles::new();
     for place in places {
         let known = (&shared.library.all(), shared.settings.limits);
         let found = recovery::recover(&place, &mut connections, known, collector, &System).await;
-        let Ok(mut found) = found else {
-            // A site that is gone has nothing to be looked for; another store may come back.
-            match &*place.database == local.cluster() {
-                true => return,
-                false => continue,
+        let mut found = match found {
+            Ok(found) => found,
+            Err(error) => {
+                let what = format!("transactions left in {place} cannot be looked for");
+                troubles.insert(what, error.to_string());
+                // A site that is gone has nothing to be looked for; another store may come back.
+                match &*place.database == local.cluster() {
+                    true => return troubles,
+                    false => continue,
+                }
             }
         };
+        for (id, why) in found.unreadable.iter().map(|(id, why)| (id, why.to_string())) {
+            troubles.insert(format!("the record of transaction {id} in {place}"), why);
+        }
         // Tickets, where there are any, are of no use any more. Those that stay do nothing.
-        let _ = forget_tickets(local, &found.completed).await;
+        if let Err(why) = forget_tickets(local, &found.completed).await {
+            troubles.insert("tickets of completed transactions cannot be removed".to_owned(), why);
+        }
         collector.take(&mut found, System.now_ms());
         for one in found.unknown {
             // It is completed at the next pass.
-            let _ = learn(shared, local, &one.module).await;
+            if let Err(why) = learn(shared, local, &one.module).await {
+                let what = format!("a transaction left in {place} by module {}", one.module);
+                troubles.insert(what, why);
+            }
         }
     }
-    let _ = collector.collect(&mut connections, System.now_ms()).await;
+    if let Err(error) = collector.collect(&mut connections, System.now_ms()).await {
+        let what = "what complete transactions leave behind cannot all be removed";
+        troubles.insert(what.to_owned(), error.to_string());
+    }
+    troubles
 }
 
 async fn forget_tickets(local: &Local, of: &[Record]) -> Result<(), String> {
@@ -113,4 +145,23 @@ async fn forget_tickets(local: &Local, of: &[Record]) -> Result<(), String> {
 async fn learn(shared: &Shared, local: &Local, digest: &str) -> Result<(), String> {
     let client = Client::over(local.connect_as_server()).await;
     shared.library.get(&mut client.map_err(super::told)?, digest).await.map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_trouble_is_told_once() {
+        let troubles = |all: &[(&str, &str)]| -> Troubles {
+            all.iter().map(|(what, why)| ((*what).to_owned(), (*why).to_owned())).collect()
+        };
+        let away = troubles(&[("a", "away"), ("b", "refused")]);
+        assert_eq!(news(&Troubles::new(), &away).len(), 2);
+        assert!(news(&away, &away).is_empty());
+        let changed = troubles(&[("a", "away"), ("b", "away")]);
+        assert_eq!(news(&away, &changed), [(&"b".to_owned(), &"away".to_owned())]);
+        // What has come again is told again.
+        assert_eq!(news(&troubles(&[]), &away).len(), 2);
+    }
 }

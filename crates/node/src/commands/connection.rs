@@ -46,7 +46,8 @@ pub(crate) fn hello(session: &mut Session, arguments: &Arguments<'_>) {
             return session.fail(format!("ERR Syntax error in HELLO option '{option}'"));
         }
     }
-    if !session.identity.is_known() {
+    // A session of the server's own is nobody's, and needs no password.
+    if !session.identity.is_known() && !session.is_lent() {
         return session.fail(
             "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO \
              AUTH <user> <pass> option can be used to authenticate the client and select the RESP \

@@ -18,13 +18,7 @@ pub(crate) async fn run(session: &mut Session, arguments: &Arguments<'_>) {
     let Some(modules) = worker.network.modules() else {
         return session.fail("ERR this server runs no modules");
     };
-    let local = Local::new(
-        &worker.network,
-        worker.address,
-        worker.spec.clone(),
-        session.identity.user(),
-        session.past,
-    );
+    let local = Local::new(&worker, session.identity.user(), session.past);
     let request = arguments.from(0).map(<[u8]>::to_vec).collect();
     match modules.run(local.clone(), request).await {
         Ok(Value::Error(text)) => session.fail(text),
