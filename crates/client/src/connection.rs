@@ -19,7 +19,7 @@ pub(crate) struct Connection {
     pub(crate) cluster: String,
     /// How long a reply may take, if that is bounded.
     pub(crate) timeout: Option<Duration>,
-    /// Whether a reply was not waited for any longer.
+    /// Whether a reply is still to come, for which nobody may wait any longer.
     late: bool,
     stream: Box<dyn Stream>,
     parser: ReplyParser,
@@ -47,8 +47,7 @@ impl Connection {
         Ok(self.replies(1).await?.remove(0))
     }
 
-    /// Sends commands at once and waits for all replies. Together, commands and replies should fit
-    /// into the buffers on the way: nothing is read before all is sent.
+    /// Sends commands at once and waits for all replies, which are read while the commands are sent.
     pub(crate) async fn call_all(&mut self, commands: &[Vec<&[u8]>]) -> Result<Vec<Value>, Error> {
         self.output.clear();
         commands.iter().for_each(|command| encode_command(&mut self.output, command));
@@ -60,19 +59,27 @@ impl Connection {
         if self.late {
             return Err(Error::Connection(NotConnected.into()));
         }
-        let replies = bounded(self.timeout, async {
-            self.stream.write_all(&self.output).await?;
-            self.stream.flush().await?;
+        // Whoever stops waiting drops this future: what comes later would be taken for the next reply.
+        self.late = true;
+        let Connection { stream, parser, input, output, .. } = self;
+        let (mut read, mut write) = tokio::io::split(stream);
+        let sending = async {
+            write.write_all(output).await?;
+            write.flush().await?;
+            Ok::<_, Error>(())
+        };
+        // A server that waits until its replies are read reads no more commands.
+        let receiving = async {
             let mut replies = Vec::with_capacity(count);
             for _ in 0..count {
-                replies.push(self.reply().await?);
+                replies.push(reply(&mut read, parser, input).await?);
             }
             Ok(replies)
-        })
-        .await;
-        // What comes later would be taken for the next reply.
-        self.late = matches!(&replies, Err(Error::Connection(error)) if error.kind() == TimedOut);
-        replies
+        };
+        let both = async { tokio::try_join!(sending, receiving) };
+        let ((), replies) = bounded(self.timeout, both).await?;
+        self.late = false;
+        Ok(replies)
     }
 
     /// Whether nothing has come, not even the end, that nobody has asked for.
@@ -80,24 +87,26 @@ impl Connection {
         let mut byte = [0];
         let mut buffer = ReadBuf::new(&mut byte);
         let mut context = Context::from_waker(Waker::noop());
-        self.input.is_empty()
+        !self.late
+            && self.input.is_empty()
             && Pin::new(&mut self.stream).poll_read(&mut context, &mut buffer).is_pending()
     }
+}
 
-    async fn reply(&mut self) -> Result<Value, Error> {
-        loop {
-            let parsed = self
-                .parser
-                .next(&self.input)
-                .map_err(|error| Error::Protocol(error.to_string()))?;
-            if let Some((value, length)) = parsed {
-                self.input.drain(..length);
-                if !matches!(value, Value::Push(_)) {
-                    return Ok(value);
-                }
-            } else if self.stream.read_buf(&mut self.input).await? == 0 {
-                return Err(Error::Connection(std::io::ErrorKind::UnexpectedEof.into()));
+async fn reply(
+    stream: &mut (impl AsyncRead + Unpin),
+    parser: &mut ReplyParser,
+    input: &mut Vec<u8>,
+) -> Result<Value, Error> {
+    loop {
+        let parsed = parser.next(input).map_err(|error| Error::Protocol(error.to_string()))?;
+        if let Some((value, length)) = parsed {
+            input.drain(..length);
+            if !matches!(value, Value::Push(_)) {
+                return Ok(value);
             }
+        } else if stream.read_buf(input).await? == 0 {
+            return Err(Error::Connection(std::io::ErrorKind::UnexpectedEof.into()));
         }
     }
 }
@@ -129,6 +138,38 @@ mod tests {
         server.write_all(b"+late\r\n").await.unwrap();
         let next = connection.call(&[b"GET", b"b"]).await;
         assert!(matches!(&next, Err(Error::Connection(_))), "{next:?}");
+    }
+
+    #[tokio::test]
+    async fn a_reply_that_nobody_has_waited_for_is_not_taken_for_the_next() {
+        let (client, mut server) = tokio::io::duplex(1000);
+        let mut connection = Connection::new(client);
+        let mut context = Context::from_waker(Waker::noop());
+        let mut dropped = Box::pin(connection.call(&[b"GET", b"a"]));
+        assert!(dropped.as_mut().poll(&mut context).is_pending());
+        drop(dropped);
+        server.write_all(b"+a\r\n").await.unwrap();
+        assert!(!connection.is_quiet());
+        let next = connection.call(&[b"GET", b"b"]).await;
+        assert!(matches!(&next, Err(Error::Connection(_))), "{next:?}");
+    }
+
+    /// A server that answers each command before it reads the next.
+    #[tokio::test]
+    async fn commands_and_replies_need_not_fit_into_what_is_on_the_way() {
+        let (client, mut server) = tokio::io::duplex(64);
+        let mut connection = Connection::new(client);
+        let serving = async {
+            for _ in 0..100 {
+                server.read_exact(&mut [0; b"*1\r\n$4\r\nPING\r\n".len()]).await.unwrap();
+                server.write_all(b"+PONG\r\n").await.unwrap();
+            }
+        };
+        let commands = vec![vec![&b"PING"[..]]; 100];
+        let both = async { tokio::join!(connection.call_all(&commands), serving).0 };
+        let replies = tokio::time::timeout(Duration::from_secs(60), both).await;
+        let replies = replies.expect("both go on").unwrap();
+        assert_eq!(replies, vec![Value::Simple("PONG".to_owned()); 100]);
     }
 
     #[tokio::test]
