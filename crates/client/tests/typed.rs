@@ -3,6 +3,7 @@
 mod common;
 
 use std::collections::BTreeSet;
+use std::task::{Context, Waker};
 
 use solera::mixed::System;
 use solera::typed::{Counter, Error, Handle, Host, Program, Session};
@@ -96,4 +97,53 @@ async fn what_aborts_or_cannot_be_done_says_so() {
     cluster.inject(fault).await.unwrap();
     let refused = bank::withdraw(&mut on, &account, 1).await.unwrap_err();
     assert!(matches!(refused, Error::Unavailable(_)), "{refused:?}");
+}
+
+mod counters {
+    solera::mixt! {
+        store mail : causal;
+        transaction read(at: handle<counter> in mail) -> int { return at.value(); }
+        transaction two(a: handle<counter> in mail, b: handle<counter> in mail) {
+            a.add(1);
+            b.add(1);
+        }
+        transaction one(at: handle<counter> in mail) { at.add(1); }
+    }
+}
+
+#[tokio::test]
+async fn a_transaction_that_is_dropped_leaves_nothing_to_the_next() {
+    let cluster = cluster();
+    let mut client = cluster.client(0).await.unwrap();
+    client.set("mail:a", "1").await.unwrap();
+    client.set("mail:b", "2").await.unwrap();
+    let mut on = counters::Stores::within(&cluster.spaces(0).await.unwrap()).bind(System).unwrap();
+    let [a, b, c] = ["a", "b", "c"].map(Handle::<Counter, counters::stores::mail>::new);
+    assert_eq!(counters::read(&mut on, &c).await.unwrap(), 0);
+    let mut context = Context::from_waker(Waker::noop());
+    // However far they come.
+    for polls in 1..6 {
+        let mut dropped = Box::pin(counters::read(&mut on, &a));
+        for _ in 0..polls {
+            if dropped.as_mut().poll(&mut context).is_ready() {
+                break;
+            }
+            client.command(&["PING"]).await.unwrap();
+        }
+        drop(dropped);
+        assert_eq!(counters::read(&mut on, &b).await.unwrap(), 2 + polls - 1);
+        let mut dropped = Box::pin(counters::two(&mut on, &a, &c));
+        for _ in 0..polls {
+            if dropped.as_mut().poll(&mut context).is_ready() {
+                break;
+            }
+            client.command(&["PING"]).await.unwrap();
+        }
+        drop(dropped);
+        counters::one(&mut on, &b).await.unwrap();
+        let (a, c) = (client.get("mail:a").await.unwrap(), client.get("mail:c").await.unwrap());
+        let number = |text: Option<String>| text.map_or(0, |text| text.parse().unwrap());
+        let (a, c): (i64, i64) = (number(a), number(c));
+        assert_eq!(a, c + 1, "it has taken effect in part");
+    }
 }

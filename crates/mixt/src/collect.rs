@@ -13,7 +13,7 @@ use crate::drive::{BATCH, Connections};
 use crate::outcome::Limits;
 use crate::record::Record;
 use crate::recovery::Recovered;
-use crate::store::{Begin, Horizon, Name, NameWrite, StoreError};
+use crate::store::{Begin, Fields, Horizon, Name, NameWrite, StoreError};
 use crate::witness::{self, TransactionId};
 
 /// Transactions whose leftovers are to be removed.
@@ -77,8 +77,13 @@ impl Collector {
         self.watch(std::mem::take(&mut found.complete), now_ms);
     }
 
+    /// The transactions that it has to clean up after.
+    pub fn all(&self) -> impl Iterator<Item = TransactionId> {
+        self.entries.keys().copied()
+    }
+
     /// Whether it has a transaction.
-    pub(crate) fn has(&self, id: TransactionId) -> bool {
+    pub fn has(&self, id: TransactionId) -> bool {
         self.entries.contains_key(&id)
     }
 
@@ -87,7 +92,7 @@ impl Collector {
         self.entries.len()
     }
 
-    /// Does what is due, in one transaction for each database and step. To be called from time to time, say once in a
+    /// Does what is due, in a transaction for each database, step and batch. To be called from time to time, say once in a
     /// second.
     ///
     /// # Errors
@@ -189,26 +194,49 @@ impl Collector {
             .filter(|(_, entry)| entry.step == step && entry.due(now_ms, &self.limits))
             .map(|(id, _)| *id)
             .collect();
+        let mut result = Ok(());
+        let mut away = BTreeSet::new();
+        // Databases bound what one transaction may write.
+        for due in due.chunks(BATCH) {
+            result = result.and(self.step_of(due, step, connections, &mut away).await);
+        }
+        result
+    }
+
+    /// Does a step for some transactions, in one transaction of each database that is not away.
+    async fn step_of(
+        &mut self,
+        due: &[TransactionId],
+        step: Step,
+        connections: &mut Connections,
+        away: &mut BTreeSet<Arc<str>>,
+    ) -> Result<(), StoreError> {
         let mut writes: BTreeMap<Arc<str>, Vec<NameWrite>> = BTreeMap::new();
-        for id in &due {
+        for id in due {
             for (database, write) in step.writes(&self.entries[id].record) {
                 writes.entry(database).or_default().push(write);
             }
         }
         let mut result = Ok(());
-        let mut failed = BTreeSet::new();
+        let mut failed = away.clone();
         for (database, writes) in writes {
+            if away.contains(&database) {
+                continue;
+            }
             let written = match step {
                 Step::Record => remove(connections, &database, writes).await,
-                _ => write(connections, &database, &writes).await,
+                _ => write(connections, &database, writes).await,
             };
             if let Err(error) = written {
+                if let StoreError::Unavailable(_) | StoreError::OutcomeUnknown(_) = error {
+                    away.insert(Arc::clone(&database));
+                }
                 failed.insert(database);
                 result = result.and(Err(error));
             }
         }
         for id in due {
-            let entry = self.entries.get_mut(&id).expect("nothing is removed meanwhile");
+            let entry = self.entries.get_mut(id).expect("nothing is removed meanwhile");
             let mut written = step.writes(&entry.record).into_iter();
             if !written.any(|(database, _)| failed.contains(&database)) {
                 entry.step = step.next();
@@ -280,6 +308,17 @@ impl Step {
     }
 }
 
+/// Has the record of a transaction say at once that this is complete, which is what a [`Collector`] does first.
+///
+/// # Errors
+/// The database of the record cannot do it.
+pub async fn complete(record: &Record, connections: &mut Connections) -> Result<(), StoreError> {
+    for (database, one) in Step::Complete.writes(record) {
+        write(connections, &database, vec![one]).await?;
+    }
+    Ok(())
+}
+
 /// The databases in which there is something of a transaction.
 fn databases(record: &Record) -> BTreeSet<Arc<str>> {
     let places = record.witnessed.iter().chain(&record.home).map(|place| &place.database);
@@ -290,7 +329,10 @@ async fn horizon(
     connections: &mut Connections,
     database: &str,
 ) -> Result<Option<Horizon>, StoreError> {
-    connections.get(database).await?.horizon().await
+    let mut taken = connections.take(database).await?;
+    let horizon = taken.connection.horizon().await;
+    taken.leave();
+    horizon
 }
 
 /// Removes all values of the names that are written: whose turn it was lies next to a record.
@@ -303,21 +345,36 @@ async fn remove(
         NameWrite::Set { name, .. } | NameWrite::Remove { name, .. } => name,
     });
     let begin = Begin { names: names.collect(), ..Begin::default() };
-    let connection = connections.get(database).await?;
-    let found = connection.begin(&begin).await?;
-    let found = begin.names.into_iter().zip(found);
-    let values = found.flat_map(|(name, fields)| {
-        fields.into_keys().map(move |field| NameWrite::Remove { name: name.clone(), field })
-    });
-    connection.commit(&values.collect::<Vec<_>>()).await
+    change(connections, database, &begin, |found| {
+        let found = begin.names.iter().zip(found);
+        let values = found.flat_map(|(name, fields)| {
+            fields.into_keys().map(move |field| NameWrite::Remove { name: name.clone(), field })
+        });
+        values.collect()
+    })
+    .await
 }
 
 async fn write(
     connections: &mut Connections,
     database: &str,
-    writes: &[NameWrite],
+    writes: Vec<NameWrite>,
 ) -> Result<(), StoreError> {
-    let connection = connections.get(database).await?;
-    connection.begin(&Begin::default()).await?;
-    connection.commit(writes).await
+    change(connections, database, &Begin::default(), |_| writes).await
+}
+
+/// Writes what follows from what is read, in one transaction.
+async fn change(
+    connections: &mut Connections,
+    database: &str,
+    begin: &Begin,
+    writes: impl FnOnce(Vec<Fields>) -> Vec<NameWrite>,
+) -> Result<(), StoreError> {
+    let mut taken = connections.take(database).await?;
+    let changed = match taken.connection.begin(begin).await {
+        Ok(found) => taken.connection.commit(&writes(found)).await,
+        Err(error) => Err(error),
+    };
+    taken.leave();
+    changed
 }

@@ -28,7 +28,8 @@ impl<C: Clock + ?Sized> Clock for Arc<C> {
 }
 
 /// Sessions with databases, by their names. They are opened when they are needed, and used by one transaction at a
-/// time; whoever keeps them for the next one keeps what the sessions have seen.
+/// time; whoever keeps them for the next one keeps what the sessions have seen. If a future of one is dropped while a
+/// session is asked for something, that session is closed, and the next one has seen nothing.
 pub struct Connections {
     known: BTreeMap<Arc<str>, Known>,
 }
@@ -64,17 +65,15 @@ impl Connections {
             .collect()
     }
 
-    /// The session with a database.
-    pub(crate) async fn get(
-        &mut self,
-        database: &str,
-    ) -> Result<&mut Box<dyn Connection>, StoreError> {
+    /// The session with a database, which is closed unless it is [left](Taken::leave) for the next time.
+    pub(crate) async fn take(&mut self, database: &str) -> Result<Taken<'_>, StoreError> {
         let unknown = || StoreError::Unavailable(format!("`{database}` is not known here"));
         let known = self.known.get_mut(database).ok_or_else(unknown)?;
-        match &mut known.connection {
-            Some(connection) => Ok(connection),
-            closed => Ok(closed.insert(known.database.connect().await?)),
-        }
+        let connection = match known.connection.take() {
+            Some(connection) => connection,
+            None => known.database.connect().await?,
+        };
+        Ok(Taken { connection, place: &mut known.connection })
     }
 
     /// What named objects hold, read in a transaction of its own.
@@ -84,16 +83,21 @@ impl Connections {
         names: Vec<Name>,
     ) -> Result<Vec<Fields>, StoreError> {
         let begin = Begin { read_only: true, names, ..Begin::default() };
-        let connection = self.get(database).await?;
-        let found = connection.begin(&begin).await?;
-        connection.abort().await?;
-        Ok(found)
+        let mut taken = self.take(database).await?;
+        let connection = &mut taken.connection;
+        let found = match connection.begin(&begin).await {
+            Ok(found) => connection.abort().await.map(|()| found),
+            failed => failed,
+        };
+        taken.leave();
+        found
     }
 
     /// Does what a coordinator asks.
     pub async fn ask(&mut self, database: &str, request: &Request) -> Result<Reply, StoreError> {
-        let connection = self.get(database).await?;
-        match request {
+        let mut taken = self.take(database).await?;
+        let connection = &mut taken.connection;
+        let answer = match request {
             Request::Begin(begin) => connection.begin(begin).await.map(Reply::Began),
             Request::Perform(call) => connection.perform(call).await.map(Reply::Answered),
             Request::Custom(call) => connection.custom(call).await.map(Reply::Answered),
@@ -101,7 +105,23 @@ impl Connections {
             Request::Execute(shipment) => connection.execute(shipment).await.map(Reply::Executed),
             Request::Sees(commits) => connection.sees(commits).await.map(Reply::Sees),
             Request::Abort => connection.abort().await.map(|()| Reply::Done),
-        }
+        };
+        taken.leave();
+        answer
+    }
+}
+
+/// A session that is asked for something. Who stops waiting for the answer drops it, and it is closed: the answer would be
+/// taken for that to the next question, and what is open there would become a part of the next transaction.
+pub(crate) struct Taken<'c> {
+    pub(crate) connection: Box<dyn Connection>,
+    place: &'c mut Option<Box<dyn Connection>>,
+}
+
+impl Taken<'_> {
+    /// It has answered, and is kept.
+    pub(crate) fn leave(self) {
+        *self.place = Some(self.connection);
     }
 }
 
@@ -132,5 +152,91 @@ pub async fn run(
                 Ok(Reply::Done)
             }
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::{Context, Waker};
+
+    use solera_levels::Level;
+
+    use super::*;
+    use crate::store::{Answer, Description, List, NameWrite, ObjectCall};
+
+    /// A database whose sessions never say that a transaction has begun, and which counts them.
+    struct Silent(Arc<AtomicUsize>);
+
+    impl Database for Silent {
+        fn describe(&self) -> Description {
+            Description { name: "silent".into(), joint: true }
+        }
+
+        fn level(&self, _space: &str) -> Option<Level> {
+            None
+        }
+
+        fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Connection>, StoreError>> {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            Box::pin(std::future::ready(Ok(Box::new(Quiet) as Box<dyn Connection>)))
+        }
+    }
+
+    struct Quiet;
+
+    impl Connection for Quiet {
+        fn begin<'a>(
+            &'a mut self,
+            _begin: &'a Begin,
+        ) -> BoxFuture<'a, Result<Vec<Fields>, StoreError>> {
+            Box::pin(std::future::pending())
+        }
+
+        fn perform<'a>(
+            &'a mut self,
+            _call: &'a ObjectCall,
+        ) -> BoxFuture<'a, Result<Answer, StoreError>> {
+            Box::pin(std::future::ready(Err(StoreError::Missing)))
+        }
+
+        fn commit<'a>(
+            &'a mut self,
+            _writes: &'a [NameWrite],
+        ) -> BoxFuture<'a, Result<(), StoreError>> {
+            Box::pin(std::future::ready(Ok(())))
+        }
+
+        fn abort(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {
+            Box::pin(std::future::ready(Ok(())))
+        }
+
+        fn list<'a>(
+            &'a mut self,
+            _list: &'a List,
+        ) -> BoxFuture<'a, Result<Vec<Arc<str>>, StoreError>> {
+            Box::pin(std::future::ready(Ok(Vec::new())))
+        }
+    }
+
+    #[test]
+    fn a_session_whose_answer_nobody_has_waited_for_is_not_used_again() {
+        let opened = Arc::new(AtomicUsize::new(0));
+        let mut connections =
+            Connections::new([Arc::new(Silent(Arc::clone(&opened))) as Arc<dyn Database>]);
+        let mut context = Context::from_waker(Waker::noop());
+        let mut ask = |request: Request| {
+            let mut asked = Box::pin(connections.ask("silent", &request));
+            asked.as_mut().poll(&mut context).is_ready()
+        };
+        assert!(ask(Request::Commit(Vec::new())) && ask(Request::Abort));
+        assert_eq!(opened.load(Ordering::Relaxed), 1);
+        assert!(!ask(Request::Begin(Begin::default())));
+        assert!(ask(Request::Abort));
+        assert_eq!(opened.load(Ordering::Relaxed), 2);
+        let mut read = Box::pin(connections.read("silent", Vec::new()));
+        assert!(read.as_mut().poll(&mut context).is_pending());
+        drop(read);
+        assert!(connections.known.values().all(|known| known.connection.is_none()));
     }
 }

@@ -73,7 +73,10 @@ pub async fn records(
             after: Arc::clone(&after),
             limit: PAGE,
         };
-        let mut keys = connections.get(&place.database).await?.list(&list).await?;
+        let mut taken = connections.take(&place.database).await?;
+        let listed = taken.connection.list(&list).await;
+        taken.leave();
+        let mut keys = listed?;
         let Some(last) = keys.last() else { return Ok(records) };
         after = Arc::clone(last);
         keys.retain(|key| !witness::of_record(key).is_some_and(|id| collector.has(id)));

@@ -59,7 +59,7 @@ impl Worker {
         let Some(database) = database else {
             return Err(Unshipped::Malformed(job.id.to_string()));
         };
-        connections.get(&database).await.map_err(Unshipped::Store)?;
+        connections.take(&database).await.map_err(Unshipped::Store)?.leave();
         let _running = self.begin(shipment, clock.now_ms())?;
         let look_until_ms =
             shipment.until_ms.min(clock.now_ms().saturating_add(limits.on_the_way_ms()));

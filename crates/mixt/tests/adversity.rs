@@ -4,6 +4,7 @@ mod world;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use solera_language::compile::compile;
 use solera_language::value::{Handle, Value};
@@ -246,6 +247,18 @@ fn a_database_that_is_away_does_not_keep_others_from_being_cleaned_up() {
     assert_eq!(bench.memories[1].names("all"), []);
     // What cannot be seen everywhere yet stays.
     assert_eq!((collector.waiting(), other.memories[1].names("all").len()), (1, 3));
+}
+
+#[test]
+fn what_many_leave_behind_is_removed_in_pieces() {
+    let bench = Bench::apart();
+    let left = (0..1000).flat_map(|_| bench.run("both").1).collect::<Vec<_>>();
+    assert_eq!(left.len(), 1000);
+    bench.world.most_written.store(0, Ordering::Relaxed);
+    bench.collect(left);
+    assert_eq!(bench.names(), 0);
+    let most = bench.world.most_written.load(Ordering::Relaxed);
+    assert!(most < 1000, "{most} names are written at once");
 }
 
 fn recover_over(bench: &Bench, connections: &mut Connections) -> Recovered {

@@ -6,7 +6,7 @@ pub(crate) mod bench;
 mod remote;
 
 use std::future::Future;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
@@ -36,12 +36,16 @@ pub(crate) struct World {
     pub(crate) now: AtomicU64,
     random: AtomicU64,
     pub(crate) faults: Mutex<Faults>,
+    /// How many names one commit has written at most.
+    pub(crate) most_written: AtomicUsize,
 }
 
 impl World {
     pub(crate) fn new(seed: u64, faults: Faults) -> Arc<World> {
         let random = AtomicU64::new(seed.wrapping_mul(0x2545_f491_4f6c_dd1d) ^ 0x1234_5678);
-        Arc::new(World { now: AtomicU64::new(1_000), random, faults: Mutex::new(faults) })
+        let (now, faults, most_written) =
+            (AtomicU64::new(1_000), Mutex::new(faults), AtomicUsize::new(0));
+        Arc::new(World { now, random, faults, most_written })
     }
 
     pub(crate) fn draw(&self) -> u64 {
@@ -198,6 +202,7 @@ impl Connection for FaultyConnection {
 
     fn commit<'a>(&'a mut self, writes: &'a [NameWrite]) -> BoxFuture<'a, Result<(), StoreError>> {
         Box::pin(async {
+            self.world.most_written.fetch_max(writes.len(), Ordering::Relaxed);
             self.fault().await?;
             if self.world.happens(self.world.faults().lost_reply) {
                 if self.world.happens(500) {
