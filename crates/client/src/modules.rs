@@ -187,6 +187,11 @@ impl Shared {
             }
             Request::Phase(phase) => phase::phase(self, local, client, phase).await,
             Request::Resume { ticket } => call::resume(self, local, client, &ticket).await,
+            Request::Incomplete | Request::Forget { .. } if !local.may_coordinate() => {
+                Err("NOPERM SOLERA.CALL INCOMPLETE and FORGET are about the transactions of all users: \
+                     they need the right +solera.phase"
+                    .to_owned())
+            }
             Request::Incomplete => incomplete::list(self, local, client).await,
             Request::Forget { transaction } => {
                 incomplete::forget(self, local, client, &transaction).await

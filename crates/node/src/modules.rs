@@ -78,6 +78,12 @@ impl Local {
         &self.spec.name
     }
 
+    /// Whether the client may see and change what transactions of others keep: it has the right `solera.phase`, or nobody
+    /// needs rights here.
+    pub fn may_coordinate(&self) -> bool {
+        self.lent.user.as_ref().is_none_or(|user| user.may_run("solera.phase"))
+    }
+
     /// The cluster's spaces.
     pub fn spaces(&self) -> impl Iterator<Item = &Space> {
         self.spec.spaces.iter()

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use solera_mixt::collect::Collector;
-use solera_mixt::drive::Clock;
+use solera_mixt::collect::{self, Collector};
+use solera_mixt::drive::{Clock, Connections};
 use solera_mixt::record::Record;
 use solera_mixt::recovery::{self, Found};
-use solera_mixt::store::Place;
+use solera_mixt::store::{Place, StoreError};
 use solera_node::Local;
 use solera_resp::Value;
 
@@ -14,33 +14,57 @@ use super::{Answered, Shared, connections, places, registry, spaces};
 use crate::client::Client;
 use crate::mixed::System;
 
-/// Under which names there are records, and where.
-async fn all(
-    shared: &Shared,
-    local: &Local,
-    client: Client,
-) -> Result<Vec<(Place, String, Found)>, String> {
+/// What there is of transactions that are not known to be complete.
+struct Looked {
+    /// Under which names there are records, and where.
+    found: Vec<(Place, String, Found)>,
+    /// Where it cannot be looked, and why.
+    away: Vec<(Place, StoreError)>,
+    connections: Connections,
+}
+
+async fn look(shared: &Shared, local: &Local, client: Client) -> Looked {
     let spaces = spaces(local, Some(client));
     let places = places(&spaces, &shared.stores);
     let mut connections = connections(spaces, &shared.stores);
     let none = Collector::new(shared.settings.limits);
-    let mut all = Vec::new();
+    let (mut all, mut away) = (Vec::new(), Vec::<(Place, StoreError)>::new());
     for place in places {
-        let found = recovery::records(&place, &mut connections, &none).await;
-        let found = found.map_err(|error| format!("UNAVAILABLE {place}: {error}"))?;
-        all.extend(found.into_iter().map(|(id, found)| (place.clone(), id, found)));
+        let same = |(other, error): &&(Place, StoreError)| {
+            other.database == place.database && matches!(error, StoreError::Unavailable(_))
+        };
+        // What did not answer is not waited for again.
+        if let Some((_, error)) = away.iter().find(same) {
+            let error = error.clone();
+            away.push((place, error));
+            continue;
+        }
+        match recovery::records(&place, &mut connections, &none).await {
+            Ok(found) => {
+                all.extend(found.into_iter().map(|(id, found)| (place.clone(), id, found)))
+            }
+            Err(error) => away.push((place, error)),
+        }
     }
-    Ok(all)
+    // Of what was completed here the record does not say so yet.
+    all.retain(|(_, _, found)| match found {
+        Found::Record(record) => !shared.upkeep.has_completed(record.id()),
+        _ => true,
+    });
+    Looked { found: all, away, connections }
 }
 
-/// SOLERA.CALL INCOMPLETE: each transaction that has begun to take effect and is not complete.
+/// SOLERA.CALL INCOMPLETE: each transaction that has begun to take effect and is not complete, and each space of a store
+/// that cannot be asked, without the name of a transaction.
 pub(super) async fn list(shared: &Shared, local: &Local, mut client: Client) -> Answered {
     let loaded = registry::all(&mut client).await?;
     let names: BTreeMap<_, _> =
         loaded.into_iter().map(|(name, entry)| (entry.digest, name)).collect();
     let now_ms = System.now_ms();
+    let text = |text: &str| Value::Bulk(text.as_bytes().to_vec());
     let mut listed = Vec::new();
-    for (place, id, found) in all(shared, local, client).await? {
+    let looked = look(shared, local, client).await;
+    for (place, id, found) in looked.found {
         let (call, age_ms, state) = match found {
             Found::Record(record) if record.is_complete() => continue,
             Found::Record(record) => {
@@ -56,7 +80,6 @@ pub(super) async fn list(shared: &Shared, local: &Local, mut client: Client) -> 
             Found::Unreadable(error) => (None, None, format!("unreadable: {error}")),
             Found::Unread(error) => (None, None, format!("unreadable: {error}")),
         };
-        let text = |text: &str| Value::Bulk(text.as_bytes().to_vec());
         let age =
             age_ms.map_or(Value::Null, |ms| Value::Integer(ms.try_into().unwrap_or(i64::MAX)));
         listed.push(Value::Map(vec![
@@ -65,6 +88,15 @@ pub(super) async fn list(shared: &Shared, local: &Local, mut client: Client) -> 
             (text("age_ms"), age),
             (text("record"), text(&place.to_string())),
             (text("state"), text(&state)),
+        ]));
+    }
+    for (place, why) in looked.away {
+        listed.push(Value::Map(vec![
+            (text("transaction"), text("")),
+            (text("call"), Value::Null),
+            (text("age_ms"), Value::Null),
+            (text("record"), text(&place.to_string())),
+            (text("state"), text(&format!("away: {why}"))),
         ]));
     }
     Ok(Value::Array(listed))
@@ -77,7 +109,7 @@ pub(super) async fn forget(
     client: Client,
     transaction: &str,
 ) -> Answered {
-    let found = all(shared, local, client).await?;
+    let Looked { found, away, mut connections } = look(shared, local, client).await;
     let mut found = found.into_iter().filter(|(_, id, _)| id == transaction);
     let record: Record = match found.next() {
         Some((_, _, Found::Record(record))) => *record,
@@ -88,19 +120,31 @@ pub(super) async fn forget(
             return Err(format!("UNAVAILABLE the record of {transaction} in {place}: {error}"));
         }
         None => {
-            return Err(format!(
-                "ERR there is no transaction '{}' that is incomplete; SOLERA.CALL INCOMPLETE tells \
-                 which there are",
-                transaction.escape_debug()
-            ));
+            let name = transaction.escape_debug();
+            return Err(match away.first() {
+                Some((place, why)) => format!(
+                    "UNAVAILABLE no transaction '{name}' is incomplete where that can be found out; \
+                     {place}: {why}"
+                ),
+                None => format!(
+                    "ERR there is no transaction '{name}' that is incomplete; SOLERA.CALL INCOMPLETE \
+                     tells which there are"
+                ),
+            });
         }
     };
+    if record.is_complete() {
+        return Err(format!("ERR transaction {transaction} is complete, and will be forgotten"));
+    }
     let Some(given_up) = recovery::forget(record) else {
         return Err(format!(
             "ERR transaction {transaction} can be completed: SOLERA.CALL RESUME does it, or Solera \
              by itself"
         ));
     };
+    // From now on nobody lists it, at any site.
+    let noted = collect::complete(&given_up, &mut connections).await;
+    noted.map_err(|error| format!("UNAVAILABLE {transaction} cannot be given up now: {error}"))?;
     shared.upkeep.leave(vec![given_up]);
     Ok(Value::Simple("OK".to_owned()))
 }

@@ -1,10 +1,11 @@
 //! Completes transactions that were left incomplete, and removes what complete ones leave behind.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use solera_mixt::collect::Collector;
+use solera_mixt::coordinator::TransactionId;
 use solera_mixt::drive::Clock;
 use solera_mixt::record::Record;
 use solera_mixt::recovery;
@@ -20,6 +21,8 @@ use crate::mixed::{Spaces, System};
 /// What calls hand over.
 pub(super) struct Upkeep {
     left: UnboundedSender<Vec<Record>>,
+    /// What was completed here and may still be found, with a record that does not say so yet.
+    completed: Mutex<BTreeSet<TransactionId>>,
     /// The way to the site of the last call.
     local: Mutex<Option<Local>>,
 }
@@ -27,7 +30,7 @@ pub(super) struct Upkeep {
 impl Upkeep {
     pub(super) fn new() -> (Upkeep, UnboundedReceiver<Vec<Record>>) {
         let (left, work) = unbounded_channel();
-        (Upkeep { left, local: Mutex::default() }, work)
+        (Upkeep { left, completed: Mutex::default(), local: Mutex::default() }, work)
     }
 
     /// A site can be reached so.
@@ -37,8 +40,18 @@ impl Upkeep {
 
     /// These transactions are complete.
     pub(super) fn leave(&self, records: Vec<Record>) {
+        self.completed().extend(records.iter().map(Record::id));
         // Without a receiver the process is about to end, and others find the records.
         let _ = self.left.send(records);
+    }
+
+    /// Whether this process has completed it.
+    pub(super) fn has_completed(&self, id: TransactionId) -> bool {
+        self.completed().contains(&id)
+    }
+
+    fn completed(&self) -> MutexGuard<'_, BTreeSet<TransactionId>> {
+        self.completed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn local(&self) -> Option<Local> {
@@ -63,11 +76,17 @@ pub(super) async fn run(
         let Some(shared) = shared.upgrade() else { return };
         if let Some(local) = shared.upkeep.local() {
             // What cannot be done now is tried again.
+            let mut had: Vec<_> = collector.all().collect();
             let found = pass(&shared, &local, &mut collector).await;
             for (what, why) in news(&known, &found) {
                 local.log().warn(format_args!("{what}: {why}; it is tried again"));
             }
             known = found;
+            // Nothing is left of those that the collector had and has no more.
+            had.retain(|id| !collector.has(*id));
+            for id in had {
+                shared.upkeep.completed().remove(&id);
+            }
         }
     }
 }
