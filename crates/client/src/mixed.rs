@@ -32,6 +32,7 @@ pub use solera_node::RESERVED;
 use solera_resp::Value;
 
 pub use self::cluster::Cluster;
+use self::cluster::Unfit;
 pub use self::remote::Remote;
 use self::session::Session;
 pub use self::system::System;
@@ -63,6 +64,8 @@ pub struct Spaces {
     spaces: Arc<[Space]>,
     /// The sources of modules by their names, if the cluster is to run their phases.
     sources: Option<Sources>,
+    /// Those that are not what was said of them.
+    unfit: Arc<Unfit>,
 }
 
 /// The sources of modules, by their names. More may be learned.
@@ -76,9 +79,7 @@ impl Spaces {
     pub async fn of(
         connect: impl Fn() -> BoxFuture<'static, Result<Client, Error>> + Send + Sync + 'static,
     ) -> Result<Spaces, Error> {
-        let mut client = connect().await?;
-        let reply = client.call(&[b"SOLERA.SPACES"]).await?;
-        let spaces = read(&reply).ok_or_else(|| unexpected(&reply))?;
+        let (client, spaces) = ask(connect().await?).await?;
         Ok(Spaces::known(client.cluster(), Arc::new(connect), spaces))
     }
 
@@ -92,8 +93,8 @@ impl Spaces {
 
     pub(crate) fn known(name: &str, connect: Connect, mut spaces: Vec<Space>) -> Spaces {
         spaces.sort_by_key(|space| std::cmp::Reverse(space.prefix.len()));
-        let (name, site, sources) = (name.into(), None, None);
-        Spaces { name, site, connect, spaces: spaces.into(), sources }
+        let (name, site, sources, unfit) = (name.into(), None, None, Arc::default());
+        Spaces { name, site, connect, spaces: spaces.into(), sources, unfit }
     }
 
     /// With all sessions at one site.
@@ -114,7 +115,8 @@ impl Spaces {
     }
 
     fn session(&self) -> Session {
-        Session::new(self.connect.clone(), self.spaces.clone(), self.sources.clone())
+        let (spaces, unfit) = (self.spaces.clone(), self.unfit.clone());
+        Session::new(self.connect.clone(), (spaces, unfit), self.sources.clone())
     }
 
     pub(crate) fn known_spaces(&self) -> Vec<Space> {
@@ -163,6 +165,13 @@ impl Database for Spaces {
             Ok(Box::new(session) as Box<dyn Connection>)
         })
     }
+}
+
+/// Asks for the spaces that there are.
+async fn ask(mut client: Client) -> Result<(Client, Vec<Space>), Error> {
+    let reply = client.call(&[b"SOLERA.SPACES"]).await?;
+    let spaces = read(&reply).ok_or_else(|| unexpected(&reply))?;
+    Ok((client, spaces))
 }
 
 fn learn(sources: &Sources, module: &str, source: &str) {

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use solera::mixed::{Cluster, Spaces};
 use solera::modules::Pool;
-use solera::{Client, ClusterSpec, Embedded, Overrides};
+use solera::{Client, ClusterSpec, Embedded, Error, Overrides};
 use solera_language::compile::compile;
 use solera_language::operation::ObjectOp;
-use solera_language::types::Type;
+use solera_language::types::{StoreId, Type};
 use solera_language::value::Value;
 use solera_levels::Level;
 use solera_mixt::conformance;
-use solera_mixt::store::{Begin, Connection, Database, ObjectCall, StoreError};
+use solera_mixt::store::{Begin, Connection, Database, Name, ObjectCall, StoreError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
 type Script = &'static [(&'static str, &'static str)];
@@ -210,18 +210,61 @@ async fn another_cluster_does_what_databases_must() {
         conformance::objects_do_what_the_language_says(&far, space).await;
     }
     // What was said of it must be so.
-    for (name, space, level, reason) in [
-        (
-            "near",
-            "causal",
-            Level::Causal,
-            "called `far`, and must be called as the store is, `near`",
-        ),
-        ("far", "none", Level::Causal, "it has no space `none`; it has "),
-        ("far", "eventual", Level::Causal, "its space `eventual` is eventual, not causal"),
-    ] {
-        let wrong = Cluster::new(name, [(space, level)], connect.clone());
-        let told = wrong.connect().await.err().unwrap();
-        assert!(matches!(&told, StoreError::Refused(why) if why.contains(reason)), "{told}");
-    }
+    let other = Cluster::new("near", [("causal", Level::Causal)], connect.clone());
+    let told = other.connect().await.err().unwrap().to_string();
+    assert_eq!(
+        told,
+        "the cluster there is called `far`, and must be called as the store is, `near`"
+    );
+}
+
+#[tokio::test]
+async fn another_cluster_is_asked_each_time_whether_it_is_as_declared() {
+    let start = |name: &str, level: &str| {
+        let config = format!(
+            "cluster = '{name}'\n[[space]]\nname = 'mail'\nprefix = 'm:'\nlevel = '{level}'\n\
+             [[space]]\nname = 'log'\nprefix = 'l:'\nlevel = 'eventual'\n"
+        );
+        let spec = ClusterSpec::parse("config", &config, Overrides::default()).unwrap();
+        Embedded::with(spec).unwrap()
+    };
+    let there = Arc::new(std::sync::Mutex::new(Some(start("far", "causal"))));
+    let connect = {
+        let there = Arc::clone(&there);
+        move || -> solera_mixt::store::BoxFuture<'static, _> {
+            let cluster = there.lock().unwrap().clone();
+            Box::pin(async move {
+                match cluster {
+                    Some(cluster) => cluster.client(0).await,
+                    None => Err(Error::Connection(std::io::ErrorKind::NotConnected.into())),
+                }
+            })
+        }
+    };
+    let declared = [("mail", Level::Causal), ("none", Level::Causal), ("log", Level::Causal)];
+    let far = Cluster::new("far", declared, connect);
+    let program = compile("store mail : causal;").program.unwrap();
+    let check = async |space: &str| far.check_operations(&program, StoreId(0), space).await;
+    let denied = |why: &str| Err(StoreError::Denied(why.to_owned()));
+    // What is wrong of one is not wrong of another.
+    check("mail").await.unwrap();
+    assert_eq!(check("none").await, denied("it has no space `none`; it has mail, log, default"));
+    assert_eq!(check("log").await, denied("its space `log` is eventual, not causal"));
+    let name = |space: &str| Name { space: space.into(), key: "w:a".into() };
+    let reads = |space: &str| Begin { names: vec![name(space)], ..Begin::default() };
+    let mut session = far.connect().await.unwrap();
+    session.begin(&reads("mail")).await.unwrap();
+    let refused = session.begin(&reads("log")).await.unwrap_err();
+    assert_eq!(refused.to_string(), "its space `log` is eventual, not causal");
+    // Another one takes its place.
+    *there.lock().unwrap() = Some(start("further", "causal"));
+    let why = "the cluster there is called `further`, and must be called as the store is, `far`";
+    assert_eq!(check("mail").await, denied(why));
+    assert_eq!(far.connect().await.err().unwrap(), StoreError::Denied(why.to_owned()));
+    *there.lock().unwrap() = Some(start("far", "eventual"));
+    assert_eq!(check("mail").await, denied("its space `mail` is eventual, not causal"));
+    let refused = far.connect().await.unwrap().begin(&reads("mail")).await.unwrap_err();
+    assert_eq!(refused.to_string(), "its space `mail` is eventual, not causal");
+    *there.lock().unwrap() = None;
+    assert!(matches!(check("mail").await, Err(StoreError::Unavailable(_))));
 }

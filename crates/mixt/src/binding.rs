@@ -123,6 +123,10 @@ impl Bindings {
     }
 
     /// How many stores are bound.
+    pub(crate) fn all(&self) -> &[Bound] {
+        &self.0
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }

@@ -49,6 +49,12 @@ impl Shipment {
         &self.database
     }
 
+    /// The spaces of the database to which the module's stores are bound.
+    pub fn spaces(&self) -> impl Iterator<Item = &str> {
+        let all = self.record.bindings.all().iter().map(|bound| &bound.place);
+        all.filter(|place| place.database == self.database).map(|place| &*place.space)
+    }
+
     /// When it must not be begun or committed any more, in milliseconds since 1970.
     pub fn until_ms(&self) -> u64 {
         self.until_ms

@@ -1,5 +1,6 @@
 //! A cluster that is not asked before it is needed.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -7,15 +8,14 @@ use solera_language::ir::Program;
 use solera_language::types::StoreId;
 use solera_levels::Level;
 use solera_mixt::store::{BoxFuture, Connection, Database, Description, StoreError};
-use tokio::sync::OnceCell;
 
-use super::{Connect, Sources, Spaces};
+use super::{Connect, Sources, Space, Spaces};
 use crate::client::Client;
 use crate::error::Error;
 
-/// The spaces of another cluster, by what somebody has said of them. Nothing is connected to before the first session; then
-/// the cluster is asked whether it is so. Groups of phases run there, as with [`Spaces::executing`]; the sources of their
-/// modules are [learned](Database::learn). Copies are the same database.
+/// The spaces of another cluster, by what somebody has said of them. Nothing is connected to before the first session; each
+/// connection then asks the cluster whether it is so, as there may be another one at its address. Groups of phases run there, as with
+/// [`Spaces::executing`]; the sources of their modules are [learned](Database::learn). Copies are the same database.
 #[derive(Clone)]
 pub struct Cluster {
     shared: Arc<Shared>,
@@ -26,9 +26,10 @@ struct Shared {
     declared: Vec<(Arc<str>, Level)>,
     connect: Connect,
     sources: Sources,
-    /// Set when it is known to be as declared.
-    found: OnceCell<Spaces>,
 }
+
+/// Which spaces cannot be used, and why.
+pub(super) type Unfit = BTreeMap<Arc<str>, String>;
 
 impl Cluster {
     /// A cluster by its name, with those of its spaces that are used and their levels. Sessions are opened by `connect`.
@@ -39,42 +40,75 @@ impl Cluster {
     ) -> Cluster {
         let declared = spaces.into_iter().map(|(name, level)| (name.into(), level)).collect();
         let (connect, sources) = (Arc::new(connect), Sources::default());
-        let (name, found) = (name.into(), OnceCell::new());
-        Cluster { shared: Arc::new(Shared { name, declared, connect, sources, found }) }
+        Cluster { shared: Arc::new(Shared { name: name.into(), declared, connect, sources }) }
     }
 
-    /// What the cluster says of itself, if it is what was declared.
-    async fn spaces(&self) -> Result<&Spaces, StoreError> {
-        self.shared.found.get_or_try_init(|| self.shared.ask()).await
+    /// The spaces of the cluster that is there now, if it is the one that was declared, with a first connection.
+    async fn ask(&self) -> Result<(Client, Spaces), StoreError> {
+        let (client, spaces) = self.shared.open().await.map_err(|wrong| match wrong {
+            Wrong::Error(error) => StoreError::Unavailable(error.to_string()),
+            // People can change that: who waits for the cluster goes on then.
+            Wrong::Name(text) => StoreError::Denied(text),
+        })?;
+        let (shared, wanted) = (Arc::clone(&self.shared), spaces.clone());
+        let connect = move || -> BoxFuture<'static, Result<Client, Error>> {
+            let (shared, wanted) = (Arc::clone(&shared), wanted.clone());
+            Box::pin(async move { shared.open_again(&wanted).await })
+        };
+        let unfit = self.shared.unfit(&spaces).into();
+        let sources = Some(Arc::clone(&self.shared.sources));
+        let known = Spaces::known(&self.shared.name, Arc::new(connect), spaces);
+        Ok((client, Spaces { sources, unfit, ..known }))
     }
 }
 
+/// Why a connection is of no use.
+enum Wrong {
+    Error(Error),
+    /// Another cluster is there.
+    Name(String),
+}
+
 impl Shared {
-    async fn ask(&self) -> Result<Spaces, StoreError> {
-        let connect = Arc::clone(&self.connect);
-        let spaces = Spaces::of(move || connect()).await;
-        let spaces = spaces.map_err(|error| StoreError::Unavailable(error.to_string()))?;
-        let refused = |text: String| Err(StoreError::Refused(text));
-        if spaces.name != self.name {
-            return refused(format!(
+    /// A connection, and the spaces that there are.
+    async fn open(&self) -> Result<(Client, Vec<Space>), Wrong> {
+        let client = (self.connect)().await.map_err(Wrong::Error)?;
+        if *client.cluster() != *self.name {
+            return Err(Wrong::Name(format!(
                 "the cluster there is called `{}`, and must be called as the store is, `{}`",
-                spaces.name, self.name
-            ));
+                client.cluster(),
+                self.name
+            )));
         }
-        for (name, level) in &self.declared {
-            match spaces.level(name) {
-                Some(found) if found == *level => {}
-                Some(found) => {
-                    return refused(format!("its space `{name}` is {found}, not {level}"));
+        super::ask(client).await.map_err(Wrong::Error)
+    }
+
+    /// A connection for a session that knows these spaces.
+    async fn open_again(&self, known: &[Space]) -> Result<Client, Error> {
+        match self.open().await {
+            Ok((client, spaces)) if spaces == known => Ok(client),
+            Ok(_) => Err(Error::server("UNAVAILABLE the cluster there has other spaces now")),
+            Err(Wrong::Name(text)) => Err(Error::server(&format!("UNAVAILABLE {text}"))),
+            Err(Wrong::Error(error)) => Err(error),
+        }
+    }
+
+    /// Which of the declared spaces are not so.
+    fn unfit(&self, spaces: &[Space]) -> Unfit {
+        let wrong = |(name, level): &(Arc<str>, Level)| {
+            let text = match spaces.iter().find(|space| space.name == *name) {
+                Some(found) if found.level == *level => return None,
+                Some(Space { level: found, .. }) => {
+                    format!("its space `{name}` is {found}, not {level}")
                 }
                 None => {
-                    let names: Vec<_> = spaces.names().collect();
-                    let names = names.join(", ");
-                    return refused(format!("it has no space `{name}`; it has {names}"));
+                    let names: Vec<_> = spaces.iter().map(|space| &*space.name).collect();
+                    format!("it has no space `{name}`; it has {}", names.join(", "))
                 }
-            }
-        }
-        Ok(Spaces { sources: Some(Arc::clone(&self.sources)), ..spaces })
+            };
+            Some((Arc::clone(name), text))
+        };
+        self.declared.iter().filter_map(wrong).collect()
     }
 }
 
@@ -99,14 +133,20 @@ impl Database for Cluster {
         true
     }
 
-    /// Also asks for the levels, of which only now is known whether they are what was declared.
+    /// Also asks for the level of the space, each time.
     fn check_operations<'a>(
         &'a self,
         program: &'a Program,
         store: StoreId,
         space: &'a str,
     ) -> BoxFuture<'a, Result<(), StoreError>> {
-        Box::pin(async move { self.spaces().await?.check_operations(program, store, space).await })
+        Box::pin(async move {
+            let (_, spaces) = self.ask().await?;
+            if let Some(why) = spaces.unfit.get(space) {
+                return Err(StoreError::Denied(why.clone()));
+            }
+            spaces.check_operations(program, store, space).await
+        })
     }
 
     fn learn(&self, module: &str, source: &str) {
@@ -114,6 +154,9 @@ impl Database for Cluster {
     }
 
     fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Connection>, StoreError>> {
-        Box::pin(async { self.spaces().await?.connect().await })
+        Box::pin(async {
+            let (client, spaces) = self.ask().await?;
+            Ok(Box::new(spaces.session().over(client)) as Box<dyn Connection>)
+        })
     }
 }

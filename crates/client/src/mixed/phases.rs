@@ -21,6 +21,7 @@ impl Session {
     /// Has the server run a group of phases, which it is taught if it does not know them.
     pub(super) async fn execute(&mut self, shipment: &Shipment) -> Result<Shipped, StoreError> {
         self.close().await;
+        shipment.spaces().try_for_each(|space| self.fits(space))?;
         self.resolve().await?;
         self.open().await?;
         let mut source: Option<Arc<str>> = self.sources.as_ref().and_then(|sources| {

@@ -12,6 +12,7 @@ use solera_mixt::store::{
 use solera_resp::Value as Reply;
 use tokio::time::Instant;
 
+use super::cluster::Unfit;
 use super::objects::{self, Words};
 use super::{Connect, RESERVED, Sources, Space, failure, phases};
 use crate::client::{Client, Token};
@@ -30,6 +31,8 @@ const AFTER_BREAK: Duration = Duration::from_secs(12);
 pub(super) struct Session {
     connect: Connect,
     spaces: Arc<[Space]>,
+    /// Spaces that cannot be used.
+    unfit: Arc<Unfit>,
     /// The sources of modules whose phases the server runs.
     pub(super) sources: Option<Sources>,
     /// None if the connection broke.
@@ -69,9 +72,18 @@ pub(super) enum Doubt {
 }
 
 impl Session {
-    pub(super) fn new(connect: Connect, spaces: Arc<[Space]>, sources: Option<Sources>) -> Session {
+    pub(super) fn new(
+        connect: Connect,
+        (spaces, unfit): (Arc<[Space]>, Arc<Unfit>),
+        sources: Option<Sources>,
+    ) -> Session {
         let (client, seen, state, doubt) = (None, None, State::Closed, None);
-        Session { connect, spaces, sources, client, seen, state, doubt }
+        Session { connect, spaces, unfit, sources, client, seen, state, doubt }
+    }
+
+    /// With a connection that is open already.
+    pub(super) fn over(self, client: Client) -> Session {
+        Session { client: Some(client), ..self }
     }
 
     /// The connection; a new one goes on where the last one was.
@@ -169,7 +181,13 @@ impl Session {
         self.state = State::Closed;
     }
 
+    /// Whether a space is what was said of it.
+    pub(super) fn fits(&self, space: &str) -> Result<(), StoreError> {
+        self.unfit.get(space).map_or(Ok(()), |why| Err(StoreError::Denied(why.clone())))
+    }
+
     fn space(&self, name: &str) -> Result<&Space, StoreError> {
+        self.fits(name)?;
         let found = self.spaces.iter().find(|space| *space.name == *name);
         found.ok_or_else(|| StoreError::Refused(format!("there is no space `{name}`")))
     }
