@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use solera_language::ir::Program;
+use solera_language::types::StoreId;
 use solera_levels::Level;
 use solera_mixt::shipment::{Shipment, Shipped};
 use solera_mixt::store::{
@@ -47,8 +49,23 @@ impl Database for Remote {
         self.beside.executes()
     }
 
+    fn check_operations<'a>(
+        &'a self,
+        program: &'a Program,
+        store: StoreId,
+        space: &'a str,
+    ) -> BoxFuture<'a, Result<(), StoreError>> {
+        self.database.check_operations(program, store, space)
+    }
+
     fn whence(&self) -> Option<Arc<str>> {
         self.database.whence()
+    }
+
+    fn learn(&self, module: &str, source: &str) {
+        // The cluster runs the phases; the database may keep the source for reasons of its own.
+        self.beside.learn(module, source);
+        self.database.learn(module, source);
     }
 
     fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Connection>, StoreError>> {
@@ -145,5 +162,66 @@ impl Connection for Both {
 
     fn horizon(&mut self) -> BoxFuture<'_, Result<Option<Horizon>, StoreError>> {
         Box::pin(async { self.direct().await?.horizon().await })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    /// One whose answers are not those that are given where nothing is said.
+    #[derive(Default)]
+    struct Odd(Mutex<Vec<String>>);
+
+    impl Database for Odd {
+        fn describe(&self) -> Description {
+            Description { name: "odd".into(), joint: false }
+        }
+
+        fn level(&self, _space: &str) -> Option<Level> {
+            Some(Level::Causal)
+        }
+
+        fn check_operations<'a>(
+            &'a self,
+            _program: &'a Program,
+            _store: StoreId,
+            space: &'a str,
+        ) -> BoxFuture<'a, Result<(), StoreError>> {
+            Box::pin(std::future::ready(Err(StoreError::Refused(space.to_owned()))))
+        }
+
+        fn whence(&self) -> Option<Arc<str>> {
+            Some("here".into())
+        }
+
+        fn learn(&self, module: &str, source: &str) {
+            self.0.lock().unwrap().push(format!("{module} {source}"));
+        }
+
+        fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Connection>, StoreError>> {
+            Box::pin(std::future::ready(Err(StoreError::Missing)))
+        }
+    }
+
+    #[tokio::test]
+    async fn what_it_does_not_do_itself_the_database_does() {
+        let odd = Arc::new(Odd::default());
+        let nowhere = || -> BoxFuture<'static, _> {
+            Box::pin(std::future::ready(Err(std::io::Error::other("nowhere").into())))
+        };
+        let beside = Spaces::known("beside", Arc::new(nowhere), Vec::new()).executing([]);
+        let sources = beside.sources.clone().unwrap();
+        let remote = Remote::new(odd.clone(), beside);
+        assert_eq!((remote.describe(), remote.whence()), (odd.describe(), odd.whence()));
+        assert_eq!(remote.level("any"), Some(Level::Causal));
+        let program = solera_language::compile::compile("store s : causal;").program.unwrap();
+        let checked = remote.check_operations(&program, StoreId(0), "any").await;
+        assert_eq!(checked, Err(StoreError::Refused("any".to_owned())));
+        remote.learn("m", "source");
+        assert_eq!(*odd.0.lock().unwrap(), ["m source"]);
+        assert_eq!(sources.read().unwrap().get("m").map(|source| &**source), Some("source"));
     }
 }
