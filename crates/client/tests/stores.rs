@@ -257,6 +257,42 @@ async fn what_is_incomplete_is_listed_and_what_has_failed_is_given_up() {
     assert!(told.contains("there is no transaction 'nobody' that is incomplete"), "{told}");
 }
 
+#[tokio::test]
+async fn what_has_written_all_and_lost_its_result_says_so() {
+    let limits = Limits { finish_ms: 100, ..Limits::default() };
+    let (_cluster, mut client, off) = start(limits, Duration::from_secs(600)).await;
+    let source = "struct Note { x: int } store directory : linearizable; store audit : eventual; \
+        store mail : causal; \
+        transaction one(a: handle<counter> in directory, s: handle<Note> in audit) -> int { \
+          a.add(1); return s.x; } \
+        transaction two(a: handle<counter> in directory, b: handle<register<int>> in audit, \
+            s: handle<Note> in audit) -> int { a.add(1); b.set(3); return s.x; }";
+    load(&mut client, "notes", source, "audit=cache/log").await.unwrap();
+    let one = ["SOLERA.CALL", "notes.one", "a", "s"];
+    for call in [&one[..], &["SOLERA.CALL", "notes.one", "b", "s"]] {
+        let error = client.command(call).await.unwrap_err();
+        assert_eq!(error.code(), Some("NORESULT"), "{error}");
+        let told = error.to_string();
+        assert!(told.contains("cannot be told") && !told.contains("SOLERA.CALL"), "{told}");
+    }
+    assert_eq!(client.get("dir:a").await.unwrap().as_deref(), Some("1"));
+    assert_eq!(incomplete(&mut client).await, [[""; 3]; 0]);
+    // While the store is away, the result may still come.
+    off.store(true, Ordering::Relaxed);
+    let told = client.command(&one).await.unwrap_err().to_string();
+    assert!(told.starts_with("NORESULT") && told.contains("is not known yet"), "{told}");
+    let (_, resume) = told.split_once("SOLERA.CALL RESUME ").unwrap_or_else(|| panic!("{told}"));
+    let ticket = resume.split(' ').next().unwrap();
+    off.store(false, Ordering::Relaxed);
+    let told = client.command(&["SOLERA.CALL", "RESUME", ticket]).await.unwrap_err().to_string();
+    assert!(told.starts_with("NORESULT") && told.contains("cannot be told"), "{told}");
+    assert_eq!(client.get("dir:a").await.unwrap().as_deref(), Some("2"));
+    // What has left something undone is another matter.
+    let two = ["SOLERA.CALL", "notes.two", "a", "b", "s"];
+    let told = client.command(&two).await.unwrap_err().to_string();
+    assert!(told.starts_with("INCOMPLETE") && told.contains("SOLERA.CALL FORGET"), "{told}");
+}
+
 /// A cluster with users, of whom nobody comes in without a password.
 fn guarded() -> ClusterSpec {
     let user = |name: &str, commands: &str| {

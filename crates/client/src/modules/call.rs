@@ -8,6 +8,7 @@ use solera_mixt::coordinator::{Coordinator, TransactionId};
 use solera_mixt::drive;
 use solera_mixt::outcome::Outcome;
 use solera_mixt::record::Record;
+use solera_mixt::recovery;
 use solera_node::Local;
 
 use super::library::Compiled;
@@ -117,6 +118,24 @@ async fn run(
             Ok(answer::reply(program, &result, &transaction.result))
         }
         Outcome::Failed(why) => Err(answer::failure(&why, &compiled.source)),
+        Outcome::Incomplete { ticket: Some(record), committed, why }
+            if writes(compiled, index) == committed.len() =>
+        {
+            let told = "NORESULT all that it writes has taken effect, but its result";
+            if record.failed().is_some() {
+                let _ = forget(local, &ticket).await;
+                // There is nothing to mend. Where only one group writes, nothing was left to remove either.
+                if coordinator.plan().recorded {
+                    shared.upkeep.leave(recovery::forget(*record).into_iter().collect());
+                }
+                return Err(format!("{told} cannot be told: {why}"));
+            }
+            let then = match keep(local, &ticket, &record).await {
+                Ok(()) => format!("; SOLERA.CALL RESUME {ticket} asks for it"),
+                Err(_) => String::new(),
+            };
+            Err(format!("{told} is not known yet: {why}{then}"))
+        }
         Outcome::Incomplete { ticket: Some(record), why, .. } if record.failed().is_some() => {
             let _ = forget(local, &ticket).await;
             Err(format!(
@@ -135,6 +154,12 @@ async fn run(
         }
         Outcome::Incomplete { ticket: None, .. } => Err(format!("UNKNOWN {outcome}")),
     }
+}
+
+/// How many phases of a transaction write.
+fn writes(compiled: &Compiled, index: usize) -> usize {
+    let transaction = &compiled.module.program().transactions[index];
+    transaction.phases.iter().filter(|phase| phase.mutates).count()
 }
 
 async fn keep(local: &Local, ticket: &str, record: &Record) -> Result<(), String> {
