@@ -26,7 +26,7 @@ use solera_mixt::worker::Worker;
 use solera_node::{Local, Modules};
 use solera_resp::Value;
 use tokio::runtime::{Builder, Handle};
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
 
 use self::library::Library;
 pub(crate) use self::phase::UNKNOWN_MODULE;
@@ -58,6 +58,8 @@ pub struct Host {
 /// What the calls of a process share.
 struct Shared {
     settings: Settings,
+    /// A permit for each call that may be run.
+    free: Semaphore,
     stores: Vec<Store>,
     library: Library,
     upkeep: Upkeep,
@@ -82,7 +84,8 @@ impl Host {
         let (upkeep, work) = Upkeep::new();
         let databases = stores.iter().map(|store| store.database.clone());
         let (library, worker) = (Library::new(databases.collect()), Worker::default());
-        let shared = Arc::new(Shared { settings, stores, library, upkeep, worker });
+        let free = Semaphore::new(settings.calls.clamp(1, Semaphore::MAX_PERMITS));
+        let shared = Arc::new(Shared { settings, free, stores, library, upkeep, worker });
         threads[0].handle.spawn(upkeep::run(Arc::downgrade(&shared), work, settings));
         Ok(Host { shared, threads, next: AtomicUsize::new(0) })
     }
@@ -155,11 +158,29 @@ fn connections(spaces: Spaces, stores: &[Store]) -> Connections {
 type Answered = Result<Value, String>;
 
 impl Shared {
+    /// That a call may be run, which others may have to end for.
+    async fn permit(&self) -> Result<SemaphorePermit<'_>, String> {
+        let Settings { calls, patience, .. } = self.settings;
+        let permit = tokio::time::timeout(patience, self.free.acquire()).await.map_err(|_| {
+            let ms = patience.as_millis();
+            format!(
+                "TRYAGAIN this process runs {calls} calls of modules at once, and none of them has \
+                 ended for {ms} ms; nothing was changed"
+            )
+        })?;
+        Ok(permit.expect("nobody closes it"))
+    }
+
     async fn answer(&self, local: &Local, request: Request) -> Answered {
         if let Request::Check { name, source } = &request {
             let checked = library::check(name, source);
             return Ok(Value::Bulk(checked.into_bytes()));
         }
+        let runs = matches!(
+            request,
+            Request::Call { .. } | Request::Resume { .. } | Request::Phase(request::Phase::Run(_))
+        );
+        let _permit = if runs { Some(self.permit().await?) } else { None };
         let mut client = session(local).await.map_err(told)?;
         match request {
             Request::Check { .. } => unreachable!("it needs no session"),

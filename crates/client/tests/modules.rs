@@ -480,3 +480,46 @@ async fn what_is_no_shipment_is_refused() {
     let settled = client.command(&["SOLERA.PHASE", "SETTLE", "1", "2"]).await.unwrap();
     assert_eq!(settled, Value::Integer(1));
 }
+
+#[tokio::test]
+async fn calls_beyond_those_that_may_run_at_once_are_told_so() {
+    let settings =
+        Settings { calls: 1, patience: Duration::from_millis(20), ..Settings::default() };
+    let cluster = Embedded::with_modules(spec(), settings, Vec::new()).unwrap();
+    let mut client = cluster.client(0).await.unwrap();
+    let source = "store audit : eventual;
+        transaction wait(at: handle<counter> in audit) { while at.value() == 0 { } }
+        transaction once(at: handle<counter> in audit) { at.add(1); }";
+    client.command(&["SOLERA.MODULE", "LOAD", "m", source]).await.unwrap();
+    let mut other = cluster.client(0).await.unwrap();
+    let waiting = tokio::spawn(async move { call(&mut other, &["m.wait", "n"]).await });
+    let refused = eventually(async || call(&mut client, &["m.once", "x"]).await.err()).await;
+    assert_eq!(refused.code(), Some("TRYAGAIN"), "{refused}");
+    assert!(refused.to_string().contains("runs 1 calls of modules at once"), "{refused}");
+    // What runs no transaction is answered.
+    client.command(&["SOLERA.MODULE", "LIST"]).await.unwrap();
+    client.set("log:n", "1").await.unwrap();
+    waiting.await.unwrap().unwrap();
+    eventually(async || call(&mut client, &["m.once", "x"]).await.ok()).await;
+}
+
+#[tokio::test]
+async fn stores_that_are_one_space_are_warned_of() {
+    let cluster = Embedded::with(spec()).unwrap();
+    let mut client = cluster.client(0).await.unwrap();
+    let source = "store left : causal; store right : causal; store mail : causal;
+        transaction t(a: handle<counter> in left, b: handle<counter> in right) {
+            a.add(1); b.add(1);
+        }";
+    let load = ["SOLERA.MODULE", "LOAD", "m", source, "BIND", "left=mail", "BIND"];
+    client.command(&[&load[..], &["right=directory"]].concat()).await.unwrap();
+    let listed = client.command(&["SOLERA.MODULE", "LIST"]).await.unwrap();
+    let Value::Array(modules) = listed else { panic!("it is a list") };
+    let Value::Map(module) = &modules[0] else { panic!("{modules:?}") };
+    let Some((_, Value::Array(warnings))) = module.last() else { panic!("{module:?}") };
+    let told: Vec<_> = warnings.iter().map(text).collect();
+    let about = |one: &&String| one.contains("are all the space");
+    let told: Vec<_> = told.iter().filter(about).collect();
+    let [told] = told[..] else { panic!("{told:?}") };
+    assert!(told.starts_with("the stores `left`, `mail` are all the space mail: "), "{told}");
+}

@@ -5,6 +5,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use solera_language::compile;
 use solera_language::diagnostic::{Diagnostic, Severity};
+use solera_language::ir::Program;
 use solera_language::render::{render, short};
 use solera_language::run::spell;
 use solera_mixt::binding::{Module, Modules};
@@ -114,15 +115,12 @@ fn tell(name: &str, entry: &Entry, compiled: Option<&Compiled>) -> Value {
         })
     });
     let stores = program.into_iter().flat_map(|program| {
-        program.stores.iter().map(|store| {
-            let bound = entry.binds.iter().find(|(bound, _)| **bound == *store.name);
-            let space = bound.map_or(&*store.name, |(_, space)| space);
-            (text(&store.name), text(space))
-        })
+        program.stores.iter().map(|store| (text(&store.name), text(bound(&store.name, entry))))
     });
     let warnings = compiled.into_iter().flat_map(|Compiled { source, warnings, .. }| {
         warnings.iter().map(|warning| text(&short(warning, name, source)))
     });
+    let warnings = warnings.chain(shared(program, entry).into_iter().map(|warning| text(&warning)));
     Value::Map(vec![
         (text("name"), text(name)),
         (text("digest"), text(&entry.digest)),
@@ -130,4 +128,28 @@ fn tell(name: &str, entry: &Entry, compiled: Option<&Compiled>) -> Value {
         (text("transactions"), Value::Array(transactions.collect())),
         (text("warnings"), Value::Array(warnings.collect())),
     ])
+}
+
+/// The space to which a store is bound.
+fn bound<'n>(store: &'n str, entry: &'n Entry) -> &'n str {
+    let bound = entry.binds.iter().find(|(bound, _)| *bound == store);
+    bound.map_or(store, |(_, space)| space)
+}
+
+/// What to tell of stores that are one space.
+fn shared(program: Option<&Arc<Program>>, entry: &Entry) -> Vec<String> {
+    let mut spaces = BTreeMap::<&str, Vec<&str>>::new();
+    for store in program.into_iter().flat_map(|program| &program.stores) {
+        spaces.entry(bound(&store.name, entry)).or_default().push(&store.name);
+    }
+    let shared = spaces.into_iter().filter(|(_, stores)| stores.len() > 1);
+    let told = shared.map(|(space, stores)| {
+        let stores: Vec<_> = stores.iter().map(|store| format!("`{store}`")).collect();
+        format!(
+            "the stores {} are all the space {space}: where a transaction uses one key through \
+             several of them, it may miss what it has written through another",
+            stores.join(", ")
+        )
+    });
+    told.collect()
 }

@@ -14,6 +14,10 @@ pub struct Settings {
     pub limits: Limits,
     /// How many threads run calls.
     pub threads: usize,
+    /// How many calls run at once; further ones wait.
+    pub calls: usize,
+    /// How long a call waits to be run.
+    pub patience: Duration,
     /// How often what is left of transactions is looked for, to complete or remove it.
     pub upkeep: Duration,
 }
@@ -21,7 +25,8 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Settings {
         let (source_bytes, limits) = (256 << 10, Limits::default());
-        Settings { source_bytes, limits, threads: 2, upkeep: Duration::from_secs(5) }
+        let (upkeep, patience) = (Duration::from_secs(5), Duration::from_secs(5));
+        Settings { source_bytes, limits, threads: 2, calls: 1024, patience, upkeep }
     }
 }
 
@@ -36,6 +41,7 @@ impl Settings {
         let limits = &mut settings.limits;
         set(&mut settings.source_bytes, &spec.source_bytes);
         set(&mut settings.threads, &spec.threads);
+        set(&mut settings.calls, &spec.calls);
         set(&mut limits.phase.fuel, &spec.steps);
         set(&mut limits.phase.depth, &spec.depth);
         set(&mut limits.phase.value_bytes, &spec.value_bytes);
@@ -88,12 +94,13 @@ mod tests {
     #[test]
     fn what_is_not_said_is_as_ever() {
         assert_eq!(configured("").unwrap(), Settings::default());
-        let text = "max_source = 2048\nthreads = 3\nupkeep_ms = 40\nmax_steps = 5000\nmax_depth = 6\n\
+        let text = "max_source = 2048\nthreads = 3\nmax_calls = 4\nupkeep_ms = 40\nmax_steps = 5000\nmax_depth = 6\n\
                     max_value = 7000\nmax_handed_on = 8000\nattempts = 9\nrun_ms = 14\nfinish_ms = 10\n\
                     orphan_ms = 11\nblocked_ms = 12\nkeep_ms = 13";
         let found = configured(text).unwrap();
         let mut wanted = Settings::default();
         (wanted.source_bytes, wanted.threads) = (2048, 3);
+        wanted.calls = 4;
         wanted.upkeep = Duration::from_millis(40);
         let phase = &mut wanted.limits.phase;
         (phase.fuel, phase.depth, phase.value_bytes, phase.tape_bytes) = (5000, 6, 7000, 8000);

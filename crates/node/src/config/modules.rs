@@ -13,6 +13,8 @@ pub struct ModuleSpec {
     pub source_bytes: Option<Placed<u64>>,
     /// How many threads run calls.
     pub threads: Option<Placed<u64>>,
+    /// How many calls run at once.
+    pub calls: Option<Placed<u64>>,
     /// How often what is left of transactions is looked for, in milliseconds.
     pub upkeep_ms: Option<Placed<u64>>,
     /// How many steps a phase may take.
@@ -42,6 +44,7 @@ pub struct ModuleSpec {
 pub(super) struct ModuleTable {
     max_source: Option<Spanned<Amount>>,
     threads: Option<Spanned<u64>>,
+    max_calls: Option<Spanned<u64>>,
     upkeep_ms: Option<Spanned<u64>>,
     max_steps: Option<Spanned<u64>>,
     max_depth: Option<Spanned<u64>>,
@@ -82,6 +85,7 @@ impl Reader<'_> {
         Ok(ModuleSpec {
             source_bytes: amount("max_source", table.max_source, kib, 16 * mib)?,
             threads: number("threads", table.threads, 1, 64)?,
+            calls: number("max_calls", table.max_calls, 1, 1_000_000)?,
             upkeep_ms: number("upkeep_ms", table.upkeep_ms, 10, day_ms)?,
             steps: number("max_steps", table.max_steps, 1000, 10_000_000_000)?,
             depth: number("max_depth", table.max_depth, 1, 10_000)?,
