@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use solera::mixed::{Cluster, Spaces};
 use solera::modules::Pool;
-use solera::{Client, ClusterSpec, Embedded, Error, Overrides};
+use solera::{Client, ClusterSpec, Embedded, Error, Fault, Overrides};
 use solera_language::compile::compile;
 use solera_language::operation::ObjectOp;
 use solera_language::types::{StoreId, Type};
@@ -267,4 +267,35 @@ async fn another_cluster_is_asked_each_time_whether_it_is_as_declared() {
     assert_eq!(refused.to_string(), "its space `mail` is eventual, not causal");
     *there.lock().unwrap() = None;
     assert!(matches!(check("mail").await, Err(StoreError::Unavailable(_))));
+}
+
+#[tokio::test]
+async fn commits_are_not_seen_by_all_while_a_site_is_cut_off() {
+    let spec = ClusterSpec::parse("config", "sites = 3", Overrides::default()).unwrap();
+    let cluster = Embedded::with(spec).unwrap();
+    let mut session = cluster.spaces(0).await.unwrap().connect().await.unwrap();
+    let mut horizon = async || session.horizon().await.unwrap().expect("a site tells");
+    let began = std::time::Instant::now();
+    let mut seen_since = async |latest: u64| {
+        while horizon().await.stable < latest {
+            assert!(began.elapsed() < std::time::Duration::from_secs(60), "it is never seen");
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+        horizon().await
+    };
+    let latest = seen_since(0).await.latest;
+    seen_since(latest).await;
+    for site in ["1", "2"] {
+        cluster.inject(Fault::Cut { a: site.into(), b: "3".into() }).await.unwrap();
+    }
+    // What is committed from now on, the third site does not have.
+    let cut = seen_since(0).await;
+    cluster.client(0).await.unwrap().set("a", "1").await.unwrap();
+    for _ in 0..30 {
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        let now = seen_since(0).await;
+        assert!(now.latest >= cut.latest && now.stable < cut.latest, "{now:?} after {cut:?}");
+    }
+    cluster.inject(Fault::Heal {}).await.unwrap();
+    seen_since(cut.latest).await;
 }

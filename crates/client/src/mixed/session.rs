@@ -6,8 +6,8 @@ use std::time::Duration;
 use solera_levels::Level;
 use solera_mixt::shipment::{Shipment, Shipped};
 use solera_mixt::store::{
-    Answer, Begin, BoxFuture, Commits, Connection, Fields, List, Name, NameWrite, ObjectCall,
-    StoreError,
+    Answer, Begin, BoxFuture, Commits, Connection, Fields, Horizon, List, Name, NameWrite,
+    ObjectCall, StoreError,
 };
 use solera_resp::Value as Reply;
 use tokio::time::Instant;
@@ -512,6 +512,25 @@ impl Session {
         }
     }
 
+    async fn horizon(&mut self) -> Result<Option<Horizon>, StoreError> {
+        match self.open().await?.call(&[b"SOLERA.ATTACH", b"HORIZON"]).await {
+            Ok(Reply::Array(times)) => match times[..] {
+                [Reply::Integer(latest), Reply::Integer(stable)] => {
+                    let ms = |time: i64| u64::try_from(time).unwrap_or(0);
+                    Ok(Some(Horizon { latest: ms(latest), stable: ms(stable) }))
+                }
+                _ => Err(StoreError::Refused(format!("it answers {times:?}"))),
+            },
+            Ok(other) => Err(StoreError::Refused(format!("it answers {other:?}"))),
+            // An earlier version, or one that does not tell this user.
+            Err(Error::Server { .. }) => Ok(None),
+            Err(error) => {
+                self.client = None;
+                Err(failure::of_command(&error))
+            }
+        }
+    }
+
     async fn list(&mut self, list: &List) -> Result<Vec<Arc<str>>, StoreError> {
         self.space(&list.space)?;
         if !list.prefix.starts_with(LISTED) {
@@ -624,6 +643,10 @@ impl Connection for Session {
 
     fn sees<'a>(&'a mut self, commits: &'a Commits) -> BoxFuture<'a, Result<bool, StoreError>> {
         Box::pin(Session::sees(self, commits))
+    }
+
+    fn horizon(&mut self) -> BoxFuture<'_, Result<Option<Horizon>, StoreError>> {
+        Box::pin(Session::horizon(self))
     }
 
     fn reusable(&mut self) -> bool {

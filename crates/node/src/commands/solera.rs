@@ -26,6 +26,8 @@ pub(crate) fn token(session: &mut Session) {
 }
 
 /// SOLERA.ATTACH token: waits until this site holds the token's past (UniStore Alg. 1 l. 51).
+/// SOLERA.ATTACH HORIZON: a time not before that of any commit which this site has heard of, and until when every session that
+/// begins at any site sees all commits of all sites.
 /// SOLERA.ATTACH UNTIL unix-ms [timeout-ms [site …]]: waits until it holds all that was committed until a time, at some
 /// sites or at all.
 pub(crate) async fn attach(session: &mut Session, arguments: &Arguments<'_>) {
@@ -37,8 +39,12 @@ pub(crate) async fn attach(session: &mut Session, arguments: &Arguments<'_>) {
         return attach_until(session, arguments).await;
     }
     if arguments.len() != 2 {
-        return session
-            .fail("ERR SOLERA.ATTACH takes a token, or UNTIL unix-ms [timeout-ms [site …]]");
+        return session.fail(
+            "ERR SOLERA.ATTACH takes a token, or UNTIL unix-ms [timeout-ms [site …]], or HORIZON",
+        );
+    }
+    if arguments.get(1).eq_ignore_ascii_case(b"horizon") {
+        return horizon(session);
     }
     let spec = &session.worker.spec;
     let token = match Token::decode(arguments.get(1), session.worker.cluster, spec.sites.len()) {
@@ -49,6 +55,27 @@ pub(crate) async fn attach(session: &mut Session, arguments: &Arguments<'_>) {
         }
     };
     wait_for(session, token.past, ATTACH_TIMEOUT).await;
+}
+
+/// By how much the clocks of a site's workers may differ.
+const SKEW: Duration = Duration::from_secs(1);
+
+fn horizon(session: &mut Session) {
+    let physical = Timestamp::from_physical(session.worker.now().physical);
+    let (latest, stable) = session.worker.with(|replica| {
+        let status = replica.status();
+        let (members, view) = (status.members(), status.view());
+        let there = |site: &SiteId| members.standing(*site) != Standing::Gone;
+        let settled = SiteId::all(members.sites()).filter(there).map(|site| view.settled_vec[site]);
+        // Where nothing is ever strong, nothing is waited for.
+        let is_strong = view.stable_vec.strong > Timestamp::ZERO;
+        let strong = is_strong.then_some(view.settled_vec.strong);
+        let latest = status.clock().max(view.clock).max(physical).later(SKEW);
+        (latest, settled.chain(strong).min().unwrap_or(Timestamp::ZERO))
+    });
+    session.out.array(2);
+    session.out.integer(latest.micros().div_ceil(1000).try_into().unwrap_or(i64::MAX));
+    session.out.integer((stable.micros() / 1000).try_into().unwrap_or(i64::MAX));
 }
 
 /// Waits for what the sites that there are have committed until a time. Of one that is cut off, it is not known.
