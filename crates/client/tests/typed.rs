@@ -89,7 +89,7 @@ async fn what_aborts_or_cannot_be_done_says_so() {
     let cluster = cluster();
     let spaces = cluster.spaces(0).await.unwrap();
     let on = bank::Stores::within(&spaces).bind(System).unwrap();
-    let mut on = on.with_limits(Limits { attempts: 2, ..Limits::default() });
+    let mut on = on.with_limits(Limits { attempts: 2, ..Limits::default() }).unwrap();
     let account: Handle<Counter, bank::stores::directory> = Handle::new("ann");
     let refused = bank::withdraw(&mut on, &account, 1).await.unwrap_err();
     assert_eq!(refused, Error::Aborted("not enough".into()));

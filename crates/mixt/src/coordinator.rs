@@ -88,6 +88,11 @@ pub struct Coordinator {
     turn: u32,
     /// Whether it has to take its turn before it goes on.
     wants_turn: bool,
+    /// Whether nothing is under way any more that was asked for in the turn before.
+    after_stopped: bool,
+    /// Until when a commit of the first group that writes may take effect that was asked for before it was resumed.
+    /// None where only one of several such commits could.
+    doubtful_until_ms: Option<u64>,
     /// For which turn it sees what others did in theirs.
     caught_up: Option<u32>,
     /// Whether it waits for others that have the turn.
@@ -219,7 +224,7 @@ impl Coordinator {
         Ok(resumed)
     }
 
-    /// Goes on with a transaction after the turn that its record tells, which is over. If others go on with it, it stops.
+    /// Goes on with a transaction after the turn that its record tells. If others go on with it, it stops.
     pub(crate) fn take_over(
         record: Record,
         modules: Arc<Modules>,
@@ -227,13 +232,19 @@ impl Coordinator {
         now_ms: u64,
     ) -> Result<Coordinator, CannotResume> {
         let job = Job::of(&record, &modules, limits)?;
-        let (state, turn) = (record.state, record.turn);
+        let (state, turn, stopped) = (record.state, record.turn, record.stopped);
         let committed = job.plan.first_writer.is_some_and(|first| state.next as usize > first);
         let mut resumed = Coordinator::start(job, modules, state, now_ms);
         resumed.fresh = false;
         resumed.unknown = !committed;
         resumed.turn = turn.number.saturating_add(1);
+        resumed.after_stopped = stopped;
         resumed.asked_ms = turn.since_ms;
+        let first = resumed.job.plan.first_writer.map(|first| &resumed.job.plan.groups[first]);
+        // Where one of two commits fails that create the same record, it may be tried again at once.
+        if !committed && !stopped && first.is_some_and(|group| !(group.strong && group.atomic)) {
+            resumed.doubtful_until_ms = Some(turn.since_ms.saturating_add(limits.orphan_ms));
+        }
         resumed.wants_turn = committed;
         resumed.committed_ms = committed.then_some(now_ms);
         Ok(resumed)
@@ -262,6 +273,8 @@ impl Coordinator {
             committed_ms: None,
             turn: 0,
             wants_turn: false,
+            after_stopped: false,
+            doubtful_until_ms: None,
             caught_up: None,
             is_patient: false,
             asked_ms: now_ms,
@@ -466,7 +479,8 @@ impl Coordinator {
     }
 
     fn commit(&mut self, mut run: Box<GroupRun>) -> Option<Ask> {
-        let step = if self.is_late() && run.group().writes() {
+        let late = self.is_late() && run.group().writes();
+        let step = if late || self.is_doubtful(run.index()) {
             run.give_up()
         } else {
             self.asked_ms = self.now_ms;
@@ -513,7 +527,9 @@ impl Coordinator {
                         self.committed_ms = Some(since_ms);
                     }
                     // Somebody else's, or one that cannot be told from somebody else's.
-                    Some(_) => {
+                    Some(Turn { number, .. }) => {
+                        // So this was the commit that was under way when its holder stopped.
+                        self.after_stopped |= number < self.turn;
                         self.committed_ms = Some(self.now_ms);
                         self.wants_turn = true;
                     }
@@ -524,6 +540,7 @@ impl Coordinator {
             GroupEnd::Blocked(missing) => self.blocked(missing),
             GroupEnd::GivenUp => match self.restart.take() {
                 Some(why) => self.start_over(why),
+                None if self.is_doubtful(self.state.next as usize) => self.retry(Why::Taken),
                 None => None,
             },
             GroupEnd::Changed => self.start_over(Why::Contention { attempts: self.restarts + 1 }),
@@ -632,11 +649,25 @@ impl Coordinator {
 
     /// What others need to go on.
     fn record(&self) -> Record {
-        // A turn that it does not have, or shares with others who run the first group that writes, is not over.
-        let over = self.turn.saturating_sub(u32::from(self.wants_turn || self.unknown));
-        let since_ms = self.committed_ms.unwrap_or(self.asked_ms);
-        let turn = Turn { number: over, since_ms, whence: self.whence.clone() };
-        self.job.record(self.state.clone(), turn)
+        // Those who run the first group that writes share a turn; until then nobody has it.
+        let has_turn = self.committed_ms.is_some() && !self.wants_turn;
+        let number = if has_turn { self.turn } else { self.turn.saturating_sub(1) };
+        let since_ms = self.committed_ms.filter(|_| has_turn).unwrap_or(self.asked_ms);
+        let turn = Turn { number, since_ms, whence: self.whence.clone() };
+        let stopped = match (has_turn, self.wants_turn) {
+            (true, _) => !self.unknown,
+            // It has done nothing yet, and knows what the one before did.
+            (false, true) => self.after_stopped && self.turn > 0,
+            // Only a commit in doubt lets such a transaction be gone on with.
+            (false, false) => false,
+        };
+        Record { stopped, ..self.job.record(self.state.clone(), turn) }
+    }
+
+    /// Whether it is too early to commit this group: somebody's commit of it may still take effect, besides this one.
+    fn is_doubtful(&self, index: usize) -> bool {
+        let first = self.job.plan.first_writer == Some(index);
+        first && self.doubtful_until_ms.is_some_and(|until_ms| self.now_ms < until_ms)
     }
 
     /// Ends what fails whenever it is tried.

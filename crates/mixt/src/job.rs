@@ -67,6 +67,7 @@ impl Job {
             bindings: self.bindings.clone(),
             began_ms: self.began_ms,
             turn,
+            stopped: false,
             state,
             home: self.record_place().cloned(),
             marks,

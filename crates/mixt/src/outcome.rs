@@ -76,7 +76,7 @@ pub enum Why {
     },
     /// Others have completed it before it was resumed, and its result is not kept any more.
     Completed,
-    /// Somebody else is completing it.
+    /// Somebody else is completing it, or what was asked for by one who has stopped may still be under way.
     Taken,
     /// It took longer than it may: others may complete it soon.
     Late,
@@ -131,7 +131,7 @@ impl fmt::Display for Why {
                 write!(f, "transaction {by} is under way and does not reach {place}")
             }
             Why::Completed => write!(f, "others have completed it, and its result is gone"),
-            Why::Taken => write!(f, "somebody else is completing it"),
+            Why::Taken => write!(f, "somebody else is completing it, or may still be"),
             Why::Late => write!(f, "it took longer than it may"),
             Why::Unknown { database, reason } => {
                 write!(f, "the answer of `{database}` to a commit was lost: {reason}")
@@ -160,8 +160,8 @@ pub struct Limits {
     /// How long a coordinator tries to complete a transaction, from when it asked for its first commit or took it over.
     /// Afterwards it does not touch it any more, unless it is resumed.
     pub finish_ms: u64,
-    /// How long after that others may complete it. Greater than `finish_ms`, by more than clocks differ and requests
-    /// are under way.
+    /// How long after that others may complete it. Greater than `finish_ms`, by more than [`IN_DOUBT_MS`] and what clocks
+    /// differ by: a commit that was asked for at the last moment may take effect that much later.
     pub orphan_ms: u64,
     /// How long it waits for other transactions of which it has seen a part. Greater than `orphan_ms`.
     pub blocked_ms: u64,
@@ -171,7 +171,62 @@ pub struct Limits {
     pub keep_ms: u64,
 }
 
+/// How long a commit may still take effect of which the answer was lost, in milliseconds: as long as databases let a
+/// command run whose connection broke.
+pub const IN_DOUBT_MS: u64 = 12_000;
+
+/// Two times of [`Limits`] that contradict each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Contradiction {
+    /// What must be less, and how long it is.
+    pub less: (&'static str, u64),
+    /// Than what, and how long that is.
+    pub more: (&'static str, u64),
+    /// By how much it must be less, at least.
+    pub by_ms: u64,
+    /// Why.
+    reason: &'static str,
+}
+
+impl fmt::Display for Contradiction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ((less, short), (more, long)) = (self.less, self.more);
+        write!(f, "{less} ({short}) must be less than {more} ({long})")?;
+        if self.by_ms > 1 {
+            write!(f, " by {} or more: {}", self.by_ms, self.reason)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Contradiction {}
+
 impl Limits {
+    /// Whether the times fit one another: a transaction is given up by its coordinator, and what that has asked for is
+    /// over, before others complete it; whoever waits for it waits for that, too; and what tells of it is kept as long.
+    ///
+    /// # Errors
+    /// The first two that do not.
+    pub fn check(&self) -> Result<(), Contradiction> {
+        let times = [
+            ("finish_ms", self.finish_ms),
+            ("orphan_ms", self.orphan_ms),
+            ("blocked_ms", self.blocked_ms),
+            ("keep_ms", self.keep_ms),
+        ];
+        for pair in times.windows(2) {
+            let (less, more) = (pair[0], pair[1]);
+            let (by_ms, reason) = match less.0 {
+                "finish_ms" => (IN_DOUBT_MS + 1, "a commit may take effect that late"),
+                _ => (1, ""),
+            };
+            if more.1.saturating_sub(less.1) < by_ms {
+                return Err(Contradiction { less, more, by_ms, reason });
+            }
+        }
+        Ok(())
+    }
+
     /// How long a coordinator waits for a transaction of which it has seen a part before it looks for its record,
     /// and a worker before it answers that it waits.
     pub(crate) fn on_the_way_ms(&self) -> u64 {
@@ -188,9 +243,35 @@ impl Default for Limits {
             backoff_first_ms: 2,
             backoff_last_ms: 500,
             finish_ms: 8_000,
-            orphan_ms: 12_000,
-            blocked_ms: 20_000,
-            keep_ms: 36_000,
+            orphan_ms: 22_000,
+            blocked_ms: 32_000,
+            keep_ms: 60_000,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_that_do_not_fit_are_named() {
+        let limits = Limits::default();
+        assert_eq!(limits.check(), Ok(()));
+        let told = |limits: Limits| limits.check().unwrap_err().to_string();
+        let orphan_ms = limits.finish_ms + IN_DOUBT_MS;
+        assert_eq!(
+            told(Limits { orphan_ms, ..limits }),
+            "finish_ms (8000) must be less than orphan_ms (20000) by 12001 or more: a commit may take effect that late"
+        );
+        assert_eq!(Limits { orphan_ms: orphan_ms + 1, ..limits }.check(), Ok(()));
+        assert_eq!(
+            told(Limits { orphan_ms: 32_000, ..limits }),
+            "orphan_ms (32000) must be less than blocked_ms (32000)"
+        );
+        assert_eq!(
+            told(Limits { keep_ms: 31_999, ..limits }),
+            "blocked_ms (32000) must be less than keep_ms (31999)"
+        );
     }
 }

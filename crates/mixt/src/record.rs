@@ -19,7 +19,7 @@ use crate::witness::TransactionId;
 
 /// The version of the form; counts up whenever it changes, and whenever the compiler splits programs in another way:
 /// groups and tapes are known by their numbers.
-const FORM: u8 = 3;
+const FORM: u8 = 4;
 
 /// How far a transaction has come.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -65,7 +65,7 @@ pub(crate) struct Source {
 }
 
 /// Who goes on with a transaction, and since when. In a stored record: who ran the first group that writes. In a ticket:
-/// whose turn is over. Turn 0 is that of the coordinator that has begun it.
+/// who has given up, or whose turn was the last before. Turn 0 is that of the coordinator that has begun it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Turn {
     pub(crate) number: u32,
@@ -108,6 +108,9 @@ pub struct Record {
     pub(crate) bindings: Bindings,
     pub(crate) began_ms: u64,
     pub(crate) turn: Turn,
+    /// Whether nothing is under way any more that was asked for in that turn. Only tickets can say so: who has written a
+    /// record goes on, and who stops while the answer to a commit is out does not know when that takes effect.
+    pub(crate) stopped: bool,
     pub(crate) state: State,
     /// Where the record is kept; none if there is none, as at most one group writes.
     pub(crate) home: Option<Place>,
@@ -198,5 +201,19 @@ pub(crate) fn decode<T: DeserializeOwned>(
             Err(Unreadable { what, why: format!("it is of form {form}, and {FORM} is known") })
         }
         None => Err(Unreadable { what, why: "it is empty".to_owned() }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::FORM;
+
+    #[test]
+    fn the_page_is_about_this_form() {
+        let page = include_str!("../../../docs/formats/mixt.md");
+        assert!(
+            page.contains(&format!("\nForm {FORM}. ")),
+            "docs/formats/mixt.md is of another form"
+        );
     }
 }

@@ -131,11 +131,14 @@ impl Execution<'_> {
     }
 
     /// Waits until a commit has taken effect, or never will, of which the answer was lost: the next shipment has
-    /// another session, which could not tell. Its time bounds that.
+    /// another session, which could not tell. When others may go on with the transaction, it is over.
     async fn wait_for_commit(&self, connections: &mut Connections, clock: &dyn Clock) {
         let begin = Request::Begin(Begin::default());
+        let limits = &self.job.limits;
+        let in_doubt_ms = limits.orphan_ms.saturating_sub(limits.finish_ms);
+        let over_ms = self.shipment.until_ms.saturating_add(in_doubt_ms);
         while connections.ask(&self.database, &begin).await.is_err() {
-            if self.is_late(clock) {
+            if clock.now_ms() >= over_ms {
                 return;
             }
             clock.sleep(LOOK_AGAIN_MS).await;

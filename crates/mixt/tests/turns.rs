@@ -172,6 +172,11 @@ fn two_that_resume_take_turns() {
 /// Runs until its first commit, of which nobody hears any more; its ticket.
 fn lose_first_commit(bench: &Bench, coordinator: &mut Coordinator) -> Record {
     bench.until(coordinator, &mut bench.connections(), None, |_, request| is_commit(request));
+    doubted(bench, coordinator)
+}
+
+/// The ticket of one who does not hear of the commit that it has asked for, and cannot begin anything meanwhile.
+fn doubted(bench: &Bench, coordinator: &mut Coordinator) -> Record {
     let mut answer = Some(Err(StoreError::OutcomeUnknown("lost".to_owned())));
     loop {
         match next(bench, coordinator, answer.take()).map_err(|outcome| *outcome) {
@@ -257,4 +262,53 @@ fn what_is_denied_after_a_commit_is_done_when_it_is_allowed() {
         assert_eq!(recover_all(&bench).completed.len(), 1);
         assert_eq!(bench.done("read"), ints([1, 1]));
     }
+}
+
+/// Who has stopped while a commit is out has not seen the end of its turn: neither in the first turn nor in a later one.
+#[test]
+fn a_ticket_with_a_commit_in_doubt_waits_until_that_is_over() {
+    for again in [false, true] {
+        let bench = Bench::apart();
+        let (mut coordinator, mut connections) = (bench.coordinator("both"), bench.connections());
+        if again {
+            coordinator = resume(&bench, &ticket(&bench));
+        }
+        let sent = bench.until(&mut coordinator, &mut connections, None, commits_in_two);
+        let ticket = doubted(&bench, &mut coordinator);
+        let mut early = resume(&bench, &ticket);
+        let outcome = end(&bench, &mut early, &mut bench.connections(), None);
+        let Outcome::Incomplete { ticket: Some(ticket), why: Why::Taken, .. } = outcome else {
+            panic!("{outcome}")
+        };
+        // It comes, and the time is over in which it could.
+        assert_eq!(ask(&bench, &mut connections, &sent), Some(Ok(Reply::Committed)));
+        bench.pass(bench.limits.orphan_ms);
+        let mut late = resume(&bench, &ticket);
+        let outcome = end(&bench, &mut late, &mut bench.connections(), None);
+        assert!(matches!(outcome, Outcome::Done { .. }), "{outcome}");
+        assert_eq!(bench.done("read"), ints([1, 1]));
+    }
+}
+
+/// The first commit is in doubt in a store where commits merge: nothing but time tells whether it can still come.
+#[test]
+fn a_first_commit_in_doubt_is_not_repeated_before_it_is_over_where_commits_merge() {
+    let memory = |name| Memory::new(name, &[("all", Level::Causal)]);
+    let bind = [("one", 0, "all"), ("other", 1, "all")];
+    let bench = Bench::of(world::bench::MERGING, vec![memory("one"), memory("two")], &bind);
+    let mut coordinator = bench.coordinator("merging");
+    let mut connections = bench.connections();
+    let sent =
+        bench.until(&mut coordinator, &mut connections, None, |_, request| is_commit(request));
+    let ticket = doubted(&bench, &mut coordinator);
+    let mut early = resume(&bench, &ticket);
+    let outcome = end(&bench, &mut early, &mut bench.connections(), None);
+    let Outcome::Incomplete { ticket: Some(ticket), why: Why::Taken, .. } = outcome else {
+        panic!("{outcome}")
+    };
+    assert_eq!(ask(&bench, &mut connections, &sent), Some(Ok(Reply::Committed)));
+    let mut late = resume(&bench, &ticket);
+    let outcome = end(&bench, &mut late, &mut bench.connections(), None);
+    assert!(matches!(outcome, Outcome::Done { .. }), "{outcome}");
+    assert_eq!(bench.done("look"), ints([1, 1]));
 }

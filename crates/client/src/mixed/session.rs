@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use solera_levels::Level;
+use solera_mixt::outcome::IN_DOUBT_MS;
 use solera_mixt::shipment::{Shipment, Shipped};
 use solera_mixt::store::{
     Answer, Begin, BoxFuture, Commits, Connection, Fields, Horizon, List, Name, NameWrite,
@@ -25,8 +26,8 @@ const NAMES: &str = "mixt:";
 const LISTED: &str = "r:";
 /// How long a site is given to hear of what was committed elsewhere.
 const SEES_TIMEOUT_MS: u64 = 1_000;
-/// How long a command may still run whose connection broke; as long as a server lets it.
-const AFTER_BREAK: Duration = Duration::from_secs(12);
+/// How long a command may still run whose connection broke; longer than a server lets it.
+const AFTER_BREAK: Duration = Duration::from_millis(IN_DOUBT_MS);
 
 pub(super) struct Session {
     connect: Connect,

@@ -55,21 +55,17 @@ impl Settings {
         if let Some(ms) = &spec.upkeep_ms {
             settings.upkeep = Duration::from_millis(ms.value);
         }
-        let times = [
-            ("finish_ms", limits.finish_ms, &spec.finish_ms),
-            ("orphan_ms", limits.orphan_ms, &spec.orphan_ms),
-            ("blocked_ms", limits.blocked_ms, &spec.blocked_ms),
-            ("keep_ms", limits.keep_ms, &spec.keep_ms),
-        ];
-        for pair in times.windows(2) {
-            let [(less, short, first), (more, long, second)] = [pair[0], pair[1]];
-            if short >= long {
-                let reason = format!("{less} ({short}) must be less than {more} ({long})");
-                let given = second.as_ref().or(first.as_ref());
-                return given.expect("the defaults do not contradict").invalid(reason);
-            }
-        }
-        Ok(settings)
+        let Err(contradiction) = limits.check() else {
+            return Ok(settings);
+        };
+        let given = |name: &str| match name {
+            "finish_ms" => spec.finish_ms.as_ref(),
+            "orphan_ms" => spec.orphan_ms.as_ref(),
+            "blocked_ms" => spec.blocked_ms.as_ref(),
+            _ => spec.keep_ms.as_ref(),
+        };
+        let given = given(contradiction.more.0).or(given(contradiction.less.0));
+        given.expect("the defaults do not contradict").invalid(contradiction.to_string())
     }
 }
 
@@ -96,7 +92,7 @@ mod tests {
         assert_eq!(configured("").unwrap(), Settings::default());
         let text = "max_source = 2048\nthreads = 3\nmax_calls = 4\nupkeep_ms = 40\nmax_steps = 5000\nmax_depth = 6\n\
                     max_value = 7000\nmax_handed_on = 8000\nattempts = 9\nrun_ms = 14\nfinish_ms = 10\n\
-                    orphan_ms = 11\nblocked_ms = 12\nkeep_ms = 13";
+                    orphan_ms = 12011\nblocked_ms = 12012\nkeep_ms = 12013";
         let found = configured(text).unwrap();
         let mut wanted = Settings::default();
         (wanted.source_bytes, wanted.threads) = (2048, 3);
@@ -105,16 +101,18 @@ mod tests {
         let phase = &mut wanted.limits.phase;
         (phase.fuel, phase.depth, phase.value_bytes, phase.tape_bytes) = (5000, 6, 7000, 8000);
         let limits = &mut wanted.limits;
-        (limits.attempts, limits.finish_ms, limits.orphan_ms) = (9, 10, 11);
-        (limits.blocked_ms, limits.keep_ms, limits.run_ms) = (12, 13, 14);
+        (limits.attempts, limits.finish_ms, limits.orphan_ms) = (9, 10, 12_011);
+        (limits.blocked_ms, limits.keep_ms, limits.run_ms) = (12_012, 12_013, 14);
         assert_eq!(found, wanted);
     }
 
     #[test]
     fn times_that_contradict_are_named_with_their_line() {
         let error = configured("threads = 1\nfinish_ms = 12000").unwrap_err();
-        assert_eq!(error, "s.toml, line 3: finish_ms (12000) must be less than orphan_ms (12000)");
-        let error = configured("keep_ms = 20000\n").unwrap_err();
-        assert_eq!(error, "s.toml, line 2: blocked_ms (20000) must be less than keep_ms (20000)");
+        let reason = "finish_ms (12000) must be less than orphan_ms (22000) by 12001 or more: \
+                      a commit may take effect that late";
+        assert_eq!(error, format!("s.toml, line 3: {reason}"));
+        let error = configured("keep_ms = 32000\n").unwrap_err();
+        assert_eq!(error, "s.toml, line 2: blocked_ms (32000) must be less than keep_ms (32000)");
     }
 }

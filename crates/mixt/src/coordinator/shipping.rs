@@ -23,7 +23,8 @@ impl Coordinator {
         let group = &self.job.plan.groups[self.state.next as usize];
         let known = group.database.as_ref().is_some_and(|name| self.workers.contains(name));
         // What was read is compared within the transaction that is about to commit.
-        known && !(group.writes() && self.must_validate())
+        let doubtful = self.is_doubtful(self.state.next as usize);
+        known && !(group.writes() && self.must_validate()) && !doubtful
     }
 
     pub(super) fn ship(&mut self, run: Box<GroupRun>) -> Option<Ask> {

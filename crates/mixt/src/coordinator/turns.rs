@@ -2,8 +2,9 @@
 //!
 //! The first turn, number 0, is that of the coordinator that has begun it. Who takes over puts the number of the next
 //! turn next to the record: where the database lets only one of two create the same value of a name, only one has it.
-//! A turn lasts for [`Limits::finish_ms`](crate::outcome::Limits::finish_ms). The next one may be taken when its holder
-//! has said that it has stopped, which is what a ticket says, or after
+//! In a turn commits are asked for within [`Limits::finish_ms`](crate::outcome::Limits::finish_ms), and take effect within
+//! [`IN_DOUBT_MS`](crate::outcome::IN_DOUBT_MS) more. The next one may be taken when its holder has said that it has stopped
+//! and has an answer to all that it has asked for, as most tickets do, or after
 //! [`Limits::orphan_ms`](crate::outcome::Limits::orphan_ms), by one who sees what was committed until then: a site that
 //! is cut off may have gone on.
 
@@ -132,14 +133,15 @@ impl Coordinator {
         let first = record.map(|record| record.turn);
         let taken = Turn::taken(fields).map_err(unreadable)?;
         let before: Vec<_> = first.into_iter().chain(taken).collect();
-        let number = match before.iter().max_by_key(|turn| turn.number) {
-            Some(last) if last.number < self.turn => self.turn,
-            Some(last) if age_ms(last.since_ms) < self.job.limits.orphan_ms => {
-                return Err(Obstacle::Taken);
-            }
-            Some(last) => last.number.saturating_add(1),
-            None => self.turn,
-        };
+        // What the ticket tells of may not be here yet.
+        let told = (self.turn.saturating_sub(1), self.asked_ms);
+        let seen = before.iter().map(|turn| (turn.number, turn.since_ms));
+        let (last, since_ms) = seen.chain([told]).max().expect("there is what was told");
+        let is_over = self.after_stopped && last < self.turn;
+        if !is_over && age_ms(since_ms) < self.job.limits.orphan_ms {
+            return Err(Obstacle::Taken);
+        }
+        let number = last.saturating_add(1);
         if self.caught_up == Some(number) {
             return Ok(Turn { number, ..self.turn_of_now() });
         }

@@ -13,7 +13,7 @@ use crate::binding::{BindError, Bindings, Module, Modules};
 use crate::collect::Collector;
 use crate::coordinator::{Coordinator, TransactionId};
 use crate::drive::{Clock, Connections, run};
-use crate::outcome::{Limits, Outcome};
+use crate::outcome::{Contradiction, Limits, Outcome};
 use crate::recovery::{self, Recovered};
 use crate::store::{Database, Place, StoreError};
 
@@ -100,9 +100,12 @@ impl<P: Program> Session<P> {
     }
 
     /// With other limits than [the usual ones](Limits::default).
-    #[must_use]
-    pub fn with_limits(self, limits: Limits) -> Session<P> {
-        Session { limits, collector: Collector::new(limits), ..self }
+    ///
+    /// # Errors
+    /// If the times [do not fit one another](Limits::check).
+    pub fn with_limits(self, limits: Limits) -> Result<Session<P>, Contradiction> {
+        limits.check()?;
+        Ok(Session { limits, collector: Collector::new(limits), ..self })
     }
 
     /// One more, with connections of its own, to run transactions beside those of this one.

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use solera_language::compile::compile;
 use solera_language::value::{Handle, Value};
@@ -53,6 +52,21 @@ transaction read(a: handle<counter> in strong, b: handle<counter> in weak) -> li
 }
 "#;
 
+/// A program whose stores merge commits.
+pub(crate) const MERGING: &str = r#"
+store one : causal;
+store other : causal;
+
+transaction merging(o: handle<counter> in one, p: handle<counter> in other) {
+    o.add(1);
+    p.add(1);
+}
+
+transaction look(o: handle<counter> in one, p: handle<counter> in other) -> list<int> {
+    return [o.value(), p.value()];
+}
+"#;
+
 pub(crate) struct Bench {
     pub(crate) world: Arc<World>,
     pub(crate) databases: Vec<Arc<dyn Database>>,
@@ -73,7 +87,12 @@ impl Bench {
     }
 
     pub(crate) fn new(memories: Vec<Memory>, bind: &[(&str, usize, &str)]) -> Bench {
-        let module = module();
+        Bench::of(SOURCE, memories, bind)
+    }
+
+    /// With another program.
+    pub(crate) fn of(source: &str, memories: Vec<Memory>, bind: &[(&str, usize, &str)]) -> Bench {
+        let module = compiled(source);
         let world = World::new(1, Faults::default());
         let faulty = |memory: &Memory| Faulty::new(memory.clone(), Arc::clone(&world));
         let databases: Vec<_> =
@@ -114,7 +133,7 @@ impl Bench {
     }
 
     pub(crate) fn pass(&self, ms: u64) {
-        self.world.now.fetch_add(ms, Ordering::Relaxed);
+        self.world.pass(ms);
     }
 
     pub(crate) fn names(&self) -> usize {
@@ -161,7 +180,11 @@ impl Bench {
 }
 
 pub(crate) fn module() -> Module {
-    let compiled = compile(SOURCE);
+    compiled(SOURCE)
+}
+
+fn compiled(source: &str) -> Module {
+    let compiled = compile(source);
     assert!(compiled.program.is_some(), "{:?}", compiled.diagnostics);
     Module::new("test@1", Arc::new(compiled.program.unwrap())).unwrap()
 }
@@ -170,6 +193,8 @@ pub(crate) fn handle(param: &str) -> Value {
     let (store, key) = match param {
         "a" => ("strong", "x"),
         "r" => ("strong", "y"),
+        "o" => ("one", "x"),
+        "p" => ("other", "x"),
         _ => ("weak", "x"),
     };
     Value::Handle(Handle { store: store.into(), key: key.into() })

@@ -27,6 +27,8 @@ pub(crate) struct Faults {
     pub(crate) unavailable: u64,
     pub(crate) conflict: u64,
     pub(crate) lost_reply: u64,
+    /// How long a commit is under way at most of which the answer is lost.
+    pub(crate) late_ms: u64,
     /// Nobody sees witnesses.
     pub(crate) blind: bool,
 }
@@ -38,14 +40,39 @@ pub(crate) struct World {
     pub(crate) faults: Mutex<Faults>,
     /// How many names one commit has written at most.
     pub(crate) most_written: AtomicUsize,
+    /// Commits that are under way.
+    late: Mutex<Vec<Late>>,
+    /// How many commits came late.
+    pub(crate) came_late: AtomicU64,
+}
+
+/// A commit that takes effect some time after everybody has stopped waiting for its answer.
+struct Late {
+    due_ms: u64,
+    session: Box<dyn Connection>,
+    writes: Vec<NameWrite>,
 }
 
 impl World {
     pub(crate) fn new(seed: u64, faults: Faults) -> Arc<World> {
         let random = AtomicU64::new(seed.wrapping_mul(0x2545_f491_4f6c_dd1d) ^ 0x1234_5678);
-        let (now, faults, most_written) =
-            (AtomicU64::new(1_000), Mutex::new(faults), AtomicUsize::new(0));
-        Arc::new(World { now, random, faults, most_written })
+        let (now, faults, late) = (AtomicU64::new(1_000), Mutex::new(faults), Mutex::default());
+        let (most_written, came_late) = (AtomicUsize::new(0), AtomicU64::new(0));
+        Arc::new(World { now, random, faults, most_written, late, came_late })
+    }
+
+    /// Lets time pass, and commits come.
+    pub(crate) fn pass(&self, ms: u64) {
+        let now_ms = self.now.fetch_add(ms, Ordering::Relaxed) + ms;
+        let mut late = self.late.lock().unwrap();
+        late.sort_by_key(|commit| commit.due_ms);
+        let due = late.partition_point(|commit| commit.due_ms <= now_ms);
+        for mut commit in late.drain(..due) {
+            let mut committing = commit.session.commit(&commit.writes);
+            let polled = committing.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+            let Poll::Ready(committed) = polled else { panic!("memory answers at once") };
+            self.came_late.fetch_add(u64::from(committed.is_ok()), Ordering::Relaxed);
+        }
     }
 
     pub(crate) fn draw(&self) -> u64 {
@@ -118,6 +145,8 @@ struct FaultyConnection {
     remote: Option<Arc<Remote>>,
     /// A shipment whose answer was lost, and when it is refused for its age.
     doubt: Option<(u64, u64)>,
+    /// Until when a commit may be under way.
+    late_ms: Option<u64>,
 }
 
 impl Drop for FaultyConnection {
@@ -150,8 +179,9 @@ impl Database for Faulty {
             let inner = Some(self.memory.connect().await?);
             let (world, memory) = (Arc::clone(&self.world), self.memory.clone());
             let remote = self.remote.clone();
+            let (home, doubt, late_ms) = (None, None, None);
             let connection =
-                FaultyConnection { inner, world, memory, home: None, remote, doubt: None };
+                FaultyConnection { inner, world, memory, home, remote, doubt, late_ms };
             Ok(Box::new(connection) as Box<dyn Connection>)
         })
     }
@@ -177,11 +207,45 @@ impl FaultyConnection {
     }
 }
 
+impl FaultyConnection {
+    /// A commit whose answer is lost: it takes effect now or later, or never.
+    async fn lose(&mut self, writes: &[NameWrite]) -> Result<(), StoreError> {
+        let late_ms = self.world.faults().late_ms;
+        // What a worker has lent goes back to it.
+        if late_ms > 0 && self.home.is_none() && self.world.happens(500) {
+            let due_ms = self.world.now.load(Ordering::Relaxed) + 1 + self.world.below(late_ms);
+            let session = self.inner.replace(self.memory.connect().await?).expect("it is not lent");
+            let writes = writes.to_vec();
+            self.world.late.lock().unwrap().push(Late { due_ms, session, writes });
+            self.late_ms = Some(self.world.now.load(Ordering::Relaxed) + late_ms);
+        } else if self.world.happens(500) {
+            // Whether it could commit or not: nobody hears of it.
+            let _ = self.inner().commit(writes).await;
+        } else {
+            self.inner().abort().await?;
+        }
+        Err(StoreError::OutcomeUnknown("the answer was lost".to_owned()))
+    }
+
+    /// Whether what was asked for before is over.
+    fn settle_commit(&mut self) -> Result<(), StoreError> {
+        let Some(late_ms) = self.late_ms else { return Ok(()) };
+        if self.world.now.load(Ordering::Relaxed) < late_ms {
+            return Err(StoreError::Unavailable("a commit may be under way".to_owned()));
+        }
+        // A session sees what it has done.
+        self.memory.catch_up();
+        self.late_ms = None;
+        Ok(())
+    }
+}
+
 impl Connection for FaultyConnection {
     fn begin<'a>(&'a mut self, begin: &'a Begin) -> BoxFuture<'a, Result<Vec<Fields>, StoreError>> {
         Box::pin(async {
             self.fault().await?;
             self.settle()?;
+            self.settle_commit()?;
             self.inner().begin(begin).await
         })
     }
@@ -205,13 +269,7 @@ impl Connection for FaultyConnection {
             self.world.most_written.fetch_max(writes.len(), Ordering::Relaxed);
             self.fault().await?;
             if self.world.happens(self.world.faults().lost_reply) {
-                if self.world.happens(500) {
-                    // Whether it could commit or not: nobody hears of it.
-                    let _ = self.inner().commit(writes).await;
-                } else {
-                    self.inner().abort().await?;
-                }
-                return Err(StoreError::OutcomeUnknown("the answer was lost".to_owned()));
+                return self.lose(writes).await;
             }
             self.inner().commit(writes).await
         })
@@ -261,6 +319,6 @@ pub(crate) fn finish<T>(world: &World, future: impl Future<Output = T>) -> T {
         if let Poll::Ready(done) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             return done;
         }
-        world.now.fetch_add(1, Ordering::Relaxed);
+        world.pass(1);
     }
 }

@@ -70,8 +70,14 @@ impl Remote {
             let first = self.late.lock().unwrap().pop();
             let Some((bytes, memory)) = first else { continue };
             let faulty = Arc::new(Faulty::new(memory, Arc::clone(&world)));
-            // Nobody waits for the answer.
-            if self.execute(&bytes, faulty, &clock).await.is_ok() {
+            // Nobody waits for the answer. It ends with its process.
+            let worker = self.worker();
+            let mut run = Box::pin(self.execute(&bytes, faulty, &clock));
+            let run = std::future::poll_fn(|cx| {
+                let lives = Arc::ptr_eq(&worker, &self.worker());
+                if lives { run.as_mut().poll(cx).map(Some) } else { Poll::Ready(None) }
+            });
+            if run.await.is_some_and(|shipped| shipped.is_ok()) {
                 self.came_late.fetch_add(1, Ordering::Relaxed);
             }
         }
@@ -101,7 +107,8 @@ impl Database for Lent {
         let world = Arc::clone(&self.world);
         let memory = self.memory.clone();
         let home = Some(Arc::clone(&self.slot));
-        let connection = FaultyConnection { inner, world, memory, home, remote: None, doubt: None };
+        let (remote, doubt, late_ms) = (None, None, None);
+        let connection = FaultyConnection { inner, world, memory, home, remote, doubt, late_ms };
         Box::pin(async { Ok(Box::new(connection) as Box<dyn Connection>) })
     }
 }
