@@ -361,3 +361,53 @@ fn who_waits_finds_out_in_time_that_leftovers_are_removed() {
     let limits = Bench::apart().limits;
     assert!(limits.keep_ms / 2 < limits.blocked_ms && limits.blocked_ms < limits.keep_ms);
 }
+
+/// A program fails after its first commit, and the other database is away, or the coordinator dies, before all
+/// commit witnesses are written: others write them, and nobody is blocked for ever.
+#[test]
+fn a_failure_after_a_commit_is_released_by_others_if_it_was_not_at_once() {
+    for dies in [false, true] {
+        let bench = Bench::apart();
+        bench.done("weakly");
+        let (mut coordinator, mut connections) =
+            (bench.coordinator("limited"), bench.connections());
+        let failed = |database: &str, request: &Request| {
+            database == "two" && matches!(request, Request::Abort)
+        };
+        let mut asked = bench.until(&mut coordinator, &mut connections, None, failed);
+        let mut refused = 0;
+        loop {
+            let away = refused > 0 && *asked.0 == *"two";
+            if away && dies {
+                break;
+            }
+            let answer = match away {
+                true => Err(StoreError::Unavailable("gone".to_owned())),
+                false => finish(&bench.world, connections.ask(&asked.0, &asked.1)),
+            };
+            refused += 1;
+            let mut answer = Some(answer);
+            asked = loop {
+                match coordinator.next(bench.clock.now_ms(), answer.take()) {
+                    Next::Ask(Ask::Store { database, request }) => break (database, request),
+                    Next::Ask(Ask::Wait { ms }) => {
+                        bench.pass(ms);
+                        answer = Some(Ok(Reply::Done));
+                    }
+                    Next::Finished(_) => break ("".into(), Request::Abort),
+                }
+            };
+            if asked.0.is_empty() {
+                break;
+            }
+        }
+        drop((coordinator, connections));
+        bench.pass(bench.limits.orphan_ms);
+        let found = recover_over(&bench, &mut bench.connections());
+        assert_eq!((found.open.len(), found.failed.len()), (1, 0), "{found:?}");
+        assert!(matches!(found.open[0].1, Outcome::Incomplete { why: Why::Program(_), .. }));
+        assert_eq!(bench.done("read"), ints([1, 1]));
+        let found = recover_over(&bench, &mut bench.connections());
+        assert_eq!((found.open.len(), found.failed.len()), (0, 1), "{found:?}");
+    }
+}

@@ -1,5 +1,8 @@
 //! Ends a transaction that can never be completed although it has begun to take effect: nobody is to wait for it, and
 //! its record says what became of it.
+//!
+//! The record comes last. One that says so is left to people, who would not write what is missing; until it does, whoever
+//! recovers takes the transaction over, fails as it did here, and releases it again.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -34,7 +37,7 @@ impl Release {
             let name = witness::record(&place.space, job.id);
             (place, NameWrite::Set { name, field: 0, value: ticket.encode(), new: false })
         });
-        let writes = record.into_iter().chain(witnesses);
+        let writes = witnesses.chain(record);
         let rest =
             writes.map(|(place, write)| (Arc::clone(&place.database), vec![write])).collect();
         Release { why, ticket: Box::new(ticket), rest, begun: false }
@@ -61,7 +64,7 @@ impl Coordinator {
                 self.stage = Stage::Release(release);
                 return Some(Ask::Wait { ms });
             }
-            // Who recovers finds the record, and fails and releases again.
+            // Who recovers finds a record that says nothing of it, and fails and releases again.
             Some(Err(_)) => release.rest.clear(),
             Some(Ok(_)) | None => {}
         }
