@@ -104,6 +104,8 @@ pub struct Coordinator {
     begun: u32,
     /// How often in a row it did not come further.
     failures: u32,
+    /// How often in a row it has looked for commit witnesses in vain.
+    polls: u32,
     /// Why, the last time.
     trouble: Option<Why>,
     /// How often it has begun anew, as what it had read was not so any more.
@@ -281,6 +283,7 @@ impl Coordinator {
             blocked_ms: None,
             begun: 0,
             failures: 0,
+            polls: 0,
             trouble: None,
             restarts: 0,
             sight: Sight::default(),
@@ -569,7 +572,7 @@ impl Coordinator {
     }
 
     fn come_further(&mut self) {
-        self.failures = 0;
+        (self.failures, self.polls) = (0, 0);
         self.trouble = None;
         self.blocked_ms = None;
     }
@@ -601,7 +604,7 @@ impl Coordinator {
 
     fn wait(&mut self) -> Option<Ask> {
         let limits = &self.job.limits;
-        let tried = self.failures.max(self.restarts);
+        let tried = self.failures.max(self.restarts).max(self.polls);
         let doubled = limits.backoff_first_ms << tried.saturating_sub(1).min(20);
         let most = doubled.min(limits.backoff_last_ms).max(1);
         // Those that were in each other's way must not be so again.
@@ -622,7 +625,8 @@ impl Coordinator {
         // A clock may be set back.
         let since_ms = *self.blocked_ms.get_or_insert(self.now_ms);
         let waited = self.now_ms.saturating_sub(since_ms);
-        self.failures += 1;
+        // Time limits this, and it is no attempt: what fails afterwards is tried as often as ever.
+        self.polls += 1;
         let limits = &self.job.limits;
         let (place, id) = missing.into_iter().next().expect("something is missing");
         let finish = |since: u64| self.now_ms.saturating_sub(since) >= limits.finish_ms;

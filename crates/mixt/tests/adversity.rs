@@ -411,3 +411,38 @@ fn a_failure_after_a_commit_is_released_by_others_if_it_was_not_at_once() {
         assert_eq!((found.open.len(), found.failed.len()), (0, 1), "{found:?}");
     }
 }
+
+/// One conflict after having waited for a witness for long is one, and not as many as it has looked.
+#[test]
+fn waiting_for_a_witness_is_no_attempt() {
+    let bench = Bench::apart();
+    let (mut writer, mut of_writer) = (bench.coordinator("both"), bench.connections());
+    let commit = |database: &str, request: &Request| database == "two" && is_commit(request);
+    let second = bench.until(&mut writer, &mut of_writer, None, commit);
+    let (mut reader, mut connections) = (bench.coordinator("read"), bench.connections());
+    let (mut answer, mut polls, mut conflicts) = (None, 0, 0);
+    let outcome = loop {
+        match reader.next(bench.clock.now_ms(), answer.take()) {
+            Next::Ask(Ask::Store { database, request }) => {
+                let begins = *database == *"two" && matches!(request, Request::Begin(_));
+                polls += u32::from(begins);
+                if begins && polls == bench.limits.attempts + 10 {
+                    finish(&bench.world, of_writer.ask(&second.0, &second.1)).unwrap();
+                    conflicts += 1;
+                    answer = Some(Err(StoreError::Conflict));
+                } else {
+                    answer = Some(finish(&bench.world, connections.ask(&database, &request)));
+                }
+            }
+            // Time hardly passes: what is counted is how often it looks.
+            Next::Ask(Ask::Wait { .. }) => {
+                bench.pass(10);
+                answer = Some(Ok(Reply::Done));
+            }
+            Next::Finished(outcome) => break outcome,
+        }
+    };
+    assert_eq!(conflicts, 1);
+    let done = matches!(&outcome, Outcome::Done { result, .. } if *result == ints([1, 1]));
+    assert!(done, "{outcome}");
+}
