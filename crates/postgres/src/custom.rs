@@ -29,6 +29,7 @@ use tokio_postgres::Statement;
 pub(crate) use self::carrier::Param;
 use self::carrier::{Carrier, carrier};
 pub(crate) use self::declared::statement_kind;
+use self::declared::writing_word;
 pub use self::declared::{CheckError, Problem};
 pub(crate) use self::held::held;
 use self::held::value_type;
@@ -41,13 +42,33 @@ pub(crate) struct Plan {
     answer: Answer,
 }
 
+/// What a space has for an operation.
+#[derive(Clone, Debug)]
+pub(crate) struct Bound {
+    statement: Result<Statement, StoreError>,
+    /// If it can only write, the word that it begins with.
+    writes: Option<String>,
+}
+
+impl Bound {
+    /// A statement by its text, as the server has prepared or refused it.
+    pub(crate) fn new(sql: &str, statement: Result<Statement, StoreError>) -> Bound {
+        Bound { statement, writes: writing_word(sql) }
+    }
+}
+
 /// Whether a statement can be what an operation is declared as, and how.
 pub(crate) fn check(
     program: &Program,
     operation: &Operation,
-    statement: Option<&Statement>,
-) -> Result<Plan, Problem> {
-    let statement = statement.ok_or(Problem::NotBound)?;
+    bound: Option<&Bound>,
+) -> Result<(Plan, Statement), Problem> {
+    let bound = bound.ok_or(Problem::NotBound)?;
+    let statement = bound.statement.as_ref();
+    let statement = statement.map_err(|error| Problem::Unprepared(error.clone()))?;
+    if let Some(word) = bound.writes.as_ref().filter(|_| !operation.mutates) {
+        return Err(Problem::Writes { word: word.clone() });
+    }
     let (declared, taken) = (operation.params.len(), statement.params().len());
     if declared != taken {
         return Err(Problem::Params { declared, taken });
@@ -63,7 +84,7 @@ pub(crate) fn check(
     });
     let params = params.collect::<Result<_, _>>()?;
     let answer = Answer::of(program, &operation.result, statement.columns())?;
-    Ok(Plan { params, answer })
+    Ok((Plan { params, answer }, statement.clone()))
 }
 
 impl Plan {

@@ -11,6 +11,7 @@ use tokio::task::JoinHandle;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, NoTls, Row, Statement};
 
+use crate::custom::Bound;
 use crate::failure::Trouble;
 use crate::postgres::Shared;
 use crate::schema::{self, Unusable};
@@ -30,7 +31,7 @@ pub(crate) struct Link {
     reply_timeout: Duration,
     prepared: BTreeMap<String, Statement>,
     /// Those of custom operations, by space and name.
-    custom: BTreeMap<(Arc<str>, Arc<str>), Statement>,
+    custom: BTreeMap<(Arc<str>, Arc<str>), Bound>,
     /// Sends and receives. It ends with the client, if the server lets it.
     task: JoinHandle<()>,
 }
@@ -73,6 +74,7 @@ impl Link {
         Ok(link)
     }
 
+    /// One that cannot be prepared is told when it is used: the others do not depend on it.
     async fn prepare_custom(&mut self, shared: &Shared) -> Result<(), StoreError> {
         let spaces = shared.spaces.iter();
         let all: Vec<_> = spaces
@@ -81,15 +83,13 @@ impl Link {
         let preparing = all.iter().map(|(.., sql)| self.client.prepare(sql));
         let done = async { Ok::<_, tokio_postgres::Error>(join_all(preparing).await) };
         let prepared = bounded(done, self.reply_timeout).await.map_err(|trouble| trouble.told())?;
-        for ((space, name, _), prepared) in all.into_iter().zip(prepared) {
-            let statement = prepared.map_err(|error| {
-                Trouble::from(error).told().refused_with(|why| {
-                    format!(
-                        "the operation `{name}` of the space `{space}` cannot be prepared: {why}"
-                    )
-                })
-            })?;
-            self.custom.insert((Arc::clone(space), Arc::clone(name)), statement);
+        for ((space, name, sql), prepared) in all.into_iter().zip(prepared) {
+            let statement = match prepared.map_err(|error| Trouble::from(error).told()) {
+                Err(error @ (StoreError::Refused(_) | StoreError::Denied(_))) => Err(error),
+                other => Ok(other?),
+            };
+            let bound = Bound::new(sql, statement);
+            self.custom.insert((Arc::clone(space), Arc::clone(name)), bound);
         }
         Ok(())
     }
@@ -99,7 +99,7 @@ impl Link {
     }
 
     /// The statement of a custom operation.
-    pub(crate) fn custom(&self, space: &str, operation: &str) -> Option<&Statement> {
+    pub(crate) fn custom(&self, space: &str, operation: &str) -> Option<&Bound> {
         self.custom.get(&(space.into(), operation.into()))
     }
 

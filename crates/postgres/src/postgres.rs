@@ -70,13 +70,11 @@ impl Postgres {
         let declared = found.ok_or_else(|| CheckError::NoStore(store.to_owned()))?;
         let link = Link::open(&self.shared).await.map_err(CheckError::Unreachable)?;
         for operation in &declared.operations {
-            custom::check(program, operation, link.custom(space, &operation.name)).map_err(
-                |problem| CheckError::Operation {
-                    store: store.to_owned(),
-                    operation: operation.name.to_string(),
-                    problem,
-                },
-            )?;
+            let bound = link.custom(space, &operation.name);
+            if let Err(problem) = custom::check(program, operation, bound) {
+                let (store, operation) = (store.to_owned(), operation.name.to_string());
+                return Err(CheckError::Operation { store, operation, problem });
+            }
         }
         Ok(())
     }

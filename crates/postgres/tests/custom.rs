@@ -56,7 +56,11 @@ fn builder(url: &Url) -> Builder {
         .operation("among", "SELECT product FROM stock WHERE product = ANY ($1)")
         .operation("total", "SELECT coalesce(sum(n), 0)::int8 FROM unnest($1::int8[]) n")
         .operation("keys", "SELECT pair ->> 0 FROM jsonb_array_elements($1) pair ORDER BY 1")
-        .operation("sneaky", "UPDATE stock SET count = 0 RETURNING count")
+        .operation(
+            "sneaky",
+            "WITH none AS (UPDATE stock SET count = 0 RETURNING count) SELECT count FROM none",
+        )
+        .operation("rash", "UPDATE stock SET count = 0 RETURNING count")
 }
 
 struct Session {
@@ -183,7 +187,7 @@ fn what_cannot_be_done_is_told_and_ends_the_transaction() {
             (
                 "sneaky",
                 vec![],
-                "the query `sneaky` writes, so it must be declared as an operation: cannot execute UPDATE in a \
+                "the query `sneaky` writes, so it must be declared as an operation: cannot execute SELECT in a \
                  read-only transaction (SQLSTATE 25006)",
             ),
         ] {
@@ -381,13 +385,47 @@ fn declarations_that_do_not_fit_are_told() {
         let error = postgres.check(&with(""), "shop", "stock").await.unwrap_err();
         assert_eq!(error.to_string(), "the module declares no store `shop`");
 
-        let unknown = url.builder().space("stock").operation("left", "SELECT x FROM nowhere");
-        let error = unknown.build().unwrap().connect().await.err().unwrap();
+        let error = postgres.check(&with("query rash() -> int;"), "stock", "stock").await;
         assert_eq!(
-            error.to_string(),
-            "the operation `left` of the space `stock` cannot be prepared: relation \"nowhere\" does not exist \
-             (SQLSTATE 42P01)"
+            error.unwrap_err().to_string(),
+            "the operation `rash` of the store `stock`: it is declared as a query, but its statement begins with \
+             `UPDATE` and writes: declare it as an operation"
         );
+    });
+}
+
+/// A statement that the server does not take is told to who uses it. What else the database has is used as ever, and the
+/// statement, too, once its table is there.
+#[test]
+fn a_statement_that_cannot_be_prepared_is_in_nobody_elses_way() {
+    with_database(|url| async move {
+        let other = url.client().await;
+        other.batch_execute(TABLE).await.unwrap();
+        other.batch_execute("ALTER TABLE notes RENAME TO elsewhere").await.unwrap();
+        let postgres = builder(&url).build().unwrap();
+        let why = "the operation `note` of the store `stock`: its statement cannot be prepared: relation \"notes\" \
+                   does not exist (SQLSTATE 42P01)";
+        let error = postgres.check(&program(SOURCE), "stock", "stock").await.unwrap_err();
+        assert_eq!(error.to_string(), why);
+        let without = program("store stock : linearizable { query left(product: string) -> int; }");
+        postgres.check(&without, "stock", "stock").await.unwrap();
+
+        let mut session = Session::new(&postgres).await;
+        let args = [Value::NONE, Value::Float(1.0), Value::Bytes(Arc::new([])), Value::Bool(true)];
+        for there in [false, true] {
+            session.begin(false).await;
+            assert_eq!(session.call("left", &[text("pen")]).await, Ok(Value::Int(5)));
+            let noted = session.call("note", &args).await;
+            if there {
+                assert_eq!(noted, Ok(Value::Unit));
+                session.commit().await;
+            } else {
+                assert_eq!(noted, Err(StoreError::Refused(why.to_owned())));
+                session.connection.abort().await.unwrap();
+                other.batch_execute("ALTER TABLE elsewhere RENAME TO notes").await.unwrap();
+            }
+        }
+        assert_eq!(url.count("notes").await, 1);
     });
 }
 

@@ -27,6 +27,13 @@ pub enum CheckError {
 pub enum Problem {
     /// The space has no statement for it.
     NotBound,
+    /// The server does not take the statement.
+    Unprepared(StoreError),
+    /// A query's statement can only write.
+    Writes {
+        /// The word that it begins with.
+        word: String,
+    },
     /// The statement has another number of parameters.
     Params {
         /// How many are declared.
@@ -91,6 +98,12 @@ impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Problem::NotBound => write!(f, "its space has no statement for it"),
+            Problem::Unprepared(error) => write!(f, "its statement cannot be prepared: {error}"),
+            Problem::Writes { word } => write!(
+                f,
+                "it is declared as a query, but its statement begins with `{word}` and writes: declare it as an \
+                 operation"
+            ),
             Problem::Params { declared, taken } => {
                 write!(f, "{declared} parameters are declared, but the statement has {taken}")
             }
@@ -126,6 +139,23 @@ impl std::error::Error for CheckError {}
 /// # Errors
 /// The word that it begins with.
 pub(crate) fn statement_kind(sql: &str) -> Result<(), String> {
+    let (word, rest) = first_word(sql);
+    let kinds = ["select", "with", "insert", "update", "delete", "merge", "values", "table"];
+    if kinds.iter().any(|kind| word.eq_ignore_ascii_case(kind)) {
+        return Ok(());
+    }
+    Err(if word.is_empty() { rest.chars().take(10).collect() } else { word.to_owned() })
+}
+
+/// If a statement can do nothing but write, the word that it begins with. Others may write, too, which turns out when they run.
+pub(crate) fn writing_word(sql: &str) -> Option<String> {
+    let (word, _) = first_word(sql);
+    let kinds = ["insert", "update", "delete", "merge"];
+    kinds.iter().any(|kind| word.eq_ignore_ascii_case(kind)).then(|| word.to_owned())
+}
+
+/// The word that a statement begins with, and the rest with it.
+fn first_word(sql: &str) -> (&str, &str) {
     let mut rest = sql.trim_start();
     loop {
         let after = if rest.starts_with("--") {
@@ -141,12 +171,7 @@ pub(crate) fn statement_kind(sql: &str) -> Result<(), String> {
         rest = after.trim_start();
     }
     let end = rest.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(rest.len());
-    let word = &rest[..end];
-    let kinds = ["select", "with", "insert", "update", "delete", "merge", "values", "table"];
-    if kinds.iter().any(|kind| word.eq_ignore_ascii_case(kind)) {
-        return Ok(());
-    }
-    Err(if word.is_empty() { rest.chars().take(10).collect() } else { word.to_owned() })
+    (&rest[..end], rest)
 }
 
 #[cfg(test)]

@@ -24,16 +24,11 @@ impl Session {
         let operation = call.operation();
         let only_reads = matches!(self.state, State::Open { number: None });
         let link = self.open_link()?;
-        let statement = link.custom(&call.space, &operation.name).cloned();
-        let plan = custom::check(&call.program, operation, statement.as_ref());
-        let plan = plan.map_err(|problem| {
-            let store = &call.program.stores[usize::from(call.store.0)].name;
-            let (store, operation) = (store.to_string(), operation.name.to_string());
-            StoreError::Refused(
-                custom::CheckError::Operation { store, operation, problem }.to_string(),
-            )
-        })?;
-        let statement = statement.expect("what is not there does not pass the check");
+        let bound = link.custom(&call.space, &operation.name);
+        let (plan, statement) = match custom::check(&call.program, operation, bound) {
+            Ok(found) => found,
+            Err(problem) => return Err(self.misfit(call, problem)),
+        };
         let args = self.dereference(call).await?;
         let params = plan.encode(&call.program, operation, &args)?;
         let looks = Wanted::new(&call.look);
@@ -72,6 +67,23 @@ impl Session {
                 Err(error)
             }
         }
+    }
+
+    /// What is told of an operation whose statement does not fit.
+    fn misfit(&mut self, call: &CustomCall, problem: custom::Problem) -> StoreError {
+        let refused = match &problem {
+            custom::Problem::Unprepared(error) => {
+                let error = error.clone();
+                // A new connection asks the server anew, as a table may be there again.
+                self.lose();
+                error
+            }
+            _ => StoreError::Refused(String::new()),
+        };
+        let store = call.program.stores[usize::from(call.store.0)].name.to_string();
+        let operation = call.operation().name.to_string();
+        let told = custom::CheckError::Operation { store, operation, problem };
+        refused.refused_with(|_| told.to_string())
     }
 
     async fn fail_custom(&mut self, call: &CustomCall, trouble: &Trouble) -> StoreError {
