@@ -185,7 +185,8 @@ impl Coordinator {
     /// `id` is random. `modules` is what may be completed if it is in the way.
     ///
     /// # Errors
-    /// If there is no such transaction, its stores are not bound, or the arguments do not have the parameters' types.
+    /// If there is no such transaction, its stores are not bound, or the arguments do not have the parameters' types or
+    /// are too large.
     pub fn new(
         (module, transaction): (Module, usize),
         args: Vec<Value>,
@@ -206,6 +207,11 @@ impl Coordinator {
             return Err(refused("its stores are not bound"));
         }
         check_args(&module, transaction, &args, id, limits).map_err(Why::Program)?;
+        for ((name, _), arg) in found.params.iter().zip(&args) {
+            // What a program cannot read it must not write.
+            let fits = limits.check_argument(arg);
+            fits.map_err(|why| refused(&format!("the argument `{name}`: {why}")))?;
+        }
         let plan = Plan::new(found, &bindings);
         let job = Job { module, transaction, args, id, bindings, plan, limits, began_ms: now_ms };
         Ok(Coordinator::start(job, modules, State::default(), now_ms))

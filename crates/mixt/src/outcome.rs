@@ -227,11 +227,38 @@ impl Limits {
         Ok(())
     }
 
+    /// Whether an argument is a value that programs may handle.
+    ///
+    /// # Errors
+    /// If it is too large: how large it is, and may be.
+    pub fn check_argument(&self, value: &Value) -> Result<(), String> {
+        let (size, most) = (size(value), self.phase.value_bytes);
+        if size <= most {
+            return Ok(());
+        }
+        Err(format!("it takes {size} bytes, and a value may take {most} at most"))
+    }
+
     /// How long a coordinator waits for a transaction of which it has seen a part before it looks for its record,
     /// and a worker before it answers that it waits.
     pub(crate) fn on_the_way_ms(&self) -> u64 {
         self.finish_ms / 8
     }
+}
+
+/// How many bytes a value takes, as the interpreter counts them: 16 and its text for each that is in it.
+fn size(value: &Value) -> u64 {
+    let (bytes, held): (usize, u64) = match value {
+        Value::Unit | Value::Bool(_) | Value::Int(_) | Value::Float(_) => (0, 0),
+        Value::String(text) => (text.len(), 0),
+        Value::Bytes(bytes) => (bytes.len(), 0),
+        Value::Handle(handle) => (handle.store.len() + handle.key.len(), 0),
+        Value::Option(of) => (0, of.as_deref().map_or(0, size)),
+        Value::List(of) | Value::Struct(of) => (0, of.iter().map(size).sum()),
+        Value::Set(of) => (0, of.iter().map(size).sum()),
+        Value::Map(of) => (0, of.iter().map(|(key, value)| size(key) + size(value)).sum()),
+    };
+    16 + bytes as u64 + held
 }
 
 impl Default for Limits {

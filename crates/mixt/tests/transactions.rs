@@ -5,7 +5,7 @@ mod world;
 use std::sync::Arc;
 
 use solera_language::compile::compile;
-use solera_language::value::Value;
+use solera_language::value::{Handle, Value};
 use solera_levels::Level;
 use solera_mixt::binding::{BindError, Bindings, Module, Modules};
 use solera_mixt::collect::Collector;
@@ -267,4 +267,37 @@ fn records_that_are_damaged_are_refused_or_read_but_never_panic() {
         }
     }
     assert!(refused > 1000, "only {refused} were refused");
+}
+
+/// What a program could not read it does not write either.
+#[test]
+fn arguments_that_are_larger_than_values_may_be_are_refused() {
+    let source = "store strong : linearizable; \
+         transaction put(r: handle<register<list<string>>> in strong, x: list<string>) { r.set(x); } \
+         transaction get(r: handle<register<list<string>>> in strong) -> list<string> { return *r; }";
+    let strong = Memory::new("one", &[("all", Level::Linearizable)]);
+    let mut bench = Bench::of(source, vec![strong], &[("strong", 0, "all")]);
+    bench.limits.phase.value_bytes = 1_000;
+    let call = |transaction: &str, args: Vec<Value>| {
+        let transaction = bench.module.transaction(transaction).unwrap();
+        let shared = (Arc::clone(&bench.modules), bench.limits);
+        let (id, now_ms) = (TransactionId::new(bench.world.draw()), bench.clock.now_ms());
+        let start = (bench.module.clone(), transaction);
+        let begun = Coordinator::new(start, args, bench.bindings.clone(), id, shared, now_ms);
+        let mut coordinator = begun.map_err(|why| why.to_string())?;
+        let mut connections = bench.connections();
+        match finish(&bench.world, run(&mut coordinator, &mut connections, &bench.clock)) {
+            Outcome::Done { result, .. } => Ok(result),
+            other => Err(other.to_string()),
+        }
+    };
+    let register = || Value::Handle(Handle { store: "strong".into(), key: "r".into() });
+    // A list takes 16 bytes, and so does a text besides its letters.
+    let texts = |bytes: usize| Value::list([Value::string("x".repeat(bytes - 32))]);
+    assert_eq!(
+        call("put", vec![register(), texts(1_001)]),
+        Err("`test@1` refuses: the argument `x`: it takes 1001 bytes, and a value may take 1000 at most".to_owned())
+    );
+    assert_eq!(call("put", vec![register(), texts(1_000)]), Ok(Value::Unit));
+    assert_eq!(call("get", vec![register()]), Ok(texts(1_000)));
 }

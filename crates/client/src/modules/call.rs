@@ -6,7 +6,7 @@ use solera_language::run::spell;
 use solera_language::value::Value;
 use solera_mixt::coordinator::{Coordinator, TransactionId};
 use solera_mixt::drive;
-use solera_mixt::outcome::Outcome;
+use solera_mixt::outcome::{Limits, Outcome};
 use solera_mixt::record::Record;
 use solera_mixt::recovery;
 use solera_node::Local;
@@ -36,7 +36,8 @@ pub(super) async fn call(
             transaction.escape_debug()
         ));
     };
-    let args = arguments(&program, &program.transactions[index], args)?;
+    let limits = &shared.settings.limits;
+    let args = arguments(&program, &program.transactions[index], args, limits)?;
     let spaces = spaces(local, Some(client));
     let bindings = binding::bind(&module, &entry.binds, &spaces, &shared.stores)?;
     let id = TransactionId::new(crate::random());
@@ -74,6 +75,7 @@ fn arguments(
     program: &Program,
     transaction: &Transaction,
     args: &[Vec<u8>],
+    limits: &Limits,
 ) -> Result<Vec<Value>, String> {
     let params = &transaction.params;
     if args.len() != params.len() {
@@ -89,7 +91,10 @@ fn arguments(
     }
     let codec = Codec::new(program);
     let read = params.iter().zip(args).map(|((name, ty), bytes)| {
-        codec.argument(bytes, ty).map_err(|error| format!("BADARG `{name}`: {error}"))
+        let value = codec.argument(bytes, ty);
+        let value = value.map_err(|error| format!("BADARG `{name}`: {error}"))?;
+        limits.check_argument(&value).map_err(|error| format!("BADARG `{name}`: {error}"))?;
+        Ok(value)
     });
     read.collect()
 }
@@ -170,4 +175,27 @@ async fn keep(local: &Local, ticket: &str, record: &Record) -> Result<(), String
 async fn forget(local: &Local, ticket: &str) -> Result<(), String> {
     let mut client = session(local).await.map_err(told)?;
     registry::forget_ticket(&mut client, ticket).await
+}
+
+#[cfg(test)]
+mod tests {
+    use solera_language::compile::compile;
+
+    use super::*;
+
+    #[test]
+    fn an_argument_that_no_program_could_read_is_refused() {
+        let source = "store mail : causal; \
+             transaction put(r: handle<register<string>> in mail, x: string) { r.set(x); }";
+        let program = compile(source).program.unwrap();
+        let mut limits = Limits::default();
+        limits.phase.value_bytes = 1_000;
+        let read = |bytes: usize| {
+            let args = [b"k".to_vec(), vec![b'x'; bytes]];
+            arguments(&program, &program.transactions[0], &args, &limits)
+        };
+        assert!(read(984).is_ok());
+        let why = "BADARG `x`: it takes 1001 bytes, and a value may take 1000 at most";
+        assert_eq!(read(985), Err(why.to_owned()));
+    }
 }
