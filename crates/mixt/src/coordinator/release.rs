@@ -68,6 +68,10 @@ impl Coordinator {
             Some(Err(_)) => release.rest.clear(),
             Some(Ok(_)) | None => {}
         }
+        if self.is_late() {
+            // Others may have taken it over, and may have come further than this one.
+            release.rest.clear();
+        }
         let Some((database, writes)) = release.rest.front() else {
             let committed = self.committed();
             let (ticket, why) = (Some(release.ticket), release.why);
