@@ -230,8 +230,11 @@ impl Limits {
     /// Whether an argument is a value that programs may handle.
     ///
     /// # Errors
-    /// If it is too large: how large it is, and may be.
+    /// If it is too large: how large it is, and may be. Or if a handle in it has no key.
     pub fn check_argument(&self, value: &Value) -> Result<(), String> {
+        if has_empty_key(value) {
+            return Err("a handle's key must not be empty".to_owned());
+        }
         let (size, most) = (size(value), self.phase.value_bytes);
         if size <= most {
             return Ok(());
@@ -243,6 +246,17 @@ impl Limits {
     /// and a worker before it answers that it waits.
     pub(crate) fn on_the_way_ms(&self) -> u64 {
         self.finish_ms / 8
+    }
+}
+
+fn has_empty_key(value: &Value) -> bool {
+    match value {
+        Value::Handle(handle) => handle.key.is_empty(),
+        Value::Option(of) => of.as_deref().is_some_and(has_empty_key),
+        Value::List(of) | Value::Struct(of) => of.iter().any(has_empty_key),
+        Value::Set(of) => of.iter().any(has_empty_key),
+        Value::Map(of) => of.iter().any(|(key, value)| has_empty_key(key) || has_empty_key(value)),
+        _ => false,
     }
 }
 

@@ -271,7 +271,7 @@ fn records_that_are_damaged_are_refused_or_read_but_never_panic() {
 
 /// What a program could not read it does not write either.
 #[test]
-fn arguments_that_are_larger_than_values_may_be_are_refused() {
+fn arguments_that_are_too_large_or_lead_nowhere_are_refused() {
     let source = "store strong : linearizable; \
          transaction put(r: handle<register<list<string>>> in strong, x: list<string>) { r.set(x); } \
          transaction get(r: handle<register<list<string>>> in strong) -> list<string> { return *r; }";
@@ -300,4 +300,9 @@ fn arguments_that_are_larger_than_values_may_be_are_refused() {
     );
     assert_eq!(call("put", vec![register(), texts(1_000)]), Ok(Value::Unit));
     assert_eq!(call("get", vec![register()]), Ok(texts(1_000)));
+    let keyless = Value::Handle(Handle { store: "strong".into(), key: "".into() });
+    assert_eq!(
+        call("get", vec![keyless]),
+        Err("`test@1` refuses: the argument `r`: a handle's key must not be empty".to_owned())
+    );
 }

@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_argument_that_no_program_could_read_is_refused() {
+    fn arguments_that_no_program_can_use_are_refused() {
         let source = "store mail : causal; \
              transaction put(r: handle<register<string>> in mail, x: string) { r.set(x); }";
         let program = compile(source).program.unwrap();
@@ -197,5 +197,11 @@ mod tests {
         assert!(read(984).is_ok());
         let why = "BADARG `x`: it takes 1001 bytes, and a value may take 1000 at most";
         assert_eq!(read(985), Err(why.to_owned()));
+        for key in ["", "mail:"] {
+            let args = [key.as_bytes().to_vec(), b"x".to_vec()];
+            let read = arguments(&program, &program.transactions[0], &args, &limits);
+            let why = "BADARG `r`: a handle's key must not be empty";
+            assert_eq!(read, Err(why.to_owned()), "{key}");
+        }
     }
 }
