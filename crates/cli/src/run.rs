@@ -9,7 +9,10 @@ use solera::modules::{Settings, Store};
 use solera::{Client, ClusterSpec, Embedded, Overrides, Value};
 use solera_language::compile::compile;
 use solera_language::ir::Program;
+use solera_language::types::StoreId;
+use solera_levels::Level;
 use solera_mixt::memory::Memory;
+use solera_mixt::store::{BoxFuture, Connection, Database, Description, StoreError};
 
 use crate::source::Source;
 
@@ -21,7 +24,7 @@ Examples:
 Each store of the program is a space in memory of the level that it declares, empty at first and gone at the end. Arguments
 are as for SOLERA.CALL: a handle is a key, with or without its store before a colon; lists and the like are JSON.
 `then` begins the next call. A store may declare `query strong_size(of: *set<T>) -> int`; other custom operations
-need a database that has them. `-` stands for standard input.
+need a database that has them, and a call that comes to one fails. `-` stands for standard input.
 
 Exit codes: 0 all calls have succeeded; 1 the program has errors, or a call has failed, after which none is made; 2 a file
 that cannot be read.";
@@ -54,7 +57,8 @@ pub(crate) fn main(args: &RunArgs) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let run = runtime.map_err(|error| error.to_string()).and_then(|runtime| {
         runtime.block_on(async {
-            let mut client = load(&program, &source).await.map_err(|error| error.to_string())?;
+            let mut client =
+                load(&program, &source.text).await.map_err(|error| error.to_string())?;
             for call in args.calls.split(|word| word == "then") {
                 say!("{}", shown(&called(&mut client, call).await?));
             }
@@ -70,22 +74,48 @@ pub(crate) fn main(args: &RunArgs) -> ExitCode {
     }
 }
 
+/// Memory that is bound to a store whatever operations that declares: transactions that use none of those it lacks can be
+/// called, and the others fail where they come to one.
+struct Unasked(Memory);
+
+impl Database for Unasked {
+    fn describe(&self) -> Description {
+        self.0.describe()
+    }
+
+    fn level(&self, space: &str) -> Option<Level> {
+        self.0.level(space)
+    }
+
+    fn check_operations<'a>(
+        &'a self,
+        _program: &'a Program,
+        _store: StoreId,
+        _space: &'a str,
+    ) -> BoxFuture<'a, Result<(), StoreError>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Connection>, StoreError>> {
+        self.0.connect()
+    }
+}
+
 /// A client of a site that has the module, and its stores.
-async fn load(program: &Program, source: &Source) -> Result<Client, solera::Error> {
+async fn load(program: &Program, source: &str) -> Result<Client, solera::Error> {
     let stores = program.stores.iter();
     let weakest = |store: &solera_language::ir::Store| {
         *store.accepts.last().expect("the strongest level is as strong as any")
     };
     let spaces: Vec<_> = stores.clone().map(|store| (&*store.name, weakest(store))).collect();
     // Each may be a database of its own: so a transaction runs in as many phases as it could anywhere.
-    let database = Arc::new(Memory::disjoint(MEMORY, &spaces));
+    let database = Arc::new(Unasked(Memory::disjoint(MEMORY, &spaces)));
     let memory = Store { database, spaces: stores.clone().map(|one| one.name.clone()).collect() };
     let spec = ClusterSpec::parse("", "sites = 1", Overrides::default());
     let spec = spec.map_err(|error| solera::Error::Start(error.to_string()))?;
     let cluster = Embedded::with_modules(spec, Settings::default(), vec![memory])?;
     let mut client = cluster.client(0).await?;
-    let mut load: Vec<String> =
-        ["SOLERA.MODULE", "LOAD", "m", &source.text].map(str::to_owned).to_vec();
+    let mut load: Vec<String> = ["SOLERA.MODULE", "LOAD", "m", source].map(str::to_owned).to_vec();
     for store in stores {
         load.extend(["BIND".to_owned(), format!("{0}={MEMORY}/{0}", store.name)]);
     }
@@ -115,7 +145,9 @@ fn in_json(value: &Value) -> serde_json::Value {
     match value {
         Value::Null => json!(null),
         Value::Integer(number) => json!(number),
-        Value::Double(number) => json!(number),
+        Value::Double(number) if number.is_finite() => json!(number),
+        // JSON has no word for these, and would show `null`, which stands for what is not there.
+        Value::Double(number) => json!(number.to_string().to_lowercase()),
         Value::Boolean(truth) => json!(truth),
         Value::Bulk(bytes) => json!(String::from_utf8_lossy(bytes)),
         Value::Simple(text)
@@ -128,5 +160,37 @@ fn in_json(value: &Value) -> serde_json::Value {
         Value::Map(pairs) => {
             pairs.iter().map(|(key, value)| (shown(key), in_json(value))).collect()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A store's operations that memory lacks are in the way of who uses them only.
+    #[test]
+    fn operations_that_memory_lacks_are_told_where_they_are_used() {
+        let source = "store shop : linearizable { operation take(product: string) -> bool; } \
+             transaction buy(product: string) -> bool { return shop.take(product); } \
+             transaction count(n: handle<counter> in shop) -> int { n.add(1); return n.value(); }";
+        let program = compile(source).program.unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let mut client = load(&program, source).await.unwrap();
+            let call =
+                |words: &[&str]| words.iter().map(|word| word.to_string()).collect::<Vec<_>>();
+            let counted = called(&mut client, &call(&["count", "n"])).await;
+            assert_eq!(counted, Ok(Value::Integer(1)));
+            let told = called(&mut client, &call(&["buy", "pen"])).await.unwrap_err();
+            assert!(told.contains("it has no operation `take`"), "{told}");
+        });
+    }
+
+    #[test]
+    fn numbers_without_end_are_not_taken_for_nothing() {
+        let list = [f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 0.5].map(Value::Double);
+        let list = list.into_iter().chain([Value::Null]).collect();
+        assert_eq!(shown(&Value::Double(f64::NAN)), "nan");
+        assert_eq!(shown(&Value::Array(list)), r#"["inf","-inf","nan",0.5,null]"#);
     }
 }
