@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use solera::{Endpoint, Overrides};
-use solera_bench::{Micro, Pace, Place, Report, Scale, Strong, Work, run};
+use solera_bench::{BenchError, Micro, Pace, Place, Report, Scale, Strong, Work, run};
 use solera_node::{Level, Log, raise_descriptor_limit};
 
 use crate::connect::LoginArgs;
@@ -154,7 +154,10 @@ pub(crate) fn main(args: &BenchArgs) -> ExitCode {
         Ok(report) => report,
         Err(error) => {
             eprintln!("solera bench: {error}");
-            return ExitCode::FAILURE;
+            return match error {
+                BenchError::Settings(_) => ExitCode::from(2),
+                _ => ExitCode::FAILURE,
+            };
         }
     };
     match args.json {
@@ -209,12 +212,12 @@ impl BenchArgs {
         }
     }
 
-    fn measure(&self, work: &Work) -> Result<Report, String> {
+    fn measure(&self, work: &Work) -> Result<Report, BenchError> {
         let log = Log::new(Level::Error);
         raise_descriptor_limit(&log);
         let place = self.place(work)?;
         let told = |what: &str| eprintln!("solera bench: {what}");
-        run(work, &place, self.strong, &self.pace(), &told).map_err(|error| error.to_string())
+        run(work, &place, self.strong, &self.pace(), &told)
     }
 
     fn pace(&self) -> Pace {
@@ -232,12 +235,13 @@ impl BenchArgs {
         }
     }
 
-    fn place(&self, work: &Work) -> Result<Place, String> {
+    fn place(&self, work: &Work) -> Result<Place, BenchError> {
         let PlaceArgs { at, login, up, wan, partitions, workers } = &self.place;
         if up.is_none() && at.is_empty() {
-            return Err("say where: --at HOST:PORT,… or --up SITES".to_owned());
+            let where_to = "say where: --at HOST:PORT,… or --up SITES";
+            return Err(BenchError::Settings(where_to.to_owned()));
         }
-        let place = if up.is_some() {
+        if up.is_some() {
             // A cluster with the spaces would refuse to run the strong transactions causally.
             let spaces = match self.strong {
                 Strong::Solera => work.spaces(),
@@ -254,10 +258,9 @@ impl BenchArgs {
             Place::up(over, spaces)
         } else {
             let endpoints: Result<_, _> = at.iter().map(|at| login.apply(at)).collect();
+            let endpoints = endpoints.map_err(BenchError::Settings)?;
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            let runtime = runtime.map_err(|error| error.to_string())?;
-            runtime.block_on(Place::at(endpoints?))
-        };
-        place.map_err(|error| error.to_string())
+            runtime.map_err(BenchError::Threads)?.block_on(Place::at(endpoints))
+        }
     }
 }

@@ -109,6 +109,61 @@ async fn causal_work(up: &Up, round: usize) -> usize {
     done
 }
 
+/// The others hear both ends of the broken link, so nothing but it is in the way.
+#[tokio::test]
+async fn a_site_that_only_its_leader_cannot_reach_gets_another_leader() {
+    let folder = Folder::new();
+    let up = up(&folder, &["--wan", "lan"]);
+    let mut client = up.client(3).await;
+    ok(&up.fault(&["cut", "1", "3"]));
+    eventually(&*up, async || client.command(&["SET", "lock:here", "x"]).await.is_ok()).await;
+    let mut other = up.client(1).await;
+    eventually(&*up, async || other.command(&["SET", "lock:there", "x"]).await.is_ok()).await;
+}
+
+// Names.
+
+#[tokio::test]
+async fn who_asks_for_a_name_may_lose_the_answer() {
+    let folder = Folder::new();
+    let up = up(&folder, &["--wan", "lan", "--workers", "2"]);
+    let mut asking = up.client(2).await;
+    for round in 0..9 {
+        let key = format!("lock:{round}");
+        let mut client = Inline::at(up.address(1 + round % 3));
+        client.send("SOLERA.BEGIN STRONG\r\nSOLERA.TXID\r\nSOLERA.TXID");
+        assert_eq!(client.reply(), "+OK");
+        let name = client.reply();
+        assert_eq!(client.reply(), name, "it has one name");
+        assert_eq!(outcome(&mut asking, &name).await, "unknown", "it is open");
+        client.send(&format!("SET {key} {round}"));
+        assert_eq!(client.reply(), "+OK");
+        let expected = match round % 3 {
+            // Answered; the answer lost; given up.
+            0 => {
+                client.send("SOLERA.COMMIT");
+                assert_eq!(client.reply(), "+OK");
+                Some("committed")
+            }
+            1 => {
+                client.send("SOLERA.COMMIT");
+                None
+            }
+            _ => Some("aborted"),
+        };
+        drop(client);
+        let mut told = String::new();
+        eventually(&*up, async || {
+            told = outcome(&mut asking, &name).await;
+            told != "unknown"
+        })
+        .await;
+        assert_eq!(told, expected.unwrap_or(&told), "{name}");
+        let held = asking.get(&key).await.unwrap();
+        assert_eq!(held.is_some(), told == "committed", "{key} holds {held:?}");
+    }
+}
+
 // Clients that vanish.
 
 #[tokio::test]

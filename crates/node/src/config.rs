@@ -287,8 +287,8 @@ impl ClusterSpec {
         }
         if f > (sites - 1) / 2 {
             warnings.push(format!(
-                "with f = {f}, writes become visible elsewhere only while {reachable} of {sites} \
-                 sites are up and connected"
+                "with f = {f}, writes become visible elsewhere, and strong transactions commit, only while \
+                 {reachable} of {sites} sites are up and connected"
             ));
         }
         for user in self.users.iter() {
