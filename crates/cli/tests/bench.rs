@@ -70,8 +70,8 @@ fn spaces_that_a_running_cluster_lacks_are_told() {
 #[test]
 fn what_is_wrong_is_told() {
     for (arguments, code, reason) in [
-        (vec![], 1, "say where: --at HOST:PORT,… or --up SITES"),
-        (vec!["--up", "0", "--strong", "causal"], 1, "a cluster has 1 to 7 sites"),
+        (vec![], 2, "say where: --at HOST:PORT,… or --up SITES"),
+        (vec!["--up", "0", "--strong", "causal"], 2, "a cluster has 1 to 7 sites"),
         (vec!["--up", "1", "--at", "localhost:1"], 2, "cannot be used with"),
         (
             vec!["--up", "1", "--keys", "5"],
@@ -89,7 +89,7 @@ fn what_is_wrong_is_told() {
         (vec!["--up", "1", "--scale", "huge"], 2, "the scales are tiny, small, medium, full"),
         (vec!["--up", "1", "--contended", "0"], 2, "0 is not in 1.."),
         (vec!["--up", "1", "--strong", "weak"], 2, "are run as 'solera' or 'causal'"),
-        (vec!["--up", "1", "--strong", "causal", "--clients", "0"], 1, "there must be a client"),
+        (vec!["--up", "1", "--strong", "causal", "--clients", "0"], 2, "there must be a client"),
     ] {
         let output = bench(&arguments);
         let told = text(&output.stderr);

@@ -112,7 +112,7 @@ async fn what_the_other_cluster_is_not_is_told_when_a_module_is_loaded() {
     for (name, spaces, reason) in cases {
         let up = near(&folder, name, far.port + 1, spaces);
         let mut client = up.client(1).await;
-        let space = if name == "near" { "directory" } else { "none" };
+        let space = if name == "near" { "weak" } else { "none" };
         let told = load(&mut client, &format!("names=far/{space}")).await.unwrap_err().to_string();
         assert!(told.starts_with("BADBIND") && told.contains(reason), "{told}");
         let told = load(&mut client, "names=notes").await.unwrap_err().to_string();
