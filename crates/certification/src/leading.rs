@@ -401,7 +401,7 @@ impl<W: Clone> Member<W> {
                     entry.phase = Phase::Finished(None);
                     entry.share = None;
                 }
-                // A restart has brought back what was over; it is forgotten below.
+                // Everybody else is done with it, and this member had not heard so.
                 None => {}
             }
             let is_over = entry.phase == Phase::Undecided;

@@ -23,6 +23,7 @@
 //! | `conflicts` | the vote |
 //! | `reservations`, `claim` | who was aborted goes first |
 //! | `share`, `entry`, `ids`, `message` | the words |
+//! | `config`, `step` | who takes part; what is at hand for one input |
 
 mod ahead;
 mod claim;
