@@ -52,8 +52,6 @@ struct Pending<W> {
     until: Timestamp,
     /// If it was aborted before.
     claim: Option<Claim>,
-    /// What it is about.
-    footprint: u64,
     /// When it was submitted.
     submitted_at: Timestamp,
     answers: BTreeMap<(GroupId, Ballot), Answers>,
@@ -144,10 +142,8 @@ impl<W: Clone> Coordinator<W> {
         until: Timestamp,
         claim: Option<Claim>,
     ) {
-        let footprint = footprint(shares.values());
-        let claim = claim.filter(|claim| claim.fits(footprint));
+        let claim = claim.filter(|claim| claim.fits(footprint(shares.values())));
         let pending = Pending {
-            footprint,
             submitted: !shares.is_empty(),
             named: false,
             participants,
@@ -306,7 +302,9 @@ impl<W: Clone> Coordinator<W> {
             if pending.named {
                 self.remember(tid.serial, outcome.clone());
             }
-            let first = || Claim::new(pending.submitted_at, tid, pending.footprint);
+            // Of one that was given up nobody makes another attempt.
+            let about = || footprint(pending.shares.values());
+            let first = || Claim::new(pending.submitted_at, tid, about());
             let claim = pending.claim.unwrap_or_else(first);
             step.outputs.push_back(Output::Decided { tid, outcome: outcome.clone(), claim });
         }

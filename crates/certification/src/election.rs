@@ -269,8 +269,7 @@ impl<W: Clone> Member<W> {
             merged.ceiling = merged.ceiling.max(state.ceiling);
             base = base.max(state.delivered);
             for (coordinator, oldest) in state.oldest {
-                let known = merged.oldest.entry(coordinator).or_default();
-                *known = (*known).max(oldest);
+                merged.learn_oldest(coordinator, oldest);
             }
             if Some(state.accepted_in) != newest {
                 continue;

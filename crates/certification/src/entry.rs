@@ -78,6 +78,12 @@ pub struct State<W> {
 }
 
 impl<W> State<W> {
+    /// A coordinator will submit no transaction below this one again.
+    pub(crate) fn learn_oldest(&mut self, coordinator: Address, oldest: Serial) {
+        let known = self.oldest.entry(coordinator).or_default();
+        *known = (*known).max(oldest);
+    }
+
     /// The greatest time that is known of.
     pub(crate) fn latest(&self) -> Timestamp {
         let entries = self.entries.values().map(Entry::latest).max();

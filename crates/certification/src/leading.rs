@@ -437,8 +437,7 @@ impl<W: Clone> Member<W> {
     ) {
         let learns = self.leads() || step.config.keeps(Rule::TellOldest);
         if let Some(oldest) = oldest.filter(|_| learns) {
-            let known = self.state.oldest.entry(coordinator).or_default();
-            *known = (*known).max(oldest);
+            self.state.learn_oldest(coordinator, oldest);
         }
     }
 

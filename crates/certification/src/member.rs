@@ -394,8 +394,7 @@ impl<W: Clone> Member<W> {
                     self.state.entries.remove(&tid);
                 }
                 for (coordinator, oldest) in oldest {
-                    let known = self.state.oldest.entry(coordinator).or_default();
-                    *known = (*known).max(oldest);
+                    self.state.learn_oldest(coordinator, oldest);
                 }
             }
         }
