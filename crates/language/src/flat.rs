@@ -177,25 +177,27 @@ impl Compute {
     }
 }
 
+/// Visits steps and all that is in them, as [`Body::each_step`].
+fn each<'a>(steps: &'a [Step], visit: &mut impl FnMut(&'a Step)) {
+    for step in steps {
+        visit(step);
+        match &step.kind {
+            StepKind::If(_, then, other) => {
+                each(then, visit);
+                each(other, visit);
+            }
+            StepKind::Loop { before, body, .. } => {
+                each(before, visit);
+                each(body, visit);
+            }
+            _ => {}
+        }
+    }
+}
+
 impl Body {
     /// Visits all steps in the order of the text, branches and loops before what is in them.
-    pub fn each_step(&self, visit: &mut impl FnMut(&Step)) {
-        fn each(steps: &[Step], visit: &mut impl FnMut(&Step)) {
-            for step in steps {
-                visit(step);
-                match &step.kind {
-                    StepKind::If(_, then, other) => {
-                        each(then, visit);
-                        each(other, visit);
-                    }
-                    StepKind::Loop { before, body, .. } => {
-                        each(before, visit);
-                        each(body, visit);
-                    }
-                    _ => {}
-                }
-            }
-        }
+    pub fn each_step<'a>(&'a self, visit: &mut impl FnMut(&'a Step)) {
         each(&self.steps, visit);
     }
 

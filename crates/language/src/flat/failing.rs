@@ -1,7 +1,7 @@
 //! Which computations may fail. That values may grow too large, and that steps or memory may run out where
 //! nothing is repeated, does not count.
 
-use super::{Body, Compute, Step, StepKind, Var};
+use super::{Body, Compute, Step, StepKind, Var, each};
 use crate::builtin::Builtin;
 use crate::span::Span;
 use crate::syntax::ast::{BinaryOp, UnaryOp};
@@ -23,7 +23,7 @@ impl<'a> Failing<'a> {
     pub fn of(body: &'a Body, functions: &'a [bool]) -> Failing<'a> {
         let mut constants = vec![None; body.vars.len()];
         let once = body.written_once();
-        each(&body.steps, &mut |step| {
+        body.each_step(&mut |step| {
             if let StepKind::Set(dst, Compute::Const(value)) = &step.kind
                 && once[dst.0 as usize]
             {
@@ -84,7 +84,7 @@ impl<'a> Failing<'a> {
     /// The first step of all that may fail, or the first loop that may have no end.
     pub fn first(&self) -> Option<&'a Step> {
         let mut found = None;
-        each(&self.body.steps, &mut |step| {
+        self.body.each_step(&mut |step| {
             if found.is_none() && (self.step(step) || self.body.may_not_end(step)) {
                 found = Some(step);
             }
@@ -120,7 +120,7 @@ pub fn or_calls(bodies: &[&Body], own: &[bool]) -> Vec<bool> {
     let mut calls = vec![0; bodies.len()];
     let mut callers = vec![Vec::new(); bodies.len()];
     for (caller, body) in bodies.iter().enumerate() {
-        each(&body.steps, &mut |step| {
+        body.each_step(&mut |step| {
             if let StepKind::Set(_, Compute::Call(callee, _)) = &step.kind {
                 calls[caller] += 1;
                 callers[*callee as usize].push(caller);
@@ -141,21 +141,4 @@ pub fn or_calls(bodies: &[&Body], own: &[bool]) -> Vec<bool> {
         }
     }
     holds
-}
-
-fn each<'a>(steps: &'a [Step], visit: &mut impl FnMut(&'a Step)) {
-    for step in steps {
-        visit(step);
-        match &step.kind {
-            StepKind::If(_, then, other) => {
-                each(then, visit);
-                each(other, visit);
-            }
-            StepKind::Loop { before, body, .. } => {
-                each(before, visit);
-                each(body, visit);
-            }
-            _ => {}
-        }
-    }
 }
