@@ -41,7 +41,9 @@ pub struct Row {
     pub paper: Option<f64>,
     /// What was measured.
     pub ours: f64,
-    /// Of both.
+    /// The least and the greatest of single rounds, where there were several: how much `ours` may owe to chance.
+    pub rounds: Option<(f64, f64)>,
+    /// Of all of these.
     pub unit: &'static str,
     /// Whether our own target holds, where there is one.
     pub met: Option<bool>,
@@ -55,7 +57,21 @@ impl Row {
         ours: f64,
         unit: &'static str,
     ) -> Row {
-        Row { figure, quantity: quantity.into(), paper: paper.into(), ours, unit, met: None }
+        let (quantity, paper) = (quantity.into(), paper.into());
+        Row { figure, quantity, paper, ours, rounds: None, unit, met: None }
+    }
+
+    /// With what single rounds gave.
+    pub(crate) fn of_rounds(self, rounds: impl IntoIterator<Item = f64>) -> Row {
+        let rounds: Vec<f64> = rounds.into_iter().filter(|round| round.is_finite()).collect();
+        let least = rounds.iter().copied().fold(f64::INFINITY, f64::min);
+        let most = rounds.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        Row { rounds: (rounds.len() > 1).then_some((least, most)), ..self }
+    }
+
+    /// The rounds as people read them: empty if there was one.
+    fn told_rounds(&self) -> String {
+        self.rounds.map_or_else(String::new, |(least, most)| format!("{least:.2} to {most:.2}"))
     }
 
     /// With a target of our own: at least this.
@@ -69,7 +85,7 @@ impl Row {
     }
 
     fn json(&self) -> Value {
-        let Row { figure, quantity, paper, ours, unit, met } = self;
+        let Row { figure, quantity, paper, ours, rounds, unit, met } = self;
         let mut row = json!({
             "figure": figure,
             "quantity": quantity,
@@ -77,6 +93,9 @@ impl Row {
             "ours": ours,
             "unit": unit,
         });
+        if let Some((least, most)) = rounds {
+            row["rounds"] = json!([least, most]);
+        }
         if let Some(met) = met {
             row["met"] = json!(met);
         }
@@ -106,7 +125,11 @@ impl Results {
 impl fmt::Display for Results {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let width = self.rows.iter().map(|row| row.quantity.chars().count()).max().unwrap_or(0);
-        writeln!(f, "{:8} {:width$} {:>9} {:>9} {:6} target", "", "", "paper", "ours", "unit")?;
+        writeln!(
+            f,
+            "{:8} {:width$} {:>9} {:>9} {:6} {:17} target",
+            "", "", "paper", "ours", "unit", "single rounds"
+        )?;
         for row in &self.rows {
             let paper = row.paper.map_or_else(|| "-".to_owned(), |paper| paper.to_string());
             let met = match row.met {
@@ -115,8 +138,10 @@ impl fmt::Display for Results {
                 Some(false) => "MISSED",
             };
             let Row { figure, quantity, ours, unit, .. } = row;
-            let line =
-                format!("{figure:8} {quantity:width$} {paper:>9} {ours:>9.2} {unit:6} {met}");
+            let rounds = row.told_rounds();
+            let line = format!(
+                "{figure:8} {quantity:width$} {paper:>9} {ours:>9.2} {unit:6} {rounds:17} {met}"
+            );
             writeln!(f, "{}", line.trim_end())?;
         }
         Ok(())
@@ -136,5 +161,14 @@ mod tests {
         assert_eq!(row.at_most(1.9).json()["met"], json!(true));
         let row = Row::new("Fig. 3", "latency", None, 1.0, "ms");
         assert_eq!(row.json()["paper"], Value::Null);
+    }
+
+    #[test]
+    fn rows_say_how_far_their_rounds_lie_apart() {
+        let row = Row::new("Fig. 3", "latency", None, 1.0, "ms");
+        assert_eq!(row.clone().of_rounds([1.0]).json().get("rounds"), None, "there is one");
+        let row = row.of_rounds([1.25, 0.75, f64::NAN, 1.0]);
+        assert_eq!(row.json()["rounds"], json!([0.75, 1.25]));
+        assert_eq!(row.told_rounds(), "0.75 to 1.25");
     }
 }

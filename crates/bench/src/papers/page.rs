@@ -27,7 +27,7 @@ impl Page {
              <style>{STYLE}</style>\n<h1>{title}</h1>\n"
         );
         html.push_str(
-            "<table><tr><th>Figure<th>Quantity<th>Paper<th>Ours<th>Unit<th>Our target</tr>\n",
+            "<table><tr><th>Figure<th>Quantity<th>Paper<th>Ours<th>Unit<th>Single rounds<th>Our target</tr>\n",
         );
         for row in rows {
             let paper = row.paper.map(|paper| paper.to_string()).unwrap_or_default();
@@ -38,11 +38,12 @@ impl Page {
             };
             let _ = writeln!(
                 html,
-                "<tr><td>{}<td>{}<td class=\"n\">{paper}<td class=\"n\">{:.2}<td>{}<td class=\"{class}\">{met}</tr>",
+                "<tr><td>{}<td>{}<td class=\"n\">{paper}<td class=\"n\">{:.2}<td>{}<td>{}<td class=\"{class}\">{met}</tr>",
                 escape(row.figure),
                 escape(&row.quantity),
                 row.ours,
                 escape(row.unit),
+                row.told_rounds(),
             );
         }
         html.push_str("</table>\n");

@@ -127,9 +127,9 @@ impl Laboratory<'_> {
              {system_call} ns for a system call per batch, {command} ns for parsing a command. Delays between \
              regions are those of --wan aws, clocks agree, replicas propagate every 5 ms as the paper's. \
              Clients are in a closed loop; there are more and more of them until throughput grows by less \
-             than 4%. Each number is of {} ms of virtual time, after {} ms of warming up, the time that clients \
-             think, and what it takes until each client has had two turns on average and strong transactions end \
-             as often as they begin.",
+             than 4%. They are watched for {} ms of virtual time and more ({} ms before do not count, nor the time that \
+             clients think at first), until each has had two turns on average and strong transactions end as often as \
+             they begin; each number is of the second half of that.",
             SLOWNESS,
             crate::virtual_cluster::shape::CORES_PER_NODE,
             window.as_millis(),

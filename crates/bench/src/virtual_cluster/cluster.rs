@@ -135,6 +135,25 @@ impl Measured {
         strong as f64 / self.total().latency.count().max(1) as f64
     }
 
+    /// What was measured in windows that followed one another, of as many clients each.
+    pub(crate) fn together(windows: &[Measured]) -> Measured {
+        let mut counts: BTreeMap<Class, Vec<Count>> = BTreeMap::new();
+        for (class, sites) in windows.iter().flat_map(|window| &window.counts) {
+            let sums = counts.entry(*class).or_default();
+            sums.resize_with(sums.len().max(sites.len()), Count::default);
+            sums.iter_mut().zip(sites).for_each(|(sum, count)| sum.merge(count));
+        }
+        let mean = |of: fn(&Measured) -> f64| {
+            windows.iter().map(of).sum::<f64>() / windows.len().max(1) as f64
+        };
+        Measured {
+            clients: windows.first().map_or(0, |window| window.clients),
+            window: windows.iter().map(|window| window.window).sum(),
+            counts,
+            busy: (mean(|window| window.busy.0), mean(|window| window.busy.1)),
+        }
+    }
+
     pub(crate) fn total(&self) -> Count {
         self.of(&Class::ALL)
     }

@@ -91,9 +91,19 @@ impl Common {
             let replay = Replay::new(recording, spaces, variant);
             let mut cluster = VirtualCluster::new(shape, laboratory.costs, replay, THINK);
             let name = format!("{}, {size}", name_of(variant));
-            // With more clients than it can serve, STRONG only aborts.
-            let per_core = if variant == Baseline::Strong { 30 } else { 125 };
-            let load = Load { think: THINK, first: per_core * usize::from(size.cores), strong };
+            let per_core = match variant {
+                // With more clients than it can serve, it only aborts.
+                Baseline::Strong => 30,
+                _ => laboratory.pick(375, 125),
+            };
+            let first = per_core * usize::from(size.cores);
+            let load = Load {
+                think: THINK,
+                first,
+                steps: laboratory.pick(2, 7),
+                strong,
+                window: Duration::from_millis(laboratory.pick(600, 700)),
+            };
             Curve::of(&laboratory, &name, &mut cluster, load)
         })
     }
@@ -101,10 +111,9 @@ impl Common {
 
 pub(super) fn run(laboratory: &Laboratory<'_>) -> Result<Findings, BenchError> {
     let common = Common::of(laboratory)?;
-    let size = laboratory.pick(SMALL, PAPERS);
     let others: &[Size] = laboratory.pick(&[], &[SMALL, FINE]);
     let mut tasks: Vec<_> =
-        VARIANTS.iter().map(|variant| common.curve(laboratory, *variant, size)).collect();
+        VARIANTS.iter().map(|variant| common.curve(laboratory, *variant, PAPERS)).collect();
     for other in others {
         let pair = [Baseline::UniStore, Baseline::RedBlue];
         tasks.extend(pair.map(|variant| common.curve(laboratory, variant, *other)));
@@ -137,7 +146,7 @@ pub(super) fn run(laboratory: &Laboratory<'_>) -> Result<Findings, BenchError> {
         Series { name: name_of(*variant).to_owned(), points: curve.0.iter().map(point).collect() }
     });
     let plot = Plot {
-        title: format!("Figure 3: RUBiS on 3 sites of {size}"),
+        title: format!("Figure 3: RUBiS on 3 sites of {PAPERS}"),
         x: "transactions per second",
         y: "average latency, ms",
         series: series.collect(),
@@ -150,7 +159,7 @@ pub(super) fn run(laboratory: &Laboratory<'_>) -> Result<Findings, BenchError> {
         "Figure 3: clients replay {} transactions that clients of the real RUBiS (scale {SCALE}) sent to \
          a cluster of one site, drawn at random; what they name anew gets a new name each time, and all are about \
          other ones of {} items. \
-         Each site has {size} (the paper: {PAPERS}), clients think {} ms. Conflicts are those of RUBiS' spaces; for \
+         Each site has {PAPERS}, as in the paper, clients think {} ms. Conflicts are those of RUBiS' spaces; for \
          REDBLUE all strong operations on a key conflict, and one group certifies all strong transactions; for STRONG \
          everything does. Where throughput was greatest cores were busy, on average and at most: UniStore {}, \
          REDBLUE {}, STRONG {}, CAUSAL {}.",

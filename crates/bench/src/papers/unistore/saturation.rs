@@ -17,6 +17,9 @@ const TURNS: f64 = 2.0;
 /// What ends must have so much of the share of strong transactions that begin, and the other way round:
 /// otherwise they pile up somewhere, or what has piled up is worked off, which cannot go on.
 const SETTLED: f64 = 0.85;
+/// Nothing is waited for any longer.
+const MOST_WINDOWS: usize = 20;
+
 /// What a cluster is loaded with.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Load {
@@ -24,8 +27,12 @@ pub(super) struct Load {
     pub(super) think: Duration,
     /// How many clients there are at first.
     pub(super) first: usize,
+    /// How often they are doubled at most, the first number included.
+    pub(super) steps: usize,
     /// The share of strong transactions in what clients begin.
     pub(super) strong: f64,
+    /// How long it is watched at a time.
+    pub(super) window: Duration,
 }
 
 impl Curve {
@@ -38,7 +45,7 @@ impl Curve {
     ) -> Curve {
         let mut steps: Vec<Measured> = Vec::new();
         let mut clients = load.first;
-        while steps.len() < laboratory.pick(4, 7) {
+        while steps.len() < load.steps {
             cluster.set_clients(clients);
             let measured = settled(laboratory, cluster, load);
             (laboratory.tell)(&format!("{name}: {measured}"));
@@ -60,23 +67,26 @@ impl Curve {
     }
 }
 
-/// Measures window after window until the load has settled; the last one counts.
+/// Measures window after window until the load has settled. What counts is the second half of them: how much ends
+/// within a single one owes a good deal to chance, as virtual cores take long for each batch.
 fn settled<S: Source>(
     laboratory: &Laboratory<'_>,
     cluster: &mut VirtualCluster<S>,
     load: Load,
 ) -> Measured {
-    let (warm_up, window) = laboratory.times();
-    let mut measured = cluster.measure(warm_up + load.think, window);
-    // A load that has not settled after so many is measured as it is: it may get nowhere at all.
-    for after in 1..laboratory.pick(8, 20) {
-        let passed = warm_up + load.think + after * window;
-        if has_settled(&measured, passed, load.strong) {
-            break;
+    let (warm_up, _) = laboratory.times();
+    let mut warm_up = warm_up + load.think;
+    let mut passed = warm_up;
+    let mut windows: Vec<Measured> = Vec::new();
+    loop {
+        windows.push(cluster.measure(std::mem::take(&mut warm_up), load.window));
+        passed += load.window;
+        let measured = Measured::together(&windows[windows.len() / 2..]);
+        // A load that has not settled after so many is measured as it is: it may get nowhere at all.
+        if has_settled(&measured, passed, load.strong) || windows.len() == MOST_WINDOWS {
+            return measured;
         }
-        measured = cluster.measure(Duration::ZERO, window);
     }
-    measured
 }
 
 /// Whether what is measured after so long can go on.

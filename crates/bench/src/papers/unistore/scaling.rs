@@ -51,7 +51,9 @@ pub(super) fn run(laboratory: &Laboratory<'_>) -> Findings {
             let load = Load {
                 think: Duration::ZERO,
                 first: usize::from(workers) * if strong == 0 { 12 } else { 48 },
+                steps: laboratory.pick(4, 7),
                 strong: f64::from(strong) / 100.0,
+                window: laboratory.times().1,
             };
             Curve::of(&laboratory, &name, &mut cluster, load).peak().per_second()
         })

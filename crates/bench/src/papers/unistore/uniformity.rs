@@ -16,6 +16,7 @@ use crate::virtual_cluster::shape::{
 use crate::virtual_cluster::three_items::ThreeItems;
 
 const REGIONS: [usize; 5] = [VIRGINIA, CALIFORNIA, FRANKFURT, IRELAND, BRAZIL];
+const FIGURE: &str = "Fig. 5";
 const SITES: [usize; 3] = [3, 4, 5];
 
 pub(super) fn run(laboratory: &Laboratory<'_>) -> Findings {
@@ -39,7 +40,13 @@ pub(super) fn run(laboratory: &Laboratory<'_>) -> Findings {
             let mut cluster = VirtualCluster::new(shape, laboratory.costs, items, Duration::ZERO);
             let name = format!("{} at {sites} sites", name_of(variant));
             let first = usize::from(workers) * sites * 6;
-            let load = Load { think: Duration::ZERO, first, strong: 0.0 };
+            let load = Load {
+                think: Duration::ZERO,
+                first,
+                steps: laboratory.pick(4, 7),
+                strong: 0.0,
+                window: laboratory.times().1,
+            };
             Curve::of(&laboratory, &name, &mut cluster, load).peak().per_second()
         })
     };
@@ -49,22 +56,25 @@ pub(super) fn run(laboratory: &Laboratory<'_>) -> Findings {
         (0..repeats).flat_map(pair).collect::<Vec<_>>()
     });
     let peaks = laboratory.run_all(5, pairs.collect());
+    let rounds_of = |place: usize| peaks[place * 2 * repeats..].chunks(2).take(repeats);
     let of_sites = |place: usize| {
-        let peaks = &peaks[place * 2 * repeats..(place + 1) * 2 * repeats];
-        let best = |of: usize| peaks.iter().skip(of).step_by(2).copied().fold(0.0, f64::max);
+        let best = |of: usize| rounds_of(place).map(|pair| pair[of]).fold(0.0, f64::max);
         [best(0), best(1)]
     };
     let by_sites: Vec<[f64; 2]> = (0..SITES.len()).map(of_sites).collect();
-    let penalty = |[cureft, uniform]: &[f64; 2]| 100.0 * (1.0 - uniform / cureft);
+    let penalty = |pair: &[f64]| 100.0 * (1.0 - pair[1] / pair[0]);
+    let cost = |place: usize, paper: Option<f64>| {
+        let quantity = format!("cost of uniformity at {} sites", SITES[place]);
+        let row = Row::new(FIGURE, quantity, paper, penalty(&by_sites[place]), "%");
+        row.of_rounds(rounds_of(place).map(penalty))
+    };
 
-    let figure = "Fig. 5";
-    let average = by_sites.iter().map(penalty).sum::<f64>() / SITES.len() as f64;
+    let average = by_sites.iter().map(|pair| penalty(pair)).sum::<f64>() / SITES.len() as f64;
     let rows = vec![
-        Row::new(figure, "cost of uniformity at 3 sites", None, penalty(&by_sites[0]), "%")
-            .at_most(8.0),
-        Row::new(figure, "cost of uniformity at 4 sites", None, penalty(&by_sites[1]), "%"),
-        Row::new(figure, "cost of uniformity at 5 sites", 10.61, penalty(&by_sites[2]), "%"),
-        Row::new(figure, "cost of uniformity on average", 7.97, average, "%"),
+        cost(0, None).at_most(8.0),
+        cost(1, None),
+        cost(2, Some(10.61)),
+        Row::new(FIGURE, "cost of uniformity on average", 7.97, average, "%"),
     ];
     let series = |name: &str, of: usize| Series {
         name: name.to_owned(),
