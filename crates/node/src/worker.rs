@@ -1,14 +1,21 @@
 //! One worker: a thread that owns partitions, runs the protocol's machine, and serves connections.
+//!
+//! | module | subject |
+//! |---|---|
+//! | `listening` | connections of clients, as they arrive |
+//! | `postman` | what reaches a worker: messages, orders, and time |
+
+mod listening;
+mod postman;
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use solera_data::{Op, OpError, Outcome};
 use solera_journal::Event;
 use solera_levels::Level;
@@ -21,20 +28,19 @@ use solera_unistore::{
     RequestId, Response, Status,
 };
 use tokio::io::DuplexStream;
-use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::spawn_local;
 use tokio_rustls::TlsAcceptor;
 
+use self::listening::listen;
+use self::postman::Postman;
 use crate::acl::Users;
 use crate::auth::{Attempts, Identity, verify};
-use crate::clients::Ends;
 use crate::cluster::Run;
 use crate::config::ClusterSpec;
-use crate::connection::{serve, serve_lent, serve_tls};
 use crate::current::Current;
-use crate::joining::{Joining, News};
+use crate::joining::News;
 use crate::links::tell_of_acceptance;
 use crate::log::Log;
 use crate::membership::SitesTold;
@@ -44,15 +50,10 @@ use crate::scan::{self, Scans};
 use crate::status::{NOBODY, WorkerSample};
 use crate::storage::Storage;
 
-/// How many clients may have connected that are not served yet.
-const BACKLOG: i32 = 1024;
 /// While more bytes of records wait for the disk, no more commands are read.
 const MAX_UNWRITTEN: u64 = 32 << 20;
 /// How long a request waits for another node of the site.
 const PEER_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// A client that says nothing for so long is asked whether it is there.
-const KEEPALIVE: Duration = Duration::from_secs(300);
 
 /// An order of the host to a worker.
 pub(crate) enum Control {
@@ -701,260 +702,6 @@ pub(crate) fn run(
     }));
 }
 
-/// Listens for connections until the site dies. All workers of a site share the address; the kernel
-/// spreads connections over them.
-fn listen(worker: &Rc<Worker>) -> std::io::Result<()> {
-    let site = &worker.spec.sites[worker.address.site.index()];
-    if let Some(address) = site.listen {
-        listen_on(worker, address, None)?;
-    }
-    if let (Some(address), Some(tls)) = (site.listen_tls, &worker.tls) {
-        listen_on(worker, address, Some(tls.clone()))?;
-    }
-    Ok(())
-}
-
-fn listen_on(
-    worker: &Rc<Worker>,
-    address: SocketAddr,
-    tls: Option<Arc<Current<TlsAcceptor>>>,
-) -> std::io::Result<()> {
-    let listener = TcpListener::from_std(bind(address)?)?;
-    let worker = worker.clone();
-    spawn_local(async move {
-        let death = worker.death();
-        let draining = worker.network.draining();
-        tokio::pin!(death, draining);
-        let accepted = |accepted: std::io::Result<(TcpStream, SocketAddr)>| {
-            accepted.map(|(stream, from)| take_client(&worker, stream, from, tls.as_deref()))
-        };
-        loop {
-            tokio::select! {
-                client = listener.accept() => {
-                    if accepted(client).is_err() {
-                        // Out of descriptors, most likely: leave room for others to end.
-                        tokio::time::sleep(Duration::from_millis(10)).await;
-                    }
-                }
-                () = &mut death => return,
-                () = &mut draining => break,
-            }
-        }
-        // Who has connected before the end is served.
-        for _ in 0..BACKLOG {
-            tokio::select! {
-                biased;
-                client = listener.accept() => drop(accepted(client)),
-                () = std::future::ready(()) => return,
-            }
-        }
-    });
-    Ok(())
-}
-
-fn take_client(
-    worker: &Rc<Worker>,
-    stream: TcpStream,
-    from: SocketAddr,
-    tls: Option<&Current<TlsAcceptor>>,
-) {
-    prepare(&stream);
-    let (worker, ends) = (worker.clone(), Ends::of(&stream));
-    match tls {
-        None => spawn_local(serve(stream, worker, ends, Some(from))),
-        Some(tls) => spawn_local(serve_tls(stream, (*tls.get()).clone(), worker, ends, from)),
-    };
-}
-
-/// Settings without which a client can be served, too.
-fn prepare(stream: &TcpStream) {
-    // Without it replies wait for acknowledgements.
-    let _ = stream.set_nodelay(true);
-    // A client whose host is gone without a word would stay for ever. As Redis does it.
-    let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE / 3);
-    let _ = SockRef::from(stream).set_tcp_keepalive(&keepalive.with_retries(3));
-}
-
-fn bind(address: SocketAddr) -> std::io::Result<std::net::TcpListener> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    socket.set_reuse_address(true)?;
-    socket.set_reuse_port(true)?;
-    socket.set_nonblocking(true)?;
-    socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
-    Ok(socket.into())
-}
-
-/// Empties the worker's mailbox, delivers what is due, and keeps the machine's deadlines.
-struct Postman {
-    worker: Rc<Worker>,
-    mailbox: UnboundedReceiver<Parcel>,
-    /// Messages under way, per sender, in order.
-    under_way: BTreeMap<Address, VecDeque<(Instant, u32, Vec<Message>)>>,
-    stopping: bool,
-    /// What the log says of it if its site joins.
-    joining: Joining,
-}
-
-impl Postman {
-    fn new(worker: Rc<Worker>, mailbox: UnboundedReceiver<Parcel>) -> Self {
-        let joining = Joining::new(worker.with(|replica| replica.status().progress()));
-        Postman { worker, mailbox, under_way: BTreeMap::new(), stopping: false, joining }
-    }
-
-    async fn run(mut self) {
-        while !self.stopping {
-            let next = self.arm();
-            tokio::select! {
-                biased;
-                parcel = self.mailbox.recv() => match parcel {
-                    Some(parcel) => self.take(parcel),
-                    None => return,
-                },
-                () = self.worker.wake.notified() => {}
-                () = tokio::time::sleep_until(next.into()) => {}
-            }
-            while let Ok(parcel) = self.mailbox.try_recv() {
-                self.take(parcel);
-            }
-            self.deliver();
-        }
-        self.worker.alive.send_replace(false);
-    }
-
-    fn is_alive(&self) -> bool {
-        *self.worker.alive.borrow()
-    }
-
-    /// When the next message or deadline is due.
-    fn arm(&self) -> Instant {
-        let far = Instant::now() + Duration::from_secs(1);
-        if !self.is_alive() {
-            return far;
-        }
-        let mut state = self.worker.state.borrow_mut();
-        let deadline = state.replica.next_deadline();
-        state.armed = deadline;
-        let deadline = deadline.map_or(far, |deadline| self.worker.instant(deadline));
-        let messages = self.under_way.values().filter_map(|link| Some(link.front()?.0));
-        messages.fold(deadline.min(far), Instant::min)
-    }
-
-    fn take(&mut self, parcel: Parcel) {
-        match parcel {
-            Parcel::Messages { from, due, life, messages } => {
-                self.under_way.entry(from).or_default().push_back((due, life, messages));
-            }
-            Parcel::Control(control) => self.obey(control),
-        }
-    }
-
-    fn obey(&mut self, control: Control) {
-        // What is in memory and in no journal nobody may see; who asks is told that none answers.
-        if control.asks_about_data() && !self.worker.answers() {
-            return;
-        }
-        match control {
-            Control::Connect(stream) => {
-                spawn_local(serve(stream, self.worker.clone(), Ends::embedded(), None));
-            }
-            Control::Lend(stream, lent) => {
-                spawn_local(serve_lent(stream, self.worker.clone(), lent));
-            }
-            Control::Sample(detailed, reply) => {
-                let _ = reply.send(self.worker.sample(detailed));
-            }
-            Control::Held(reply) => {
-                let _ = reply.send(self.worker.with(|replica| replica.take_held()));
-            }
-            // What is there in part is not counted: whoever asked is told that there is no answer.
-            Control::CountKeys(_) if !self.worker.serves() => {}
-            Control::CountKeys(reply) => {
-                let now = self.worker.now();
-                let _ = reply.send(self.worker.with(|replica| replica.count_keys(now)));
-            }
-            Control::AtRisk(keys, reply) => {
-                let at_risk = self.worker.with(|replica| replica.status().at_risk(keys));
-                let _ = reply.send(at_risk);
-            }
-            Control::Heard(site, reply) => {
-                let known = self.worker.with(|replica| {
-                    let status = replica.status();
-                    status.known_vecs().map(|(partition, known)| (partition, known[site])).collect()
-                });
-                let _ = reply.send(known);
-            }
-            Control::Sites(change, reply) => {
-                let worker = self.worker.clone();
-                spawn_local(async move {
-                    if let Some(told) = worker.sites(change).await {
-                        let _ = reply.send(told);
-                    }
-                });
-            }
-            Control::Scan(ask, reply) => {
-                let _ = reply.send(self.worker.scan(&ask));
-            }
-            Control::Configure(spec) => self.worker.configure(&spec),
-            Control::Kill(done) => {
-                self.worker.alive.send_replace(false);
-                self.under_way.retain(|from, _| from.site == self.worker.address.site);
-                let _ = done.send(());
-            }
-            Control::Restart(done) => {
-                self.worker.alive.send_replace(true);
-                let _ = done.send(listen(&self.worker));
-            }
-            Control::Journal(event) => self.worker.on_journal(event),
-            Control::GiveUpWaiting => self.worker.state.borrow_mut().waiting.clear(),
-            Control::Stop => self.stopping = true,
-        }
-    }
-
-    fn deliver(&mut self) {
-        if !self.is_alive() {
-            self.under_way.retain(|from, _| from.site == self.worker.address.site);
-            return;
-        }
-        let now = self.worker.now();
-        let instant = Instant::now();
-        let network = &self.worker.network;
-        let here = self.worker.address.site.index();
-        let mut state = self.worker.state.borrow_mut();
-        for (from, link) in &mut self.under_way {
-            while link.front().is_some_and(|(due, ..)| *due <= instant) {
-                let Some((_, life, messages)) = link.pop_front() else { break };
-                let there = from.site.index();
-                // What was under way when the link was cut is lost.
-                if there != here && network.is_cut(there, here) {
-                    continue;
-                }
-                for message in messages {
-                    state.replica.handle(now, Input::Message { from: *from, life, message });
-                }
-            }
-        }
-        if state.replica.next_deadline().is_some_and(|deadline| now.monotonic >= deadline) {
-            state.replica.hold_back(network.full_links(self.worker.address));
-            state.replica.on_deadline(now);
-            self.worker.note_members(state.replica.status().members());
-            network.membership().note_clock(state.replica.status().clock());
-            let serving = state.replica.status().view().serving;
-            if serving && !self.worker.serves.replace(true) {
-                network.note_serves();
-            }
-            let news = self.joining.news(instant, state.replica.status().progress(), serving);
-            if let Some(news) = news {
-                self.worker.tell_of_joining(&news);
-            }
-        }
-        state.scans.forget_idle(now.monotonic);
-        drop(state);
-        self.worker.flush();
-        self.worker.save();
-    }
-}
-
 /// The site of a worker, by name.
 impl Worker {
     fn tell_of_joining(&self, news: &News) {
@@ -967,22 +714,5 @@ impl Worker {
     /// The name of a site.
     pub(crate) fn site_name(&self, site: SiteId) -> &str {
         self.spec.sites.get(site.index()).map_or("?", |site| &site.name)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn clients_are_asked_whether_they_are_there() {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let (stream, _) = tokio::join!(TcpStream::connect(address), listener.accept());
-        let stream = stream.unwrap();
-        prepare(&stream);
-        let socket = SockRef::from(&stream);
-        assert!(socket.keepalive().unwrap());
-        assert_eq!(socket.tcp_keepalive_time().unwrap(), KEEPALIVE);
     }
 }

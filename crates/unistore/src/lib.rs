@@ -16,6 +16,7 @@
 //! | `uniformity` | `uniformVec` from `stableMatrix` (Alg. 2 l. 31–36) |
 //! | `strong` | strong transactions: COMMIT_STRONG, DELIVER_UPDATES (Alg. 3) |
 //! | `scan` | reading all keys in one snapshot |
+//! | `status` | what a replica knows and holds, for reports |
 //! | `barriers` | UNIFORM_BARRIER and ATTACH |
 //! | `failure_detector` | who is suspected |
 //! | `record`, `checkpoint`, `recovery` | what a journal keeps, and building a replica from it |
@@ -47,6 +48,7 @@ mod recovery;
 mod replica;
 mod replication;
 mod scan;
+mod status;
 mod strong;
 mod transfer;
 mod uniformity;
@@ -65,6 +67,7 @@ pub use partitioning::PartitionId;
 pub use record::{Decision, DecodeError, Part, Prepared, Promise, Record, SavedKey};
 pub use records::Records;
 pub use recovery::{ForeignPartition, Recovery};
-pub use replica::{AtRisk, Replica, Status};
+pub use replica::Replica;
 pub use solera_certification::{Access, Claim, Kind, MAX_WORKERS, TransactionId};
+pub use status::{AtRisk, Status};
 pub use strong::{AGAIN, AGAIN_AT_LAST, StrongCounts};

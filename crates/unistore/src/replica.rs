@@ -1,23 +1,22 @@
 //! The machine: what comes in, what goes out, and when.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use smallvec::smallvec;
-use solera_certification::TransactionId;
 use solera_data::{Dot, Key, Op, OpError, Outcome};
 use solera_levels::Level;
 use solera_machine::{Machine, Now};
 use solera_time::{HybridClock, Lane, Monotonic, Physical, SiteId, Timestamp, Vector};
 
 use crate::barriers::Barriers;
-use crate::command::{Command, CommandError, RequestId, Response};
+use crate::command::{Command, RequestId, Response};
 use crate::config::{Address, Config, Rule, StrongLimits};
 use crate::coordinator::Coordinator;
 use crate::dissemination::Dissemination;
 use crate::failure_detector::FailureDetector;
-use crate::joining::{Joining, Progress};
+use crate::joining::Joining;
 use crate::keys::Held;
 use crate::membership::{Change, MemberError, Members, Standing};
 use crate::message::{Cause, Event, Input, Message, Output, SiteView};
@@ -26,7 +25,8 @@ use crate::partition::{Done, ORIGINS, Partition, Storing};
 use crate::partitioning::PartitionId;
 use crate::record::{Promise, Record};
 use crate::records::{Passing, PassingUpdate, Records};
-use crate::strong::{Strong, StrongCounts, group_of};
+use crate::status::Status;
+use crate::strong::Strong;
 use crate::transfer::Donor;
 
 /// What one worker of a site runs of UniStore.
@@ -90,9 +90,6 @@ pub(crate) enum ReplyTo {
 /// its key. At one worker it must fit into one record of a journal and into one frame of a link, both of at
 /// most 2^30 bytes.
 pub(crate) const MAX_UPDATE: usize = 513 << 20;
-
-/// How many bytes of keys are named as being at risk.
-const AT_RISK_BYTES: usize = 8 << 20;
 
 /// How long a replica keeps its fast tick after something happened.
 const ACTIVE_FOR: std::time::Duration = std::time::Duration::from_millis(50);
@@ -779,180 +776,4 @@ fn push_record(outputs: &mut VecDeque<Output>, record: &impl Serialize) {
     let mut records = Records::default();
     records.push(record);
     outputs.push_back(Output::Records(records));
-}
-
-/// What the loss of sites could still undo.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AtRisk {
-    /// How many transactions.
-    pub transactions: usize,
-    /// Keys that they wrote, the latest first.
-    pub keys: Vec<Key>,
-}
-
-/// A replica's knowledge and holdings.
-#[derive(Clone, Copy, Debug)]
-pub struct Status<'a> {
-    replica: &'a Replica,
-}
-
-impl Status<'_> {
-    /// The site's vectors as this worker last heard them.
-    pub fn view(&self) -> &SiteView {
-        &self.replica.dissemination.view
-    }
-
-    /// `knownVec` of each owned partition.
-    pub fn known_vecs(&self) -> impl Iterator<Item = (PartitionId, Vector)> + '_ {
-        self.replica.partitions.iter().map(|partition| (partition.id, partition.known_vec))
-    }
-
-    /// What strong transactions of this worker's clients have come to.
-    pub fn strong(&self) -> StrongCounts {
-        self.replica.strong.counts()
-    }
-
-    /// Who leads the certification of each owned partition, as far as this worker knows, and whether it
-    /// does so itself.
-    pub fn leaders(&self) -> impl Iterator<Item = (PartitionId, SiteId, bool)> + '_ {
-        let service = &self.replica.strong.service;
-        self.replica.partitions.iter().filter_map(|partition| {
-            let group = group_of(partition.id);
-            Some((partition.id, service.leader(group)?, service.leads(group)))
-        })
-    }
-
-    /// Whether a strong transaction whose client knows its name committed, as far as this worker knows.
-    pub fn outcome(&self, tid: TransactionId) -> Option<bool> {
-        self.replica.outcome(tid)
-    }
-
-    /// The greatest time that this worker has read, issued or seen.
-    pub fn clock(&self) -> Timestamp {
-        self.replica.clock.last()
-    }
-
-    /// The members that this worker suspects to have failed.
-    pub fn suspects(&self) -> Vec<SiteId> {
-        let suspected = self.replica.detector.suspected().into_iter();
-        suspected.filter(|site| self.members().is_member(*site)).collect()
-    }
-
-    /// How each site stands, as far as this worker knows.
-    pub fn members(&self) -> &Members {
-        &self.replica.dissemination.members
-    }
-
-    /// Whether anything can survive the loss of `f` sites. While too few take part, what all of them have
-    /// counts as uniform, so that they can go on.
-    ///
-    /// # Errors
-    /// Nothing can.
-    pub fn has_enough_sites(&self) -> Result<(), CommandError> {
-        let (me, f) = (self.replica.me, self.replica.config.f);
-        let others = self.members().members().filter(|site| *site != me).count();
-        if others < f { Err(CommandError::TooFewSites { others, f }) } else { Ok(()) }
-    }
-
-    /// A member or joining site that has not confirmed to know the same standings; only known at the root.
-    pub fn not_agreed(&self) -> Option<SiteId> {
-        self.replica.dissemination.not_agreed()
-    }
-
-    /// How far this worker has come with getting its partitions, if its site joins.
-    pub fn progress(&self) -> Progress {
-        let partitions = &self.replica.partitions;
-        Progress {
-            filled: partitions.iter().filter(|partition| partition.filled).count(),
-            partitions: partitions.len(),
-            current: self.replica.joining.current(),
-            bytes: self.replica.joining.bytes(),
-            donor: self.replica.joining.donor(),
-        }
-    }
-
-    /// Transactions that are open or being committed by this worker.
-    pub fn open_transactions(&self) -> usize {
-        self.replica.coordinator.open()
-    }
-
-    /// Transactions that are prepared at this worker.
-    pub fn prepared_transactions(&self) -> usize {
-        self.replica.participant.prepared()
-    }
-
-    /// Commits of this worker that some participant has not confirmed.
-    pub fn unconfirmed_decisions(&self) -> usize {
-        self.replica.coordinator.unconfirmed()
-    }
-
-    /// Strong transactions that were submitted or are finished here and not decided, or that wait to be
-    /// executed again.
-    pub fn undecided_transactions(&self) -> usize {
-        self.replica.strong.undecided()
-    }
-
-    /// The transactions of this site, as far as they wrote here, that the loss of sites could still
-    /// undo: they are not uniform as far as this worker knows. And the keys of the latest of them, but
-    /// no more than can be told in a few megabytes.
-    pub fn at_risk(&self, keys: usize) -> AtRisk {
-        let me = self.replica.me;
-        let uniform = self.replica.dissemination.view.uniform_vec[me];
-        let histories = self.replica.partitions.iter().map(|p| &p.committed[me.index()]);
-        let mut times: Vec<Timestamp> = Vec::new();
-        let mut newest: Vec<(Timestamp, &Key)> = Vec::new();
-        for history in histories {
-            times.extend(history.after(uniform).map(|update| update.dot.ts));
-            let writes = history
-                .after(uniform)
-                .rev()
-                .flat_map(|update| update.writes.iter().map(|write| (update.dot.ts, &write.key)));
-            newest.extend(writes.take(keys));
-        }
-        // A transaction over several partitions is one.
-        times.sort_unstable();
-        times.dedup();
-        newest.sort_unstable_by(|a, b| b.cmp(a));
-        let mut seen = BTreeSet::new();
-        let fresh = newest.into_iter().map(|(_, key)| key).filter(|key| seen.insert(*key));
-        let mut room = AT_RISK_BYTES;
-        let told = fresh.take(keys).take_while(|key| {
-            let fits = key.len() <= room;
-            room = room.saturating_sub(key.len());
-            fits
-        });
-        let named = told.cloned().collect();
-        AtRisk { transactions: times.len(), keys: named }
-    }
-
-    /// Updates held because some site may still need them.
-    pub fn unsettled_updates(&self) -> usize {
-        let partitions = self.replica.partitions.iter();
-        partitions.flat_map(|partition| &partition.committed).map(|log| log.len()).sum()
-    }
-
-    /// How many keys this worker holds. Cheap.
-    pub fn keys(&self) -> usize {
-        self.replica.partitions.iter().map(Partition::key_count).sum()
-    }
-
-    /// All keys that this worker holds, in no order.
-    pub fn each_key(&self) -> impl Iterator<Item = &Key> {
-        self.replica.partitions.iter().flat_map(Partition::each_key)
-    }
-
-    /// Approximate bytes that the keys of this worker take. Cheap.
-    pub fn bytes(&self) -> usize {
-        self.replica.partitions.iter().map(Partition::bytes).sum()
-    }
-
-    /// Versions of keys, and the same bytes as they are counted from the keys. Walks all keys.
-    pub fn versions_and_bytes(&self) -> (usize, usize) {
-        self.replica.partitions.iter().map(Partition::versions_and_bytes).fold(
-            (0, 0),
-            |(versions, bytes), (more_versions, more_bytes)| {
-                (versions + more_versions, bytes + more_bytes)
-            },
-        )
-    }
 }

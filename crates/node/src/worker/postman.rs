@@ -1,0 +1,187 @@
+//! What reaches a worker: messages of other workers and orders of the host, and time.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use solera_machine::Machine;
+use solera_unistore::{Address, Input, Message};
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::task::spawn_local;
+
+use super::listening::listen;
+use super::{Control, Worker};
+use crate::clients::Ends;
+use crate::connection::{serve, serve_lent};
+use crate::joining::Joining;
+use crate::network::Parcel;
+
+/// Empties the worker's mailbox, delivers what is due, and keeps the machine's deadlines.
+pub(super) struct Postman {
+    worker: Rc<Worker>,
+    mailbox: UnboundedReceiver<Parcel>,
+    /// Messages under way, per sender, in order.
+    under_way: BTreeMap<Address, VecDeque<(Instant, u32, Vec<Message>)>>,
+    stopping: bool,
+    /// What the log says of it if its site joins.
+    joining: Joining,
+}
+
+impl Postman {
+    pub(super) fn new(worker: Rc<Worker>, mailbox: UnboundedReceiver<Parcel>) -> Self {
+        let joining = Joining::new(worker.with(|replica| replica.status().progress()));
+        Postman { worker, mailbox, under_way: BTreeMap::new(), stopping: false, joining }
+    }
+
+    pub(super) async fn run(mut self) {
+        while !self.stopping {
+            let next = self.arm();
+            tokio::select! {
+                biased;
+                parcel = self.mailbox.recv() => match parcel {
+                    Some(parcel) => self.take(parcel),
+                    None => return,
+                },
+                () = self.worker.wake.notified() => {}
+                () = tokio::time::sleep_until(next.into()) => {}
+            }
+            while let Ok(parcel) = self.mailbox.try_recv() {
+                self.take(parcel);
+            }
+            self.deliver();
+        }
+        self.worker.alive.send_replace(false);
+    }
+
+    fn is_alive(&self) -> bool {
+        *self.worker.alive.borrow()
+    }
+
+    /// When the next message or deadline is due.
+    fn arm(&self) -> Instant {
+        let far = Instant::now() + Duration::from_secs(1);
+        if !self.is_alive() {
+            return far;
+        }
+        let mut state = self.worker.state.borrow_mut();
+        let deadline = state.replica.next_deadline();
+        state.armed = deadline;
+        let deadline = deadline.map_or(far, |deadline| self.worker.instant(deadline));
+        let messages = self.under_way.values().filter_map(|link| Some(link.front()?.0));
+        messages.fold(deadline.min(far), Instant::min)
+    }
+
+    fn take(&mut self, parcel: Parcel) {
+        match parcel {
+            Parcel::Messages { from, due, life, messages } => {
+                self.under_way.entry(from).or_default().push_back((due, life, messages));
+            }
+            Parcel::Control(control) => self.obey(control),
+        }
+    }
+
+    fn obey(&mut self, control: Control) {
+        // What is in memory and in no journal nobody may see; who asks is told that none answers.
+        if control.asks_about_data() && !self.worker.answers() {
+            return;
+        }
+        match control {
+            Control::Connect(stream) => {
+                spawn_local(serve(stream, self.worker.clone(), Ends::embedded(), None));
+            }
+            Control::Lend(stream, lent) => {
+                spawn_local(serve_lent(stream, self.worker.clone(), lent));
+            }
+            Control::Sample(detailed, reply) => {
+                let _ = reply.send(self.worker.sample(detailed));
+            }
+            Control::Held(reply) => {
+                let _ = reply.send(self.worker.with(|replica| replica.take_held()));
+            }
+            // What is there in part is not counted: whoever asked is told that there is no answer.
+            Control::CountKeys(_) if !self.worker.serves() => {}
+            Control::CountKeys(reply) => {
+                let now = self.worker.now();
+                let _ = reply.send(self.worker.with(|replica| replica.count_keys(now)));
+            }
+            Control::AtRisk(keys, reply) => {
+                let at_risk = self.worker.with(|replica| replica.status().at_risk(keys));
+                let _ = reply.send(at_risk);
+            }
+            Control::Heard(site, reply) => {
+                let known = self.worker.with(|replica| {
+                    let status = replica.status();
+                    status.known_vecs().map(|(partition, known)| (partition, known[site])).collect()
+                });
+                let _ = reply.send(known);
+            }
+            Control::Sites(change, reply) => {
+                let worker = self.worker.clone();
+                spawn_local(async move {
+                    if let Some(told) = worker.sites(change).await {
+                        let _ = reply.send(told);
+                    }
+                });
+            }
+            Control::Scan(ask, reply) => {
+                let _ = reply.send(self.worker.scan(&ask));
+            }
+            Control::Configure(spec) => self.worker.configure(&spec),
+            Control::Kill(done) => {
+                self.worker.alive.send_replace(false);
+                self.under_way.retain(|from, _| from.site == self.worker.address.site);
+                let _ = done.send(());
+            }
+            Control::Restart(done) => {
+                self.worker.alive.send_replace(true);
+                let _ = done.send(listen(&self.worker));
+            }
+            Control::Journal(event) => self.worker.on_journal(event),
+            Control::GiveUpWaiting => self.worker.state.borrow_mut().waiting.clear(),
+            Control::Stop => self.stopping = true,
+        }
+    }
+
+    fn deliver(&mut self) {
+        if !self.is_alive() {
+            self.under_way.retain(|from, _| from.site == self.worker.address.site);
+            return;
+        }
+        let now = self.worker.now();
+        let instant = Instant::now();
+        let network = &self.worker.network;
+        let here = self.worker.address.site.index();
+        let mut state = self.worker.state.borrow_mut();
+        for (from, link) in &mut self.under_way {
+            while link.front().is_some_and(|(due, ..)| *due <= instant) {
+                let Some((_, life, messages)) = link.pop_front() else { break };
+                let there = from.site.index();
+                // What was under way when the link was cut is lost.
+                if there != here && network.is_cut(there, here) {
+                    continue;
+                }
+                for message in messages {
+                    state.replica.handle(now, Input::Message { from: *from, life, message });
+                }
+            }
+        }
+        if state.replica.next_deadline().is_some_and(|deadline| now.monotonic >= deadline) {
+            state.replica.hold_back(network.full_links(self.worker.address));
+            state.replica.on_deadline(now);
+            self.worker.note_members(state.replica.status().members());
+            network.membership().note_clock(state.replica.status().clock());
+            let serving = state.replica.status().view().serving;
+            if serving && !self.worker.serves.replace(true) {
+                network.note_serves();
+            }
+            let news = self.joining.news(instant, state.replica.status().progress(), serving);
+            if let Some(news) = news {
+                self.worker.tell_of_joining(&news);
+            }
+        }
+        state.scans.forget_idle(now.monotonic);
+        drop(state);
+        self.worker.flush();
+        self.worker.save();
+    }
+}

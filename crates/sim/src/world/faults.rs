@@ -1,0 +1,217 @@
+//! What strikes links, sites, clocks and disks.
+
+use solera_time::SiteId;
+use solera_unistore::{Address, Message};
+
+use super::{Due, Happening, SiteState, World};
+use crate::ambush::{Ambush, Blow};
+use crate::disk_faults::DiskFault;
+use crate::faults::Fault;
+use crate::scenario::MS;
+
+impl World {
+    /// Whether a message is one that an ambush waits for.
+    pub(super) fn spring(
+        &mut self,
+        from: Address,
+        to: Address,
+        message: &Message,
+    ) -> Option<(Ambush, usize)> {
+        let found = self.ambushes.iter().enumerate().find_map(|(at, ambush)| {
+            let victim = ambush.victim(from, to, message)?.index();
+            (self.states[victim] == SiteState::Up).then_some((at, victim))
+        });
+        found.map(|(at, victim)| (self.ambushes.remove(at), victim))
+    }
+
+    /// The message was between the victim and another site.
+    pub(super) fn strike_in_ambush(&mut self, ambush: Ambush, victim: usize, other: usize) {
+        self.trace.write(self.now, format_args!("{ambush:?} of site {victim}"));
+        self.tally.count(ambush.name());
+        match ambush.blow {
+            Blow::Stop(long) if self.storages.is_empty() => {
+                self.stop(victim, SiteState::Paused);
+                self.push(self.now + long, Due::Fault(Fault::Resume(victim)));
+            }
+            Blow::Stop(long) => {
+                self.crash(victim);
+                self.push(self.now + long, Due::Fault(Fault::Restart(victim)));
+            }
+            Blow::Isolate(long) => {
+                for other in (0..self.states.len()).filter(|other| *other != victim) {
+                    self.strike(Fault::Cut(victim, other));
+                    self.push(self.now + long, Due::Fault(Fault::Mend(victim, other)));
+                }
+            }
+            Blow::Destroy => self.destroy(victim),
+            Blow::MoveLeaders(site) => self.move_leaders(site),
+            Blow::Overtake(long) => {
+                self.strike(Fault::Cut(victim, other));
+                self.push(self.now + long, Due::Fault(Fault::Mend(victim, other)));
+                self.move_leaders(victim);
+            }
+        }
+    }
+
+    /// An operator asks at some site that all groups are led from another one.
+    fn move_leaders(&mut self, to: usize) {
+        let Some(root) = self.root_beside(to) else { return };
+        self.tally.count("leaders moved");
+        for address in self.addresses_of(root.site.index()) {
+            let now = self.now_at(address);
+            if let Some(replica) = self.replicas.get_mut(&address) {
+                replica.move_leaders(now, SiteId(to as u8));
+            }
+            self.carry_out(address);
+        }
+    }
+
+    pub(super) fn strike(&mut self, fault: Fault) {
+        self.trace.write(self.now, format_args!("fault {fault:?}"));
+        match fault {
+            Fault::Cut(a, b) => {
+                self.tally.count("links cut");
+                self.lose(a, b);
+                self.cuts[a][b] += 1;
+                self.cuts[b][a] += 1;
+            }
+            Fault::Mend(a, b) => {
+                self.cuts[a][b] = self.cuts[a][b].saturating_sub(1);
+                self.cuts[b][a] = self.cuts[b][a].saturating_sub(1);
+            }
+            Fault::Reset(a, b) => {
+                self.tally.count("connections broken");
+                self.lose(a, b);
+            }
+            Fault::Mute(a, b) => {
+                self.mute.insert((a, b));
+            }
+            Fault::Pause(site) => self.stop(site, SiteState::Paused),
+            Fault::Resume(site) => self.resume(site),
+            Fault::Crash(site) => self.crash(site),
+            Fault::Restart(site) => self.restart(site),
+            Fault::Checkpoint(site, worker) => {
+                let address = Address { site: SiteId(site as u8), worker: worker as u8 };
+                let keys = self.random.within(1, 8) as usize;
+                self.checkpoint(address, keys);
+            }
+            Fault::Disk(site, worker, fault) => {
+                let address = Address { site: SiteId(site as u8), worker: worker as u8 };
+                self.strike_disk(address, fault);
+            }
+            Fault::Destroy(site) => self.destroy(site),
+            Fault::Remove(site) => self.remove(site),
+            Fault::RemoveAgain(site, life) if self.lives[site] == life => self.remove(site),
+            Fault::RemoveAgain(..) => {}
+            Fault::Add(site) => self.add(site),
+            Fault::Ambush(ambush) => self.ambushes.push(ambush),
+            Fault::MoveLeaders(site) => self.move_leaders(site),
+            Fault::Jump(site, worker, by) => {
+                let address = Address { site: SiteId(site as u8), worker: worker as u8 };
+                self.tally.count("clocks that jumped");
+                *self.skew.entry(address).or_default() += by;
+            }
+            Fault::Slow(site, worker, by) => {
+                let address = Address { site: SiteId(site as u8), worker: worker as u8 };
+                self.slow.insert(address, by);
+                if by > 0 {
+                    self.tally.count("slow workers");
+                }
+            }
+        }
+    }
+
+    /// Loses what is under way between two sites, in both directions.
+    pub(super) fn lose(&mut self, a: usize, b: usize) {
+        self.epochs[a][b] += 1;
+        self.epochs[b][a] += 1;
+    }
+
+    pub(super) fn stop(&mut self, site: usize, state: SiteState) {
+        let now = self.states[site];
+        let paused = state == SiteState::Paused;
+        if now == SiteState::Destroyed
+            || (paused && matches!(now, SiteState::Crashed | SiteState::Joining))
+        {
+            return;
+        }
+        match state {
+            SiteState::Paused => self.tally.count("paused sites"),
+            SiteState::Destroyed => self.tally.count("destroyed sites"),
+            _ => {}
+        }
+        self.stopped_at[site] = self.now;
+        self.states[site] = state;
+        for other in (0..self.states.len()).filter(|other| *other != site) {
+            self.lose(site, other);
+        }
+        self.happenings.push(Happening::SiteDown(site));
+    }
+
+    pub(super) fn resume(&mut self, site: usize) {
+        if self.states[site] != SiteState::Paused {
+            return;
+        }
+        self.states[site] = SiteState::Up;
+        let (mine, others): (Vec<_>, Vec<_>) = std::mem::take(&mut self.deferred)
+            .into_iter()
+            .partition(|(_, to, ..)| to.site.index() == site);
+        self.deferred = others;
+        for (from, to, message, incarnations) in mine {
+            let last = self.last_arrival.entry((from, to)).or_default();
+            let at = (self.now + MS / 100).max(*last + 1);
+            *last = at;
+            let (epoch, life) = (self.epochs[site][site], self.lives[site]);
+            self.push(at, Due::Deliver { from, to, message, life, epoch, incarnations });
+        }
+        let addresses: Vec<_> =
+            self.replicas.keys().filter(|address| address.site.index() == site).copied().collect();
+        for address in addresses {
+            self.scheduled.remove(&address);
+            self.schedule_deadline(address);
+        }
+    }
+
+    fn strike_disk(&mut self, address: Address, fault: DiskFault) {
+        let site = address.site.index();
+        let Some(storage) = self.storages.get_mut(&address) else { return };
+        match fault {
+            // Of a paused process nobody can tell whether it died.
+            DiskFault::Crash { power } => {
+                if self.runs(site) && self.replicas.contains_key(&address) {
+                    self.tally.count("crashes of workers");
+                    self.kill(address, power);
+                }
+            }
+            DiskFault::Start => self.start_again(address),
+            DiskFault::PowerFails { calls } => storage.fail_power_after(calls),
+            DiskFault::Fill { room } => {
+                self.tally.count("full disks");
+                storage.fill(room);
+            }
+            DiskFault::Fail(call, skip) => storage.fail_call(call, skip),
+            DiskFault::Slow(by) => {
+                self.tally.count("slow disks");
+                storage.slow = by;
+            }
+            DiskFault::Heal => {
+                storage.heal();
+                self.start_again(address);
+            }
+            DiskFault::Rot => {
+                let place = storage.rot(&mut self.random);
+                self.tally.count("rotten bits");
+                self.trace.write(self.now, format_args!("{address:?} rots: {place:?}"));
+            }
+            DiskFault::Misdirect => {
+                let place = storage.misdirect(&mut self.random);
+                self.tally.count("misdirected writes");
+                self.trace.write(self.now, format_args!("{address:?} misdirects: {place:?}"));
+            }
+            DiskFault::Checkpoint => {
+                self.tally.count("whole checkpoints");
+                while self.checkpoint(address, 3) {}
+            }
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Workers that crash, start from their disks, and write checkpoints.
+
+use solera_unistore::{Address, Standing};
+
+use super::{Due, Happening, SiteState, World};
+use crate::disk_faults::DiskFault;
+use crate::faults::Fault;
+use crate::scenario::MS;
+use crate::storage::{Refusal, Storage};
+
+impl World {
+    pub(super) fn crash(&mut self, site: usize) {
+        if !self.runs(site) {
+            return;
+        }
+        self.tally.count("crashes of sites");
+        self.stop(site, SiteState::Crashed);
+        self.lose(site, site);
+        for address in self.addresses_of(site) {
+            self.kill(address, true);
+        }
+    }
+
+    pub(super) fn restart(&mut self, site: usize) {
+        if self.states[site] != SiteState::Crashed {
+            return;
+        }
+        if self.now - self.stopped_at[site] > 2 * self.lost_after {
+            self.tally.count("sites that were away for long");
+        }
+        self.states[site] = if self.lives[site] == 0 { SiteState::Up } else { SiteState::Joining };
+        for address in self.addresses_of(site) {
+            self.start(address);
+        }
+    }
+
+    /// A worker dies; with its machine's power, or alone.
+    pub(super) fn kill(&mut self, address: Address, power: bool) {
+        self.count_state(address);
+        let Some(storage) = self.storages.get_mut(&address) else { return };
+        let life = storage.starts;
+        storage.crash(power);
+        self.scheduled.remove(&address);
+        if self.replicas.remove(&address).is_some() {
+            let last = self.now + self.random.within(0, 200_000);
+            self.gasps.insert((address, life), last);
+            self.happenings.push(Happening::WorkerDown(address));
+        }
+    }
+
+    /// Counts in which states workers crash.
+    fn count_state(&mut self, address: Address) {
+        let (Some(replica), Some(storage)) =
+            (self.replicas.get(&address), self.storages.get(&address))
+        else {
+            return;
+        };
+        let status = replica.status();
+        let some = |standing| status.members().which(standing).next().is_some();
+        let joining = self.is_joining(address.site.index());
+        for (state, what) in [
+            (status.open_transactions() > 0, "crashes with open transactions"),
+            (status.prepared_transactions() > 0, "crashes with prepared transactions"),
+            (status.unconfirmed_decisions() > 0, "crashes with unconfirmed decisions"),
+            (storage.is_syncing(), "crashes with unsynced records"),
+            (storage.is_saving(), "crashes within a checkpoint"),
+            (joining, "crashes while joining"),
+            (!joining && some(Standing::Joining), "crashes while another site joins"),
+            (!joining && some(Standing::Leaving), "crashes while another site leaves"),
+        ] {
+            if state {
+                self.tally.count(what);
+            }
+        }
+    }
+
+    /// Starts a worker from its disk, if its site is not down as a whole.
+    pub(super) fn start(&mut self, address: Address) {
+        let site = address.site.index();
+        if !self.runs(site) || self.replicas.contains_key(&address) {
+            return;
+        }
+        let Some(storage) = self.storages.get_mut(&address) else { return };
+        match storage.start(&self.configs[&address], self.now) {
+            Ok(started) => {
+                if let Some(torn) = &started.recovered.torn {
+                    self.tally.count("torn tails");
+                    self.trace.write(self.now, format_args!("{address:?}: {torn}"));
+                }
+                if self.now > 0 {
+                    self.tally.count("restarts");
+                }
+                let recovered = &started.recovered;
+                self.trace.write(self.now, format_args!("{address:?} starts from {recovered:?}"));
+                for _ in &started.undone {
+                    self.tally.count("commits undone");
+                }
+                self.happenings.extend(
+                    started.undone.into_iter().map(|event| Happening::Undone(address, event)),
+                );
+                self.booted.insert(address, self.now);
+                if !self.is_joining(site) {
+                    let uniform_vec = started.replica.status().view().uniform_vec;
+                    self.claims[site].join(&uniform_vec);
+                }
+                self.replicas.insert(address, started.replica);
+                self.carry_out(address);
+            }
+            Err(Refusal::NotNow) => {
+                self.tally.count("starts that failed for now");
+                let at = self.now + self.random.within(1, 100) * MS;
+                self.push(
+                    at,
+                    Due::Fault(Fault::Disk(site, address.worker.into(), DiskFault::Start)),
+                );
+            }
+            Err(Refusal::Damaged(damage)) => {
+                self.tally.count("damage refused");
+                self.trace.write(self.now, format_args!("{address:?} is damaged: {damage}"));
+                self.destroy(site);
+            }
+            Err(Refusal::Lost { unseeable: true, .. }) => {
+                self.tally.count("damage that cannot be seen");
+                self.trace.write(self.now, format_args!("{address:?} has lost its last batch"));
+                self.destroy(site);
+            }
+            Err(Refusal::Lost { promised, found, .. }) => {
+                self.happenings.push(Happening::Lost(format!(
+                    "{address:?} has records up to {found} of the {promised} that were durable"
+                )));
+                self.destroy(site);
+            }
+        }
+    }
+
+    /// Starts a worker that does not run, and one whose disk has failed.
+    pub(super) fn start_again(&mut self, address: Address) {
+        let failing = self.storages.get(&address).is_some_and(Storage::is_failing);
+        if failing && self.runs(address.site.index()) {
+            self.kill(address, false);
+        }
+        self.start(address);
+    }
+
+    /// Writes the next part of a worker's checkpoint. Whether there was one.
+    pub(super) fn checkpoint(&mut self, address: Address, keys: usize) -> bool {
+        let (Some(storage), Some(replica)) =
+            (self.storages.get_mut(&address), self.replicas.get(&address))
+        else {
+            return false;
+        };
+        let part = storage.checkpoint(replica, keys);
+        if self.trace.is_on() {
+            self.trace.write(self.now, format_args!("{address:?} saves {part:?}"));
+        }
+        self.look_after(address);
+        part.is_some()
+    }
+}

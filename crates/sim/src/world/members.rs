@@ -1,0 +1,190 @@
+//! Sites that an operator removes and adds.
+
+use std::time::Duration;
+
+use solera_time::{SiteId, Timestamp};
+use solera_unistore::{Address, Change, Gap, Standing};
+
+use super::{Due, EPOCH_MICROS, Happening, SiteState, World};
+use crate::faults::Fault;
+use crate::scenario::MS;
+
+impl World {
+    /// Whether a site has not yet all that it shall have before it serves.
+    pub(crate) fn is_joining(&self, site: usize) -> bool {
+        !self.served.contains(&site)
+    }
+
+    /// A replica that an operator can ask, other than at this site.
+    pub(super) fn root_beside(&self, site: usize) -> Option<Address> {
+        let up = |other: &usize| *other != site && self.states[*other] == SiteState::Up;
+        let other = (0..self.states.len()).find(up)?;
+        Some(Address { site: SiteId(other as u8), worker: 0 })
+    }
+
+    /// How a site stands, as another one knows.
+    pub(crate) fn standing(&self, site: usize) -> Option<(Standing, u32)> {
+        let replica = self.replicas.get(&self.root_beside(site)?)?;
+        let (members, site) = (replica.status().members().clone(), SiteId(site as u8));
+        Some((members.standing(site), members.life(site)))
+    }
+
+    /// Whether most members run. A disk whose sync failed may cost one site more than may be lost.
+    pub(crate) fn has_quorum(&self) -> bool {
+        let is_member = |site: &usize| {
+            !matches!(self.standing(*site), Some((Standing::Gone | Standing::Joining, _)))
+        };
+        let members: Vec<usize> = (0..self.states.len()).filter(is_member).collect();
+        let up = members.iter().filter(|site| self.states[**site] == SiteState::Up).count();
+        2 * up > members.len()
+    }
+
+    /// The sites that were removed in some life, with what is gone of them.
+    pub(crate) fn removed(&self) -> impl Iterator<Item = (usize, Vec<Gap>)> + '_ {
+        self.removed.iter().map(|site| {
+            let root = self.root_beside(*site).and_then(|root| self.replicas.get(&root));
+            let members = root.map(|replica| replica.status().members().clone());
+            let id = SiteId(*site as u8);
+            let mut gaps = members.as_ref().map_or(Vec::new(), |members| members.gaps(id).to_vec());
+            if let (Some(gap), Some(members)) = (gaps.last_mut(), members)
+                && !members.is_member(id)
+            {
+                // Nobody knows how long it went on.
+                gap.end = Timestamp::MAX;
+            }
+            // A life that never served leaves nothing between two gaps.
+            gaps.dedup_by(|next, last| {
+                let adjoin = next.cut == last.end;
+                if adjoin {
+                    last.end = next.end;
+                }
+                adjoin
+            });
+            (*site, gaps)
+        })
+    }
+
+    /// Sites that an operator has removed or added, and that are not there yet.
+    pub(crate) fn unfinished(&self) -> Option<String> {
+        let waiting = self.queue.values().find_map(|due| match due {
+            Due::Fault(fault @ (Fault::Remove(_) | Fault::RemoveAgain(..) | Fault::Add(_))) => {
+                Some(format!("{fault:?}"))
+            }
+            _ => None,
+        });
+        let changing = |site: &usize| {
+            let standing = self.standing(*site);
+            let rests = matches!(standing, Some((Standing::Member | Standing::Gone, _)));
+            !rests || self.states[*site] == SiteState::Joining
+        };
+        waiting.or_else(|| {
+            let site = self.removed.iter().copied().find(changing)?;
+            Some(format!("site {site} is {:?} and {:?}", self.standing(site), self.states[site]))
+        })
+    }
+
+    fn ask_for_change(&mut self, site: usize, change: Change) -> bool {
+        let Some(root) = self.root_beside(site) else { return false };
+        let now = self.now_at(root);
+        let Some(replica) = self.replicas.get_mut(&root) else { return false };
+        let done = replica.change_members(now, SiteId(site as u8), change);
+        self.trace.write(self.now, format_args!("{change:?} site {site}: {done:?}"));
+        self.carry_out(root);
+        done.is_ok()
+    }
+
+    pub(super) fn remove(&mut self, site: usize) {
+        if self.ask_for_change(site, Change::Remove) {
+            self.tally.count("removed sites");
+            if self.is_joining(site) {
+                self.tally.count("sites removed before they had joined");
+            }
+            self.removed.insert(site);
+            let at = self.now + self.random.within(0, 300) * MS;
+            self.push(at, Due::Fault(Fault::Destroy(site)));
+        }
+        // Until it is seen to be so: who was asked may crash before it is durable.
+        if !matches!(self.standing(site), Some((Standing::Leaving | Standing::Gone, _)))
+            || self.root_beside(site).is_some_and(|root| self.storages[&root].is_syncing())
+        {
+            let again = Fault::RemoveAgain(site, self.lives[site]);
+            self.push(self.now + 50 * MS, Due::Fault(again));
+        }
+    }
+
+    pub(super) fn destroy(&mut self, site: usize) {
+        if self.is_joining(site) {
+            // Others wait for it until an operator gives it up.
+            self.push(self.now + 50 * MS, Due::Fault(Fault::Remove(site)));
+        }
+        self.stop(site, SiteState::Destroyed);
+    }
+
+    pub(super) fn add(&mut self, site: usize) {
+        if self.states[site] != SiteState::Destroyed && self.lives[site] > 0 {
+            let forgotten = Some((Standing::Gone, self.lives[site] - 1));
+            if self.is_joining(site) {
+                if self.standing(site) == forgotten {
+                    // Who was asked crashed before it was durable.
+                    self.ask_for_change(site, Change::Add);
+                }
+                self.push(self.now + 200 * MS, Due::Fault(Fault::Add(site)));
+            }
+            return;
+        }
+        if self.states[site] != SiteState::Destroyed || !self.ask_for_change(site, Change::Add) {
+            if self.states[site] == SiteState::Destroyed
+                && matches!(self.standing(site), Some((Standing::Member, _)))
+            {
+                // Who was asked to remove it is lost, and has told nobody.
+                self.push(self.now + 50 * MS, Due::Fault(Fault::Remove(site)));
+            }
+            self.push(self.now + 60 * MS, Due::Fault(Fault::Add(site)));
+            return;
+        }
+        self.push(self.now + 100 * MS, Due::Fault(Fault::Add(site)));
+        let gaps = self.removed().find(|(other, _)| *other == site).map(|(_, gaps)| gaps);
+        let gap = *gaps.iter().flatten().last().expect("it was removed");
+        self.happenings.push(Happening::Replaced(site, gap.cut));
+        self.states[site] = SiteState::Joining;
+        self.lives[site] += 1;
+        self.served.remove(&site);
+        let lives = u64::from(self.lives[site]);
+        // The clocks of what replaces a site are not behind those of what it replaces.
+        let latest = self.latest[site].later(Duration::from_millis(1)).micros() as i64;
+        let skew = latest - EPOCH_MICROS - (self.now / 1000) as i64;
+        self.lose(site, site);
+        // None of its former life may be asked whether it serves.
+        for address in self.addresses_of(site) {
+            self.replicas.remove(&address);
+            self.scheduled.remove(&address);
+        }
+        for address in self.addresses_of(site) {
+            let config = self.configs.get_mut(&address).expect("every address has one");
+            config.life = self.lives[site];
+            config.first_transaction = lives << 50;
+            let former = self.skew.entry(address).or_default();
+            *former = (*former).max(skew + 1);
+            if let Some(storage) = self.storages.get_mut(&address) {
+                storage.replace(config, self.random.next());
+            }
+            self.start(address);
+        }
+    }
+
+    /// A site that has joined serves clients once some of its workers say so; see [`Self::answers`].
+    pub(super) fn note_serving(&mut self, site: usize) {
+        if self.states[site] != SiteState::Joining {
+            return;
+        }
+        let serves = |address: &Address| {
+            self.replicas.get(address).is_some_and(|replica| replica.status().view().serving)
+        };
+        if self.addresses_of(site).iter().any(serves) {
+            self.tally.count("joined sites");
+            self.trace.write(self.now, format_args!("site {site} serves"));
+            self.states[site] = SiteState::Up;
+            self.served.insert(site);
+        }
+    }
+}
