@@ -69,6 +69,16 @@ pub enum Rule {
     PreparedConflicts,
     /// A new leader takes over what a quorum has kept.
     Gather,
+    /// The first term after a change of members takes over what all of them have kept.
+    AllAfterChange,
+    /// A term begins without the votes that nobody has acknowledged.
+    DropUntold,
+    /// After a change of members no vote of a term before is acknowledged for the first time.
+    NothingOutdated,
+    /// What sites that have left asked for before gets no vote any more.
+    ForgetFormer,
+    /// Who has promised a later term acknowledges no vote of one before for the first time.
+    LeaveTerm,
     /// Nothing is shown as complete beyond what a quorum has kept as ceiling.
     Ceiling,
     /// A transaction is delivered when none that is undecided can come before it.
@@ -85,7 +95,6 @@ pub enum Rule {
     TellOldest,
     /// A vote comes in time, or it is to abort.
     InTime,
-
     /// A transaction that was aborted before goes first. Only progress depends on it.
     AbortedFirst,
 }

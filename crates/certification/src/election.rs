@@ -241,8 +241,8 @@ impl<W: Clone> Member<W> {
         }
         states.insert(from, state);
         // Quorums of different members need not meet: then all of those that are left are asked.
-        let changed =
-            states.values().any(|state| state.accepted_in.configuration < ballot.configuration);
+        let changed = step.config.keeps(Rule::AllAfterChange)
+            && states.values().any(|state| state.accepted_in.configuration < ballot.configuration);
         let enough = match changed {
             true => step.configuration.members.len(),
             false => step.configuration.quorum(),
@@ -287,7 +287,11 @@ impl<W: Clone> Member<W> {
             }
         }
         // What was not acknowledged was not chosen; it might wait for ever for what is lost.
-        merged.entries.retain(|tid, entry| entry.phase > Phase::Undecided || told.contains(tid));
+        if step.config.keeps(Rule::DropUntold) {
+            merged
+                .entries
+                .retain(|tid, entry| entry.phase > Phase::Undecided || told.contains(tid));
+        }
         for (tid, entry) in &mut merged.entries {
             // What was delivered stays to be delivered: perhaps only one member has stored it.
             entry.told = told_here.contains(tid);

@@ -7,7 +7,7 @@ use solera_machine::{Address, Now};
 use solera_time::{Monotonic, SiteId, Timestamp, Vector};
 
 use crate::ahead::Ahead;
-use crate::config::{Configuration, Rule};
+use crate::config::{Config, Configuration, Rule};
 use crate::conflicts::Conflicts;
 use crate::election::{Candidacy, Unheard};
 use crate::entry::{Entry, Phase, State};
@@ -189,7 +189,8 @@ impl<W: Clone> Member<W> {
         let Some(share) = &entry.share else { return false };
         // What is lost with a site that is gone does not count as missing any more. What nobody has
         // acknowledged by then does not reach the term that follows.
-        let is_outdated = self.state.accepted_in.configuration < step.configuration.number;
+        let is_outdated = self.state.accepted_in.configuration < step.configuration.number
+            && step.config.keeps(Rule::NothingOutdated);
         entry.vote == Vote::Commit
             && !entry.told
             && (is_outdated || !self.stores(step, &share.snap_vec))
@@ -199,7 +200,7 @@ impl<W: Clone> Member<W> {
     fn tell(&mut self, step: &mut Step<'_, W>, coordinator: Address, tid: TransactionId) {
         let ballot = self.state.accepted_in;
         let Some(entry) = self.state.entries.get(&tid) else { return };
-        if self.ballot > ballot && !entry.told {
+        if self.ballot > ballot && !entry.told && step.config.keeps(Rule::LeaveTerm) {
             // It has handed over to a later term what it had acknowledged by then.
             return;
         }
@@ -407,9 +408,11 @@ impl<W: Clone> Member<W> {
 
     /// Forgets what coordinators at sites that left have said: they ask for nothing any more, and what they
     /// asked for before gets no vote any more.
-    pub(crate) fn forget_former(&mut self, configuration: &Configuration) {
+    pub(crate) fn forget_former(&mut self, config: &Config, configuration: &Configuration) {
         let stays = |site: &SiteId| configuration.members.contains(site);
         self.state.oldest.retain(|coordinator, _| stays(&coordinator.site));
-        self.early.retain(|tid, _| stays(&tid.coordinator.site));
+        if config.keeps(Rule::ForgetFormer) {
+            self.early.retain(|tid, _| stays(&tid.coordinator.site));
+        }
     }
 }

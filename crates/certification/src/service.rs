@@ -246,7 +246,7 @@ impl<W: Clone + Send> Service<W> {
         if number > self.configuration.number || !self.begun {
             self.configuration = Configuration { number, members };
             for member in self.members.values_mut() {
-                member.forget_former(&self.configuration);
+                member.forget_former(&self.config, &self.configuration);
             }
         }
     }

@@ -17,6 +17,8 @@ fn shape(seed: u64, broken: Option<Rule>) -> Shape {
         pause: [20, 50, 200][random.below(3) as usize],
         trouble: random.below(8) > 0,
         hurried: random.below(2) == 0,
+        causal: random.below(2) == 0,
+        changes: random.below(2) == 0,
         broken,
     }
 }
@@ -41,30 +43,71 @@ fn seeds_hold() {
     }
     assert!(told.0.min(told.1) > 5 * count as usize, "of named ones, {told:?} were told");
     assert!(committed > 30 * count as usize, "only {committed} of {decided} committed");
-    assert!(ahead > 8 * count as usize, "only {ahead} of {committed} were delivered ahead");
+    assert!(ahead > 4 * count as usize, "only {ahead} of {committed} were delivered ahead");
 }
 
-/// Each rule is needed: without it the judge finds something in some seed.
+/// Without a rule the judge finds something. What is seldom needed is looked for where it was found before.
+fn is_missed(rule: Rule, from: u64) {
+    let mut seeds = from..from + 1500;
+    let noticed = seeds.find(|seed| World::new(*seed, shape(*seed, Some(rule))).run().is_err());
+    assert!(noticed.is_some(), "nobody misses {rule:?}");
+}
+
+/// Each rule is needed.
 #[test]
 fn a_rule_left_out_is_noticed() {
     use Rule::*;
-    let of_order = [PreparedConflicts, DeliverInOrder, NothingBetween, InTime];
-    let of_terms = [Quorum, Gather, Ceiling, CatchUp, Remember, TellOldest];
-    for rule in of_order.into_iter().chain(of_terms) {
-        // Where the seeds are that notice what is seldom needed.
-        let from = match rule {
-            Ceiling => 1140,
-            TellOldest => 1690,
-            _ => 0,
-        };
-        let mut seeds = from..from + 1500;
-        let noticed = seeds.find(|seed| World::new(*seed, shape(*seed, Some(rule))).run().is_err());
-        assert!(noticed.is_some(), "nobody misses {rule:?}");
+    for rule in [PreparedConflicts, DeliverInOrder, NothingBetween, InTime] {
+        is_missed(rule, 0);
     }
+    for rule in [Quorum, Gather, CatchUp, Remember] {
+        is_missed(rule, 0);
+    }
+    is_missed(Ceiling, 1140);
+    is_missed(TellOldest, 1690);
+}
+
+/// What a transaction has seen dies with a site that nobody else has it from.
+#[test]
+fn what_commits_depends_on_nothing_that_is_lost() {
+    is_missed(Rule::UniformBeforeCommit, 50);
+}
+
+/// Majorities before and after a change of members need not meet: some of those that are left may know nothing
+/// of what was decided.
+#[test]
+fn the_promises_of_all_are_needed_after_a_change_of_members() {
+    is_missed(Rule::AllAfterChange, 70);
+}
+
+/// A vote was kept by members whose sites never got what the transaction had seen. It is lost with the site of
+/// the coordinator and leader, which counts as stored when that is gone.
+#[test]
+fn a_term_begins_without_what_nobody_has_acknowledged() {
+    is_missed(Rule::DropUntold, 50);
+}
+
+/// The same, before a term of the new members begins.
+#[test]
+fn nothing_outdated_is_acknowledged_after_a_change_of_members() {
+    is_missed(Rule::NothingOutdated, 50);
+}
+
+/// A leader has not voted yet, because its site did not store what the transaction had seen.
+#[test]
+fn what_sites_that_have_left_asked_for_gets_no_vote() {
+    is_missed(Rule::ForgetFormer, 270);
+}
+
+/// What a member has handed over to a later term it did without the vote.
+#[test]
+fn nobody_acknowledges_for_the_first_time_in_a_term_that_is_over() {
+    is_missed(Rule::LeaveTerm, 20);
 }
 
 /// Leaders waited for what members had said to have stored and had forgotten when they restarted.
 #[test]
 fn nobody_waits_for_times_that_all_have_forgotten() {
-    World::new(1237, Shape { hurried: false, ..shape(1237, None) }).run().unwrap();
+    let shape = Shape { hurried: false, causal: false, changes: false, ..shape(1237, None) };
+    World::new(1237, shape).run().unwrap();
 }

@@ -151,7 +151,7 @@ pub enum Rule {
 
 impl Rule {
     /// Every rule, with the name that commands use.
-    pub const ALL: [(Rule, &'static str); 19] = [
+    pub const ALL: [(Rule, &'static str); 25] = [
         (Rule::Forwarding, "forwarding"),
         (Rule::WaitOnKnownVec, "wait-on-known-vec"),
         (Rule::KnownVecBelowPrepared, "known-vec-below-prepared"),
@@ -163,12 +163,18 @@ impl Rule {
         (Rule::Certification(Certification::Quorum), "quorum"),
         (Rule::Certification(Certification::PreparedConflicts), "prepared-conflicts"),
         (Rule::Certification(Certification::Gather), "gather"),
+        (Rule::Certification(Certification::AllAfterChange), "all-after-change"),
+        (Rule::Certification(Certification::DropUntold), "drop-untold"),
+        (Rule::Certification(Certification::NothingOutdated), "nothing-outdated"),
+        (Rule::Certification(Certification::ForgetFormer), "forget-former"),
+        (Rule::Certification(Certification::LeaveTerm), "leave-term"),
         (Rule::Certification(Certification::Ceiling), "ceiling"),
         (Rule::Certification(Certification::DeliverInOrder), "deliver-in-order"),
         (Rule::Certification(Certification::NothingBetween), "nothing-between"),
         (Rule::Certification(Certification::CatchUp), "catch-up"),
         (Rule::Certification(Certification::UniformBeforeCommit), "uniform-before-commit"),
         (Rule::Certification(Certification::Remember), "remember"),
+        (Rule::Certification(Certification::TellOldest), "tell-oldest"),
         (Rule::Certification(Certification::InTime), "in-time"),
         (Rule::Certification(Certification::AbortedFirst), "aborted-first"),
     ];

@@ -1,4 +1,7 @@
-//! A world of sites in virtual time, and what judges it. The judge knows logs and outcomes only.
+//! A world of sites in virtual time, and what judges it. The judge knows logs, outcomes, and what is lost.
+
+mod causal;
+mod members;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -8,7 +11,10 @@ use std::time::Duration;
 use solera_certification::*;
 use solera_data::Key;
 use solera_machine::{Address, Machine, Now};
-use solera_time::{Monotonic, Physical, SiteId, Timestamp, Vector};
+use solera_time::{Monotonic, Physical, SiteId, Timestamp};
+
+use causal::Causal;
+use members::Members;
 
 type Write = (Key, TransactionLabel);
 type TransactionLabel = u64;
@@ -67,12 +73,20 @@ enum Letter {
         group: GroupId,
         known: Timestamp,
     },
+    /// The sender's site has made causal updates up to here.
+    Causal {
+        upto: Timestamp,
+    },
+    /// The number of the sites that take part.
+    Members(usize),
 }
 
 #[derive(Clone, Debug)]
 enum Kept {
     Record(Record<Write>),
     Stored(GroupId, Delivered),
+    /// The sites that take part.
+    Members(usize),
 }
 
 enum Held {
@@ -93,6 +107,8 @@ struct Host {
     held: Vec<(usize, Held)>,
     run: u64,
     skew: u64,
+    /// The number of the sites that take part, as far as it has heard.
+    knows: usize,
     sent: BTreeMap<(GroupId, SiteId), Timestamp>,
 }
 
@@ -108,11 +124,19 @@ struct Client {
     reason = "most of what happens in a world is that a letter arrives"
 )]
 enum Happening {
-    Arrive { from: Address, to: Address, letter: Letter },
+    /// With the lives of both sites for which the letter was written.
+    Arrive {
+        from: Address,
+        to: Address,
+        lives: (u32, u32),
+        letter: Letter,
+    },
     Tick(Address, u64),
     Sync(Address, u64, usize),
     Submit,
     Trouble,
+    Causal,
+    Members,
 }
 
 pub(crate) struct Shape {
@@ -127,6 +151,10 @@ pub(crate) struct Shape {
     pub(crate) trouble: bool,
     /// Whether a transaction commits soon or not at all.
     pub(crate) hurried: bool,
+    /// Whether transactions depend on causal updates.
+    pub(crate) causal: bool,
+    /// Whether sites are lost for good, are removed, and are replaced.
+    pub(crate) changes: bool,
     pub(crate) broken: Option<Rule>,
 }
 
@@ -150,6 +178,8 @@ pub(crate) struct World {
     named: Vec<TransactionId>,
     /// Decides what comes late.
     lateness: Random,
+    causal: Causal,
+    members: Members,
     /// Whether who was asked has told that a named transaction committed.
     told: BTreeSet<(TransactionId, bool)>,
     pub(crate) outcomes: BTreeMap<TransactionId, Outcome>,
@@ -184,6 +214,8 @@ impl World {
             reserved: Vec::new(),
             named: Vec::new(),
             lateness: Random::new(seed ^ 0x1a7e),
+            causal: Causal::new(seed, shape.sites),
+            members: Members::new(seed, shape.sites, shape.f),
             told: BTreeSet::new(),
             outcomes: BTreeMap::new(),
             submitted: BTreeMap::new(),
@@ -201,6 +233,12 @@ impl World {
         }
         world.at(MILLI, Happening::Submit);
         world.at(100 * MILLI, Happening::Trouble);
+        if world.shape.causal {
+            world.at(causal::INTERVAL, Happening::Causal);
+        }
+        if world.shape.changes {
+            world.at(members::INTERVAL, Happening::Members);
+        }
         world
     }
 
@@ -248,6 +286,7 @@ impl World {
         let mut logs: BTreeMap<_, _> =
             config.groups.iter().map(|group| (*group, Log::default())).collect();
         let mut service = Service::new(now, config);
+        let mut knows = 0;
         for kept in &journal {
             match kept {
                 Kept::Record(record) => service.restore(record.clone()),
@@ -257,13 +296,18 @@ impl World {
                     log.known = delivered.ts;
                     service.stored(*group, &delivered.share.commit_vec(delivered.ts));
                 }
+                Kept::Members(number) => {
+                    knows = *number;
+                    let members = self.members.standings[knows].members.clone();
+                    service.set_members(knows as u64, members);
+                }
             }
         }
         service.begin(now, run == 0);
         let durable = journal.len();
         let held = Vec::new();
         let sent = BTreeMap::new();
-        let host = Host { service, logs, journal, durable, held, run, skew, sent };
+        let host = Host { service, logs, journal, durable, held, run, skew, knows, sent };
         self.hosts.insert(address, Some(host));
         self.carry_out(address);
         self.at(MILLI, Happening::Tick(address, run));
@@ -395,6 +439,7 @@ impl World {
         if a != b && (self.cut.contains(&(a, b)) || self.random.chance(self.loss)) {
             return;
         }
+        let lives = (self.members.life(from.site), self.members.life(to.site));
         let delay = match a == b {
             true => self.random.below(MILLI),
             false => self.delay * MILLI + self.random.below(20 * MILLI),
@@ -402,9 +447,9 @@ impl World {
         // Some come once more, long after.
         if self.shape.trouble && !self.quiet && self.lateness.chance(25) {
             let late = delay + self.lateness.below(6000 * MILLI);
-            self.at(late, Happening::Arrive { from, to, letter: letter.clone() });
+            self.at(late, Happening::Arrive { from, to, lives, letter: letter.clone() });
         }
-        self.at(delay, Happening::Arrive { from, to, letter });
+        self.at(delay, Happening::Arrive { from, to, lives, letter });
     }
 
     fn decided(&mut self, tid: TransactionId, outcome: Outcome) {
@@ -426,7 +471,7 @@ impl World {
             let Some(host) = self.host(owner) else { return };
             strong = strong.min(host.logs[&group].known);
         }
-        let mut snap_vec = Vector::zero(self.shape.sites.into());
+        let mut snap_vec = self.stable_vec(address);
         snap_vec.strong = strong;
         let mut shares: BTreeMap<GroupId, Share<Write>> = BTreeMap::new();
         for _ in 0..1 + self.random.below(3) {
@@ -531,6 +576,8 @@ impl World {
                     host.service.known(now, group, known);
                 }
             }
+            Letter::Causal { upto } => self.causal.arrive(from.site, to.site, upto),
+            Letter::Members(number) => self.learn_members(to, number),
             Letter::Gap { group, known } => {
                 host.sent.insert((group, from.site), known);
                 self.send_stretch(to, from, group);
@@ -630,10 +677,17 @@ impl World {
         let Some(Reverse((at, id))) = self.queue.pop() else { return false };
         self.now = at;
         match self.happenings.remove(&id).unwrap() {
-            Happening::Arrive { from, to, letter } => self.arrive(from, to, letter),
+            Happening::Arrive { from, to, lives, letter } => {
+                // Who takes part is heard from anybody.
+                if matches!(letter, Letter::Members(_)) || self.admits(to, from.site, lives) {
+                    self.arrive(from, to, letter);
+                }
+            }
             Happening::Tick(address, run) => {
                 let now = self.now_of(address);
+                let stable_vec = self.stable_vec(address);
                 if let Some(host) = self.host(address).filter(|host| host.run == run) {
+                    host.service.site_stores(now, &stable_vec);
                     host.service.on_deadline(now);
                     self.carry_out(address);
                     self.at(5 * MILLI, Happening::Tick(address, run));
@@ -661,6 +715,8 @@ impl World {
                     self.at(pause, Happening::Trouble);
                 }
             }
+            Happening::Causal => self.spread_causal(),
+            Happening::Members => self.change_members(),
         }
         true
     }
@@ -683,11 +739,17 @@ impl World {
         self.settle_down();
         // Bounded: whoever waits longer waits in vain.
         let bound = self.now + 20_000 * MILLI;
-        while !self.clients.is_empty() && self.now < bound && self.first_violation.is_none() {
+        while !(self.clients.is_empty() && self.members.is_settled())
+            && self.now < bound
+            && self.first_violation.is_none()
+        {
             let end = self.now + 100 * MILLI;
             self.run_until(end);
         }
-        let end = self.now + 4000 * MILLI;
+        // Coordinators tell whoever asks late that it is over; where one is gone for good, what comes late is
+        // found out once more.
+        let rest = if self.shape.changes { 8000 } else { 4000 };
+        let end = self.now + rest * MILLI;
         self.run_until(end);
         if let Some(violation) = self.first_violation.take() {
             return Err(violation);
@@ -695,6 +757,7 @@ impl World {
         self.judge_logs()?;
         self.judge_outcomes()?;
         self.judge_conflicts()?;
+        self.judge_dependencies()?;
         if let Some(client) = self.clients.first() {
             let (tid, since) = (client.tid, (self.now - client.since) / MILLI);
             let groups: Vec<_> = client.shares.keys().collect();
@@ -736,7 +799,11 @@ impl World {
     fn delivered(&self) -> BTreeMap<TransactionId, BTreeMap<GroupId, Timestamp>> {
         let mut delivered: BTreeMap<_, BTreeMap<_, _>> = BTreeMap::new();
         for group in self.groups() {
-            let log = self.hosts[&self.member(group, 0)].as_ref().map(|host| &host.logs[&group]);
+            let mut sites = 0..self.shape.sites;
+            let log = sites.find_map(|site| {
+                let host = self.hosts[&self.member(group, site)].as_ref()?;
+                Some(&host.logs[&group])
+            });
             for item in log.iter().flat_map(|log| &log.items) {
                 delivered.entry(item.tid).or_default().insert(group, item.ts);
             }
@@ -800,15 +867,26 @@ impl World {
                         access.update
                             && later_share.accesses.iter().any(|other| access.conflicts_with(other))
                     });
-                    if conflict && later_share.snap_vec.strong < *ts {
-                        let snap = later_share.snap_vec.strong;
+                    if conflict && !later_share.snap_vec.covers(&share.commit_vec(*ts)) {
+                        let snap = later_share.snap_vec;
                         return Err(format!(
-                            "{later:?} at {later_ts} on {snap} has not seen {tid:?} at {ts}"
+                            "{later:?} at {later_ts} on {snap:?} has not seen {tid:?} at {ts}"
                         ));
                     }
                 }
                 // An earlier reader must not have been after a later change either: its snapshot is
                 // below its own timestamp, so it cannot have been.
+            }
+        }
+        Ok(())
+    }
+
+    /// What a transaction that commits has seen survives.
+    fn judge_dependencies(&self) -> Result<(), String> {
+        for (tid, groups) in self.delivered() {
+            let share = groups.keys().find_map(|group| self.submitted[&tid].get(group));
+            if let Some(site) = share.and_then(|share| self.causal.lacks(&share.snap_vec)) {
+                return Err(format!("{tid:?} depends on what is lost with {site:?}"));
             }
         }
         Ok(())

@@ -1,0 +1,101 @@
+//! Causal updates, as far as strong transactions depend on them: each site has a history of its own, which
+//! comes to the others at its own pace and dies with what nobody else has of it.
+
+use solera_machine::Address;
+use solera_time::{SiteId, Timestamp, Vector};
+
+use super::{Happening, Letter, MILLI, Random, World};
+
+/// How often sites tell one another of their updates.
+pub(super) const INTERVAL: u64 = 20 * MILLI;
+
+pub(super) struct Causal {
+    random: Random,
+    /// What each site stores of each one's history. It survives crashes, and is lost with the site.
+    stores: Vec<Vector>,
+    /// Updates of a site after the first time and up to the second are lost.
+    lost: Vec<(SiteId, Timestamp, Timestamp)>,
+    /// Whether little is told at present.
+    slow: bool,
+}
+
+impl Causal {
+    pub(super) fn new(seed: u64, sites: u8) -> Self {
+        let stores = vec![Vector::zero(sites.into()); sites.into()];
+        Causal { random: Random::new(seed ^ 0xca05a1), stores, lost: Vec::new(), slow: false }
+    }
+
+    /// A site has made an update.
+    fn update(&mut self, site: SiteId, at: Timestamp) {
+        let own = &mut self.stores[site.index()];
+        let after = Timestamp(own[site].0 + 1);
+        own.raise(site, at.max(after));
+    }
+
+    pub(super) fn arrive(&mut self, from: SiteId, to: SiteId, upto: Timestamp) {
+        self.stores[to.index()].raise(from, upto);
+    }
+
+    /// A site is gone for good: those that remain give one another what they have of it. Up to the time that
+    /// is returned, which is after all that it has made, nothing more is waited for. It had begun after `born`.
+    pub(super) fn bury(&mut self, site: SiteId, born: Timestamp, remain: &[SiteId]) -> Timestamp {
+        let all = self.stores[site.index()][site];
+        let theirs = remain.iter().map(|other| self.stores[other.index()][site]);
+        let cut = theirs.fold(born, Timestamp::max);
+        for other in remain {
+            self.stores[other.index()].raise(site, cut);
+        }
+        self.lost.push((site, cut, all));
+        Timestamp(all.0 + 1)
+    }
+
+    /// A site begins anew with what a donor stores, and with times after this one.
+    pub(super) fn begin_anew(&mut self, site: SiteId, donor: SiteId, after: Timestamp) {
+        self.stores[site.index()] = self.stores[donor.index()].with(site, after);
+    }
+
+    /// Of which site a snapshot holds what is lost.
+    pub(super) fn lacks(&self, snap_vec: &Vector) -> Option<SiteId> {
+        let mut lost = self.lost.iter();
+        let holds = lost.find(|(site, cut, all)| snap_vec[*site] > *cut && snap_vec[*site] <= *all);
+        holds.map(|(site, ..)| *site)
+    }
+}
+
+impl World {
+    /// What a worker knows its site to store. Of a site that is gone, that is all that there will be.
+    pub(super) fn stable_vec(&self, address: Address) -> Vector {
+        let mut stable_vec = self.causal.stores[address.site.index()];
+        if let Some(host) = &self.hosts[&address] {
+            stable_vec.join(&self.members.standings[host.knows].ends);
+        }
+        stable_vec
+    }
+
+    /// Sites make updates, and tell others of theirs.
+    pub(super) fn spread_causal(&mut self) {
+        if self.causal.random.chance(4) {
+            self.causal.slow = !self.causal.slow;
+        }
+        let often = match self.causal.slow && !self.quiet {
+            true => 1,
+            false => 40,
+        };
+        for from in SiteId::all(self.shape.sites.into()) {
+            let speaker = Address { site: from, worker: 0 };
+            let Some(host) = self.host(speaker) else { continue };
+            let skew = host.skew;
+            if self.causal.random.chance(30) && !self.quiet {
+                let at = Timestamp::from_physical(self.time(skew).physical);
+                self.causal.update(from, at);
+            }
+            let upto = self.causal.stores[from.index()][from];
+            for site in SiteId::all(self.shape.sites.into()).filter(|site| *site != from) {
+                if self.causal.random.chance(often) {
+                    self.post(speaker, Address { site, worker: 0 }, Letter::Causal { upto });
+                }
+            }
+        }
+        self.at(INTERVAL, Happening::Causal);
+    }
+}

@@ -1,0 +1,246 @@
+//! Sites that are lost for good, with all that they have kept; that are removed, and replaced by ones that
+//! begin with what another site has stored.
+//!
+//! Real clusters agree on who takes part by merging what they know; here the changes have one order. What
+//! counts for certification is the same: workers learn of a change at different times and never forget it;
+//! who knows of it listens to no former life of a site; that nothing is left to come of a site is known when
+//! all others have said to know that it leaves; and a site joins when all know that it is gone.
+
+use solera_machine::Address;
+use solera_time::{SiteId, Vector};
+
+use super::{Happening, Held, Kept, Letter, MILLI, Random, World};
+
+/// How often workers tell one another who takes part.
+pub(super) const INTERVAL: u64 = 50 * MILLI;
+
+/// Who takes part.
+#[derive(Clone)]
+pub(super) struct Standing {
+    pub(super) members: Vec<SiteId>,
+    /// How often each site was replaced.
+    pub(super) lives: Vec<u32>,
+    /// Of each site that has left: after all that was ever there of its former lives.
+    pub(super) ends: Vector,
+}
+
+pub(super) struct Members {
+    random: Random,
+    /// All that ever took part, one after the other. The number of each is its place.
+    pub(super) standings: Vec<Standing>,
+    /// How many sites may be lost before decisions may be.
+    expendable: usize,
+    change: Change,
+}
+
+/// How far a change of the members has come.
+#[derive(Clone)]
+enum Change {
+    None,
+    /// These are to be removed.
+    Lost(Vec<SiteId>),
+    /// All others have to know that these leave.
+    Leaving(Vec<SiteId>),
+    /// All others have to know that these are gone, before they are replaced.
+    Gone(Vec<SiteId>),
+}
+
+impl Members {
+    pub(super) fn new(seed: u64, sites: u8, f: usize) -> Self {
+        let all: Vec<SiteId> = SiteId::all(sites.into()).collect();
+        let ends = Vector::zero(sites.into());
+        let keepers = (all.len() / 2 + 1).max(all.len().min(f + 1));
+        let first = Standing { lives: vec![0; all.len()], members: all, ends };
+        Members {
+            random: Random::new(seed ^ 0x3e3b),
+            standings: vec![first],
+            expendable: keepers - 1,
+            change: Change::None,
+        }
+    }
+
+    pub(super) fn newest(&self) -> (usize, &Standing) {
+        let number = self.standings.len() - 1;
+        (number, &self.standings[number])
+    }
+
+    /// Of which life a site is at present.
+    pub(super) fn life(&self, site: SiteId) -> u32 {
+        self.newest().1.lives[site.index()]
+    }
+
+    /// Whether nothing is on its way that certification waits for.
+    pub(super) fn is_settled(&self) -> bool {
+        matches!(self.change, Change::None | Change::Gone(_))
+    }
+
+    /// Which sites are lost next: one, or some at the same time.
+    fn choose(&mut self) -> Vec<SiteId> {
+        let mut left = self.newest().1.members.clone();
+        let most = self.expendable.min(left.len() - 1) as u64;
+        let count = if most == 0 { 0 } else { 1 + self.random.below(most) };
+        self.expendable -= count as usize;
+        (0..count)
+            .map(|_| left.swap_remove(self.random.below(left.len() as u64) as usize))
+            .collect()
+    }
+}
+
+impl World {
+    /// Whether a worker takes a letter of a site's life.
+    pub(super) fn admits(&self, to: Address, from: SiteId, lives: (u32, u32)) -> bool {
+        let Some(host) = &self.hosts[&to] else { return false };
+        let standing = &self.members.standings[host.knows];
+        self.members.life(to.site) == lives.1
+            && standing.lives[from.index()] == lives.0
+            && (from == to.site || standing.members.contains(&from))
+    }
+
+    /// A worker hears who takes part.
+    pub(super) fn learn_members(&mut self, address: Address, number: usize) {
+        let members = self.members.standings[number].members.clone();
+        let Some(host) = self.host(address) else { return };
+        if host.knows < number {
+            host.knows = number;
+            host.held.push((host.journal.len(), Held::Keep(Kept::Members(number))));
+            host.service.set_members(number as u64, members);
+            self.flush(address);
+        }
+    }
+
+    /// The workers of those that take part.
+    fn workers(&self) -> Vec<Address> {
+        let members = &self.members.newest().1.members;
+        let all = self.addresses().into_iter();
+        all.filter(|address| members.contains(&address.site)).collect()
+    }
+
+    /// Whether all of them know, also after a crash, who takes part now.
+    fn all_know(&self) -> bool {
+        let number = self.members.newest().0;
+        self.workers().iter().all(|address| {
+            self.hosts[address].as_ref().is_some_and(|host| {
+                let kept = &host.journal[..host.durable];
+                let known = kept.iter().rev().find_map(|kept| match kept {
+                    Kept::Members(number) => Some(*number),
+                    _ => None,
+                });
+                known.unwrap_or(0) == number
+            })
+        })
+    }
+
+    /// Others take part from now on. One worker that is up hears of it first.
+    fn begin_standing(&mut self, standing: Standing) -> bool {
+        let mut up = self.workers();
+        up.retain(|at| standing.members.contains(&at.site) && self.hosts[at].is_some());
+        if up.is_empty() {
+            return false;
+        }
+        let first = up[self.members.random.below(up.len() as u64) as usize];
+        self.members.standings.push(standing);
+        self.learn_members(first, self.members.newest().0);
+        true
+    }
+
+    /// Goes on with a change of the members, and has workers tell one another of it.
+    pub(super) fn change_members(&mut self) {
+        let soon = |world: &mut World, percent| world.quiet || world.members.random.chance(percent);
+        let change = std::mem::replace(&mut self.members.change, Change::None);
+        self.members.change = match change {
+            Change::None if !self.quiet && self.members.random.chance(4) => {
+                let lost = self.members.choose();
+                if self.members.random.chance(70) {
+                    lost.iter().for_each(|site| self.lose(*site));
+                }
+                if lost.is_empty() { Change::None } else { Change::Lost(lost) }
+            }
+            Change::Lost(lost) if soon(self, 10) => self.remove(lost),
+            Change::Leaving(lost) if soon(self, 20) => self.bury(lost),
+            Change::Gone(lost) if !self.quiet && self.members.random.chance(10) => {
+                self.replace(lost)
+            }
+            change => change,
+        };
+        self.tell_members();
+        self.at(INTERVAL, Happening::Members);
+    }
+
+    fn tell_members(&mut self) {
+        let workers = self.workers();
+        for address in &workers {
+            let to = workers[self.members.random.below(workers.len() as u64) as usize];
+            if to != *address
+                && let Some(host) = self.host(*address).filter(|host| host.knows > 0)
+            {
+                let letter = Letter::Members(host.knows);
+                host.held.push((host.journal.len(), Held::Send(to, letter)));
+                self.flush(*address);
+            }
+        }
+    }
+
+    /// A site is lost for good.
+    fn lose(&mut self, site: SiteId) {
+        for address in self.addresses().into_iter().filter(|address| address.site == site) {
+            self.hosts.insert(address, None);
+            self.down.remove(&address);
+            self.clients.retain(|client| client.address != address);
+        }
+    }
+
+    fn remove(&mut self, lost: Vec<SiteId>) -> Change {
+        let mut standing = self.members.newest().1.clone();
+        standing.members.retain(|site| !lost.contains(site));
+        match self.begin_standing(standing) {
+            true => Change::Leaving(lost),
+            false => Change::Lost(lost),
+        }
+    }
+
+    fn bury(&mut self, lost: Vec<SiteId>) -> Change {
+        lost.iter().for_each(|site| self.lose(*site));
+        if !self.all_know() {
+            return Change::Leaving(lost);
+        }
+        let mut standing = self.members.newest().1.clone();
+        let up = standing.members.clone();
+        for site in &lost {
+            let end = self.causal.bury(*site, standing.ends[*site], &up);
+            standing.ends.raise(*site, end);
+        }
+        self.begin_standing(standing);
+        *self.faults.entry("removal").or_default() += lost.len();
+        Change::Gone(lost)
+    }
+
+    /// One of those that were lost begins anew.
+    fn replace(&mut self, mut lost: Vec<SiteId>) -> Change {
+        if !self.all_know() {
+            return Change::Gone(lost);
+        }
+        let Some(site) = lost.pop() else { return Change::None };
+        let mut standing = self.members.newest().1.clone();
+        let donors = &standing.members;
+        let donor = donors[self.members.random.below(donors.len() as u64) as usize];
+        standing.members.push(site);
+        standing.members.sort_unstable();
+        standing.lives[site.index()] += 1;
+        let (life, end) = (standing.lives[site.index()], standing.ends[site]);
+        self.causal.begin_anew(site, donor, end);
+        self.members.standings.push(standing);
+        let number = self.members.newest().0;
+        for address in self.addresses().into_iter().filter(|address| address.site == site) {
+            let mut journal = vec![Kept::Members(number)];
+            for group in self.groups().filter(|group| self.member(*group, site.0) == address) {
+                let from = self.member(group, donor.0);
+                let log = self.hosts[&from].iter().flat_map(|host| &host.logs[&group].items);
+                journal.extend(log.map(|item| Kept::Stored(group, item.clone())));
+            }
+            let skew = self.members.random.below(5_000_000);
+            self.start(address, journal, u64::from(life) << 32, skew);
+        }
+        *self.faults.entry("replacement").or_default() += 1;
+        Change::Gone(lost)
+    }
+}
