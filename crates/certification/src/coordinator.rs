@@ -263,7 +263,10 @@ impl<W: Clone> Coordinator<W> {
             ts,
             from: BTreeSet::new(),
         });
-        if (&answers.vote, answers.ts) != (&vote, ts) {
+        // A leader that has forgotten what aborted, because its coordinator's site has left, votes on it once more;
+        // who has not forgotten it repeats the former vote. Each of them is to abort, at whatever time.
+        let both_abort = matches!((&answers.vote, &vote), (Vote::Abort(_), Vote::Abort(_)));
+        if !both_abort && (&answers.vote, answers.ts) != (&vote, ts) {
             // Another vote of the term, though there is but one: not one of these.
             step.counts.ignored += 1;
             return;

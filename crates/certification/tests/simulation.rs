@@ -111,3 +111,10 @@ fn nobody_waits_for_times_that_all_have_forgotten() {
     let shape = Shape { hurried: false, causal: false, changes: false, ..shape(1237, None) };
     World::new(1237, shape).run().unwrap();
 }
+
+/// A leader had forgotten what aborted, and voted on it once more; a follower had not, and repeated the former
+/// vote: the two were never taken for one, and what came after was never delivered.
+#[test]
+fn members_that_abort_for_different_reasons_agree() {
+    World::new(2791, shape(2791, None)).run().unwrap();
+}
