@@ -746,10 +746,9 @@ impl World {
             let end = self.now + 100 * MILLI;
             self.run_until(end);
         }
-        // Coordinators tell whoever asks late that it is over; where one is gone for good, what comes late is
-        // found out once more.
-        let rest = if self.shape.changes { 8000 } else { 4000 };
-        let end = self.now + rest * MILLI;
+        // Letters may come six seconds late, and have a leader find out once more what became of a transaction
+        // whose coordinator is gone.
+        let end = self.now + 8000 * MILLI;
         self.run_until(end);
         if let Some(violation) = self.first_violation.take() {
             return Err(violation);
