@@ -59,8 +59,8 @@ pub(crate) struct Strong {
     pub(crate) first: bool,
     /// Those that wait for their decision.
     submitted: BTreeMap<TransactionId, Submitted>,
-    /// Those of one operation that are open, or wait to be executed again.
-    singles: BTreeMap<TxId, Single>,
+    /// Those of one operation that are open, with the transaction of their last attempt.
+    singles: BTreeMap<RequestId, (TxId, Single)>,
     again: Vec<Again>,
     /// Covers the strong timestamps of those that this worker submitted and does not wait for any more.
     ceiling: Timestamp,
@@ -303,7 +303,7 @@ impl Replica {
         let tx = self.begin(now, &single.past, true);
         let (request, key, op, kind) =
             (single.request, single.key.clone(), single.op.clone(), single.kind);
-        self.strong.singles.insert(tx, single);
+        self.strong.singles.insert(request, (tx, single));
         if let Some(snap_vec) = self.open_transaction(tx).map(|transaction| transaction.snap_vec) {
             let cause = Cause::Request(self.config.address, request);
             self.trace(|| Event::Snapshot { cause, snap_vec, eventual: false });
@@ -323,7 +323,7 @@ impl Replica {
         tx: TxId,
         response: Response,
     ) {
-        let Some(single) = self.strong.singles.get_mut(&tx) else {
+        let Some((_, single)) = self.strong.singles.get_mut(&request) else {
             return self.reply(request, response);
         };
         match response {
@@ -333,7 +333,7 @@ impl Replica {
                 self.commit(now, request, tx, claim);
             }
             other => {
-                self.strong.singles.remove(&tx);
+                self.strong.singles.remove(&request);
                 self.abort(tx);
                 self.reply(request, other);
             }
@@ -342,8 +342,7 @@ impl Replica {
 
     /// The owner of a key answers in a coordinator's stead.
     pub(crate) fn on_execute_reply(&mut self, now: Now, request: RequestId, response: Response) {
-        let mut singles = self.strong.singles.iter();
-        match singles.find(|(_, single)| single.request == request).map(|(tx, _)| *tx) {
+        match self.strong.singles.get(&request).map(|(tx, _)| *tx) {
             Some(tx) => self.operated_strong(now, request, tx, response),
             None => self.reply(request, response),
         }
@@ -414,7 +413,7 @@ impl Replica {
         claim: Option<Claim>,
     ) {
         self.be_active(now);
-        let single = self.strong.singles.remove(&tx);
+        let single = self.strong.singles.remove(&request).map(|(_, single)| single);
         let name = transaction.name();
         let (snap_vec, writes, accesses) = transaction.into_certified();
         let mut shares: BTreeMap<GroupId, Share<Write>> = BTreeMap::new();
@@ -617,17 +616,16 @@ impl Replica {
         }
         // An operation may wait for what this site cannot get.
         let open = self.strong.singles.iter();
-        let late: Vec<TxId> = open
-            .filter(|(_, single)| now.monotonic.since(single.since) >= patience)
-            .map(|(tx, _)| *tx)
+        let late: Vec<(RequestId, TxId)> = open
+            .filter(|(_, (_, single))| now.monotonic.since(single.since) >= patience)
+            .map(|(request, (tx, _))| (*request, *tx))
             .collect();
-        for tx in late {
+        for (request, tx) in late {
             self.abort(tx);
-            if let Some(single) = self.strong.singles.remove(&tx) {
-                self.strong.counts.unavailable += 1;
-                let error = CommandError::Unavailable { tid: None };
-                self.reply(single.request, Response::Failed(error));
-            }
+            self.strong.singles.remove(&request);
+            self.strong.counts.unavailable += 1;
+            let error = CommandError::Unavailable { tid: None };
+            self.reply(request, Response::Failed(error));
         }
     }
 
