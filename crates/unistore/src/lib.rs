@@ -70,4 +70,4 @@ pub use recovery::{ForeignPartition, Recovery};
 pub use replica::Replica;
 pub use solera_certification::{Access, Claim, Kind, MAX_WORKERS, TransactionId};
 pub use status::{AtRisk, Status};
-pub use strong::{AGAIN, AGAIN_AT_LAST, StrongCounts};
+pub use strong::{LONGEST_RETRY_WAIT, RETRY_PAUSE, StrongCounts};

@@ -32,11 +32,10 @@ use crate::record::Record;
 use crate::replica::Replica;
 use crate::replication::{STRETCH_LIMIT, TICK_BYTES};
 
-/// A transaction of one operation that aborts is executed again after this long, if it is not known what it
-/// must wait for.
-pub const AGAIN: Duration = Duration::from_millis(10);
-/// For what is known it waits so long.
-pub const AGAIN_AT_LAST: Duration = Duration::from_millis(500);
+/// The pause before what was aborted is executed again, if it is not known what was in its way: 10 ms.
+pub const RETRY_PAUSE: Duration = Duration::from_millis(10);
+/// How long the next attempt waits at most until the site has what was in the way of the one before: 500 ms.
+pub const LONGEST_RETRY_WAIT: Duration = Duration::from_millis(500);
 
 /// The group that certifies everything in REDBLUE.
 const CENTRAL: GroupId = GroupId(0);
@@ -540,7 +539,7 @@ impl Replica {
         let patience = self.config.timing.strong_timeout;
         match single {
             Some(single) if now.monotonic.since(single.since) < patience => {
-                let pause = if lacks.is_some() { AGAIN_AT_LAST } else { AGAIN };
+                let pause = if lacks.is_some() { LONGEST_RETRY_WAIT } else { RETRY_PAUSE };
                 let at = now.monotonic.after(pause);
                 let single = Single { claim: Some(claim), ..single };
                 self.strong.again.push(Again { single, lacks, at });

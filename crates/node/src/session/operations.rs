@@ -82,7 +82,7 @@ impl Session {
     ) -> Option<Vec<Result<Outcome, OpError>>> {
         let mut results = Vec::with_capacity(plan.ops.len());
         for op in &plan.ops {
-            let kind = self.class_of(plan, op).as_kind();
+            let kind = self.class_of(plan.command, op).as_kind();
             match self.operate(tx, op, kind).await {
                 Ok(result) => results.push(result),
                 Err(failure) => {

@@ -6,7 +6,9 @@ use solera_data::{Key, Op, OpError, Outcome};
 use solera_levels::Level;
 use solera_resp::{Arguments, CommandId};
 use solera_time::Vector;
-use solera_unistore::{AGAIN, AGAIN_AT_LAST, Claim, Command, CommandError, Kind, Response, TxId};
+use solera_unistore::{
+    Claim, Command, CommandError, Kind, LONGEST_RETRY_WAIT, RETRY_PAUSE, Response, TxId,
+};
 
 use super::Session;
 use super::operations::Failure;
@@ -71,18 +73,14 @@ impl Class {
 
 impl Session {
     /// What a command's operation needs of certification.
-    pub(super) fn class_of(&self, plan: &Plan<'_>, op: &KeyOp<'_>) -> Class {
-        self.class_in_its_space(plan.command, op)
-    }
-
-    fn class_in_its_space(&self, command: CommandId, op: &KeyOp<'_>) -> Class {
+    pub(super) fn class_of(&self, command: CommandId, op: &KeyOp<'_>) -> Class {
         let spec = &self.worker.spec;
         spec.protocol.class_of(&spec.spaces, op.key, command, &op.op)
     }
 
     /// Whether a command is a strong transaction where it stands alone.
     pub(super) fn is_strong(&self, plan: &Plan<'_>) -> bool {
-        plan.ops.iter().any(|op| self.class_of(plan, op).strong)
+        plan.ops.iter().any(|op| self.class_of(plan.command, op).strong)
     }
 
     /// Whether a command may run in a transaction of this kind.
@@ -93,7 +91,7 @@ impl Session {
         let checks = self.worker.spec.protocol == Baseline::UniStore;
         for op in &plan.ops {
             let space = self.worker.spec.spaces.space_of(op.key);
-            let class = self.class_of(plan, op);
+            let class = self.class_of(plan.command, op);
             let key = String::from_utf8_lossy(op.key);
             let name = &space.name;
             // Whatever the protocol: certification knows nothing of eventual writes.
@@ -137,7 +135,7 @@ impl Session {
             past: self.past,
             key: op.key.into(),
             op: op.op.clone(),
-            kind: self.class_of(plan, op).as_kind(),
+            kind: self.class_of(plan.command, op).as_kind(),
         };
         match self.worker.call(command).await {
             Some(Response::Executed { outcome, past }) => {
@@ -193,7 +191,7 @@ impl Session {
     /// What a key holds in the open transaction, which conflicts with changes from now on.
     async fn look(&mut self, tx: TxId, key: &[u8]) -> Result<Result<Outcome, OpError>, Failure> {
         let op = KeyOp { key, op: Op::Digest };
-        let kind = self.class_in_its_space(CommandId::Watch, &op).as_kind();
+        let kind = self.class_of(CommandId::Watch, &op).as_kind();
         self.operate(tx, &op, kind).await
     }
 
@@ -343,7 +341,7 @@ impl Session {
             self.conflict = None;
         }
         if let Some(past) = self.conflict.as_mut().and_then(|conflict| conflict.lacks.take()) {
-            let timeout = Some(AGAIN_AT_LAST);
+            let timeout = Some(LONGEST_RETRY_WAIT);
             self.worker.call(Command::Attach { past, timeout }).await;
         }
     }
@@ -352,7 +350,7 @@ impl Session {
     async fn pause_after_conflict(&mut self) {
         match &self.conflict {
             Some(Conflict { lacks: Some(_), .. }) => self.wait_for_conflict().await,
-            _ => tokio::time::sleep(AGAIN).await,
+            _ => tokio::time::sleep(RETRY_PAUSE).await,
         }
     }
 
