@@ -21,7 +21,7 @@ pub use self::fits::{Misfit, fits, spell};
 pub use self::inputs::{Limits, Names, Tapes};
 
 use self::calls::Waiting;
-use self::machine::Machine;
+use self::machine::{Machine, Stop};
 use self::slot::Slot;
 use crate::ir::{Code, Instr, Phase, Program, Reg, Transaction};
 use crate::span::Span;
@@ -199,21 +199,27 @@ impl Run {
         let code = frame.code(program, phase);
         let registers = &mut self.stack[frame.base..];
         match self.machine.run(program, phase, code, &mut frame.at, registers)? {
-            None if frame.function.is_none() => self.finish(program, phase).map(Some),
-            None => {
+            Stop::End if frame.function.is_none() => self.finish(program, phase).map(Some),
+            Stop::End => {
                 self.leave(Slot::default());
                 Ok(None)
             }
-            Some(Instr::Call(dst, function, args)) => {
+            Stop::Count => {
+                // Also those of the callers: each frame's registers are in use until it is left.
+                self.machine.meter.count(self.stack.iter_mut())?;
+                frame.at += 1;
+                Ok(None)
+            }
+            Stop::At(Instr::Call(dst, function, args)) => {
                 self.enter(program, *dst, *function, args)?;
                 Ok(None)
             }
-            Some(Instr::Return(reg)) => {
+            Stop::At(Instr::Return(reg)) => {
                 let result = std::mem::take(&mut registers[*reg as usize]);
                 self.leave(result);
                 Ok(None)
             }
-            Some(call) => {
+            Stop::At(call) => {
                 let span = code.spans[frame.at];
                 let caller = calls::Caller { program, registers, span };
                 let (step, waiting) = caller.call(call, &mut self.machine.meter)?;

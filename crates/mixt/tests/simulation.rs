@@ -70,7 +70,13 @@ transaction counts(a: handle<counter> in directory, b: handle<counter> in mail,
 "#;
 
 const LIMITS: Limits = Limits {
-    phase: PhaseLimits { fuel: 1_000_000, depth: 200, value_bytes: 1 << 20, tape_bytes: 1 << 20 },
+    phase: PhaseLimits {
+        fuel: 1_000_000,
+        depth: 200,
+        value_bytes: 1 << 20,
+        held_bytes: 4 << 20,
+        tape_bytes: 1 << 20,
+    },
     run_ms: 60_000,
     attempts: 12,
     backoff_first_ms: 2,

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use solera_language::run;
 use solera_mixt::outcome::Limits;
 use solera_node::{ConfigError, ModuleSpec, Placed};
 
@@ -34,8 +35,8 @@ impl Settings {
     /// As a configuration says, and the defaults where it says nothing.
     ///
     /// # Errors
-    /// If times contradict one another: a transaction must be given up by its coordinator before others complete it, and
-    /// so on.
+    /// If they contradict one another: a transaction must be given up by its coordinator before others complete it, and
+    /// so on; and one value must not take more than all together.
     pub fn configured(spec: &ModuleSpec) -> Result<Settings, ConfigError> {
         let mut settings = Settings::default();
         let limits = &mut settings.limits;
@@ -45,6 +46,7 @@ impl Settings {
         set(&mut limits.phase.fuel, &spec.steps);
         set(&mut limits.phase.depth, &spec.depth);
         set(&mut limits.phase.value_bytes, &spec.value_bytes);
+        set(&mut limits.phase.held_bytes, &spec.held_bytes);
         set(&mut limits.phase.tape_bytes, &spec.handed_on_bytes);
         set(&mut limits.run_ms, &spec.run_ms);
         set(&mut limits.attempts, &spec.attempts);
@@ -54,6 +56,13 @@ impl Settings {
         set(&mut limits.keep_ms, &spec.keep_ms);
         if let Some(ms) = &spec.upkeep_ms {
             settings.upkeep = Duration::from_millis(ms.value);
+        }
+        let run::Limits { value_bytes, held_bytes, .. } = limits.phase;
+        if value_bytes > held_bytes {
+            let given = spec.held_bytes.as_ref().or(spec.value_bytes.as_ref());
+            return given.expect("the defaults do not contradict").invalid(format!(
+                "max_value ({value_bytes}) must not be more than max_held ({held_bytes})"
+            ));
         }
         let Err(contradiction) = limits.check() else {
             return Ok(settings);
@@ -91,7 +100,7 @@ mod tests {
     fn what_is_not_said_is_as_ever() {
         assert_eq!(configured("").unwrap(), Settings::default());
         let text = "max_source = 2048\nthreads = 3\nmax_calls = 4\nupkeep_ms = 40\nmax_steps = 5000\nmax_depth = 6\n\
-                    max_value = 7000\nmax_handed_on = 8000\nattempts = 9\nrun_ms = 14\nfinish_ms = 10\n\
+                    max_value = 7000\nmax_handed_on = 8000\nmax_held = 9000\nattempts = 9\nrun_ms = 14\nfinish_ms = 10\n\
                     orphan_ms = 12011\nblocked_ms = 12012\nkeep_ms = 12013";
         let found = configured(text).unwrap();
         let mut wanted = Settings::default();
@@ -100,6 +109,7 @@ mod tests {
         wanted.upkeep = Duration::from_millis(40);
         let phase = &mut wanted.limits.phase;
         (phase.fuel, phase.depth, phase.value_bytes, phase.tape_bytes) = (5000, 6, 7000, 8000);
+        phase.held_bytes = 9000;
         let limits = &mut wanted.limits;
         (limits.attempts, limits.finish_ms, limits.orphan_ms) = (9, 10, 12_011);
         (limits.blocked_ms, limits.keep_ms, limits.run_ms) = (12_012, 12_013, 14);
@@ -114,5 +124,15 @@ mod tests {
         assert_eq!(error, format!("s.toml, line 3: {reason}"));
         let error = configured("keep_ms = 32000\n").unwrap_err();
         assert_eq!(error, "s.toml, line 2: blocked_ms (32000) must be less than keep_ms (32000)");
+    }
+    #[test]
+    fn one_value_must_not_be_larger_than_all_may_be_together() {
+        let error = configured("threads = 1\nmax_value = '65 MiB'").unwrap_err();
+        let reason = "max_value (68157440) must not be more than max_held (67108864)";
+        assert_eq!(error, format!("s.toml, line 3: {reason}"));
+        let error = configured("max_value = '2 MiB'\nmax_held = '1 MiB'").unwrap_err();
+        let reason = "max_value (2097152) must not be more than max_held (1048576)";
+        assert_eq!(error, format!("s.toml, line 3: {reason}"));
+        assert!(configured("max_value = '64 MiB'").is_ok());
     }
 }

@@ -177,7 +177,9 @@ impl Waiting {
             }
         })?;
         let mut slot = Slot::shared(value);
-        meter.weigh(&mut slot)?;
+        // It takes memory as what is made here does.
+        let weight = meter.weigh(&mut slot)?;
+        meter.bytes(weight.size as usize)?;
         Ok(slot)
     }
 

@@ -78,6 +78,11 @@ pub enum FailureKind {
         /// How large it may be, in bytes.
         limit: u64,
     },
+    /// The values that are there at a time are too large together.
+    HeldTooLarge {
+        /// How large they may be, in bytes.
+        limit: u64,
+    },
     /// A value is nested deeper than [`MAX_NESTING`].
     TooDeep,
     /// What is kept for later phases is too large.
@@ -180,6 +185,12 @@ impl fmt::Display for FailureKind {
             }
             FailureKind::TooLarge { limit } => {
                 write!(f, "a value is larger than {limit} bytes")
+            }
+            FailureKind::HeldTooLarge { limit } => {
+                write!(
+                    f,
+                    "variables and intermediate results hold more than {limit} bytes together"
+                )
             }
             FailureKind::TooDeep => {
                 write!(f, "a value is nested more than {MAX_NESTING} deep")

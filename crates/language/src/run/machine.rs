@@ -11,6 +11,16 @@ use super::slot::{Meter, Slot, Weight};
 use crate::ir::{Code, Instr, Phase, Program, Reg};
 use crate::value::{Handle, Value};
 
+/// Why a frame is not run on.
+pub(super) enum Stop<'p> {
+    /// There is an instruction that needs another frame or a store.
+    At(&'p Instr),
+    /// An instruction is done, and before the next one it is to be counted what all frames hold.
+    Count,
+    /// There are no more instructions.
+    End,
+}
+
 /// What all frames of a phase share.
 #[derive(Debug)]
 pub(super) struct Machine {
@@ -49,8 +59,8 @@ impl Machine {
         }
     }
 
-    /// Runs up to an instruction that it leaves to its caller, or to the end of the code. `at` is where
-    /// it came to, also when it fails.
+    /// Runs up to an instruction that it leaves to its caller, to the end of the code, or until what is held is to be
+    /// counted. `at` is where it came to, also when it fails.
     pub(super) fn run<'p>(
         &mut self,
         program: &'p Program,
@@ -58,7 +68,7 @@ impl Machine {
         code: &'p Code,
         at: &mut usize,
         registers: &mut [Slot],
-    ) -> Result<Option<&'p Instr>, FailureKind> {
+    ) -> Result<Stop<'p>, FailureKind> {
         while let Some(instr) = code.instructions.get(*at) {
             self.meter.spend(1)?;
             match instr {
@@ -102,13 +112,16 @@ impl Machine {
                 | Instr::Return(_)
                 | Instr::Remote { .. }
                 | Instr::Custom { .. } => {
-                    return Ok(Some(instr));
+                    return Ok(Stop::At(instr));
                 }
                 other => self.less_often(program, phase, other, registers)?,
             }
+            if self.meter.count_is_due() {
+                return Ok(Stop::Count);
+            }
             *at += 1;
         }
-        Ok(None)
+        Ok(Stop::End)
     }
 
     fn less_often(

@@ -86,16 +86,62 @@ fn leaf(bytes: usize) -> u32 {
     u32::try_from(bytes).unwrap_or(u32::MAX).saturating_add(NODE)
 }
 
+/// How many bytes a unit of fuel can make, at most: as of [`Meter::bytes`].
+const MADE_PER_UNIT: u64 = 256;
+
+/// Into how many parts what may be held is divided: what is held is counted each time so much fuel is used as can make
+/// one of them.
+const PARTS: u64 = 16;
+
+/// How much fuel is used between two counts at least, however little may be held.
+const MIN_BETWEEN: u64 = 1024;
+
 /// Counts what a phase does.
 #[derive(Debug)]
 pub(super) struct Meter {
     left: u64,
+    /// When no more than this is left, what is held is to be counted.
+    count_at: u64,
     limits: Limits,
 }
 
 impl Meter {
     pub(super) fn new(limits: Limits) -> Meter {
-        Meter { left: limits.fuel, limits }
+        let mut meter = Meter { left: limits.fuel, count_at: 0, limits };
+        meter.plan_count();
+        meter
+    }
+
+    fn plan_count(&mut self) {
+        let between = (self.limits.held_bytes / PARTS / MADE_PER_UNIT).max(MIN_BETWEEN);
+        self.count_at = self.left.saturating_sub(between);
+    }
+
+    /// Whether [`count`](Self::count) is due.
+    #[inline]
+    pub(super) fn count_is_due(&self) -> bool {
+        self.left <= self.count_at
+    }
+
+    /// Whether all that registers hold is not too large together.
+    ///
+    /// A sum that is kept up to date with each instruction would have to know what each value weighs, also of what is
+    /// only looked at within another. Fuel tells as well how much there can be new, and the same amount everywhere.
+    pub(super) fn count<'a>(
+        &mut self,
+        held: impl ExactSizeIterator<Item = &'a mut Slot>,
+    ) -> Result<(), FailureKind> {
+        // Most of them are known already.
+        self.spend(held.len() as u64 / 16)?;
+        let mut bytes = 0;
+        for slot in held {
+            bytes += u64::from(self.weigh(slot)?.size);
+        }
+        if bytes > self.limits.held_bytes {
+            return Err(FailureKind::HeldTooLarge { limit: self.limits.held_bytes });
+        }
+        self.plan_count();
+        Ok(())
     }
 
     pub(super) fn used(&self) -> u64 {

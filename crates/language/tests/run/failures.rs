@@ -3,7 +3,9 @@
 use solera_language::builtin::Builtin;
 use solera_language::ir::Instr;
 use solera_language::operation::ObjectOp;
-use solera_language::run::{FailureKind, Limits, Names, Place, Refusal, Run, Step, Tapes};
+use solera_language::run::{
+    FailureKind, Finished, Limits, Names, Place, Refusal, Run, Step, Tapes,
+};
 use solera_language::syntax::ast::BinaryOp;
 use solera_language::types::{Object, Type};
 use solera_language::value::Value;
@@ -49,6 +51,106 @@ fn a_value_that_doubles_becomes_too_large() {
     // What is in a value often is large, though it takes little memory.
     let nest = vec![Instr::List(0, vec![0, 0]), Instr::Jump(0)];
     assert_eq!(kind(vec![ints([1])], nest), FailureKind::TooLarge { limit });
+}
+
+/// A phase of a source within limits that make it quick, and what it fails by, with its line.
+fn run_source(source: &str) -> Result<Finished, String> {
+    let program = solera_language::compile::compile(source).program.unwrap();
+    let names = Names { prefix: "tx7".into() };
+    let (value_bytes, held_bytes) = (100_000, 1 << 20);
+    let limits = Limits { value_bytes, held_bytes, ..Limits::default() };
+    let run = Run::new(program.into(), 0, 0, vec![], Tapes::new(), names, limits);
+    match run.unwrap().start() {
+        Step::Finished(finished) => Ok(finished),
+        Step::Failed(failure) => Err(failure.describe(source)),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A function that makes a text of 98304 characters.
+const LARGE: &str = "fn large() -> string { \
+        var text = \"abc\"; \
+        for i in [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14] { text = text + text; } \
+        return text; \
+    }\n";
+
+#[test]
+fn values_that_are_there_together_are_limited() {
+    let keep = |count: usize| {
+        let lines: String = (0..count).map(|n| format!("var t{n} = base + \"{n}\";\n")).collect();
+        let lengths: Vec<String> = (0..count).map(|n| format!("t{n}.len()")).collect();
+        let sum = lengths.join(" + ");
+        run_source(&format!(
+            "{LARGE}transaction keep() -> int {{\nvar base = large();\n{lines}return {sum};\n}}"
+        ))
+    };
+    assert_eq!(keep(5).unwrap().result, Some(Value::Int(5 * 98305)));
+    let told = keep(40).unwrap_err();
+    let limit = "variables and intermediate results hold more than 1048576 bytes together";
+    assert!(told.contains(limit), "{told}");
+    // The eleventh is too much. That was looked for soon.
+    let (line, _) = told.split_once(':').unwrap();
+    assert!((13..=16).contains(&line.parse::<u32>().unwrap()), "{told}");
+    assert_eq!(keep(40).unwrap_err(), told);
+}
+
+#[test]
+fn values_of_callers_are_counted() {
+    let source = format!(
+        "{LARGE}fn deep(n: int) -> int {{ \
+             var text = large(); \
+             if n == 0 {{ return 0; }} \
+             return deep(n - 1) + text.len(); \
+         }} \
+         transaction keep() -> int {{ return deep(39); }}"
+    );
+    let told = run_source(&source).unwrap_err();
+    assert!(told.contains("hold more than 1048576 bytes together (in function"), "{told}");
+}
+
+#[test]
+fn values_that_are_replaced_do_not_count() {
+    let source = format!(
+        "{LARGE}transaction replace() -> int {{ \
+             var text = \"\"; \
+             var n = 0; \
+             while n < 400 {{ text = large(); n += 1; }} \
+             return text.len(); \
+         }}"
+    );
+    let finished = run_source(&source).unwrap();
+    assert_eq!(finished.result, Some(Value::Int(98304)));
+    // It has made many times as much as it may hold.
+    assert!(finished.fuel > 40 * (1 << 20) / 256, "{}", finished.fuel);
+}
+
+#[test]
+fn answers_of_stores_are_counted() {
+    let mut body = vec![];
+    for dst in 1..40 {
+        body.push(Instr::Remote {
+            dst,
+            store: MAIL,
+            op: ObjectOp::Load,
+            object: 6,
+            handle: 0,
+            args: vec![],
+        });
+        body.push(Instr::Move(40, 40));
+    }
+    let main = phase(Some(MAIL), &[], &[], code(41, vec![], body));
+    let register = Object::Register(Type::String);
+    let mut program = program(vec![handle_type(register.clone(), MAIL)], Type::Unit, vec![main]);
+    program.objects.push(register);
+    let mut run = prepare(program, 0, vec![handle("mail", "r")], Tapes::new());
+    let mut step = run.start();
+    let mut answers = 0;
+    while let Step::Remote(_) = step {
+        answers += 1;
+        step = run.resume(Ok(text(&"x".repeat(4_000_000))));
+    }
+    assert_eq!(failed(step).kind, FailureKind::HeldTooLarge { limit: 64 << 20 });
+    assert!(answers <= 18, "{answers}");
 }
 
 #[test]

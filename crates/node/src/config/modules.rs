@@ -23,6 +23,8 @@ pub struct ModuleSpec {
     pub depth: Option<Placed<u64>>,
     /// The size of a value, in bytes.
     pub value_bytes: Option<Placed<u64>>,
+    /// The size of all values that a phase holds at a time, in bytes.
+    pub held_bytes: Option<Placed<u64>>,
     /// The size of all that phases hand on, in bytes.
     pub handed_on_bytes: Option<Placed<u64>>,
     /// How long a transaction may take until something of it has committed, in milliseconds.
@@ -49,6 +51,7 @@ pub(super) struct ModuleTable {
     max_steps: Option<Spanned<u64>>,
     max_depth: Option<Spanned<u64>>,
     max_value: Option<Spanned<Amount>>,
+    max_held: Option<Spanned<Amount>>,
     max_handed_on: Option<Spanned<Amount>>,
     run_ms: Option<Spanned<u64>>,
     attempts: Option<Spanned<u64>>,
@@ -90,6 +93,7 @@ impl Reader<'_> {
             steps: number("max_steps", table.max_steps, 1000, 10_000_000_000)?,
             depth: number("max_depth", table.max_depth, 1, 10_000)?,
             value_bytes: amount("max_value", table.max_value, kib, 512 * mib)?,
+            held_bytes: amount("max_held", table.max_held, kib, 4096 * mib)?,
             handed_on_bytes: amount("max_handed_on", table.max_handed_on, kib, 512 * mib)?,
             run_ms: number("run_ms", table.run_ms, 1, day_ms)?,
             attempts: number("attempts", table.attempts, 1, 1000)?,
