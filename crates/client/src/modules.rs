@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use solera_mixt::drive::Connections;
 use solera_mixt::store::{BoxFuture, Database, Place};
 use solera_mixt::worker::Worker;
-use solera_node::{Local, Modules};
+use solera_node::{Incomplete, Local, Modules};
 use solera_resp::Value;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
@@ -126,6 +126,10 @@ impl Modules for Host {
             shared.upkeep.note(local);
         });
         answer
+    }
+
+    fn incomplete(&self) -> Option<Incomplete> {
+        self.shared.upkeep.incomplete()
     }
 }
 

@@ -18,6 +18,7 @@ use solera_mixt::drive::{Clock, Connections, run};
 use solera_mixt::memory::Memory;
 use solera_mixt::outcome::{Limits, Outcome};
 use solera_mixt::store::{BoxFuture, Connection, Database, Description, StoreError};
+use solera_node::Incomplete;
 
 const GROUPS: &str = include_str!("../../../examples/message_groups.mixt");
 
@@ -172,16 +173,29 @@ async fn what_is_left_incomplete_is_completed_when_the_store_comes_back() {
         keep_ms: 400,
         ..Limits::default()
     };
-    let (_cluster, mut client, off) = start(limits, Duration::from_millis(50)).await;
+    let (cluster, mut client, off) = start(limits, Duration::from_millis(50)).await;
     let group = with_group(&mut client).await;
     off.store(true, Ordering::Relaxed);
     ticket(post(&mut client, &group, "hello").await);
+    let counted = async |wanted: Incomplete| {
+        let began = Instant::now();
+        while cluster.cluster().incomplete() != Some(wanted) {
+            let found = cluster.cluster().incomplete();
+            assert!(began.elapsed() < Duration::from_secs(60), "{found:?}, not {wanted:?}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let none = Incomplete::default();
+    counted(Incomplete { open: 1, unasked_spaces: 1, ..none }).await;
     off.store(false, Ordering::Relaxed);
     let began = Instant::now();
     while log(&mut client).await != ["hello"] {
         assert!(began.elapsed() < Duration::from_secs(60), "nobody completes it");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
+    counted(Incomplete { recovered: 1, ..none }).await;
+    fail_for_good(&mut client).await;
+    counted(Incomplete { recovered: 1, failed: 1, ..none }).await;
 }
 
 /// What SOLERA.CALL INCOMPLETE tells: names, calls and states.

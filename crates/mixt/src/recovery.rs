@@ -23,6 +23,8 @@ pub struct Recovered {
     pub completed: Vec<Record>,
     /// Complete transactions of which somebody else removes what is left, for a [`Collector`] if nobody does.
     pub complete: Vec<Record>,
+    /// How many are left to those who have begun them or taken them over, as they have the time for it.
+    pub young: usize,
     /// Those that could not be completed now, and how their attempts ended.
     pub open: Vec<(TransactionId, Outcome)>,
     /// Those that can never be completed: their programs failed after a phase had committed. They stay until they are
@@ -169,6 +171,8 @@ pub async fn recover(
             recovered.complete.push(record);
         } else if age_ms >= limits.orphan_ms {
             orphans.push(record);
+        } else {
+            recovered.young += 1;
         }
     }
     // Later ones may have to wait for earlier ones.

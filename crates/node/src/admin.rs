@@ -23,6 +23,7 @@ use crate::auth::Attempts;
 use crate::cluster::{Cluster, Fault, FaultError};
 use crate::http::{self, refusal};
 use crate::http_auth::{Guard, guard};
+use crate::modules::Incomplete;
 use crate::status::{JournalSample, MemoryStatus, PeerStatus, ReachedSite, SiteStatus};
 
 /// Why the HTTP side does not run.
@@ -231,6 +232,7 @@ async fn metrics(State(cluster): State<Arc<Cluster>>) -> Response {
     let text = render(&sites)
         + &render_journals(&sites)
         + &render_memory(cluster.memory_status())
+        + &render_incomplete(cluster.incomplete())
         + &render_links(&reached);
     ([("content-type", "text/plain; version=0.0.4")], text).into_response()
 }
@@ -490,6 +492,27 @@ fn render_memory(memory: MemoryStatus) -> String {
     text
 }
 
+fn render_incomplete(incomplete: Option<Incomplete>) -> String {
+    let mut text = String::new();
+    let Some(incomplete) = incomplete else { return text };
+    let Incomplete { open, failed, unreadable, unasked_spaces, recovered } = incomplete;
+    let name = "solera_incomplete_transactions";
+    let help = "Transactions of modules that have begun to take effect and are not complete.";
+    head(&mut text, name, help, "gauge");
+    for (state, count) in [("open", open), ("failed", failed), ("unreadable", unreadable)] {
+        let _ = writeln!(text, "{name}{{state=\"{state}\"}} {count}");
+    }
+    let name = "solera_incomplete_unasked_spaces";
+    let help = "Spaces of which that is not known, as their stores could not be asked.";
+    head(&mut text, name, help, "gauge");
+    let _ = writeln!(text, "{name} {unasked_spaces}");
+    let name = "solera_recovered_transactions_total";
+    let help = "Transactions that the process has completed as who had begun them did not.";
+    head(&mut text, name, help, "counter");
+    let _ = writeln!(text, "{name} {recovered}");
+    text
+}
+
 type LinkGauge = (&'static str, &'static str, &'static str, fn(&PeerStatus) -> u64);
 
 const LINK_GAUGES: [LinkGauge; 4] = [
@@ -571,6 +594,7 @@ mod tests {
         render(&sites)
             + &render_journals(&sites)
             + &render_memory(memory)
+            + &render_incomplete(Some(Incomplete::default()))
             + &render_links(&[reached])
     }
 

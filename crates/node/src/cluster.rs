@@ -27,7 +27,7 @@ use crate::link::Link;
 use crate::log::Log;
 use crate::membership::Membership;
 use crate::memory::Gauge;
-use crate::modules::Modules;
+use crate::modules::{Incomplete, Modules};
 use crate::network::{Destination, Network, Parcel};
 use crate::node::Here;
 use crate::peers::Peers;
@@ -465,6 +465,11 @@ impl Cluster {
     /// Has modules of transactions run by this. Only the first call counts; until then there are none.
     pub fn run_modules(&self, modules: Arc<dyn Modules>) {
         self.network.run_modules(modules);
+    }
+
+    /// What was seen of transactions of modules that are not complete. None while nobody has looked.
+    pub fn incomplete(&self) -> Option<Incomplete> {
+        self.network.modules().and_then(|modules| modules.incomplete())
     }
 
     /// Lets something go wrong, or right again.

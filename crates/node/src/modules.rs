@@ -32,6 +32,25 @@ pub trait Modules: Send + Sync {
     /// Does what a client asks by SOLERA.MODULE, SOLERA.CALL or SOLERA.PHASE: the command's name and its arguments. An answer
     /// that is dropped is told as a server that stops.
     fn run(&self, local: Local, request: Vec<Vec<u8>>) -> oneshot::Receiver<Value>;
+
+    /// What it saw when it looked last for transactions that are not complete. None while it has not looked.
+    fn incomplete(&self) -> Option<Incomplete>;
+}
+
+/// How many transactions have begun to take effect and are not complete, of the whole cluster, and what a process has
+/// done about them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Incomplete {
+    /// Those that can be completed.
+    pub open: usize,
+    /// Those that never can, and wait to be given up.
+    pub failed: usize,
+    /// Those whose records cannot be read.
+    pub unreadable: usize,
+    /// Of how many spaces it is not known, as their stores could not be asked.
+    pub unasked_spaces: usize,
+    /// How many others the process has completed for them since its start.
+    pub recovered: u64,
 }
 
 /// Opens sessions at a worker for a client that has asked it for something.

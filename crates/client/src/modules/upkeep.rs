@@ -8,9 +8,9 @@ use solera_mixt::collect::Collector;
 use solera_mixt::coordinator::TransactionId;
 use solera_mixt::drive::Clock;
 use solera_mixt::record::Record;
-use solera_mixt::recovery;
+use solera_mixt::recovery::{self, Recovered};
 use solera_mixt::store::BoxFuture;
-use solera_node::Local;
+use solera_node::{Incomplete, Local};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::{Settings, Shared, connections, places, registry, spaces, told};
@@ -25,12 +25,15 @@ pub(super) struct Upkeep {
     completed: Mutex<BTreeSet<TransactionId>>,
     /// The way to the site of the last call.
     local: Mutex<Option<Local>>,
+    /// What was seen of transactions that are not complete.
+    seen: Mutex<Option<Incomplete>>,
 }
 
 impl Upkeep {
     pub(super) fn new() -> (Upkeep, UnboundedReceiver<Vec<Record>>) {
         let (left, work) = unbounded_channel();
-        (Upkeep { left, completed: Mutex::default(), local: Mutex::default() }, work)
+        let (completed, local, seen) = (Mutex::default(), Mutex::default(), Mutex::default());
+        (Upkeep { left, completed, local, seen }, work)
     }
 
     /// A site can be reached so.
@@ -48,6 +51,15 @@ impl Upkeep {
     /// Whether this process has completed it.
     pub(super) fn has_completed(&self, id: TransactionId) -> bool {
         self.completed().contains(&id)
+    }
+
+    /// What was seen last of transactions that are not complete, if it was looked for.
+    pub(super) fn incomplete(&self) -> Option<Incomplete> {
+        *self.seen()
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Option<Incomplete>> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn completed(&self) -> MutexGuard<'_, BTreeSet<TransactionId>> {
@@ -111,21 +123,27 @@ async fn pass(shared: &Shared, local: &Local, collector: &mut Collector) -> Trou
     let places = places(&named, &shared.stores);
     let mut connections = connections(database, &shared.stores);
     let mut troubles = Troubles::new();
-    for place in places {
+    let recovered = shared.upkeep.incomplete().map_or(0, |seen| seen.recovered);
+    let mut seen = Incomplete { recovered, ..Incomplete::default() };
+    for (looked, place) in places.iter().enumerate() {
         let known = (&shared.library.all(), shared.settings.limits);
-        let found = recovery::recover(&place, &mut connections, known, collector, &System).await;
+        let found = recovery::recover(place, &mut connections, known, collector, &System).await;
         let mut found = match found {
             Ok(found) => found,
             Err(error) => {
                 let what = format!("transactions left in {place} cannot be looked for");
                 troubles.insert(what, error.to_string());
                 // A site that is gone has nothing to be looked for; another store may come back.
-                match &*place.database == local.cluster() {
-                    true => return troubles,
-                    false => continue,
+                if &*place.database == local.cluster() {
+                    seen.unasked_spaces += places.len() - looked;
+                    *shared.upkeep.seen() = Some(seen);
+                    return troubles;
                 }
+                seen.unasked_spaces += 1;
+                continue;
             }
         };
+        count(&found, &mut seen);
         for (id, why) in found.unreadable.iter().map(|(id, why)| (id, why.to_string())) {
             troubles.insert(format!("the record of transaction {id} in {place}"), why);
         }
@@ -142,11 +160,19 @@ async fn pass(shared: &Shared, local: &Local, collector: &mut Collector) -> Trou
             }
         }
     }
+    *shared.upkeep.seen() = Some(seen);
     if let Err(error) = collector.collect(&mut connections, System.now_ms()).await {
         let what = "what complete transactions leave behind cannot all be removed";
         troubles.insert(what.to_owned(), error.to_string());
     }
     troubles
+}
+
+fn count(found: &Recovered, seen: &mut Incomplete) {
+    seen.open += found.young + found.open.len() + found.skipped.len() + found.unknown.len();
+    seen.failed += found.failed.len();
+    seen.unreadable += found.unreadable.len() + found.unread.len();
+    seen.recovered += found.completed.len() as u64;
 }
 
 async fn forget_tickets(local: &Local, of: &[Record]) -> Result<(), String> {
