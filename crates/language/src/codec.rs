@@ -155,7 +155,11 @@ impl<'a> Codec<'a> {
         if *ty == Type::Bytes {
             return Ok(Value::Bytes(bytes.into()));
         }
-        let text = std::str::from_utf8(bytes).map_err(|_| unexpected())?;
+        let text = std::str::from_utf8(bytes).map_err(|_| CodecError::Unexpected {
+            expected: spell(self.program, ty),
+            found: format!("{}, which is not UTF-8", excerpt(bytes)),
+            offset: 0,
+        })?;
         match ty {
             Type::Unit if text.is_empty() => Ok(Value::Unit),
             Type::Unit => Err(unexpected()),

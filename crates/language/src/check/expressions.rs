@@ -2,7 +2,7 @@
 
 use super::lower::Lower;
 use crate::builtin::Builtin;
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, Mark};
 use crate::flat::{Compute, StepKind, Var};
 use crate::operation::ObjectOp;
 use crate::span::Span;
@@ -233,13 +233,20 @@ impl Lower<'_> {
 
     /// The elements of a list or set, and their type.
     fn elements(&mut self, items: &[Expr], wanted: Option<Type>) -> (Type, Vec<Var>) {
+        // Where nothing else says of which type they are, the first does.
+        let first = items.first().filter(|_| wanted.is_none());
         let mut of = wanted;
         let mut vars = Vec::new();
         for item in items {
             let var = self.expression(item, of.as_ref());
             match &of {
                 Some(of) => {
-                    self.must_fit(var, of, item.span);
+                    if !self.must_fit(var, of, item.span)
+                        && let (Some(first), Some(error)) = (first, self.diagnostics.last_mut())
+                    {
+                        let text = format!("the first is {}", self.known.show(of));
+                        error.others.push(Mark { span: first.span, text });
+                    }
                 }
                 None => of = Some(self.type_of(var)),
             }

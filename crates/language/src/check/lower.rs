@@ -11,7 +11,7 @@ use crate::diagnostic::Diagnostic;
 use crate::flat::{Body, Compute, Step, StepKind, Var, VarInfo};
 use crate::span::Span;
 use crate::syntax::ast::{FunctionDecl, Item, Module, Name, TypeExpr};
-use crate::types::Type;
+use crate::types::{StoreId, Type};
 use crate::value::Value;
 
 /// Checks names and types of a module, and flattens its bodies.
@@ -299,8 +299,36 @@ impl<'a> Lower<'a> {
             }
             _ => {}
         }
+        if let Some(levels) = self.levels_of_stores(&found, wanted) {
+            error = error.note(levels);
+        }
         self.diagnostics.push(error);
         false
+    }
+
+    /// What is to be said of two types that differ in the stores of handles alone.
+    pub(super) fn levels_of_stores(&self, one: &Type, other: &Type) -> Option<String> {
+        let stores = differing_stores(one, other)?;
+        let [one, other] = stores.map(|store| {
+            let store = self.known.store_info(store);
+            format!("`{}` is {}", store.name, self.known.level_name(store.level))
+        });
+        Some(format!("{one} and {other}: handles of different stores are of different types"))
+    }
+}
+
+/// The stores of the handles that two types differ in, if they differ in nothing else.
+fn differing_stores(one: &Type, other: &Type) -> Option<[StoreId; 2]> {
+    match (one, other) {
+        (Type::Handle(object, a), Type::Handle(same, b)) if object == same && a != b => {
+            Some([*a, *b])
+        }
+        (Type::Option(a), Type::Option(b))
+        | (Type::List(a), Type::List(b))
+        | (Type::Set(a), Type::Set(b)) => differing_stores(a, b),
+        (Type::Map(key, a), Type::Map(same, b)) if key == same => differing_stores(a, b),
+        (Type::Map(a, of), Type::Map(b, same)) if of == same => differing_stores(a, b),
+        _ => None,
     }
 }
 

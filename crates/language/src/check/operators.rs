@@ -65,6 +65,9 @@ impl Lower<'_> {
         if one != other && spans.iter().all(|at| span.start <= at.start && at.end <= span.end) {
             error = error.mark(spans[0], one).mark(spans[1], other);
         }
+        if let Some(levels) = self.levels_of_stores(&types[0], &types[1]) {
+            error = error.note(levels);
+        }
         self.diagnostics.push(error.help(instead(op, &types)));
     }
 }
