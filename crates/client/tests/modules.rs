@@ -165,6 +165,24 @@ async fn what_is_kept_as_something_else_is_left_alone() {
     assert_eq!(call(&mut client, &["o.counts", "n"]).await.unwrap(), Value::Integer(5));
 }
 
+/// A key that leads to no user makes a group useless to nobody else.
+#[tokio::test]
+async fn who_posts_leaves_out_members_that_are_not_there() {
+    let (_cluster, mut client) = with_groups().await;
+    let user = text(&call(&mut client, &["groups.create_user", "Ann"]).await.unwrap());
+    let group = text(&call(&mut client, &["groups.create_group", "tea"]).await.unwrap());
+    for user in ["mail:nobody", &user] {
+        let joined = call(&mut client, &["groups.join", &group, user]).await;
+        assert_eq!(joined.unwrap(), Value::Boolean(true));
+    }
+    let posted = call(&mut client, &["groups.post", &group, "all", "hello"]).await;
+    assert_eq!(posted.unwrap(), Value::Integer(1));
+    let inbox = call(&mut client, &["groups.inbox", &user]).await.unwrap();
+    assert_eq!(inbox, Value::Set(vec![Value::Bulk(b"hello".to_vec())]));
+    let error = call(&mut client, &["groups.inbox", "mail:nobody"]).await.unwrap_err();
+    assert!(error.to_string().contains("there is nothing at mail:nobody"), "{error}");
+}
+
 /// A module's second transaction asks its store for ever. Steps would end it only after hours.
 #[tokio::test]
 async fn a_loop_without_end_is_given_up_in_time() {
