@@ -130,7 +130,17 @@ async fn called(client: &mut Client, call: &[String]) -> Result<Value, String> {
     let name = format!("m.{transaction}");
     let words = ["SOLERA.CALL", &name].into_iter().chain(args.iter().map(String::as_str));
     let answer = client.command(&words.collect::<Vec<_>>()).await;
-    answer.map_err(|error| format!("{transaction}: {error}"))
+    answer.map_err(|error| format!("{transaction}: {}", without_server(&error.to_string())))
+}
+
+/// An error without what could be asked of a server about it later: the stores end with this process.
+fn without_server(told: &str) -> String {
+    match told.split_once("; SOLERA.CALL ") {
+        Some((told, _)) => {
+            format!("{told}; nothing can be completed later, as `solera run` ends with its stores")
+        }
+        None => told.to_owned(),
+    }
 }
 
 /// Text as it is, everything else as JSON.
@@ -183,6 +193,27 @@ mod tests {
             assert_eq!(counted, Ok(Value::Integer(1)));
             let told = called(&mut client, &call(&["buy", "pen"])).await.unwrap_err();
             assert!(told.contains("it has no operation `take`"), "{told}");
+        });
+    }
+
+    /// There is no server that could be asked to complete or forget anything.
+    #[test]
+    fn what_stays_incomplete_is_told_without_commands_for_a_server() {
+        let source = "store directory : linearizable; store audit : eventual;\n\
+            transaction grow(a: handle<counter> in directory, b: handle<counter> in audit) {\n\
+              a.add(1);\n\
+              b.add(9223372036854775807);\n\
+            }";
+        let program = compile(source).program.unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let mut client = load(&program, source).await.unwrap();
+            let grow = ["grow", "a", "b"].map(str::to_owned);
+            called(&mut client, &grow).await.unwrap();
+            let told = called(&mut client, &grow).await.unwrap_err();
+            let place = "(in transaction `grow`, line 4); nothing can be completed later";
+            assert!(told.starts_with("grow: INCOMPLETE ") && told.contains(place), "{told}");
+            assert!(!told.contains("SOLERA.CALL"), "{told}");
         });
     }
 

@@ -183,6 +183,39 @@ async fn who_posts_leaves_out_members_that_are_not_there() {
     assert!(error.to_string().contains("there is nothing at mail:nobody"), "{error}");
 }
 
+/// A strong phase that is beyond a limit of the site is refused as a command would be.
+#[tokio::test]
+async fn what_is_too_large_for_a_strong_phase_says_so() {
+    let config = format!("strong_max_bytes = '1 KiB'\nstrong_max_operations = 5\n{SPACES}");
+    let spec = ClusterSpec::parse("config", &config, Overrides::default()).unwrap();
+    let cluster = Embedded::with(spec).unwrap();
+    let mut client = cluster.client(0).await.unwrap();
+    let source = "store directory : linearizable;
+        transaction put(at: handle<register<string>> in directory, x: string) { at.set(x); }
+        transaction add(n: handle<counter> in directory, times: list<int>) {
+            for time in times { n.add(time); }
+        }";
+    client.command(&["SOLERA.MODULE", "LOAD", "big", source]).await.unwrap();
+    let text = "x".repeat(2000);
+    for (words, limit) in [
+        (
+            ["big.put", "k", &text],
+            "1024 bytes of keys and values (strong_max_bytes in solera.toml)",
+        ),
+        (
+            ["big.add", "n", "[1,2,3,4,5,6,7]"],
+            "5 operations (strong_max_operations in solera.toml)",
+        ),
+    ] {
+        let error = call(&mut client, &words).await.unwrap_err();
+        assert_eq!(error.code(), Some("TOOLARGE"), "{error}");
+        let told = error.to_string();
+        assert!(told.contains(&format!("a strong transaction has at most {limit}")), "{told}");
+        assert_eq!(told.matches("nothing was changed").count(), 1, "{told}");
+        assert_eq!(told.matches("TOOLARGE").count(), 1, "{told}");
+    }
+}
+
 /// A module's second transaction asks its store for ever. Steps would end it only after hours.
 #[tokio::test]
 async fn a_loop_without_end_is_given_up_in_time() {

@@ -104,6 +104,10 @@ async fn log(client: &mut Client) -> Vec<String> {
 fn ticket(answer: Result<Value, Error>) -> String {
     let told = answer.unwrap_err().to_string();
     assert!(told.starts_with("INCOMPLETE") && told.contains("it is switched off"), "{told}");
+    // `log.append(text)`
+    let line = GROUPS.lines().position(|line| line.contains("log.append")).unwrap() + 1;
+    let place = format!("(in transaction `post`, in the phase from line {line} on); ");
+    assert!(told.contains(&place), "{told}");
     let (_, rest) = told.split_once("SOLERA.CALL RESUME ").unwrap_or_else(|| panic!("{told}"));
     rest.split(' ').next().unwrap().to_owned()
 }
@@ -216,15 +220,16 @@ async fn incomplete(client: &mut Client) -> Vec<[String; 3]> {
 /// Calls a transaction that fails after a part of it has committed. Returns its name.
 async fn fail_for_good(client: &mut Client) -> String {
     let source = "store directory : linearizable; store audit : eventual; \
-        transaction grow(a: handle<counter> in directory, b: handle<counter> in audit) { \
-          a.add(1); b.add(9223372036854775807); }";
+        transaction grow(a: handle<counter> in directory, b: handle<counter> in audit) {\n\
+          a.add(1);\n b.add(9223372036854775807); }";
     load(client, "big", source, "audit=cache/log").await.unwrap();
     let grow = ["SOLERA.CALL", "big.grow", "a", "b"];
     client.command(&grow).await.unwrap();
     let told = client.command(&grow).await.unwrap_err().to_string();
     assert!(told.starts_with("INCOMPLETE") && told.contains("never can"), "{told}");
+    assert!(told.contains("(in transaction `grow`, line 3); SOLERA.CALL FORGET "), "{told}");
     let (_, name) = told.split_once("SOLERA.CALL FORGET ").unwrap_or_else(|| panic!("{told}"));
-    name.to_owned()
+    name.split(' ').next().unwrap().to_owned()
 }
 
 #[tokio::test]

@@ -315,6 +315,12 @@ impl Coordinator {
         &self.job.plan
     }
 
+    /// The phase that it has come to: of those that run next together the first. None when all are over.
+    pub fn phase(&self) -> Option<usize> {
+        let group = self.job.plan.groups.get(self.state.next as usize)?;
+        Some(group.phases.start)
+    }
+
     /// Goes on: the first time without an answer, then with the answer to what was asked last. Time is in
     /// milliseconds since 1970.
     ///

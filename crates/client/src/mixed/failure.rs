@@ -11,6 +11,11 @@ fn is_passing(code: &str, message: &str) -> bool {
     codes.contains(&code) || (code == "ERR" && message == "the server is stopping")
 }
 
+/// An error's text. What was changed is for who runs the whole transaction to say, once.
+fn told(error: &Error) -> String {
+    error.to_string().replace("; nothing was changed", "")
+}
+
 /// An error of anything but a commit. What was open has no effect.
 pub(super) fn of_command(error: &Error) -> StoreError {
     match error {
@@ -22,17 +27,17 @@ pub(super) fn of_command(error: &Error) -> StoreError {
         Error::Server { code, .. }
             if ["NOPERM", "NOAUTH", "WRONGPASS"].contains(&code.as_str()) =>
         {
-            StoreError::Denied(error.to_string())
+            StoreError::Denied(told(error))
         }
         Error::Server { code, message } if !is_passing(code, message) => {
-            StoreError::Refused(error.to_string())
+            StoreError::Refused(told(error))
         }
         Error::Server { .. }
         | Error::Connection(_)
         | Error::Protocol(_)
         | Error::Unavailable { .. }
-        | Error::Start(_) => StoreError::Unavailable(error.to_string()),
-        Error::UnexpectedReply(_) => StoreError::Refused(error.to_string()),
+        | Error::Start(_) => StoreError::Unavailable(told(error)),
+        Error::UnexpectedReply(_) => StoreError::Refused(told(error)),
     }
 }
 
@@ -88,6 +93,9 @@ mod tests {
     fn what_is_not_allowed_is_told_from_what_is_refused_for_good() {
         let text = "NOPERM no permissions to access a key";
         assert_eq!(command(text), StoreError::Denied(text.to_owned()));
+        let text = "TOOLARGE at most 5 operations; nothing was changed (see there)";
+        let told = "TOOLARGE at most 5 operations (see there)";
+        assert_eq!(commit(text), StoreError::Refused(told.to_owned()));
         let text = "WRONGTYPE it is a hash";
         assert_eq!(command(text), StoreError::Refused(text.to_owned()));
     }

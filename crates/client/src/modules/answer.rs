@@ -47,27 +47,37 @@ pub(super) fn reply(program: &Program, value: &Value, ty: &Type) -> Reply {
 /// What is told of a transaction of this source that has changed nothing.
 pub(super) fn failure(why: &Why, source: &str) -> String {
     let code = match why {
-        Why::Program(failure) => return failed(failure, source),
-        Why::Refused { .. } => "FAILED",
+        Why::Program(Failure { kind: FailureKind::Time { .. }, .. }) => "TIMEOUT",
+        Why::Program(Failure { kind: FailureKind::Refused { reason, .. }, .. })
+        | Why::Refused { reason, .. }
+            if reason.starts_with(TOO_LARGE) =>
+        {
+            "TOOLARGE"
+        }
+        Why::Program(_) | Why::Refused { .. } => "FAILED",
         Why::Contention { .. } => "ABORTED",
         Why::Unavailable { .. } | Why::Blocked { .. } | Why::Taken | Why::Late => "UNAVAILABLE",
         Why::Unknown { .. } | Why::Completed => "UNKNOWN",
     };
-    format!("{code} {why}; nothing was changed")
+    let told = told(why, source);
+    let told = if code == "TOOLARGE" { told.replacen(TOO_LARGE, "", 1) } else { told };
+    format!("{code} {told}; nothing was changed")
 }
 
-fn failed(failure: &Failure, source: &str) -> String {
-    let Failure { kind, span, place } = failure;
-    let code = match kind {
-        FailureKind::Time { .. } => "TIMEOUT",
-        _ => "FAILED",
+/// What a site's refusal begins with of what is beyond a limit: a code that callers are to see, too.
+const TOO_LARGE: &str = "TOOLARGE ";
+
+/// Why a transaction of this source did not come to its end: where its program failed with the line.
+pub(super) fn told(why: &Why, source: &str) -> String {
+    let Why::Program(Failure { kind, span, place }) = why else {
+        return why.to_string();
     };
     // What fails before it begins has no place in the source.
     let line = match span.start < span.end {
         true => format!(", line {}", Position::of(source, span.start).line),
         false => String::new(),
     };
-    format!("{code} {kind} ({place}{line}); nothing was changed")
+    format!("{kind} ({place}{line})")
 }
 
 #[cfg(test)]

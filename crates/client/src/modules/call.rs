@@ -1,12 +1,13 @@
 //! Calls of transactions.
 
 use solera_language::codec::Codec;
-use solera_language::ir::{Program, Transaction};
+use solera_language::ir::{Instr, Program, Transaction};
 use solera_language::run::spell;
+use solera_language::span::Position;
 use solera_language::value::Value;
 use solera_mixt::coordinator::{Coordinator, TransactionId};
 use solera_mixt::drive;
-use solera_mixt::outcome::{Limits, Outcome};
+use solera_mixt::outcome::{Limits, Outcome, Why};
 use solera_mixt::record::Record;
 use solera_mixt::recovery;
 use solera_node::Local;
@@ -111,6 +112,8 @@ async fn run(
     let outcome = drive::run(&mut coordinator, &mut connections, &System).await;
     let ticket = coordinator.id().to_string();
     let left = coordinator.leftovers();
+    let place = coordinator.phase().map(|phase| place(compiled, index, phase));
+    let place = place.unwrap_or_default();
     shared.upkeep.leave(left);
     match outcome {
         Outcome::Done { result, .. } => {
@@ -133,19 +136,21 @@ async fn run(
                 if coordinator.plan().recorded {
                     shared.upkeep.leave(recovery::forget(*record).into_iter().collect());
                 }
+                let why = answer::told(&why, &compiled.source);
                 return Err(format!("{told} cannot be told: {why}"));
             }
             let then = match keep(local, &ticket, &record).await {
                 Ok(()) => format!("; SOLERA.CALL RESUME {ticket} asks for it"),
                 Err(_) => String::new(),
             };
-            Err(format!("{told} is not known yet: {why}{then}"))
+            Err(format!("{told} is not known yet: {why}{place}{then}"))
         }
         Outcome::Incomplete { ticket: Some(record), why, .. } if record.failed().is_some() => {
             let _ = forget(local, &ticket).await;
+            let why = answer::told(&why, &compiled.source);
             Err(format!(
-                "INCOMPLETE a part of it has taken effect, and the rest never can: {why}; see to what \
-                 it has done, then SOLERA.CALL FORGET {ticket}"
+                "INCOMPLETE a part of it has taken effect, and the rest never can: {why}; SOLERA.CALL \
+                 FORGET {ticket} gives it up, once you have seen to what it has done"
             ))
         }
         Outcome::Incomplete { ticket: Some(ref record), .. } => {
@@ -155,9 +160,26 @@ async fn run(
                 // Its record is in the store, as far as anything of it is.
                 Err(_) => "it is completed when its stores can be reached again".to_owned(),
             };
-            Err(format!("INCOMPLETE {outcome}; {then}"))
+            Err(format!("INCOMPLETE {outcome}{place}; {then}"))
         }
-        Outcome::Incomplete { ticket: None, .. } => Err(format!("UNKNOWN {outcome}")),
+        Outcome::Incomplete { why: Why::Completed, .. } => Err(format!("UNKNOWN {outcome}")),
+        Outcome::Incomplete { ticket: None, .. } => Err(format!("UNKNOWN {outcome}{place}")),
+    }
+}
+
+/// Where a phase is in the source: from its first statement on that asks a store.
+fn place(compiled: &Compiled, index: usize, phase: usize) -> String {
+    let transaction = &compiled.module.program().transactions[index];
+    let code = &transaction.phases[phase].code;
+    let asks = |instr: &Instr| matches!(instr, Instr::Remote { .. } | Instr::Custom { .. });
+    let first = code.instructions.iter().position(asks).unwrap_or(0);
+    let name = &transaction.name;
+    match code.spans.get(first) {
+        Some(span) => {
+            let line = Position::of(&compiled.source, span.start).line;
+            format!(" (in transaction `{name}`, in the phase from line {line} on)")
+        }
+        None => format!(" (in transaction `{name}`)"),
     }
 }
 
@@ -184,6 +206,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_phase_is_told_by_its_first_line() {
+        let source = "store mail : causal; store audit : eventual;\n\
+            transaction t(a: handle<counter> in mail, b: handle<counter> in audit) {\n\
+              var n = 1;\n\
+              a.add(n);\n\
+              b.add(n); }";
+        let compiled = super::super::library::compile("m", source).unwrap();
+        let line = |phase| place(&compiled, 0, phase);
+        assert_eq!(line(0), " (in transaction `t`, in the phase from line 4 on)");
+        assert_eq!(line(1), " (in transaction `t`, in the phase from line 5 on)");
+    }
+
+    #[test]
     fn arguments_that_no_program_can_use_are_refused() {
         let source = "store mail : causal; \
              transaction put(r: handle<register<string>> in mail, x: string) { r.set(x); }";
@@ -197,6 +232,10 @@ mod tests {
         assert!(read(984).is_ok());
         let why = "BADARG `x`: it takes 1001 bytes, and a value may take 1000 at most";
         assert_eq!(read(985), Err(why.to_owned()));
+        let args = [b"k".to_vec(), b"a\xffb".to_vec()];
+        let read = arguments(&program, &program.transactions[0], &args, &limits);
+        let why = "BADARG `x`: expected string, found `a\u{fffd}b`, which is not UTF-8";
+        assert_eq!(read, Err(why.to_owned()));
         for key in ["", "mail:"] {
             let args = [key.as_bytes().to_vec(), b"x".to_vec()];
             let read = arguments(&program, &program.transactions[0], &args, &limits);
