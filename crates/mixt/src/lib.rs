@@ -10,6 +10,8 @@
 //!
 //! What is guaranteed, and what is not, is said at [`coordinator`].
 
+#[doc(hidden)]
+pub mod any_bytes;
 pub mod binding;
 pub mod collect;
 pub mod conformance;

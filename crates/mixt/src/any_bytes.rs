@@ -1,0 +1,102 @@
+//! Bytes from a store, a worker or a coordinator, whatever they are, for fuzzing: they are refused, or read and gone on
+//! with, and never panic.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use solera_language::value::Value;
+
+use crate::binding::Modules;
+use crate::coordinator::{Ask, Coordinator, Next};
+use crate::group::{GroupRun, GroupStep, Reply, Request};
+use crate::job::Job;
+use crate::outcome::Limits;
+use crate::record::{Record, State, Turn, decode, encode};
+use crate::shipment::{Shipment, Shipped};
+use crate::store::{Answer, Fields, StoreError};
+use crate::witness::WriteWitness;
+
+/// How often a transaction is answered before it is left alone.
+const ANSWERS: usize = 200;
+
+/// Reads bytes as each thing that transactions keep in stores or send to workers, and goes on with the transactions of
+/// these modules that they tell of, over stores that have nothing.
+///
+/// # Panics
+/// If what is read is something else when it was written and read again.
+pub fn read_any(bytes: &[u8], modules: &Arc<Modules>) {
+    read::<State>(bytes);
+    read::<Turn>(bytes);
+    read::<WriteWitness>(bytes);
+    read::<Shipped>(bytes);
+    let turns = Fields::from([(0, bytes.into()), (1, bytes.into())]);
+    let _ = Turn::taken(&turns);
+    if let Some(record) = read::<Record>(bytes) {
+        go_on(record, modules);
+    }
+    if let Some(shipment) = read::<Shipment>(bytes) {
+        run_group(&shipment, modules);
+    }
+}
+
+fn read<T: Serialize + DeserializeOwned + PartialEq + Debug>(bytes: &[u8]) -> Option<T> {
+    let found: T = decode(bytes, "what is looked at").ok()?;
+    let again = decode(&encode(&found), "what was just written");
+    assert_eq!(again.as_ref(), Ok(&found));
+    Some(found)
+}
+
+/// Completes the transaction of a ticket or record.
+fn go_on(record: Record, modules: &Arc<Modules>) {
+    let mut now_ms = record.turn.since_ms;
+    let limits = Limits::default();
+    let resumed = Coordinator::resume(record, Arc::clone(modules), limits, now_ms);
+    let Ok(mut coordinator) = resumed else { return };
+    let mut answer = None;
+    for _ in 0..ANSWERS {
+        answer = Some(match coordinator.next(now_ms, answer) {
+            Next::Ask(Ask::Store { request, .. }) => reply(&request),
+            Next::Ask(Ask::Wait { ms }) => {
+                now_ms = now_ms.saturating_add(ms);
+                Ok(Reply::Done)
+            }
+            Next::Finished(_) => break,
+        });
+    }
+    coordinator.leftovers();
+}
+
+/// Runs the group of phases that is next, as a worker does, and gives it up before it would commit.
+fn run_group(shipment: &Shipment, modules: &Modules) {
+    let Ok(job) = Job::of(&shipment.record, modules, Limits::default()) else { return };
+    let next = shipment.record.state.next as usize;
+    if job.plan.groups.get(next).is_none_or(|group| group.database.is_none()) {
+        return;
+    }
+    let mut run = GroupRun::new(Arc::new(job), shipment.record.state.clone(), false);
+    let mut step = run.next(None);
+    for _ in 0..ANSWERS {
+        step = match step {
+            GroupStep::Ask(request) => run.next(Some(reply(&request))),
+            GroupStep::Ready => run.give_up(),
+            GroupStep::Ended(_) => break,
+        };
+    }
+}
+
+/// What a store says that has nothing, and takes everything.
+fn reply(request: &Request) -> Result<Reply, StoreError> {
+    Ok(match request {
+        Request::Begin(begin) => Reply::Began(vec![Fields::new(); begin.names.len()]),
+        Request::Perform(call) if call.op.mutates() => {
+            Reply::Answered(Answer { value: Some(Value::Unit), seen: Fields::new() })
+        }
+        Request::Perform(_) | Request::Custom(_) => return Err(StoreError::Missing),
+        Request::Commit(_) => Reply::Committed,
+        Request::Execute(_) => return Err(StoreError::Unavailable("no worker".to_owned())),
+        Request::Sees(_) => Reply::Sees(true),
+        Request::Abort => Reply::Done,
+    })
+}
