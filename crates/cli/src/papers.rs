@@ -30,7 +30,7 @@ pub(crate) struct PapersArgs {
     /// Every figure at a reduced scale, in under two minutes, three with PostgreSQL (the default)
     #[arg(long, conflicts_with = "full")]
     quick: bool,
-    /// At the paper's scale, in up to twenty minutes
+    /// At the paper's scale, in up to twenty minutes, mixt in about an hour
     #[arg(long)]
     full: bool,
     /// Only the experiments of this figure: 3 to 6 of unistore, 15 to 17 of mixt

@@ -49,12 +49,16 @@ impl Laboratory<'_> {
     fn pace(&self, place: &Place) -> Pace {
         Pace {
             clients: self.pick(96, 256).min(place.most_clients),
-            warm_up: Duration::from_millis(self.pick(300, 2000)),
+            // What the removal of witnesses takes is a part of what they cost.
+            warm_up: self.pick(Duration::from_millis(300), load::cleaning_from() + SETTLING),
             window: Duration::from_millis(self.pick(800, 6000)),
             think: Duration::ZERO,
         }
     }
 }
+
+/// How long clients run before they are watched, from when all that they do has begun.
+const SETTLING: Duration = Duration::from_secs(2);
 
 /// What a part of the experiments has found.
 #[derive(Default)]

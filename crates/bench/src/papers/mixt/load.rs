@@ -11,7 +11,7 @@ use solera_mixt::binding::{Bindings, Module, Modules};
 use solera_mixt::collect::Collector;
 use solera_mixt::coordinator::{Coordinator, TransactionId};
 use solera_mixt::drive::{self, Clock, Connections};
-use solera_mixt::outcome::{Limits, Outcome, Why};
+use solera_mixt::outcome::{IN_DOUBT_MS, Limits, Outcome, Why};
 use solera_mixt::record::Record;
 use solera_mixt::store::Database;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
@@ -90,15 +90,19 @@ impl Ran {
     }
 }
 
-/// Of witnesses and records what is not needed is removed within seconds.
+/// What is not needed of witnesses and records is removed as soon as it may be: a client tries for two seconds to complete
+/// what it has begun, what it asked for at last may take effect [`IN_DOUBT_MS`] later, and only then nobody waits for it
+/// any more.
 fn limits() -> Limits {
-    Limits {
-        finish_ms: 2_000,
-        orphan_ms: 3_000,
-        blocked_ms: 4_000,
-        keep_ms: 5_000,
-        ..Limits::default()
-    }
+    let finish_ms = 2_000;
+    let orphan_ms = finish_ms + IN_DOUBT_MS + 100;
+    let (blocked_ms, keep_ms) = (orphan_ms + 100, orphan_ms + 200);
+    Limits { finish_ms, orphan_ms, blocked_ms, keep_ms, ..Limits::default() }
+}
+
+/// After how long as many witnesses are removed as clients leave.
+pub(super) fn cleaning_from() -> Duration {
+    Duration::from_millis(limits().keep_ms)
 }
 
 /// How often what is not needed is looked for.
@@ -320,4 +324,14 @@ fn ids(client: usize) -> Random {
 /// A handle of a store.
 pub(super) fn handle(store: &'static str, key: impl Into<Arc<str>>) -> Value {
     Value::Handle(Handle { store: store.into(), key: key.into() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limits_do_not_contradict_one_another() {
+        assert_eq!(limits().check(), Ok(()));
+    }
 }
