@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use solera::{Client, Endpoint, Error, Tls};
-use tokio_rustls::rustls;
+use solera_tls::Refused;
 
 const NEEDS_TLS: &str = "it does not answer as Solera does without TLS; if it speaks TLS there, name the \
                          authority that signed its certificate by --cacert";
@@ -87,5 +87,5 @@ impl LoginArgs {
 /// Whether the other side has answered with something else than TLS.
 fn is_no_tls(error: &std::io::Error) -> bool {
     let reason = error.get_ref().and_then(|error| error.downcast_ref());
-    matches!(reason, Some(rustls::Error::InvalidMessage(_)))
+    reason.is_some_and(Refused::speaks_no_tls)
 }

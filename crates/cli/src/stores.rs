@@ -151,7 +151,21 @@ level = 'linearizable'
                     "127.0.0.1:99999",
                     "line 4: store 'cache': the URL cannot be read: a port is a number from 1 to 65535",
                 ),
-                ("redis://", "rediss://", "line 4: store 'cache': TLS to Redis is not supported"),
+                (
+                    "redis://",
+                    "rediss://",
+                    "line 4: store 'cache': rediss:// needs a file with the authority",
+                ),
+                (
+                    "[[store.space]]",
+                    "ca = 'none.pem'\n[[store.space]]",
+                    "line 5: store 'cache': a file with an authority (`ca`) is for URLs",
+                ),
+                (
+                    "redis://127.0.0.1:1'",
+                    "rediss://127.0.0.1:1'\nca = 'none.pem'",
+                    "line 5: store 'cache': none.pem cannot be used: ",
+                ),
                 (
                     "name = 'log'",
                     "name = 'log'\nlevel = 'causal'",
@@ -198,6 +212,22 @@ level = 'linearizable'
             [
                 ("postgresql://", "http://", "s.toml, line 4: store 'shop': the URL of PostgreSQL"),
                 ("'own'", "''", "line 5: store 'shop': `` cannot be a schema"),
+                (
+                    "/shop'",
+                    "/shop?sslmode=verify-full'",
+                    "line 4: store 'shop': sslmode=verify-full needs a file with the authority",
+                ),
+                (
+                    "/shop'",
+                    "/shop?sslmode=allow'",
+                    "line 4: store 'shop': the URL of PostgreSQL cannot be read: sslmode is disable, ",
+                ),
+                (
+                    "/shop'",
+                    "/shop?sslmode=prefer'\nca = 'none.pem'",
+                    "line 5: store 'shop': sslmode=prefer verifies nothing, so that a file",
+                ),
+                ("'own'", "'own'\nca = 'none.pem'", "line 6: store 'shop': none.pem cannot be"),
                 ("'own'", "'own'\npassword_env = 'NONE_SUCH'", "line 6: NONE_SUCH:"),
                 (
                     "'stock'",
@@ -230,6 +260,11 @@ level = 'linearizable'
                 ("127.0.0.1:1", "127.0.0.1", url),
                 ("near:secret@", "near@", login),
                 ("near:secret@", ":secret@", login),
+                (
+                    "[[store.space]]",
+                    "ca = 'none.pem'\n[[store.space]]",
+                    "line 5: store 'far': none.pem cannot be used: ",
+                ),
                 (
                     "near:secret@127.0.0.1:1'",
                     "127.0.0.1:1'\npassword_file = '/dev/null'",

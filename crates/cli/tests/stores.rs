@@ -3,9 +3,10 @@
 
 mod common;
 
-use std::process::Command;
+use std::process::{Command, Stdio};
 
-use common::{Folder, SOLERA, Up, eventually};
+use common::{Folder, Process, SOLERA, Up, eventually, free_ports};
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use solera::{Client, Error, Value};
 use tokio_postgres::NoTls;
 
@@ -151,6 +152,118 @@ async fn modules_use_postgres_and_redis_together() {
     assert_eq!(shop.count("ink").await, 33);
     assert_eq!(in_redis(&format!("{}:ink", shop.schema)), "7");
     drop(up);
+    shop.drop().await;
+}
+
+/// Certificates that are made anew: the authorities `ca` and `other`, and what `ca` has signed for a site on this machine.
+fn certificates(folder: &Folder) {
+    let authority = |name: &str| {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.distinguished_name.push(DnType::CommonName, name);
+        let key = KeyPair::generate().unwrap();
+        folder.file(&format!("{name}.pem"), &params.self_signed(&key).unwrap().pem());
+        Issuer::new(params, key)
+    };
+    let (ca, _) = (authority("ca"), authority("other"));
+    for name in ["site", "us"] {
+        let params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+        let key = KeyPair::generate().unwrap();
+        let pem = params.signed_by(&key, &ca).unwrap().pem();
+        folder.file(&format!("{name}.pem"), &pem);
+        folder.file(&format!("{name}.key"), &key.serialize_pem());
+    }
+}
+
+#[tokio::test]
+async fn stores_are_spoken_with_over_tls_and_trusted_by_their_authority() {
+    let shop = Shop::create("tls").await;
+    let folder = Folder::new();
+    certificates(&folder);
+    let tls = std::path::PathBuf::from(server("SOLERA_TEST_TLS"));
+    for name in ["ca.pem", "other.pem"] {
+        std::fs::copy(tls.join(name), folder.at(&format!("stores-{name}"))).unwrap();
+    }
+    // A cluster that wants certificates of its clients, and speaks with nobody who has none.
+    let port = free_ports(&["127.0.0.1"]);
+    let [plain, secure, peer, admin] = [0, 1, 2, 3].map(|purpose| port + purpose);
+    let far = format!(
+        "cluster = 'far'\n[tls]\ncert = 'site.pem'\nkey = 'site.key'\nclient_ca = 'ca.pem'\n[[site]]\n\
+         name = 'eu'\n[[site.node]]\nresp = '127.0.0.1:{plain}'\nresp_tls = '127.0.0.1:{secure}'\n\
+         peer = '127.0.0.1:{peer}'\nadmin = '127.0.0.1:{admin}'\n"
+    );
+    let far = folder.file("far.toml", &far);
+    let mut serve = Command::new(SOLERA);
+    serve.args(["serve", "--site", "eu", "--config"]).arg(&far).stderr(Stdio::piped());
+    let far = Process::start(&mut serve);
+    far.says("(resp_tls)");
+
+    let postgres = server("SOLERA_TEST_POSTGRES");
+    let redis = server("SOLERA_TEST_REDIS_TLS");
+    let schema = &shop.schema;
+    let settings = shop
+        .settings()
+        .replacen(
+            &format!("'{postgres}'"),
+            &format!(
+                "'{postgres}?sslmode=verify-full&application_name={schema}'\nca = 'stores-ca.pem'"
+            ),
+            1,
+        )
+        .replacen(
+            &format!("'{}'", server("SOLERA_TEST_REDIS")),
+            &format!("'{redis}'\nca = 'stores-ca.pem'"),
+            1,
+        );
+    let settings = format!(
+        "{settings}[[store]]\nname = 'far'\nkind = 'solera'\nurl = 'solera://127.0.0.1:{secure}'\n\
+         ca = 'ca.pem'\ncert = 'us.pem'\nkey = 'us.key'\n[[store.space]]\nname = 'default'\nlevel = 'causal'\n"
+    );
+    let file = folder.file("s.toml", &settings);
+    {
+        let up = Up::start(&["--config", file.to_str().unwrap()]);
+        let mut client = up.client(1).await;
+        for sold in ["cache/statistics", "far/default"] {
+            load(&mut client, SHOP, &["stock=shop/stock", &format!("sold={sold}")]).await.unwrap();
+            let before = i64::from(shop.count("ink").await);
+            let sell = ["SOLERA.CALL", "shop.sell", "ink", "1", "ink"];
+            assert_eq!(client.command(&sell).await.unwrap(), Value::Integer(before - 1), "{sold}");
+        }
+        assert_eq!(in_redis(&format!("{schema}:ink")), "1");
+        let sql = "SELECT bool_and(ssl) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE application_name = $1";
+        let encrypted: bool = shop.client.query_one(sql, &[schema]).await.unwrap().get(0);
+        assert!(encrypted);
+    }
+    // None of them is who they should be.
+    let file = settings.replace("ca = 'stores-ca.pem'", "ca = 'stores-other.pem'");
+    let file = folder.file("s.toml", &file.replace("ca = 'ca.pem'", "ca = 'other.pem'"));
+    let up = Up::start(&["--config", file.to_str().unwrap()]);
+    let mut client = up.client(1).await;
+    let at =
+        |url: &str| url.split(['@', '/']).find(|part| part.starts_with("127.")).unwrap().to_owned();
+    let strange = "its certificate is not signed by an authority in";
+    let told = load(&mut client, SHOP, &["stock=shop/stock", "sold=far/default"]).await;
+    let told = told.unwrap_err().to_string();
+    let password = postgres.split([':', '@']).nth(2).unwrap();
+    let expected = [at(&postgres), strange.to_owned(), "stores-other.pem".to_owned()];
+    let names = |told: &str, wanted: &[String]| wanted.iter().all(|part| told.contains(part));
+    assert!(names(&told, &expected) && told.contains("shop/stock"), "{told}");
+    assert!(!told.contains(password), "{told}");
+    for (name, space, address, file) in [
+        ("cache", "statistics", at(&redis), "stores-other.pem"),
+        ("far", "default", format!("127.0.0.1:{secure}"), "other.pem"),
+    ] {
+        let source = "store m : eventual; transaction t(x: handle<counter> in m) { x.add(1); }";
+        let loaded = load(&mut client, source, &[&format!("m={name}/{space}")]).await;
+        let called = match loaded {
+            Ok(_) => client.command(&["SOLERA.CALL", "shop.t", "x"]).await,
+            refused => refused,
+        };
+        let told = called.unwrap_err().to_string();
+        let expected = [address, strange.to_owned(), file.to_owned(), name.to_owned()];
+        assert!(names(&told, &expected), "{told}");
+    }
+    drop((up, far));
     shop.drop().await;
 }
 

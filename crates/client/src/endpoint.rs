@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::tls::Tls;
+use solera_tls::Tls;
 
 /// A site's address by name, with whatever it takes to be let in. From text: `host:port`, an IPv6
 /// address in brackets.

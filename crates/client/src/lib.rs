@@ -29,7 +29,6 @@ mod endpoint;
 mod error;
 pub mod mixed;
 pub mod modules;
-mod tls;
 mod transaction;
 
 /// A random number.
@@ -44,7 +43,6 @@ pub use client::{Client, Token};
 pub use embedded::Embedded;
 pub use endpoint::Endpoint;
 pub use error::Error;
-pub use tls::{Tls, TlsError};
 pub use transaction::{Outcome, Transaction};
 
 #[doc(inline)]
@@ -52,3 +50,4 @@ pub use solera_mixt::{mixt, mixt_file, typed};
 
 pub use solera_node::{ClusterSpec, Fault, Overrides};
 pub use solera_resp::Value;
+pub use solera_tls::{Tls, TlsError};

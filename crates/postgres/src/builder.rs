@@ -5,10 +5,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use solera_tls::Files;
 use tokio_postgres::Config;
+use tokio_postgres::config::Host;
 
 use crate::custom::statement_kind;
-use crate::postgres::Postgres;
+use crate::postgres::{Postgres, Server};
+use crate::tls;
 
 /// How long a connection may take to open, unless the URL says `connect_timeout`.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -29,6 +32,7 @@ pub struct Builder {
     name: String,
     schema: String,
     password: Option<String>,
+    files: Option<Files>,
     reply_timeout: Duration,
     spaces: Vec<(String, Vec<(String, String)>)>,
     misplaced: Option<String>,
@@ -41,6 +45,7 @@ impl Builder {
             name: "postgres".to_owned(),
             schema: "solera".to_owned(),
             password: None,
+            files: None,
             reply_timeout: REPLY_TIMEOUT,
             spaces: Vec::new(),
             misplaced: None,
@@ -63,6 +68,12 @@ impl Builder {
     /// The password. It wins over one in the URL.
     pub fn password(mut self, password: &str) -> Builder {
         self.password = Some(password.to_owned());
+        self
+    }
+
+    /// Speaks TLS with these files. If the URL says no `sslmode`, it is `verify-full` then, and `disable` without files.
+    pub fn tls(mut self, files: Files) -> Builder {
+        self.files = Some(files);
         self
     }
 
@@ -93,11 +104,13 @@ impl Builder {
     /// # Errors
     /// If something that was said cannot be.
     pub fn build(self) -> Result<Postgres, ConfigError> {
-        let mut config: Config =
-            self.url.parse().map_err(|error| ConfigError::Url(cause(&error)))?;
+        let (url, mode) = tls::take_mode(&self.url);
+        let mut config: Config = url.parse().map_err(|error| ConfigError::Url(cause(&error)))?;
         if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
             return Err(ConfigError::Url("it names no host".to_owned()));
         }
+        let (mode, tls) = tls::choose(mode.as_deref(), self.files.as_ref())?;
+        config.ssl_mode(mode);
         if let Some(password) = &self.password {
             config.password(password);
         }
@@ -138,7 +151,30 @@ impl Builder {
                 return Err(ConfigError::SpaceTwice(space));
             }
         }
-        Ok(Postgres::new(config, &self.name, &self.schema, self.reply_timeout, spaces))
+        let server = Server { address: address(&config), config, tls };
+        Ok(Postgres::new(server, &self.name, &self.schema, self.reply_timeout, spaces))
+    }
+}
+
+/// Where the server is, for people.
+fn address(config: &Config) -> String {
+    let hosts: Vec<_> = match config.get_hosts() {
+        [] => config.get_hostaddrs().iter().map(ToString::to_string).collect(),
+        hosts => hosts.iter().map(host).collect(),
+    };
+    let ports = config.get_ports();
+    let one = |(number, host): (usize, String)| {
+        let port = ports.get(number).or(ports.first()).unwrap_or(&5432);
+        if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+    };
+    hosts.into_iter().enumerate().map(one).collect::<Vec<_>>().join(", ")
+}
+
+fn host(host: &Host) -> String {
+    match host {
+        Host::Tcp(name) => name.clone(),
+        #[cfg(unix)]
+        Host::Unix(path) => path.display().to_string(),
     }
 }
 
@@ -156,6 +192,8 @@ impl fmt::Debug for Builder {
 pub enum ConfigError {
     /// The URL cannot be read.
     Url(String),
+    /// TLS cannot be spoken so.
+    Tls(String),
     /// No schema has such a name.
     Schema(String),
     /// No space can have such a name.
@@ -186,6 +224,7 @@ impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ConfigError::Url(why) => write!(f, "the URL of PostgreSQL cannot be read: {why}"),
+            ConfigError::Tls(why) => f.write_str(why),
             ConfigError::Schema(name) => {
                 write!(f, "`{name}` cannot be a schema: names have 1 to 63 bytes")
             }

@@ -15,7 +15,9 @@ mod objects;
 mod postgres;
 mod schema;
 mod session;
+mod tls;
 
 pub use self::builder::{Builder, ConfigError};
 pub use self::custom::{CheckError, Problem};
 pub use self::postgres::Postgres;
+pub use solera_tls::Files as TlsFiles;

@@ -7,14 +7,16 @@ use std::time::Duration;
 use futures_util::TryStreamExt;
 use futures_util::future::join_all;
 use solera_mixt::store::StoreError;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinHandle;
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, NoTls, Row, Statement};
+use tokio_postgres::{Client, Connection, NoTls, Row, Statement};
 
 use crate::custom::Bound;
 use crate::failure::Trouble;
 use crate::postgres::Shared;
 use crate::schema::{self, Unusable};
+use crate::tls::Connector;
 
 /// The values of a statement's parameters.
 pub(crate) type Params<'a> = Vec<&'a (dyn ToSql + Sync)>;
@@ -39,16 +41,7 @@ pub(crate) struct Link {
 impl Link {
     /// Connects, creates the tables if it is the first to do so, and prepares the custom operations.
     pub(crate) async fn open(shared: &Shared) -> Result<Link, StoreError> {
-        let opening = shared.config.connect(NoTls);
-        let (client, connection) =
-            bounded(opening, shared.reply_timeout).await.map_err(|trouble| {
-                // Whatever it is, a password that is wrong, a server that starts: another attempt may succeed.
-                StoreError::Unavailable(trouble.to_string())
-            })?;
-        let task = tokio::spawn(async move {
-            // How it ends, those learn who wait for answers.
-            let _ = connection.await;
-        });
+        let (client, task) = connect(shared).await?;
         let (prepared, custom) = (BTreeMap::new(), BTreeMap::new());
         let reply_timeout = shared.reply_timeout;
         let mut link = Link { client, reply_timeout, prepared, custom, task };
@@ -145,6 +138,32 @@ impl Link {
     pub(crate) fn cut(self) {
         self.task.abort();
     }
+}
+
+/// Connects, and leaves the connection to a task that ends with the client, if the server lets it.
+pub(crate) async fn connect(shared: &Shared) -> Result<(Client, JoinHandle<()>), StoreError> {
+    let (server, limit) = (&shared.server, shared.reply_timeout);
+    let connected = match &server.tls {
+        None => bounded(server.config.connect(NoTls), limit).await.map(spawn),
+        Some(tls) => {
+            let connector = Connector(tls.clone());
+            bounded(server.config.connect(connector), limit).await.map(spawn)
+        }
+    };
+    // Whatever it is, a password that is wrong, a server that starts: another attempt may succeed.
+    connected.map_err(|trouble| StoreError::Unavailable(format!("{}: {trouble}", server.address)))
+}
+
+fn spawn<S, T>((client, connection): (Client, Connection<S, T>)) -> (Client, JoinHandle<()>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let task = tokio::spawn(async move {
+        // How it ends, those learn who wait for answers.
+        let _ = connection.await;
+    });
+    (client, task)
 }
 
 async fn one(

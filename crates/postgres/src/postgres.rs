@@ -9,12 +9,13 @@ use solera_language::ir::Program;
 use solera_language::types::StoreId;
 use solera_levels::Level;
 use solera_mixt::store::{BoxFuture, Connection, Database, Description, StoreError};
+use solera_tls::Tls;
 use tokio::sync::OnceCell;
-use tokio_postgres::Config;
+use tokio_postgres::{Client, Config};
 
 use crate::builder::Builder;
 use crate::custom::{self, CheckError};
-use crate::link::Link;
+use crate::link::{self, Link};
 use crate::schema::Sql;
 use crate::session::Session;
 
@@ -26,7 +27,7 @@ pub struct Postgres {
 
 /// What all sessions share.
 pub(crate) struct Shared {
-    pub(crate) config: Config,
+    pub(crate) server: Server,
     pub(crate) name: Arc<str>,
     pub(crate) sql: Sql,
     pub(crate) reply_timeout: Duration,
@@ -36,14 +37,24 @@ pub(crate) struct Shared {
     pub(crate) created: OnceCell<()>,
 }
 
+/// Where the server is, and how it is spoken with.
+pub(crate) struct Server {
+    pub(crate) config: Config,
+    /// For people.
+    pub(crate) address: String,
+    /// Without it, TLS is not spoken.
+    pub(crate) tls: Option<Tls>,
+}
+
 impl Postgres {
-    /// A database by its URL, as `postgresql://user:password@host:5432/database`. The connection is not encrypted.
+    /// A database by its URL, as `postgresql://user:password@host:5432/database`. Connections are not encrypted unless
+    /// its `sslmode` says so, or [`Builder::tls`] does.
     pub fn builder(url: &str) -> Builder {
         Builder::new(url)
     }
 
     pub(crate) fn new(
-        config: Config,
+        server: Server,
         name: &str,
         schema: &str,
         reply_timeout: Duration,
@@ -51,8 +62,17 @@ impl Postgres {
     ) -> Postgres {
         let (name, sql) = (name.into(), Sql::new(schema));
         let created = OnceCell::new();
-        let shared = Shared { config, name, sql, reply_timeout, spaces, created };
+        let shared = Shared { server, name, sql, reply_timeout, spaces, created };
         Postgres { shared: Arc::new(shared) }
+    }
+
+    /// A session with the server that Solera knows nothing of, to make tables, say. It is connected to as all others are.
+    ///
+    /// # Errors
+    /// It cannot be reached.
+    pub async fn client(&self) -> Result<Client, StoreError> {
+        let (client, _) = link::connect(&self.shared).await?;
+        Ok(client)
     }
 
     /// Asks the server whether all custom operations that a store declares can be what a space has for them, as

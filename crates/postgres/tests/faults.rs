@@ -219,15 +219,19 @@ fn a_server_that_is_not_there_is_told() {
         let address = listener.local_addr().unwrap();
         drop(listener);
         let error = url.at(address).postgres().connect().await.err().unwrap();
-        let refused = "it cannot be reached: error connecting to server: Connection refused";
-        assert!(error.to_string().starts_with(refused), "{error}");
+        let refused = format!(
+            "it cannot be reached: {address}: error connecting to server: Connection refused"
+        );
+        assert!(error.to_string().starts_with(&refused), "{error}");
 
         // It says nothing.
         let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let at = url.at(silent.local_addr().unwrap());
+        let address = silent.local_addr().unwrap();
+        let at = url.at(address);
         let slow = at.builder().space("all").reply_timeout(Duration::from_millis(50));
         let error = slow.build().unwrap().connect().await.err().unwrap();
-        let late = "it cannot be reached: PostgreSQL has not answered within 50 ms";
+        let late =
+            format!("it cannot be reached: {address}: PostgreSQL has not answered within 50 ms");
         assert_eq!(error.to_string(), late);
 
         let wrong = server::Url(url.0.replacen("solera:", "solera:wrong", 1));

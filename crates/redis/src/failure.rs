@@ -35,15 +35,12 @@ const PASSING: [&str; 11] = [
 const DENYING: [&str; 3] = ["NOAUTH", "NOPERM", "WRONGPASS"];
 
 impl Failure {
-    pub(crate) fn of_connecting(error: &RedisError) -> Failure {
+    pub(crate) fn of_connecting(address: &str, error: &RedisError) -> Failure {
+        let text = format!("{address}: {error}");
         match error.kind() {
-            ErrorKind::AuthenticationFailed | ErrorKind::InvalidClientConfig => {
-                Failure::Shut(error.to_string())
-            }
-            _ if error.code().is_some_and(|code| DENYING.contains(&code)) => {
-                Failure::Shut(error.to_string())
-            }
-            _ => Failure::Unreached(error.to_string()),
+            ErrorKind::AuthenticationFailed | ErrorKind::InvalidClientConfig => Failure::Shut(text),
+            _ if error.code().is_some_and(|code| DENYING.contains(&code)) => Failure::Shut(text),
+            _ => Failure::Unreached(text),
         }
     }
 

@@ -25,6 +25,7 @@ use solera_mixt::store::{BoxFuture, Connection, Database, Description, StoreErro
 use crate::server::Server;
 use crate::session::Session;
 pub use crate::target::{Target, TargetError};
+pub use solera_tls::Files as TlsFiles;
 
 /// How long an answer may take if nobody says otherwise.
 pub const TIMEOUT: Duration = Duration::from_secs(5);

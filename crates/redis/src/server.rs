@@ -5,7 +5,12 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redis::cluster::ClusterClient;
 use redis::cluster_async::ClusterConnection;
-use redis::{AsyncConnectionConfig, Client, Cmd, RedisError, RedisResult, Value};
+use redis::{
+    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, RedisError, RedisResult,
+    Value,
+};
+use solera_tls::Tls;
+use tokio::net::TcpStream;
 use tokio::sync::Mutex;
 
 use crate::failure::Failure;
@@ -48,7 +53,10 @@ impl Server {
         let answer = tokio::time::timeout(self.timeout, asked).await;
         let answer = answer.unwrap_or_else(|_| {
             let text = format!("it has not answered within {} ms", self.timeout.as_millis());
-            Err(if used.is_some() { Failure::Lost(text) } else { Failure::Unreached(text) })
+            Err(match used {
+                Some(_) => Failure::Lost(text),
+                None => Failure::Unreached(format!("{}: {text}", self.target.address())),
+            })
         });
         if let (Err(Failure::Lost(_)), Some(number)) = (&answer, used) {
             self.forget(number).await;
@@ -60,7 +68,8 @@ impl Server {
     async fn link(&self) -> Result<(u64, Link), Failure> {
         let mut held = self.link.lock().await;
         if held.1.is_none() {
-            let link = self.connect().await.map_err(|error| Failure::of_connecting(&error))?;
+            let failed = |error| Failure::of_connecting(&self.target.address(), &error);
+            let link = self.connect().await.map_err(failed)?;
             *held = (held.0 + 1, Some(link));
         }
         Ok((held.0, held.1.clone().expect("it has just been made")))
@@ -86,7 +95,30 @@ impl Server {
         // Whoever asks is told when time is up, by us.
         let config =
             AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
-        let client = Client::open(self.target.nodes[0].clone())?;
+        let node = &self.target.nodes[0];
+        if let Some(tls) = &self.target.tls {
+            return within(tls, node, config).await.map(Link::Single);
+        }
+        let client = Client::open(node.clone())?;
         client.get_multiplexed_async_connection_with_config(&config).await.map(Link::Single)
     }
+}
+
+/// A connection within TLS. The client's own would read all the authorities that the system knows, each time, and fail where one of
+/// these cannot be read.
+async fn within(
+    tls: &Tls,
+    node: &ConnectionInfo,
+    config: AsyncConnectionConfig,
+) -> RedisResult<MultiplexedConnection> {
+    let ConnectionAddr::Tcp(host, port) = node.addr() else {
+        unreachable!("a target has addresses of TCP")
+    };
+    let stream = TcpStream::connect((host.as_str(), *port)).await?;
+    stream.set_nodelay(true)?;
+    let stream = tls.connect(host, stream).await?;
+    let settings = node.redis_settings();
+    let (link, driver) = MultiplexedConnection::new_with_config(settings, stream, config).await?;
+    tokio::spawn(driver);
+    Ok(link)
 }

@@ -2,13 +2,16 @@
 
 use std::fmt;
 
-use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
+use redis::{ConnectionInfo, IntoConnectionInfo};
+use solera_tls::{Files, Tls};
 
 /// A server, or some nodes of a cluster from which the others are found, and who one is there.
 #[derive(Clone, Debug)]
 pub struct Target {
     pub(crate) nodes: Vec<ConnectionInfo>,
     pub(crate) cluster: bool,
+    /// Without it, TLS is not spoken.
+    pub(crate) tls: Option<Tls>,
 }
 
 /// A URL that leads nowhere. It does not tell the URL, which may have a password.
@@ -16,8 +19,8 @@ pub struct Target {
 pub enum TargetError {
     /// It begins with something else.
     Scheme,
-    /// TLS is asked for.
-    Tls,
+    /// TLS cannot be spoken so.
+    Tls(String),
     /// The rest of it is not what it should be.
     Malformed(String),
 }
@@ -27,12 +30,10 @@ impl fmt::Display for TargetError {
         match self {
             TargetError::Scheme => write!(
                 f,
-                "the URL of a Redis server looks like redis://host:6379, that of a cluster like \
+                "the URL of a Redis server looks like redis://host:6379, with TLS like rediss://host:6379, that of a cluster like \
                  redis-cluster://host:6379,host:6379"
             ),
-            TargetError::Tls => {
-                write!(f, "TLS to Redis is not supported: the URL must begin with redis://")
-            }
+            TargetError::Tls(why) => f.write_str(why),
             TargetError::Malformed(why) => write!(f, "the URL cannot be read: {why}"),
         }
     }
@@ -46,12 +47,42 @@ impl Target {
     /// # Errors
     /// See [`TargetError`].
     pub fn parse(url: &str) -> Result<Target, TargetError> {
+        Target::parse_with(url, None)
+    }
+
+    /// The same, and `rediss://…`, a server that is spoken with over TLS, which needs files.
+    ///
+    /// # Errors
+    /// See [`TargetError`].
+    pub fn parse_with(url: &str, files: Option<&Files>) -> Result<Target, TargetError> {
         let (scheme, rest) = url.split_once("://").ok_or(TargetError::Scheme)?;
-        let cluster = match scheme {
-            "redis" => false,
-            "redis-cluster" => true,
-            "rediss" | "rediss-cluster" => return Err(TargetError::Tls),
+        let wrong = |why: &str| Err(TargetError::Tls(why.to_owned()));
+        let (cluster, secure) = match scheme {
+            "redis" => (false, false),
+            "rediss" => (false, true),
+            "redis-cluster" => (true, false),
+            "rediss-cluster" => {
+                return wrong(
+                    "TLS to a cluster of Redis is not supported: the URL must begin with redis-cluster://",
+                );
+            }
             _ => return Err(TargetError::Scheme),
+        };
+        let tls = match (secure, files) {
+            (true, Some(files)) => {
+                Some(files.tls().map_err(|error| TargetError::Tls(error.to_string()))?)
+            }
+            (true, None) => {
+                return wrong(
+                    "rediss:// needs a file with the authority that signs the server's certificate (`ca`)",
+                );
+            }
+            (false, Some(_)) => {
+                return wrong(
+                    "a file with an authority (`ca`) is for URLs that begin with rediss://",
+                );
+            }
+            (false, None) => None,
         };
         let (user, hosts) = match rest.rsplit_once('@') {
             Some((user, hosts)) => (format!("{user}@"), hosts),
@@ -64,14 +95,16 @@ impl Target {
             info.map_err(|error| TargetError::Malformed(error.to_string()))
         };
         let nodes = hosts.iter().map(node).collect::<Result<Vec<_>, _>>()?;
-        let elsewhere = |node: &ConnectionInfo| !matches!(node.addr(), ConnectionAddr::Tcp(..));
-        if nodes.iter().any(elsewhere) {
-            return Err(TargetError::Tls);
-        }
         if cluster && nodes.iter().any(|node| node.redis_settings().db() != 0) {
             return Err(TargetError::Malformed("a cluster has no numbered databases".to_owned()));
         }
-        Ok(Target { nodes, cluster })
+        Ok(Target { nodes, cluster, tls })
+    }
+
+    /// Where it is, for people.
+    pub(crate) fn address(&self) -> String {
+        let nodes: Vec<_> = self.nodes.iter().map(|node| node.addr().to_string()).collect();
+        nodes.join(", ")
     }
 
     /// With this password instead of that in the URL.
@@ -135,7 +168,21 @@ mod tests {
         let refused = |url: &str| Target::parse(url).unwrap_err();
         assert_eq!(refused("127.0.0.1:6379"), TargetError::Scheme);
         assert_eq!(refused("http://secret@h"), TargetError::Scheme);
-        assert_eq!(refused("rediss://h"), TargetError::Tls);
+        for (url, why) in [
+            ("rediss://u:secret@h", "rediss:// needs a file with the authority"),
+            ("rediss-cluster://u:secret@h", "TLS to a cluster of Redis is not supported"),
+        ] {
+            let told = refused(url).to_string();
+            assert!(told.starts_with(why) && !told.contains("secret"), "{told}");
+        }
+        let files = Files { authorities: "/none/such.pem".into(), own: None };
+        for (url, why) in [
+            ("redis://h", "a file with an authority (`ca`) is for URLs that begin with rediss://"),
+            ("rediss://h", "/none/such.pem cannot be used: "),
+        ] {
+            let told = Target::parse_with(url, Some(&files)).unwrap_err().to_string();
+            assert!(told.starts_with(why), "{told}");
+        }
         let port = "a port is a number from 1 to 65535";
         for (url, why) in [
             ("redis://", "it names no host"),

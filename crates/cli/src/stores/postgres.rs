@@ -15,6 +15,9 @@ pub(super) fn open(spec: &StoreSpec) -> Result<Postgres, ConfigError> {
     if let Some(password) = &spec.password {
         builder = builder.password(&password.read()?);
     }
+    if let Some(tls) = &spec.tls {
+        builder = builder.tls(tls.value.clone());
+    }
     if let Some(schema) = &spec.schema {
         builder = builder.schema(&schema.value);
     }
@@ -30,7 +33,10 @@ pub(super) fn open(spec: &StoreSpec) -> Result<Postgres, ConfigError> {
             builder = builder.operation(name, &sql.value);
         }
     }
-    builder.build().or_else(|wrong| refuse(spec, setting(spec, &wrong), &wrong.to_string()))
+    builder.build().or_else(|wrong| match (&wrong, &spec.tls) {
+        (Wrong::Tls(why), Some(tls)) => refuse(spec, tls, why),
+        _ => refuse(spec, setting(spec, &wrong), &wrong.to_string()),
+    })
 }
 
 /// What is to be mended.
@@ -42,7 +48,7 @@ fn setting<'a>(spec: &'a StoreSpec, wrong: &Wrong) -> &'a Placed<String> {
         Wrong::Statement { space, operation, .. } | Wrong::OperationTwice { space, operation } => {
             of(space).and_then(|space| space.operations.get(operation))
         }
-        Wrong::Url(_) | Wrong::OperationWithoutSpace(_) => None,
+        Wrong::Url(_) | Wrong::Tls(_) | Wrong::OperationWithoutSpace(_) => None,
     };
     found.unwrap_or(&spec.url)
 }

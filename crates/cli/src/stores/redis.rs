@@ -1,7 +1,7 @@
 //! `kind = "redis"`.
 
 use solera_node::{ConfigError, StoreSpec};
-use solera_redis::{Redis, TIMEOUT, Target};
+use solera_redis::{Redis, TIMEOUT, Target, TargetError};
 
 use super::{refuse, require_level};
 
@@ -10,8 +10,12 @@ use super::{refuse, require_level};
 /// # Errors
 /// If it cannot be so.
 pub(super) fn open(spec: &StoreSpec) -> Result<Redis, ConfigError> {
-    let target = Target::parse(&spec.url.value);
-    let target = target.or_else(|error| refuse(spec, &spec.url, &error.to_string()))?;
+    let files = spec.tls.as_ref().map(|tls| &tls.value);
+    let target =
+        Target::parse_with(&spec.url.value, files).or_else(|error| match (&error, &spec.tls) {
+            (TargetError::Tls(why), Some(tls)) => refuse(spec, tls, why),
+            _ => refuse(spec, &spec.url, &error.to_string()),
+        })?;
     let target = match &spec.password {
         Some(password) => target.with_password(&password.read()?),
         None => target,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use solera::mixed::Cluster;
-use solera::{Client, Endpoint};
+use solera::{Client, Endpoint, Error};
 use solera_levels::Level;
 use solera_mixt::store::BoxFuture;
 use solera_node::{ConfigError, PasswordSource, StoreSpec};
@@ -20,7 +20,11 @@ const URL: &str = "the URL of a cluster looks like solera://[USER[:PASSWORD]@]HO
 /// # Errors
 /// If it cannot be so.
 pub(super) fn open(spec: &StoreSpec) -> Result<Cluster, ConfigError> {
-    let endpoint = endpoint(spec)?.timeout(spec.timeout.unwrap_or(TIMEOUT));
+    let mut endpoint = endpoint(spec)?.timeout(spec.timeout.unwrap_or(TIMEOUT));
+    if let Some(files) = &spec.tls {
+        let tls = files.value.tls().or_else(|error| refuse(spec, files, &error.to_string()))?;
+        endpoint = endpoint.tls(tls);
+    }
     if let Some(schema) = &spec.schema {
         return refuse(spec, schema, "clusters have no schemas");
     }
@@ -45,7 +49,17 @@ pub(super) fn open(spec: &StoreSpec) -> Result<Cluster, ConfigError> {
     }
     let connect = move || -> BoxFuture<'static, _> {
         let endpoint = endpoint.clone();
-        Box::pin(async move { Client::connect_to(&endpoint).await })
+        Box::pin(async move {
+            let connected = Client::connect_to(&endpoint).await;
+            // Whoever is told this did not say where.
+            connected.map_err(|error| match error {
+                Error::Connection(error) => {
+                    let told = format!("{endpoint}: {error}");
+                    Error::Connection(std::io::Error::new(error.kind(), told))
+                }
+                other => other,
+            })
+        })
     };
     Ok(Cluster::new(&spec.name, spaces, connect))
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::Deserialize;
+use solera_tls::Files;
 use toml::Spanned;
 
 use super::{ConfigError, Placed, Reader, is_name};
@@ -19,6 +20,8 @@ pub struct StoreSpec {
     pub url: Placed<String>,
     /// Where the password is, if it is not in the URL.
     pub password: Option<PasswordSource>,
+    /// The files for TLS with it, if `ca` is said, where that stands. Relative paths begin at the configuration's own folder.
+    pub tls: Option<Placed<Files>>,
     /// Where it keeps what is its own in the database, if it is said.
     pub schema: Option<Placed<String>>,
     /// How long an answer may take, if it is said.
@@ -78,6 +81,9 @@ pub(super) struct StoreTable {
     url: Spanned<String>,
     password_file: Option<Spanned<String>>,
     password_env: Option<Spanned<String>>,
+    ca: Option<Spanned<String>>,
+    cert: Option<Spanned<String>>,
+    key: Option<Spanned<String>>,
     schema: Option<Spanned<String>>,
     timeout_ms: Option<Spanned<u64>>,
     max_connections: Option<Spanned<u64>>,
@@ -149,6 +155,7 @@ impl Reader<'_> {
                 variable.map(|variable| PasswordSource::Variable(self.placed(variable)))
             }
         };
+        let tls = self.store_tls(table.ca.as_ref(), table.cert.as_ref(), table.key.as_ref())?;
         if let Some(timeout) =
             table.timeout_ms.as_ref().filter(|ms| !(1..=600_000).contains(ms.get_ref()))
         {
@@ -166,11 +173,42 @@ impl Reader<'_> {
             kind: self.placed(table.kind),
             url: self.placed(table.url),
             password,
+            tls,
             schema: table.schema.map(|schema| self.placed(schema)),
             timeout: table.timeout_ms.map(|ms| Duration::from_millis(ms.into_inner())),
             connections: table.max_connections.map(|most| self.placed(most)),
             spaces,
         })
+    }
+
+    fn store_tls(
+        &self,
+        ca: Option<&Spanned<String>>,
+        cert: Option<&Spanned<String>>,
+        key: Option<&Spanned<String>>,
+    ) -> Result<Option<Placed<Files>>, ConfigError> {
+        let path = |setting, text| self.named(setting, text).map(|file| file.path);
+        let own = match (cert, key) {
+            (Some(cert), Some(key)) => Some((path("cert", cert)?, path("key", key)?)),
+            (None, None) => None,
+            (Some(lone), None) | (None, Some(lone)) => {
+                let reason = "cert and key need one another".to_owned();
+                return self.invalid(Some(lone.span().start), reason);
+            }
+        };
+        match (ca, cert) {
+            (Some(ca), _) => {
+                let authorities = path("ca", ca)?;
+                let at = self.at(Some(ca.span().start));
+                Ok(Some(Placed { value: Files { authorities, own }, at }))
+            }
+            (None, Some(cert)) => {
+                let reason =
+                    "cert needs ca, the authority that signs the server's certificate".to_owned();
+                self.invalid(Some(cert.span().start), reason)
+            }
+            (None, None) => Ok(None),
+        }
     }
 }
 
@@ -216,6 +254,17 @@ name = 'log'
     }
 
     #[test]
+    fn files_for_tls_begin_at_the_folder_of_the_configuration() {
+        let files = "'redis://h'\nkey = '/k.pem'\ncert = 'c.pem'\nca = 'ca.pem'";
+        let text = CACHE.replacen("'redis://h'", files, 1);
+        let spec = ClusterSpec::parse("conf/s.toml", &text, Overrides::default()).unwrap();
+        let tls = spec.stores[0].tls.as_ref().unwrap();
+        let own = Some(("conf/c.pem".into(), "/k.pem".into()));
+        assert_eq!(tls.value, Files { authorities: "conf/ca.pem".into(), own });
+        assert_eq!(tls.at.as_deref(), Some("conf/s.toml, line 7"));
+    }
+
+    #[test]
     fn operations_are_read_with_their_places() {
         let text = "schema = 's'\n[[store.space]]\nname = 'stock'\n[store.space.operations]\n\
                     take = 'UPDATE'\nleft = \"\"\"\nSELECT\"\"\"\n";
@@ -254,6 +303,9 @@ name = 'log'
                 "'u'\npassword_file = 'a'\npassword_env = 'b'",
                 "line 6: password_file",
             ),
+            ("'redis://h'", "'u'\nca = ''", "line 5: ca names no file"),
+            ("'redis://h'", "'u'\ncert = 'c'", "line 5: cert and key need one another"),
+            ("'redis://h'", "'u'\ncert = 'c'\nkey = 'k'", "line 5: cert needs ca"),
             ("'redis://h'", "'u'\ntimeout_ms = 0", "line 5: timeout_ms is 1 to 600000"),
             ("'redis://h'", "'u'\nmax_connections = 0", "line 5: max_connections is 1 to 10000"),
             ("'redis://h'", "'u'\ncolour = 0", "colour"),

@@ -81,7 +81,11 @@ impl Reader<'_> {
         })
     }
 
-    fn named(&self, setting: &str, text: &Spanned<String>) -> Result<NamedFile, ConfigError> {
+    pub(super) fn named(
+        &self,
+        setting: &str,
+        text: &Spanned<String>,
+    ) -> Result<NamedFile, ConfigError> {
         let place = Some(text.span().start);
         if text.get_ref().is_empty() {
             return self.invalid(place, format!("{setting} names no file"));

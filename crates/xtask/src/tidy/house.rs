@@ -66,6 +66,8 @@ pub(crate) const HOUSE: &[Room] = &[
     room("solera-journal", "journal", Floor::Hosting, &[], &[]),
     // Bytes between any client and any server: it knows nothing of what they say.
     room("solera-wan", "wan", Floor::Hosting, &[], &[]),
+    // A stream in another: it knows nothing of what is said.
+    room("solera-tls", "tls", Floor::Hosting, &[], &[]),
     // It reads files.
     room("solera-macros", "macros", Floor::Hosting, &["solera-language"], &[]),
     room(
@@ -102,6 +104,7 @@ pub(crate) const HOUSE: &[Room] = &[
             "solera-machine",
             "solera-resp",
             "solera-time",
+            "solera-tls",
             "solera-unistore",
         ],
         &["solera-checker"],
@@ -117,6 +120,7 @@ pub(crate) const HOUSE: &[Room] = &[
             "solera-mixt",
             "solera-node",
             "solera-resp",
+            "solera-tls",
         ],
         &["solera-checker"],
     ),
@@ -125,14 +129,14 @@ pub(crate) const HOUSE: &[Room] = &[
         "solera-postgres",
         "postgres",
         Floor::Programming,
-        &["solera-language", "solera-levels", "solera-mixt"],
+        &["solera-language", "solera-levels", "solera-mixt", "solera-tls"],
         &[],
     ),
     room(
         "solera-redis",
         "redis",
         Floor::Programming,
-        &["solera-language", "solera-levels", "solera-mixt"],
+        &["solera-language", "solera-levels", "solera-mixt", "solera-tls"],
         &[],
     ),
     room("solera-backup", "backup", Floor::Programming, &["solera"], &[]),
@@ -177,6 +181,7 @@ pub(crate) const HOUSE: &[Room] = &[
             "solera-resp",
             "solera-sim",
             "solera-time",
+            "solera-tls",
             "solera-unistore",
             "solera-wan",
         ],

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use tokio_postgres::{Client, NoTls};
+use solera_postgres::Postgres;
+use tokio_postgres::Client;
 
 use super::super::{Told, Untrue};
 
@@ -18,9 +19,9 @@ pub(super) struct Table {
 
 impl Table {
     pub(super) async fn create(url: &str) -> Result<Table, Untrue> {
-        let (client, connection) = tokio_postgres::connect(url, NoTls).await.map_err(untrue)?;
-        // How it ends, the next statement learns.
-        tokio::spawn(connection);
+        let told = |error: &dyn std::fmt::Display| Untrue(format!("PostgreSQL: {error}"));
+        let server = Postgres::builder(url).build().map_err(|wrong| told(&wrong))?;
+        let client = server.client().await.map_err(|error| told(&error))?;
         // No other run has the name: there is one process of this number at a time.
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let schema = format!("solera_demo_{}_{}", std::process::id(), since.as_millis());

@@ -1,0 +1,74 @@
+//! Why there is no connection.
+
+use std::fmt;
+
+use tokio_rustls::rustls::{CertificateError, Error, InvalidMessage};
+
+/// Why TLS with a server did not come about, as the rest of a sentence that begins with the server. It is within an
+/// [`std::io::Error`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    told: String,
+    speaks_no_tls: bool,
+}
+
+impl Refused {
+    /// `authorities` is the file of those that are trusted.
+    pub(crate) fn new(error: &Error, host: &str, authorities: &str) -> Refused {
+        let speaks_no_tls = matches!(error, Error::InvalidMessage(_));
+        Refused { told: words(error, host, authorities), speaks_no_tls }
+    }
+
+    /// Whether the server has answered with something else than TLS.
+    pub fn speaks_no_tls(&self) -> bool {
+        self.speaks_no_tls
+    }
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.told)
+    }
+}
+
+impl std::error::Error for Refused {}
+
+fn words(error: &Error, host: &str, authorities: &str) -> String {
+    match error {
+        Error::InvalidCertificate(error) => certificate(error, host, authorities),
+        Error::InvalidMessage(InvalidMessage::InvalidContentType) => {
+            "it does not speak TLS there".to_owned()
+        }
+        Error::AlertReceived(alert) => {
+            format!("it refuses to speak TLS with this client: {alert:?}")
+        }
+        other => format!("no TLS with it: {other}"),
+    }
+}
+
+fn certificate(error: &CertificateError, host: &str, authorities: &str) -> String {
+    match error {
+        // Another authority of the same name makes a bad signature.
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+            format!("its certificate is not signed by an authority in {authorities}")
+        }
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+            "its certificate has expired".to_owned()
+        }
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+            "its certificate is not valid yet".to_owned()
+        }
+        CertificateError::NotValidForName => format!("its certificate is not for {host}"),
+        CertificateError::NotValidForNameContext { presented, .. } => {
+            let names: Vec<_> = presented.iter().map(|name| bare(name)).collect();
+            format!("its certificate is not for {host}, but for {}", names.join(", "))
+        }
+        other => format!("its certificate cannot be trusted: {other}"),
+    }
+}
+
+/// A name without its kind, as in `DnsName("host")`.
+fn bare(name: &str) -> &str {
+    let inner = name.split_once('(').and_then(|(_, inner)| inner.strip_suffix(')'));
+    inner.unwrap_or(name).trim_matches('"')
+}

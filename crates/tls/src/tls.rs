@@ -1,0 +1,169 @@
+//! Whom a client trusts.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use tokio_rustls::rustls::{ClientConfig, ConfigBuilder, RootCertStore, WantsVerifier};
+use tokio_rustls::rustls::{client::WantsClientCert, crypto::WebPkiSupportedAlgorithms};
+
+use crate::lenient::Lenient;
+use crate::refused::Refused;
+
+/// The files that TLS with a server needs. All are PEM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Files {
+    /// The certificates of authorities: what they have signed is trusted.
+    pub authorities: PathBuf,
+    /// The certificate to show and its key, where the server wants one.
+    pub own: Option<(PathBuf, PathBuf)>,
+}
+
+/// What a client needs to speak TLS. Versions 1.2 and 1.3.
+#[derive(Clone)]
+pub struct Tls {
+    connector: TlsConnector,
+    /// The file of those that are trusted.
+    authorities: Arc<str>,
+}
+
+/// Files that TLS cannot use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsError(String);
+
+impl fmt::Display for TlsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for TlsError {}
+
+fn unusable(file: &Path) -> impl Fn(&dyn fmt::Display) -> TlsError {
+    move |reason| TlsError(format!("{} cannot be used: {reason}", file.display()))
+}
+
+impl Files {
+    /// Trusts servers whose certificate an authority has signed for the host they are reached at.
+    ///
+    /// # Errors
+    /// A file cannot be read, or does not hold what it should.
+    pub fn tls(&self) -> Result<Tls, TlsError> {
+        self.read(|builder, roots| builder.with_root_certificates(roots))
+    }
+
+    /// Trusts servers whose certificate an authority has signed, for whatever host.
+    ///
+    /// # Errors
+    /// As [`Files::tls`].
+    pub fn tls_for_any_host(&self) -> Result<Tls, TlsError> {
+        self.read(|builder, roots| leniently(builder, Some(roots)))
+    }
+
+    fn read(
+        &self,
+        trusting: impl FnOnce(Builder<WantsVerifier>, RootCertStore) -> Builder<WantsClientCert>,
+    ) -> Result<Tls, TlsError> {
+        let authorities = &self.authorities;
+        let mut roots = RootCertStore::empty();
+        for certificate in certificates(authorities)? {
+            roots.add(certificate).map_err(|error| unusable(authorities)(&error))?;
+        }
+        let builder = trusting(builder(), roots);
+        let config = match &self.own {
+            None => builder.with_no_client_auth(),
+            Some((certificate, key)) => {
+                let private = PrivateKeyDer::from_pem_file(key);
+                let private = private.map_err(|error| unusable(key)(&error))?;
+                builder
+                    .with_client_auth_cert(certificates(certificate)?, private)
+                    .map_err(|error| unusable(certificate)(&error))?
+            }
+        };
+        Ok(Tls::of(config, &authorities.display().to_string()))
+    }
+}
+
+impl Tls {
+    /// Trusts servers whose certificate an authority in the file has signed; shows the certificate
+    /// `own` with its key, if there is one. All files are PEM.
+    ///
+    /// # Errors
+    /// A file cannot be read, or does not hold what it should.
+    pub fn new(authority: &Path, own: Option<(&Path, &Path)>) -> Result<Tls, TlsError> {
+        let own = own.map(|(certificate, key)| (certificate.to_owned(), key.to_owned()));
+        Files { authorities: authority.to_owned(), own }.tls()
+    }
+
+    /// Trusts every server: nobody who only listens can read what is sent, and whoever stands in between can.
+    pub fn unverified() -> Tls {
+        Tls::of(leniently(builder(), None).with_no_client_auth(), "none")
+    }
+
+    fn of(config: ClientConfig, authorities: &str) -> Tls {
+        Tls { connector: TlsConnector::from(Arc::new(config)), authorities: authorities.into() }
+    }
+
+    /// Speaks TLS over a stream that leads to a server, which is called so.
+    ///
+    /// # Errors
+    /// The stream breaks, or the server is not to be trusted, which is a [`Refused`].
+    pub async fn connect<S: AsyncRead + AsyncWrite + Unpin>(
+        &self,
+        host: &str,
+        stream: S,
+    ) -> std::io::Result<TlsStream<S>> {
+        let name = ServerName::try_from(host.to_owned());
+        let name = name.map_err(|error| std::io::Error::other(format!("'{host}': {error}")))?;
+        self.connector.connect(name, stream).await.map_err(|error| {
+            match error.get_ref().and_then(|inner| inner.downcast_ref()) {
+                Some(reason) => {
+                    let refused = Refused::new(reason, host, &self.authorities);
+                    std::io::Error::new(error.kind(), refused)
+                }
+                None => error,
+            }
+        })
+    }
+}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Not the configuration: it has a key.
+        f.debug_struct("Tls").field("authorities", &self.authorities).finish_non_exhaustive()
+    }
+}
+
+type Builder<State> = ConfigBuilder<ClientConfig, State>;
+
+fn builder() -> Builder<WantsVerifier> {
+    ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("the provider has what these versions of TLS need")
+}
+
+fn leniently(
+    builder: Builder<WantsVerifier>,
+    roots: Option<RootCertStore>,
+) -> Builder<WantsClientCert> {
+    let algorithms: WebPkiSupportedAlgorithms =
+        ring::default_provider().signature_verification_algorithms;
+    let verifier = Arc::new(Lenient { roots, algorithms });
+    builder.dangerous().with_custom_certificate_verifier(verifier)
+}
+
+fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let found: Result<Vec<_>, _> =
+        CertificateDer::pem_file_iter(file).map_err(|error| unusable(file)(&error))?.collect();
+    let found = found.map_err(|error| unusable(file)(&error))?;
+    match found.is_empty() {
+        true => Err(unusable(file)(&"it holds no certificate")),
+        false => Ok(found),
+    }
+}
