@@ -390,6 +390,57 @@ async fn a_transaction_whose_coordinator_died_is_completed() {
     eventually(async || client.smembers(records).await.unwrap().is_empty().then_some(())).await;
 }
 
+/// One part is strong and one is eventual, so that each call leaves a record and marks.
+const BURST: &str = "
+store one : linearizable;
+store two : eventual;
+transaction both(a: handle<counter> in one, b: handle<counter> in two) { a.add(1); b.add(1); }
+";
+
+#[tokio::test]
+async fn what_a_burst_of_calls_leaves_is_removed_in_transactions_that_the_server_takes() {
+    const CLIENTS: usize = 16;
+    const CALLS: usize = 100;
+    let limits = Limits {
+        finish_ms: 10_000,
+        orphan_ms: 20_000,
+        blocked_ms: 21_000,
+        keep_ms: 2_000,
+        ..Limits::default()
+    };
+    // It begins when most calls are over, so that what they leave is due at the same time.
+    let settings = Settings { limits, upkeep: Duration::from_secs(3), ..Settings::default() };
+    // Fewer operations in a strong transaction than there are records to be removed.
+    let text = SPACES.replace("sites = 3", "sites = 1\nstrong_max_operations = 1000");
+    let spec = ClusterSpec::parse("config", &text, Overrides::default()).unwrap();
+    let cluster = Embedded::with_modules(spec, settings, Vec::new()).unwrap();
+    let mut client = cluster.client(0).await.unwrap();
+    let load =
+        ["SOLERA.MODULE", "LOAD", "burst", BURST, "BIND", "one=directory", "BIND", "two=audit"];
+    client.command(&load).await.unwrap();
+    let mut callers = tokio::task::JoinSet::new();
+    for number in 0..CLIENTS {
+        let mut client = cluster.client(0).await.unwrap();
+        callers.spawn(async move {
+            let keys: Vec<String> = (0..CALLS).map(|call| format!("{number}-{call}")).collect();
+            let calls = keys
+                .iter()
+                .map(|key| [&b"SOLERA.CALL"[..], b"burst.both", key.as_bytes(), b"all"].to_vec());
+            client.pipeline(&calls.collect::<Vec<_>>()).await.unwrap()
+        });
+    }
+    for answers in callers.join_all().await {
+        assert!(answers.iter().all(|answer| !matches!(answer, Value::Error(_))), "{answers:?}");
+    }
+    let all = (CLIENTS * CALLS).to_string();
+    assert_eq!(client.get("log:all").await.unwrap(), Some(all));
+    let records = "solera:mixt:records:directory";
+    assert!(!client.smembers(records).await.unwrap().is_empty(), "nothing is left to be removed");
+    eventually(async || client.smembers(records).await.unwrap().is_empty().then_some(())).await;
+    let left = client.command(&["SOLERA.CALL", "INCOMPLETE"]).await.unwrap();
+    assert_eq!(left, Value::Array(Vec::new()));
+}
+
 #[test]
 fn the_examples_compile_but_for_the_one_that_must_not() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples");
