@@ -50,7 +50,7 @@ impl Place {
     /// The settings are refused, or threads cannot be started.
     pub fn up(over: Overrides, spaces: &str) -> Result<Place, BenchError> {
         let spec = ClusterSpec::parse("the benchmark's spaces", spaces, over);
-        let spec = spec.map_err(|error| BenchError::Start(error.to_string()))?;
+        let spec = spec.map_err(|error| BenchError::Settings(error.to_string()))?;
         let names = spec.sites.iter().map(|site| site.name.clone()).collect();
         let cluster = Embedded::with(spec).map_err(|error| BenchError::Start(error.to_string()))?;
         Ok(Place(Reach::Embedded(cluster, names)))

@@ -71,7 +71,7 @@ fn spaces_that_a_running_cluster_lacks_are_told() {
 fn what_is_wrong_is_told() {
     for (arguments, code, reason) in [
         (vec![], 2, "say where: --at HOST:PORT,… or --up SITES"),
-        (vec!["--up", "0", "--strong", "causal"], 1, "a cluster has 1 to 7 sites"),
+        (vec!["--up", "0", "--strong", "causal"], 2, "a cluster has 1 to 7 sites"),
         (vec!["--up", "1", "--at", "localhost:1"], 2, "cannot be used with"),
         (
             vec!["--up", "1", "--keys", "5"],
