@@ -25,8 +25,43 @@ fn clean_members(seed: u64) {
 /// the snapshot, because it depended on something newer of another site.
 #[test]
 fn a_snapshot_holds_whole_commit_vectors_not_single_entries() {
-    clean(37);
+    clean(27);
 }
+
+/// A forwarded stretch was lost; nothing follows one, so nobody noticed.
+#[test]
+fn lost_forwards_are_repeated() {
+    clean(7);
+}
+
+/// An eventual removal removed a transaction that its commit vector did not cover, and was folded
+/// before it elsewhere.
+#[test]
+fn eventual_reads_are_closed_too() {
+    clean(1788);
+}
+
+/// What was executed on a snapshot with a heartbeat of a dead site stayed invisible where the heartbeat
+/// had been forgotten: it must be recorded before anybody is told of it.
+#[test]
+fn a_heartbeat_survives_a_restart() {
+    clean_durable(4);
+}
+
+/// An increment was settled while the journal was replayed, before a removal that had not observed it.
+#[test]
+fn nothing_is_settled_while_a_journal_is_replayed() {
+    clean_durable(7);
+}
+
+/// A member acknowledged a vote in a term that it had left for a later one.
+#[test]
+fn nobody_acknowledges_in_a_term_that_is_over() {
+    clean_durable(116);
+}
+
+// What is journaled and sent has changed since these were found: they do not fail any more without what they stand
+// for, nor did any of some hundred seeds that were tried.
 
 /// A causally stable increment was summed up while a removal that had not observed it was still waiting
 /// to be folded; the removal then took the sum.
@@ -48,30 +83,10 @@ fn a_key_made_anew_inherits_what_its_absence_depended_on() {
     clean(2796);
 }
 
-/// A forwarded stretch was lost; nothing follows one, so nobody noticed.
-#[test]
-fn lost_forwards_are_repeated() {
-    clean(34);
-}
-
 /// A clock had run ahead and stood still; without heartbeats a lost stretch went unnoticed.
 #[test]
 fn heartbeats_go_on_while_the_clock_stands_still() {
     clean(1015);
-}
-
-/// An eventual removal removed a transaction that its commit vector did not cover, and was folded
-/// before it elsewhere.
-#[test]
-fn eventual_reads_are_closed_too() {
-    clean(1788);
-}
-
-/// What was executed on a snapshot with a heartbeat of a dead site stayed invisible where the heartbeat
-/// had been forgotten: it must be recorded before anybody is told of it.
-#[test]
-fn a_heartbeat_survives_a_restart() {
-    clean_durable(4);
 }
 
 /// A local update that had been stored after another was prepared made a restarted replica claim to
@@ -87,12 +102,6 @@ fn an_eventual_snapshot_is_not_uniform_after_a_restart() {
     clean_durable(14);
 }
 
-/// An increment was settled while the journal was replayed, before a removal that had not observed it.
-#[test]
-fn nothing_is_settled_while_a_journal_is_replayed() {
-    clean_durable(24);
-}
-
 /// A checkpoint was complete before the next promise was made. The updates folded in it had been
 /// executed on newer uniform snapshots than the last promise told of, and after a restart they were
 /// within snapshots that did not cover what they depended on.
@@ -101,41 +110,10 @@ fn a_checkpoint_remembers_what_was_uniform() {
     clean_durable(686);
 }
 
-/// An operation on an eventual space was traced before its record: the judges expected it everywhere after
-/// a crash had undone it.
-#[test]
-fn what_a_crash_undoes_is_not_expected_anywhere() {
-    clean_durable(954);
-}
-
-/// The ceiling of a site that was gone named a time that had been forgotten in a crash: nothing settled.
-#[test]
-fn a_ceiling_beyond_the_end_of_a_site_does_not_wait() {
-    clean_members(50);
-}
-
-/// What a site had told in its former life was waited for in the next one, which never joined.
-#[test]
-fn a_new_life_is_not_taken_for_the_former_one() {
-    clean_members(16);
-}
-
-/// What a member knew before it heard that a site leaves was taken for all that it will ever have of it.
-#[test]
-fn only_who_knows_that_a_site_leaves_has_told_all_of_it() {
-    clean_members(286);
-}
-
 /// An update that depended on a strong transaction was visible after a restart to snapshots without it.
 #[test]
 fn what_depends_on_strong_transactions_waits_for_them_after_a_restart() {
     clean_durable(151);
-}
-
-/// A worker had told of a commit twice and forgot the second time: the judges took all of it for undone.
-#[test]
-fn what_was_told_before_is_not_undone_with_what_was_told_again() {
-    clean_members(517);
 }
 
 /// A strong transaction was counted neither as open nor as submitted when a journal's promise was made: the
@@ -143,10 +121,4 @@ fn what_was_told_before_is_not_undone_with_what_was_told_again() {
 #[test]
 fn a_transaction_that_is_about_to_be_certified_holds_the_floor() {
     clean_members(937);
-}
-
-/// A member acknowledged a vote in a term that it had left for a later one.
-#[test]
-fn nobody_acknowledges_in_a_term_that_is_over() {
-    clean_durable(116);
 }
