@@ -264,7 +264,8 @@ fn what_is_denied_after_a_commit_is_done_when_it_is_allowed() {
     }
 }
 
-/// Who has stopped while a commit is out has not seen the end of its turn: neither in the first turn nor in a later one.
+/// Who has stopped while a commit is out has not seen the end of its turn: neither in the first turn nor in a later one. Who
+/// sees what was in doubt need not wait.
 #[test]
 fn a_ticket_with_a_commit_in_doubt_waits_until_that_is_over() {
     for again in [false, true] {
@@ -280,14 +281,50 @@ fn a_ticket_with_a_commit_in_doubt_waits_until_that_is_over() {
         let Outcome::Incomplete { ticket: Some(ticket), why: Why::Taken, .. } = outcome else {
             panic!("{outcome}")
         };
-        // It comes, and the time is over in which it could.
+        // It comes, and nobody waits until the time is over in which it could.
         assert_eq!(ask(&bench, &mut connections, &sent), Some(Ok(Reply::Committed)));
-        bench.pass(bench.limits.orphan_ms);
+        let began_ms = bench.clock.now_ms();
         let mut late = resume(&bench, &ticket);
         let outcome = end(&bench, &mut late, &mut bench.connections(), None);
         assert!(matches!(outcome, Outcome::Done { .. }), "{outcome}");
+        // Its requests alone take time.
+        assert!(bench.clock.now_ms() < began_ms + 100);
         assert_eq!(bench.done("read"), ints([1, 1]));
     }
+}
+
+/// A commit that is lost for good is made again when it cannot come any more.
+#[test]
+fn a_commit_in_doubt_that_never_comes_is_made_again() {
+    let bench = Bench::apart();
+    let (mut coordinator, mut connections) = (bench.coordinator("both"), bench.connections());
+    bench.until(&mut coordinator, &mut connections, None, commits_in_two);
+    let ticket = doubted(&bench, &mut coordinator);
+    drop(connections);
+    bench.pass(bench.limits.orphan_ms);
+    let outcome = end(&bench, &mut resume(&bench, &ticket), &mut bench.connections(), None);
+    assert!(matches!(outcome, Outcome::Done { .. }), "{outcome}");
+    assert_eq!(bench.done("read"), ints([1, 1]));
+}
+
+/// Two that see that the commit which was in doubt has taken effect take turns.
+#[test]
+fn two_that_see_what_was_in_doubt_take_turns() {
+    let bench = Bench::apart();
+    let (mut coordinator, mut connections) = (bench.coordinator("both"), bench.connections());
+    let sent = bench.until(&mut coordinator, &mut connections, None, commits_in_two);
+    let ticket = doubted(&bench, &mut coordinator);
+    ask(&bench, &mut connections, &sent);
+    let (mut one, mut of_one) = (resume(&bench, &ticket), bench.connections());
+    // It is about to take the turn.
+    let turn = bench.until(&mut one, &mut of_one, None, |_, request| is_commit(request));
+    assert_eq!(&*turn.0, "one");
+    let mut other = resume(&bench, &ticket);
+    let outcome = end(&bench, &mut other, &mut bench.connections(), None);
+    assert!(matches!(outcome, Outcome::Done { .. }), "{outcome}");
+    let conflict = ask(&bench, &mut of_one, &turn);
+    assert_eq!(conflict, Some(Err(StoreError::Conflict)));
+    assert_eq!(bench.done("read"), ints([1, 1]));
 }
 
 /// The first commit is in doubt in a store where commits merge: nothing but time tells whether it can still come.

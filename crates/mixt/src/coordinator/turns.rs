@@ -4,9 +4,9 @@
 //! turn next to the record: where the database lets only one of two create the same value of a name, only one has it.
 //! In a turn commits are asked for within [`Limits::finish_ms`](crate::outcome::Limits::finish_ms), and take effect within
 //! [`IN_DOUBT_MS`](crate::outcome::IN_DOUBT_MS) more. The next one may be taken when its holder has said that it has stopped
-//! and has an answer to all that it has asked for, as most tickets do, or after
-//! [`Limits::orphan_ms`](crate::outcome::Limits::orphan_ms), by one who sees what was committed until then: a site that
-//! is cut off may have gone on.
+//! and has an answer to all that it has asked for, as most tickets do; or, where it has stopped with a commit in doubt, when
+//! that is seen to have taken effect; or after [`Limits::orphan_ms`](crate::outcome::Limits::orphan_ms), by one who sees
+//! what was committed until then: a site that is cut off may have gone on.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::{Ask, Coordinator, Stage};
 use crate::group::{Reply, Request};
 use crate::outcome::Why;
 use crate::record::{Record, Turn, Unreadable};
-use crate::store::{Begin, Commits, Fields, NameWrite, StoreError};
+use crate::store::{Begin, Commits, Fields, Name, NameWrite, StoreError};
 use crate::witness;
 
 /// How far taking a turn has come.
@@ -32,6 +32,12 @@ pub(super) enum Taking {
     },
     Writing {
         since_ms: u64,
+    },
+    /// Whether the commit has taken effect that was in doubt when the last holder stopped.
+    Doubting,
+    /// The same, when it is known.
+    Doubted {
+        settled: bool,
     },
 }
 
@@ -102,6 +108,21 @@ impl Coordinator {
             }
             (Taking::Writing { .. }, Some(Err(StoreError::Conflict))) => {
                 return self.leave(Obstacle::Taken);
+            }
+            (Taking::Doubting, Some(Ok(Reply::Began(fields)))) => {
+                let settled = fields.iter().any(|mark| mark.contains_key(&0));
+                let (database, _) = self.doubted().expect("it was asked for");
+                self.stage = Stage::Taking(Taking::Doubted { settled });
+                return Some(Ask::Store { database, request: Request::Abort });
+            }
+            (Taking::Doubted { settled: true }, Some(_)) => {
+                self.after_stopped = true;
+                self.stage = Stage::Taking(Taking::Start);
+                return None;
+            }
+            // Time will tell.
+            (Taking::Doubted { settled: false } | Taking::Doubting, Some(_)) => {
+                return self.retry(Why::Taken);
             }
             // If the turn was created all the same, nobody has it until its time is over.
             (_, Some(Err(error))) => {
@@ -174,10 +195,31 @@ impl Coordinator {
         Some(Ask::Store { database, request: Request::Sees(commits) })
     }
 
+    /// The database and the mark of the group whose commit was in doubt when the holder of the ticket stopped. Whoever sees
+    /// the mark does not run the group again, so that nothing else is to be waited for; but only where one of two that
+    /// create the same turn fails: where commits merge, time alone keeps those apart who see it.
+    fn doubted(&self) -> Option<(Arc<str>, Name)> {
+        let index = self.state.next as usize;
+        let groups = &self.job.plan.groups;
+        let first = &groups[self.job.plan.first_writer?];
+        let group = groups.get(index).filter(|group| group.writes())?;
+        if self.after_stopped || !(first.strong && first.atomic) {
+            return None;
+        }
+        Some((group.database.clone()?, self.job.mark(index)?))
+    }
+
     fn leave(&mut self, obstacle: Obstacle) -> Option<Ask> {
         match obstacle {
             Obstacle::Unseen { number, commits } => self.look(number, commits),
-            Obstacle::Taken if self.is_patient => self.retry(Why::Taken),
+            Obstacle::Taken if self.is_patient => match self.doubted() {
+                Some((database, mark)) => {
+                    self.stage = Stage::Taking(Taking::Doubting);
+                    let begin = Begin { read_only: true, names: vec![mark], ..Begin::default() };
+                    Some(Ask::Store { database, request: Request::Begin(begin) })
+                }
+                None => self.retry(Why::Taken),
+            },
             Obstacle::Taken => self.stop(Why::Taken),
             Obstacle::Completed => {
                 self.wants_turn = false;
