@@ -103,7 +103,8 @@ fn what_is_wrong_is_told() {
     let told = |bytes: &[u8], ty: Type| codec.argument(bytes, &ty).unwrap_err().to_string();
     assert_eq!(told(b"1x", Type::Int), "expected int, found `1x`");
     assert_eq!(told(b"", Type::Int), "expected int, found nothing");
-    assert_eq!(told(b"\xff", Type::String), "expected string, found `\u{fffd}`");
+    let no_text = "expected string, found `\u{fffd}`, which is not UTF-8";
+    assert_eq!(told(b"\xff", Type::String), no_text);
     assert_eq!(told(b"audit:k", inbox()), "`audit:k` is not a handle of `mail`");
     assert_eq!(told(b"[1,true]", list(Type::Int)), "expected int, found `true]` after 3 bytes");
     assert_eq!(
