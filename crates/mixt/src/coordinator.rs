@@ -40,6 +40,8 @@
 //! operation is done at least once; and if the coordinator dies before the end of a group that is the first to write,
 //! it is done in part and forgotten, as it would be without Solera.
 
+mod attempts;
+mod ending;
 mod release;
 mod rescue;
 mod shipping;
@@ -50,7 +52,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use solera_language::run::FailureKind;
-use solera_language::types::Type;
 use solera_language::value::Value;
 
 use self::release::Release;
@@ -62,11 +63,11 @@ use crate::group::{Done, GroupEnd, GroupRun, GroupStep};
 pub use crate::group::{Reply, Request};
 pub use crate::job::CannotResume;
 use crate::job::{Job, check_args};
-use crate::outcome::{Attempts, Limits, Outcome, Why};
+use crate::outcome::{Limits, Outcome, Why};
 use crate::plan::Plan;
 use crate::record::{Record, State, Turn, Whence};
 use crate::sight::Sight;
-use crate::store::{Place, StoreError};
+use crate::store::StoreError;
 pub use crate::witness::TransactionId;
 
 /// One transaction.
@@ -390,12 +391,6 @@ impl Coordinator {
         Turn { number: self.turn, since_ms: self.now_ms, whence: self.whence.clone() }
     }
 
-    /// Whether others may soon go on with it.
-    fn is_late(&self) -> bool {
-        let finish_ms = self.job.limits.finish_ms;
-        self.committed_ms.is_some_and(|since| self.now_ms.saturating_sub(since) >= finish_ms)
-    }
-
     fn start_group(&mut self) -> Option<Ask> {
         if self.wants_turn {
             self.stage = Stage::Taking(Taking::Start);
@@ -431,26 +426,6 @@ impl Coordinator {
         None
     }
 
-    fn done(&mut self, result: Value) -> Option<Ask> {
-        let groups = self.job.plan.groups.len() as u32;
-        let attempts = Attempts { begun: self.begun, groups };
-        self.over(Outcome::Done { result, attempts })
-    }
-
-    /// Ends what was complete before it was resumed.
-    fn completed_by_others(&mut self) -> Option<Ask> {
-        self.elsewhere = true;
-        let transaction = &self.job.module.program().transactions[self.job.transaction];
-        match &self.state.result {
-            Some(result) => self.done(result.clone()),
-            None if transaction.result == Type::Unit => self.done(Value::Unit),
-            None => {
-                let committed = self.committed();
-                self.over(Outcome::Incomplete { ticket: None, committed, why: Why::Completed })
-            }
-        }
-    }
-
     fn group_step(&mut self, mut run: Box<GroupRun>, step: GroupStep) -> Option<Ask> {
         match step {
             GroupStep::Ask(_) if run.asks_for_operation() && self.takes_too_long() => {
@@ -466,12 +441,6 @@ impl Coordinator {
             GroupStep::Ready => self.ready(run),
             GroupStep::Ended(end) => self.ended(*run, end),
         }
-    }
-
-    /// Whether it is to be given up although nothing is in its way. After a commit it must be completed.
-    fn takes_too_long(&self) -> bool {
-        let took_ms = self.now_ms.saturating_sub(self.began_ms);
-        self.committed_ms.is_none() && took_ms >= self.job.limits.run_ms
     }
 
     /// All phases of a group have run.
@@ -583,132 +552,9 @@ impl Coordinator {
         }
     }
 
-    fn come_further(&mut self) {
-        (self.failures, self.polls) = (0, 0);
-        self.trouble = None;
-        self.blocked_ms = None;
-    }
-
-    /// Forgets what was read, and begins anew after a while.
-    fn start_over(&mut self, why: Why) -> Option<Ask> {
-        let worklist = std::mem::take(&mut self.state.worklist);
-        self.state = State { worklist, ..State::default() };
-        self.reads.clear();
-        self.sight.suspicious = false;
-        // Reading anew comes further, but not nearer to the end.
-        self.restarts += 1;
-        if self.restarts >= self.job.limits.attempts { self.stop(why) } else { self.retry(why) }
-    }
-
-    /// Tries the group again after a while, unless it was tried long enough.
-    fn retry(&mut self, why: Why) -> Option<Ask> {
-        self.failures += 1;
-        let enough = match self.committed_ms {
-            Some(since) => self.now_ms.saturating_sub(since) >= self.job.limits.finish_ms,
-            None => self.failures >= self.job.limits.attempts,
-        };
-        if enough {
-            return self.stop(why);
-        }
-        self.trouble = Some(why);
-        self.wait()
-    }
-
-    fn wait(&mut self) -> Option<Ask> {
-        let limits = &self.job.limits;
-        let tried = self.failures.max(self.restarts).max(self.polls);
-        let doubled = limits.backoff_first_ms << tried.saturating_sub(1).min(20);
-        let most = doubled.min(limits.backoff_last_ms).max(1);
-        // Those that were in each other's way must not be so again.
-        let ms = 1 + self.draw() % most;
-        self.stage = Stage::Start;
-        Some(Ask::Wait { ms })
-    }
-
-    /// A number that others do not draw (SplitMix64).
-    fn draw(&mut self) -> u64 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.random ^ self.random >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ mixed >> 31
-    }
-
-    fn blocked(&mut self, missing: Vec<(Place, TransactionId)>) -> Option<Ask> {
-        // A clock may be set back.
-        let since_ms = *self.blocked_ms.get_or_insert(self.now_ms);
-        let waited = self.now_ms.saturating_sub(since_ms);
-        // Time limits this, and it is no attempt: what fails afterwards is tried as often as ever.
-        self.polls += 1;
-        let limits = &self.job.limits;
-        let (place, id) = missing.into_iter().next().expect("something is missing");
-        let finish = |since: u64| self.now_ms.saturating_sub(since) >= limits.finish_ms;
-        if waited >= limits.blocked_ms || self.committed_ms.is_some_and(finish) {
-            return self.stop(Why::Blocked { by: id, place });
-        }
-        // Most are on their way.
-        if waited < limits.on_the_way_ms() {
-            return self.wait();
-        }
-        self.stage = Stage::Rescue(Box::new(Rescue::new((place, id))));
-        None
-    }
-
-    /// Stops what could be gone on with.
-    fn stop(&mut self, why: Why) -> Option<Ask> {
-        if self.committed_ms.is_none() && !self.unknown {
-            return self.over(Outcome::Failed(why));
-        }
-        let ticket = Box::new(self.record());
-        let committed = self.committed();
-        self.over(Outcome::Incomplete { ticket: Some(ticket), committed, why })
-    }
-
-    /// What others need to go on.
-    fn record(&self) -> Record {
-        // Those who run the first group that writes share a turn; until then nobody has it.
-        let has_turn = self.committed_ms.is_some() && !self.wants_turn;
-        let number = if has_turn { self.turn } else { self.turn.saturating_sub(1) };
-        let since_ms = self.committed_ms.filter(|_| has_turn).unwrap_or(self.asked_ms);
-        let turn = Turn { number, since_ms, whence: self.whence.clone() };
-        let stopped = match (has_turn, self.wants_turn) {
-            (true, _) => !self.unknown,
-            // It has done nothing yet, and knows what the one before did.
-            (false, true) => self.after_stopped && self.turn > 0,
-            // Only a commit in doubt lets such a transaction be gone on with.
-            (false, false) => false,
-        };
-        Record { stopped, ..self.job.record(self.state.clone(), turn) }
-    }
-
     /// Whether it is too early to commit this group: somebody's commit of it may still take effect, besides this one.
     fn is_doubtful(&self, index: usize) -> bool {
         let first = self.job.plan.first_writer == Some(index);
         first && self.doubtful_until_ms.is_some_and(|until_ms| self.now_ms < until_ms)
-    }
-
-    /// Ends what fails whenever it is tried.
-    fn fail(&mut self, why: Why) -> Option<Ask> {
-        if self.committed_ms.is_none() {
-            return self.stop(why);
-        }
-        // These are counted anew: what failed before was something else.
-        self.failures = 0;
-        self.stage = Stage::Release(Box::new(Release::new(&self.job, self.record(), why)));
-        None
-    }
-
-    fn committed(&self) -> Vec<usize> {
-        let groups = self.job.plan.groups[..self.state.next as usize].iter();
-        let writing = groups.filter(|group| group.writes());
-        let phases = &self.job.module.program().transactions[self.job.transaction].phases;
-        writing
-            .flat_map(|group| group.phases.clone())
-            .filter(|phase| phases[*phase].mutates)
-            .collect()
-    }
-
-    fn over(&mut self, outcome: Outcome) -> Option<Ask> {
-        self.stage = Stage::Over(Box::new(outcome));
-        None
     }
 }

@@ -1,12 +1,13 @@
 //! Runs one group of phases in one transaction of a database.
 
+mod requests;
+mod witnessing;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use solera_language::run::{
-    CustomCall as CustomStep, Failure, FailureKind, Names, Refusal, RemoteCall, Run, Step,
-};
+use solera_language::run::{Failure, FailureKind, Names, Refusal, Run, Step};
 use solera_language::types::StoreId;
 use solera_language::value::Value;
 
@@ -353,49 +354,6 @@ impl GroupRun {
         GroupStep::Ask(request)
     }
 
-    fn remote(&self, call: RemoteCall) -> Request {
-        let bound = self.job.bindings.of(call.store);
-        let space = &bound.place.space;
-        Request::Perform(ObjectCall {
-            program: Arc::clone(self.job.module.program()),
-            space: Arc::clone(space),
-            look: bound.atomic().then(|| witness::beside(space, &call.handle.key)),
-            key: call.handle.key,
-            object: call.object,
-            op: call.op,
-            args: call.args,
-            result: call.result,
-        })
-    }
-
-    fn custom(&self, call: CustomStep) -> Request {
-        let bound = self.job.bindings.of(call.store);
-        let space = &bound.place.space;
-        let program = self.job.module.program();
-        let mut call = CustomCall {
-            program: Arc::clone(program),
-            store: call.store,
-            operation: call.operation,
-            space: Arc::clone(space),
-            args: call.args,
-            look: Vec::new(),
-        };
-        if bound.atomic() {
-            let params = call.operation().params.iter().zip(&call.args);
-            let held = params.filter(|(param, _)| param.dereferenced);
-            let mut look: Vec<_> = held
-                .filter_map(|(_, arg)| match arg {
-                    Value::Handle(handle) => Some(witness::beside(space, &handle.key)),
-                    _ => None,
-                })
-                .collect();
-            // What else it uses of the store is not told, here and by those who look for this witness.
-            look.push(witness::beside_all(space));
-            call.look = look;
-        }
-        Request::Custom(call)
-    }
-
     fn called(&mut self, reply: Result<Reply, StoreError>) -> GroupStep {
         let call = self.asked.take().expect("an answer follows a call");
         let answer = match reply {
@@ -421,38 +379,6 @@ impl GroupRun {
         self.calls.push(Done { call, value: value.as_ref().ok().cloned(), witnesses });
         let step = self.run.as_mut().expect("a call is made by a run").resume(value);
         self.step(step)
-    }
-
-    /// Takes note of the witnesses beside what was used, and that there will be an own one.
-    fn witnesses(&mut self, call: &Request, seen: &Fields) -> Result<(), Unreadable> {
-        let looks: &[Name] = match call {
-            Request::Perform(call) => call.look.as_slice(),
-            Request::Custom(call) => &call.look,
-            _ => &[],
-        };
-        let bound = self.job.bindings.of(self.asked_store);
-        let witnessed = &self.job.plan.witnessed;
-        let marks = call.mutates() && witnessed.contains(&bound.place);
-        if marks {
-            self.marking.entry(self.asked_store).or_default().extend(looks.iter().cloned());
-        }
-        for (id, bytes) in seen {
-            if *id == self.job.id.number() {
-                continue;
-            }
-            let found = WriteWitness::decode(bytes)?;
-            if marks && found.places.iter().all(|place| witnessed.contains(place)) {
-                self.replaced.extend(looks.iter().map(|name| (name.clone(), found.id)));
-            }
-            if !self
-                .found
-                .iter()
-                .any(|other| other.witness.id == found.id && other.place == bound.place)
-            {
-                self.found.push(Found { witness: found, place: bound.place.clone() });
-            }
-        }
-        Ok(())
     }
 
     /// Commits, once it is [`GroupStep::Ready`]. What later groups have to wait for is part of the state then; own
@@ -488,35 +414,6 @@ impl GroupRun {
         }
         self.at = At::Committing;
         GroupStep::Ask(Request::Commit(writes))
-    }
-
-    /// MixT §5.4: `acquire` for all that was changed, and `release_all`.
-    fn write_witnesses(&mut self, writes: &mut Vec<NameWrite>) {
-        let job = Arc::clone(&self.job);
-        let witness = WriteWitness {
-            id: job.id,
-            places: Arc::clone(&job.plan.witnessed),
-            record: job.record_place().expect("who needs witnesses has a record").clone(),
-        };
-        let value = witness.encode();
-        for (store, names) in std::mem::take(&mut self.marking) {
-            let database = &job.bindings.of(store).place.database;
-            for name in names {
-                self.state.noted.insert((Arc::clone(database), name.clone()));
-                let (field, value) = (job.id.number(), Arc::clone(&value));
-                writes.push(NameWrite::Set { name, field, value, new: false });
-            }
-        }
-        for (name, id) in std::mem::take(&mut self.replaced) {
-            writes.push(NameWrite::Remove { name, field: id.number() });
-        }
-        let written = self.group().written.iter().map(|store| &job.bindings.of(*store).place);
-        let written: BTreeSet<_> =
-            written.filter(|place| job.plan.witnessed.contains(place)).collect();
-        for place in written {
-            let name = witness::commit(&place.space, job.id);
-            writes.push(NameWrite::Set { name, field: 0, value: Arc::new([]), new: false });
-        }
     }
 
     /// The program has failed. What was read in a strong transaction may be old until it commits, and what follows from

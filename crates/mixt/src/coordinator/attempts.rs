@@ -1,0 +1,80 @@
+//! When what has not come further is tried again.
+
+use super::rescue::Rescue;
+use super::{Ask, Coordinator, Stage};
+use crate::outcome::Why;
+use crate::record::State;
+use crate::store::Place;
+use crate::witness::TransactionId;
+
+impl Coordinator {
+    pub(super) fn come_further(&mut self) {
+        (self.failures, self.polls) = (0, 0);
+        self.trouble = None;
+        self.blocked_ms = None;
+    }
+
+    /// Forgets what was read, and begins anew after a while.
+    pub(super) fn start_over(&mut self, why: Why) -> Option<Ask> {
+        let worklist = std::mem::take(&mut self.state.worklist);
+        self.state = State { worklist, ..State::default() };
+        self.reads.clear();
+        self.sight.suspicious = false;
+        // Reading anew comes further, but not nearer to the end.
+        self.restarts += 1;
+        if self.restarts >= self.job.limits.attempts { self.stop(why) } else { self.retry(why) }
+    }
+
+    /// Tries the group again after a while, unless it was tried long enough.
+    pub(super) fn retry(&mut self, why: Why) -> Option<Ask> {
+        self.failures += 1;
+        let enough = match self.committed_ms {
+            Some(since) => self.now_ms.saturating_sub(since) >= self.job.limits.finish_ms,
+            None => self.failures >= self.job.limits.attempts,
+        };
+        if enough {
+            return self.stop(why);
+        }
+        self.trouble = Some(why);
+        self.wait()
+    }
+
+    pub(super) fn wait(&mut self) -> Option<Ask> {
+        let limits = &self.job.limits;
+        let tried = self.failures.max(self.restarts).max(self.polls);
+        let doubled = limits.backoff_first_ms << tried.saturating_sub(1).min(20);
+        let most = doubled.min(limits.backoff_last_ms).max(1);
+        // Those that were in each other's way must not be so again.
+        let ms = 1 + self.draw() % most;
+        self.stage = Stage::Start;
+        Some(Ask::Wait { ms })
+    }
+
+    /// A number that others do not draw (SplitMix64).
+    pub(super) fn draw(&mut self) -> u64 {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.random ^ self.random >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ mixed >> 31
+    }
+
+    pub(super) fn blocked(&mut self, missing: Vec<(Place, TransactionId)>) -> Option<Ask> {
+        // A clock may be set back.
+        let since_ms = *self.blocked_ms.get_or_insert(self.now_ms);
+        let waited = self.now_ms.saturating_sub(since_ms);
+        // Time limits this, and it is no attempt: what fails afterwards is tried as often as ever.
+        self.polls += 1;
+        let limits = &self.job.limits;
+        let (place, id) = missing.into_iter().next().expect("something is missing");
+        let finish = |since: u64| self.now_ms.saturating_sub(since) >= limits.finish_ms;
+        if waited >= limits.blocked_ms || self.committed_ms.is_some_and(finish) {
+            return self.stop(Why::Blocked { by: id, place });
+        }
+        // Most are on their way.
+        if waited < limits.on_the_way_ms() {
+            return self.wait();
+        }
+        self.stage = Stage::Rescue(Box::new(Rescue::new((place, id))));
+        None
+    }
+}

@@ -1,0 +1,96 @@
+//! When and how a transaction ends, and what is told of it then.
+
+use solera_language::types::Type;
+use solera_language::value::Value;
+
+use super::release::Release;
+use super::{Ask, Coordinator, Stage};
+use crate::outcome::{Attempts, Outcome, Why};
+use crate::record::{Record, Turn};
+
+impl Coordinator {
+    /// Whether others may soon go on with it.
+    pub(super) fn is_late(&self) -> bool {
+        let finish_ms = self.job.limits.finish_ms;
+        self.committed_ms.is_some_and(|since| self.now_ms.saturating_sub(since) >= finish_ms)
+    }
+
+    /// Whether it is to be given up although nothing is in its way. After a commit it must be completed.
+    pub(super) fn takes_too_long(&self) -> bool {
+        let took_ms = self.now_ms.saturating_sub(self.began_ms);
+        self.committed_ms.is_none() && took_ms >= self.job.limits.run_ms
+    }
+
+    pub(super) fn done(&mut self, result: Value) -> Option<Ask> {
+        let groups = self.job.plan.groups.len() as u32;
+        let attempts = Attempts { begun: self.begun, groups };
+        self.over(Outcome::Done { result, attempts })
+    }
+
+    /// Ends what was complete before it was resumed.
+    pub(super) fn completed_by_others(&mut self) -> Option<Ask> {
+        self.elsewhere = true;
+        let transaction = &self.job.module.program().transactions[self.job.transaction];
+        match &self.state.result {
+            Some(result) => self.done(result.clone()),
+            None if transaction.result == Type::Unit => self.done(Value::Unit),
+            None => {
+                let committed = self.committed();
+                self.over(Outcome::Incomplete { ticket: None, committed, why: Why::Completed })
+            }
+        }
+    }
+
+    /// Stops what could be gone on with.
+    pub(super) fn stop(&mut self, why: Why) -> Option<Ask> {
+        if self.committed_ms.is_none() && !self.unknown {
+            return self.over(Outcome::Failed(why));
+        }
+        let ticket = Box::new(self.record());
+        let committed = self.committed();
+        self.over(Outcome::Incomplete { ticket: Some(ticket), committed, why })
+    }
+
+    /// What others need to go on.
+    pub(super) fn record(&self) -> Record {
+        // Those who run the first group that writes share a turn; until then nobody has it.
+        let has_turn = self.committed_ms.is_some() && !self.wants_turn;
+        let number = if has_turn { self.turn } else { self.turn.saturating_sub(1) };
+        let since_ms = self.committed_ms.filter(|_| has_turn).unwrap_or(self.asked_ms);
+        let turn = Turn { number, since_ms, whence: self.whence.clone() };
+        let stopped = match (has_turn, self.wants_turn) {
+            (true, _) => !self.unknown,
+            // It has done nothing yet, and knows what the one before did.
+            (false, true) => self.after_stopped && self.turn > 0,
+            // Only a commit in doubt lets such a transaction be gone on with.
+            (false, false) => false,
+        };
+        Record { stopped, ..self.job.record(self.state.clone(), turn) }
+    }
+
+    /// Ends what fails whenever it is tried.
+    pub(super) fn fail(&mut self, why: Why) -> Option<Ask> {
+        if self.committed_ms.is_none() {
+            return self.stop(why);
+        }
+        // These are counted anew: what failed before was something else.
+        self.failures = 0;
+        self.stage = Stage::Release(Box::new(Release::new(&self.job, self.record(), why)));
+        None
+    }
+
+    pub(super) fn committed(&self) -> Vec<usize> {
+        let groups = self.job.plan.groups[..self.state.next as usize].iter();
+        let writing = groups.filter(|group| group.writes());
+        let phases = &self.job.module.program().transactions[self.job.transaction].phases;
+        writing
+            .flat_map(|group| group.phases.clone())
+            .filter(|phase| phases[*phase].mutates)
+            .collect()
+    }
+
+    pub(super) fn over(&mut self, outcome: Outcome) -> Option<Ask> {
+        self.stage = Stage::Over(Box::new(outcome));
+        None
+    }
+}
