@@ -21,6 +21,8 @@ use crate::witness::{self, TransactionId};
 pub struct Collector {
     limits: Limits,
     entries: BTreeMap<TransactionId, Entry>,
+    /// What was given up here and may be gone on with at once, by its tickets.
+    given_up: BTreeMap<TransactionId, Record>,
 }
 
 #[derive(Debug)]
@@ -50,7 +52,7 @@ type Horizons = BTreeMap<Arc<str>, Horizon>;
 impl Collector {
     /// One that has nothing to do yet.
     pub fn new(limits: Limits) -> Collector {
-        Collector { limits, entries: BTreeMap::new() }
+        Collector { limits, entries: BTreeMap::new(), given_up: BTreeMap::new() }
     }
 
     /// Takes over transactions that have just been completed: what
@@ -67,6 +69,7 @@ impl Collector {
     fn enter(&mut self, records: impl IntoIterator<Item = Record>, now_ms: u64, step: Step) {
         for record in records {
             let (id, came_ms) = (record.id, now_ms);
+            self.given_up.remove(&id);
             self.entries.entry(id).or_insert(Entry { record, came_ms, step, until: None });
         }
     }
@@ -75,6 +78,26 @@ impl Collector {
     pub fn take(&mut self, found: &mut Recovered, now_ms: u64) {
         self.add(std::mem::take(&mut found.completed), now_ms);
         self.watch(std::mem::take(&mut found.complete), now_ms);
+        for ticket in std::mem::take(&mut found.given_up) {
+            self.give_up(ticket);
+        }
+        // By then anybody may go on with them.
+        let orphan_ms = self.limits.orphan_ms;
+        self.given_up.retain(|_, ticket| now_ms.saturating_sub(ticket.turn.since_ms) < orphan_ms);
+    }
+
+    /// Remembers the ticket of a transaction that was given up here, so that [recovery](crate::recovery) goes on with it at
+    /// once: others may wait for it, and be given up themselves before it is an orphan. Not if that must wait.
+    pub fn give_up(&mut self, ticket: Record) {
+        let is_open = !ticket.complete && ticket.failed.is_none();
+        if is_open && ticket.stopped && !self.has(ticket.id) {
+            self.given_up.insert(ticket.id, ticket);
+        }
+    }
+
+    /// The ticket of a transaction that was given up here.
+    pub(crate) fn ticket(&self, id: TransactionId) -> Option<&Record> {
+        self.given_up.get(&id)
     }
 
     /// The transactions that it has to clean up after.

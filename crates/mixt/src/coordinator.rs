@@ -130,6 +130,8 @@ pub struct Coordinator {
     /// How many transactions wait for this one to be completed on their behalf.
     depth: u8,
     helped: Vec<Record>,
+    /// Tickets of those that it has tried to complete in vain.
+    given_up: Vec<Record>,
     random: u64,
 }
 
@@ -303,6 +305,7 @@ impl Coordinator {
             restart: None,
             depth: 0,
             helped: Vec::new(),
+            given_up: Vec::new(),
         }
     }
 
@@ -351,8 +354,12 @@ impl Coordinator {
                         self.stage = Stage::Helping(other);
                         Some(ask)
                     }
-                    Next::Finished(_) => {
+                    Next::Finished(outcome) => {
                         self.helped.extend(other.leftovers());
+                        if let Outcome::Incomplete { ticket: Some(ticket), .. } = outcome {
+                            self.given_up.push(*ticket);
+                        }
+                        self.given_up.append(&mut other.given_up);
                         None
                     }
                 },
@@ -365,6 +372,12 @@ impl Coordinator {
                 return Next::Ask(ask);
             }
         }
+    }
+
+    /// Once it is over: the tickets of transactions that it waited for, and has not been able to complete in their hosts'
+    /// stead; for a [`Collector`](crate::collect::Collector), too.
+    pub fn given_up(&mut self) -> Vec<Record> {
+        std::mem::take(&mut self.given_up)
     }
 
     /// Once it is over: the records of transactions that are complete, of which witnesses, marks and the record are to

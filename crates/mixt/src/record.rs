@@ -150,6 +150,11 @@ impl Record {
         self.complete
     }
 
+    /// A ticket of a transaction that is complete by now, with its result.
+    pub(crate) fn with_result(self, result: Value) -> Record {
+        Record { state: State { result: Some(result), ..self.state }, ..self }
+    }
+
     /// Why it can never be completed, if that is so.
     pub fn failed(&self) -> Option<&str> {
         self.failed.as_deref()

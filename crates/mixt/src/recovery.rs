@@ -36,8 +36,13 @@ pub struct Recovered {
     pub unreadable: Vec<(String, Unreadable)>,
     /// Transactions whose records their database did not give, and what it said.
     pub unread: Vec<(String, StoreError)>,
-    /// Those that were not tried, as a database that they need next could not be reached for an earlier one.
+    /// Those that were not tried, as a database that they need next could not be reached for an earlier one, or because they
+    /// wait for others that are not complete.
     pub skipped: Vec<TransactionId>,
+    /// Tickets of those that could not be completed now, for a [`Collector`], which remembers that they may be gone on with.
+    pub given_up: Vec<Record>,
+    /// The tickets of completed ones that a [`Collector`] had, which now have the results: resuming them tells these.
+    pub finished: Vec<Record>,
 }
 
 /// What lies under the name of a record.
@@ -151,7 +156,7 @@ pub async fn recover(
     clock: &dyn Clock,
 ) -> Result<Recovered, StoreError> {
     let mut recovered = Recovered::default();
-    let mut orphans = Vec::new();
+    let (mut due, mut young) = (Vec::new(), BTreeSet::new());
     for (key, found) in records(place, connections, collector).await? {
         let record = match found {
             Found::Record(record) => *record,
@@ -169,52 +174,111 @@ pub async fn recover(
             recovered.failed.push(record);
         } else if record.complete {
             recovered.complete.push(record);
+        } else if let Some(ticket) = collector.ticket(record.id) {
+            due.push(ticket.clone());
         } else if age_ms >= limits.orphan_ms {
-            orphans.push(record);
+            due.push(record);
         } else {
-            recovered.young += 1;
+            young.insert(record.id);
         }
     }
-    // Later ones may have to wait for earlier ones.
-    orphans.sort_by_key(|record| record.began_ms);
+    recovered.young = young.len();
+    due.sort_by_key(|record| record.began_ms);
     let mut away = BTreeSet::new();
-    for record in orphans {
+    let mut open: BTreeSet<_> = due.iter().map(|record| record.id).collect();
+    while let Some(record) = next(&mut due, &open, &young) {
+        let id = record.id;
         let rules = (modules, limits);
-        take_over(record, connections, rules, clock, (&mut recovered, &mut away)).await;
+        let completed = recovered.completed.len();
+        let with_ticket = collector.ticket(id).is_some();
+        let done =
+            take_over(record, with_ticket, connections, rules, clock, (&mut recovered, &mut away));
+        if done.await {
+            open.remove(&id);
+        }
+        // It may have completed others on its way.
+        for record in &recovered.completed[completed..] {
+            open.remove(&record.id);
+        }
     }
+    recovered.skipped.extend(due.iter().map(|record| record.id));
     Ok(recovered)
 }
 
+/// Takes out the first one that waits for none that is not complete: whoever is tried before those that it waits for
+/// waits in vain, as they are completed one after another. Those that wait for one another in a circle are tried all
+/// the same.
+fn next(
+    due: &mut Vec<Record>,
+    open: &BTreeSet<TransactionId>,
+    young: &BTreeSet<TransactionId>,
+) -> Option<Record> {
+    let waits = |record: &Record, of: &BTreeSet<TransactionId>| {
+        record.state.worklist.keys().any(|(_, id)| *id != record.id && of.contains(id))
+    };
+    let ready = |record: &Record| !waits(record, open) && !waits(record, young);
+    let in_circle = |record: &Record| {
+        let is_due = |id: &TransactionId| due.iter().any(|other| other.id == *id);
+        let mut wanted =
+            record.state.worklist.keys().map(|(_, id)| id).filter(|id| **id != record.id);
+        wanted.all(|id| is_due(id) || !(open.contains(id) || young.contains(id)))
+    };
+    let at = due.iter().position(ready).or_else(|| due.iter().position(in_circle))?;
+    Some(due.remove(at))
+}
+
+/// Whether it is complete now.
 async fn take_over(
     record: Record,
+    with_ticket: bool,
     connections: &mut Connections,
     (modules, limits): (&Arc<Modules>, Limits),
     clock: &dyn Clock,
     (recovered, away): (&mut Recovered, &mut BTreeSet<Arc<str>>),
-) {
+) -> bool {
     let next = record.state.next as usize;
+    let ticket = with_ticket.then(|| record.clone());
     match Coordinator::take_over(record, Arc::clone(modules), limits, clock.now_ms()) {
         Ok(mut coordinator) => {
+            let plan = coordinator.plan();
+            let first = plan.first_writer.map(|first| &plan.groups[first]);
+            if with_ticket && !first.is_some_and(|group| group.strong && group.atomic) {
+                // Only time keeps this apart from a caller who goes on from the same ticket.
+                recovered.skipped.push(coordinator.id());
+                return false;
+            }
             // Each is tried for as long as a database may be away for a moment: not all one after another.
             let mut groups = coordinator.plan().groups[next..].iter();
             if groups.any(|group| group.database.as_ref().is_some_and(|name| away.contains(name))) {
                 recovered.skipped.push(coordinator.id());
-                return;
+                return false;
             }
-            match run(&mut coordinator, connections, clock).await {
-                Outcome::Done { .. } => {}
+            let done = match run(&mut coordinator, connections, clock).await {
+                Outcome::Done { result, .. } => {
+                    recovered.finished.extend(ticket.map(|ticket| ticket.with_result(result)));
+                    true
+                }
                 outcome => {
                     if let Outcome::Incomplete { why: Why::Unavailable { database, .. }, .. } =
                         &outcome
                     {
                         away.insert(Arc::clone(database));
                     }
+                    if let Outcome::Incomplete { ticket: Some(ticket), .. } = &outcome {
+                        recovered.given_up.push((**ticket).clone());
+                    }
                     recovered.open.push((coordinator.id(), outcome));
+                    false
                 }
-            }
+            };
             recovered.completed.extend(coordinator.leftovers());
+            recovered.given_up.extend(coordinator.given_up());
+            done
         }
-        Err(error) => recovered.unknown.push(error),
+        Err(error) => {
+            recovered.unknown.push(error);
+            false
+        }
     }
 }
 

@@ -217,7 +217,13 @@ impl Setting {
             let mut coordinator = self.coordinator(name, args);
             let outcome = run(&mut coordinator, &mut connections, &clock).await;
             if let Outcome::Incomplete { ticket: Some(ticket), .. } = &outcome {
-                self.known.borrow_mut().tickets.push((**ticket).clone());
+                let mut known = self.known.borrow_mut();
+                known.tickets.push((**ticket).clone());
+                // A host that lives goes on with what it has given up, while callers may do so, too.
+                let whose = self.world.below(CLEANERS as u64) as usize;
+                if let Some(collector) = &mut known.collectors[whose] {
+                    collector.give_up((**ticket).clone());
+                }
             }
             self.known.borrow_mut().writes.insert(number, (object, three, Some(outcome)));
             self.collect(&mut coordinator);
@@ -250,6 +256,7 @@ impl Setting {
         // While one is at work, what is left is lost with its host's memory.
         if let Some(collector) = &mut known.collectors[whose] {
             collector.add(coordinator.leftovers(), now);
+            coordinator.given_up().into_iter().for_each(|ticket| collector.give_up(ticket));
         }
     }
 

@@ -115,6 +115,7 @@ async fn run(
     let place = coordinator.phase().map(|phase| place(compiled, index, phase));
     let place = place.unwrap_or_default();
     shared.upkeep.leave(left);
+    coordinator.given_up().into_iter().for_each(|ticket| shared.upkeep.give_up(ticket));
     match outcome {
         Outcome::Done { result, .. } => {
             if resumed {
@@ -155,6 +156,7 @@ async fn run(
         }
         Outcome::Incomplete { ticket: Some(ref record), .. } => {
             let kept = keep(local, &ticket, record).await;
+            shared.upkeep.give_up((**record).clone());
             let then = match kept {
                 Ok(()) => format!("SOLERA.CALL RESUME {ticket} completes it, or Solera by itself"),
                 // Its record is in the store, as far as anything of it is.

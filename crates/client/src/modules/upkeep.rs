@@ -20,7 +20,7 @@ use crate::mixed::{Spaces, System};
 
 /// What calls hand over.
 pub(super) struct Upkeep {
-    left: UnboundedSender<Vec<Record>>,
+    left: UnboundedSender<Left>,
     /// What was completed here and may still be found, with a record that does not say so yet.
     completed: Mutex<BTreeSet<TransactionId>>,
     /// The way to the site of the last call.
@@ -29,8 +29,16 @@ pub(super) struct Upkeep {
     seen: Mutex<Option<Incomplete>>,
 }
 
+/// What a call leaves.
+pub(super) enum Left {
+    /// Transactions that are complete.
+    Complete(Vec<Record>),
+    /// The ticket of one that it has given up, or has tried to complete in vain.
+    GivenUp(Box<Record>),
+}
+
 impl Upkeep {
-    pub(super) fn new() -> (Upkeep, UnboundedReceiver<Vec<Record>>) {
+    pub(super) fn new() -> (Upkeep, UnboundedReceiver<Left>) {
         let (left, work) = unbounded_channel();
         let (completed, local, seen) = (Mutex::default(), Mutex::default(), Mutex::default());
         (Upkeep { left, completed, local, seen }, work)
@@ -45,7 +53,12 @@ impl Upkeep {
     pub(super) fn leave(&self, records: Vec<Record>) {
         self.completed().extend(records.iter().map(Record::id));
         // Without a receiver the process is about to end, and others find the records.
-        let _ = self.left.send(records);
+        let _ = self.left.send(Left::Complete(records));
+    }
+
+    /// This transaction was given up before it was complete.
+    pub(super) fn give_up(&self, ticket: Record) {
+        let _ = self.left.send(Left::GivenUp(Box::new(ticket)));
     }
 
     /// Whether this process has completed it.
@@ -74,22 +87,34 @@ impl Upkeep {
 /// Works until the host is gone.
 pub(super) async fn run(
     shared: Weak<Shared>,
-    mut work: UnboundedReceiver<Vec<Record>>,
+    mut work: UnboundedReceiver<Left>,
     settings: Settings,
 ) {
     let mut collector = Collector::new(settings.limits);
     let every = settings.upkeep.max(Duration::from_millis(1));
     let mut known = Troubles::new();
+    // Tickets with the results of what was completed here.
+    let mut finished = BTreeSet::new();
     loop {
         tokio::time::sleep(every).await;
-        while let Ok(records) = work.try_recv() {
-            collector.add(records, System.now_ms());
+        while let Ok(left) = work.try_recv() {
+            match left {
+                Left::Complete(records) => collector.add(records, System.now_ms()),
+                Left::GivenUp(ticket) => collector.give_up(*ticket),
+            }
         }
         let Some(shared) = shared.upgrade() else { return };
         if let Some(local) = shared.upkeep.local() {
             // What cannot be done now is tried again.
             let mut had: Vec<_> = collector.all().collect();
-            let found = pass(&shared, &local, &mut collector).await;
+            let mut found = pass(&shared, &local, &mut collector, &mut finished).await;
+            let gone = finished.iter().copied().filter(|id| !collector.has(*id)).collect();
+            match forget_tickets(&local, &gone).await {
+                Ok(()) => finished.retain(|id| !gone.contains(id)),
+                Err(why) => {
+                    found.insert(OLD_TICKETS.to_owned(), why);
+                }
+            }
             for (what, why) in news(&known, &found) {
                 local.log().warn(format_args!("{what}: {why}; it is tried again"));
             }
@@ -103,6 +128,9 @@ pub(super) async fn run(
     }
 }
 
+/// What may not work, as it is told.
+const OLD_TICKETS: &str = "tickets of completed transactions cannot be removed";
+
 /// What a pass could not do, and why.
 type Troubles = BTreeMap<String, String>;
 
@@ -111,7 +139,12 @@ fn news<'t>(known: &Troubles, found: &'t Troubles) -> Vec<(&'t String, &'t Strin
     found.iter().filter(|(what, why)| known.get(*what) != Some(*why)).collect()
 }
 
-async fn pass(shared: &Shared, local: &Local, collector: &mut Collector) -> Troubles {
+async fn pass(
+    shared: &Shared,
+    local: &Local,
+    collector: &mut Collector,
+    finished: &mut BTreeSet<TransactionId>,
+) -> Troubles {
     let server = local.clone();
     let connect = move || -> BoxFuture<'static, Result<Client, Error>> {
         let stream = server.connect_as_server();
@@ -147,9 +180,16 @@ async fn pass(shared: &Shared, local: &Local, collector: &mut Collector) -> Trou
         for (id, why) in found.unreadable.iter().map(|(id, why)| (id, why.to_string())) {
             troubles.insert(format!("the record of transaction {id} in {place}"), why);
         }
-        // Tickets, where there are any, are of no use any more. Those that stay do nothing.
-        if let Err(why) = forget_tickets(local, &found.completed).await {
-            troubles.insert("tickets of completed transactions cannot be removed".to_owned(), why);
+        // Whoever resumes one that was given up here is told its result. Other tickets, where there are any, are of no use any
+        // more; those that stay do nothing.
+        finished.extend(found.finished.iter().map(Record::id));
+        if let Err(why) = keep_results(local, &found.finished).await {
+            troubles.insert("results of completed transactions cannot be kept".to_owned(), why);
+        }
+        let completed = found.completed.iter().map(Record::id);
+        let gone = completed.filter(|id| !finished.contains(id)).collect();
+        if let Err(why) = forget_tickets(local, &gone).await {
+            troubles.insert(OLD_TICKETS.to_owned(), why);
         }
         collector.take(&mut found, System.now_ms());
         for one in found.unknown {
@@ -175,13 +215,24 @@ fn count(found: &Recovered, seen: &mut Incomplete) {
     seen.recovered += found.completed.len() as u64;
 }
 
-async fn forget_tickets(local: &Local, of: &[Record]) -> Result<(), String> {
+async fn forget_tickets(local: &Local, of: &BTreeSet<TransactionId>) -> Result<(), String> {
     if of.is_empty() {
         return Ok(());
     }
     let mut client = Client::over(local.connect_as_server()).await.map_err(told)?;
-    for record in of {
-        registry::forget_ticket(&mut client, &record.id().to_string()).await?;
+    for id in of {
+        registry::forget_ticket(&mut client, &id.to_string()).await?;
+    }
+    Ok(())
+}
+
+async fn keep_results(local: &Local, tickets: &[Record]) -> Result<(), String> {
+    if tickets.is_empty() {
+        return Ok(());
+    }
+    let mut client = Client::over(local.connect_as_server()).await.map_err(told)?;
+    for ticket in tickets {
+        registry::keep_ticket(&mut client, &ticket.id().to_string(), &ticket.encode()).await?;
     }
     Ok(())
 }
