@@ -101,6 +101,12 @@ impl<W: Clone> Member<W> {
         matches!(self.role, Role::Leader(_))
     }
 
+    /// Who was last seen to lead. That is not `ballot`'s leader, which may be a candidate that gets no quorum.
+    pub(crate) fn leader(&self) -> SiteId {
+        // After a restart: of the last term that it took part in, the first one to begin with.
+        self.named.unwrap_or(self.state.accepted_in).leader
+    }
+
     pub(crate) fn on_message(&mut self, step: &mut Step<'_, W>, from: Address, body: Body<W>) {
         match body {
             Body::Prepare { tid, share, participants, oldest, until, claim } => {

@@ -258,9 +258,13 @@ impl<W: Clone + Send> Service<W> {
         self.drain_loopback(now);
     }
 
-    /// Who leads a group that this worker is a member of, as far as it knows.
+    /// Who leads a group that this worker is a member of, as far as it knows: who was last seen to lead. It stays
+    /// the one while others, or this worker itself, only try to. None after a term of its own, until it has seen
+    /// who came next.
     pub fn leader(&self, group: GroupId) -> Option<SiteId> {
-        self.members.get(&group).map(|member| member.ballot.leader)
+        let member = self.members.get(&group)?;
+        let leader = member.leader();
+        (leader != self.config.me.site || member.leads()).then_some(leader)
     }
 
     /// Whether this worker's member of the group leads it.

@@ -413,6 +413,36 @@ fn a_leader_can_be_moved() {
 }
 
 #[test]
+fn who_is_asked_to_lead_and_reaches_nobody_does_not_say_that_it_leads() {
+    let mut sites = Sites::new(1);
+    let leader =
+        |sites: &Sites, site: usize| sites.services[site].as_ref().unwrap().leader(GroupId(0));
+    sites.cut = vec![(2, 0), (2, 1), (0, 2), (1, 2)];
+    let now = sites.time();
+    sites.services[2].as_mut().unwrap().move_leader(now, GroupId(0), SiteId(2));
+    sites.take(2);
+    // While it asks for promises, gives up, asks whether others hear of their leader, and so on.
+    for _ in 0..100 {
+        sites.run_for(100);
+        assert_eq!(leader(&sites, 2), Some(SiteId(0)), "the last that it has seen to lead");
+    }
+    // Nor do those that promise to follow it, before they have seen it lead.
+    sites.cut = vec![(0, 2), (1, 2)];
+    let now = sites.time();
+    sites.services[2].as_mut().unwrap().move_leader(now, GroupId(0), SiteId(2));
+    sites.take(2);
+    sites.run_for(100);
+    assert_eq!(leader(&sites, 0), None, "it has made way");
+    assert_eq!([1, 2].map(|site| leader(&sites, site)), [Some(SiteId(0)); 2]);
+    sites.cut.clear();
+    let now = sites.time();
+    sites.services[1].as_mut().unwrap().move_leader(now, GroupId(0), SiteId(2));
+    sites.take(1);
+    sites.run_for(1000);
+    assert_eq!([0, 1, 2].map(|site| leader(&sites, site)), [Some(SiteId(2)); 3]);
+}
+
+#[test]
 fn a_member_that_was_cut_off_does_not_disturb_the_others() {
     let mut sites = Sites::new(1);
     let frankfurt = sites.services[2].take();

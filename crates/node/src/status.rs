@@ -204,7 +204,7 @@ pub(crate) struct WorkerSample {
     pub(crate) unsettled_updates: usize,
     pub(crate) at_risk: usize,
     /// Of each of the worker's partitions, in order, the number of the site that leads it; [`NOBODY`] where
-    /// there is nothing to lead.
+    /// there is nothing to lead, or the worker knows of nobody who does.
     pub(crate) leads: Vec<u64>,
     pub(crate) strong: StrongCounts,
     pub(crate) failed_logins: u64,

@@ -50,8 +50,8 @@ impl Status<'_> {
         self.replica.strong.counts()
     }
 
-    /// Who leads the certification of each owned partition, as far as this worker knows, and whether it
-    /// does so itself.
+    /// Who leads the certification of each owned partition, as far as this worker knows of somebody, and whether
+    /// it does so itself.
     pub fn leaders(&self) -> impl Iterator<Item = (PartitionId, SiteId, bool)> + '_ {
         let service = &self.replica.strong.service;
         self.replica.partitions.iter().filter_map(|partition| {
