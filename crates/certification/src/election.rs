@@ -47,7 +47,7 @@ pub(crate) struct Unheard {
 }
 
 /// A member takes over once in so long for those who do not hear the leader.
-const TAKING_OVER: Duration = Duration::from_secs(60);
+const TAKING_OVER: Duration = Duration::from_secs(15);
 
 impl Unheard {
     /// Whether `site` has been asking for so long now; who is silent for as long begins anew.

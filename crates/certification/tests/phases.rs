@@ -483,6 +483,15 @@ fn who_hears_both_takes_over_from_a_leader_that_a_member_does_not_hear() {
     sites.cut.clear();
     sites.run_for(9000);
     assert!(sites.services[1].as_ref().unwrap().leads(GroupId(0)), "once is enough");
+    // An operator moves it back, and the link breaks once more.
+    let now = sites.time();
+    sites.services[1].as_mut().unwrap().move_leader(now, GroupId(0), SiteId(0));
+    sites.take(1);
+    sites.run_for(1000);
+    assert!(sites.services[0].as_ref().unwrap().leads(GroupId(0)));
+    sites.cut = vec![(0, 2), (2, 0)];
+    sites.run_for(25_000);
+    assert!(sites.services[1].as_ref().unwrap().leads(GroupId(0)), "it helps again before long");
 }
 
 #[test]
