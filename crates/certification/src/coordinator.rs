@@ -4,7 +4,7 @@
 //! nothing is kept here that others would have to wait for: when a coordinator dies, a group's leader
 //! asks in its place.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,14 +16,13 @@ use crate::config::Rule;
 use crate::ids::{Ballot, GroupId, Serial, TransactionId};
 use crate::member::Member;
 use crate::message::{Body, Output};
+use crate::outcomes::Outcomes;
 use crate::share::{Outcome, Share, Vote};
 use crate::step::Step;
 
 /// How long a coordinator insists on the outcome of a transaction that it has given up. Until then its groups
 /// remember all that it has submitted since.
 const INSISTING: Duration = Duration::from_secs(60);
-/// How many outcomes of own transactions are remembered for clients who missed the answer, and know the name.
-const REMEMBERED: usize = 65_536;
 
 /// The transactions that one worker has submitted, or finishes for others.
 #[derive(Debug)]
@@ -35,8 +34,8 @@ pub(crate) struct Coordinator<W> {
     pending: BTreeMap<TransactionId, Pending<W>>,
     /// The highest ballot that each group is known to have had.
     ballots: BTreeMap<GroupId, Ballot>,
-    outcomes: BTreeMap<Serial, Outcome>,
-    in_order: VecDeque<Serial>,
+    /// Of own transactions whose clients know the name.
+    outcomes: Outcomes<Serial>,
 }
 
 #[derive(Debug)]
@@ -77,8 +76,7 @@ impl<W: Clone> Coordinator<W> {
             reserved: BTreeSet::new(),
             pending: BTreeMap::new(),
             ballots: BTreeMap::new(),
-            outcomes: BTreeMap::new(),
-            in_order: VecDeque::new(),
+            outcomes: Outcomes::new(),
         }
     }
 
@@ -93,7 +91,7 @@ impl<W: Clone> Coordinator<W> {
     /// What a reserved name stands for is over without having been submitted.
     pub(crate) fn release(&mut self, tid: TransactionId, outcome: Outcome) {
         if self.is_own(tid) && self.reserved.remove(&tid.serial) {
-            self.remember(tid.serial, outcome);
+            self.outcomes.remember(tid.serial, outcome);
         }
     }
 
@@ -303,7 +301,7 @@ impl<W: Clone> Coordinator<W> {
         // Who finishes it long after it was over may find that all have forgotten it.
         if let Some(outcome) = outcome.as_ref().filter(|_| pending.submitted) {
             if pending.named {
-                self.remember(tid.serial, outcome.clone());
+                self.outcomes.remember(tid.serial, outcome.clone());
             }
             // Of one that was given up nobody makes another attempt.
             let about = || footprint(pending.shares.values());
@@ -326,17 +324,6 @@ impl<W: Clone> Coordinator<W> {
         }
     }
 
-    fn remember(&mut self, serial: Serial, outcome: Outcome) {
-        if self.outcomes.insert(serial, outcome).is_none() {
-            self.in_order.push_back(serial);
-        }
-        if self.in_order.len() > REMEMBERED
-            && let Some(forgotten) = self.in_order.pop_front()
-        {
-            self.outcomes.remove(&forgotten);
-        }
-    }
-
     /// From now on, asks only what became of a transaction, and has it abort where it did not arrive. Its
     /// client is told the name.
     pub(crate) fn give_up(&mut self, tid: TransactionId) {
@@ -348,7 +335,7 @@ impl<W: Clone> Coordinator<W> {
 
     /// What became of an own transaction whose client knows its name, if that is known and not too long ago.
     pub(crate) fn outcome(&self, tid: TransactionId) -> Option<&Outcome> {
-        self.is_own(tid).then(|| self.outcomes.get(&tid.serial)).flatten()
+        self.is_own(tid).then(|| self.outcomes.of(tid.serial)).flatten()
     }
 
     /// How many transactions wait for their outcome.

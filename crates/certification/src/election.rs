@@ -17,7 +17,7 @@ use crate::config::Rule;
 use crate::entry::{Phase, State};
 use crate::ids::{Ballot, TransactionId};
 use crate::leading::Leading;
-use crate::member::{Member, Role};
+use crate::member::{Member, Role, remember};
 use crate::message::{Body, Record};
 use crate::share::Vote;
 use crate::step::Step;
@@ -296,7 +296,10 @@ impl<W: Clone> Member<W> {
             // What was delivered stays to be delivered: perhaps only one member has stored it.
             entry.told = told_here.contains(tid);
         }
-        self.state = merged;
+        let before = std::mem::replace(&mut self.state, merged);
+        for (tid, entry) in &before.entries {
+            remember(step, *tid, entry);
+        }
         step.clock.observe(self.latest().max(base));
         step.record(Record::Took(self.group, self.state.clone()));
         self.conflicts.forget_prepared();
@@ -336,6 +339,9 @@ impl<W: Clone> Member<W> {
         let delivered = self.state.delivered;
         let ceiling = self.state.ceiling.max(state.ceiling);
         let before = std::mem::replace(&mut self.state, State { delivered, ceiling, ..state });
+        for (tid, entry) in &before.entries {
+            remember(step, *tid, entry);
+        }
         for (tid, entry) in &mut self.state.entries {
             entry.told = before.entries.get(tid).is_some_and(|entry| entry.told);
         }

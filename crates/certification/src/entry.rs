@@ -8,7 +8,7 @@ use solera_machine::Address;
 use solera_time::Timestamp;
 
 use crate::ids::{Ballot, GroupId, Serial, TransactionId};
-use crate::share::{Share, Vote};
+use crate::share::{Outcome, Share, Vote};
 
 /// A transaction at one group: the vote, and how far it has come.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -46,6 +46,15 @@ impl Phase {
         match self {
             Phase::Committed(ts) | Phase::Finished(Some(ts)) => ts,
             Phase::Undecided | Phase::Finished(None) => Timestamp::ZERO,
+        }
+    }
+
+    /// What it has come to, if that is known.
+    pub(crate) fn outcome(self) -> Option<Outcome> {
+        match self {
+            Phase::Undecided => None,
+            Phase::Committed(ts) | Phase::Finished(Some(ts)) => Some(Outcome::Committed(ts)),
+            Phase::Finished(None) => Some(Outcome::Aborted(None)),
         }
     }
 }

@@ -23,6 +23,7 @@
 //! | `conflicts` | the vote |
 //! | `reservations`, `claim` | who was aborted goes first |
 //! | `share`, `entry`, `ids`, `message` | the words |
+//! | `outcomes` | what transactions came to, for who asks later |
 //! | `config`, `step` | who takes part; what is at hand for one input |
 
 mod ahead;
@@ -36,6 +37,7 @@ mod ids;
 mod leading;
 mod member;
 mod message;
+mod outcomes;
 mod reservations;
 mod service;
 mod share;

@@ -14,7 +14,7 @@ use crate::entry::{Entry, Phase, State};
 use crate::ids::{Ballot, GroupId, TransactionId};
 use crate::leading::{Asked, Early, Leading};
 use crate::message::{Body, Output, Record};
-use crate::share::Vote;
+use crate::share::{Outcome, Vote};
 use crate::step::Step;
 
 /// The member of a group at one site.
@@ -320,6 +320,9 @@ impl<W: Clone> Member<W> {
         let mut kept = Vec::new();
         for tid in tids {
             let entry = self.state.entries.remove(tid);
+            if let Some(entry) = &entry {
+                remember(step, *tid, entry);
+            }
             kept.extend(entry.filter(|entry| entry.told).map(|_| *tid));
         }
         if !kept.is_empty() {
@@ -420,5 +423,16 @@ impl<W: Clone> Member<W> {
         if config.keeps(Rule::ForgetFormer) {
             self.early.retain(|tid, _| stays(&tid.coordinator.site));
         }
+    }
+}
+
+/// What became of a transaction is told for some time after it is forgotten, if it was known here: its own
+/// coordinator may not know any more. Nothing is decided by it.
+pub(crate) fn remember<W>(step: &mut Step<'_, W>, tid: TransactionId, entry: &Entry<W>) {
+    let Some(outcome) = entry.phase.outcome() else { return };
+    // Who finishes one of a site that left long ago may be told that it aborted because it is forgotten.
+    let stays = step.configuration.members.contains(&tid.coordinator.site);
+    if stays || matches!(outcome, Outcome::Committed(_)) {
+        step.outcomes.remember(tid, outcome);
     }
 }

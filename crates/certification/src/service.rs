@@ -10,10 +10,10 @@ use solera_time::{HybridClock, Lane, Monotonic, SiteId, Timestamp, Vector};
 use crate::claim::Claim;
 use crate::config::{Config, Configuration};
 use crate::coordinator::Coordinator;
-use crate::entry::Phase;
 use crate::ids::{Ballot, GroupId, TransactionId};
 use crate::member::Member;
 use crate::message::{Body, Message, Output, Record};
+use crate::outcomes::Outcomes;
 use crate::share::{Outcome, Share};
 use crate::step::{Counts, Step};
 
@@ -34,6 +34,8 @@ pub struct Service<W> {
     outputs: VecDeque<Output<W>>,
     /// Messages to this very worker.
     loopback: VecDeque<Message<W>>,
+    /// Of transactions that members here have forgotten.
+    outcomes: Outcomes<TransactionId>,
     counts: Counts,
     next_tick: Monotonic,
     begun: bool,
@@ -64,6 +66,7 @@ impl<W: Clone + Send> Service<W> {
             coordinator: Coordinator::new(me, config.run),
             outputs: VecDeque::new(),
             loopback: VecDeque::new(),
+            outcomes: Outcomes::new(),
             counts: Counts::default(),
             next_tick: Monotonic(0),
             begun: false,
@@ -155,16 +158,13 @@ impl<W: Clone + Send> Service<W> {
         members >= self.configuration.keepers(self.config.f)
     }
 
-    /// What became of a transaction whose client knows its name, if a coordinator or member of this worker still
-    /// knows.
+    /// What became of a transaction whose client knows its name, if a coordinator or member of this worker
+    /// still knows, or one of its members knew when it forgot it.
     pub fn outcome(&self, tid: TransactionId) -> Option<Outcome> {
-        let of_member = |member: &Member<W>| match member.state.entries.get(&tid)?.phase {
-            Phase::Undecided => None,
-            Phase::Committed(ts) | Phase::Finished(Some(ts)) => Some(Outcome::Committed(ts)),
-            Phase::Finished(None) => Some(Outcome::Aborted(None)),
-        };
+        let of_member = |member: &Member<W>| member.state.entries.get(&tid)?.phase.outcome();
         let own = self.coordinator.outcome(tid).cloned();
-        own.or_else(|| self.members.values().find_map(of_member))
+        let known = own.or_else(|| self.members.values().find_map(of_member));
+        known.or_else(|| self.outcomes.of(tid).cloned())
     }
 
     /// The host has stored a transaction of the group that a leader elsewhere delivered.
@@ -290,6 +290,7 @@ impl<W: Clone + Send> Service<W> {
         })
     }
 
+    #[expect(clippy::too_many_arguments, reason = "one per field of the step")]
     fn step<'a>(
         now: Now,
         config: &'a Config,
@@ -298,15 +299,17 @@ impl<W: Clone + Send> Service<W> {
         outputs: &'a mut VecDeque<Output<W>>,
         counts: &'a mut Counts,
         loopback: &'a mut VecDeque<Message<W>>,
+        outcomes: &'a mut Outcomes<TransactionId>,
     ) -> Step<'a, W> {
-        Step { now, config, configuration, clock, outputs, counts, loopback }
+        Step { now, config, configuration, clock, outputs, counts, loopback, outcomes }
     }
 
     fn coordinator(&mut self, now: Now) -> (&mut Coordinator<W>, Step<'_, W>) {
-        let Service { config, configuration, clock, outputs, counts, loopback, .. } = self;
+        let Service { config, configuration, clock, outputs, counts, loopback, outcomes, .. } =
+            self;
         (
             &mut self.coordinator,
-            Self::step(now, config, configuration, clock, outputs, counts, loopback),
+            Self::step(now, config, configuration, clock, outputs, counts, loopback, outcomes),
         )
     }
 
@@ -316,19 +319,22 @@ impl<W: Clone + Send> Service<W> {
         group: GroupId,
         act: impl FnOnce(&mut Member<W>, &mut Step<'_, W>) -> R,
     ) -> Option<R> {
-        let Service { config, configuration, clock, outputs, counts, loopback, .. } = self;
+        let Service { config, configuration, clock, outputs, counts, loopback, outcomes, .. } =
+            self;
         let member = self.members.get_mut(&group)?;
         let result = act(
             member,
-            &mut Self::step(now, config, configuration, clock, outputs, counts, loopback),
+            &mut Self::step(now, config, configuration, clock, outputs, counts, loopback, outcomes),
         );
         self.coordinator.learn_leader(member);
         Some(result)
     }
 
     fn each_member(&mut self, now: Now, act: impl Fn(&mut Member<W>, &mut Step<'_, W>)) {
-        let Service { config, configuration, clock, outputs, counts, loopback, .. } = self;
-        let mut step = Self::step(now, config, configuration, clock, outputs, counts, loopback);
+        let Service { config, configuration, clock, outputs, counts, loopback, outcomes, .. } =
+            self;
+        let mut step =
+            Self::step(now, config, configuration, clock, outputs, counts, loopback, outcomes);
         for member in self.members.values_mut() {
             act(member, &mut step);
             self.coordinator.learn_leader(member);

@@ -6,8 +6,9 @@ use solera_machine::{Address, Now};
 use solera_time::{HybridClock, SiteId, Timestamp};
 
 use crate::config::{Config, Configuration};
-use crate::ids::GroupId;
+use crate::ids::{GroupId, TransactionId};
 use crate::message::{Body, Message, Output, Record};
+use crate::outcomes::Outcomes;
 
 /// What a worker's part of the service has counted since it started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,6 +31,8 @@ pub(crate) struct Step<'a, W> {
     pub(crate) counts: &'a mut Counts,
     /// Messages to this very worker.
     pub(crate) loopback: &'a mut VecDeque<Message<W>>,
+    /// Of transactions that members here have forgotten.
+    pub(crate) outcomes: &'a mut Outcomes<TransactionId>,
 }
 
 impl<W> Step<'_, W> {

@@ -18,6 +18,8 @@ type Delivered = (SiteId, GroupId, TransactionId, Timestamp);
 
 /// Three sites, one worker each, with the paper's distances: Virginia, California, Frankfurt.
 struct Sites {
+    groups: u16,
+    broken: Option<Rule>,
     services: Vec<Option<Service<Write>>>,
     /// What is under way, by arrival.
     letters: BTreeMap<(u64, u64), (Address, Address, Message<Write>)>,
@@ -57,17 +59,9 @@ impl Sites {
     }
 
     fn without(groups: u16, broken: Option<Rule>) -> Self {
-        let config = |site| Config {
-            me: at(site),
-            workers: vec![1; 3],
-            groups: (0..groups).map(GroupId).collect(),
-            leader: SiteId(0),
-            f: 1,
-            run: 0,
-            timing: Timing::default(),
-            broken,
-        };
         let mut sites = Sites {
+            groups,
+            broken,
             services: Vec::new(),
             letters: BTreeMap::new(),
             sequence: 0,
@@ -85,12 +79,25 @@ impl Sites {
             shows_after: 0,
         };
         for site in 0..3 {
-            let mut service = Service::new(sites.time(), config(site));
+            let mut service = Service::new(sites.time(), sites.config(site));
             service.begin(sites.time(), true);
             sites.services.push(Some(service));
         }
         sites.run_for(500);
         sites
+    }
+
+    fn config(&self, site: u8) -> Config {
+        Config {
+            me: at(site),
+            workers: vec![1; 3],
+            groups: (0..self.groups).map(GroupId).collect(),
+            leader: SiteId(0),
+            f: 1,
+            run: 0,
+            timing: Timing::default(),
+            broken: self.broken,
+        }
     }
 
     fn time(&self) -> Now {
@@ -594,6 +601,63 @@ fn a_leader_tells_of_many_transactions_in_turn() {
     let committed = sites.decided.iter().filter(|(.., outcome)| committed(outcome)).count();
     assert_eq!((committed, sites.decided.len()), (UNDECIDED, UNDECIDED + 10));
     assert_eq!(sites.remembered(), [0; 3]);
+}
+
+/// Restarts a site with what it has kept, as another run.
+fn restart(sites: &mut Sites, site: u8, run: u64) {
+    let now = sites.time();
+    let former = sites.services[usize::from(site)].take().unwrap();
+    let mut service = Service::new(now, sites.config(site));
+    former.save().into_iter().for_each(|record| service.restore(record));
+    service.number_run(run);
+    service.begin(now, false);
+    sites.services[usize::from(site)] = Some(service);
+}
+
+#[test]
+fn what_became_of_a_transaction_is_known_after_its_coordinator_was_started_again() {
+    let mut sites = Sites::new(2);
+    let committed = sites.certify(2, &[(0, "a"), (1, "b")], Timestamp::ZERO);
+    sites.run_for(300);
+    let aborted = sites.certify(2, &[(0, "a")], Timestamp::ZERO);
+    sites.run_for(300);
+    let Some(Outcome::Committed(ts)) = sites.outcome(committed).cloned() else { panic!("no") };
+    assert!(matches!(sites.outcome(aborted), Some(Outcome::Aborted(_))));
+    restart(&mut sites, 2, 1);
+    sites.store_all();
+    let (now, upto) = (sites.time(), sites.seen(0));
+    for service in sites.services.iter_mut().flatten() {
+        service.known(now, GroupId(1), upto);
+    }
+    sites.run_for(5000);
+    assert_eq!(sites.remembered(), [0; 3], "all are done with it");
+    for (site, service) in sites.services.iter().flatten().enumerate() {
+        assert_eq!(service.outcome(committed), Some(Outcome::Committed(ts)), "at site {site}");
+        // Site 2 had forgotten this one before, and keeps nothing of that on disk.
+        let aborted = service.outcome(aborted);
+        assert_eq!(aborted, (site < 2).then_some(Outcome::Aborted(None)), "at site {site}");
+    }
+}
+
+#[test]
+fn who_forgets_a_transaction_without_having_heard_its_outcome_tells_none() {
+    let mut sites = Sites::new(1);
+    let tid = sites.certify(2, &[(0, "a")], Timestamp::ZERO);
+    // California has its vote, and does not hear that it committed.
+    sites.run_for(80);
+    sites.cut = vec![(0, 1)];
+    sites.run_for(300);
+    let Some(Outcome::Committed(ts)) = sites.outcome(tid).cloned() else { panic!("no") };
+    sites.store_all();
+    sites.run_for(3000);
+    assert_eq!(sites.remembered(), [0, 1, 0]);
+    sites.cut.clear();
+    sites.run_for(1000);
+    assert_eq!(sites.remembered(), [0; 3]);
+    let told: Vec<_> =
+        sites.services.iter().flatten().map(|service| service.outcome(tid)).collect();
+    let committed = Some(Outcome::Committed(ts));
+    assert_eq!(told, [committed.clone(), None, committed]);
 }
 
 /// A client that changes keys again and again, on what its site has seen.
