@@ -129,29 +129,38 @@ fn load(name: &[u8], rest: &[Vec<u8>], most: usize) -> Result<Request, String> {
     let name = named(name)?;
     let source = sourced(source, most)?;
     let (mut replace, mut binds) = (false, Binds::new());
-    let mut options = options.iter();
+    let mut options = options.iter().peekable();
     while let Some(option) = options.next() {
         if option.eq_ignore_ascii_case(b"replace") {
             replace = true;
         } else if option.eq_ignore_ascii_case(b"bind") {
-            let pair = options.next().map(|pair| text(pair, "a binding")).transpose()?;
-            let pair = pair.as_deref().and_then(|pair| pair.split_once('='));
-            let Some((store, space)) = pair else {
-                return Err("ERR BIND takes store=space".to_owned());
-            };
-            if binds.iter().any(|(bound, _)| bound == store) {
-                return Err(format!("ERR BIND names the store '{}' twice", store.escape_debug()));
+            binds.push(bound(options.next(), &binds)?);
+            // Further pairs behind one BIND: neither option has a `=`.
+            while let Some(pair) = options.next_if(|word| word.contains(&b'=')) {
+                binds.push(bound(Some(pair), &binds)?);
             }
-            binds.push((store.to_owned(), space.to_owned()));
         } else {
             let option = String::from_utf8_lossy(option);
             return Err(format!(
-                "ERR '{}' is neither REPLACE nor BIND store=space (each pair needs a BIND of its own)",
+                "ERR '{}' is neither REPLACE nor BIND store=space",
                 option.escape_debug()
             ));
         }
     }
     Ok(Request::Load { name, source, replace, binds })
+}
+
+/// The store and the space of a pair that follows BIND and the pairs that were read.
+fn bound(pair: Option<&Vec<u8>>, binds: &Binds) -> Result<(String, String), String> {
+    let pair = pair.map(|pair| text(pair, "a binding")).transpose()?;
+    let pair = pair.as_deref().and_then(|pair| pair.split_once('='));
+    let Some((store, space)) = pair else {
+        return Err("ERR BIND takes store=space".to_owned());
+    };
+    if binds.iter().any(|(bound, _)| bound == store) {
+        return Err(format!("ERR BIND names the store '{}' twice", store.escape_debug()));
+    }
+    Ok((store.to_owned(), space.to_owned()))
 }
 
 fn named(bytes: &[u8]) -> Result<String, String> {
@@ -202,6 +211,21 @@ mod tests {
     }
 
     #[test]
+    fn one_bind_or_several_take_several_pairs() {
+        let pair = |store: &str, space: &str| (store.to_owned(), space.to_owned());
+        let binds = vec![pair("a", "x"), pair("b", "far/y"), pair("c", "z")];
+        let load = Request::Load { name: "m".into(), source: "s=".into(), replace: true, binds };
+        for words in [
+            &[&b"s="[..], b"BIND", b"a=x", b"b=far/y", b"c=z", b"REPLACE"][..],
+            &[b"s=", b"BIND", b"a=x", b"BIND", b"b=far/y", b"c=z", b"REPLACE"],
+            &[b"REPLACE", b"BIND", b"a=x", b"b=far/y", b"bind", b"c=z", b"s="],
+        ] {
+            let command = [&[&b"SOLERA.MODULE"[..], b"LOAD", b"m"], words].concat();
+            assert_eq!(read(&command).as_ref(), Ok(&load));
+        }
+    }
+
+    #[test]
     fn names_are_split_at_the_last_dot() {
         let Ok(Request::Call { module, transaction, args }) =
             read(&[b"SOLERA.CALL", b"a.b.c", b"1"])
@@ -227,6 +251,8 @@ mod tests {
                 &[b"SOLERA.MODULE", b"load", b"m", b"x", b"bind", b"a=b", b"bind", b"a=c"],
                 "'a' twice",
             ),
+            (&[b"SOLERA.MODULE", b"load", b"m", b"x", b"bind", b"a=b", b"a=c"], "'a' twice"),
+            (&[b"SOLERA.MODULE", b"load", b"m", b"x", b"a=b"], "'a=b' is neither"),
             (&[b"SOLERA.MODULE", b"load", b"a b", b"x"], "no name of a module"),
             (&[b"SOLERA.MODULE", b"list", b"x"], "wrong number"),
             (&[b"SOLERA.MODULE", b"burn"], "unknown subcommand 'burn'. Try SOLERA.MODULE HELP"),

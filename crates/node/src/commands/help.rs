@@ -5,7 +5,7 @@ use solera_resp::{Arguments, CommandId};
 const MODULE: &[&str] = &[
     "SOLERA.MODULE <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
     "LOAD <name> <source> [REPLACE] [BIND <store>=<space> ...]",
-    "    Load a module. Each BIND names the space that a store is; the others are the",
+    "    Load a module. BIND names the spaces that stores are; the others are the",
     "    spaces of their own names. What the compiler warns of, LIST and CHECK tell.",
     "DROP <name>",
     "    Forget a module.",
