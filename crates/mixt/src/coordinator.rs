@@ -341,6 +341,11 @@ impl Coordinator {
                     self.start_group()
                 }
                 Stage::Group(mut run) => {
+                    if self.committed_ms.is_none() && matches!(answer, Some(Ok(Reply::Answered(_))))
+                    {
+                        // What takes its time from here on is not the database that was away.
+                        self.trouble = None;
+                    }
                     let step = run.next(answer.take());
                     self.group_step(run, step)
                 }
@@ -554,7 +559,10 @@ impl Coordinator {
                 self.unknown = true;
                 self.retry(why)
             }
-            GroupEnd::Failed(failure) => self.fail(Why::Program(failure)),
+            GroupEnd::Failed(failure) => {
+                let why = self.without_answer(&failure.kind);
+                self.fail(why.unwrap_or(Why::Program(failure)))
+            }
             // People can make it do so. Until they have, the transaction waits for it.
             GroupEnd::Refused(reason) if self.committed_ms.is_some() => {
                 self.retry(Why::Refused { database, reason })
@@ -563,6 +571,13 @@ impl Coordinator {
                 self.stop(Why::Refused { database, reason })
             }
         }
+    }
+
+    /// What a phase that took too long has waited for, if that was a database which did not answer and not the program.
+    fn without_answer(&mut self, kind: &FailureKind) -> Option<Why> {
+        let away = |why: &Why| matches!(why, Why::Unavailable { .. });
+        let took_too_long = matches!(kind, FailureKind::Time { .. });
+        self.trouble.take().filter(|why| took_too_long && away(why))
     }
 
     /// Whether it is too early to commit this group: somebody's commit of it may still take effect, besides this one.

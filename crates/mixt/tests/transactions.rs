@@ -269,6 +269,49 @@ fn records_that_are_damaged_are_refused_or_read_but_never_panic() {
     assert!(refused > 1000, "only {refused} were refused");
 }
 
+/// A store that accepts questions and leaves them without an answer is no loop of the program.
+#[test]
+fn what_waits_for_a_store_until_its_time_is_over_names_the_store() {
+    let mut bench = Bench::apart();
+    bench.limits.run_ms = bench.limits.finish_ms / 2;
+    let mut connections = bench.connections();
+    let operation = |database: &str, request: &Request| {
+        database == "one" && matches!(request, Request::Perform(_))
+    };
+    let end = |coordinator: &mut Coordinator, answer| {
+        let Next::Ask(Ask::Store { request: Request::Abort, .. }) =
+            coordinator.next(bench.clock.now_ms(), Some(answer))
+        else {
+            panic!("it gives up what is open")
+        };
+        match coordinator.next(bench.clock.now_ms(), Some(Ok(Reply::Done))) {
+            Next::Finished(outcome) => outcome.to_string(),
+            other => panic!("{other:?} although it is over"),
+        }
+    };
+    let silent = || Err(StoreError::Unavailable("it has not answered for 5000 ms".to_owned()));
+    let mut both = bench.coordinator("both");
+    bench.until(&mut both, &mut connections, None, operation);
+    // Tried once more, it comes to its first operation when its time is over.
+    let begin = |database: &str, request: &Request| {
+        database == "one" && matches!(request, Request::Begin(_))
+    };
+    let (_, begin_again) = bench.until(&mut both, &mut connections, Some(silent()), begin);
+    let began = finish(&bench.world, connections.ask("one", &begin_again));
+    bench.pass(bench.limits.run_ms);
+    let reason = "the database `one` cannot be used: it has not answered for 5000 ms";
+    assert_eq!(end(&mut both, began), format!("nothing was changed: {reason}"));
+
+    // One that answers again is not in the way any more.
+    let mut both = bench.coordinator("one");
+    bench.until(&mut both, &mut connections, None, operation);
+    let (_, first) = bench.until(&mut both, &mut connections, Some(silent()), operation);
+    let answered = finish(&bench.world, connections.ask("one", &first));
+    bench.pass(bench.limits.run_ms);
+    let told = end(&mut both, answered);
+    assert!(told.contains("it takes more than 4000 ms"), "{told}");
+}
+
 /// What a program could not read it does not write either.
 #[test]
 fn arguments_that_are_too_large_or_lead_nowhere_are_refused() {
