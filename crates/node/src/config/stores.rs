@@ -1,12 +1,14 @@
 //! `[[store]]`: databases of others that modules use, besides the cluster's own spaces.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Deserialize;
 use solera_tls::Files;
 use toml::Spanned;
 
+use super::tls::NamedFile;
 use super::{ConfigError, Placed, Reader, is_name};
 
 /// A database of somebody else. What its kind and its URL mean is not known here.
@@ -48,8 +50,8 @@ pub struct StoreSpace {
 /// Where a password is found at the start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PasswordSource {
-    /// In a file, without the end of its line.
-    File(Placed<String>),
+    /// In a file, without the end of its line. A relative path begins at the configuration's own folder.
+    File(Placed<PathBuf>),
     /// In a variable of the environment.
     Variable(Placed<String>),
 }
@@ -63,7 +65,9 @@ impl PasswordSource {
         match self {
             PasswordSource::File(file) => match std::fs::read_to_string(&file.value) {
                 Ok(text) => Ok(text.trim_end_matches(['\r', '\n']).to_owned()),
-                Err(error) => file.invalid(format!("cannot read {}: {error}", file.value)),
+                Err(error) => {
+                    file.invalid(format!("cannot read {}: {error}", file.value.display()))
+                }
             },
             PasswordSource::Variable(variable) => match std::env::var(&variable.value) {
                 Ok(text) => Ok(text),
@@ -150,7 +154,10 @@ impl Reader<'_> {
                 let reason = "password_file and password_env contradict each other".to_owned();
                 return self.invalid(Some(variable.span().start), reason);
             }
-            (Some(file), None) => Some(PasswordSource::File(self.placed(file))),
+            (Some(file), None) => {
+                let NamedFile { path, at, .. } = self.named("password_file", &file)?;
+                Some(PasswordSource::File(Placed { value: path, at }))
+            }
             (None, variable) => {
                 variable.map(|variable| PasswordSource::Variable(self.placed(variable)))
             }
@@ -214,6 +221,8 @@ impl Reader<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::super::{ClusterSpec, Overrides};
     use super::*;
 
@@ -251,6 +260,19 @@ name = 'log'
         let password = parse(&text).unwrap().stores[0].password.clone();
         let missing = password.unwrap().read().unwrap_err().to_string();
         assert!(missing.starts_with("s.toml, line 5: cannot read /none/such: "), "{missing}");
+    }
+
+    #[test]
+    fn passwords_begin_at_the_folder_of_the_configuration() {
+        for (file, path) in [("p", "conf/p"), ("/run/p", "/run/p")] {
+            let file = format!("'redis://h'\npassword_file = '{file}'");
+            let text = CACHE.replacen("'redis://h'", &file, 1);
+            let spec = ClusterSpec::parse("conf/s.toml", &text, Overrides::default()).unwrap();
+            let Some(PasswordSource::File(file)) = &spec.stores[0].password else {
+                panic!("{:?}", spec.stores[0].password)
+            };
+            assert_eq!(file.value, Path::new(path));
+        }
     }
 
     #[test]
