@@ -217,12 +217,13 @@ async fn incomplete(client: &mut Client) -> Vec<[String; 3]> {
     listed.iter().map(one).collect()
 }
 
+const BIG: &str = "store directory : linearizable; store audit : eventual; \
+    transaction grow(a: handle<counter> in directory, b: handle<counter> in audit) {\n\
+      a.add(1);\n b.add(9223372036854775807); }";
+
 /// Calls a transaction that fails after a part of it has committed. Returns its name.
 async fn fail_for_good(client: &mut Client) -> String {
-    let source = "store directory : linearizable; store audit : eventual; \
-        transaction grow(a: handle<counter> in directory, b: handle<counter> in audit) {\n\
-          a.add(1);\n b.add(9223372036854775807); }";
-    load(client, "big", source, "audit=cache/log").await.unwrap();
+    load(client, "big", BIG, "audit=cache/log").await.unwrap();
     let grow = ["SOLERA.CALL", "big.grow", "a", "b"];
     client.command(&grow).await.unwrap();
     let told = client.command(&grow).await.unwrap_err().to_string();
@@ -263,6 +264,12 @@ async fn what_is_incomplete_is_listed_and_what_has_failed_is_given_up() {
     let [name, call, state] = incomplete(&mut client).await.remove(0);
     assert!(call == "big.grow" && state.starts_with("failed: "), "{call} {state}");
     assert_eq!(name, failed);
+    // Others of the same source are told apart by what their stores are.
+    load(&mut client, "aside", BIG, "audit=audit").await.unwrap();
+    load(&mut client, "wider", BIG, "audit=audit").await.unwrap();
+    assert_eq!(incomplete(&mut client).await[0][1], "big.grow");
+    load(&mut client, "alias", BIG, "audit=cache/log").await.unwrap();
+    assert_eq!(incomplete(&mut client).await[0][1], "alias.grow, big.grow");
     assert_eq!(
         client.command(&["SOLERA.CALL", "FORGET", &name]).await.unwrap(),
         Value::Simple("OK".to_owned())
@@ -274,6 +281,44 @@ async fn what_is_incomplete_is_listed_and_what_has_failed_is_given_up() {
     }
     let told = client.command(&["SOLERA.CALL", "FORGET", "nobody"]).await.unwrap_err().to_string();
     assert!(told.contains("there is no transaction 'nobody' that is incomplete"), "{told}");
+}
+
+/// Two clusters that keep what is theirs in one place of a database: who cannot complete a transaction says so.
+#[tokio::test]
+async fn what_others_have_begun_cannot_be_forgotten_and_the_reason_is_told() {
+    let limits = Limits { finish_ms: 100, ..Limits::default() };
+    let settings = Settings { limits, upkeep: Duration::from_secs(600), ..Settings::default() };
+    let shop = Memory::new("shop", &[("stock", Level::Linearizable)]);
+    let off = Arc::new(AtomicBool::new(true));
+    let memory = Memory::disjoint("cache", &[("log", Level::Eventual)]);
+    let cache = Switched { memory, off };
+    let shared = || Store { database: Arc::new(shop.clone()), spaces: vec!["stock".into()] };
+    let own = Store { database: Arc::new(cache), spaces: vec!["log".into()] };
+    let one = Embedded::with_modules(common::spec(), settings, vec![shared(), own]);
+    let other = Embedded::with_modules(common::spec(), settings, vec![shared()]).unwrap();
+    let (one, mut other) = (one.unwrap(), other.client(0).await.unwrap());
+    let mut one = one.client(0).await.unwrap();
+    let binds =
+        ["SOLERA.MODULE", "LOAD", "big", BIG, "BIND", "directory=shop/stock", "audit=cache/log"];
+    one.command(&binds).await.unwrap();
+    let begun = one.command(&["SOLERA.CALL", "big.grow", "a", "b"]).await;
+    let begun = begun.unwrap_err().to_string();
+    assert!(begun.starts_with("INCOMPLETE"), "{begun}");
+
+    let [name, call, state] = incomplete(&mut other).await.remove(0);
+    assert!(call.ends_with(".grow") && state == "open", "{call} {state}");
+    let forget = ["SOLERA.CALL", "FORGET", &name];
+    let told = other.command(&forget).await.unwrap_err().to_string();
+    assert!(told.contains("is of a module that was never loaded here"), "{told}");
+    assert!(told.contains("give each a schema of its own"), "{told}");
+    load(&mut other, "big", BIG, "directory=shop/stock").await.unwrap();
+    let told = other.command(&forget).await.unwrap_err().to_string();
+    assert!(
+        told.contains("has its store `audit` in cache/log, and that is not known here"),
+        "{told}"
+    );
+    let told = one.command(&forget).await.unwrap_err().to_string();
+    assert!(told.contains("can be completed"), "{told}");
 }
 
 #[tokio::test]

@@ -135,6 +135,11 @@ impl Record {
         &self.module
     }
 
+    /// What its module's stores are.
+    pub fn bindings(&self) -> &Bindings {
+        &self.bindings
+    }
+
     /// The name of the transaction in the module.
     pub fn transaction(&self) -> &str {
         &self.transaction
