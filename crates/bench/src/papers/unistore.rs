@@ -19,6 +19,7 @@ mod visibility;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use self::saturation::Load;
 use super::plot::Plot;
 use super::{Effort, Page, Results, Row, side_by_side};
 use crate::error::BenchError;
@@ -45,12 +46,20 @@ struct Laboratory<'a> {
 const SLOWNESS: f64 = 25.0;
 
 impl Laboratory<'_> {
-    /// Virtual time before a measurement, and of it.
-    fn times(&self) -> (Duration, Duration) {
-        match self.effort {
-            Effort::Quick => (Duration::from_millis(400), Duration::from_millis(300)),
-            Effort::Full => (Duration::from_millis(500), Duration::from_millis(700)),
-        }
+    /// Virtual time that is not measured at first.
+    fn warm_up(&self) -> Duration {
+        Duration::from_millis(self.pick(400, 500))
+    }
+
+    /// For how much of it a load is watched at a time.
+    fn window(&self) -> Duration {
+        Duration::from_millis(self.pick(300, 700))
+    }
+
+    /// More and more clients that do not think, so many at first, of whose transactions this share is strong.
+    fn load(&self, first: usize, strong: f64) -> Load {
+        let (steps, window) = (self.pick(4, 7), self.window());
+        Load { think: Duration::ZERO, first, steps, strong, window }
     }
 
     /// Runs the experiments of a figure, and tells how many are done.
@@ -119,7 +128,6 @@ pub fn run(
 impl Laboratory<'_> {
     fn describe(&self) -> String {
         let Costs { message, system_call, command } = self.costs;
-        let (warm_up, window) = self.times();
         format!(
             "Virtual clusters run the server's machines on a virtual clock. A virtual core is busy {} times as \
              long as its machine computes here, and as long for what a host does beside, as measured when \
@@ -132,8 +140,8 @@ impl Laboratory<'_> {
              they begin; each number is of the second half of that.",
             SLOWNESS,
             crate::virtual_cluster::shape::CORES_PER_NODE,
-            window.as_millis(),
-            warm_up.as_millis(),
+            self.window().as_millis(),
+            self.warm_up().as_millis(),
         )
     }
 }

@@ -99,10 +99,9 @@ impl Common {
             let first = per_core * usize::from(size.cores);
             let load = Load {
                 think: THINK,
-                first,
                 steps: laboratory.pick(2, 7),
-                strong,
                 window: Duration::from_millis(laboratory.pick(600, 700)),
+                ..laboratory.load(first, strong)
             };
             Curve::of(&laboratory, &name, &mut cluster, load)
         })

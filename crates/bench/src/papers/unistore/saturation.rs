@@ -74,8 +74,7 @@ fn settled<S: Source>(
     cluster: &mut VirtualCluster<S>,
     load: Load,
 ) -> Measured {
-    let (warm_up, _) = laboratory.times();
-    let mut warm_up = warm_up + load.think;
+    let mut warm_up = laboratory.warm_up() + load.think;
     let mut passed = warm_up;
     let mut windows: Vec<Measured> = Vec::new();
     loop {

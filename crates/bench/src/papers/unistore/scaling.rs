@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::saturation::{Curve, Load};
+use super::saturation::Curve;
 use super::{Findings, Laboratory, SLOWNESS};
 use solera_node::Baseline;
 
@@ -48,13 +48,8 @@ pub(super) fn run(laboratory: &Laboratory<'_>) -> Findings {
             let items = ThreeItems::new(micro, partitions, false);
             let mut cluster = VirtualCluster::new(shape, laboratory.costs, items, Duration::ZERO);
             let name = format!("{partitions} partitions, {strong}% strong, {hot}% of them hot");
-            let load = Load {
-                think: Duration::ZERO,
-                first: usize::from(workers) * if strong == 0 { 12 } else { 48 },
-                steps: laboratory.pick(4, 7),
-                strong: f64::from(strong) / 100.0,
-                window: laboratory.times().1,
-            };
+            let first = usize::from(workers) * if strong == 0 { 12 } else { 48 };
+            let load = laboratory.load(first, f64::from(strong) / 100.0);
             Curve::of(&laboratory, &name, &mut cluster, load).peak().per_second()
         })
     };

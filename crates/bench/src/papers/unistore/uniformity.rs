@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::saturation::{Curve, Load};
+use super::saturation::Curve;
 use super::{Findings, Laboratory, SLOWNESS};
 use solera_node::Baseline;
 
@@ -40,13 +40,7 @@ pub(super) fn run(laboratory: &Laboratory<'_>) -> Findings {
             let mut cluster = VirtualCluster::new(shape, laboratory.costs, items, Duration::ZERO);
             let name = format!("{} at {sites} sites", name_of(variant));
             let first = usize::from(workers) * sites * 6;
-            let load = Load {
-                think: Duration::ZERO,
-                first,
-                steps: laboratory.pick(4, 7),
-                strong: 0.0,
-                window: laboratory.times().1,
-            };
+            let load = laboratory.load(first, 0.0);
             Curve::of(&laboratory, &name, &mut cluster, load).peak().per_second()
         })
     };
