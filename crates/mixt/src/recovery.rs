@@ -184,65 +184,53 @@ pub async fn recover(
     }
     recovered.young = young.len();
     due.sort_by_key(|record| record.began_ms);
-    let mut away = BTreeSet::new();
-    let mut open: BTreeSet<_> = due.iter().map(|record| record.id).collect();
-    while let Some(record) = next(&mut due, &open, &young) {
-        let id = record.id;
-        let rules = (modules, limits);
-        let completed = recovered.completed.len();
-        let with_ticket = collector.ticket(id).is_some();
-        let done =
-            take_over(record, with_ticket, connections, rules, clock, (&mut recovered, &mut away));
-        if done.await {
-            open.remove(&id);
+    let (mut left, mut away) = (young, BTreeSet::new());
+    loop {
+        // Who waits for what is left would wait in vain, and so would who waits for that.
+        while let Some(at) = due.iter().position(|record| waits(record, &left)) {
+            let record = due.remove(at);
+            left.insert(record.id);
+            recovered.skipped.push(record.id);
+        }
+        let Some(record) = next(&mut due) else { return Ok(recovered) };
+        let (id, rules, ticket) = (record.id, (modules, limits), collector.ticket(record.id));
+        let found = (&mut recovered, &mut away);
+        if !take_over(record, ticket, connections, rules, clock, found).await {
+            left.insert(id);
         }
         // It may have completed others on its way.
-        for record in &recovered.completed[completed..] {
-            open.remove(&record.id);
-        }
+        due.retain(|record| recovered.completed.iter().all(|done| done.id != record.id));
     }
-    recovered.skipped.extend(due.iter().map(|record| record.id));
-    Ok(recovered)
 }
 
-/// Takes out the first one that waits for none that is not complete: whoever is tried before those that it waits for
-/// waits in vain, as they are completed one after another. Those that wait for one another in a circle are tried all
+/// Takes out the first one that waits for none of the others. Those that wait for one another in a circle are tried all
 /// the same.
-fn next(
-    due: &mut Vec<Record>,
-    open: &BTreeSet<TransactionId>,
-    young: &BTreeSet<TransactionId>,
-) -> Option<Record> {
-    let waits = |record: &Record, of: &BTreeSet<TransactionId>| {
-        record.state.worklist.keys().any(|(_, id)| *id != record.id && of.contains(id))
-    };
-    let ready = |record: &Record| !waits(record, open) && !waits(record, young);
-    let in_circle = |record: &Record| {
-        let is_due = |id: &TransactionId| due.iter().any(|other| other.id == *id);
-        let mut wanted =
-            record.state.worklist.keys().map(|(_, id)| id).filter(|id| **id != record.id);
-        wanted.all(|id| is_due(id) || !(open.contains(id) || young.contains(id)))
-    };
-    let at = due.iter().position(ready).or_else(|| due.iter().position(in_circle))?;
-    Some(due.remove(at))
+fn next(due: &mut Vec<Record>) -> Option<Record> {
+    let all = due.iter().map(|record| record.id).collect();
+    let ready = due.iter().position(|record| !waits(record, &all));
+    (!due.is_empty()).then(|| due.remove(ready.unwrap_or(0)))
 }
 
-/// Whether it is complete now.
+/// Whether a transaction waits for another one of these.
+fn waits(record: &Record, of: &BTreeSet<TransactionId>) -> bool {
+    record.state.worklist.keys().any(|(_, id)| *id != record.id && of.contains(id))
+}
+
+/// Goes on with a transaction: from its ticket, if there is one. Whether it is complete now.
 async fn take_over(
     record: Record,
-    with_ticket: bool,
+    ticket: Option<&Record>,
     connections: &mut Connections,
     (modules, limits): (&Arc<Modules>, Limits),
     clock: &dyn Clock,
     (recovered, away): (&mut Recovered, &mut BTreeSet<Arc<str>>),
 ) -> bool {
     let next = record.state.next as usize;
-    let ticket = with_ticket.then(|| record.clone());
     match Coordinator::take_over(record, Arc::clone(modules), limits, clock.now_ms()) {
         Ok(mut coordinator) => {
             let plan = coordinator.plan();
             let first = plan.first_writer.map(|first| &plan.groups[first]);
-            if with_ticket && !first.is_some_and(|group| group.strong && group.atomic) {
+            if ticket.is_some() && !first.is_some_and(|group| group.strong && group.atomic) {
                 // Only time keeps this apart from a caller who goes on from the same ticket.
                 recovered.skipped.push(coordinator.id());
                 return false;
@@ -255,6 +243,7 @@ async fn take_over(
             }
             let done = match run(&mut coordinator, connections, clock).await {
                 Outcome::Done { result, .. } => {
+                    let ticket = ticket.cloned();
                     recovered.finished.extend(ticket.map(|ticket| ticket.with_result(result)));
                     true
                 }

@@ -215,11 +215,16 @@ fn count(found: &Recovered, seen: &mut Incomplete) {
     seen.recovered += found.completed.len() as u64;
 }
 
+/// A session of the server's own.
+async fn server(local: &Local) -> Result<Client, String> {
+    Client::over(local.connect_as_server()).await.map_err(told)
+}
+
 async fn forget_tickets(local: &Local, of: &BTreeSet<TransactionId>) -> Result<(), String> {
     if of.is_empty() {
         return Ok(());
     }
-    let mut client = Client::over(local.connect_as_server()).await.map_err(told)?;
+    let mut client = server(local).await?;
     for id in of {
         registry::forget_ticket(&mut client, &id.to_string()).await?;
     }
@@ -230,7 +235,7 @@ async fn keep_results(local: &Local, tickets: &[Record]) -> Result<(), String> {
     if tickets.is_empty() {
         return Ok(());
     }
-    let mut client = Client::over(local.connect_as_server()).await.map_err(told)?;
+    let mut client = server(local).await?;
     for ticket in tickets {
         registry::keep_ticket(&mut client, &ticket.id().to_string(), &ticket.encode()).await?;
     }
@@ -239,8 +244,7 @@ async fn keep_results(local: &Local, tickets: &[Record]) -> Result<(), String> {
 
 /// Compiles a module that a record names.
 async fn learn(shared: &Shared, local: &Local, digest: &str) -> Result<(), String> {
-    let client = Client::over(local.connect_as_server()).await;
-    shared.library.get(&mut client.map_err(super::told)?, digest).await.map(drop)
+    shared.library.get(&mut server(local).await?, digest).await.map(drop)
 }
 
 #[cfg(test)]
