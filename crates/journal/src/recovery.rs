@@ -185,22 +185,23 @@ impl<F: DiskFile> Segment<F> {
         let (seed, first) = (self.header.seed(), self.header.lsn);
         let mut reader = Reader::new(&self.file, &self.name, seed, first)?;
         let cut_short = reader.bound(self.header.size);
-        let mut marked_to = HEADER_BYTES as u64;
+        let (mut unsure_from, mut is_marked) = (HEADER_BYTES as u64, true);
         let fault = loop {
             if until == Some(reader.next_number()) {
                 break None;
             }
             match reader.next()? {
                 Frame::Record { number, at, payload } => {
+                    is_marked = false;
                     let refusal = |reason| Refusal { at, reason }.in_file(&self.name);
                     show(Lsn(number), payload).map_err(refusal)?;
                 }
-                Frame::Mark { at } => marked_to = at + MARK_BYTES as u64,
+                Frame::Mark { at } => (unsure_from, is_marked) = (at, true),
                 Frame::Bad(fault) => break Some(fault),
             }
         };
         let (next, at) = (reader.next_number(), reader.at());
-        let mut walk = Walk { next, at, marked_to, used_to: at, damage: None };
+        let mut walk = Walk { next, at, unsure_from, is_marked, used_to: at, damage: None };
         if let Some(fault) = fault {
             let remainder = reader.remainder()?;
             walk.used_to = remainder.used_to;
@@ -218,8 +219,11 @@ pub(crate) struct Walk {
     pub(crate) next: u64,
     /// The end of the last good frame.
     pub(crate) at: u64,
-    /// The end of the last mark.
-    pub(crate) marked_to: u64,
+    /// Where the last mark begins. All before it was synced; the mark itself and what follows may never
+    /// have reached the disk.
+    pub(crate) unsure_from: u64,
+    /// Whether no record follows the last mark.
+    pub(crate) is_marked: bool,
     /// The end of all that is not zero.
     pub(crate) used_to: u64,
     /// What is wrong at `at`, unless that is where the records end, or where a tail is torn.
@@ -326,9 +330,9 @@ pub(crate) fn heal<F: DiskFile>(
     };
     // Zeros, lest intact records behind the cut fit behind a record that is yet to come.
     file.allocate(tail.at, tail.used_to).map_err(failed("write"))?;
-    // What no mark vouches for may be in the kernel's memory alone, and if a sync has failed, in pages
-    // that it takes for clean: only writing them again makes sure that a sync means them.
-    let mut at = tail.marked_to;
+    // What no mark vouches for, the last mark included, may be in the kernel's memory alone, and if a sync has
+    // failed, in pages that it takes for clean: only writing them again makes sure that a sync means them.
+    let mut at = tail.unsure_from;
     while at < tail.at {
         let mut bytes = vec![0; REWRITE_BYTES.min(tail.at - at) as usize];
         file.read_at(at, &mut bytes).map_err(failed("read"))?;
@@ -337,8 +341,7 @@ pub(crate) fn heal<F: DiskFile>(
     }
     file.sync().map_err(failed("sync"))?;
     let mut current = Current { file, name, size: header.size, at: tail.at };
-    let vouched_for = tail.marked_to == tail.at;
-    if !vouched_for && current.room() >= MARK_BYTES as u64 {
+    if !tail.is_marked && current.room() >= MARK_BYTES as u64 {
         current.write(&mark(identity.seed(), tail.next, tail.at))?;
     }
     Ok(current)

@@ -312,6 +312,33 @@ fn what_is_read_after_a_failed_sync_is_made_durable_anew() {
     }
 }
 
+/// The mark that is written when a journal is opened may itself be among what a failed sync loses. The next
+/// opening must write it again with what follows it: a later mark would otherwise prove that it was synced.
+#[test]
+fn a_mark_that_never_reached_the_disk_is_made_durable_anew() {
+    for seed in 0..200 {
+        let disk = SimDisk::new(seed);
+        let (mut journal, _, _) = open(&disk).unwrap();
+        // Marks begin at various places of a sector, also such that they end in the next one.
+        journal.append(&record(1, 100 + 8 * seed as usize)).unwrap();
+        journal.write_out().unwrap();
+        drop(journal);
+        disk.kill();
+        let (mut journal, _, _) = open(&disk).unwrap();
+        disk.fail_call(FaultyCall::Sync, 0, ErrorKind::Other);
+        journal.append(&record(2, 100)).unwrap();
+        journal.commit().unwrap_err();
+        drop(journal);
+        disk.kill();
+        let (mut journal, _, _) = open(&disk).unwrap();
+        journal.append(&record(3, 100)).unwrap();
+        journal.commit().unwrap();
+        drop(journal);
+        disk.crash();
+        assert_eq!(open(&disk).unwrap().2.lsns(), [1, 2, 3], "seed {seed}");
+    }
+}
+
 #[test]
 fn what_was_recovered_is_vouched_for() {
     let disk = SimDisk::new(1);
