@@ -103,13 +103,30 @@ impl World {
             let at = self.now + self.random.within(0, 300) * MS;
             self.push(at, Due::Fault(Fault::Destroy(site)));
         }
-        // Until it is seen to be so: who was asked may crash before it is durable.
-        if !matches!(self.standing(site), Some((Standing::Leaving | Standing::Gone, _)))
-            || self.root_beside(site).is_some_and(|root| self.storages[&root].is_syncing())
-        {
+        if !self.is_removal_known(site) {
             let again = Fault::RemoveAgain(site, self.lives[site]);
             self.push(self.now + 50 * MS, Due::Fault(again));
         }
+    }
+
+    /// Whether all other sites that are not lost have it on their disks that a site leaves or is gone, as
+    /// `solera site remove` waits for: a site that was asked may crash, or be lost, before it informs another one.
+    fn is_removal_known(&self, site: usize) -> bool {
+        let id = SiteId(site as u8);
+        let stays = |other: &usize| {
+            let is_lost = matches!(self.states[*other], SiteState::Destroyed | SiteState::Joining);
+            let is_member = matches!(self.standing(*other), None | Some((Standing::Member, _)));
+            *other != site && is_member && !is_lost
+        };
+        let knows = |other: usize| {
+            let root = Address { site: SiteId(other as u8), worker: 0 };
+            self.replicas.get(&root).is_some_and(|replica| {
+                let standing = replica.status().members().standing(id);
+                matches!(standing, Standing::Leaving | Standing::Gone)
+                    && !self.storages[&root].is_syncing()
+            })
+        };
+        (0..self.states.len()).filter(stays).all(knows)
     }
 
     pub(super) fn destroy(&mut self, site: usize) {
