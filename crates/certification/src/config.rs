@@ -1,11 +1,12 @@
 //! Who takes part, and how long things may take.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use solera_machine::Address;
 use solera_time::SiteId;
 
-use crate::ids::GroupId;
+use crate::ids::{GroupId, TransactionId};
 
 /// What a worker's part of the service is created with.
 #[derive(Clone, Debug)]
@@ -91,6 +92,8 @@ pub enum Rule {
     UniformBeforeCommit,
     /// A transaction is remembered until its coordinator and its other groups will not ask.
     Remember,
+    /// A group that may have forgotten a transaction of a former life does not claim that it aborted.
+    AdmitForgotten,
     /// Whoever forgets a transaction knows that it is over, and does not vote on it again.
     TellOldest,
     /// A vote comes in time, or it is to abort.
@@ -117,9 +120,31 @@ pub(crate) struct Configuration {
     /// Greater than that of every configuration before.
     pub(crate) number: u64,
     pub(crate) members: Vec<SiteId>,
+    /// First run of each member's present life; 0 if it is not listed.
+    first_runs: BTreeMap<SiteId, u64>,
 }
 
 impl Configuration {
+    /// The sites in their first lives.
+    pub(crate) fn first(sites: usize) -> Self {
+        let members = SiteId::all(sites).collect();
+        Configuration { number: 0, members, first_runs: BTreeMap::new() }
+    }
+
+    /// A later configuration. Each member comes with the first run of its present life.
+    pub(crate) fn later(number: u64, members: impl IntoIterator<Item = (SiteId, u64)>) -> Self {
+        let first_runs: BTreeMap<SiteId, u64> = members.into_iter().collect();
+        Configuration { number, members: first_runs.keys().copied().collect(), first_runs }
+    }
+
+    /// Whether the life in which a transaction was submitted has ended. Its groups may have delivered and
+    /// forgotten it without a trace.
+    pub(crate) fn is_former(&self, tid: TransactionId) -> bool {
+        let site = tid.coordinator.site;
+        let first_run = self.first_runs.get(&site).copied().unwrap_or(0);
+        !self.members.contains(&site) || tid.serial.run < first_run
+    }
+
     /// Any two quorums of the members meet.
     pub(crate) fn quorum(&self) -> usize {
         self.members.len() / 2 + 1

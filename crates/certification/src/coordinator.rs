@@ -262,12 +262,15 @@ impl<W: Clone> Coordinator<W> {
             from: BTreeSet::new(),
         });
         // A leader that has forgotten what aborted, because its coordinator's site has left, votes on it once more;
-        // who has not forgotten it repeats the former vote. Each of them is to abort, at whatever time.
-        let both_abort = matches!((&answers.vote, &vote), (Vote::Abort(_), Vote::Abort(_)));
-        if !both_abort && (&answers.vote, answers.ts) != (&vote, ts) {
+        // a member that has not forgotten it repeats the former vote. Neither lets it commit, at whatever time.
+        let neither_commits = answers.vote != Vote::Commit && vote != Vote::Commit;
+        if !neither_commits && (&answers.vote, answers.ts) != (&vote, ts) {
             // Another vote of the term, though there is but one: not one of these.
             step.counts.ignored += 1;
             return;
+        }
+        if vote == Vote::Forgotten {
+            answers.vote = vote;
         }
         answers.from.insert(from);
         let keepers = match step.config.keeps(Rule::Quorum) {
@@ -280,7 +283,7 @@ impl<W: Clone> Coordinator<W> {
         let chosen = (answers.vote.clone(), answers.ts);
         pending.chosen.insert(group, chosen);
         if let Some(outcome) = pending.outcome() {
-            self.on_decision(step, tid, Some(outcome));
+            self.on_decision(step, tid, outcome);
         }
     }
 
@@ -373,17 +376,17 @@ impl<W> Pending<W> {
         matches!(outcome, Some(Outcome::Committed(ts)) if Some(*ts) == proposed)
     }
 
-    /// Abort as soon as one group has chosen so; commit when all have, at the greatest time.
-    fn outcome(&self) -> Option<Outcome> {
-        let aborts = self.chosen.values().find_map(|(vote, _)| match vote {
-            Vote::Abort(obstacle) => Some(obstacle.clone()),
+    /// The decision, once it is known: abort as soon as one group has chosen so; commit when all have, at the
+    /// greatest time. `Some(None)` if a group may have forgotten the transaction: it is over, and nobody
+    /// needs to know how.
+    fn outcome(&self) -> Option<Option<Outcome>> {
+        let against = self.chosen.values().find_map(|(vote, _)| match vote {
+            Vote::Abort(obstacle) => Some(Some(Outcome::Aborted(obstacle.clone()))),
+            Vote::Forgotten => Some(None),
             Vote::Commit => None,
         });
-        if let Some(obstacle) = aborts {
-            return Some(Outcome::Aborted(obstacle));
-        }
         let all = self.chosen.len() == self.participants.len();
         let greatest = self.chosen.values().map(|(_, ts)| *ts).max();
-        greatest.filter(|_| all).map(Outcome::Committed)
+        against.or_else(|| greatest.filter(|_| all).map(|ts| Some(Outcome::Committed(ts))))
     }
 }

@@ -210,6 +210,10 @@ impl<W: Clone> Member<W> {
             if self.stores(step, &share.snap_vec) && since == step.now.monotonic {
                 step.counts.waited += 1;
             }
+            if since == step.now.monotonic {
+                // It has come in time, and waits for what this site lacks.
+                self.keep_reservation(step, asked.claim);
+            }
             self.early.insert(tid, Early { asked, since, last: step.now.monotonic });
             return;
         }
@@ -250,6 +254,11 @@ impl<W: Clone> Member<W> {
                 Some(obstacle) => Vote::Abort(Some(obstacle)),
                 None => Vote::Commit,
             },
+            None if step.configuration.is_former(tid)
+                && step.config.keeps(Rule::AdmitForgotten) =>
+            {
+                Vote::Forgotten
+            }
             None => Vote::Abort(None),
         };
         if let Some(share) = &share {
@@ -304,6 +313,14 @@ impl<W: Clone> Member<W> {
         if leading.reservations.keep(claim, share, lacks, until) {
             step.counts.reserved += 1;
             leading.claims.insert(tid, claim);
+        }
+    }
+
+    /// Keeps what is reserved for a claim until a while from now.
+    fn keep_reservation(&mut self, step: &Step<'_, W>, claim: Option<Claim>) {
+        let until = step.now.monotonic.after(step.config.timing.reservation);
+        if let (Role::Leader(leading), Some(claim)) = (&mut self.role, claim) {
+            leading.reservations.extend(claim, until);
         }
     }
 

@@ -14,7 +14,7 @@ use crate::entry::{Entry, Phase, State};
 use crate::ids::{Ballot, GroupId, TransactionId};
 use crate::leading::{Asked, Early, Leading};
 use crate::message::{Body, Output, Record};
-use crate::share::{Outcome, Vote};
+use crate::share::Vote;
 use crate::step::Step;
 
 /// The member of a group at one site.
@@ -426,13 +426,10 @@ impl<W: Clone> Member<W> {
     }
 }
 
-/// What became of a transaction is told for some time after it is forgotten, if it was known here: its own
-/// coordinator may not know any more. Nothing is decided by it.
+/// Keeps the outcome of a transaction that is forgotten, if it is known here, for clients that ask later:
+/// its own coordinator may not know it any more. Nothing is decided by it.
 pub(crate) fn remember<W>(step: &mut Step<'_, W>, tid: TransactionId, entry: &Entry<W>) {
-    let Some(outcome) = entry.phase.outcome() else { return };
-    // Who finishes one of a site that left long ago may be told that it aborted because it is forgotten.
-    let stays = step.configuration.members.contains(&tid.coordinator.site);
-    if stays || matches!(outcome, Outcome::Committed(_)) {
+    if let Some(outcome) = entry.phase.outcome() {
         step.outcomes.remember(tid, outcome);
     }
 }

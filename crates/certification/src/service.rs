@@ -60,7 +60,7 @@ impl<W: Clone + Send> Service<W> {
         let ballot = Ballot { configuration: 0, round: 0, leader: config.leader };
         let member = |group: &GroupId| (*group, Member::new(*group, ballot, sites, now));
         Service {
-            configuration: Configuration { number: 0, members: SiteId::all(sites).collect() },
+            configuration: Configuration::first(sites),
             clock: HybridClock::new(Lane(me.site.0 * MAX_WORKERS + me.worker)),
             members: config.groups.iter().map(member).collect(),
             coordinator: Coordinator::new(me, config.run),
@@ -241,10 +241,11 @@ impl<W: Clone + Send> Service<W> {
     }
 
     /// From now on these sites' members form the groups. The number grows with every change; the first ones
-    /// have 0.
-    pub fn set_members(&mut self, number: u64, members: Vec<SiteId>) {
+    /// have 0. Each site comes with the first run of its present life: its coordinators' earlier runs
+    /// submit nothing any more.
+    pub fn set_members(&mut self, number: u64, members: impl IntoIterator<Item = (SiteId, u64)>) {
         if number > self.configuration.number || !self.begun {
-            self.configuration = Configuration { number, members };
+            self.configuration = Configuration::later(number, members);
             for member in self.members.values_mut() {
                 member.forget_former(&self.config, &self.configuration);
             }

@@ -85,6 +85,10 @@ pub enum Vote {
     Commit,
     /// It does not, because of this; or the leader never got the transaction.
     Abort(Option<Obstacle>),
+    /// The leader does not know the transaction, and the life of its coordinator's site has ended: the
+    /// group never got it, or delivered and forgot it. From now on it does not commit here, but nobody
+    /// may conclude from this vote that it aborted.
+    Forgotten,
 }
 
 /// What became of a transaction.

@@ -45,6 +45,8 @@ struct Sites {
     one_way: [[u64; 3]; 3],
     /// Milliseconds until a site shows to its clients what has come.
     shows_after: u64,
+    /// Milliseconds until the first site stores the causal updates that transactions of the last one depend on.
+    lags: u64,
 }
 
 const ONE_WAY: [[u64; 3]; 3] = [[0, 30, 44], [30, 0, 73], [44, 73, 0]];
@@ -77,6 +79,7 @@ impl Sites {
             until: Timestamp::MAX,
             one_way: ONE_WAY,
             shows_after: 0,
+            lags: 0,
         };
         for site in 0..3 {
             let mut service = Service::new(sites.time(), sites.config(site));
@@ -148,8 +151,13 @@ impl Sites {
                 }
                 self.take(to.site.0);
             }
+            let stored = Vector::zero(3)
+                .with(SiteId(2), Timestamp((self.now / MILLI).saturating_sub(self.lags)));
             for site in 0..3 {
                 let now = self.time();
+                if let Some(service) = &mut self.services[usize::from(site)] {
+                    service.site_stores(now, &stored);
+                }
                 if let Some(service) = &mut self.services[usize::from(site)] {
                     service.on_deadline(now);
                 }
@@ -174,6 +182,9 @@ impl Sites {
     ) -> TransactionId {
         let mut snap_vec = Vector::zero(3);
         snap_vec.strong = strong;
+        if site == 2 && self.lags > 0 {
+            snap_vec = snap_vec.with(SiteId(2), Timestamp(self.now / MILLI));
+        }
         let kind = Kind { number: 0, conflicts: 1 };
         let share = |key: &str| {
             let access = Access { key: Key::from(key.as_bytes()), update: true, kind };
@@ -535,7 +546,7 @@ fn who_is_left_when_the_other_sites_were_removed_goes_on_with_what_it_kept() {
     sites.services[2] = None;
     sites.run_for(3000);
     assert_eq!(sites.outcome(tid), None, "it is no quorum");
-    sites.services[1].as_mut().unwrap().set_members(1, vec![SiteId(1)]);
+    sites.services[1].as_mut().unwrap().set_members(1, [(SiteId(1), 0)]);
     sites.run_for(3000);
     let Some(Outcome::Committed(ts)) = sites.outcome(tid).cloned() else { panic!("no commit") };
     assert_eq!(sites.delivered.last().map(|delivered| delivered.2), Some(tid));
@@ -728,6 +739,29 @@ fn who_is_far_from_the_leader_does_not_come_too_late_for_ever() {
     }
     let starved = &compete_with(Some(Rule::AbortedFirst))[2];
     assert!(starved.committed.is_empty(), "it needs no reservation: {:?}", starved.committed);
+}
+
+/// The next attempt comes in time, and waits for what the leader's site lacks until its reservation would end.
+#[test]
+fn a_reservation_lasts_while_the_attempt_waits_for_its_snapshot() {
+    let mut sites = Sites::new(1);
+    sites.certify(0, &[(0, "a")], Timestamp::ZERO);
+    sites.run_for(100);
+    let first = sites.certify(2, &[(0, "a")], Timestamp::ZERO);
+    sites.run_for(100);
+    let claim = Some(sites.claims[&first]);
+    let second = sites.certify_again(2, &[(0, "a")], Timestamp::ZERO, claim);
+    sites.run_for(100);
+    assert!(matches!(sites.outcome(second), Some(Outcome::Aborted(_))), "and keys are reserved");
+    sites.run_for(300);
+    sites.lags = 400;
+    let third = sites.certify_again(2, &[(0, "a")], sites.seen(2), claim);
+    // The first site stores what the third attempt has seen after 400 ms.
+    sites.run_for(300);
+    let other = sites.certify(0, &[(0, "a")], sites.seen(0));
+    sites.run_for(500);
+    let times = [third, other].map(|tid| sites.outcome(tid).cloned());
+    assert!(matches!(times, [Some(Outcome::Committed(_)), Some(Outcome::Aborted(_))]), "{times:?}");
 }
 
 /// Where sites are near, a key waits for the next of its turn as long as it takes until a site shows what came

@@ -13,7 +13,7 @@ use crate::peers::Origin;
 
 const MAGIC: [u8; 8] = *b"SOLERAPL";
 /// The version of all that nodes say to one another.
-const VERSION: u16 = 8;
+const VERSION: u16 = 9;
 /// Magic, version, kind, length and checksum: the same in every version.
 pub(crate) const HEAD: usize = 8 + 2 + 1 + 4 + 4;
 /// The longest greeting that is read.

@@ -1,6 +1,8 @@
 //! Seeds that once failed, and what they found. They must stay clean.
 
-use solera_sim::{Scenario, Trace, run};
+use solera_certification::Rule as Certification;
+use solera_sim::{Scenario, Trace, Violation, run};
+use solera_unistore::Rule;
 
 fn stays_clean(scenario: &Scenario, seed: u64) {
     let report = run(scenario, Trace::off());
@@ -121,4 +123,47 @@ fn what_depends_on_strong_transactions_waits_for_them_after_a_restart() {
 #[test]
 fn a_transaction_that_is_about_to_be_certified_holds_the_floor() {
     clean_members(937);
+}
+
+/// A group had delivered and forgotten what a site submitted in a former life. A member elsewhere still had its
+/// vote; the site's new life voted to abort in ignorance, and SOLERA.OUTCOME then answered that a transaction
+/// aborted which had committed. (Since outcomes are remembered when transactions are forgotten.)
+#[test]
+fn nobody_claims_that_a_forgotten_transaction_of_a_former_life_aborted() {
+    for seed in [501103, 501176, 501194, 501695, 502055, 502409] {
+        clean_members(seed);
+    }
+}
+
+/// The same seeds, with the rule taken out.
+#[test]
+fn an_ignorant_vote_would_be_taken_for_the_outcome() {
+    let rule = Rule::Certification(Certification::AdmitForgotten);
+    let report = run(&Scenario::members(501103).without(Some(rule)), Trace::off());
+    let contradicts = |violation: &Violation| matches!(violation, Violation::Contradiction(_));
+    assert!(report.violations.iter().any(contradicts), "{:?}", report.violations);
+}
+
+/// The operator had a site removed by a site that was lost before it informed another one, and did not ask again:
+/// the lost site stayed a member, and no group got the promises of all members. The operator now waits, as
+/// `solera site remove` does, until all other sites know.
+#[test]
+fn an_operator_sees_to_it_that_a_removal_is_known() {
+    clean_members(501263);
+}
+
+/// A mark that was written when a journal was opened never reached the disk, because the next sync failed. The
+/// opening after that took it for durable and did not write it again; a loss of power then left a hole before
+/// a later mark, which is damage, so the site never came back. (Since marks are written when a journal is opened.)
+#[test]
+fn the_last_mark_is_written_again_when_a_journal_is_opened() {
+    clean_durable(500671);
+    clean_durable(97_369_673);
+}
+
+/// A site's next attempt came in time, but waited at the leader for what the leader's site did not store yet, and
+/// its reservation ended meanwhile, each time.
+#[test]
+fn a_reservation_lasts_while_the_attempt_waits_for_its_snapshot() {
+    clean_durable(97_369_791);
 }

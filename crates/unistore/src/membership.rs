@@ -83,6 +83,12 @@ pub enum Change {
     Add,
 }
 
+/// Returns a number below that of every run in a site's life, and above those of its lives before. Runs number
+/// transactions, which so have different names in each life.
+pub(crate) fn first_run(life: u32) -> u64 {
+    u64::from(life) << 16
+}
+
 fn standing_at(stage: u32) -> Standing {
     match stage % 4 {
         0 => Standing::Member,

@@ -10,7 +10,7 @@ use solera_time::{SiteId, Vector};
 
 use crate::command::TxId;
 use crate::config::Config;
-use crate::membership::Members;
+use crate::membership::{Members, first_run};
 use crate::message::Update;
 use crate::partition::Restoring;
 use crate::partitioning::PartitionId;
@@ -183,9 +183,7 @@ impl Recovery {
         replica.drop_unfinished();
         replica.clock.observe(self.promise.clock);
         self.promise.starts += 1;
-        // Lives, too, have transactions of their own.
-        let life = u64::from(replica.config.life);
-        let run = (life << 16) + self.promise.starts;
+        let run = first_run(replica.config.life) + self.promise.starts;
         replica.coordinator.number_run(run);
         replica.strong.service.number_run(run);
         let again = self.promise.starts > 1;

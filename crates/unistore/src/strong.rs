@@ -25,7 +25,7 @@ use solera_time::{Monotonic, SiteId, Timestamp, Vector};
 use crate::command::{CommandError, RequestId, Response, TxId};
 use crate::config::{Address, Config, Protocol, Rule};
 use crate::coordinator::Transaction;
-use crate::membership::Members;
+use crate::membership::{Members, first_run};
 use crate::message::{Cause, Event, Message, Stretch, Update, Write};
 use crate::partitioning::PartitionId;
 use crate::record::Record;
@@ -280,7 +280,8 @@ impl Replica {
         let members = &self.dissemination.members;
         let founding = Members::founded(self.config.founders, members.sites());
         let number = configuration(members, &founding);
-        self.strong.service.set_members(number, members.members().collect());
+        let members = members.members().map(|site| (site, first_run(members.life(site))));
+        self.strong.service.set_members(number, members);
     }
 
     /// A strong transaction of one operation, for a client of this worker.

@@ -45,6 +45,18 @@ enum Change {
     Gone(Vec<SiteId>),
 }
 
+impl Standing {
+    /// The members, each with the first run of its present life.
+    pub(super) fn with_first_runs(&self) -> Vec<(SiteId, u64)> {
+        let first_run = |site: &SiteId| first_run(self.lives[site.index()]);
+        self.members.iter().map(|site| (*site, first_run(site))).collect()
+    }
+}
+
+fn first_run(life: u32) -> u64 {
+    u64::from(life) << 32
+}
+
 impl Members {
     pub(super) fn new(seed: u64, sites: u8, f: usize) -> Self {
         let all: Vec<SiteId> = SiteId::all(sites.into()).collect();
@@ -98,7 +110,7 @@ impl World {
 
     /// A worker hears who takes part.
     pub(super) fn learn_members(&mut self, address: Address, number: usize) {
-        let members = self.members.standings[number].members.clone();
+        let members = self.members.standings[number].with_first_runs();
         let Some(host) = self.host(address) else { return };
         if host.knows < number {
             host.knows = number;
@@ -238,7 +250,7 @@ impl World {
                 journal.extend(log.map(|item| Kept::Stored(group, item.clone())));
             }
             let skew = self.members.random.below(5_000_000);
-            self.start(address, journal, u64::from(life) << 32, skew);
+            self.start(address, journal, first_run(life), skew);
         }
         *self.faults.entry("replacement").or_default() += 1;
         Change::Gone(lost)
