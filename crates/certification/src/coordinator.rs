@@ -17,6 +17,7 @@ use crate::ids::{Ballot, GroupId, Serial, TransactionId};
 use crate::member::Member;
 use crate::message::{Body, Output};
 use crate::outcomes::Outcomes;
+use crate::rare::RarePath;
 use crate::share::{Outcome, Share, Vote};
 use crate::step::Step;
 
@@ -269,6 +270,9 @@ impl<W: Clone> Coordinator<W> {
             step.counts.ignored += 1;
             return;
         }
+        if answers.vote != vote {
+            step.reach(RarePath::DifferentAborts);
+        }
         if vote == Vote::Forgotten {
             answers.vote = vote;
         }
@@ -283,17 +287,25 @@ impl<W: Clone> Coordinator<W> {
         let chosen = (answers.vote.clone(), answers.ts);
         pending.chosen.insert(group, chosen);
         if let Some(outcome) = pending.outcome() {
-            self.on_decision(step, tid, outcome);
+            self.on_decision(step, tid, outcome, None);
         }
     }
 
-    /// What a transaction has come to is known, by its groups' answers or from a leader that knows it
-    /// already: tells who submitted it here, and the leaders.
+    /// A leader knows that a transaction is over: its groups' leaders are to forget it.
+    pub(crate) fn on_over(&mut self, step: &mut Step<'_, W>, tid: TransactionId, oldest: Serial) {
+        let oldest = Some(oldest).filter(|_| step.config.keeps(Rule::TellOldest));
+        self.on_decision(step, tid, None, oldest);
+    }
+
+    /// Passes a transaction's outcome, known from its groups' answers or from a leader that knows it already, to
+    /// whoever submitted it here and to the leaders. The first transaction that the coordinator of a foreign one may
+    /// still submit goes along, if it is known.
     pub(crate) fn on_decision(
         &mut self,
         step: &mut Step<'_, W>,
         tid: TransactionId,
         outcome: Option<Outcome>,
+        oldest: Option<Serial>,
     ) {
         let own = self.pending.get(&tid).is_some_and(|pending| pending.submitted);
         if own && outcome.is_none() {
@@ -301,6 +313,13 @@ impl<W: Clone> Coordinator<W> {
             return;
         }
         let Some(pending) = self.pending.remove(&tid) else { return };
+        if !pending.submitted {
+            step.reach(match outcome {
+                Some(Outcome::Committed(_)) => RarePath::ThirdPartyCommits,
+                Some(Outcome::Aborted(_)) => RarePath::ThirdPartyAborts,
+                None => RarePath::ThirdPartyFindsItOver,
+            });
+        }
         // Who finishes it long after it was over may find that all have forgotten it.
         if let Some(outcome) = outcome.as_ref().filter(|_| pending.submitted) {
             if pending.named {
@@ -312,7 +331,7 @@ impl<W: Clone> Coordinator<W> {
             let claim = pending.claim.unwrap_or_else(first);
             step.outputs.push_back(Output::Decided { tid, outcome: outcome.clone(), claim });
         }
-        let oldest = self.oldest_for(tid);
+        let oldest = self.oldest_for(tid).or(oldest);
         let me = step.me();
         for group in pending.participants.iter() {
             let leader = self.leader(step, *group);

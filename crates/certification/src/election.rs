@@ -19,6 +19,7 @@ use crate::ids::{Ballot, TransactionId};
 use crate::leading::Leading;
 use crate::member::{Member, Role, remember};
 use crate::message::{Body, Record};
+use crate::rare::RarePath;
 use crate::share::Vote;
 use crate::step::Step;
 
@@ -77,10 +78,16 @@ impl<W: Clone> Member<W> {
             Role::Leader(leading) => {
                 let (now, delivered) = (step.now.monotonic, self.state.delivered);
                 // Who is in the way of a change of members moves with it, without asking.
-                if outdated
-                    || leading.waits_in_vain(delivered, now, patience * 2)
-                    || self.waits_for_what_is_lost(now, patience * 4)
-                {
+                let reason = if outdated {
+                    Some(RarePath::TermOfNewMembers)
+                } else if leading.waits_in_vain(delivered, now, patience * 2) {
+                    Some(RarePath::TermToCatchUp)
+                } else {
+                    self.waits_for_what_is_lost(now, patience * 4)
+                        .then_some(RarePath::TermWithoutLostUpdates)
+                };
+                if let Some(reason) = reason {
+                    step.reach(reason);
                     self.begin_term(step);
                 }
             }
@@ -182,6 +189,7 @@ impl<W: Clone> Member<W> {
         if !content {
             step.send(from, self.group, Body::Support { ballot });
         } else if self.stands_between(step, from.site) {
+            step.reach(RarePath::StandsBetween);
             self.begin_term(step);
         }
     }
@@ -219,6 +227,9 @@ impl<W: Clone> Member<W> {
             step.send(from, self.group, Body::Stale { ballot: self.ballot });
             return;
         }
+        if matches!(self.role, Role::Candidate(_)) {
+            step.reach(RarePath::PromiseDuringElection);
+        }
         self.promise(step, ballot);
         self.role = Role::Follower;
         self.heard = step.now.monotonic;
@@ -249,6 +260,9 @@ impl<W: Clone> Member<W> {
         };
         if states.len() < enough && step.config.keeps(Rule::Gather) {
             return;
+        }
+        if changed {
+            step.reach(RarePath::PromisesOfAll);
         }
         let states = std::mem::take(states);
         self.begin_to_lead(step, ballot, states.into_values().collect());
@@ -288,9 +302,13 @@ impl<W: Clone> Member<W> {
         }
         // What was not acknowledged was not chosen; it might wait for ever for what is lost.
         if step.config.keeps(Rule::DropUntold) {
+            let before = merged.entries.len();
             merged
                 .entries
                 .retain(|tid, entry| entry.phase > Phase::Undecided || told.contains(tid));
+            if merged.entries.len() < before {
+                step.reach(RarePath::DropsUntold);
+            }
         }
         for (tid, entry) in &mut merged.entries {
             // What was delivered stays to be delivered: perhaps only one member has stored it.
@@ -362,6 +380,9 @@ impl<W: Clone> Member<W> {
     /// There is a higher term: a leader of a lower one can decide nothing.
     pub(crate) fn on_stale(&mut self, step: &mut Step<'_, W>, ballot: Ballot) {
         if ballot > self.ballot {
+            if self.leads() {
+                step.reach(RarePath::DeposedLeader);
+            }
             self.promise(step, ballot);
             self.role = Role::Follower;
             self.heard = step.now.monotonic;

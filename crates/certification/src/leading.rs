@@ -14,6 +14,7 @@ use crate::entry::{Entry, Phase};
 use crate::ids::{Ballot, GroupId, Serial, TransactionId};
 use crate::member::{Member, Role};
 use crate::message::{Body, Output};
+use crate::rare::RarePath;
 use crate::reservations::Reservations;
 use crate::share::{Outcome, Share, Vote};
 use crate::step::Step;
@@ -189,15 +190,12 @@ impl<W: Clone> Member<W> {
             }
             return;
         }
-        let over = self
-            .state
-            .oldest
-            .get(&tid.coordinator)
-            .is_some_and(|oldest| tid.serial < *oldest && step.config.keeps(Rule::Remember));
-        if over {
-            // Whatever it came to, everybody who took part is done with it.
-            let body = Body::Decision { tid, outcome: None, oldest: None };
-            step.send(coordinator, self.group, body);
+        let oldest = self.state.oldest.get(&tid.coordinator).copied();
+        let later = |oldest: &Serial| tid.serial < *oldest && step.config.keeps(Rule::Remember);
+        if let Some(oldest) = oldest.filter(later) {
+            // However it ended, everybody who took part is done with it.
+            step.reach(RarePath::AnswersOver);
+            step.send(coordinator, self.group, Body::Over { tid, oldest });
             return;
         }
         if self.is_behind(step) {
@@ -251,12 +249,18 @@ impl<W: Clone> Member<W> {
         let Asked { coordinator, share, participants, until, claim } = asked;
         let vote = match &share {
             Some(share) => match self.conflicts.against(share) {
-                Some(obstacle) => Vote::Abort(Some(obstacle)),
+                Some(obstacle) => {
+                    if obstacle.key.is_none() {
+                        step.reach(RarePath::BelowFence);
+                    }
+                    Vote::Abort(Some(obstacle))
+                }
                 None => Vote::Commit,
             },
             None if step.configuration.is_former(tid)
                 && step.config.keeps(Rule::AdmitForgotten) =>
             {
+                step.reach(RarePath::AdmitsForgotten);
                 Vote::Forgotten
             }
             None => Vote::Abort(None),
@@ -268,7 +272,12 @@ impl<W: Clone> Member<W> {
         let ts = step.clock.tick(step.now.physical);
         // Others may have gone on without waiting for it (`until`).
         let too_late = ts > until && step.config.keeps(Rule::InTime);
-        let vote = if too_late && vote == Vote::Commit { Vote::Abort(None) } else { vote };
+        let vote = if too_late && vote == Vote::Commit {
+            step.reach(RarePath::TooLate);
+            Vote::Abort(None)
+        } else {
+            vote
+        };
         if let (Some(claim), Some(share)) = (claim, &share) {
             self.reserve(step, tid, claim, share, &vote);
         }
@@ -317,10 +326,12 @@ impl<W: Clone> Member<W> {
     }
 
     /// Keeps what is reserved for a claim until a while from now.
-    fn keep_reservation(&mut self, step: &Step<'_, W>, claim: Option<Claim>) {
+    fn keep_reservation(&mut self, step: &mut Step<'_, W>, claim: Option<Claim>) {
         let until = step.now.monotonic.after(step.config.timing.reservation);
-        if let (Role::Leader(leading), Some(claim)) = (&mut self.role, claim) {
-            leading.reservations.extend(claim, until);
+        if let (Role::Leader(leading), Some(claim)) = (&mut self.role, claim)
+            && leading.reservations.extend(claim, until)
+        {
+            step.reach(RarePath::ReservationWaits);
         }
     }
 
@@ -333,6 +344,7 @@ impl<W: Clone> Member<W> {
         let patience = step.config.timing.retry * 4;
         for (tid, early) in std::mem::take(&mut self.early) {
             if !self.leads() || now.since(early.last) >= patience {
+                step.reach(RarePath::DropsEarly);
                 continue;
             }
             let Early { asked, since, last } = early;
@@ -427,10 +439,10 @@ impl<W: Clone> Member<W> {
                 if let Some(claim) = leading.claims.remove(&tid) {
                     match entry.phase {
                         Phase::Committed(_) => leading.reservations.end(claim),
-                        _ => leading.reservations.extend(
-                            claim,
-                            step.now.monotonic.after(step.config.timing.reservation),
-                        ),
+                        _ => {
+                            let until = step.now.monotonic.after(step.config.timing.reservation);
+                            leading.reservations.extend(claim, until);
+                        }
                     }
                 }
                 leading.open.remove(&(entry.ts, tid));
@@ -483,7 +495,7 @@ impl<W: Clone> Member<W> {
             let entry = self.state.entries.get(&tid);
             let Some(share) = entry.and_then(|entry| entry.share.clone()) else { continue };
             if ts <= delivered {
-                // It came from elsewhere.
+                step.reach(RarePath::StoredFromElsewhere);
                 continue;
             }
             self.state.delivered = ts;
@@ -500,12 +512,14 @@ impl<W: Clone> Member<W> {
     pub(crate) fn lead(&mut self, step: &mut Step<'_, W>) {
         self.take_early(step);
         let Role::Leader(leading) = &mut self.role else { return };
-        let since = |at: Option<Monotonic>| at.map(|at| step.now.monotonic.since(at));
+        let now = step.now.monotonic;
+        let since = |at: Option<Monotonic>| at.map(|at| now.since(at));
         let behind = self.state.delivered < leading.base;
         if behind
             && since(leading.catching_up).is_none_or(|since| since >= step.config.timing.retry)
         {
             leading.catching_up = Some(step.now.monotonic);
+            step.reach(RarePath::CatchesUp);
             let (group, upto) = (self.group, leading.base);
             step.outputs.push_back(Output::CatchUp { group, upto });
         }

@@ -23,6 +23,7 @@
 //! | `conflicts` | the vote |
 //! | `reservations`, `claim` | who was aborted goes first |
 //! | `share`, `entry`, `ids`, `message` | the words |
+//! | `rare` | rare paths, for simulations to count |
 //! | `outcomes` | what transactions came to, for who asks later |
 //! | `config`, `step` | who takes part; what is at hand for one input |
 
@@ -38,6 +39,7 @@ mod leading;
 mod member;
 mod message;
 mod outcomes;
+mod rare;
 mod reservations;
 mod service;
 mod share;
@@ -48,6 +50,7 @@ pub use config::{Config, Rule, Timing};
 pub use entry::{Entry, Phase, State};
 pub use ids::{Ballot, GroupId, NoTransactionId, Serial, TransactionId};
 pub use message::{Body, Message, Output, Record};
+pub use rare::RarePath;
 pub use service::{MAX_WORKERS, Service};
 pub use share::{Access, Kind, Outcome, Share, Vote};
 pub use step::Counts;

@@ -14,6 +14,7 @@ use crate::entry::{Entry, Phase, State};
 use crate::ids::{Ballot, GroupId, TransactionId};
 use crate::leading::{Asked, Early, Leading};
 use crate::message::{Body, Output, Record};
+use crate::rare::RarePath;
 use crate::share::Vote;
 use crate::step::Step;
 
@@ -139,7 +140,10 @@ impl<W: Clone> Member<W> {
             Body::Stale { ballot } => self.on_stale(step, ballot),
             Body::TakeOver => self.take_over(step),
             // For coordinators.
-            Body::NotLeader { .. } | Body::Accepted { .. } | Body::AskOldest => {}
+            Body::NotLeader { .. }
+            | Body::Accepted { .. }
+            | Body::Over { .. }
+            | Body::AskOldest => {}
         }
     }
 
@@ -163,6 +167,10 @@ impl<W: Clone> Member<W> {
         if let Some(after) = after.filter(|_| coordinator.site == step.me()) {
             self.ahead.propose(entry.ts, tid, after);
         }
+        let former = self.state.entries.get(&tid);
+        if former.is_some_and(|former| (&former.vote, former.ts) != (&entry.vote, entry.ts)) {
+            step.reach(RarePath::KeepsFormerVote);
+        }
         self.state.entries.entry(tid).or_insert(Entry { told: false, ..entry });
         self.tell_kept(step, coordinator, tid);
     }
@@ -184,6 +192,9 @@ impl<W: Clone> Member<W> {
             (other.tid, other.coordinator, other.ballot) == (tid, coordinator, ballot)
         };
         if !self.untold.iter().any(waits) {
+            if ballot.configuration < step.configuration.number {
+                step.reach(RarePath::OutdatedVote);
+            }
             let since = step.now.monotonic;
             self.untold.push(Untold { ballot, coordinator, tid, since });
         }
@@ -208,6 +219,7 @@ impl<W: Clone> Member<W> {
         let Some(entry) = self.state.entries.get(&tid) else { return };
         if self.ballot > ballot && !entry.told && step.config.keeps(Rule::LeaveTerm) {
             // It has handed over to a later term what it had acknowledged by then.
+            step.reach(RarePath::SilentInFormerTerm);
             return;
         }
         let (vote, ts) = (entry.vote.clone(), entry.ts);
@@ -273,6 +285,7 @@ impl<W: Clone> Member<W> {
         self.promise(step, ballot);
         self.name_leader(step, ballot);
         if ballot > self.state.accepted_in {
+            step.reach(RarePath::NeedsState);
             step.send(from, self.group, Body::NeedState { ballot });
             return false;
         }

@@ -9,6 +9,7 @@ use solera_time::{SiteId, Timestamp};
 use crate::claim::Claim;
 use crate::entry::{Entry, Phase, State};
 use crate::ids::{Ballot, GroupId, Serial, TransactionId};
+use crate::rare::RarePath;
 use crate::share::{Outcome, Share, Vote};
 
 /// A message of the certification service, always about one group.
@@ -75,10 +76,19 @@ pub enum Body<W> {
     Decision {
         /// The transaction.
         tid: TransactionId,
-        /// What became of it; nothing if it is over and nobody remembers.
+        /// How it ended; nothing if it is over and nobody knows.
         outcome: Option<Outcome>,
         /// As in [`Body::Prepare`].
         oldest: Option<Serial>,
+    },
+    /// The answer of a leader that knows a transaction to be over, and not how it ended: every group that took part
+    /// is done with it.
+    Over {
+        /// The transaction.
+        tid: TransactionId,
+        /// The first transaction that its coordinator may still submit, which is later. Whoever forgets the
+        /// transaction because of this answer must know that.
+        oldest: Serial,
     },
     /// A leader still remembers transactions for a coordinator that may have none of them in mind.
     AskOldest,
@@ -211,6 +221,8 @@ pub enum Output<W> {
         /// Up to where.
         upto: Timestamp,
     },
+    /// A rare path was taken. Only simulations look at it.
+    Reached(RarePath),
     /// A member has a new leader.
     Leader {
         /// The group.

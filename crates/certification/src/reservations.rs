@@ -82,11 +82,10 @@ impl Reservations {
         true
     }
 
-    /// Another attempt is to come; its reservation lasts until then.
-    pub(crate) fn extend(&mut self, claim: Claim, until: Monotonic) {
-        if let Some(held) = self.held.get_mut(&claim) {
-            held.until = until;
-        }
+    /// Another attempt is to come; its reservation lasts until then. Returns whether there is one.
+    pub(crate) fn extend(&mut self, claim: Claim, until: Monotonic) -> bool {
+        let held = self.held.get_mut(&claim);
+        held.map(|held| held.until = until).is_some()
     }
 
     /// It has committed.

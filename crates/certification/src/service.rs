@@ -350,12 +350,13 @@ impl<W: Clone + Send> Service<W> {
             Body::Accepted { ballot, tid, vote, ts } => {
                 coordinator.on_accepted(&mut step, from.site, group, ballot, tid, vote, ts);
             }
+            Body::Over { tid, oldest } => coordinator.on_over(&mut step, tid, oldest),
             Body::AskOldest => {
                 let oldest = coordinator.oldest();
                 step.send(from, group, Body::Oldest { oldest });
             }
             Body::Decision { tid, ref outcome, oldest: None } => {
-                coordinator.on_decision(&mut step, tid, outcome.clone());
+                coordinator.on_decision(&mut step, tid, outcome.clone(), None);
                 self.with_member(now, group, |member, step| member.on_message(step, from, body));
             }
             body => {

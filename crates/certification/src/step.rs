@@ -9,6 +9,7 @@ use crate::config::{Config, Configuration};
 use crate::ids::{GroupId, TransactionId};
 use crate::message::{Body, Message, Output, Record};
 use crate::outcomes::Outcomes;
+use crate::rare::RarePath;
 
 /// What a worker's part of the service has counted since it started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -66,6 +67,11 @@ impl<W> Step<'_, W> {
 
     pub(crate) fn record(&mut self, record: Record<W>) {
         self.outputs.push_back(Output::Record(record));
+    }
+
+    /// Notes that a rare path is taken.
+    pub(crate) fn reach(&mut self, path: RarePath) {
+        self.outputs.push_back(Output::Reached(path));
     }
 
     pub(crate) fn clock(&mut self) -> Timestamp {

@@ -20,6 +20,7 @@ Examples:
   solera sim --seed 42 --trace out.txt and everything that happened
   solera sim --seeds 300 --durable     with journals on simulated disks, crashes and restarts
   solera sim --seeds 300 --members     and lost sites that are removed and added again
+  solera sim --seeds 40 --outages      sites, or parts of one, are down for a minute
   solera sim --seeds 300 --without forwarding
                                        take a rule out, to see that the checks notice
 
@@ -51,6 +52,13 @@ pub(crate) struct SimArgs {
     /// The same, and remove lost sites and add them again
     #[arg(long, conflicts_with = "durable")]
     members: bool,
+    /// Have sites, or workers of one site, down for a minute, while the others must commit
+    ///
+    /// Each site that is whole commits strongly on every group, three times during the minute, and within
+    /// five seconds each time. What is known to fail is listed and does not fail the run: other sites wait for a
+    /// leading site of which only some workers are down.
+    #[arg(long, conflicts_with_all = ["durable", "members"])]
+    outages: bool,
     /// Take a rule of the protocol out
     #[arg(long, value_name = "RULE", value_parser = rules())]
     without: Option<Rule>,
@@ -76,10 +84,11 @@ pub(crate) fn main(args: &SimArgs) -> ExitCode {
 }
 
 fn kind(args: &SimArgs) -> Kind {
-    match (args.durable, args.members) {
-        (_, true) => Kind::Members,
-        (true, false) => Kind::Durable,
-        (false, false) => Kind::Plain,
+    match (args.durable, args.members, args.outages) {
+        (_, _, true) => Kind::Outages,
+        (_, true, _) => Kind::Members,
+        (true, ..) => Kind::Durable,
+        _ => Kind::Plain,
     }
 }
 
@@ -88,6 +97,7 @@ fn scenario(args: &SimArgs, seed: u64) -> Scenario {
         Kind::Plain => Scenario::from_seed(seed),
         Kind::Durable => Scenario::durable(seed),
         Kind::Members => Scenario::members(seed),
+        Kind::Outages => Scenario::outage(seed),
     };
     scenario.without(args.without)
 }
@@ -109,6 +119,9 @@ fn one(args: &SimArgs, seed: u64) -> ExitCode {
         }
         say!("the trace is in {}", file.display());
     }
+    for known in &report.known_failures {
+        say!("  known to fail: {known}");
+    }
     if report.violations.is_empty() {
         say!("no violation");
         return ExitCode::SUCCESS;
@@ -120,6 +133,19 @@ fn one(args: &SimArgs, seed: u64) -> ExitCode {
 fn tell_faults(tally: &Tally) {
     if !tally.is_empty() {
         say!("faults that took effect: {tally}");
+    }
+}
+
+/// Prints how often each rare path of the protocol was taken, the rarest first.
+fn tell_paths(tally: &Tally) {
+    let mut paths: Vec<_> = tally.paths().collect();
+    paths.sort_by_key(|(_, count)| *count);
+    say!("rare paths of the protocol, and how often they were taken:");
+    for (path, count) in paths {
+        match count {
+            0 => say!("   never  {path}"),
+            count => say!("{count:>8}  {path}"),
+        }
     }
 }
 
@@ -167,6 +193,7 @@ fn many(args: &SimArgs) -> ExitCode {
     let started = AtomicU64::new(0);
     let failed: Arc<Mutex<Vec<u64>>> = Arc::default();
     let (transactions, steps) = (AtomicU64::new(0), AtomicU64::new(0));
+    let known = AtomicU64::new(0);
     let tally: Mutex<Tally> = Mutex::default();
     std::thread::scope(|scope| {
         for _ in 0..threads {
@@ -181,6 +208,9 @@ fn many(args: &SimArgs) -> ExitCode {
                     transactions.fetch_add(report.transactions as u64, Ordering::Relaxed);
                     steps.fetch_add(report.steps, Ordering::Relaxed);
                     tally.lock().expect("no thread panics with the lock").add(&report.tally);
+                    if !report.known_failures.is_empty() {
+                        known.fetch_add(1, Ordering::Relaxed);
+                    }
                     if !report.violations.is_empty() {
                         let mut failed = failed.lock().expect("no thread panics with the lock");
                         failed.push(seed);
@@ -206,8 +236,16 @@ fn many(args: &SimArgs) -> ExitCode {
         steps.into_inner(),
         failed.len()
     );
+    let known = known.into_inner();
+    if known > 0 {
+        say!(
+            "{known} more are known to fail: while some workers of a leading site are down, other sites cannot \
+             commit on the groups that its remaining workers lead"
+        );
+    }
     let tally = tally.into_inner().expect("no thread panics with the lock");
     tell_faults(&tally);
+    tell_paths(&tally);
     let too_rare = tally.too_rare(kind(args), args.seeds);
     for (what, least) in &too_rare {
         say!("too rare to have been tried: {what}; there should be {least} at least");
@@ -224,6 +262,7 @@ fn replay(args: &SimArgs, seed: u64) -> String {
         Kind::Plain => "",
         Kind::Durable => " --durable",
         Kind::Members => " --members",
+        Kind::Outages => " --outages",
     };
     format!("solera sim --seed {seed}{kind}{without}")
 }

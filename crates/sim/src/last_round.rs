@@ -116,11 +116,12 @@ impl LastRound {
         self.due.is_empty() && self.waiting.is_empty()
     }
 
-    /// What of this turn did not commit.
+    /// What of this turn did not commit. What still waits may commit later, for all that the judges know.
     pub(crate) fn take_missing(&mut self) -> Vec<String> {
-        let waiting = std::mem::take(&mut self.waiting).into_values();
-        let missing = waiting.chain(std::mem::take(&mut self.due));
-        missing.map(|recorded| format!("in the end, this does not commit: {recorded:?}")).collect()
+        let waiting: Vec<_> = std::mem::take(&mut self.waiting).into_values().collect();
+        self.recorded.extend(waiting.iter().cloned());
+        let missing = waiting.into_iter().chain(std::mem::take(&mut self.due));
+        missing.map(|recorded| format!("this does not commit: {recorded:?}")).collect()
     }
 }
 

@@ -12,6 +12,7 @@ mod disk_faults;
 mod faults;
 mod history;
 mod last_round;
+mod outage;
 mod outcomes;
 mod random;
 mod run;

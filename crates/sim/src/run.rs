@@ -1,5 +1,7 @@
 //! One run: load under faults, healing, rest, judgement.
 
+mod outage;
+
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -15,6 +17,7 @@ use solera_unistore::{
 use crate::client::{Clients, Recorded, Status};
 use crate::history::{Places, answer, entries, history};
 use crate::last_round::LastRound;
+use crate::outage::Outage;
 use crate::outcomes::{News, Outcomes, Submission};
 use crate::scenario::{MS, Scenario};
 use crate::tally::Tally;
@@ -34,6 +37,8 @@ pub struct Report {
     pub virtual_ms: u64,
     /// What went wrong; nothing, if all is well.
     pub violations: Vec<Violation>,
+    /// What went wrong in an outage that the cluster is known not to stand yet.
+    pub known_failures: Vec<Violation>,
     /// What took effect of the faults of workers and disks.
     pub tally: Tally,
     /// What the clients saw, with the places that the protocol claims.
@@ -55,6 +60,8 @@ pub enum Violation {
     Stuck(String),
     /// What counted as durable is not there after a restart.
     Lost(String),
+    /// A site did not commit on a group in time, while other sites or parts of them were down.
+    Silent(String),
     /// A strong command was given up because others were always in its way, though all was well.
     Starved(String),
     /// A replica did not come to rest: transactions stay prepared, open or unsettled.
@@ -71,6 +78,7 @@ impl fmt::Display for Violation {
             Violation::Contradiction(what) => write!(f, "contradiction: {what}"),
             Violation::Stuck(client) => write!(f, "a client is stuck: {client}"),
             Violation::Lost(what) => write!(f, "lost: {what}"),
+            Violation::Silent(what) => write!(f, "not in time: {what}"),
             Violation::Starved(who) => write!(f, "others were always in the way of {who}"),
             Violation::Unrest(what) => write!(f, "no rest: {what}"),
             Violation::Miscounted(what) => write!(f, "miscounted: {what}"),
@@ -91,7 +99,10 @@ const CHECK_EVERY: u64 = 64;
 /// Runs a scenario to its end and judges it.
 pub fn run(scenario: &Scenario, trace: Trace) -> Report {
     let mut run = Run::new(scenario, trace);
-    run.load(scenario.faults_end);
+    match &scenario.outage {
+        Some(outage) => run.through(outage),
+        None => run.load(scenario.faults_end),
+    }
     run.world.heal();
     run.load_until_done();
     run.last_round();
@@ -166,17 +177,24 @@ impl<'a> Run<'a> {
                 continue;
             }
             self.last_round.begin(&self.scenario.topology, site);
-            self.turn(end);
+            self.last_turn(end);
         }
         let up: Vec<usize> =
             (0..sites).filter(|site| self.world.state(*site) == SiteState::Up).collect();
         self.last_round.begin_contest(&self.scenario.topology, &up);
-        self.turn(self.world.now + PATIENCE);
+        self.last_turn(self.world.now + PATIENCE);
         let starved = std::mem::take(&mut self.last_round.starved);
         self.violations.extend(starved.into_iter().map(Violation::Starved));
     }
 
-    fn turn(&mut self, end: u64) {
+    /// A turn of the end.
+    fn last_turn(&mut self, end: u64) {
+        let missing = self.turn(end);
+        self.violations.extend(missing.into_iter().map(Violation::Unrest));
+    }
+
+    /// Lets what is due commit, and returns what has not committed by then.
+    fn turn(&mut self, end: u64) -> Vec<String> {
         loop {
             self.last_round.submit(&mut self.world);
             let happenings = self.world.take_happenings();
@@ -187,9 +205,7 @@ impl<'a> Run<'a> {
             let until = self.world.now + if self.last_round.is_contest() { MS } else { 20 * MS };
             self.load(until);
         }
-        for what in self.last_round.take_missing() {
-            self.violations.push(Violation::Unrest(what));
-        }
+        self.last_round.take_missing()
     }
 
     /// Lets everything settle, and checks that nothing is left over.
@@ -261,12 +277,18 @@ impl<'a> Run<'a> {
         history.finals = finals;
         let anomalies = solera_checker::check(&history).into_iter().map(Violation::Anomaly);
         self.violations.extend(anomalies);
+        let is_known = self.scenario.outage.as_ref().is_some_and(Outage::is_known_to_fail);
+        let (known_failures, violations) = self
+            .violations
+            .into_iter()
+            .partition(|violation| is_known && matches!(violation, Violation::Silent(_)));
         Report {
             seed: self.scenario.seed,
             transactions: recorded.len(),
             steps: self.world.steps,
             virtual_ms: self.world.now / MS,
-            violations: self.violations,
+            violations,
+            known_failures,
             tally: self.world.tally,
             history,
             trace: self.world.trace,
@@ -347,6 +369,7 @@ impl<'a> Run<'a> {
                 self.ledger.closed(site.index(), gap.cut.0);
             }
             Event::Ahead { .. } => self.world.tally.count("strong transactions delivered ahead"),
+            Event::Reached(path) => self.world.tally.reach(*path),
             Event::Snapshot { .. } => {}
         }
     }

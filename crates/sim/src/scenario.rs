@@ -8,6 +8,7 @@ use solera_unistore::{Rule, Timing, Topology};
 use crate::ambush::ambushes;
 use crate::disk_faults::disk_faults;
 use crate::faults::{Fault, crashes, operate, schedule};
+use crate::outage::Outage;
 use crate::random::Random;
 
 /// One millisecond of virtual time, in nanoseconds.
@@ -36,6 +37,8 @@ pub struct Scenario {
     /// Initial clock skew per site and worker, in microseconds.
     pub(crate) skew: Vec<Vec<i64>>,
     pub(crate) faults: Vec<(u64, Fault)>,
+    /// What is down for long, while others must go on.
+    pub(crate) outage: Option<Outage>,
     /// When faults end and everything heals, in nanoseconds.
     pub(crate) faults_end: u64,
     /// How many times longer than usual clients pause.
@@ -124,6 +127,7 @@ impl Scenario {
             piece_time: 0,
             skew,
             faults,
+            outage: None,
             faults_end,
             pace: 1,
             strong_share,
@@ -187,6 +191,35 @@ impl Scenario {
         let slowness = random.within(50, 1500) * MS;
         scenario.piece_time = if random.chance(25) { slowness } else { 0 };
         scenario
+    }
+
+    /// The scenario of a seed in which some sites, or some workers of one site, are down for a minute, and nothing
+    /// else goes wrong: while it lasts, the other sites must commit strongly on every group.
+    pub fn outage(seed: u64) -> Self {
+        let mut scenario = Scenario::without_ambushes(seed);
+        let mut random = Random::new(seed.wrapping_mul(15_485_863).wrapping_add(3));
+        let sites = if random.chance(70) { 3 } else { 5 };
+        let mut of = |least, below| random.within(least, below);
+        let workers: Vec<u8> = (0..sites).map(|_| of(1, 5) as u8).collect();
+        scenario.delays =
+            (0..sites).map(|_| (0..sites).map(|_| of(MS, 90 * MS)).collect()).collect();
+        scenario.skew = workers
+            .iter()
+            .map(|workers| (0..*workers).map(|_| of(0, 40_000) as i64 - 20_000).collect())
+            .collect();
+        (scenario.f, scenario.leader) = ((sites - 1) / 2, random.below(sites));
+        let outage = Outage::draw(&mut random, &workers, scenario.f, scenario.leader);
+        scenario.topology = Arc::new(Topology { workers, partitions: scenario.topology.partitions });
+        scenario.faults = outage.faults();
+        scenario.faults_end = outage.span().1;
+        scenario.segment_bytes = 64 << 10;
+        (scenario.pace, scenario.sessions, scenario.jitter) = (8, 6, 5 * MS);
+        Scenario { durable: true, outage: Some(outage), ..scenario }
+    }
+
+    /// Describes what is down for long; empty if nothing is.
+    pub fn describe_outage(&self) -> String {
+        self.outage.as_ref().map_or(String::new(), ToString::to_string)
     }
 
     /// UniStore Figure 1: what a site commits reaches one other site, and it dies.

@@ -4,6 +4,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use solera_unistore::RarePath;
+
 /// Which kind of world a seed makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -13,13 +15,15 @@ pub enum Kind {
     Durable,
     /// [`Scenario::members`](crate::Scenario::members).
     Members,
+    /// [`Scenario::outage`](crate::Scenario::outage).
+    Outages,
 }
 
 /// So many seeds make all of `EXPECTED` happen.
 const SEEDS: u64 = 400;
 
-/// What happens how often at least with [`SEEDS`] seeds of each kind, in the order of [`Kind`]: about half
-/// of what was counted when this was written.
+/// What happens how often at least with [`SEEDS`] seeds of the first three kinds, in the order of [`Kind`]: about
+/// half of what was counted when this was written. An outage takes effect in each seed of its kind.
 const EXPECTED: &[(&str, [u64; 3])] = &[
     ("links cut", [440, 440, 440]),
     ("connections broken", [130, 130, 130]),
@@ -80,37 +84,54 @@ const EXPECTED: &[(&str, [u64; 3])] = &[
 
 /// Counts by what happened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Tally(BTreeMap<&'static str, u64>);
+pub struct Tally {
+    counts: BTreeMap<&'static str, u64>,
+    /// How often rare paths of the protocol were taken.
+    paths: BTreeMap<RarePath, u64>,
+}
 
 impl Tally {
     pub(crate) fn count(&mut self, what: &'static str) {
-        *self.0.entry(what).or_default() += 1;
+        *self.counts.entry(what).or_default() += 1;
+    }
+
+    pub(crate) fn reach(&mut self, path: RarePath) {
+        *self.paths.entry(path).or_default() += 1;
     }
 
     /// Adds another run's counts.
     pub fn add(&mut self, other: &Tally) {
-        for (what, count) in &other.0 {
-            *self.0.entry(what).or_default() += count;
+        for (what, count) in &other.counts {
+            *self.counts.entry(what).or_default() += count;
         }
+        for (path, count) in &other.paths {
+            *self.paths.entry(*path).or_default() += count;
+        }
+    }
+
+    /// Every rare path of the protocol, with how often it was taken.
+    pub fn paths(&self) -> impl Iterator<Item = (RarePath, u64)> + '_ {
+        RarePath::all().map(|path| (path, self.paths.get(&path).copied().unwrap_or(0)))
     }
 
     /// What happened too rarely for so many seeds, with how often it should have. Few seeds tell nothing.
     pub fn too_rare(&self, kind: Kind, seeds: u64) -> Vec<(&'static str, u64)> {
         let times = seeds / SEEDS;
-        let count = |what: &str| self.0.get(what).copied().unwrap_or(0);
-        let least = EXPECTED.iter().map(|(what, least)| (*what, times * least[kind as usize]));
+        let count = |what: &str| self.counts.get(what).copied().unwrap_or(0);
+        let expected = |least: &[u64; 3]| least.get(kind as usize).copied().unwrap_or(0);
+        let least = EXPECTED.iter().map(|(what, least)| (*what, times * expected(least)));
         least.filter(|(what, least)| count(what) < *least).collect()
     }
 
     /// Whether nothing happened.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.counts.is_empty()
     }
 }
 
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let counts: Vec<_> = self.0.iter().map(|(what, count)| format!("{count} {what}")).collect();
+        let counts: Vec<_> = self.counts.iter().map(|(what, count)| format!("{count} {what}")).collect();
         f.write_str(&counts.join(", "))
     }
 }

@@ -135,7 +135,14 @@ fn nobody_claims_that_a_forgotten_transaction_of_a_former_life_aborted() {
     }
 }
 
-/// The same seeds, with the rule taken out.
+/// A member forgot a transaction because a leader of another group said that it was over, and did not learn that its
+/// coordinator submits only later ones; asked again by a third group, it voted to abort.
+#[test]
+fn whoever_forgets_what_is_over_knows_why() {
+    clean_members(1_000_521);
+}
+
+/// A seed of those before, with the rule taken out.
 #[test]
 fn an_ignorant_vote_would_be_taken_for_the_outcome() {
     let rule = Rule::Certification(Certification::AdmitForgotten);

@@ -145,7 +145,7 @@ impl Fits<'_> {
             Body::NotLeader { ballot: of } => ballot(of),
             Body::Accepted { ballot: of, tid, .. } => ballot(of) && self.exists(tid.coordinator),
             Body::AskOldest => true,
-            Body::Decision { tid, .. } => self.exists(tid.coordinator),
+            Body::Decision { tid, .. } | Body::Over { tid, .. } => self.exists(tid.coordinator),
             Body::Prepare { tid, share, participants, .. } => {
                 of_member
                     && self.exists(tid.coordinator)

@@ -15,6 +15,7 @@ use crate::membership::Standing;
 use crate::message::{Chunk, Event, Fetch, Filling, Message, Place};
 use crate::partition::Partition;
 use crate::partitioning::PartitionId;
+use crate::rare::RarePath;
 use crate::record::Record;
 use crate::replica::Replica;
 use crate::transfer::weight;
@@ -216,6 +217,7 @@ impl Replica {
         if attempts.len() < before {
             *failed += 1;
             *patience = most * 2;
+            self.reach(RarePath::ChangesDonor);
         }
     }
 
@@ -310,6 +312,7 @@ impl Replica {
     ) {
         if let Some(place) = self.joining.attempt(from, partition, number) {
             self.joining.attempts.remove(place);
+            self.reach(RarePath::DonorLostSnapshot);
             self.fill(now);
         }
     }

@@ -42,6 +42,7 @@ mod participant;
 mod partition;
 mod partitioning;
 mod pending;
+mod rare;
 mod record;
 mod records;
 mod recovery;
@@ -64,6 +65,7 @@ pub use message::{
     SiteView, Stretch, Subtree, Update, Write,
 };
 pub use partitioning::PartitionId;
+pub use rare::RarePath;
 pub use record::{Decision, DecodeError, Part, Prepared, Promise, Record, SavedKey};
 pub use records::Records;
 pub use recovery::{ForeignPartition, Recovery};

@@ -12,6 +12,7 @@ use crate::command::{Command, RequestId, Response, TxId};
 use crate::config::Address;
 use crate::membership::{Gap, Members};
 use crate::partitioning::PartitionId;
+use crate::rare::RarePath;
 use crate::records::Records;
 
 /// One key's change by a transaction.
@@ -529,6 +530,8 @@ pub enum Event {
         /// What it has of each origin.
         known_vec: Vector,
     },
+    /// A rare path was taken.
+    Reached(RarePath),
     /// A replica keeps nothing of a site's life after the cut, and expects nothing more of it.
     Closed {
         /// The site.

@@ -14,6 +14,7 @@ use crate::config::{Address, Rule};
 use crate::message::{Event, Executed, Message, Update, Write};
 use crate::partition::{Storing, group_by};
 use crate::partitioning::PartitionId;
+use crate::rare::RarePath;
 use crate::record::{Prepared, Record};
 use crate::records::PassingUpdate;
 use crate::replica::{Replica, ReplyTo};
@@ -339,6 +340,7 @@ impl Replica {
             }
         }
         for (coordinator, tx) in overdue {
+            self.reach(RarePath::AsksForDecision);
             self.send(coordinator, Message::Undecided { tx });
         }
     }
@@ -368,6 +370,7 @@ impl Replica {
                 self.participant.parked.push(Parked { since, read });
                 continue;
             }
+            self.reach(RarePath::GivesUpRead);
             let response = Response::Failed(CommandError::NotHereYet);
             match read {
                 Read::Execute { to, .. } => self.answer(to, response),

@@ -14,6 +14,7 @@ use crate::membership::{Members, first_run};
 use crate::message::Update;
 use crate::partition::Restoring;
 use crate::partitioning::PartitionId;
+use crate::rare::RarePath;
 use crate::record::{Decision, Part, Prepared, Promise, Record};
 use crate::replica::Replica;
 
@@ -186,6 +187,9 @@ impl Recovery {
         let run = first_run(replica.config.life) + self.promise.starts;
         replica.coordinator.number_run(run);
         replica.strong.service.number_run(run);
+        if replica.participant.prepared() > 0 {
+            replica.reach(RarePath::RecoversPrepared);
+        }
         let again = self.promise.starts > 1;
         replica.strong.first &= !again;
         if again && replica.config.protocol.has_strong() {

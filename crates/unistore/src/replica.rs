@@ -23,6 +23,7 @@ use crate::message::{Cause, Event, Input, Message, Output, SiteView};
 use crate::participant::Participant;
 use crate::partition::{Done, ORIGINS, Partition, Storing};
 use crate::partitioning::PartitionId;
+use crate::rare::RarePath;
 use crate::record::{Promise, Record};
 use crate::records::{Passing, PassingUpdate, Records};
 use crate::status::Status;
@@ -411,6 +412,11 @@ impl Replica {
         if self.config.journal {
             push_record(&mut self.outputs, &record());
         }
+    }
+
+    /// Notes that a rare path is taken.
+    pub(crate) fn reach(&mut self, path: RarePath) {
+        self.trace(|| Event::Reached(path));
     }
 
     pub(crate) fn trace(&mut self, event: impl FnOnce() -> Event) {

@@ -10,6 +10,7 @@ use crate::config::{Address, Rule};
 use crate::membership::{Gap, Members, Standing};
 use crate::message::{Converged, Event, Message, Stretch, Subtree};
 use crate::partitioning::PartitionId;
+use crate::rare::RarePath;
 use crate::record::{Promise, Record};
 use crate::replica::Replica;
 use crate::strong::group_of;
@@ -186,6 +187,7 @@ impl Replica {
             && self.dissemination.members.standing(origin) == Standing::Leaving;
         if leaving && !self.partitions[index].agreed[from.site.index()] {
             // Sent before the sender heard of it, perhaps by one that has forgotten it since.
+            self.reach(RarePath::IgnoresUninformed);
             return;
         }
         if prev > already {
@@ -251,6 +253,7 @@ impl Replica {
         if asked.is_none_or(|asked| now.monotonic.since(asked) >= GAP_INTERVAL) {
             *asked = Some(now.monotonic);
             let partition = self.partitions[index].id;
+            self.reach(RarePath::AsksForGap);
             self.send(from, Message::Gap { partition, origin, known });
         }
     }

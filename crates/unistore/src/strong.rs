@@ -28,6 +28,7 @@ use crate::coordinator::Transaction;
 use crate::membership::{Members, first_run};
 use crate::message::{Cause, Event, Message, Stretch, Update, Write};
 use crate::partitioning::PartitionId;
+use crate::rare::RarePath;
 use crate::record::Record;
 use crate::replica::Replica;
 use crate::replication::{STRETCH_LIMIT, TICK_BYTES};
@@ -651,6 +652,7 @@ impl Replica {
                 }
                 Certified::Complete { group, upto } => self.complete(now, group, upto),
                 Certified::CatchUp { group, .. } => self.catch_up(group),
+                Certified::Reached(path) => self.reach(RarePath::Certification(path)),
                 Certified::Leader { .. } => self.be_active(now),
             }
         }

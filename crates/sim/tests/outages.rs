@@ -1,0 +1,42 @@
+//! While sites are down, or a part of one is, the other sites commit.
+
+use solera_sim::{Report, Scenario, Trace, Violation, run};
+
+/// The first seeds whose outage is of a kind, with their reports. What is down stands in the scenario's description.
+fn reports(of: impl Fn(&str) -> bool, count: usize) -> Vec<Report> {
+    let described = (0..).map(|seed| (seed, Scenario::outage(seed).describe_outage()));
+    let seeds = described.filter(|(_, what)| of(what)).map(|(seed, _)| seed);
+    seeds.take(count).map(|seed| run(&Scenario::outage(seed), Trace::off())).collect()
+}
+
+fn assert_clean(reports: &[Report]) {
+    for report in reports {
+        let seed = report.seed;
+        assert!(report.violations.is_empty(), "seed {seed}: {}", report.violations[0]);
+        assert!(report.known_failures.is_empty(), "seed {seed}: {}", report.known_failures[0]);
+    }
+}
+
+/// UniStore §4, §6: strong transactions keep committing with f sites down, the leading one among them.
+#[test]
+fn with_f_sites_down_the_others_commit_on_every_group() {
+    assert_clean(&reports(|what| what.starts_with("sites"), 4));
+}
+
+#[test]
+fn with_workers_of_a_following_site_down_the_others_commit_on_every_group() {
+    assert_clean(&reports(|what| what.contains("a following site"), 3));
+}
+
+/// What is known to fail: the workers that are left at the leading site keep its groups and wait for the whole site,
+/// so that other sites cannot commit there. When this test fails, the failure is repaired: then the exception in
+/// `Outage::is_known_to_fail` goes.
+#[test]
+fn with_workers_of_the_leading_site_down_the_others_wait_for_them() {
+    for report in reports(|what| what.contains("the leading site"), 2) {
+        let seed = report.seed;
+        assert!(report.violations.is_empty(), "seed {seed}: {}", report.violations[0]);
+        let is_silent = |violation: &Violation| matches!(violation, Violation::Silent(_));
+        assert!(report.known_failures.iter().any(is_silent), "seed {seed} is repaired");
+    }
+}
