@@ -367,7 +367,7 @@ impl World {
                         }
                     }
                 }
-                Output::Leader { .. } => {}
+                Output::Leader { .. } | Output::Reached(_) => {}
             }
             self.flush(address);
         }
