@@ -10,7 +10,7 @@ use crate::header::Header;
 
 /// Every version begins with these bytes; the rest of the line is its number.
 const NAME: &[u8] = b"solera backup ";
-const MAGIC: &[u8; 16] = b"solera backup 1\n";
+const MAGIC: &[u8; 16] = b"solera backup 2\n";
 /// Length, checksum and kind.
 const FRAME_HEAD: usize = 4 + 4 + 1;
 /// Entries are gathered into frames of about this size.
@@ -162,6 +162,8 @@ pub enum ReadError {
     NotABackup,
     /// It is of another version of the format.
     Version(String),
+    /// Its header is whole, and lacks something or holds something that no header does.
+    Header(String),
     /// It ends too early: the backup was not completed, or the file was cut.
     Incomplete {
         /// Where the part begins that is not all there, in bytes.
@@ -183,8 +185,10 @@ impl fmt::Display for ReadError {
             ReadError::NotABackup => write!(f, "this is no backup of Solera"),
             ReadError::Version(version) => write!(
                 f,
-                "it is of version {version} of the format, and this program reads version 1"
+                "it is of version {version} of the format, and this program reads version 2 only; take a \
+                 new backup of the cluster"
             ),
+            ReadError::Header(what) => write!(f, "its header cannot be used: {what}"),
             ReadError::Incomplete { at } => write!(
                 f,
                 "it is incomplete, and ends in what begins at byte {at}: it was cut, or never finished"
@@ -240,10 +244,8 @@ impl<R: Read> BackupReader<R> {
         if kind != HEADER {
             return Err(ReadError::Damaged { at, what: "there is no header" });
         }
-        let header = serde_json::from_slice(&body).map_err(|_| ReadError::Damaged {
-            at,
-            what: "the header does not say what it should",
-        })?;
+        let header =
+            serde_json::from_slice(&body).map_err(|error| ReadError::Header(error.to_string()))?;
         Ok(BackupReader {
             source,
             header,

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::spaces::SpaceInfo;
+
 /// What a backup says of its origin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Header {
@@ -22,15 +24,4 @@ pub struct Header {
     pub taken_ms: u64,
     /// The version that wrote the file.
     pub solera: String,
-}
-
-/// A space, as `solera.toml` has it.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct SpaceInfo {
-    /// Its name.
-    pub name: String,
-    /// Keys with this prefix are in it.
-    pub prefix: String,
-    /// Its level.
-    pub level: String,
 }

@@ -6,6 +6,7 @@
 //! | `header` | where a backup is from |
 //! | `file` | the bytes: `docs/formats/backup.md` draws them |
 //! | `scan` | reading a snapshot from a running cluster |
+//! | `spaces` | what spaces promise of keys, and where a backup and a cluster differ |
 //! | `take`, `restore` | from a cluster to a file, and back |
 
 mod entry;
@@ -13,13 +14,15 @@ mod file;
 mod header;
 mod restore;
 mod scan;
+mod spaces;
 mod take;
 
 pub use entry::{Content, Entry, Tally};
 pub use file::{BackupReader, BackupWriter, ReadError};
-pub use header::{Header, SpaceInfo};
-pub use restore::{RestoreError, Restored, restore};
+pub use header::Header;
+pub use restore::{Allow, RestoreError, Restored, restore};
 pub use scan::ScanError;
+pub use spaces::{Difference, SpaceInfo, differences};
 pub use take::{TakeError, take};
 
 /// How far it has got.

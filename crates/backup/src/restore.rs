@@ -1,6 +1,5 @@
 //! From a file to a new cluster.
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::io::Read;
 use std::time::Duration;
@@ -10,9 +9,8 @@ use solera::{Client, Error, Value};
 use crate::Progress;
 use crate::entry::{Content, Entry, Tally};
 use crate::file::{BackupReader, ReadError};
-use crate::header::SpaceInfo;
 use crate::scan::{Scan, ScanError};
-use crate::take::spaces;
+use crate::spaces::{Difference, differences, spaces};
 
 /// So many commands are sent at once, and about so many bytes.
 const BATCH_COMMANDS: usize = 256;
@@ -27,13 +25,8 @@ pub enum RestoreError {
     Read(ReadError),
     /// The cluster holds so many keys already; nothing was written.
     NotEmpty(u64),
-    /// The cluster promises something else of some keys; nothing was written.
-    Spaces {
-        /// The spaces of the backup.
-        backup: Vec<SpaceInfo>,
-        /// Those of the cluster.
-        cluster: Vec<SpaceInfo>,
-    },
+    /// The cluster's spaces promise other things than the backup's; nothing was written.
+    Spaces(Vec<Difference>),
     /// The cluster refused or was lost on the way: it holds a part of the backup.
     Cluster(ScanError),
     /// What was read back is something else.
@@ -50,12 +43,9 @@ impl fmt::Display for RestoreError {
         match self {
             RestoreError::Read(error) => write!(f, "the backup: {error}"),
             RestoreError::NotEmpty(keys) => write!(f, "the cluster holds {keys} keys already"),
-            RestoreError::Spaces { backup, cluster } => write!(
-                f,
-                "the backup's spaces are {}, and the cluster's {}",
-                Promises(backup),
-                Promises(cluster)
-            ),
+            RestoreError::Spaces(found) => {
+                write!(f, "the cluster's spaces differ from the backup's in {} places", found.len())
+            }
             RestoreError::Cluster(error) => error.fmt(f),
             RestoreError::Differs { expected, found } => write!(
                 f,
@@ -69,19 +59,6 @@ impl fmt::Display for RestoreError {
                 expected.bytes
             ),
         }
-    }
-}
-
-/// Spaces as people read them.
-struct Promises<'a>(&'a [SpaceInfo]);
-
-impl fmt::Display for Promises<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (i, space) in self.0.iter().enumerate() {
-            let comma = if i > 0 { ", " } else { "" };
-            write!(f, "{comma}'{}' {}", space.prefix, space.level)?;
-        }
-        Ok(())
     }
 }
 
@@ -105,9 +82,20 @@ impl From<Error> for RestoreError {
     }
 }
 
+/// What a restore accepts of a cluster, which it refuses otherwise.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Allow {
+    /// That it holds keys. Nothing is read back then.
+    pub keys: bool,
+    /// That its spaces differ from the backup's.
+    pub other_spaces: bool,
+}
+
 /// What was restored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Restored {
+    /// Where the cluster's spaces differ from the backup's; nowhere unless that is allowed.
+    pub differences: Vec<Difference>,
     /// How much.
     pub tally: Tally,
     /// Whether all of it was read back and found to be the same.
@@ -117,8 +105,7 @@ pub struct Restored {
 }
 
 /// Writes a backup into an empty cluster with the same spaces, reads it back, and waits up to `patience`
-/// until it is durable at other sites. With `force` it does not matter what the cluster holds, nor
-/// what its spaces are; then nothing is read back.
+/// until it is durable at other sites. `allow` accepts a cluster that is not so.
 ///
 /// Nobody else should use the cluster meanwhile: keys appear one by one. The whole file should have
 /// been read before, so that damage is found while nothing is written.
@@ -128,13 +115,17 @@ pub struct Restored {
 pub async fn restore<R: Read>(
     client: &mut Client,
     mut backup: BackupReader<R>,
-    force: bool,
+    allow: Allow,
     patience: Duration,
     total: u64,
     mut progress: impl FnMut(Progress),
 ) -> Result<Restored, RestoreError> {
-    if !force {
-        check_cluster(client, backup.header().spaces.clone()).await?;
+    let differences = differences(&backup.header().spaces, &spaces(client).await?);
+    if !allow.other_spaces && !differences.is_empty() {
+        return Err(RestoreError::Spaces(differences));
+    }
+    if !allow.keys {
+        require_empty(client).await?;
     }
     let (mut batch, mut bytes, mut done) = (Vec::new(), 0, 0);
     while let Some(entry) = backup.next_entry()? {
@@ -151,7 +142,7 @@ pub async fn restore<R: Read>(
     }
     send(client, &batch).await?;
     let tally = *backup.tally();
-    if !force {
+    if !allow.keys {
         compare(client, &tally, &mut progress).await?;
     }
     progress(Progress::Waiting);
@@ -160,18 +151,10 @@ pub async fn restore<R: Read>(
         Err(error) if matches!(error.code(), Some("TIMEOUT" | "TOOFEW")) => false,
         Err(error) => return Err(error.into()),
     };
-    Ok(Restored { tally, compared: !force, durable })
+    Ok(Restored { differences, tally, compared: !allow.keys, durable })
 }
 
-async fn check_cluster(client: &mut Client, backup: Vec<SpaceInfo>) -> Result<(), RestoreError> {
-    let cluster = spaces(client).await?;
-    let promises = |spaces: &[SpaceInfo]| -> BTreeSet<(String, String)> {
-        let promise = |space: &SpaceInfo| (space.prefix.clone(), space.level.clone());
-        spaces.iter().map(promise).collect()
-    };
-    if promises(&backup) != promises(&cluster) {
-        return Err(RestoreError::Spaces { backup, cluster });
-    }
+async fn require_empty(client: &mut Client) -> Result<(), RestoreError> {
     match client.command(&["DBSIZE"]).await? {
         Value::Integer(0) => Ok(()),
         Value::Integer(keys) => Err(RestoreError::NotEmpty(keys as u64)),

@@ -3,13 +3,14 @@
 use std::fmt;
 use std::io::{self, Write};
 
-use solera::{Client, Value};
+use solera::Client;
 
 use crate::Progress;
 use crate::entry::Tally;
 use crate::file::BackupWriter;
-use crate::header::{Header, SpaceInfo};
-use crate::scan::{Scan, ScanError, text};
+use crate::header::Header;
+use crate::scan::{Scan, ScanError};
+use crate::spaces::spaces;
 
 /// Why no backup was taken.
 #[derive(Debug)]
@@ -92,28 +93,4 @@ pub async fn take<W: Write>(
     scan.end().await?;
     let (sink, tally) = writer.finish()?;
     Ok((sink, header, tally))
-}
-
-/// The cluster's spaces.
-pub(crate) async fn spaces(client: &mut Client) -> Result<Vec<SpaceInfo>, ScanError> {
-    const WHAT: ScanError = ScanError::Answer("no spaces");
-    let Value::Array(spaces) = client.command(&["SOLERA.SPACES"]).await? else {
-        return Err(WHAT);
-    };
-    let space = |value| {
-        let Value::Map(pairs) = value else { return Err(WHAT) };
-        let mut info =
-            SpaceInfo { name: String::new(), prefix: String::new(), level: String::new() };
-        for (what, value) in pairs {
-            let place = match text(what)?.as_str() {
-                "name" => &mut info.name,
-                "prefix" => &mut info.prefix,
-                "level" => &mut info.level,
-                _ => continue,
-            };
-            *place = text(value)?;
-        }
-        Ok(info)
-    };
-    spaces.into_iter().map(space).collect()
 }

@@ -10,13 +10,19 @@ fn header() -> Header {
         name: name.to_owned(),
         prefix: prefix.to_owned(),
         level: level.to_owned(),
+        ..SpaceInfo::default()
+    };
+    let stock = SpaceInfo {
+        strong: vec!["DECRBY".to_owned()],
+        conflicts: vec![["DECRBY".to_owned(), "DECRBY".to_owned()]],
+        ..level("stock", "stock:", "por")
     };
     Header {
         cluster: "shop".to_owned(),
         site: "eu".to_owned(),
         sites: vec!["eu".to_owned(), "us".to_owned()],
         partitions: 16,
-        spaces: vec![level("log", "log:", "eventual"), level("default", "", "causal")],
+        spaces: vec![stock, level("log", "log:", "eventual"), level("default", "", "causal")],
         snapshot: vec![7, 8],
         taken_ms: 1_800_000_000_000,
         solera: "0.1.0".to_owned(),
@@ -115,7 +121,7 @@ fn a_changed_byte_is_found_with_its_place() {
                     assert!(at >= 16 && place as usize <= at, "byte {at}, found at {place}");
                 }
                 ReadError::NotABackup | ReadError::Version(_) => assert!(at < 16),
-                ReadError::Io(error) => panic!("{error}"),
+                error @ (ReadError::Io(_) | ReadError::Header(_)) => panic!("{error}"),
             }
         }
     }
@@ -165,8 +171,37 @@ fn what_is_no_backup_or_of_another_version_is_said_to_be() {
     for text in ["", "x", "solera backuq 1\n", "[[site]]\nname = 'eu'\n", "solera-1-00"] {
         assert!(matches!(read(text.as_bytes()), Err(ReadError::NotABackup)), "{text}");
     }
-    let newer = read(b"solera backup 2\nwhatever").unwrap_err();
-    assert!(matches!(&newer, ReadError::Version(version) if version == "2"), "{newer}");
+    for other in ["1", "3"] {
+        let text = format!("solera backup {other}\nwhatever");
+        let error = read(text.as_bytes()).unwrap_err();
+        assert!(matches!(&error, ReadError::Version(version) if version == other), "{error}");
+    }
+    let older = read(b"solera backup 1\nwhatever").unwrap_err().to_string();
+    assert!(older.contains("version 1") && older.contains("take a new backup"), "{older}");
+}
+
+#[test]
+fn a_header_that_lacks_a_field_is_refused_with_the_fields_name() {
+    for (field, text) in [
+        ("strong", r#""strong":["DECRBY"],"#),
+        ("conflicts", r#","conflicts":[["DECRBY","DECRBY"]]"#),
+        ("level", r#""level":"por","#),
+    ] {
+        let whole = serde_json::to_string(&header()).unwrap();
+        let lacking = whole.replacen(text, "", 1);
+        assert_ne!(lacking, whole, "{text}");
+        let error = read(&with_header(lacking.as_bytes())).unwrap_err();
+        let ReadError::Header(what) = &error else { panic!("{error}") };
+        assert!(what.contains(&format!("missing field `{field}`")), "{error}");
+    }
+}
+
+/// The beginning of a backup with this header.
+fn with_header(body: &[u8]) -> Vec<u8> {
+    let length = (body.len() as u32).to_le_bytes();
+    let head = [&16u64.to_le_bytes()[..], &length, b"H"].concat();
+    let checksum = crc32c::crc32c_append(crc32c::crc32c(&head), body).to_le_bytes();
+    [b"solera backup 2\n", &length[..], &checksum, b"H", body].concat()
 }
 
 fn any_entries() -> impl Strategy<Value = Vec<Entry>> {
@@ -210,6 +245,6 @@ proptest! {
     #[test]
     fn any_bytes_are_refused_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
         prop_assert!(read(&bytes).is_err());
-        prop_assert!(read(&[b"solera backup 1\n", bytes.as_slice()].concat()).is_err());
+        prop_assert!(read(&[b"solera backup 2\n", bytes.as_slice()].concat()).is_err());
     }
 }

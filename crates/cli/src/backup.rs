@@ -109,6 +109,11 @@ impl Backup {
         say!("  {}", Amount(tally));
         for space in header.spaces.iter().filter(|space| !space.prefix.is_empty()) {
             say!("  space {}: keys with '{}' are {}", space.name, space.prefix, space.level);
+            if space.declares() {
+                let pairs: Vec<_> = space.conflicts.iter().map(|pair| pair.join("+")).collect();
+                say!("    strong: {}", space.strong.join(" "));
+                say!("    conflicts: {}", pairs.join(" "));
+            }
         }
         say!("  {file_bytes} bytes");
     }

@@ -8,8 +8,8 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::json;
 use solera::{Client, Embedded, Endpoint};
-use solera_backup::{RestoreError, Restored, SpaceInfo, restore};
-use solera_node::{ClusterSpec, Overrides, Users};
+use solera_backup::{Allow, Difference, RestoreError, Restored, SpaceInfo, restore};
+use solera_node::{ClusterSpec, Overrides, Relation, Users};
 
 use crate::backup::{Amount, Backup, Bar, check, open};
 use crate::connect::LoginArgs;
@@ -21,7 +21,12 @@ Examples:
   solera restore monday.backup --to 10.0.0.1:7101 fills a new cluster that runs: `solera serve`
 
 The new cluster may have other sites, partitions and workers than the old one, but must have the same
-spaces: what they promise of keys must not change unnoticed. `solera backup check` shows them.";
+spaces: the same prefixes, levels, strong commands and conflicts. Otherwise nothing is written, all
+differences are listed, and the exit code is 4. With --allow-other-spaces they are listed, and the
+cluster keeps its own spaces. `solera backup check` shows those of a backup.";
+
+/// The exit code where the spaces of the backup and of the cluster differ.
+const OTHER_SPACES: u8 = 4;
 
 /// How long the data may take to become durable at other sites.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -42,10 +47,12 @@ pub(crate) struct RestoreArgs {
     to: Option<Endpoint>,
     #[command(flatten)]
     login: LoginArgs,
-    /// With --to: write although the cluster holds keys, or has other spaces. Strings are replaced,
-    /// elements and fields added
+    /// With --to: write although the cluster holds keys. Strings are replaced, elements and fields added
     #[arg(long, requires = "to")]
     force: bool,
+    /// Write although the cluster's spaces differ from the backup's, and list the differences
+    #[arg(long)]
+    allow_other_spaces: bool,
     /// Make a data directory for `solera up`; it must not exist, or be empty
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
@@ -76,14 +83,23 @@ pub(crate) fn main(args: &RestoreArgs) -> ExitCode {
             }
             ExitCode::SUCCESS
         }
-        Err(error) => {
-            eprintln!("solera restore: {error}");
-            ExitCode::FAILURE
+        Err(failure) => {
+            eprintln!("solera restore: {failure}");
+            match failure {
+                Failure::OtherSpaces(differences, _) => {
+                    if args.json {
+                        say!("{}", json!({ "differences": differences }));
+                    }
+                    ExitCode::from(OTHER_SPACES)
+                }
+                Failure::Told(_) => ExitCode::FAILURE,
+            }
         }
     }
 }
 
-fn run(args: &RestoreArgs) -> Result<Done, String> {
+fn run(args: &RestoreArgs) -> Result<Done, Failure> {
+    let allow = Allow { keys: args.force, other_spaces: args.allow_other_spaces };
     let Some(endpoint) = &args.to else {
         let over = Overrides {
             sites: args.sites,
@@ -94,15 +110,48 @@ fn run(args: &RestoreArgs) -> Result<Done, String> {
             log_level: None,
         };
         let spec = ClusterSpec::load(args.config.as_deref(), over);
-        return begin_with(&args.file, &spec.map_err(|error| error.to_string())?);
+        return begin_with(&args.file, &spec.map_err(|error| error.to_string())?, allow);
     };
     let backup = check(&args.file)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.map_err(|error| error.to_string())?.block_on(async {
         let mut client = args.login.connect(endpoint).await?;
-        fill(&mut client, &args.file, &backup, args.force).await
+        fill(&mut client, &args.file, &backup, allow).await
     })
 }
+
+/// Why nothing was restored, or not all.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// In words for people.
+    Told(String),
+    /// The cluster's spaces differ from the backup's, which are these.
+    OtherSpaces(Vec<Difference>, Vec<SpaceInfo>),
+}
+
+impl From<String> for Failure {
+    fn from(text: String) -> Self {
+        Failure::Told(text)
+    }
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Failure::Told(text) => f.write_str(text),
+            Failure::OtherSpaces(differences, spaces) => write!(
+                f,
+                "the cluster's spaces differ from the backup's, and nothing was written:\n{}\
+                 `solera restore --allow-other-spaces` goes on all the same, with the cluster's \
+                 spaces; or configure the cluster as the old one was:\n{}",
+                table(differences),
+                spaces.iter().map(toml_of).collect::<String>()
+            ),
+        }
+    }
+}
+
+impl std::error::Error for Failure {}
 
 /// What was done.
 #[derive(Debug)]
@@ -112,12 +161,19 @@ pub(crate) struct Done {
 
 impl Done {
     pub(crate) fn tell(&self, as_json: bool) {
-        let Restored { tally, compared, durable } = &self.restored;
+        let Restored { differences, tally, compared, durable } = &self.restored;
         if as_json {
             let about = json!({
                 "keys": tally.keys(), "content": tally, "compared": compared, "durable": durable,
+                "differences": differences,
             });
             return say!("{about}");
+        }
+        if !differences.is_empty() {
+            say!(
+                "the cluster's spaces differ from the backup's:\n{}",
+                table(differences).trim_end()
+            );
         }
         say!("restored {}", Amount(tally));
         if *compared {
@@ -133,18 +189,19 @@ impl Done {
 ///
 /// # Errors
 /// In words for people.
-pub(crate) fn begin_with(file: &Path, spec: &ClusterSpec) -> Result<Done, String> {
-    let data = spec.data.as_ref().ok_or("a data directory is needed")?;
+pub(crate) fn begin_with(file: &Path, spec: &ClusterSpec, allow: Allow) -> Result<Done, Failure> {
+    let data = spec.data.as_ref().ok_or("a data directory is needed".to_owned())?;
     let unusable = |error: std::io::Error| format!("{} cannot be made: {error}", data.display());
     let is_empty = |dir: &Path| fs::read_dir(dir).map(|mut entries| entries.next().is_none());
     if data.exists() && !is_empty(data).map_err(unusable)? {
-        return Err(format!("{} is not empty; a backup makes a new directory", data.display()));
+        let text = format!("{} is not empty; a backup makes a new directory", data.display());
+        return Err(text.into());
     }
     let backup = check(file)?;
     let mut partial = data.clone().into_os_string();
     partial.push(format!(".partial-{}", std::process::id()));
     let partial = PathBuf::from(partial);
-    let filled = fill_directory(file, &backup, spec, &partial);
+    let filled = fill_directory(file, &backup, spec, &partial, allow);
     // Over an empty directory, too.
     let moved = filled.and_then(|done| {
         fs::rename(&partial, data).map_err(unusable)?;
@@ -163,7 +220,8 @@ fn fill_directory(
     backup: &Backup,
     spec: &ClusterSpec,
     data: &Path,
-) -> Result<Done, String> {
+    allow: Allow,
+) -> Result<Done, Failure> {
     let spec = ClusterSpec {
         data: Some(data.to_owned()),
         users: Users::default(),
@@ -175,7 +233,7 @@ fn fill_directory(
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.map_err(|error| error.to_string())?.block_on(async {
         let mut client = cluster.client(0).await.map_err(|error| error.to_string())?;
-        fill(&mut client, file, backup, false).await
+        fill(&mut client, file, backup, allow).await
     })
 }
 
@@ -183,30 +241,55 @@ async fn fill(
     client: &mut Client,
     file: &Path,
     backup: &Backup,
-    force: bool,
-) -> Result<Done, String> {
+    allow: Allow,
+) -> Result<Done, Failure> {
     let bar = Bar::new("written");
     let (reader, keys) = (open(file)?, backup.tally.keys());
     let restored =
-        restore(client, reader, force, PATIENCE, keys, |progress| bar.show(progress)).await;
+        restore(client, reader, allow, PATIENCE, keys, |progress| bar.show(progress)).await;
     drop(bar);
     match restored {
         Ok(restored) => Ok(Done { restored }),
-        Err(error @ RestoreError::NotEmpty(_)) => Err(format!(
-            "{error}; a backup makes a new cluster, or is written over it with --force"
-        )),
-        Err(error @ RestoreError::Spaces { .. }) => Err(format!(
-            "{error}; configure the cluster as the old one was:\n{}",
-            toml_of(&backup.header.spaces)
-        )),
-        Err(error) => Err(error.to_string()),
+        Err(RestoreError::Spaces(differences)) => {
+            Err(Failure::OtherSpaces(differences, backup.header.spaces.clone()))
+        }
+        Err(error @ RestoreError::NotEmpty(_)) => {
+            let way = "a backup makes a new cluster, or is written over it with --force";
+            Err(Failure::Told(format!("{error}; {way}")))
+        }
+        Err(error) => Err(Failure::Told(error.to_string())),
     }
 }
 
-/// Spaces as `solera.toml` has them.
-fn toml_of(spaces: &[SpaceInfo]) -> String {
-    let space = |SpaceInfo { name, prefix, level }: &SpaceInfo| {
-        format!("[[space]]\nname = {name:?}\nprefix = {prefix:?}\nlevel = {level:?}\n")
+/// The differences as a table with aligned columns, a line each.
+fn table(differences: &[Difference]) -> String {
+    let mut rows = vec![["keys with", "", "backup", "cluster"].map(str::to_owned)];
+    rows.extend(differences.iter().map(|Difference { prefix, what, backup, cluster }| {
+        [format!("'{}'", prefix.escape_debug()), what.clone(), backup.clone(), cluster.clone()]
+    }));
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
+    let widths = [0, 1, 2].map(|column| width(column).unwrap_or(0));
+    let line = |[keys, what, backup, cluster]: &[String; 4]| {
+        let [first, second, third] = widths;
+        format!("  {keys:first$}  {what:second$}  {backup:third$}  {cluster}\n")
     };
-    spaces.iter().map(space).collect()
+    rows.iter().map(line).collect()
+}
+
+/// A space as `solera.toml` has it.
+fn toml_of(space: &SpaceInfo) -> String {
+    let SpaceInfo { name, prefix, level, strong, conflicts } = space;
+    let mut lines = format!("[[space]]\nname = {name:?}\nprefix = {prefix:?}\nlevel = {level:?}\n");
+    if space.declares() {
+        lines.push_str(&format!("strong = {strong:?}\n"));
+        let pairs = match Relation::named(strong, conflicts) {
+            Some(relation) => relation.pairs().iter().map(|pair| pair.map(str::to_owned)).collect(),
+            // Of a newer version, whose commands this one does not know.
+            None => conflicts.clone(),
+        };
+        if !pairs.is_empty() {
+            lines.push_str(&format!("conflicts = {pairs:?}\n"));
+        }
+    }
+    lines
 }

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Args;
+use solera_backup::Allow;
 use solera_node::{
     AdminListener, Baseline, Cluster, ClusterSpec, Level, Log, Overrides, raise_descriptor_limit,
 };
@@ -90,7 +91,7 @@ fn run(args: &UpArgs, log: Log) -> Result<(), Box<dyn std::error::Error>> {
     raise_descriptor_limit(&log);
     let modules = stores::host(&spec)?;
     if let Some(file) = &args.restore {
-        restore::begin_with(file, &spec)?.tell(false);
+        restore::begin_with(file, &spec, Allow::default())?.tell(false);
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {

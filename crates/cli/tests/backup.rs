@@ -249,8 +249,10 @@ async fn a_running_cluster_is_filled_only_if_it_is_empty_and_promises_the_same()
     assert_eq!(client.smembers("s").await.unwrap().len(), 2);
 
     let other = Up::start(&["--sites", "1"]);
-    let error = refused(&["restore", &file, "--to", &other.at(1)]);
+    let (error, _) = other_spaces(&["restore", &file, "--to", &other.at(1)]);
     assert!(error.contains("prefix = \"log:\"\nlevel = \"eventual\""), "{error}");
+    // What a cluster may hold and which spaces it may have are separate matters.
+    other_spaces(&["restore", &file, "--to", &other.at(1), "--force"]);
     assert_eq!(other.client(1).await.command(&["DBSIZE"]).await.unwrap(), Value::Integer(0));
     let same = Up::start(&["--sites", "3", "--config", &config]);
     let said = ok(&["restore", &file, "--to", &same.at(2), "--json"]);
@@ -260,6 +262,115 @@ async fn a_running_cluster_is_filled_only_if_it_is_empty_and_promises_the_same()
         (&2.into(), &true.into(), &true.into())
     );
     assert_eq!(same.client(2).await.get("k").await.unwrap().as_deref(), Some("old"));
+}
+
+/// What a restore says on standard error and output that must refuse the cluster's spaces.
+fn other_spaces(arguments: &[&str]) -> (String, String) {
+    let output = solera(arguments);
+    assert_eq!(output.status.code(), Some(4), "{output:?}");
+    (String::from_utf8(output.stderr).unwrap(), String::from_utf8(output.stdout).unwrap())
+}
+
+fn stock(settings: &str) -> String {
+    format!("[[space]]\nname = 'stock'\nprefix = 'stock:'\n{settings}\n")
+}
+
+fn log(level: &str) -> String {
+    format!("[[space]]\nname = 'log'\nprefix = 'log:'\nlevel = '{level}'\n")
+}
+
+#[tokio::test]
+async fn spaces_that_promise_other_things_are_listed_and_refused_unless_allowed() {
+    let folder = Folder::new();
+    let (file, config) = (folder.text("a.backup"), folder.text("solera.toml"));
+    let write = |text: String| std::fs::write(&config, text).unwrap();
+    let decrby = "level = 'por'\nstrong = ['DECRBY', 'INCRBY']\nconflicts = [['DECRBY', 'DECRBY'], ['INCRBY', 'INCRBY']]";
+    write(stock(decrby) + &log("eventual"));
+    let old = Up::start(&["--sites", "1", "--config", &config]);
+    let mut client = old.client(1).await;
+    client.incr_by("stock:tea", 5).await.unwrap();
+    client.set("log:1", "logged").await.unwrap();
+    ok(&["backup", "--from", &old.at(1), &file]);
+    let checked = ok(&["backup", "check", &file]);
+    assert!(checked.contains("strong: INCRBY DECRBY\n"), "{checked}");
+    assert!(checked.contains("conflicts: INCRBY+INCRBY DECRBY+DECRBY\n"), "{checked}");
+    drop(old);
+
+    let data = folder.text("data");
+    let restore = ["restore", &file, "--data", &data, "--sites", "1", "--config", &config];
+    for (spaces, rows) in [
+        (
+            stock(
+                "level = 'por'\nstrong = ['SADD', 'INCRBY']\nconflicts = [['INCRBY', 'INCRBY'], ['SADD', 'SADD']]",
+            ) + &log("eventual"),
+            &["'stock:'   DECRBY  strong      not strong", "'stock:'   SADD    not strong  strong"]
+                [..],
+        ),
+        (
+            stock(
+                "level = 'por'\nstrong = ['DECRBY', 'INCRBY']\nconflicts = [['DECRBY', '*'], ['INCRBY', 'DECRBY']]",
+            ) + &log("eventual"),
+            &[
+                "'stock:'   DECRBY+INCRBY  no conflict  conflict",
+                "'stock:'   INCRBY+INCRBY  conflict     no conflict",
+            ],
+        ),
+        (stock(decrby) + &log("causal"), &["'log:'     level  eventual  causal"]),
+        (stock(decrby), &["'log:'     space  eventual  none; in space 'default', causal"]),
+        (
+            stock(decrby)
+                + &log("eventual")
+                + "[[space]]\nname = 'audit'\nprefix = 'log:audit:'\nlevel = 'causal'\n",
+            &["'log:audit:'  space  none; in space 'log', eventual  causal"],
+        ),
+    ] {
+        write(spaces);
+        let (error, _) = other_spaces(&restore);
+        for row in rows {
+            assert!(error.contains(row), "no row {row} in {error}");
+        }
+        let listed = error.lines().filter(|line| line.starts_with("  '")).count();
+        assert_eq!(listed, rows.len(), "{error}");
+        assert!(error.contains("--allow-other-spaces"), "{error}");
+        assert!(!Path::new(&data).exists());
+        // The new cluster is configured as the refusal says.
+        let (_, tables) = error.split_once("as the old one was:\n").unwrap();
+        write(tables.to_owned());
+        ok(&restore);
+        std::fs::remove_dir_all(&data).unwrap();
+    }
+
+    // The same in another spelling and order.
+    write(
+        log("eventual")
+            + &stock(
+                "level = 'por'\nstrong = ['INCR', 'DECR']\nconflicts = [['INCR', 'INCRBY'], ['DECRBY', 'DECR']]",
+            ),
+    );
+    ok(&restore);
+    std::fs::remove_dir_all(&data).unwrap();
+
+    write(stock("level = 'por'\nstrong = ['SADD']") + &log("eventual"));
+    let (_, told) = other_spaces(&[&restore[..], &["--json"]].concat());
+    let told: serde_json::Value = serde_json::from_str(&told).unwrap();
+    let differences = told["differences"].as_array().unwrap();
+    let whats: Vec<_> = differences.iter().map(|one| one["what"].as_str().unwrap()).collect();
+    assert_eq!(whats, ["DECRBY", "INCRBY", "SADD"]);
+    let first = serde_json::json!({
+        "prefix": "stock:", "what": "DECRBY", "backup": "strong", "cluster": "not strong",
+    });
+    assert_eq!(differences[0], first);
+    let error =
+        refused(&["up", "--sites", "1", "--data", &data, "--config", &config, "--restore", &file]);
+    assert!(error.contains("DECRBY") && error.contains("--allow-other-spaces"), "{error}");
+    let said = ok(&[&restore[..], &["--allow-other-spaces"]].concat());
+    assert!(said.contains("'stock:'   DECRBY  strong      not strong"), "{said}");
+    assert!(said.contains("is the same"), "{said}");
+    let new = Up::start(&["--sites", "1", "--data", &data, "--config", &config]);
+    assert_eq!(new.client(1).await.get("stock:tea").await.unwrap().as_deref(), Some("5"));
+    let json = ["restore", &file, "--to", &new.at(1), "--force", "--allow-other-spaces", "--json"];
+    let said: serde_json::Value = serde_json::from_str(&ok(&json)).unwrap();
+    assert_eq!(said["differences"], told["differences"]);
 }
 
 #[tokio::test]
@@ -277,11 +388,13 @@ async fn a_damaged_or_cut_backup_is_refused_before_anything_is_written() {
     let place = good.len() / 2;
     let mut changed = good.clone();
     changed[place] ^= 1;
+    let older = [b"solera backup 1\n", &good[16..]].concat();
     for (bytes, what) in [
         (changed, "damaged at byte "),
         (good[..place].to_vec(), "incomplete"),
         (good[..good.len() - 1].to_vec(), "incomplete"),
         (b"something else".to_vec(), "no backup of Solera"),
+        (older, "version 1 of the format, and this program reads version 2 only"),
     ] {
         std::fs::write(&file, bytes).unwrap();
         for arguments in [

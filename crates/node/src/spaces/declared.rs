@@ -21,7 +21,7 @@ pub(crate) struct Declared {
 }
 
 /// What stands for every command in a pair.
-const ANY: &str = "*";
+pub(super) const ANY: &str = "*";
 
 impl Declared {
     /// Names a strong command. All of them must be named before the first pair.
@@ -74,6 +74,27 @@ impl Declared {
             }
         }
         Ok(())
+    }
+
+    /// The declaration of exactly these strong commands and conflicts.
+    ///
+    /// # Errors
+    /// Each must be a command that does something with a key.
+    pub(super) fn exactly(
+        strong: &[String],
+        conflicts: &[[String; 2]],
+    ) -> Result<Declared, RelationError> {
+        let mut declared = Declared::default();
+        for name in strong {
+            declared.strong(name)?;
+        }
+        declared.paired = declared.strong.unwrap_or(0);
+        for [one, other] in conflicts {
+            let (one, other) = (operation(one)?, operation(other)?);
+            declared.pairs[one as usize] |= other.bit();
+            declared.pairs[other as usize] |= one.bit();
+        }
+        Ok(declared)
     }
 
     /// Checks that a strong command conflicts with any.

@@ -10,6 +10,7 @@ use solera_data::Op;
 use solera_levels::Level;
 use solera_resp::CommandId;
 
+use super::declared::{ANY, Declared};
 use super::operation::Operation;
 
 /// What an operation needs of certification.
@@ -90,6 +91,40 @@ impl Relation {
         for one in self.strong_operations() {
             let others = self.strong_operations().filter(|other| *other as u8 >= one as u8);
             let others = others.filter(|other| self.conflicts[one as usize] & other.bit() != 0);
+            pairs.extend(others.map(|other| [one.name(), other.name()]));
+        }
+        pairs
+    }
+
+    /// The relation of these strong commands and conflicts, as [`Relation::strong`] and
+    /// [`Relation::conflicts`] name them; `None` if one of them is unknown.
+    pub fn named(strong: &[String], conflicts: &[[String; 2]]) -> Option<Relation> {
+        Some(Declared::exactly(strong, conflicts).ok()?.relation())
+    }
+
+    /// Pairs which, together with the strong commands, declare this relation in a configuration; none if
+    /// none need be declared. Where `*` can stand for the other command, it does: a configuration accepts
+    /// no pair of commands for different types.
+    pub fn pairs(&self) -> Vec<[&'static str; 2]> {
+        let conflict =
+            |one: Operation, other: Operation| self.conflicts[one as usize] & other.bit() != 0;
+        let with_all = |one: Operation| {
+            let mut others = self.strong_operations();
+            others.all(|other| conflict(one, other) || !conflict_by_default(one, other))
+        };
+        if self.strong_operations().all(with_all) {
+            return Vec::new();
+        }
+        let mut pairs = Vec::new();
+        for one in self.strong_operations() {
+            if with_all(one) {
+                pairs.push([one.name(), ANY]);
+                continue;
+            }
+            let others = self.strong_operations().filter(|other| {
+                let meet = one.needs().is_none_or(|of| other.needs().is_none_or(|to| of == to));
+                meet && conflict(one, *other) && (with_all(*other) || *other as u8 >= one as u8)
+            });
             pairs.extend(others.map(|other| [one.name(), other.name()]));
         }
         pairs
@@ -270,6 +305,31 @@ mod tests {
         assert!(
             !conflict(&relation, "GET k", "EXISTS k") && conflict(&relation, "GET k", "SET k v")
         );
+    }
+
+    #[test]
+    fn a_relation_is_declared_again_by_its_commands_and_pairs() {
+        let strings = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        for relation in [
+            declared(&[], &[]),
+            declared(&["DECRBY"], &[]),
+            declared(&["SADD", "HSET", "GET"], &[]),
+            declared(&["DECRBY", "INCRBY"], &[["DECRBY", "DECRBY"], ["INCRBY", "INCRBY"]]),
+            declared(&["SET", "DECRBY", "SADD"], &[["SET", "*"], ["DECRBY", "DECRBY"]]),
+            // SADD conflicts with all, as no pair names it.
+            declared(&["SET", "DECRBY", "SADD"], &[["SET", "SET"], ["DECRBY", "SET"]]),
+            declared(&["SET", "INCR", "DECR"], &[["SET", "*"], ["SET", "INCR"], ["SET", "DECR"]]),
+            declared(&["SETNX", "DEL", "HGET"], &[["SETNX", "SETNX"], ["DEL", "HGET"]]),
+        ] {
+            let (strong, pairs) = (relation.strong(), relation.pairs());
+            assert_eq!(declared(&strong, &pairs), relation, "{strong:?} {pairs:?}");
+            let conflicts: Vec<_> =
+                relation.conflicts().iter().map(|pair| pair.map(str::to_owned)).collect();
+            let strong: Vec<String> = strings(&strong);
+            assert_eq!(Relation::named(&strong, &conflicts), Some(relation));
+        }
+        assert!(declared(&["SADD", "HSET"], &[]).pairs().is_empty());
+        assert_eq!(Relation::named(&["MYSTERY".to_owned()], &[]), None);
     }
 
     #[test]

@@ -1,0 +1,240 @@
+//! What spaces promise of their keys: of a backup, of a cluster, and where the two differ.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+use solera::{Client, Value};
+
+use crate::scan::{ScanError, text};
+
+/// A space, as a cluster describes it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SpaceInfo {
+    /// Its name.
+    pub name: String,
+    /// Keys with this prefix are in it, unless a longer prefix of another space fits.
+    pub prefix: String,
+    /// Its level.
+    pub level: String,
+    /// Its strong commands; none unless the level is `por`.
+    pub strong: Vec<String>,
+    /// The pairs of strong commands that conflict; none unless the level is `por`.
+    pub conflicts: Vec<[String; 2]>,
+}
+
+impl SpaceInfo {
+    /// Whether its level leaves it to the configuration which commands are strong.
+    pub fn declares(&self) -> bool {
+        self.level == "por"
+    }
+
+    fn strong(&self) -> BTreeSet<&str> {
+        self.strong.iter().map(String::as_str).collect()
+    }
+
+    /// The pairs without regard to their order, and to the order of the two commands of each.
+    fn conflicts(&self) -> BTreeSet<(&str, &str)> {
+        let pairs = self.conflicts.iter().map(|[one, other]| (one.as_str(), other.as_str()));
+        pairs.map(|(one, other)| (one.min(other), one.max(other))).collect()
+    }
+}
+
+/// A promise that a backup's spaces make and a cluster's do not, or the reverse.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Difference {
+    /// The prefix of the keys that it concerns.
+    pub prefix: String,
+    /// What differs: `space`, `level`, a command, or two commands with a `+` between them.
+    pub what: String,
+    /// What the backup has.
+    pub backup: String,
+    /// What the cluster has.
+    pub cluster: String,
+}
+
+/// Returns what differs between the spaces of a backup and those of a cluster, ordered by prefix.
+///
+/// Two spaces are the same if prefix, level, strong commands and conflicting pairs are; names and orders do
+/// not count. A pair is left out if one of its commands is strong on one side only, which is a
+/// difference itself.
+pub fn differences(backup: &[SpaceInfo], cluster: &[SpaceInfo]) -> Vec<Difference> {
+    let prefixes: BTreeSet<&str> =
+        backup.iter().chain(cluster).map(|space| space.prefix.as_str()).collect();
+    let mut found = Vec::new();
+    for prefix in prefixes {
+        let mut add = |what: &str, backup: &str, cluster: &str| {
+            found.push(Difference {
+                prefix: prefix.to_owned(),
+                what: what.to_owned(),
+                backup: backup.to_owned(),
+                cluster: cluster.to_owned(),
+            });
+        };
+        let is_of = |space: &&SpaceInfo| space.prefix == prefix;
+        match (backup.iter().find(is_of), cluster.iter().find(is_of)) {
+            (Some(one), Some(other)) if one.level == other.level => {
+                let (ours, theirs) = (one.strong(), other.strong());
+                for name in ours.symmetric_difference(&theirs) {
+                    let side = |strong: bool| if strong { "strong" } else { "not strong" };
+                    add(name, side(ours.contains(name)), side(theirs.contains(name)));
+                }
+                let (pairs, others) = (one.conflicts(), other.conflicts());
+                let on_one_side = |name: &str| ours.contains(name) != theirs.contains(name);
+                for pair in pairs.symmetric_difference(&others) {
+                    if !on_one_side(pair.0) && !on_one_side(pair.1) {
+                        let side = |there: bool| if there { "conflict" } else { "no conflict" };
+                        let what = format!("{}+{}", pair.0, pair.1);
+                        add(&what, side(pairs.contains(pair)), side(others.contains(pair)));
+                    }
+                }
+            }
+            (Some(one), Some(other)) => add("level", &one.level, &other.level),
+            (one, other) => {
+                let side = |space: Option<&SpaceInfo>, all| {
+                    space.map_or_else(|| instead(all, prefix), |space| space.level.clone())
+                };
+                add("space", &side(one, backup), &side(other, cluster));
+            }
+        }
+    }
+    found
+}
+
+/// Describes where keys with a prefix are that has no space of its own.
+fn instead(spaces: &[SpaceInfo], prefix: &str) -> String {
+    let fits = |space: &&SpaceInfo| prefix.starts_with(&space.prefix);
+    match spaces.iter().filter(fits).max_by_key(|space| space.prefix.len()) {
+        Some(space) => format!("none; in space '{}', {}", space.name, space.level),
+        None => "none".to_owned(),
+    }
+}
+
+/// Asks a cluster for its spaces.
+pub(crate) async fn spaces(client: &mut Client) -> Result<Vec<SpaceInfo>, ScanError> {
+    items(client.command(&["SOLERA.SPACES"]).await?, space)
+}
+
+fn space(value: Value) -> Result<SpaceInfo, ScanError> {
+    let Value::Map(settings) = value else { return Err(WHAT) };
+    let mut info = SpaceInfo::default();
+    let (mut strong, mut conflicts) = (None, None);
+    for (setting, value) in settings {
+        match text(setting)?.as_str() {
+            "name" => info.name = text(value)?,
+            "prefix" => info.prefix = text(value)?,
+            "level" => info.level = text(value)?,
+            "strong" => strong = Some(items(value, text)?),
+            "conflicts" => conflicts = Some(items(value, pair)?),
+            // A later version may describe more.
+            _ => {}
+        }
+    }
+    match (strong, conflicts) {
+        (Some(strong), Some(conflicts)) => Ok(SpaceInfo { strong, conflicts, ..info }),
+        _ if info.declares() => {
+            Err(ScanError::Answer("a space of level por without its strong commands and conflicts"))
+        }
+        _ => Ok(info),
+    }
+}
+
+fn pair(value: Value) -> Result<[String; 2], ScanError> {
+    items(value, text)?.try_into().map_err(|_| ScanError::Answer("no pair of commands"))
+}
+
+const WHAT: ScanError = ScanError::Answer("no spaces");
+
+fn items<T>(
+    value: Value,
+    item: impl Fn(Value) -> Result<T, ScanError>,
+) -> Result<Vec<T>, ScanError> {
+    let Value::Array(values) = value else { return Err(WHAT) };
+    values.into_iter().map(item).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn space(prefix: &str, level: &str, strong: &[&str], conflicts: &[[&str; 2]]) -> SpaceInfo {
+        SpaceInfo {
+            name: if prefix.is_empty() { "default" } else { prefix.trim_end_matches(':') }.into(),
+            prefix: prefix.into(),
+            level: level.into(),
+            strong: strong.iter().map(|name| (*name).into()).collect(),
+            conflicts: conflicts.iter().map(|pair| pair.map(str::to_owned)).collect(),
+        }
+    }
+
+    fn rest() -> SpaceInfo {
+        space("", "causal", &[], &[])
+    }
+
+    /// The differences, a line each.
+    fn lines(backup: &[SpaceInfo], cluster: &[SpaceInfo]) -> Vec<String> {
+        let line = |difference: Difference| {
+            let Difference { prefix, what, backup, cluster } = difference;
+            format!("{prefix} {what}: {backup} | {cluster}")
+        };
+        differences(backup, cluster).into_iter().map(line).collect()
+    }
+
+    #[test]
+    fn a_space_of_one_side_differs_and_the_other_side_names_where_its_keys_are() {
+        let log = space("log:", "eventual", &[], &[]);
+        let audit = space("log:audit:", "eventual", &[], &[]);
+        let both = [audit, log.clone(), rest()];
+        assert_eq!(
+            lines(&both, &[rest()]),
+            [
+                "log: space: eventual | none; in space 'default', causal",
+                "log:audit: space: eventual | none; in space 'default', causal",
+            ]
+        );
+        assert_eq!(
+            lines(&[log, rest()], &both),
+            ["log:audit: space: none; in space 'log', eventual | eventual"]
+        );
+    }
+
+    #[test]
+    fn a_prefix_of_another_level_differs() {
+        let por = space("stock:", "por", &["DECRBY"], &[["DECRBY", "DECRBY"]]);
+        let causal = space("stock:", "causal", &[], &[]);
+        assert_eq!(lines(&[por, rest()], &[causal, rest()]), ["stock: level: por | causal"]);
+    }
+
+    #[test]
+    fn strong_commands_of_one_side_differ_and_their_pairs_are_not_repeated() {
+        let one = space("s:", "por", &["DECRBY"], &[["DECRBY", "DECRBY"]]);
+        let other = space("s:", "por", &["SADD"], &[["SADD", "SADD"]]);
+        assert_eq!(
+            lines(&[one, rest()], &[other, rest()]),
+            ["s: DECRBY: strong | not strong", "s: SADD: not strong | strong"]
+        );
+    }
+
+    #[test]
+    fn pairs_of_one_side_differ() {
+        let with = |pairs: &[[&str; 2]]| [space("s:", "por", &["INCRBY", "DECRBY"], pairs), rest()];
+        let narrow = with(&[["DECRBY", "DECRBY"], ["INCRBY", "INCRBY"]]);
+        let wide = with(&[["DECRBY", "DECRBY"], ["INCRBY", "DECRBY"]]);
+        assert_eq!(
+            lines(&narrow, &wide),
+            [
+                "s: DECRBY+INCRBY: no conflict | conflict",
+                "s: INCRBY+INCRBY: conflict | no conflict"
+            ]
+        );
+    }
+
+    #[test]
+    fn names_and_orders_do_not_count() {
+        let pairs = [["DECRBY", "INCRBY"], ["DECRBY", "DECRBY"]];
+        let turned = [["DECRBY", "DECRBY"], ["INCRBY", "DECRBY"]];
+        let one = space("s:", "por", &["INCRBY", "DECRBY"], &pairs);
+        let other = space("s:", "por", &["DECRBY", "INCRBY"], &turned);
+        let other = SpaceInfo { name: "another".into(), ..other };
+        assert_eq!(lines(&[one, rest()], &[rest(), other]), Vec::<String>::new());
+    }
+}
