@@ -322,7 +322,8 @@ impl State {
         let (file, offset) = self.target(file, offset);
         let length = self.files[&file].now.len() as u64;
         let growth = (offset + bytes.len() as u64).saturating_sub(length);
-        let room = self.capacity.saturating_sub(self.used());
+        // Most writes go to space that is allocated already.
+        let room = if growth > 0 { self.capacity.saturating_sub(self.used()) } else { 0 };
         let content = self.files.get_mut(&file).expect("an open file has a content");
         if growth > room {
             // As much as there is room for, as file systems do.

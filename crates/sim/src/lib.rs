@@ -7,6 +7,7 @@
 //! byte for byte.
 
 mod ambush;
+mod by_worker;
 mod client;
 mod disk_faults;
 mod faults;
@@ -14,6 +15,7 @@ mod history;
 mod last_round;
 mod outage;
 mod outcomes;
+mod queue;
 mod random;
 mod run;
 mod scenario;

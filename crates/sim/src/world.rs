@@ -19,7 +19,9 @@ use solera_unistore::{
 };
 
 use crate::ambush::Ambush;
+use crate::by_worker::ByWorker;
 use crate::faults::Fault;
+use crate::queue::Queue;
 use crate::random::Random;
 use crate::scenario::{MS, Scenario};
 use crate::storage::{Health, Storage};
@@ -44,12 +46,11 @@ pub(crate) enum SiteState {
 
 /// What is due at some time.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "most of what is due is a message")]
 enum Due {
     Deliver {
         from: Address,
         to: Address,
-        message: Message,
+        message: Box<Message>,
         /// Of the sender's site.
         life: u32,
         epoch: u64,
@@ -64,6 +65,9 @@ enum Due {
     Unanswered(Address, RequestId),
     Wake(usize),
 }
+
+/// A message that waits: its sender, its receiver, and the incarnations of both.
+type Deferred = (Address, Address, Box<Message>, (u64, u64));
 
 /// What the world tells its observer while it runs.
 #[derive(Debug)]
@@ -96,25 +100,24 @@ pub(crate) struct World {
     pub(crate) random: Random,
     pub(crate) trace: Trace,
     pub(crate) steps: u64,
-    replicas: BTreeMap<Address, Replica>,
-    configs: BTreeMap<Address, Config>,
+    replicas: ByWorker<Replica>,
+    configs: ByWorker<Config>,
     /// The journals and disks of workers, where sites are durable.
-    storages: BTreeMap<Address, Storage>,
+    storages: ByWorker<Storage>,
     /// What took effect of the faults of workers and disks.
     pub(crate) tally: Tally,
     claims: Vec<Vector>,
-    told: BTreeMap<Address, Vector>,
+    told: ByWorker<Vector>,
     /// When the last message of a worker that died arrives, by incarnation.
     gasps: BTreeMap<(Address, u64), u64>,
-    booted: BTreeMap<Address, u64>,
+    booted: ByWorker<u64>,
     states: Vec<SiteState>,
     /// When each site was last stopped.
     stopped_at: Vec<u64>,
-    queue: BTreeMap<(u64, u64), Due>,
-    sequence: u64,
-    scheduled: BTreeMap<Address, u64>,
+    queue: Queue<Due>,
+    scheduled: ByWorker<u64>,
     /// When the last message on each link arrives; links are FIFO.
-    last_arrival: BTreeMap<(Address, Address), u64>,
+    last_arrival: ByWorker<ByWorker<u64>>,
     /// Messages sent between two sites in an earlier epoch are lost.
     epochs: Vec<Vec<u64>>,
     cuts: Vec<Vec<u32>>,
@@ -128,10 +131,10 @@ pub(crate) struct World {
     latest: Vec<Timestamp>,
     /// The sites whose present life has served clients.
     served: BTreeSet<usize>,
-    skew: BTreeMap<Address, i64>,
-    slow: BTreeMap<Address, u64>,
+    skew: ByWorker<i64>,
+    slow: ByWorker<u64>,
     /// Messages within a paused site; they arrive when it resumes.
-    deferred: Vec<(Address, Address, Message, (u64, u64))>,
+    deferred: Vec<Deferred>,
     happenings: Vec<Happening>,
     /// After how long others take a silent site's transactions for lost.
     lost_after: u64,
@@ -150,21 +153,20 @@ impl World {
             random: Random::new(scenario.seed.wrapping_mul(31).wrapping_add(7)),
             trace,
             steps: 0,
-            replicas: BTreeMap::new(),
-            configs: BTreeMap::new(),
-            storages: BTreeMap::new(),
+            replicas: ByWorker::default(),
+            configs: ByWorker::default(),
+            storages: ByWorker::default(),
             tally: Tally::default(),
-            booted: BTreeMap::new(),
+            booted: ByWorker::default(),
             claims: vec![Vector::zero(sites); sites],
-            told: BTreeMap::new(),
+            told: ByWorker::default(),
             gasps: BTreeMap::new(),
             states: vec![SiteState::Up; sites],
             stopped_at: vec![0; sites],
             lost_after: scenario.timing.lost_after.as_nanos() as u64,
-            queue: BTreeMap::new(),
-            sequence: 0,
-            scheduled: BTreeMap::new(),
-            last_arrival: BTreeMap::new(),
+            queue: Queue::new(),
+            scheduled: ByWorker::default(),
+            last_arrival: ByWorker::default(),
             epochs: vec![vec![0; sites]; sites],
             cuts: vec![vec![0; sites]; sites],
             mute: BTreeSet::new(),
@@ -172,8 +174,8 @@ impl World {
             removed: BTreeSet::new(),
             latest: vec![Timestamp::ZERO; sites],
             served: (0..sites).collect(),
-            skew: BTreeMap::new(),
-            slow: BTreeMap::new(),
+            skew: ByWorker::default(),
+            slow: ByWorker::default(),
             deferred: Vec::new(),
             happenings: Vec::new(),
             delays: scenario.delays.clone(),
@@ -213,12 +215,9 @@ impl World {
 
     /// Does the next thing that is due and returns what came of it; nothing once `until` is reached.
     pub(crate) fn step(&mut self, until: u64) -> Option<Vec<Happening>> {
-        let ((at, _), due) = match self.queue.first_key_value() {
-            Some(((at, _), _)) if *at <= until => self.queue.pop_first()?,
-            _ => {
-                self.now = self.now.max(until);
-                return None;
-            }
+        let Some((at, due)) = self.queue.pop(until) else {
+            self.now = self.now.max(until);
+            return None;
         };
         self.now = at;
         self.steps += 1;
@@ -328,8 +327,7 @@ impl World {
     }
 
     fn push(&mut self, at: u64, due: Due) {
-        self.sequence += 1;
-        self.queue.insert((at, self.sequence), due);
+        self.queue.push(at, due);
     }
 
     fn now_at(&self, address: Address) -> Now {
@@ -433,7 +431,7 @@ impl World {
             Message::StableVec { stable_vec, .. } => claims.join(stable_vec),
             Message::Down(view, _) => claims.join(&view.stable_vec),
             Message::Up(subtree) => {
-                let told = self.told.entry(worker).or_insert(subtree.known_vec);
+                let told = self.told.get_or_insert_with(worker, || subtree.known_vec);
                 told.join(&subtree.known_vec);
             }
             _ => {}
@@ -504,13 +502,21 @@ impl World {
             }
             self.delays[a][b] + self.random.within(0, self.jitter)
         };
-        let last = self.last_arrival.entry((from, to)).or_default();
         let busy = if matches!(message, Message::Filling(_)) { self.piece_time } else { 0 };
-        let at = (self.now + delay).max(*last + 1) + busy;
+        let earliest = self.now + delay;
+        let last = self.last_arrival(from, to);
+        let at = earliest.max(*last + 1) + busy;
         *last = at;
         let (epoch, life) = (self.epochs[a][b], self.lives[a]);
         let incarnations = (self.incarnation(from), self.incarnation(to));
+        let message = Box::new(message);
         self.push(at, Due::Deliver { from, to, message, life, epoch, incarnations });
+    }
+
+    /// When the last message from one worker to another arrives.
+    fn last_arrival(&mut self, from: Address, to: Address) -> &mut u64 {
+        let links = self.last_arrival.get_or_insert_with(from, ByWorker::default);
+        links.get_or_insert_with(to, u64::default)
     }
 
     /// Which incarnation of a worker runs, or was the last to run.
@@ -522,7 +528,7 @@ impl World {
         &mut self,
         from: Address,
         to: Address,
-        message: Message,
+        message: Box<Message>,
         life: u32,
         epoch: u64,
         incarnations: (u64, u64),
@@ -552,11 +558,11 @@ impl World {
         self.receive(from, to, message, life);
     }
 
-    fn receive(&mut self, from: Address, to: Address, message: Message, life: u32) {
+    fn receive(&mut self, from: Address, to: Address, message: Box<Message>, life: u32) {
         if self.trace.is_on() {
             self.trace.write(self.now, format_args!("{from:?} → {to:?} {message:?}"));
         }
-        self.handle(to, Input::Message { from, life, message });
+        self.handle(to, Input::Message { from, life, message: *message });
     }
 
     /// Whether a site's workers run.

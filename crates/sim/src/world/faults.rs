@@ -109,7 +109,7 @@ impl World {
             Fault::Jump(site, worker, by) => {
                 let address = Address { site: SiteId(site as u8), worker: worker as u8 };
                 self.tally.count("clocks that jumped");
-                *self.skew.entry(address).or_default() += by;
+                *self.skew.get_or_insert_with(address, i64::default) += by;
             }
             Fault::Slow(site, worker, by) => {
                 let address = Address { site: SiteId(site as u8), worker: worker as u8 };
@@ -158,8 +158,9 @@ impl World {
             .partition(|(_, to, ..)| to.site.index() == site);
         self.deferred = others;
         for (from, to, message, incarnations) in mine {
-            let last = self.last_arrival.entry((from, to)).or_default();
-            let at = (self.now + MS / 100).max(*last + 1);
+            let earliest = self.now + MS / 100;
+            let last = self.last_arrival(from, to);
+            let at = earliest.max(*last + 1);
             *last = at;
             let (epoch, life) = (self.epochs[site][site], self.lives[site]);
             self.push(at, Due::Deliver { from, to, message, life, epoch, incarnations });

@@ -66,12 +66,11 @@ impl World {
 
     /// Sites that an operator has removed or added, and that are not there yet.
     pub(crate) fn unfinished(&self) -> Option<String> {
-        let waiting = self.queue.values().find_map(|due| match due {
-            Due::Fault(fault @ (Fault::Remove(_) | Fault::RemoveAgain(..) | Fault::Add(_))) => {
-                Some(format!("{fault:?}"))
-            }
-            _ => None,
-        });
+        let changes = |due: &Due| {
+            use Fault::{Add, Remove, RemoveAgain};
+            matches!(due, Due::Fault(Remove(_) | RemoveAgain(..) | Add(_)))
+        };
+        let waiting = self.queue.first(changes).map(|due| format!("{due:?}"));
         let changing = |site: &usize| {
             let standing = self.standing(*site);
             let rests = matches!(standing, Some((Standing::Member | Standing::Gone, _)));
@@ -180,7 +179,7 @@ impl World {
             let config = self.configs.get_mut(&address).expect("every address has one");
             config.life = self.lives[site];
             config.first_transaction = lives << 50;
-            let former = self.skew.entry(address).or_default();
+            let former = self.skew.get_or_insert_with(address, i64::default);
             *former = (*former).max(skew + 1);
             if let Some(storage) = self.storages.get_mut(&address) {
                 storage.replace(config, self.random.next());
