@@ -246,7 +246,7 @@ fn many(args: &SimArgs) -> ExitCode {
     let tally = tally.into_inner().expect("no thread panics with the lock");
     tell_faults(&tally);
     tell_paths(&tally);
-    let too_rare = tally.too_rare(kind(args), args.seeds);
+    let too_rare = tally.too_rare(kind(args), args.from, args.seeds);
     for (what, least) in &too_rare {
         say!("too rare to have been tried: {what}; there should be {least} at least");
     }
