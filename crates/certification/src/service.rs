@@ -11,7 +11,7 @@ use crate::claim::Claim;
 use crate::config::{Config, Configuration};
 use crate::coordinator::Coordinator;
 use crate::ids::{Ballot, GroupId, TransactionId};
-use crate::member::Member;
+use crate::member::{Member, Role};
 use crate::message::{Body, Message, Output, Record};
 use crate::outcomes::Outcomes;
 use crate::share::{Outcome, Share};
@@ -37,15 +37,22 @@ pub struct Service<W> {
     /// Of transactions that members here have forgotten.
     outcomes: Outcomes<TransactionId>,
     counts: Counts,
-    next_tick: Monotonic,
+    /// When it was last looked after what is due.
+    ticked: Monotonic,
+    /// How often leaders give signs of life while the groups remember transactions.
+    status_interval: Duration,
     begun: bool,
     /// When this part began and what time it was then: from there on time would be as it is without what
     /// others say, also if the wall clock is set back.
     unaided: (Monotonic, Timestamp),
 }
 
-/// How often the service looks after what is due.
+/// How often the service looks after what is due while there are transactions.
 const TICK: Duration = Duration::from_millis(1);
+/// The same while there are none: a small part of all time-outs.
+const IDLE_TICK: Duration = Duration::from_millis(50);
+/// While there are no transactions a leader gives so many signs of life within the time after which it is replaced.
+const SIGNS: u32 = 5;
 
 impl<W: Clone + Send> Service<W> {
     /// The service of a worker that has kept nothing, or whose records follow
@@ -68,7 +75,8 @@ impl<W: Clone + Send> Service<W> {
             loopback: VecDeque::new(),
             outcomes: Outcomes::new(),
             counts: Counts::default(),
-            next_tick: Monotonic(0),
+            ticked: Monotonic(0),
+            status_interval: config.timing.status_interval,
             begun: false,
             unaided: (now.monotonic, Timestamp::ZERO),
             config,
@@ -109,7 +117,8 @@ impl<W: Clone + Send> Service<W> {
                 member.lead_at_once(step);
             }
         });
-        self.next_tick = now.monotonic;
+        self.tick(now);
+        self.drain_loopback(now);
     }
 
     /// CERTIFY (UniStore Alg. 3 l. 3): submits a transaction, part by part; yields
@@ -252,6 +261,22 @@ impl<W: Clone + Send> Service<W> {
         }
     }
 
+    /// Shows as complete what nothing can come before, without waiting for the next deadline.
+    pub fn complete(&mut self, now: Now) {
+        self.each_member(now, |member, step| member.deliver(step));
+    }
+
+    /// Whether there are no transactions, and no member is about to lead.
+    fn is_idle(&self) -> bool {
+        let of_member = |member: &Member<W>| {
+            member.state.entries.is_empty()
+                && member.early.is_empty()
+                && member.untold.is_empty()
+                && !matches!(member.role, Role::Candidate(_))
+        };
+        self.coordinator.pending() == 0 && self.members.values().all(of_member)
+    }
+
     /// Asks a site's member of a group to become its leader.
     pub fn move_leader(&mut self, now: Now, group: GroupId, site: SiteId) {
         let (_, mut step) = self.coordinator(now);
@@ -373,6 +398,12 @@ impl<W: Clone + Send> Service<W> {
     }
 
     fn tick(&mut self, now: Now) {
+        self.ticked = now.monotonic;
+        // What members remember is forgotten with signs of life, which cost every group some messages.
+        let timing = &self.config.timing;
+        let idle = (timing.leader_timeout / SIGNS).min(timing.reserve / 4);
+        self.config.timing.status_interval =
+            if self.is_idle() { idle.max(self.status_interval) } else { self.status_interval };
         self.each_member(now, |member, step| {
             member.elect(step);
             member.lead(step);
@@ -405,10 +436,9 @@ impl<W: Clone + Send + Sync> Machine for Service<W> {
     }
 
     fn on_deadline(&mut self, now: Now) {
-        if self.begun && now.monotonic >= self.next_tick {
+        if self.next_deadline().is_some_and(|deadline| now.monotonic >= deadline) {
             self.tick(now);
             self.drain_loopback(now);
-            self.next_tick = now.monotonic.after(TICK);
         }
     }
 
@@ -417,6 +447,7 @@ impl<W: Clone + Send + Sync> Machine for Service<W> {
     }
 
     fn next_deadline(&self) -> Option<Monotonic> {
-        self.begun.then_some(self.next_tick)
+        let interval = if self.is_idle() { IDLE_TICK } else { TICK };
+        self.begun.then(|| self.ticked.after(interval))
     }
 }
