@@ -13,6 +13,8 @@ mod disk_faults;
 mod faults;
 mod history;
 mod last_round;
+#[cfg(test)]
+mod latency;
 mod outage;
 mod outcomes;
 mod queue;

@@ -34,6 +34,8 @@ pub struct Scenario {
     pub(crate) jitter: u64,
     /// How long a link is busy with a piece of a partition for a joining site, in nanoseconds.
     pub(crate) piece_time: u64,
+    /// The same time for each message within a site, and for each sync of a disk.
+    pub(crate) steady: Option<Steady>,
     /// Initial clock skew per site and worker, in microseconds.
     pub(crate) skew: Vec<Vec<i64>>,
     pub(crate) faults: Vec<(u64, Fault)>,
@@ -117,6 +119,8 @@ impl Scenario {
                 max_transaction_age: Duration::from_millis(2000),
                 strong_timeout: Duration::from_secs(5),
                 promise_interval: Duration::from_millis(5 + seed % 300),
+                quiet_tick: Duration::from_millis(20 + seed % 80),
+                quiet_after: Duration::from_millis(100 + seed % 700),
             },
             without: None,
             durable: false,
@@ -125,6 +129,7 @@ impl Scenario {
             delays,
             jitter: random.weighted(&[(30, 1), (50, 5 * MS), (20, 60 * MS)]),
             piece_time: 0,
+            steady: None,
             skew,
             faults,
             outage: None,
@@ -233,6 +238,20 @@ impl Scenario {
         Scenario::figure(seed, &[Fault::Mute(0, 1), Fault::Mute(0, 2)])
     }
 
+    /// Three sites without faults, between which messages take 20 ms, and where hosts and disks are equally
+    /// fast all the time, with so many workers each.
+    #[cfg(test)]
+    pub(crate) fn quiet(workers: u8, durable: bool) -> Self {
+        let mut scenario = Scenario::figure(1, &[]);
+        scenario.topology = Arc::new(Topology { partitions: 4, workers: vec![workers; 3] });
+        scenario.skew = vec![vec![0; workers.into()]; 3];
+        (scenario.faults, scenario.jitter) = (Vec::new(), 1);
+        (scenario.durable, scenario.segment_bytes) = (durable, 1 << 20);
+        scenario.steady = Some(Steady { hop: MS / 20, sync: MS / 4 });
+        scenario.timing = Timing::default();
+        scenario
+    }
+
     /// Three sites that are alike, but the first is lost.
     fn figure(seed: u64, before: &[Fault]) -> Self {
         let mut scenario = Scenario::without_ambushes(seed);
@@ -260,6 +279,15 @@ impl Scenario {
         self.weakness = Some(weakness);
         self
     }
+}
+
+/// How long things take where they always take as long, in nanoseconds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Steady {
+    /// A message within a site.
+    pub(crate) hop: u64,
+    /// A sync.
+    pub(crate) sync: u64,
 }
 
 fn destroyed((_, fault): &(u64, Fault)) -> Option<usize> {

@@ -23,7 +23,7 @@ use crate::by_worker::ByWorker;
 use crate::faults::Fault;
 use crate::queue::Queue;
 use crate::random::Random;
-use crate::scenario::{MS, Scenario};
+use crate::scenario::{MS, Scenario, Steady};
 use crate::storage::{Health, Storage};
 use crate::tally::Tally;
 use crate::trace::Trace;
@@ -140,6 +140,7 @@ pub(crate) struct World {
     lost_after: u64,
     delays: Vec<Vec<u64>>,
     jitter: u64,
+    steady: Option<Steady>,
     /// How long a link is busy with a piece of a partition for a joining site.
     piece_time: u64,
     ambushes: Vec<Ambush>,
@@ -180,6 +181,7 @@ impl World {
             happenings: Vec::new(),
             delays: scenario.delays.clone(),
             jitter: scenario.jitter,
+            steady: scenario.steady,
             piece_time: scenario.piece_time,
             ambushes: Vec::new(),
         };
@@ -443,7 +445,9 @@ impl World {
         let Some(storage) = self.storages.get_mut(&address) else { return };
         if storage.begin_sync() {
             let slow = if self.random.chance(2) { 50 * MS } else { MS };
-            let at = self.now + storage.slow + self.random.within(20_000, slow);
+            let random = self.random.within(20_000, slow);
+            let takes = self.steady.map_or(random, |steady| steady.sync);
+            let at = self.now + storage.slow + takes;
             let life = storage.starts;
             self.push(at, Due::Synced(address, life));
         }
@@ -494,7 +498,8 @@ impl World {
         let (a, b) = (from.site.index(), to.site.index());
         let delay = if a == b {
             let slow = self.slow.get(&from).max(self.slow.get(&to)).copied().unwrap_or(0);
-            self.random.within(5_000, 100_000) + slow
+            let random = self.random.within(5_000, 100_000);
+            self.steady.map_or(random, |steady| steady.hop) + slow
         } else {
             let muted = self.mute.contains(&(a, b)) && matches!(message, Message::Replicate(_));
             if self.cuts[a][b] > 0 || muted || !self.runs(b) {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use solera_machine::Now;
-use solera_time::{Monotonic, SiteId, Vector};
+use solera_time::{Monotonic, SiteId, Timestamp, Vector};
 
 use crate::command::{CommandError, RequestId, Response};
 use crate::replica::Replica;
@@ -72,6 +72,11 @@ impl Replica {
         if let Some(response) = self.outcome_of(now, &waiting) {
             self.reply(request, response);
         } else {
+            match kind {
+                Kind::Barrier => self.wait_for(&past),
+                // It comes from outside: what this site has done itself is here, or a time yet to come.
+                Kind::Attach => self.wait_for_past(&past.with(self.me, Timestamp::ZERO)),
+            }
             self.barriers.waiting.push(waiting);
         }
     }

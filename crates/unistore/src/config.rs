@@ -49,8 +49,13 @@ impl Topology {
 pub struct Timing {
     /// PROPAGATE_LOCAL_TXS and BROADCAST_VECS while there is something to tell.
     pub tick: Duration,
-    /// The same while nothing happens; bounds how stale an idle cluster's snapshots are.
+    /// The same while nothing happens, but something has of late.
     pub idle_tick: Duration,
+    /// The same when nothing has happened for [`Self::quiet_after`]: a sign of life, several of which fit into
+    /// half of [`Self::suspect_after`]. Nobody waits for it: whoever needs progress asks for it.
+    pub quiet_tick: Duration,
+    /// How long after the last activity ticks become rare: time enough to fold what is stable, and to forget it.
+    pub quiet_after: Duration,
     /// KNOWNVEC_GLOBAL, which only forwarding needs.
     pub known_vec_interval: Duration,
     /// A site that was silent for this long is suspected to have failed.
@@ -77,6 +82,8 @@ impl Default for Timing {
         Timing {
             tick: Duration::from_millis(1),
             idle_tick: Duration::from_millis(5),
+            quiet_tick: Duration::from_millis(100),
+            quiet_after: Duration::from_secs(2),
             known_vec_interval: Duration::from_millis(20),
             suspect_after: Duration::from_millis(1000),
             lost_after: Duration::from_millis(2000),
@@ -145,6 +152,8 @@ pub enum Rule {
     DonorHoldsSnapshot,
     /// The wait of a read until everything strong of its snapshot is here (Alg. 1 l. 21).
     WaitOnStrong,
+    /// Whoever waits for an idle worker's progress asks for it. Only latency depends on it.
+    AskForProgress,
     /// A rule of certification.
     Certification(Certification),
 }
@@ -160,6 +169,7 @@ impl Rule {
         (Rule::DropAfterCut, "drop-after-cut"),
         (Rule::DonorHoldsSnapshot, "donor-holds-snapshot"),
         (Rule::WaitOnStrong, "wait-on-strong"),
+        (Rule::AskForProgress, "ask-for-progress"),
         (Rule::Certification(Certification::Quorum), "quorum"),
         (Rule::Certification(Certification::PreparedConflicts), "prepared-conflicts"),
         (Rule::Certification(Certification::Gather), "gather"),

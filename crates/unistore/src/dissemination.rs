@@ -126,11 +126,10 @@ impl Dissemination {
         &self.children
     }
 
-    /// KNOWNVEC_LOCAL of a child's subtree (Alg. 2 l. 27–28).
-    pub(crate) fn on_up(&mut self, from: Address, subtree: Subtree) {
-        if let Some(child) = self.children.iter().position(|child| *child == from) {
-            self.heard[child] = Some(subtree);
-        }
+    /// KNOWNVEC_LOCAL of a child's subtree (Alg. 2 l. 27–28). Returns what the child had told before.
+    pub(crate) fn on_up(&mut self, from: Address, subtree: Subtree) -> Option<Subtree> {
+        let child = self.children.iter().position(|child| *child == from)?;
+        self.heard[child].replace(subtree)
     }
 
     /// The results of the root; they only ever grow.

@@ -90,6 +90,7 @@ impl Message {
             Message::Certification(message) => fits.certification(message),
             Message::Fetch(_) | Message::NotKept { .. } => !within_site,
             Message::Filling(filling) => !within_site && fits.filling(filling),
+            Message::Wanted { upto, .. } => fits.vector(upto),
         }
     }
 }

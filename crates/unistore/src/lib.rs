@@ -13,6 +13,7 @@
 //! | `partition`, `op_log`, `pending` | one partition's store: versions, folding |
 //! | `replication` | PROPAGATE, REPLICATE, forwarding (Alg. 2 l. 1–22) |
 //! | `dissemination` | BROADCAST_VECS by a tree, floors, causal stability |
+//! | `demand` | asking idle workers for the progress that somebody waits for |
 //! | `uniformity` | `uniformVec` from `stableMatrix` (Alg. 2 l. 31–36) |
 //! | `strong` | strong transactions: COMMIT_STRONG, DELIVER_UPDATES (Alg. 3) |
 //! | `scan` | reading all keys in one snapshot |
@@ -30,6 +31,7 @@ mod command;
 mod committed;
 mod config;
 mod coordinator;
+mod demand;
 mod dissemination;
 mod failure_detector;
 mod fits;

@@ -260,6 +260,19 @@ pub enum Message {
         /// See [`Fetch::attempt`].
         attempt: u64,
     },
+
+    /// Somebody waits until `uniformVec` covers this: the receiver tells its part at once. To the other workers of
+    /// a site, and to siblings at other sites.
+    Wanted {
+        /// What is waited for.
+        upto: Vector,
+        /// The sender's clock, which the other workers of its site follow; zero to other sites.
+        clock: Timestamp,
+        /// The sender's strong clock, likewise.
+        strong_clock: Timestamp,
+        /// Whether the receiver should ask its siblings at other sites without delay.
+        afar: bool,
+    },
 }
 
 /// A place between the items of a partition that is handed over.

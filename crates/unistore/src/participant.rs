@@ -139,7 +139,10 @@ impl Replica {
         }
         match self.try_execute(now, to, past, level, partition, &key, &op) {
             Some(outcome) => self.answer(to, Response::Executed { outcome, past: *past }),
-            None => self.participant.park_execute(now.monotonic, to, *past, level, key, op),
+            None => {
+                self.wait_for_strong(past.strong);
+                self.participant.park_execute(now.monotonic, to, *past, level, key, op);
+            }
         }
     }
 
@@ -174,6 +177,7 @@ impl Replica {
                 self.send(from, Message::Version { tx, request, level, key, executed });
             }
             None => {
+                self.wait_for_strong(read.snap_vec.strong);
                 let read = Read::GetVersion(read);
                 self.participant.parked.push(Parked { since: now.monotonic, read });
             }
@@ -253,6 +257,7 @@ impl Replica {
                 self.trace_eventual(*partition, update);
             }
             self.be_active(now);
+            self.release_known_vec();
             self.retry_parked(now);
         }
         self.send(coordinator, Message::Resolved { tx });
@@ -280,6 +285,7 @@ impl Replica {
             });
         let (_, update) = done.stored?;
         let update = update.expect("nothing of this kind passes");
+        self.demand.want_own(self.me, update.dot.ts);
         self.be_active(now);
         Some((id, update))
     }
@@ -296,6 +302,7 @@ impl Replica {
     pub(crate) fn on_abort(&mut self, now: Now, coordinator: Address, tx: TxId) {
         if self.participant.take(tx).is_some() {
             self.record(|| Record::Aborted(tx));
+            self.release_known_vec();
             self.retry_parked(now);
         }
         self.send(coordinator, Message::Resolved { tx });
@@ -306,6 +313,7 @@ impl Replica {
         let visible =
             updates.first().is_some_and(|(_, update)| self.snapshots_are_fresh(&update.snap_vec));
         for (id, update) in updates {
+            self.demand.want_own(update.dot.site, update.dot.ts);
             let partition = self.owned(*id);
             if visible {
                 partition.store_visible(update.clone())

@@ -14,12 +14,13 @@ use crate::barriers::Barriers;
 use crate::command::{Command, RequestId, Response};
 use crate::config::{Address, Config, Rule, StrongLimits};
 use crate::coordinator::Coordinator;
+use crate::demand::Demand;
 use crate::dissemination::Dissemination;
 use crate::failure_detector::FailureDetector;
 use crate::joining::Joining;
 use crate::keys::Held;
 use crate::membership::{Change, MemberError, Members, Standing};
-use crate::message::{Cause, Event, Input, Message, Output, SiteView};
+use crate::message::{Cause, Event, Input, Message, Output, SiteView, Subtree};
 use crate::participant::Participant;
 use crate::partition::{Done, ORIGINS, Partition, Storing};
 use crate::partitioning::PartitionId;
@@ -46,6 +47,7 @@ pub struct Replica {
     pub(crate) detector: FailureDetector,
     pub(crate) barriers: Barriers,
     pub(crate) strong: Strong,
+    pub(crate) demand: Demand,
     pub(crate) donor: Donor,
     pub(crate) joining: Joining,
     /// What other workers of a site that joins ask for before this one has heard that it serves.
@@ -93,7 +95,7 @@ pub(crate) enum ReplyTo {
 pub(crate) const MAX_UPDATE: usize = 513 << 20;
 
 /// How long a replica keeps its fast tick after something happened.
-const ACTIVE_FOR: std::time::Duration = std::time::Duration::from_millis(50);
+const ACTIVE_FOR: Duration = Duration::from_millis(50);
 
 impl Replica {
     /// A replica that stores nothing yet. `seed` only spreads keys over hash tables.
@@ -118,6 +120,7 @@ impl Replica {
             detector: FailureDetector::new(me, sites, config.timing.suspect_after),
             barriers: Barriers::default(),
             strong: Strong::new(&config),
+            demand: Demand::new(sites),
             donor: Donor::default(),
             joining: Joining::new(Vector::zero(sites)),
             early: Vec::new(),
@@ -189,6 +192,7 @@ impl Replica {
         }
         let (key, op) = (Key::from(key), op.clone());
         let to = ReplyTo::Client(request);
+        self.wait_for_strong(past.strong);
         self.participant.park_execute(now.monotonic, to, *past, level, key, op);
         None
     }
@@ -298,6 +302,7 @@ impl Replica {
             self.last_activity = now.monotonic;
             self.trace(|| Event::Stored { partition, dot });
             self.trace_commit(reply_to, dot, &snap_vec, partition, eventual);
+            self.demand.want_own(self.me, dot.ts);
             // Also of an eventual write: a barrier should cover it, and a token bring it along.
             past.raise(self.me, dot.ts);
         }
@@ -513,7 +518,7 @@ impl Replica {
             Message::Abort { tx } => self.on_abort(now, from, tx),
             Message::Resolved { tx } => self.on_resolved(from, tx),
             Message::Undecided { tx } => self.on_undecided(from, tx),
-            Message::Up(subtree) => self.dissemination.on_up(from, subtree),
+            Message::Up(subtree) => self.on_up(from, subtree),
             Message::Down(view, members) => self.on_down(now, view, &members),
             Message::Replicate(stretches) => self.on_replicate(now, from, stretches),
             Message::Gap { partition, origin, known } => {
@@ -523,7 +528,11 @@ impl Replica {
                 self.on_known_vec_global(from.site, known_vecs, suspects, &members, voted);
             }
             Message::StableVec { stable_vec, floor, ceiling, members } => {
+                let before = self.dissemination.view.uniform_vec;
                 self.dissemination.on_stable_vec(from.site, &stable_vec, ceiling, floor, members);
+                if self.demand.is_served(&before, &self.dissemination.view.uniform_vec) {
+                    self.demand.hurry();
+                }
             }
             Message::Spread(stretches) => self.on_spread(now, from, stretches),
             Message::AskOutcome { request, tid } => {
@@ -538,6 +547,9 @@ impl Replica {
             Message::Filling(filling) => self.on_filling(now, from, filling),
             Message::NotKept { partition, attempt } => {
                 self.on_not_kept(now, from, partition, attempt);
+            }
+            Message::Wanted { upto, clock, strong_clock, afar } => {
+                self.on_wanted(now, from, &upto, clock, strong_clock, afar);
             }
         }
     }
@@ -573,9 +585,26 @@ impl Replica {
         }
     }
 
+    /// A child whose part of what is wanted has come makes this worker tell its own at once.
+    fn on_up(&mut self, from: Address, subtree: Subtree) {
+        let known_vec = subtree.known_vec;
+        if let Some(before) = self.dissemination.on_up(from, subtree)
+            && self.demand.is_served(&before.known_vec, &known_vec)
+        {
+            self.demand.hurry();
+        }
+    }
+
     fn on_down(&mut self, now: Now, view: SiteView, members: &Members) {
         self.learn_members(now, members);
+        let SiteView { stable_vec, uniform_vec, .. } = self.dissemination.view;
         self.dissemination.on_down(view);
+        let view = &self.dissemination.view;
+        if self.demand.is_served(&stable_vec, &view.stable_vec)
+            || self.demand.is_served(&uniform_vec, &view.uniform_vec)
+        {
+            self.demand.hurry();
+        }
         self.send_down();
     }
 
@@ -695,6 +724,8 @@ impl Replica {
         self.repeat_decisions(now);
         self.fill(now);
         self.hand_over_more(now);
+        self.ask_for_progress(now);
+        self.complete_on_demand(now);
         self.advance_known_vec(now);
         self.keep_promises(now);
         self.broadcast_vecs(now);
@@ -707,6 +738,29 @@ impl Replica {
         self.drain_loopback(now);
     }
 
+    /// How soon the next regular tick comes.
+    fn tick_interval(&mut self, now: Now) -> Duration {
+        let timing = &self.config.timing;
+        let waiting = !self.barriers.is_empty() || !self.participant.is_idle() || !self.is_filled();
+        let unserved = self.was_asked(now, ACTIVE_FOR)
+            && self.demand.exceeds(&self.dissemination.view.uniform_vec);
+        if self.is_active(now) || unserved || waiting {
+            return timing.tick;
+        }
+        let active = now.monotonic.since(self.last_activity) < timing.quiet_after
+            || self.was_asked(now, timing.quiet_after);
+        let members = &self.dissemination.members;
+        let changing = [Standing::Leaving, Standing::Joining]
+            .iter()
+            .any(|standing| members.which(*standing).next().is_some());
+        if active || changing || self.detector.suspects_any() || !self.former_lives_covered {
+            return timing.idle_tick;
+        }
+        let quiet_tick = timing.quiet_tick;
+        self.demand.give_up();
+        quiet_tick
+    }
+
     /// A host that was stopped for a while must not suspect everyone for its own silence.
     fn notice_a_pause(&mut self, now: Now) {
         let paused = self
@@ -716,13 +770,6 @@ impl Replica {
             self.detector.forgive(now.monotonic);
         }
         self.last_tick = Some(now.monotonic);
-    }
-
-    fn tick_interval(&self, now: Now) -> std::time::Duration {
-        let recent = self.is_active(now);
-        let waiting = !self.barriers.is_empty() || !self.participant.is_idle() || !self.is_filled();
-        let timing = &self.config.timing;
-        if recent || waiting { timing.tick } else { timing.idle_tick }
     }
 
     /// Folds what no snapshot needs apart any more, and forgets what is causally stable.
@@ -758,6 +805,7 @@ impl Machine for Replica {
     fn on_deadline(&mut self, now: Now) {
         self.begin_certification(now);
         if self.next_deadline().is_some_and(|deadline| now.monotonic >= deadline) {
+            self.demand.on_tick(now.monotonic, self.config.timing.tick);
             self.tick(now);
             self.next_tick = now.monotonic.after(self.tick_interval(now));
         }
@@ -770,7 +818,9 @@ impl Machine for Replica {
     fn next_deadline(&self) -> Option<Monotonic> {
         let soon = self.last_activity.after(self.config.timing.tick);
         let active = self.last_tick.is_none_or(|last| self.last_activity > last);
-        Some(if active { self.next_tick.min(soon) } else { self.next_tick })
+        let regular = if active { self.next_tick.min(soon) } else { self.next_tick };
+        let at_once = self.demand.deadline(self.config.timing.tick);
+        Some(at_once.map_or(regular, |at_once| at_once.min(regular)))
     }
 }
 

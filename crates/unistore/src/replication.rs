@@ -196,12 +196,17 @@ impl Replica {
         }
         if !updates.is_empty() {
             self.be_active(now);
+            self.demand.hurry();
         }
         let mut taken = Vec::new();
         for update in updates {
             // UniStore Alg. 2 l. 11: another site may have forwarded it before.
             if update.dot.ts > already {
                 let dot = update.dot;
+                self.demand.want_own(dot.site, dot.ts);
+                if !update.eventual {
+                    self.demand.want(&update.snap_vec);
+                }
                 self.record(|| Record::Stored(smallvec![(id, update.clone())]));
                 if origin == SiteId::STRONG {
                     self.strong.service.stored(group_of(id), &update.commit_vec());
@@ -216,6 +221,9 @@ impl Replica {
         self.partitions[index].known_vec.raise(origin, known);
         if known <= already {
             return;
+        }
+        if self.demand.lacks(origin, already) {
+            self.demand.hurry();
         }
         if origin == SiteId::STRONG {
             self.spread(id, already, &taken, known);
@@ -258,7 +266,7 @@ impl Replica {
         }
     }
 
-    /// A sibling lacks what was sent after `known`; the next tick sends it again.
+    /// A sibling lacks what was sent after `known`; it is sent again at once.
     pub(crate) fn on_gap(
         &mut self,
         site: SiteId,
@@ -275,6 +283,7 @@ impl Replica {
             if origin == SiteId::STRONG {
                 self.asked_for_strong(index, site);
             }
+            self.demand.hurry();
             let partition = &mut self.partitions[index];
             let sent = &mut partition.sent[site.index()][origin];
             *sent = (*sent).min(known);
@@ -477,6 +486,7 @@ impl Replica {
             let uniform_vec = self.dissemination.view.uniform_vec;
             (self.floor(future), self.own_known_vec(clock), uniform_vec)
         };
+        self.demand.told = known_vec;
         Subtree {
             known_vec,
             floor,
@@ -505,8 +515,7 @@ impl Replica {
     }
 
     /// With a journal, what others are told of this worker's knowledge, floor and clock must still
-    /// hold after a restart, so it is recorded first. While nothing happens, now and then is enough:
-    /// no transaction waits for it.
+    /// hold after a restart, so it is recorded first: at once where somebody waits for it, else now and then.
     pub(crate) fn keep_promises(&mut self, now: Now) {
         if !self.config.journal {
             return;
@@ -514,7 +523,8 @@ impl Replica {
         let clock = self.clock.read(now.physical);
         let interval = self.config.timing.promise_interval;
         let due = self.promised_at.is_none_or(|at| now.monotonic.since(at) >= interval);
-        if !due && !self.is_active(now) && clock <= self.promised.clock {
+        let wanted = || self.demand.is_served(&self.promised.known_vec, &self.own_known_vec(clock));
+        if !due && clock <= self.promised.clock && !wanted() {
             return;
         }
         self.promise(now, clock, clock);

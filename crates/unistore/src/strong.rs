@@ -472,6 +472,8 @@ impl Replica {
             single,
         };
         self.strong.submitted.insert(tid, submitted);
+        // Members acknowledge votes when their sites store all that this site has seen.
+        self.wait_for(&snap_vec);
         self.drain_certification(now);
     }
 
@@ -507,6 +509,8 @@ impl Replica {
             Outcome::Committed(ts) => {
                 self.strong.counts.committed += 1;
                 self.strong.ceiling = self.strong.ceiling.max(ts);
+                self.strong.service.follow(ts);
+                self.wait_for(&snap_vec.with(SiteId::STRONG, ts));
                 self.trace(|| Event::Certified { tid, ts: Some(ts) });
                 let past = snap_vec.with(SiteId::STRONG, ts);
                 if let Some(request) = request {
@@ -543,6 +547,9 @@ impl Replica {
             Some(single) if now.monotonic.since(single.since) < patience => {
                 let pause = if lacks.is_some() { LONGEST_RETRY_WAIT } else { RETRY_PAUSE };
                 let at = now.monotonic.after(pause);
+                if let Some(lacks) = &lacks {
+                    self.wait_for(lacks);
+                }
                 let single = Single { claim: Some(claim), ..single };
                 self.strong.again.push(Again { single, lacks, at });
             }
@@ -635,6 +642,11 @@ impl Replica {
         while let Some(output) = self.strong.service.poll_output() {
             match output {
                 Certified::Send { to, message } => {
+                    if let solera_certification::Body::Accept { entry, .. } = &message.body {
+                        // A vote of a leader here. By the time that it is decided, the other groups should
+                        // have shown that nothing of theirs comes before.
+                        self.wait_for_strong(entry.ts);
+                    }
                     self.send(to, Message::Certification(Box::new(message)));
                 }
                 Certified::Record(record) => {
@@ -670,9 +682,19 @@ impl Replica {
             message.body,
             Body::Prepare { .. } | Body::Accept { .. } | Body::Decision { .. }
         );
+        let share = match &message.body {
+            Body::Prepare { share, .. } => share.as_ref(),
+            Body::Accept { entry, .. } => entry.share.as_ref(),
+            _ => None,
+        };
+        let seen = share.map(|share| share.snap_vec);
         self.strong.service.handle(now, (from, message));
         if hurries {
             self.be_active(now);
+        }
+        if let Some(snap_vec) = seen {
+            // The vote, or its acknowledgement, waits until this site stores what the transaction has seen.
+            self.wait_for(&snap_vec);
         }
         self.drain_certification(now);
     }
@@ -753,6 +775,7 @@ impl Replica {
             return;
         }
         self.be_active(now);
+        self.wait_for(&share.commit_vec(ts));
         let prev = self.partitions[index].known_vec.strong;
         let mut delivered = Vec::new();
         if !share.writes.is_empty() {
@@ -816,6 +839,11 @@ impl Replica {
                 })
         };
         self.leads_strong(index) || self.strong.asked.contains(&(index, dest)) || forwards()
+    }
+
+    /// Who leads the group of a partition, as far as this replica knows.
+    pub(crate) fn strong_leader(&self, id: PartitionId) -> Option<SiteId> {
+        self.strong.service.leader(self.certifier_of(id))
     }
 
     /// Whether this replica leads the group of an owned partition.

@@ -1,0 +1,322 @@
+//! Whoever waits for an idle worker's progress asks for it: nothing here waits for a periodic timer, for the first
+//! one would fire an hour later.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use solera_data::{Key, Op, Outcome, Value};
+use solera_levels::Level;
+use solera_machine::{Machine, Now};
+use solera_time::{Monotonic, Physical, SiteId, Timestamp, Vector};
+use solera_unistore::{
+    Address, Command, Config, Input, Kind, Message, Output, PartitionId, Replica, RequestId,
+    Response, Rule, Topology,
+};
+
+const PARTITIONS: u16 = 4;
+const HOUR: Duration = Duration::from_secs(3600);
+/// Deadlines that something has set which happened count, if they are not further away.
+const SOON_US: u64 = 100_000;
+
+/// Three sites, all of whose periodic ticks are an hour apart. Messages arrive at once.
+struct Stage {
+    replicas: BTreeMap<Address, Replica>,
+    links: VecDeque<(Address, Address, Message)>,
+    replies: BTreeMap<RequestId, Response>,
+    now_us: u64,
+    requests: u64,
+    /// The next message of this kind is lost.
+    loses: Option<(Address, Address)>,
+}
+
+fn at(site: u8, worker: u8) -> Address {
+    Address { site: SiteId(site), worker }
+}
+
+impl Stage {
+    fn new(workers: u8, journal: bool, without: Option<Rule>) -> Self {
+        let topology = Arc::new(Topology { partitions: PARTITIONS, workers: vec![workers; 3] });
+        let addresses = (0..3).flat_map(|site| (0..workers).map(move |worker| at(site, worker)));
+        let replica = |address| {
+            let mut config = Config::new(address, topology.clone());
+            (config.timing.idle_tick, config.timing.quiet_tick) = (HOUR, HOUR);
+            config.timing.promise_interval = HOUR;
+            (config.journal, config.without) = (journal, without);
+            (address, Replica::new(config, 1))
+        };
+        let mut stage = Stage {
+            replicas: addresses.map(replica).collect(),
+            links: VecDeque::new(),
+            replies: BTreeMap::new(),
+            now_us: 1_000_000,
+            requests: 0,
+            loses: None,
+        };
+        stage.settle();
+        stage.now_us += 200_000;
+        stage
+    }
+
+    fn now(&self) -> Now {
+        Now {
+            monotonic: Monotonic(self.now_us * 1000),
+            physical: Physical(1_800_000_000_000_000 + self.now_us),
+        }
+    }
+
+    fn drain(&mut self, address: Address) {
+        let replica = self.replicas.get_mut(&address).unwrap();
+        while let Some(output) = replica.poll_output() {
+            match output {
+                Output::Send { to, message } => self.links.push_back((address, to, message)),
+                Output::Reply { request, response } => {
+                    self.replies.insert(request, response);
+                }
+                Output::Records(_) | Output::Trace(_) => {}
+            }
+        }
+    }
+
+    /// Delivers all messages, and does what is due soon because something has happened, until nothing is left.
+    /// Returns how long that took.
+    fn settle(&mut self) -> u64 {
+        let begin = self.now_us;
+        loop {
+            while let Some((from, to, message)) = self.links.pop_front() {
+                if self.loses == Some((from, to)) && matches!(message, Message::Replicate(_)) {
+                    self.loses = None;
+                    continue;
+                }
+                let now = self.now();
+                let input = Input::Message { from, life: 0, message };
+                self.replicas.get_mut(&to).unwrap().handle(now, input);
+                self.drain(to);
+            }
+            let due = |replica: &Replica| replica.next_deadline().map(|at| at.0.div_ceil(1000));
+            let next = self.replicas.iter().filter_map(|(address, of)| Some((due(of)?, *address)));
+            let Some((at, address)) = next.min() else { return self.now_us - begin };
+            if at > self.now_us + SOON_US || self.now_us > begin + SOON_US {
+                return self.now_us - begin;
+            }
+            self.now_us = self.now_us.max(at);
+            let now = self.now();
+            self.replicas.get_mut(&address).unwrap().on_deadline(now);
+            self.drain(address);
+        }
+    }
+
+    fn ask(&mut self, address: Address, command: Command) -> RequestId {
+        self.requests += 1;
+        let request = RequestId(self.requests);
+        let now = self.now();
+        let input = Input::Client { request, command };
+        self.replicas.get_mut(&address).unwrap().handle(now, input);
+        self.drain(address);
+        request
+    }
+
+    /// Lets an operation be executed, and no more: where it is not the worker's own key, its messages go to and fro.
+    fn execute(&mut self, address: Address, past: Vector, key: &str, op: Op) -> (Outcome, Vector) {
+        let (key, level) = (Key::from(key), Level::Causal);
+        let request = self.ask(address, Command::Execute { past, level, key, op });
+        match self.replies.get(&request) {
+            Some(Response::Executed { outcome, past }) => (outcome.clone().unwrap(), *past),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn nothing() -> Vector {
+    Vector::zero(3)
+}
+
+/// A key of the last worker of each site.
+fn key_of_last(workers: u8) -> (u8, String) {
+    let of = |key: &String| PartitionId::of(key.as_bytes(), PARTITIONS).0 % u16::from(workers);
+    let mut keys = (0..).map(|i| format!("key{i}"));
+    let last = u16::from(workers - 1);
+    (workers - 1, keys.find(|key| of(key) == last).unwrap())
+}
+
+/// Each number of workers, in memory and with a journal.
+fn each(check: impl Fn(u8, bool)) {
+    for workers in [1, 2, 4] {
+        for journal in [false, true] {
+            check(workers, journal);
+        }
+    }
+}
+
+/// With several workers, nothing comes of it without the question.
+fn without(workers: u8) -> Vec<(Option<Rule>, bool)> {
+    vec![(None, true), (Some(Rule::AskForProgress), workers == 1)]
+}
+
+#[test]
+fn a_write_becomes_visible_elsewhere_though_the_other_workers_are_idle() {
+    each(|workers, journal| {
+        for (without, seen) in without(workers) {
+            let mut stage = Stage::new(workers, journal, without);
+            let (last, key) = key_of_last(workers);
+            stage.execute(at(0, last), nothing(), &key, Op::Set(Value::from("v")));
+            stage.settle();
+            for site in [1, 2] {
+                let (outcome, _) = stage.execute(at(site, last), nothing(), &key, Op::Get);
+                let visible = outcome == Outcome::Bulk(Value::from("v"));
+                assert_eq!(visible, seen, "{workers} workers, journal {journal}, {without:?}");
+            }
+        }
+    });
+}
+
+#[test]
+fn a_barrier_is_passed_though_the_other_workers_are_idle() {
+    each(|workers, journal| {
+        for (without, passed) in without(workers) {
+            let mut stage = Stage::new(workers, journal, without);
+            let (last, key) = key_of_last(workers);
+            let op = Op::Set(Value::from("v"));
+            let (_, past) = stage.execute(at(0, last), nothing(), &key, op);
+            let barrier = stage.ask(at(0, last), Command::Barrier { past, timeout: None });
+            stage.settle();
+            assert_eq!(
+                stage.replies.get(&barrier) == Some(&Response::Uniform),
+                passed,
+                "{workers} workers, journal {journal}, {without:?}"
+            );
+        }
+    });
+}
+
+#[test]
+fn a_client_attaches_to_what_idle_workers_of_all_sites_have_to_tell() {
+    each(|workers, journal| {
+        for (without, passed) in without(workers) {
+            let mut stage = Stage::new(workers, journal, without);
+            let last = at(0, workers - 1);
+            // A time that all sites have passed, and that none has told of.
+            let ts = Timestamp::from_physical(stage.now().physical);
+            stage.now_us += 10_000;
+            let past = nothing().with(SiteId(1), ts).with(SiteId(2), ts);
+            let attach = stage.ask(last, Command::Attach { past, timeout: None });
+            stage.settle();
+            let attached = stage.replies.get(&attach) == Some(&Response::Attached);
+            let passed = passed && without.is_none();
+            assert_eq!(attached, passed, "{workers} workers, journal {journal}, {without:?}");
+        }
+    });
+}
+
+#[test]
+fn a_strong_write_commits_again_and_again_though_the_other_workers_are_idle() {
+    each(|workers, journal| {
+        for (without, commits) in without(workers) {
+            for site in [0, 1] {
+                let mut stage = Stage::new(workers, journal, without);
+                let (last, key) = key_of_last(workers);
+                let (mut past, mut done) = (nothing(), 0);
+                for value in ["a", "b", "c"] {
+                    let (key, op) = (Key::from(key.as_str()), Op::Set(Value::from(value)));
+                    let kind = Kind::UPDATE;
+                    let command = Command::ExecuteStrong { past, key, op, kind };
+                    let write = stage.ask(at(site, last), command);
+                    stage.settle();
+                    if let Some(Response::Executed { past: after, outcome: Ok(_) }) =
+                        stage.replies.get(&write)
+                    {
+                        (past, done) = (*after, done + 1);
+                    }
+                }
+                let all = done == 3;
+                assert_eq!(
+                    all, commits,
+                    "{done} at {site}, {workers} workers, journal {journal}, {without:?}"
+                );
+            }
+        }
+    });
+}
+
+/// The leader of another key has nothing to do, and so it says nothing of what came after.
+#[test]
+fn a_read_does_not_wait_for_the_leader_of_an_idle_key() {
+    each(|workers, journal| {
+        let mut stage = Stage::new(workers, journal, None);
+        let (last, key) = key_of_last(workers);
+        let (past, op, kind) = (nothing(), Op::Set(Value::from("v")), Kind::UPDATE);
+        let key_of_write = Key::from(key.as_str());
+        let command = Command::ExecuteStrong { past, key: key_of_write, op, kind };
+        let write = stage.ask(at(1, last), command);
+        stage.settle();
+        let Some(Response::Executed { past, .. }) = stage.replies.get(&write) else { panic!() };
+        let past = *past;
+        for partition in 0..PARTITIONS {
+            let of = |key: &String| PartitionId::of(key.as_bytes(), PARTITIONS).0 == partition;
+            let other = (0..).map(|i| format!("other{i}")).find(of).unwrap();
+            let (key, level, op) = (Key::from(other.as_str()), Level::Causal, Op::Get);
+            let read = stage.ask(at(2, 0), Command::Execute { past, level, key, op });
+            stage.settle();
+            assert!(
+                stage.replies.contains_key(&read),
+                "{workers} workers, journal {journal}, {partition}"
+            );
+        }
+    });
+}
+
+#[test]
+fn progress_that_is_lost_is_asked_for_at_its_site() {
+    for journal in [false, true] {
+        let mut stage = Stage::new(2, journal, None);
+        let (last, key) = key_of_last(2);
+        // What the idle worker tells its sibling at site 1.
+        stage.loses = Some((at(0, 0), at(1, 0)));
+        stage.execute(at(0, last), nothing(), &key, Op::Set(Value::from("v")));
+        stage.settle();
+        assert_eq!(stage.loses, None);
+        let (outcome, _) = stage.execute(at(1, last), nothing(), &key, Op::Get);
+        assert_eq!(outcome, Outcome::Bulk(Value::from("v")), "journal {journal}");
+    }
+}
+
+/// Where nothing happens for long, nothing is said but signs of life.
+#[test]
+fn an_idle_cluster_goes_quiet_and_a_write_is_told_at_once() {
+    let topology = Arc::new(Topology { partitions: PARTITIONS, workers: vec![1; 3] });
+    let mut replica = Replica::new(Config::new(at(0, 0), topology), 1);
+    let now = |ms: u64| Now {
+        monotonic: Monotonic(ms * 1_000_000),
+        physical: Physical(1_800_000_000_000_000 + ms * 1000),
+    };
+    let mut ms = 0;
+    let mut ticks = |replica: &mut Replica, upto: u64| {
+        let mut ticks = 0;
+        while ms < upto {
+            ms += 1;
+            if replica.next_deadline().is_some_and(|at| at <= now(ms).monotonic) {
+                replica.on_deadline(now(ms));
+                ticks += 1;
+            }
+            while replica.poll_output().is_some() {}
+        }
+        ticks
+    };
+    let hear = |replica: &mut Replica, ms: u64| {
+        for site in [1, 2] {
+            let message = Message::Replicate(Vec::new());
+            replica.handle(now(ms), Input::Message { from: at(site, 0), life: 0, message });
+        }
+    };
+    for second in 1..=5 {
+        let in_this_one = ticks(&mut replica, second * 1000);
+        assert!(second < 4 || in_this_one <= 10, "{in_this_one} in second {second}");
+        hear(&mut replica, second * 1000);
+    }
+    let (mut past, op) = (nothing(), Op::IncrBy(1));
+    replica.execute_at_once(now(5000), &mut past, Level::Causal, b"k", &op).unwrap().unwrap();
+    let told = replica.next_deadline().unwrap();
+    assert_eq!(told.since(now(5000).monotonic), Duration::from_millis(1));
+    // Its siblings do not answer, so that it goes on for a while.
+    assert!(ticks(&mut replica, 6000) > 100);
+}
