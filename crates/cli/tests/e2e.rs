@@ -76,6 +76,27 @@ async fn what_died_with_its_site_is_reported() {
 }
 
 #[tokio::test]
+async fn a_barrier_covers_eventual_writes_of_several_keys_here_and_elsewhere() {
+    let space = "[[space]]\nname = 'log'\nprefix = 'log:'\nlevel = 'eventual'\n";
+    let up = Up::configured("sites = 3\nworkers = 2\n", space);
+    let (mut one, soon) = (up.client(1).await, Some(Duration::from_millis(20)));
+    ok(&up.fault(&["cut", "1", "2"]));
+    ok(&up.fault(&["cut", "1", "3"]));
+    one.command(&["MSET", "log:a", "x", "log:b", "x", "log:c", "x"]).await.unwrap();
+    let error = one.barrier(soon).await.unwrap_err();
+    assert_eq!(error.code(), Some("TIMEOUT"), "{error}");
+    let token = one.token().await.unwrap();
+    let mut two = up.client(2).await;
+    two.attach(&token).await.unwrap();
+    assert_eq!(two.get("other").await.unwrap(), None);
+    let error = two.barrier(soon).await.unwrap_err();
+    assert_eq!(error.code(), Some("TIMEOUT"), "{error}");
+    ok(&up.fault(&["heal"]));
+    two.barrier(Some(Duration::from_secs(10))).await.unwrap();
+    assert_eq!(two.get("log:a").await.unwrap().as_deref(), Some("x"));
+}
+
+#[tokio::test]
 async fn the_status_names_what_is_at_risk() {
     let up = Up::configured("sites = 2\nworkers = 2\nf = 1\n", "");
     ok(&up.fault(&["cut", "1", "2"]));

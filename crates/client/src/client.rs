@@ -137,7 +137,7 @@ impl Client {
         self.connection.call_all(commands).await
     }
 
-    /// Takes the session's causal past, to attach it at another site.
+    /// Takes the session's causal and durability past, to attach them at another site.
     ///
     /// # Errors
     /// As [`Client::command`].
@@ -151,7 +151,8 @@ impl Client {
         }
     }
 
-    /// Waits until this site holds all of a token's past, and goes on from there.
+    /// Waits until this site holds all of a token's causal past, and goes on from there. Writes to eventual spaces are not
+    /// waited for; [`Client::barrier`] covers them from then on.
     ///
     /// # Errors
     /// `TIMEOUT` if the past is still under way, `LOST` if part of it died with a site.
@@ -161,7 +162,8 @@ impl Client {
         Ok(())
     }
 
-    /// Waits until all that this session has seen survives the loss of `f` sites.
+    /// Waits until all that this session has seen and written survives the loss of `f` sites, writes to eventual
+    /// spaces included.
     ///
     /// # Errors
     /// `TIMEOUT` after `timeout`; the wait may be repeated.

@@ -498,7 +498,7 @@ admin = 'c:3'
         assert_eq!(read(&of_other_version), Ok(refusal));
         for (bytes, refusal) in [
             (with(0, b"GET / HT"), Refusal::NotSolera),
-            (with(8, &[0, 10]), Refusal::Version(10)),
+            (with(8, &(VERSION + 1).to_be_bytes()), Refusal::Version(VERSION + 1)),
             (with(10, &[9]), Refusal::Damaged),
             (with(11, &[0xff; 4]), Refusal::Damaged),
             (with(11, &[0; 4]), Refusal::Damaged),

@@ -2,15 +2,13 @@
 //! [`Cluster`](crate::Cluster).
 //!
 //! SOLERA.MODULE, SOLERA.CALL and SOLERA.PHASE hand their arguments over, with the means to open sessions at the worker that
-//! was asked. Those are served as clients' connections are, as the calling user and with the causal past of the calling
-//! session. A call does not end with the client that has asked for it.
+//! was asked. Those are served as clients' connections are, as the calling user and with the pasts of the calling session. A call does not end with the client that has asked for it.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use solera_resp::{CommandId, Value};
-use solera_time::Vector;
-use solera_unistore::Address;
+use solera_unistore::{Address, Pasts};
 use tokio::io::DuplexStream;
 use tokio::sync::oneshot;
 
@@ -71,13 +69,13 @@ pub(crate) struct Lent {
     pub(crate) user: Option<Arc<User>>,
     /// Whether it is the server's own.
     pub(crate) own: bool,
-    past: Arc<Mutex<Vector>>,
+    pasts: Arc<Mutex<Pasts>>,
 }
 
 impl Local {
     /// At a worker, for a user who has seen this.
-    pub(crate) fn new(worker: &Worker, user: Option<Arc<User>>, past: Vector) -> Local {
-        let lent = Lent { user, own: false, past: Arc::new(Mutex::new(past)) };
+    pub(crate) fn new(worker: &Worker, user: Option<Arc<User>>, pasts: Pasts) -> Local {
+        let lent = Lent { user, own: false, pasts: Arc::new(Mutex::new(pasts)) };
         Local {
             network: Arc::downgrade(&worker.network),
             worker: worker.address,
@@ -121,7 +119,7 @@ impl Local {
 
     /// Opens a session of the server's own, which may do everything.
     pub fn connect_as_server(&self) -> DuplexStream {
-        self.open(Lent { user: None, own: true, past: self.lent.past.clone() })
+        self.open(Lent { user: None, own: true, pasts: self.lent.pasts.clone() })
     }
 
     fn open(&self, lent: Lent) -> DuplexStream {
@@ -132,9 +130,9 @@ impl Local {
         client
     }
 
-    /// What the sessions have seen.
-    pub(crate) fn past(&self) -> Vector {
-        self.lent.past()
+    /// What the sessions have seen and written.
+    pub(crate) fn pasts(&self) -> Pasts {
+        self.lent.pasts()
     }
 }
 
@@ -145,13 +143,13 @@ impl fmt::Debug for Local {
 }
 
 impl Lent {
-    pub(crate) fn past(&self) -> Vector {
-        *self.past.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn pasts(&self) -> Pasts {
+        *self.pasts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The session has seen this.
-    pub(crate) fn note(&self, past: &Vector) {
-        self.past.lock().unwrap_or_else(PoisonError::into_inner).join(past);
+    /// The session has seen and written this.
+    pub(crate) fn note(&self, pasts: &Pasts) {
+        self.pasts.lock().unwrap_or_else(PoisonError::into_inner).join(pasts);
     }
 
     /// Whether the session may send a command, whatever its user may: what every transaction needs, and all on keys
@@ -195,7 +193,7 @@ mod tests {
     fn a_lent_session_may_more_only_on_reserved_keys() {
         let spaces = vec![Space::new("mail", "mail:", Level::Causal)];
         let spaces = Spaces::new(spaces).unwrap();
-        let lent = Lent { user: None, own: false, past: Arc::new(Mutex::new(Vector::zero(1))) };
+        let lent = Lent { user: None, own: false, pasts: Arc::new(Mutex::new(Pasts::none(1))) };
         let may =
             |command, keys: &[&'static [u8]]| lent.may(command, keys.iter().copied(), &spaces);
         assert!(may(CommandId::SoleraBegin, &[]));

@@ -259,7 +259,7 @@ mod tests {
     use solera_data::Op;
     use solera_levels::Level;
     use solera_time::{Physical, SiteId};
-    use solera_unistore::{Address, Config, Topology};
+    use solera_unistore::{Address, Config, Pasts, Topology};
 
     use super::*;
 
@@ -286,9 +286,9 @@ mod tests {
             Replica::new(Config::new(Address { site: SiteId(0), worker: 0 }, topology), 1);
         let long = |i: usize| Value::from(format!("{i:0100}").as_str());
         let mut run = |key: &str, op: Op| {
-            let past = &mut Vector::zero(1);
+            let pasts = &mut Pasts::none(1);
             let done =
-                replica.execute_at_once(now(1), past, Level::Causal, key.as_bytes(), &op).unwrap();
+                replica.execute_at_once(now(1), pasts, Level::Causal, key.as_bytes(), &op).unwrap();
             done.unwrap();
         };
         for i in 0..2 * PAGE_KEYS {

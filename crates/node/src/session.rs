@@ -1,4 +1,4 @@
-//! A client's session: its causal past, its transaction, and the way of each command.
+//! A client's session: its pasts, its transaction, and the way of each command.
 
 mod operations;
 mod queue;
@@ -17,7 +17,7 @@ use solera_levels::Level;
 use solera_machine::Now;
 use solera_resp::{Arguments, Command as Described, CommandId, Protocol, Writer, lookup};
 use solera_time::Vector;
-use solera_unistore::{Command, CommandError, TxId};
+use solera_unistore::{Command, CommandError, Pasts, TxId};
 
 use self::queue::Queue;
 use self::strong::Watched;
@@ -55,8 +55,8 @@ pub(crate) struct Session {
     pub(crate) out: Writer,
     /// The time of the current batch.
     pub(crate) now: Now,
-    /// The session's causal past (`pastVec`, UniStore §5.1).
-    pub(crate) past: Vector,
+    /// The session's causal past, which its operations see, and its durability past.
+    pub(crate) pasts: Pasts,
     /// The client, as others see it.
     pub(crate) client: Arc<Client>,
     pub(crate) name: String,
@@ -95,7 +95,7 @@ impl Session {
         Session {
             out: Writer::default(),
             now: worker.now(),
-            past: Vector::zero(worker.spec.sites.len()),
+            pasts: Pasts::none(worker.spec.sites.len()),
             client,
             name: String::new(),
             library: Default::default(),
@@ -124,7 +124,7 @@ impl Session {
         }
     }
 
-    /// RESET: as if the client had connected anew, causal past included.
+    /// RESET: as if the client had connected anew, both pasts included.
     pub(crate) fn reset(&mut self) {
         self.close();
         self.given_up = None;
@@ -135,7 +135,7 @@ impl Session {
         self.identity.reset(&self.worker.users());
         self.replies = Replies::On;
         self.out.protocol = Protocol::Resp2;
-        self.past = Vector::zero(self.worker.spec.sites.len());
+        self.pasts = Pasts::none(self.worker.spec.sites.len());
     }
 
     /// The clients of the site in this process.
@@ -146,7 +146,7 @@ impl Session {
     /// Tells others how the session is now.
     pub(crate) fn tell(&self) {
         if let Some(lent) = &self.lent {
-            lent.note(&self.past);
+            lent.note(&self.pasts);
         }
         self.client.tell(|told| {
             told.name.clone_from(&self.name);
@@ -215,8 +215,8 @@ impl Session {
         if certified || matches!(op, Op::SetNew(_)) {
             return false;
         }
-        let (now, past) = (self.now, &mut self.past);
-        let Some(result) = self.worker.execute_at_once(now, past, level, key, &op, command.id)
+        let (now, pasts) = (self.now, &mut self.pasts);
+        let Some(result) = self.worker.execute_at_once(now, pasts, level, key, &op, command.id)
         else {
             return false;
         };

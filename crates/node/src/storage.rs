@@ -492,8 +492,8 @@ mod tests {
     use solera_journal::SimDisk;
     use solera_levels::Level;
     use solera_machine::{Machine, Now};
-    use solera_time::{Monotonic, Physical, SiteId, Vector};
-    use solera_unistore::{RequestId, Response, Topology};
+    use solera_time::{Monotonic, Physical, SiteId};
+    use solera_unistore::{Pasts, RequestId, Response, Topology};
 
     use super::*;
 
@@ -565,10 +565,10 @@ mod tests {
     fn set(replica: &mut Replica, value: &[u8]) -> Records {
         let now = Now { monotonic: Monotonic(1), physical: Physical(1_000_000) };
         let op = Op::Set(Value::from(value));
-        let mut past = Vector::zero(1);
+        let mut pasts = Pasts::none(1);
         // What it recorded when it began.
         while replica.poll_output().is_some() {}
-        replica.execute_at_once(now, &mut past, Level::Causal, b"k", &op).unwrap().unwrap();
+        replica.execute_at_once(now, &mut pasts, Level::Causal, b"k", &op).unwrap().unwrap();
         let outputs = std::iter::from_fn(|| replica.poll_output());
         let records = outputs.filter_map(|output| match output {
             Output::Records(records) => Some(records),

@@ -1,28 +1,33 @@
-//! Tokens: a session's causal past, to be carried to another site.
+//! Tokens: a session's pasts, to be carried to another site.
 //!
 //! `docs/formats/token.md` draws the bytes.
 
 use std::fmt;
 
 use solera_time::{MAX_SITES, SiteId, Timestamp, Vector};
+use solera_unistore::Pasts;
 
-const PREFIX: &str = "solera-1-";
+const PREFIX: &str = "solera-2-";
+/// What tokens of all versions begin with; a version and a hyphen follow.
+const FAMILY: &[u8] = b"solera-";
 const HEADER: usize = 8 + 1;
 
-/// A session's causal past, bound to its cluster.
+/// A session's causal and durability past, bound to their cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Token {
     /// The cluster it belongs to.
     pub cluster: u64,
-    /// The causal past.
-    pub past: Vector,
+    /// The pasts.
+    pub pasts: Pasts,
 }
 
 /// Text that is no token of this cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenError {
-    /// Not a token at all, or one of another version.
+    /// Not a token at all.
     NotAToken,
+    /// A token of a version that this program does not read.
+    OtherVersion,
     /// Cut short or altered.
     Damaged,
     /// A token of another cluster, or of an earlier run.
@@ -35,7 +40,11 @@ impl fmt::Display for TokenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             TokenError::NotAToken => {
-                "this is not a token; take one with SOLERA.TOKEN, it begins with 'solera-1-'"
+                "this is not a token; take one with SOLERA.TOKEN, it begins with 'solera-2-'"
+            }
+            TokenError::OtherVersion => {
+                "the token is of another version: this server reads tokens that begin with 'solera-2-', \
+                 which carry a causal and a durability past; take a new one with SOLERA.TOKEN"
             }
             TokenError::Damaged => "the token is damaged; copy it whole",
             TokenError::OtherCluster => {
@@ -55,8 +64,11 @@ impl Token {
     /// The token as text, safe to copy and paste.
     pub fn encode(&self) -> String {
         let mut bytes = self.cluster.to_be_bytes().to_vec();
-        bytes.push(self.past.entries().len() as u8);
-        for ts in self.past.entries().iter().chain([&self.past.strong]) {
+        let (causal, eventual) = (&self.pasts.causal, self.pasts.eventual());
+        let sites = causal.entries().len().max(eventual.entries().len());
+        bytes.push(sites as u8);
+        let causal = causal.first(sites).iter().chain([&causal.strong]);
+        for ts in causal.chain(eventual.first(sites)) {
             bytes.extend_from_slice(&ts.0.to_be_bytes());
         }
         let checksum = crc32c::crc32c(&bytes);
@@ -71,7 +83,7 @@ impl Token {
     /// # Errors
     /// See [`TokenError`].
     pub fn decode(text: &[u8], cluster: u64, sites: usize) -> Result<Token, TokenError> {
-        let hex = text.strip_prefix(PREFIX.as_bytes()).ok_or(TokenError::NotAToken)?;
+        let hex = text.strip_prefix(PREFIX.as_bytes()).ok_or_else(|| refusal(text))?;
         let bytes = unhex(hex).ok_or(TokenError::Damaged)?;
         let (body, checksum) = bytes.split_last_chunk::<4>().ok_or(TokenError::Damaged)?;
         if crc32c::crc32c(body) != u32::from_be_bytes(*checksum) || body.len() < HEADER {
@@ -79,19 +91,33 @@ impl Token {
         }
         let (head, entries) = body.split_at(HEADER);
         let count = usize::from(head[8]);
-        if entries.len() != (count + 1) * 8 || count > MAX_SITES {
+        if entries.len() != (2 * count + 1) * 8 || count > MAX_SITES {
             return Err(TokenError::Damaged);
         }
         if number(&head[..8]) != cluster {
             return Err(TokenError::OtherCluster);
         }
-        let mut past = Vector::zero(count);
         let mut entries = entries.chunks_exact(8).map(|entry| Timestamp(number(entry)));
-        for site in SiteId::all(count) {
-            past[site] = entries.next().unwrap_or_default();
+        let mut read =
+            |site: SiteId, past: Vector| past.with(site, entries.next().unwrap_or_default());
+        let order = SiteId::all(count).chain([SiteId::STRONG]);
+        let causal = order.fold(Vector::zero(count), |past, site| read(site, past));
+        let eventual = SiteId::all(count).fold(Vector::zero(count), |past, site| read(site, past));
+        if !causal.is_within(sites) || !eventual.is_within(sites) {
+            return Err(TokenError::MoreSites);
         }
-        past.strong = entries.next().unwrap_or_default();
-        if past.is_within(sites) { Ok(Token { cluster, past }) } else { Err(TokenError::MoreSites) }
+        Ok(Token { cluster, pasts: Pasts::causal(causal).with_eventual(&eventual) })
+    }
+}
+
+/// Why a text without the prefix of this version is refused.
+fn refusal(text: &[u8]) -> TokenError {
+    let version = text.strip_prefix(FAMILY).map(|rest| rest.split(|byte| *byte == b'-').next());
+    match version.flatten() {
+        Some(version) if !version.is_empty() && version.iter().all(u8::is_ascii_digit) => {
+            TokenError::OtherVersion
+        }
+        _ => TokenError::NotAToken,
     }
 }
 
@@ -113,14 +139,36 @@ mod tests {
         let mut past = Vector::zero(3);
         past[SiteId(0)] = Timestamp(1);
         past[SiteId(2)] = Timestamp(u64::MAX - 5);
-        Token { cluster: 0xfeed, past }
+        past.strong = Timestamp(12);
+        let eventual = Vector::zero(3).with(SiteId(0), Timestamp(4)).with(SiteId(1), Timestamp(7));
+        Token { cluster: 0xfeed, pasts: Pasts::causal(past).with_eventual(&eventual) }
+    }
+
+    fn read_back(token: &Token, sites: usize) -> Token {
+        Token::decode(token.encode().as_bytes(), 0xfeed, sites).unwrap()
     }
 
     #[test]
     fn a_token_is_read_back() {
         let text = token().encode();
         assert!(text.is_ascii());
-        assert_eq!(Token::decode(text.as_bytes(), 0xfeed, 3), Ok(token()));
+        assert_eq!(read_back(&token(), 3), token());
+    }
+
+    #[test]
+    fn tokens_without_a_durability_past_are_refused_in_words() {
+        // As version 1 had it: the cluster, one site, its entry, the strong entry and the checksum.
+        let mut bytes = [&0xfeed_u64.to_be_bytes()[..], &[1], &[0; 16]].concat();
+        bytes.extend_from_slice(&crc32c::crc32c(&bytes).to_be_bytes());
+        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        let decode = |text: String| Token::decode(text.as_bytes(), 0xfeed, 1);
+        assert_eq!(decode(format!("solera-1-{hex}")), Err(TokenError::OtherVersion));
+        assert_eq!(decode(format!("solera-30-{hex}")), Err(TokenError::OtherVersion));
+        assert_eq!(decode(format!("solera-2-{hex}")), Err(TokenError::Damaged));
+        assert!(TokenError::OtherVersion.to_string().contains("durability past"));
+        for text in ["solera-", "solera--", "solera-x-1"] {
+            assert_eq!(decode(text.to_owned()), Err(TokenError::NotAToken), "{text}");
+        }
     }
 
     #[test]
@@ -145,11 +193,9 @@ mod tests {
 
     #[test]
     fn tokens_stay_good_while_the_list_of_sites_grows() {
-        let text = token().encode();
-        let Token { past, .. } = Token::decode(text.as_bytes(), 0xfeed, 5).unwrap();
-        assert_eq!(past, token().past);
-        let long = Token { cluster: 0xfeed, past: Vector::zero(4).with(SiteId(1), Timestamp(9)) };
-        let read = Token::decode(long.encode().as_bytes(), 0xfeed, 2);
-        assert_eq!(read, Ok(long));
+        assert_eq!(read_back(&token(), 5), token());
+        let past = Vector::zero(4).with(SiteId(1), Timestamp(9));
+        let long = Token { cluster: 0xfeed, pasts: Pasts::causal(past).with_eventual(&past) };
+        assert_eq!(read_back(&long, 2), long);
     }
 }

@@ -197,9 +197,9 @@ fn too_large(message: Message) -> Option<Message> {
     match message {
         Message::ExecuteReply {
             request,
-            response: Response::Executed { outcome: Ok(_), past },
+            response: Response::Executed { outcome: Ok(_), pasts },
         } => {
-            let response = Response::Executed { outcome: Err(OpError::TooLarge), past };
+            let response = Response::Executed { outcome: Err(OpError::TooLarge), pasts };
             Some(Message::ExecuteReply { request, response })
         }
         Message::Version { tx, request, level, key, mut executed } if executed.result.is_ok() => {
@@ -335,7 +335,7 @@ mod tests {
 
     use solera_data::{CellChange, Dot, Effect, Key, Outcome, Value};
     use solera_time::{Timestamp, Vector};
-    use solera_unistore::{PartitionId, RequestId, TxId, Update, Write};
+    use solera_unistore::{PartitionId, Pasts, RequestId, TxId, Update, Write};
 
     use super::*;
 
@@ -470,7 +470,7 @@ mod tests {
         let outcome = |size| Ok(Outcome::Bulk(Value::from(vec![b'x'; size])));
         let reply = |outcome| Message::ExecuteReply {
             request: RequestId(1),
-            response: Response::Executed { outcome, past: Vector::zero(2) },
+            response: Response::Executed { outcome, pasts: Pasts::none(2) },
         };
         for (size, told) in [(100, outcome(100)), (2000, Err(OpError::TooLarge))] {
             let bodies = encode_within(1000, at(1), at(1), vec![reply(outcome(size))]);

@@ -22,10 +22,10 @@ use solera_levels::Level;
 use solera_machine::{Machine, Now};
 use solera_resp::CommandId;
 use solera_resp::command::COMMANDS;
-use solera_time::{Monotonic, Physical, SiteId, Timestamp, Vector};
+use solera_time::{Monotonic, Physical, SiteId, Timestamp};
 use solera_unistore::{
-    Address, AtRisk, Change, Command, Held, Input, Members, Message, Output, PartitionId, Replica,
-    RequestId, Response, Status,
+    Address, AtRisk, Change, Command, Held, Input, Members, Message, Output, PartitionId, Pasts,
+    Replica, RequestId, Response, Status,
 };
 use tokio::io::DuplexStream;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -258,14 +258,14 @@ impl Worker {
     pub(crate) fn execute_at_once(
         &self,
         now: Now,
-        past: &mut Vector,
+        pasts: &mut Pasts,
         level: Level,
         key: &[u8],
         op: &Op,
         command: CommandId,
     ) -> Option<Result<Outcome, OpError>> {
         let mut state = self.state.borrow_mut();
-        let result = state.replica.execute_at_once(now, past, level, key, op)?;
+        let result = state.replica.execute_at_once(now, pasts, level, key, op)?;
         state.counters.commands[command as usize] += 1;
         Some(result)
     }

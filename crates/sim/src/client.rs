@@ -5,9 +5,10 @@ use std::time::Duration;
 use solera_checker::Level as Promise;
 use solera_data::{Key, Op, OpError, Outcome, Value};
 use solera_levels::Level;
-use solera_time::{SiteId, Vector};
+use solera_time::SiteId;
 use solera_unistore::{
-    Address, Cause, Claim, Command, CommandError, Kind, RequestId, Response, TransactionId, TxId,
+    Address, Cause, Claim, Command, CommandError, Kind, Pasts, RequestId, Response, TransactionId,
+    TxId,
 };
 
 use crate::random::Random;
@@ -81,7 +82,7 @@ pub(crate) struct Client {
     /// Changes when the client gives its past up and starts anew.
     session: usize,
     site: usize,
-    past: Vector,
+    pasts: Pasts,
     /// Whether its site has confirmed to hold its past.
     attached: bool,
     left: usize,
@@ -129,7 +130,7 @@ impl Clients {
                     index,
                     session: index,
                     site: random.below(sites),
-                    past: Vector::zero(sites),
+                    pasts: Pasts::none(sites),
                     attached: true,
                     left: scenario.transactions_per_session,
                     doing: Doing::Nothing,
@@ -225,8 +226,8 @@ impl Clients {
         self.clients[index].waiting_for = None;
         let doing = std::mem::replace(&mut self.clients[index].doing, Doing::Nothing);
         match (doing, response) {
-            (Doing::Execute(mut recorded), Response::Executed { outcome, past }) => {
-                self.clients[index].past.join(&past);
+            (Doing::Execute(mut recorded), Response::Executed { outcome, pasts }) => {
+                self.clients[index].pasts.join(&pasts);
                 recorded.steps[0].answer = Some(outcome);
                 self.finish(world, index, recorded, Status::Committed);
             }
@@ -245,8 +246,8 @@ impl Clients {
                 }
                 self.next_operation(world, index, from, recorded, fate, tx);
             }
-            (Doing::Commit(recorded), Response::Committed { past }) => {
-                self.clients[index].past.join(&past);
+            (Doing::Commit(recorded), Response::Committed { pasts }) => {
+                self.clients[index].pasts.join(&pasts);
                 self.finish(world, index, recorded, Status::Committed);
             }
             (Doing::Operate(recorded, _, tx), Response::Failed(_)) => {
@@ -264,6 +265,10 @@ impl Clients {
                     CommandError::Unavailable { tid: Some(tid) } => {
                         self.record(world, recorded, Status::Unknown);
                         self.ask_outcome(world, index, tid);
+                    }
+                    // It has committed, and takes effect some time.
+                    CommandError::Unconfirmed { .. } => {
+                        self.finish(world, index, recorded, Status::Unknown);
                     }
                     // What may have changed nothing may yet have been certified.
                     CommandError::Unavailable { tid: None } => {
@@ -385,7 +390,7 @@ impl Clients {
 
     fn execute(&mut self, world: &mut World, index: usize, step: Step) {
         let worker = self.some_worker(world, index);
-        let past = self.clients[index].past;
+        let past = self.clients[index].pasts.causal;
         let request = self.request(index, worker);
         let command = spaces::command(past, &step);
         let cause = Some(Cause::Request(worker, request));
@@ -426,7 +431,7 @@ impl Clients {
         ]);
         let recorded = self.record_of(world, index, steps, None);
         let worker = self.some_worker(world, index);
-        let past = self.clients[index].past;
+        let past = self.clients[index].pasts.causal;
         let request = self.request(index, worker);
         self.clients[index].doing = Doing::Begin(recorded, fate);
         world.command(worker, request, Command::Begin { past, strong });
@@ -489,11 +494,11 @@ impl Clients {
 
     fn barrier(&mut self, world: &mut World, index: usize, then: Option<usize>) {
         let worker = self.some_worker(world, index);
-        let past = self.clients[index].past;
+        let pasts = self.clients[index].pasts;
         let request = self.request(index, worker);
         self.clients[index].doing = Doing::Barrier { then };
         let timeout = Some(Duration::from_millis(self.random.within(1, 3000)));
-        world.command(worker, request, Command::Barrier { past, timeout });
+        world.command(worker, request, Command::Barrier { pasts, timeout });
     }
 
     /// Moves to another site; half of the time behind a barrier, as the paper asks.
@@ -529,17 +534,17 @@ impl Clients {
         self.clients[index].site = site;
         self.clients[index].attached = false;
         let worker = self.some_worker(world, index);
-        let past = self.clients[index].past;
+        let pasts = self.clients[index].pasts;
         let request = self.request(index, worker);
         self.clients[index].doing = Doing::Attach { attempts };
         let timeout = Some(ATTACH_TIMEOUT);
-        world.command(worker, request, Command::Attach { past, timeout });
+        world.command(worker, request, Command::Attach { pasts, timeout });
     }
 
     fn start_anew(&mut self, index: usize) {
         let client = &mut self.clients[index];
         client.session = self.sessions;
-        client.past = Vector::zero(client.past.entries().len());
+        client.pasts = Pasts::none(self.workers.len());
         client.attached = true;
         self.sessions += 1;
     }

@@ -9,9 +9,10 @@ use std::time::Instant;
 use solera_data::{Op, Value};
 use solera_levels::Level;
 use solera_machine::{Machine, Now};
-use solera_time::{Monotonic, Physical, SiteId, Vector};
+use solera_time::{Monotonic, Physical, SiteId};
 use solera_unistore::{
-    Address, Checkpoint, Config, Output, Part, Record, Recovery, Replica, RequestId, Topology,
+    Address, Checkpoint, Config, Output, Part, Pasts, Record, Recovery, Replica, RequestId,
+    Topology,
 };
 
 /// What a journal would hold.
@@ -33,11 +34,11 @@ impl Host {
 
     fn set(&mut self, key: u64) {
         self.micros += 1;
-        let (now, mut past) = (self.now(), Vector::zero(1));
+        let (now, mut pasts) = (self.now(), Pasts::none(1));
         let op = Op::Set(Value::from("a value of 20 bytes."));
         let key = format!("key:{key:012}");
         let done =
-            self.replica.execute(now, RequestId(0), &mut past, Level::Causal, key.as_bytes(), &op);
+            self.replica.execute(now, RequestId(0), &mut pasts, Level::Causal, key.as_bytes(), &op);
         assert!(matches!(done, Some(Ok(_))), "nothing blocks it");
         if self.micros.is_multiple_of(1000) {
             self.replica.on_deadline(now);

@@ -6,6 +6,8 @@ use solera_machine::Now;
 use solera_time::{Monotonic, SiteId, Timestamp, Vector};
 
 use crate::command::{CommandError, RequestId, Response};
+use crate::config::Rule;
+use crate::pasts::Pasts;
 use crate::replica::Replica;
 
 /// Clients that wait for `uniformVec` to reach their pasts.
@@ -18,7 +20,7 @@ pub(crate) struct Barriers {
 struct Waiting {
     request: RequestId,
     kind: Kind,
-    past: Vector,
+    pasts: Pasts,
     since: Monotonic,
     until: Option<Monotonic>,
 }
@@ -36,26 +38,29 @@ impl Barriers {
 }
 
 impl Replica {
-    /// UNIFORM_BARRIER (UniStore Alg. 1 l. 49–50).
+    /// UNIFORM_BARRIER (UniStore Alg. 1 l. 49–50), on the durability past
+    /// (`docs/decisions/0023-durability-past.md`).
     pub(crate) fn barrier(
         &mut self,
         now: Now,
         request: RequestId,
-        past: Vector,
+        pasts: Pasts,
         timeout: Option<Duration>,
     ) {
-        self.wait(now, request, Kind::Barrier, past, timeout);
+        let pasts = self.weakened(pasts);
+        self.wait(now, request, Kind::Barrier, pasts, timeout);
     }
 
-    /// ATTACH (UniStore Alg. 1 l. 51–52).
+    /// ATTACH (UniStore Alg. 1 l. 51–52), on the causal past. Eventual writes are not waited for; but a session
+    /// must not go on with some that are known to be gone, because later ones of the same site would hide them.
     pub(crate) fn attach(
         &mut self,
         now: Now,
         request: RequestId,
-        past: Vector,
+        pasts: Pasts,
         timeout: Option<Duration>,
     ) {
-        self.wait(now, request, Kind::Attach, past, timeout);
+        self.wait(now, request, Kind::Attach, pasts, timeout);
     }
 
     fn wait(
@@ -63,15 +68,16 @@ impl Replica {
         now: Now,
         request: RequestId,
         kind: Kind,
-        past: Vector,
+        pasts: Pasts,
         timeout: Option<Duration>,
     ) {
         let until = timeout.map(|timeout| now.monotonic.after(timeout));
         self.be_active(now);
-        let waiting = Waiting { request, kind, past, since: now.monotonic, until };
+        let waiting = Waiting { request, kind, pasts, since: now.monotonic, until };
         if let Some(response) = self.outcome_of(now, &waiting) {
             self.reply(request, response);
         } else {
+            let past = self.awaited(kind, &waiting.pasts);
             match kind {
                 Kind::Barrier => self.wait_for(&past),
                 // It comes from outside: what this site has done itself is here, or a time yet to come.
@@ -99,10 +105,11 @@ impl Replica {
     }
 
     fn outcome_of(&self, now: Now, waiting: &Waiting) -> Option<Response> {
-        let past = &waiting.past;
-        if waiting.kind == Kind::Attach
-            && let Some(gone) = self.gone(past)
-        {
+        if waiting.kind == Kind::Attach && !self.config.keeps(Rule::AttachWaits) {
+            return Some(Response::Attached);
+        }
+        let past = &self.awaited(waiting.kind, &waiting.pasts);
+        if let Some(gone) = self.gone(past).or_else(|| self.gone(waiting.pasts.eventual())) {
             return Some(Response::Failed(gone));
         }
         if waiting.kind == Kind::Barrier
@@ -120,7 +127,7 @@ impl Replica {
                 Kind::Attach => Response::Attached,
             });
         };
-        if let Some(lost) = self.lost(now, waiting) {
+        if let Some(lost) = self.lost(now, past, waiting.since) {
             return Some(Response::Failed(lost));
         }
         if waiting.until.is_some_and(|until| now.monotonic >= until) {
@@ -128,6 +135,36 @@ impl Replica {
             return Some(Response::Failed(CommandError::TimedOut { site, behind }));
         }
         None
+    }
+
+    /// The sites of whose transactions in a session's durability past a barrier here would wait for some, or report
+    /// some as lost.
+    pub(crate) fn not_uniform(&self, pasts: &Pasts) -> Vec<SiteId> {
+        let pasts = self.weakened(*pasts);
+        let awaited = self.awaited(Kind::Barrier, &pasts);
+        let (reached, members) = (self.reached(Kind::Barrier), &self.dissemination.members);
+        let gone = |site: SiteId, ts| members.gap_of(site, ts).is_some();
+        let missing = |site: &SiteId| {
+            awaited[*site] > reached[*site]
+                || gone(*site, awaited[*site])
+                || gone(*site, pasts.eventual()[*site])
+        };
+        SiteId::all(self.config.topology.sites()).filter(missing).collect()
+    }
+
+    /// Without eventual writes, if barriers are not to wait for them.
+    fn weakened(&self, pasts: Pasts) -> Pasts {
+        match self.config.keeps(Rule::DurabilityPast) {
+            true => pasts,
+            false => Pasts::causal(pasts.causal),
+        }
+    }
+
+    fn awaited(&self, kind: Kind, pasts: &Pasts) -> Vector {
+        match kind {
+            Kind::Barrier => pasts.to_be_uniform(self.me),
+            Kind::Attach => pasts.causal,
+        }
     }
 
     /// Whether snapshots of this site hold all of a past that was taken at another site.
@@ -139,10 +176,8 @@ impl Replica {
     fn reached(&self, kind: Kind) -> Vector {
         let uniform_vec = self.dissemination.view.uniform_vec;
         match kind {
-            // Remote transactions were uniform when they were seen (§5.6).
-            Kind::Barrier => {
-                Vector::top(self.config.topology.sites()).with(self.me, uniform_vec[self.me])
-            }
+            // Strong transactions survive since they committed (§6.3).
+            Kind::Barrier => uniform_vec.with(SiteId::STRONG, Timestamp::MAX),
             // This site's own transactions are here. But the past comes from outside: one from the
             // future of this site was never taken here, and must not move its clocks.
             Kind::Attach => {
@@ -163,12 +198,12 @@ impl Replica {
     /// A past that contains transactions of a failed site which no reachable site stores: they are
     /// gone with it. Waits long enough for forwarding to have brought up what there is: a site that
     /// is suspected since long may be alive, and others may just be getting what the past contains.
-    fn lost(&self, now: Now, waiting: &Waiting) -> Option<CommandError> {
-        let patient = now.monotonic.since(waiting.since) >= self.config.timing.lost_after;
-        if waiting.kind == Kind::Barrier || !patient {
+    fn lost(&self, now: Now, past: &Vector, since: Monotonic) -> Option<CommandError> {
+        let patient = now.monotonic.since(since) >= self.config.timing.lost_after;
+        if !patient {
             return None;
         }
-        let (past, reachable) = (&waiting.past, &self.dissemination.view.reachable_vec);
+        let reachable = &self.dissemination.view.reachable_vec;
         SiteId::all(self.config.topology.sites())
             .filter(|site| *site != self.me && past[*site] > reachable[*site])
             .find(|site| {

@@ -9,6 +9,9 @@ use solera_data::{Key, Op, OpError, Outcome};
 use solera_levels::Level;
 use solera_time::{SiteId, Vector};
 
+use crate::config::Address;
+use crate::pasts::Pasts;
+
 /// Names a request, so that its reply can be told from others. Chosen by the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct RequestId(pub u64);
@@ -22,7 +25,7 @@ pub struct TxId {
     pub sequence: u64,
 }
 
-/// A client's request. `past` is always the client's causal past (`pastVec`, §5.1).
+/// A client's request. `past` is the client's causal past (`pastVec`, §5.1).
 #[derive(Clone, Debug)]
 pub enum Command {
     /// A transaction of one operation.
@@ -86,17 +89,18 @@ pub enum Command {
         /// The transaction.
         tx: TxId,
     },
-    /// UNIFORM_BARRIER (Alg. 1 l. 49): returns when all of `past` is durable.
+    /// UNIFORM_BARRIER (Alg. 1 l. 49): returns when all of the durability past is uniform.
     Barrier {
-        /// The client's causal past.
-        past: Vector,
+        /// The client's pasts.
+        pasts: Pasts,
         /// How long to wait; `None` for ever.
         timeout: Option<Duration>,
     },
-    /// ATTACH (Alg. 1 l. 51): returns when this site holds all of `past`, taken at another site.
+    /// ATTACH (Alg. 1 l. 51): returns when this site holds all of the causal past, taken at another site. Eventual
+    /// writes are not waited for: no read rests on them.
     Attach {
-        /// The client's causal past.
-        past: Vector,
+        /// The client's pasts.
+        pasts: Pasts,
         /// How long to wait; `None` for ever.
         timeout: Option<Duration>,
     },
@@ -110,12 +114,12 @@ pub enum Command {
 /// The answer to a command.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Response {
-    /// To [`Command::Execute`]: the answer, and the client's causal past from now on.
+    /// To [`Command::Execute`]: the answer, and what the client's pasts contain from now on.
     Executed {
         /// What the operation answered; an [`OpError`] had no effect.
         outcome: Result<Outcome, OpError>,
         /// Includes the operation and what it read.
-        past: Vector,
+        pasts: Pasts,
     },
     /// To [`Command::Begin`].
     Begun(TxId),
@@ -123,10 +127,10 @@ pub enum Response {
     Named(TransactionId),
     /// To [`Command::Operate`]; after an [`OpError`] the transaction stays open.
     Operated(Result<Outcome, OpError>),
-    /// To [`Command::Commit`]: the client's causal past from now on.
+    /// To [`Command::Commit`]: what the client's pasts contain from now on.
     Committed {
-        /// Includes the transaction and what it read.
-        past: Vector,
+        /// Includes the transaction, its writes to eventual spaces, and what it read.
+        pasts: Pasts,
     },
     /// To [`Command::Barrier`]: what the client observed survives the loss of `f` sites.
     Uniform,
@@ -147,6 +151,12 @@ pub enum CommandError {
     OperationsOutstanding,
     /// A partition of this site did not prepare in time. The transaction had no effect; retry it.
     PartitionSlow,
+    /// The transaction committed, and a worker of this site has not confirmed in time that it has executed the
+    /// operations on eventual spaces. It does so when it answers again.
+    Unconfirmed {
+        /// The worker.
+        worker: Address,
+    },
     /// The transaction writes more than can be kept in one piece. It is not open any more, and had no
     /// effect.
     TooLarge,
@@ -235,6 +245,12 @@ impl fmt::Display for CommandError {
                     "a partition of this site answered too slowly; nothing was changed, retry"
                 )
             }
+            CommandError::Unconfirmed { worker } => write!(
+                f,
+                "the transaction committed, but worker {} of its site does not confirm its writes to eventual \
+                 spaces; they are done when that worker answers again",
+                worker.worker
+            ),
             CommandError::TooLarge => write!(
                 f,
                 "the transaction is too large: at most 512 MB may be written at once; nothing was changed"

@@ -154,13 +154,23 @@ pub enum Rule {
     WaitOnStrong,
     /// Whoever waits for an idle worker's progress asks for it. Only latency depends on it.
     AskForProgress,
+    /// Barriers wait for the eventual writes of a session.
+    DurabilityPast,
+    /// ATTACH waits until the site holds the causal past (Alg. 1 l. 52).
+    AttachWaits,
+    /// A commit is answered when its operations on eventual spaces are executed.
+    EventualConfirmed,
+    /// Eventual writes count as at risk until they are uniform.
+    EventualAtRisk,
+    /// Prepared transactions count as at risk.
+    PreparedAtRisk,
     /// A rule of certification.
     Certification(Certification),
 }
 
 impl Rule {
     /// Every rule, with the name that commands use.
-    pub const ALL: [(Rule, &'static str); 27] = [
+    pub const ALL: [(Rule, &'static str); 32] = [
         (Rule::Forwarding, "forwarding"),
         (Rule::WaitOnKnownVec, "wait-on-known-vec"),
         (Rule::KnownVecBelowPrepared, "known-vec-below-prepared"),
@@ -170,6 +180,11 @@ impl Rule {
         (Rule::DonorHoldsSnapshot, "donor-holds-snapshot"),
         (Rule::WaitOnStrong, "wait-on-strong"),
         (Rule::AskForProgress, "ask-for-progress"),
+        (Rule::DurabilityPast, "durability-past"),
+        (Rule::AttachWaits, "attach-waits"),
+        (Rule::EventualConfirmed, "eventual-confirmed"),
+        (Rule::EventualAtRisk, "eventual-at-risk"),
+        (Rule::PreparedAtRisk, "prepared-at-risk"),
         (Rule::Certification(Certification::Quorum), "quorum"),
         (Rule::Certification(Certification::PreparedConflicts), "prepared-conflicts"),
         (Rule::Certification(Certification::Gather), "gather"),

@@ -14,9 +14,10 @@ use solera_machine::Now;
 use solera_time::{Monotonic, SiteId, Timestamp, Vector};
 
 use crate::command::{CommandError, RequestId, Response, StrongLimit, TxId};
-use crate::config::{Address, StrongLimits, Timing};
+use crate::config::{Address, Rule, StrongLimits, Timing};
 use crate::message::{Cause, Event, Executed, Message, Write};
 use crate::partitioning::PartitionId;
+use crate::pasts::Pasts;
 use crate::record::{Decision, Record};
 use crate::replica::{MAX_UPDATE, Replica};
 use crate::strong::Accesses;
@@ -76,6 +77,8 @@ struct Preparing {
     unprepared: Vec<Address>,
     /// Whether it writes anything but to eventual spaces.
     writes: bool,
+    /// Whether it writes to eventual spaces.
+    eventual: bool,
     /// The partitions it writes to, for the trace.
     partitions: Vec<PartitionId>,
     /// The greatest prepare time so far (Alg. 1 l. 33).
@@ -102,6 +105,17 @@ impl Share {
 struct Told {
     decision: Decision,
     at: Option<Monotonic>,
+    /// The client that waits until all participants have confirmed.
+    answer: Option<Answer>,
+}
+
+/// The answer to the commit of a transaction that writes to eventual spaces. The participants execute these
+/// operations after the decision, each at a time of its own, which the client's durability past must contain.
+#[derive(Debug)]
+struct Answer {
+    request: RequestId,
+    since: Monotonic,
+    pasts: Pasts,
 }
 
 impl Coordinator {
@@ -121,7 +135,7 @@ impl Coordinator {
 
     /// A decision from before a restart.
     pub(crate) fn restore(&mut self, tx: TxId, decision: Decision) {
-        self.decided.insert(tx, Told { decision, at: None });
+        self.decided.insert(tx, Told { decision, at: None, answer: None });
     }
 
     /// All participants have confirmed the decision.
@@ -394,7 +408,7 @@ impl Replica {
     fn commit_here(&mut self, now: Now, request: RequestId, tx: TxId, share: Share) {
         let Some(snap_vec) = self.coordinator.open.get(&tx).map(|tx| tx.snap_vec) else { return };
         let Share { writes, eventual } = share;
-        let mut committed = None;
+        let (mut committed, mut latest) = (None, Timestamp::ZERO);
         let transaction = if writes.is_empty() {
             self.coordinator.open.remove(&tx)
         } else {
@@ -410,12 +424,15 @@ impl Replica {
         };
         for (key, op) in eventual {
             if let Some((partition, update)) = self.execute_eventual(now, &key, &op) {
+                latest = latest.max(update.dot.ts);
                 self.record(|| Record::StoredEventual(partition, update.clone()));
                 self.trace_eventual(partition, &update);
             }
         }
         if let Some(transaction) = transaction {
-            self.finish_commit(request, transaction, committed);
+            let mut pasts = self.pasts_after(&transaction, committed);
+            pasts.raise_eventual(self.me, latest);
+            self.reply(request, Response::Committed { pasts });
         }
     }
 
@@ -441,6 +458,7 @@ impl Replica {
             unprepared: participants.clone(),
             participants,
             writes: shares.values().any(|share| !share.writes.is_empty()),
+            eventual: shares.values().any(|share| !share.eventual.is_empty()),
             partitions,
             ts: snap_vec[self.me],
         });
@@ -461,7 +479,7 @@ impl Replica {
             return;
         }
         let (request, ts) = (preparing.request, preparing.ts);
-        let writes = preparing.writes;
+        let (writes, eventual) = (preparing.writes, preparing.eventual);
         let participants = std::mem::take(&mut preparing.participants);
         let partitions = std::mem::take(&mut preparing.partitions);
         let snap_vec = transaction.snap_vec;
@@ -469,8 +487,13 @@ impl Replica {
         if writes {
             self.trace_transaction(tx, ts, &snap_vec, partitions);
         }
-        if let Some(transaction) = self.coordinator.open.remove(&tx) {
-            self.finish_commit(request, transaction, writes.then_some(ts));
+        let Some(transaction) = self.coordinator.open.remove(&tx) else { return };
+        let pasts = self.pasts_after(&transaction, writes.then_some(ts));
+        match self.coordinator.decided.get_mut(&tx) {
+            Some(told) if eventual && self.config.keeps(Rule::EventualConfirmed) => {
+                told.answer = Some(Answer { request, since: now.monotonic, pasts });
+            }
+            _ => self.reply(request, Response::Committed { pasts }),
         }
     }
 
@@ -489,20 +512,15 @@ impl Replica {
         }
         if let Some(decision) = decision {
             let at = Some(now.monotonic);
-            self.coordinator.decided.insert(tx, Told { decision, at });
+            self.coordinator.decided.insert(tx, Told { decision, at, answer: None });
         }
     }
 
-    /// Tells the client of a committed transaction its new causal past.
-    fn finish_commit(
-        &mut self,
-        request: RequestId,
-        transaction: Transaction,
-        committed: Option<Timestamp>,
-    ) {
+    /// What the client of a committed transaction has observed and committed, but for eventual writes.
+    fn pasts_after(&self, transaction: &Transaction, committed: Option<Timestamp>) -> Pasts {
         let mut past = transaction.snap_vec;
         past[self.me] = transaction.local_dependency.max(committed.unwrap_or(Timestamp::ZERO));
-        self.reply(request, Response::Committed { past });
+        Pasts::causal(past)
     }
 
     /// Drops an open transaction. One that is being committed goes on.
@@ -536,14 +554,40 @@ impl Replica {
         self.reply(request, Response::Named(tid));
     }
 
-    /// A participant applied or dropped its share.
-    pub(crate) fn on_resolved(&mut self, from: Address, tx: TxId) {
-        if let Some(Told { decision, .. }) = self.coordinator.decided.get_mut(&tx) {
-            decision.unconfirmed.retain(|participant| *participant != from);
-            if decision.unconfirmed.is_empty() {
-                self.coordinator.forget(tx);
-                self.record(|| Record::Forgotten(tx));
+    /// A participant applied or dropped its share, with eventual writes up to this time.
+    pub(crate) fn on_resolved(&mut self, from: Address, tx: TxId, until: Timestamp) {
+        let Some(Told { decision, answer, .. }) = self.coordinator.decided.get_mut(&tx) else {
+            return;
+        };
+        decision.unconfirmed.retain(|participant| *participant != from);
+        if let Some(answer) = answer {
+            answer.pasts.raise_eventual(self.me, until);
+        }
+        if !decision.unconfirmed.is_empty() {
+            return;
+        }
+        let answer = answer.take();
+        self.coordinator.forget(tx);
+        self.record(|| Record::Forgotten(tx));
+        if let Some(Answer { request, pasts, .. }) = answer {
+            self.reply(request, Response::Committed { pasts });
+        }
+    }
+
+    /// Does not let clients wait for longer than it takes to repeat a decision, for participants that do not
+    /// confirm it.
+    pub(crate) fn give_up_confirmations(&mut self, now: Now) {
+        let patience = self.config.timing.prepare_timeout * 4;
+        let mut overdue = Vec::new();
+        for Told { decision, answer, .. } in self.coordinator.decided.values_mut() {
+            let late = |answer: &mut Answer| now.monotonic.since(answer.since) >= patience;
+            if let Some(Answer { request, .. }) = answer.take_if(late) {
+                let worker = decision.unconfirmed[0];
+                overdue.push((request, CommandError::Unconfirmed { worker }));
             }
+        }
+        for (request, error) in overdue {
+            self.reply(request, Response::Failed(error));
         }
     }
 
@@ -551,7 +595,7 @@ impl Replica {
     pub(crate) fn repeat_decisions(&mut self, now: Now) {
         let patience = self.config.timing.prepare_timeout * 2;
         let mut overdue = Vec::new();
-        for (tx, Told { decision, at }) in &mut self.coordinator.decided {
+        for (tx, Told { decision, at, .. }) in &mut self.coordinator.decided {
             if at.is_none_or(|at| now.monotonic.since(at) >= patience) {
                 *at = Some(now.monotonic);
                 let message = Message::Commit { tx: *tx, ts: decision.ts };

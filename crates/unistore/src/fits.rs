@@ -229,7 +229,9 @@ impl Fits<'_> {
 
     fn response(&self, response: &Response) -> bool {
         match response {
-            Response::Executed { past, .. } | Response::Committed { past } => self.vector(past),
+            Response::Executed { pasts, .. } | Response::Committed { pasts } => {
+                self.vector(&pasts.causal) && self.vector(pasts.eventual())
+            }
             _ => true,
         }
     }

@@ -19,6 +19,7 @@
 //! | `scan` | reading all keys in one snapshot |
 //! | `status` | what a replica knows and holds, for reports |
 //! | `barriers` | UNIFORM_BARRIER and ATTACH |
+//! | `pasts` | the causal and the durability past of a session |
 //! | `failure_detector` | who is suspected |
 //! | `record`, `checkpoint`, `recovery` | what a journal keeps, and building a replica from it |
 //! | `membership` | who takes part |
@@ -43,6 +44,7 @@ mod op_log;
 mod participant;
 mod partition;
 mod partitioning;
+mod pasts;
 mod pending;
 mod rare;
 mod record;
@@ -67,6 +69,7 @@ pub use message::{
     SiteView, Stretch, Subtree, Update, Write,
 };
 pub use partitioning::PartitionId;
+pub use pasts::Pasts;
 pub use rare::RarePath;
 pub use record::{Decision, DecodeError, Part, Prepared, Promise, Record, SavedKey};
 pub use records::Records;

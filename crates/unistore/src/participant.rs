@@ -14,6 +14,7 @@ use crate::config::{Address, Rule};
 use crate::message::{Event, Executed, Message, Update, Write};
 use crate::partition::{Storing, group_by};
 use crate::partitioning::PartitionId;
+use crate::pasts::Pasts;
 use crate::rare::RarePath;
 use crate::record::{Prepared, Record};
 use crate::records::PassingUpdate;
@@ -80,6 +81,10 @@ impl Participant {
         self.prepared.len()
     }
 
+    pub(crate) fn each_prepared(&self) -> impl Iterator<Item = &Prepared> {
+        self.prepared.values().map(|waiting| &waiting.prepared)
+    }
+
     /// A transaction that was decided, or given up.
     pub(crate) fn take(&mut self, tx: TxId) -> Option<Prepared> {
         self.prepared.remove(&tx).map(|waiting| waiting.prepared)
@@ -128,7 +133,7 @@ impl Replica {
         &mut self,
         now: Now,
         to: ReplyTo,
-        past: &mut Vector,
+        past: Vector,
         level: Level,
         key: Key,
         op: Op,
@@ -137,11 +142,12 @@ impl Replica {
         if self.index_of(partition).is_none() {
             return;
         }
-        match self.try_execute(now, to, past, level, partition, &key, &op) {
-            Some(outcome) => self.answer(to, Response::Executed { outcome, past: *past }),
+        let mut pasts = Pasts::causal(past);
+        match self.try_execute(now, to, &mut pasts, level, partition, &key, &op) {
+            Some(outcome) => self.answer(to, Response::Executed { outcome, pasts }),
             None => {
                 self.wait_for_strong(past.strong);
-                self.participant.park_execute(now.monotonic, to, *past, level, key, op);
+                self.participant.park_execute(now.monotonic, to, past, level, key, op);
             }
         }
     }
@@ -260,12 +266,19 @@ impl Replica {
             self.release_known_vec();
             self.retry_parked(now);
         }
-        self.send(coordinator, Message::Resolved { tx });
+        self.resolve(coordinator, tx);
+    }
+
+    /// Confirms that the transaction is applied or dropped here. Every dot that it got here, if only before a
+    /// restart, is within the clock.
+    fn resolve(&mut self, coordinator: Address, tx: TxId) {
+        let until = self.clock.last();
+        self.send(coordinator, Message::Resolved { tx, until });
     }
 
     /// Repeats an operation of a transaction that commits on the latest state of an eventual space, as a
-    /// transaction of its own. Returns its update, if there is one, to be recorded and then traced;
-    /// nobody is told of a failure.
+    /// transaction of its own. Returns its update, if there is one, to be recorded and then traced. Failures
+    /// are not reported: the client has got the answers on the transaction's snapshot.
     pub(crate) fn execute_eventual(
         &mut self,
         now: Now,
@@ -305,7 +318,7 @@ impl Replica {
             self.release_known_vec();
             self.retry_parked(now);
         }
-        self.send(coordinator, Message::Resolved { tx });
+        self.resolve(coordinator, tx);
     }
 
     /// Stores the writes of a local transaction that commits, partition by partition.
@@ -357,8 +370,8 @@ impl Replica {
         for Parked { since, read } in std::mem::take(&mut self.participant.parked) {
             let parked = self.participant.parked.len();
             match read {
-                Read::Execute { to, mut past, level, key, op } => {
-                    self.execute_for_peer(now, to, &mut past, level, key, op);
+                Read::Execute { to, past, level, key, op } => {
+                    self.execute_for_peer(now, to, past, level, key, op);
                 }
                 Read::GetVersion(read) => self.answer_version(now, read),
             }

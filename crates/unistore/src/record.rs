@@ -71,6 +71,12 @@ pub struct Prepared {
 }
 
 impl Prepared {
+    /// The keys that it writes here.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &Key> {
+        let writes = self.writes.iter().map(|write| &write.key);
+        writes.chain(self.eventual.iter().map(|(key, _)| key))
+    }
+
     /// Approximate bytes.
     pub(crate) fn size(&self) -> usize {
         let eventual = self.eventual.iter().map(|(key, op)| key.len() + op.size());

@@ -24,6 +24,7 @@ use crate::message::{Cause, Event, Input, Message, Output, SiteView, Subtree};
 use crate::participant::Participant;
 use crate::partition::{Done, ORIGINS, Partition, Storing};
 use crate::partitioning::PartitionId;
+use crate::pasts::Pasts;
 use crate::rare::RarePath;
 use crate::record::{Promise, Record};
 use crate::records::{Passing, PassingUpdate, Records};
@@ -164,13 +165,13 @@ impl Replica {
 
     /// A single-operation transaction on a key, for the worker's own clients.
     ///
-    /// Answers at once if this worker owns the key and nothing blocks the read; `past` is then moved
-    /// on. Otherwise answers `None`, and later yields [`Output::Reply`] for `request`.
+    /// Answers at once if this worker owns the key and nothing blocks the read; `pasts` then contain the
+    /// transaction. Otherwise answers `None`, and later yields [`Output::Reply`] for `request`.
     pub fn execute(
         &mut self,
         now: Now,
         request: RequestId,
-        past: &mut Vector,
+        pasts: &mut Pasts,
         level: Level,
         key: &[u8],
         op: &Op,
@@ -181,19 +182,19 @@ impl Replica {
             if key.len() + op.size() > MAX_UPDATE {
                 return Some(Err(OpError::TooLarge));
             }
-            let (key, op, past) = (Key::from(key), op.clone(), *past);
+            let (key, op, past) = (Key::from(key), op.clone(), pasts.causal);
             self.send(owner, Message::Execute { request, past, level, key, op });
             return None;
         }
         if let Some(result) =
-            self.try_execute(now, ReplyTo::Client(request), past, level, partition, key, op)
+            self.try_execute(now, ReplyTo::Client(request), pasts, level, partition, key, op)
         {
             return Some(result);
         }
         let (key, op) = (Key::from(key), op.clone());
         let to = ReplyTo::Client(request);
-        self.wait_for_strong(past.strong);
-        self.participant.park_execute(now.monotonic, to, *past, level, key, op);
+        self.wait_for_strong(pasts.causal.strong);
+        self.participant.park_execute(now.monotonic, to, pasts.causal, level, key, op);
         None
     }
 
@@ -201,14 +202,14 @@ impl Replica {
     pub fn execute_at_once(
         &mut self,
         now: Now,
-        past: &mut Vector,
+        pasts: &mut Pasts,
         level: Level,
         key: &[u8],
         op: &Op,
     ) -> Option<Result<Outcome, OpError>> {
         let partition = self.partition_of(key);
         self.index_of(partition)?;
-        self.try_execute(now, ReplyTo::Nobody, past, level, partition, key, op)
+        self.try_execute(now, ReplyTo::Nobody, pasts, level, partition, key, op)
     }
 
     /// How many keys of this worker exist for a client without a past.
@@ -252,7 +253,7 @@ impl Replica {
         &mut self,
         now: Now,
         reply_to: ReplyTo,
-        past: &mut Vector,
+        pasts: &mut Pasts,
         level: Level,
         partition: PartitionId,
         key: &[u8],
@@ -266,7 +267,7 @@ impl Replica {
         let snap_vec = if eventual {
             self.owned(partition).arrived
         } else {
-            let snap_vec = self.start_snapshot(now, past);
+            let snap_vec = self.start_snapshot(now, &pasts.causal);
             if self.is_blocked(index, key, &snap_vec) {
                 return None;
             }
@@ -303,12 +304,14 @@ impl Replica {
             self.trace(|| Event::Stored { partition, dot });
             self.trace_commit(reply_to, dot, &snap_vec, partition, eventual);
             self.demand.want_own(self.me, dot.ts);
-            // Also of an eventual write: a barrier should cover it, and a token bring it along.
-            past.raise(self.me, dot.ts);
+            match eventual {
+                true => pasts.raise_eventual(self.me, dot.ts),
+                false => pasts.causal.raise(self.me, dot.ts),
+            }
         }
         if !eventual {
-            past.raise(self.me, dependency);
-            self.add_remote_entries(past, &snap_vec);
+            pasts.causal.raise(self.me, dependency);
+            self.add_remote_entries(&mut pasts.causal, &snap_vec);
         }
         Some(result)
     }
@@ -465,9 +468,10 @@ impl Replica {
 
     fn on_command(&mut self, now: Now, request: RequestId, command: Command) {
         match command {
-            Command::Execute { mut past, level, key, op } => {
-                if let Some(outcome) = self.execute(now, request, &mut past, level, &key, &op) {
-                    self.reply(request, Response::Executed { outcome, past });
+            Command::Execute { past, level, key, op } => {
+                let mut pasts = Pasts::causal(past);
+                if let Some(outcome) = self.execute(now, request, &mut pasts, level, &key, &op) {
+                    self.reply(request, Response::Executed { outcome, pasts });
                 }
             }
             Command::ExecuteStrong { past, key, op, kind } => {
@@ -485,8 +489,8 @@ impl Replica {
             Command::Commit { tx, claim } => self.commit(now, request, tx, claim),
             Command::Name { tx } => self.name(now, request, tx),
             Command::Abort { tx } => self.abort(tx),
-            Command::Barrier { past, timeout } => self.barrier(now, request, past, timeout),
-            Command::Attach { past, timeout } => self.attach(now, request, past, timeout),
+            Command::Barrier { pasts, timeout } => self.barrier(now, request, pasts, timeout),
+            Command::Attach { pasts, timeout } => self.attach(now, request, pasts, timeout),
             Command::Outcome { tid } => self.find_outcome(now, request, tid),
         }
     }
@@ -497,9 +501,9 @@ impl Replica {
             return;
         }
         match message {
-            Message::Execute { request, mut past, level, key, op } => {
+            Message::Execute { request, past, level, key, op } => {
                 let to = ReplyTo::Peer(from, request);
-                self.execute_for_peer(now, to, &mut past, level, key, op);
+                self.execute_for_peer(now, to, past, level, key, op);
             }
             Message::ExecuteReply { request, response } => {
                 self.on_execute_reply(now, request, response);
@@ -516,7 +520,7 @@ impl Replica {
             Message::PrepareAck { tx, ts } => self.on_prepare_ack(now, from, tx, ts),
             Message::Commit { tx, ts } => self.on_commit(now, from, tx, ts),
             Message::Abort { tx } => self.on_abort(now, from, tx),
-            Message::Resolved { tx } => self.on_resolved(from, tx),
+            Message::Resolved { tx, until } => self.on_resolved(from, tx, until),
             Message::Undecided { tx } => self.on_undecided(from, tx),
             Message::Up(subtree) => self.on_up(from, subtree),
             Message::Down(view, members) => self.on_down(now, view, &members),
@@ -722,6 +726,7 @@ impl Replica {
         self.expire_transactions(now);
         self.ask_for_decisions(now);
         self.repeat_decisions(now);
+        self.give_up_confirmations(now);
         self.fill(now);
         self.hand_over_more(now);
         self.ask_for_progress(now);

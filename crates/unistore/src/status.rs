@@ -1,6 +1,7 @@
 //! What a replica knows and holds, for status reports and for the simulator's assertions.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use solera_certification::TransactionId;
@@ -8,11 +9,13 @@ use solera_data::Key;
 use solera_time::{SiteId, Timestamp, Vector};
 
 use crate::command::CommandError;
+use crate::config::Rule;
 use crate::joining::Progress;
 use crate::membership::Members;
-use crate::message::SiteView;
+use crate::message::{SiteView, Update};
 use crate::partition::Partition;
 use crate::partitioning::PartitionId;
+use crate::pasts::Pasts;
 use crate::replica::Replica;
 use crate::strong::{StrongCounts, group_of};
 
@@ -130,21 +133,36 @@ impl Status<'_> {
         self.replica.strong.undecided()
     }
 
+    /// The sites of whose transactions some in a session's durability past could still be undone by the loss
+    /// of sites, as far as this worker knows: a barrier here would wait for them.
+    pub fn not_uniform(&self, pasts: &Pasts) -> Vec<SiteId> {
+        self.replica.not_uniform(pasts)
+    }
+
     /// The transactions of this site, as far as they wrote here, that the loss of sites could still
-    /// undo: they are not uniform as far as this worker knows. And the keys of the latest of them, but
+    /// undo: they are not uniform as far as this worker knows. Those that are prepared here are among them,
+    /// as their clients may know already that they committed. And the keys of the latest of them, but
     /// no more than can be told in a few megabytes.
     pub fn at_risk(&self, keys: usize) -> AtRisk {
         let me = self.replica.me;
         let uniform = self.replica.dissemination.view.uniform_vec[me];
+        let config = &self.replica.config;
+        let counts = |update: &&Arc<Update>| !update.eventual || config.keeps(Rule::EventualAtRisk);
         let histories = self.replica.partitions.iter().map(|p| &p.committed[me.index()]);
         let mut times: Vec<Timestamp> = Vec::new();
         let mut newest: Vec<(Timestamp, &Key)> = Vec::new();
+        if config.keeps(Rule::PreparedAtRisk) {
+            for prepared in self.replica.participant.each_prepared() {
+                times.push(prepared.ts);
+                newest.extend(prepared.keys().map(|key| (prepared.ts, key)).take(keys));
+            }
+        }
         for history in histories {
-            times.extend(history.after(uniform).map(|update| update.dot.ts));
-            let writes = history
-                .after(uniform)
-                .rev()
-                .flat_map(|update| update.writes.iter().map(|write| (update.dot.ts, &write.key)));
+            times.extend(history.after(uniform).filter(counts).map(|update| update.dot.ts));
+            let writes =
+                history.after(uniform).filter(counts).rev().flat_map(|update| {
+                    update.writes.iter().map(|write| (update.dot.ts, &write.key))
+                });
             newest.extend(writes.take(keys));
         }
         // A transaction over several partitions is one.

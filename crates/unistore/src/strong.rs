@@ -28,6 +28,7 @@ use crate::coordinator::Transaction;
 use crate::membership::{Members, first_run};
 use crate::message::{Cause, Event, Message, Stretch, Update, Write};
 use crate::partitioning::PartitionId;
+use crate::pasts::Pasts;
 use crate::rare::RarePath;
 use crate::record::Record;
 use crate::replica::Replica;
@@ -433,7 +434,7 @@ impl Replica {
             if let Some(tid) = name {
                 self.strong.service.release(tid, Outcome::Committed(snap_vec.strong));
             }
-            return self.reply(request, Response::Committed { past: snap_vec });
+            return self.reply(request, Response::Committed { pasts: Pasts::causal(snap_vec) });
         }
         if !self.config.protocol.has_strong() {
             return self.reply(request, Response::Failed(CommandError::NoStrong));
@@ -512,13 +513,13 @@ impl Replica {
                 self.strong.service.follow(ts);
                 self.wait_for(&snap_vec.with(SiteId::STRONG, ts));
                 self.trace(|| Event::Certified { tid, ts: Some(ts) });
-                let past = snap_vec.with(SiteId::STRONG, ts);
+                let pasts = Pasts::causal(snap_vec.with(SiteId::STRONG, ts));
                 if let Some(request) = request {
                     self.reply(
                         request,
                         match single {
-                            Some(single) => Response::Executed { outcome: single.result, past },
-                            None => Response::Committed { past },
+                            Some(single) => Response::Executed { outcome: single.result, pasts },
+                            None => Response::Committed { pasts },
                         },
                     );
                 }

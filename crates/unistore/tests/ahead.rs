@@ -139,7 +139,9 @@ impl World {
             self.pass(1);
         }
         match self.replies[&request].clone() {
-            Response::Executed { outcome, past } => (outcome.unwrap(), past, self.now_ms - began),
+            Response::Executed { outcome, pasts } => {
+                (outcome.unwrap(), pasts.causal, self.now_ms - began)
+            }
             other => panic!("{other:?}"),
         }
     }

@@ -10,7 +10,7 @@ use solera_levels::Level;
 use solera_machine::{Machine, Now};
 use solera_time::{Monotonic, Physical, SiteId, Timestamp, Vector};
 use solera_unistore::{
-    Address, Command, Config, Input, Kind, Message, Output, PartitionId, Replica, RequestId,
+    Address, Command, Config, Input, Kind, Message, Output, PartitionId, Pasts, Replica, RequestId,
     Response, Rule, Topology,
 };
 
@@ -121,7 +121,7 @@ impl Stage {
         let (key, level) = (Key::from(key), Level::Causal);
         let request = self.ask(address, Command::Execute { past, level, key, op });
         match self.replies.get(&request) {
-            Some(Response::Executed { outcome, past }) => (outcome.clone().unwrap(), *past),
+            Some(Response::Executed { outcome, pasts }) => (outcome.clone().unwrap(), pasts.causal),
             other => panic!("{other:?}"),
         }
     }
@@ -178,7 +178,8 @@ fn a_barrier_is_passed_though_the_other_workers_are_idle() {
             let (last, key) = key_of_last(workers);
             let op = Op::Set(Value::from("v"));
             let (_, past) = stage.execute(at(0, last), nothing(), &key, op);
-            let barrier = stage.ask(at(0, last), Command::Barrier { past, timeout: None });
+            let barrier = stage
+                .ask(at(0, last), Command::Barrier { pasts: Pasts::causal(past), timeout: None });
             stage.settle();
             assert_eq!(
                 stage.replies.get(&barrier) == Some(&Response::Uniform),
@@ -199,7 +200,8 @@ fn a_client_attaches_to_what_idle_workers_of_all_sites_have_to_tell() {
             let ts = Timestamp::from_physical(stage.now().physical);
             stage.now_us += 10_000;
             let past = nothing().with(SiteId(1), ts).with(SiteId(2), ts);
-            let attach = stage.ask(last, Command::Attach { past, timeout: None });
+            let attach =
+                stage.ask(last, Command::Attach { pasts: Pasts::causal(past), timeout: None });
             stage.settle();
             let attached = stage.replies.get(&attach) == Some(&Response::Attached);
             let passed = passed && without.is_none();
@@ -222,10 +224,10 @@ fn a_strong_write_commits_again_and_again_though_the_other_workers_are_idle() {
                     let command = Command::ExecuteStrong { past, key, op, kind };
                     let write = stage.ask(at(site, last), command);
                     stage.settle();
-                    if let Some(Response::Executed { past: after, outcome: Ok(_) }) =
+                    if let Some(Response::Executed { pasts: after, outcome: Ok(_) }) =
                         stage.replies.get(&write)
                     {
-                        (past, done) = (*after, done + 1);
+                        (past, done) = (after.causal, done + 1);
                     }
                 }
                 let all = done == 3;
@@ -249,8 +251,8 @@ fn a_read_does_not_wait_for_the_leader_of_an_idle_key() {
         let command = Command::ExecuteStrong { past, key: key_of_write, op, kind };
         let write = stage.ask(at(1, last), command);
         stage.settle();
-        let Some(Response::Executed { past, .. }) = stage.replies.get(&write) else { panic!() };
-        let past = *past;
+        let Some(Response::Executed { pasts, .. }) = stage.replies.get(&write) else { panic!() };
+        let past = pasts.causal;
         for partition in 0..PARTITIONS {
             let of = |key: &String| PartitionId::of(key.as_bytes(), PARTITIONS).0 == partition;
             let other = (0..).map(|i| format!("other{i}")).find(of).unwrap();
@@ -313,8 +315,8 @@ fn an_idle_cluster_goes_quiet_and_a_write_is_told_at_once() {
         assert!(second < 4 || in_this_one <= 10, "{in_this_one} in second {second}");
         hear(&mut replica, second * 1000);
     }
-    let (mut past, op) = (nothing(), Op::IncrBy(1));
-    replica.execute_at_once(now(5000), &mut past, Level::Causal, b"k", &op).unwrap().unwrap();
+    let (mut pasts, op) = (Pasts::none(3), Op::IncrBy(1));
+    replica.execute_at_once(now(5000), &mut pasts, Level::Causal, b"k", &op).unwrap().unwrap();
     let told = replica.next_deadline().unwrap();
     assert_eq!(told.since(now(5000).monotonic), Duration::from_millis(1));
     // Its siblings do not answer, so that it goes on for a while.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use solera_data::{Op, Value};
 use solera_levels::Level;
 use solera_machine::{Machine, Now};
-use solera_time::{Monotonic, Physical, SiteId, Vector};
-use solera_unistore::{Address, Config, Held, Replica, Topology};
+use solera_time::{Monotonic, Physical, SiteId};
+use solera_unistore::{Address, Config, Held, Pasts, Replica, Topology};
 
 fn now(ms: u64) -> Now {
     Now {
@@ -21,8 +21,8 @@ fn replica() -> Replica {
 }
 
 fn run(replica: &mut Replica, ms: u64, key: &str, op: Op) {
-    let past = &mut Vector::zero(1);
-    let executed = replica.execute_at_once(now(ms), past, Level::Causal, key.as_bytes(), &op);
+    let pasts = &mut Pasts::none(1);
+    let executed = replica.execute_at_once(now(ms), pasts, Level::Causal, key.as_bytes(), &op);
     executed.unwrap().unwrap();
 }
 

@@ -9,7 +9,7 @@ use solera_machine::{Machine, Now};
 use solera_time::{Monotonic, Physical, SiteId, Vector};
 use solera_unistore::{
     Address, Change, Command, CommandError, Config, Filling, Input, MemberError, Message, Output,
-    Place, Replica, RequestId, Response, SiteView, Standing, Topology,
+    Pasts, Place, Replica, RequestId, Response, SiteView, Standing, Topology,
 };
 
 const A: SiteId = SiteId(0);
@@ -143,9 +143,9 @@ impl Stage {
     }
 
     fn execute_at(&mut self, level: Level, site: SiteId, key: &str, op: &Op) -> Outcome {
-        let (now, mut past) = (self.now(), Vector::zero(self.sites));
+        let (now, mut pasts) = (self.now(), Pasts::none(self.sites));
         let answer =
-            self.replica(site).execute(now, RequestId(0), &mut past, level, key.as_bytes(), op);
+            self.replica(site).execute(now, RequestId(0), &mut pasts, level, key.as_bytes(), op);
         self.collect();
         answer.expect("nothing blocks it").expect("the types fit")
     }
@@ -234,7 +234,7 @@ fn nothing_is_promised_that_too_few_sites_could_keep() {
     let now = Now { monotonic: Monotonic(1), physical: Physical(1_000_000) };
     assert_eq!(replica.status().has_enough_sites(), Ok(()));
     replica.change_members(now, B, Change::Remove).unwrap();
-    let command = Command::Barrier { past: Vector::zero(2), timeout: None };
+    let command = Command::Barrier { pasts: Pasts::none(2), timeout: None };
     replica.handle(now, Input::Client { request: RequestId(1), command });
     let replies = std::iter::from_fn(|| replica.poll_output()).filter_map(|output| match output {
         Output::Reply { response, .. } => Some(response),

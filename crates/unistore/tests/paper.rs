@@ -9,8 +9,9 @@ use solera_levels::Level;
 use solera_machine::{Machine, Now};
 use solera_time::{Monotonic, Physical, SiteId, Timestamp, Vector};
 use solera_unistore::{
-    Address, Command, CommandError, Config, Input, Kind, Message, Output, PartitionId, Protocol,
-    Replica, RequestId, Response, Rule, Stretch, StrongLimit, StrongLimits, Topology, TxId,
+    Address, Command, CommandError, Config, Input, Kind, Message, Output, PartitionId, Pasts,
+    Protocol, Replica, RequestId, Response, Rule, Stretch, StrongLimit, StrongLimits, Topology,
+    TxId,
 };
 
 const PARTITIONS: u16 = 2;
@@ -48,6 +49,10 @@ impl Stage {
             .collect();
         let (links, replies) = (BTreeMap::new(), BTreeMap::new());
         Stage { replicas, links, replies, now_ms: 1000, requests: 0 }
+    }
+
+    fn sites(&self) -> usize {
+        self.replicas.keys().map(|address| address.site.index() + 1).max().unwrap_or(0)
     }
 
     fn now(&self) -> Now {
@@ -142,11 +147,15 @@ impl Stage {
         }
     }
 
-    fn past(&self, request: RequestId) -> Vector {
+    fn pasts(&self, request: RequestId) -> Pasts {
         match self.reply(request) {
-            Response::Executed { past, .. } | Response::Committed { past } => *past,
+            Response::Executed { pasts, .. } | Response::Committed { pasts } => *pasts,
             other => panic!("{other:?}"),
         }
+    }
+
+    fn past(&self, request: RequestId) -> Vector {
+        self.pasts(request).causal
     }
 
     fn begin(&mut self, address: Address, past: Vector) -> TxId {
@@ -313,9 +322,10 @@ fn an_eventual_write_is_told_to_be_done_only_when_nothing_can_lose_it() {
     assert_eq!(read(&mut stage), Outcome::Nil, "it may still be given up");
     // The acknowledgement arrives, the decision is lost on its way.
     stage.deliver(|from, _| from.worker == 1);
-    assert!(matches!(stage.reply(commit), Response::Committed { .. }));
+    assert!(!stage.replies.contains_key(&commit), "nobody knows yet when worker 1 executes it");
     stage.links.remove(&(at(0, 0), at(0, 1)));
     stage.pass(2500, always);
+    assert!(matches!(stage.reply(commit), Response::Committed { .. }));
     assert_eq!(read(&mut stage), bulk("1"));
     stage.pass(2500, always);
     assert_eq!(read(&mut stage), bulk("1"), "a decision that is repeated does nothing");
@@ -590,8 +600,8 @@ fn alg_1_l_49_to_52_barrier_and_attach_wait_for_uniformity() {
     let write = stage.execute(at(0, 0), Vector::zero(3), "k", set("v"));
     let past = stage.past(write);
     let timeout = None;
-    let barrier = stage.ask(at(0, 0), Command::Barrier { past, timeout });
-    let attach = stage.ask(at(1, 0), Command::Attach { past, timeout });
+    let barrier = stage.ask(at(0, 0), Command::Barrier { pasts: Pasts::causal(past), timeout });
+    let attach = stage.ask(at(1, 0), Command::Attach { pasts: Pasts::causal(past), timeout });
     stage.pass(100, |_, _| false);
     assert!(!stage.replies.contains_key(&barrier) && !stage.replies.contains_key(&attach));
     stage.pass(100, always);
@@ -610,7 +620,7 @@ fn a_past_that_died_with_its_site_is_reported() {
     stage.replicas.remove(&at(0, 0));
     stage.links.clear();
     let timeout = Some(Duration::from_secs(60));
-    let attach = stage.ask(at(1, 0), Command::Attach { past, timeout });
+    let attach = stage.ask(at(1, 0), Command::Attach { pasts: Pasts::causal(past), timeout });
     stage.pass(5000, always);
     let reply = stage.reply(attach);
     assert!(
@@ -629,7 +639,7 @@ fn a_living_site_is_not_lost_though_it_is_suspected_since_long() {
     let write = stage.execute(at(0, 0), Vector::zero(3), "k", set("v"));
     let past = stage.past(write);
     let timeout = Some(Duration::from_secs(60));
-    let attach = stage.ask(at(1, 0), Command::Attach { past, timeout });
+    let attach = stage.ask(at(1, 0), Command::Attach { pasts: Pasts::causal(past), timeout });
     stage.pass(1500, cut);
     assert_eq!(*stage.reply(attach), Response::Attached);
 }
@@ -734,7 +744,7 @@ fn a_past_from_the_future_does_not_attach_and_moves_no_clock() {
     for (forged, of) in
         [(Vector::zero(3).with(SiteId(2), Timestamp::MAX), SiteId(2)), (strong, SiteId::STRONG)]
     {
-        let attach = stage.ask(at(1, 0), Command::Attach { past: forged, timeout });
+        let attach = stage.ask(at(1, 0), Command::Attach { pasts: Pasts::causal(forged), timeout });
         stage.pass(300, always);
         let reply = stage.reply(attach);
         let Response::Failed(CommandError::TimedOut { site, .. }) = reply else {
@@ -814,4 +824,119 @@ fn strong_times_from_the_future_move_nobody() {
     stage.pass(3000, always);
     let wall = Timestamp::from_physical(stage.now().physical);
     assert!(stage.past(write).strong.ahead_of(wall) < Duration::from_secs(10));
+}
+
+/// Worker 0 of site 0 commits a transaction that writes eventual keys of both workers, and its messages to worker
+/// 1 arrive, but no confirmation does.
+fn unconfirmed(stage: &mut Stage) -> RequestId {
+    let tx = stage.begin(at(0, 0), Vector::zero(stage.sites()));
+    for worker in [0, 1] {
+        let (key, level) = (Key::from(key_of(worker).as_str()), Level::Eventual);
+        let op = set("x");
+        stage.ask(at(0, 0), Command::Operate { tx, level, key, op, kind: Kind::UPDATE });
+        stage.deliver(always);
+    }
+    let commit = stage.ask(at(0, 0), Command::Commit { tx, claim: None });
+    // PREPARE and PREPARE_ACK, and then COMMIT.
+    stage.deliver(|from, _| from == at(0, 0));
+    stage.deliver(|from, _| from == at(0, 1));
+    stage.deliver(|from, _| from == at(0, 0));
+    commit
+}
+
+/// `docs/decisions/0023-durability-past.md`
+#[test]
+fn a_commit_is_answered_when_its_eventual_writes_are_executed_and_its_durability_past_has_them() {
+    for (without, waits) in [(None, true), (Some(Rule::EventualConfirmed), false)] {
+        let mut stage = Stage::new(&[2, 1, 1], without);
+        stage.pass(100, always);
+        let commit = unconfirmed(&mut stage);
+        assert_eq!(!stage.replies.contains_key(&commit), waits);
+        stage.deliver(|from, to| from.site == to.site);
+        let pasts = stage.pasts(commit);
+        assert_eq!(pasts.causal[SiteId(0)], Timestamp::ZERO, "no read waits for eventual writes");
+        let timeout = None;
+        let barrier = stage.ask(at(0, 0), Command::Barrier { pasts, timeout });
+        stage.pass(200, |from, to| from.site == to.site);
+        assert_eq!(!stage.replies.contains_key(&barrier), waits);
+        stage.pass(200, always);
+        assert_eq!(*stage.reply(barrier), Response::Uniform);
+        assert!(stage.replicas[&at(0, 0)].status().not_uniform(&pasts).is_empty());
+    }
+}
+
+#[test]
+fn a_commit_whose_eventual_writes_are_not_confirmed_is_answered_with_the_worker() {
+    let mut stage = Stage::new(&[2, 1, 1], None);
+    let commit = unconfirmed(&mut stage);
+    stage.pass(3900, |from, _| from != at(0, 1));
+    assert!(!stage.replies.contains_key(&commit));
+    stage.pass(200, |from, _| from != at(0, 1));
+    let worker = at(0, 1);
+    assert_eq!(*stage.reply(commit), Response::Failed(CommandError::Unconfirmed { worker }));
+    stage.pass(3000, always);
+    assert_eq!(stage.replicas[&at(0, 0)].status().unconfirmed_decisions(), 0);
+}
+
+/// What a session has done at another site, beside its causal past.
+#[test]
+fn attach_awaits_the_causal_past_and_a_barrier_there_the_durability_past() {
+    for (without, waits) in [(None, true), (Some(Rule::DurabilityPast), false)] {
+        let mut stage = Stage::new(&[1, 1, 1], without);
+        stage.pass(100, always);
+        let (key, level, op) = (Key::from("e"), Level::Eventual, set("x"));
+        let past = Vector::zero(3);
+        let write = stage.ask(at(0, 0), Command::Execute { past, level, key, op });
+        let (pasts, timeout) = (stage.pasts(write), None);
+        assert_eq!(pasts.causal, past);
+        let attach = stage.ask(at(1, 0), Command::Attach { pasts, timeout });
+        assert_eq!(*stage.reply(attach), Response::Attached);
+        let read = stage.execute(at(1, 0), pasts.causal, "k", Op::Get);
+        assert_eq!(stage.outcome(read), Outcome::Nil);
+        let at_risk = stage.replicas[&at(1, 0)].status().not_uniform(&pasts);
+        assert_eq!(at_risk, if waits { vec![SiteId(0)] } else { vec![] });
+        let barrier = stage.ask(at(1, 0), Command::Barrier { pasts, timeout });
+        assert_eq!(!stage.replies.contains_key(&barrier), waits);
+        stage.pass(200, always);
+        assert_eq!(*stage.reply(barrier), Response::Uniform);
+        assert!(stage.replicas[&at(1, 0)].status().not_uniform(&pasts).is_empty());
+    }
+}
+
+#[test]
+fn a_barrier_reports_eventual_writes_that_died_with_another_site() {
+    let mut stage = Stage::new(&[1, 1, 1], None);
+    stage.pass(100, always);
+    let (key, level, op) = (Key::from("e"), Level::Eventual, set("x"));
+    let past = Vector::zero(3);
+    let write = stage.ask(at(0, 0), Command::Execute { past, level, key, op });
+    let (pasts, timeout) = (stage.pasts(write), None);
+    stage.replicas.remove(&at(0, 0));
+    stage.links.clear();
+    let barrier = stage.ask(at(1, 0), Command::Barrier { pasts, timeout });
+    stage.pass(5000, always);
+    let reply = stage.reply(barrier);
+    let lost = matches!(reply, Response::Failed(CommandError::Lost { site: SiteId(0), .. }));
+    assert!(lost, "{reply:?}");
+}
+
+#[test]
+fn what_is_prepared_is_at_risk() {
+    for (without, transactions) in [(None, 1), (Some(Rule::PreparedAtRisk), 0)] {
+        let mut stage = Stage::new(&[2, 1, 1], without);
+        stage.pass(100, always);
+        let tx = stage.begin(at(0, 0), Vector::zero(3));
+        let (key, level) = (Key::from(key_of(1).as_str()), Level::Causal);
+        let op = set("x");
+        stage.ask(at(0, 0), Command::Operate { tx, level, key, op, kind: Kind::UPDATE });
+        stage.deliver(always);
+        let commit = stage.ask(at(0, 0), Command::Commit { tx, claim: None });
+        stage.deliver(|from, _| from == at(0, 0));
+        stage.deliver(|from, _| from == at(0, 1));
+        assert!(matches!(stage.reply(commit), Response::Committed { .. }));
+        let at_risk = stage.replicas[&at(0, 1)].status().at_risk(10);
+        assert_eq!((at_risk.transactions, at_risk.keys.len()), (transactions, transactions));
+        stage.pass(300, always);
+        assert_eq!(stage.replicas[&at(0, 1)].status().at_risk(10).transactions, 0);
+    }
 }

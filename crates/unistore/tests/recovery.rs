@@ -8,8 +8,8 @@ use solera_machine::{Machine, Now};
 use solera_time::{Monotonic, Physical, SiteId, Timestamp, Vector};
 use solera_unistore::{
     Address, Change, Checkpoint, Command, Config, Decision, DecodeError, Event, Input, Kind,
-    Members, Message, Output, Part, PartitionId, Record, Records, Recovery, Replica, RequestId,
-    Response, Stretch, Topology, TxId, Update, Write,
+    Members, Message, Output, Part, PartitionId, Pasts, Record, Records, Recovery, Replica,
+    RequestId, Response, Stretch, Topology, TxId, Update, Write,
 };
 
 const ME: Address = Address { site: SiteId(0), worker: 0 };
@@ -161,10 +161,10 @@ fn later_times_are_later_than_a_prepare_time_in_a_checkpoint() {
         _ => None,
     });
     let told = told.max().expect("siblings are told how far this site is");
-    let (mut past, op) = (Vector::zero(2), Op::Set(Value::from("v")));
-    let executed = host.replica.execute_at_once(now(2, 1501), &mut past, Level::Causal, b"k", &op);
+    let (mut pasts, op) = (Pasts::none(2), Op::Set(Value::from("v")));
+    let executed = host.replica.execute_at_once(now(2, 1501), &mut pasts, Level::Causal, b"k", &op);
     assert!(executed.is_some());
-    assert!(past[SiteId(0)] > told, "{past:?} after {told} was told");
+    assert!(pasts.causal[SiteId(0)] > told, "{pasts:?} after {told} was told");
 }
 
 /// What is told of this site's own time, and the greatest of it.
@@ -189,10 +189,10 @@ fn no_time_is_told_that_one_run_forgets_and_the_next_does_not_reach() {
             // Time passes by leaps, and also goes back.
             wall_ms = if step % 7 == 0 { wall_ms - 20 } else { wall_ms + step * step };
             let now = now(step * 100, wall_ms);
-            let (mut past, op) = (Vector::zero(2), Op::Set(Value::from("v")));
+            let (mut pasts, op) = (Pasts::none(2), Op::Set(Value::from("v")));
             if step % 3 == 0 {
                 host.replica
-                    .execute_at_once(now, &mut past, Level::Causal, b"k", &op)
+                    .execute_at_once(now, &mut pasts, Level::Causal, b"k", &op)
                     .unwrap()
                     .unwrap();
             }
@@ -243,7 +243,11 @@ fn a_decision_is_repeated_until_all_have_confirmed_it() {
     assert!(told);
     host.handle(
         now(2, 1001),
-        Input::Message { from: OTHER, life: 0, message: Message::Resolved { tx } },
+        Input::Message {
+            from: OTHER,
+            life: 0,
+            message: Message::Resolved { tx, until: Timestamp::ZERO },
+        },
     );
     assert_eq!(host.replica.status().unconfirmed_decisions(), 0);
     host.restart();
@@ -259,8 +263,8 @@ fn prepare_increment(host: &mut Host, tx: TxId) {
 }
 
 fn eventual_count(host: &mut Host) -> Outcome {
-    let (mut past, now) = (Vector::zero(2), now(9, 2000));
-    host.replica.execute_at_once(now, &mut past, Level::Eventual, b"e", &Op::Get).unwrap().unwrap()
+    let (mut pasts, now) = (Pasts::none(2), now(9, 2000));
+    host.replica.execute_at_once(now, &mut pasts, Level::Eventual, b"e", &Op::Get).unwrap().unwrap()
 }
 
 #[test]
@@ -344,10 +348,13 @@ fn what_is_executed_is_traced_after_its_record() {
 #[test]
 fn records_are_one_output_until_something_else_is_said() {
     let mut replica = Replica::new(config_of(&[1]), 1);
-    let mut past = Vector::zero(1);
+    let mut pasts = Pasts::none(1);
     let mut set = |replica: &mut Replica, key: &[u8], value: &str| {
         let op = Op::Set(Value::from(value));
-        replica.execute_at_once(now(2, 1001), &mut past, Level::Causal, key, &op).unwrap().unwrap();
+        replica
+            .execute_at_once(now(2, 1001), &mut pasts, Level::Causal, key, &op)
+            .unwrap()
+            .unwrap();
     };
     let values = ["first", "second", "third"];
     // The first is kept for a time; what is set again where nobody needs it any more is not.
@@ -380,10 +387,10 @@ fn parts_of_a_checkpoint_are_short_whatever_is_in_them() {
     host.tick(now(1, 1000));
     let value = Value::from(vec![b'x'; 400_000]);
     for i in 0..20 {
-        let (mut past, op) = (Vector::zero(2), Op::Set(value.clone()));
+        let (mut pasts, op) = (Pasts::none(2), Op::Set(value.clone()));
         let (key, now) = (format!("k{i}"), now(2, 1001));
         let at_once =
-            host.replica.execute_at_once(now, &mut past, Level::Causal, key.as_bytes(), &op);
+            host.replica.execute_at_once(now, &mut pasts, Level::Causal, key.as_bytes(), &op);
         at_once.unwrap().unwrap();
         let tx = TxId { coordinator: 1, sequence: i };
         let (snap_vec, writes) = (Vector::zero(2), Vec::new());
@@ -464,8 +471,8 @@ fn what_a_checkpoint_saw_come_and_go_does_not_come_back() {
             host.parts.push((host.records.len() as u64, part));
         }
         host.restart();
-        let (mut past, now) = (nothing, now(1, 2100));
-        let read = host.replica.execute_at_once(now, &mut past, Level::Causal, b"k", &Op::Get);
+        let (mut pasts, now) = (Pasts::causal(nothing), now(1, 2100));
+        let read = host.replica.execute_at_once(now, &mut pasts, Level::Causal, b"k", &Op::Get);
         assert_eq!(read, Some(Ok(Outcome::Nil)), "{parts_before} parts before");
     }
 }
@@ -475,8 +482,8 @@ fn what_a_checkpoint_saw_come_and_go_does_not_come_back() {
 fn a_site_that_asks_for_a_gap_gets_it_whatever_it_had_told() {
     let mut host = Host::of(config_of(&[1, 1]));
     host.tick(now(1, 1000));
-    let (mut past, op) = (Vector::zero(2), Op::Set(Value::from("v")));
-    let executed = host.replica.execute_at_once(now(2, 1001), &mut past, Level::Causal, b"k", &op);
+    let (mut pasts, op) = (Pasts::none(2), Op::Set(Value::from("v")));
+    let executed = host.replica.execute_at_once(now(2, 1001), &mut pasts, Level::Causal, b"k", &op);
     assert!(executed.is_some());
     host.tick(now(10, 1010));
     let known_vecs = vec![(PartitionId(0), host.known_vec())];

@@ -8,8 +8,8 @@ use solera_levels::Level;
 use solera_machine::{Machine, Now};
 use solera_time::{Monotonic, Physical, SiteId, Vector};
 use solera_unistore::{
-    Address, Command, Config, Input, Message, Output, PartitionId, Replica, RequestId, Response,
-    Topology, TxId, Write,
+    Address, Command, Config, Input, Message, Output, PartitionId, Pasts, Replica, RequestId,
+    Response, Topology, TxId, Write,
 };
 
 const PARTITION: PartitionId = PartitionId(0);
@@ -33,9 +33,9 @@ fn replica(worker: u8, workers: u8, partitions: u16) -> Replica {
 }
 
 fn run(replica: &mut Replica, ms: u64, key: &str, op: Op) {
-    let past = &mut Vector::zero(1);
+    let pasts = &mut Pasts::none(1);
     let level = Level::Causal;
-    replica.execute_at_once(now(ms), past, level, key.as_bytes(), &op).unwrap().unwrap();
+    replica.execute_at_once(now(ms), pasts, level, key.as_bytes(), &op).unwrap().unwrap();
 }
 
 fn begin(replica: &mut Replica, ms: u64) -> TxId {

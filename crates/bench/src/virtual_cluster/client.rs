@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use solera_time::Vector;
-use solera_unistore::{Claim, Command, CommandError, Response, TxId};
+use solera_unistore::{Claim, Command, CommandError, Pasts, Response, TxId};
 
 use super::source::Transaction;
 use crate::random::Random;
@@ -100,8 +100,8 @@ impl Client {
     pub(crate) fn command(&self) -> Command {
         match (self.phase, self.tx) {
             (Phase::Attach, _) => {
-                let past = self.lacks.unwrap_or(self.past);
-                Command::Attach { past, timeout: Some(ATTACHING) }
+                let pasts = Pasts::causal(self.lacks.unwrap_or(self.past));
+                Command::Attach { pasts, timeout: Some(ATTACHING) }
             }
             (Phase::Begin, _) | (_, None) => {
                 Command::Begin { past: self.past, strong: self.strong }
@@ -126,7 +126,7 @@ impl Client {
                     return Then::Go(self.command());
                 }
             }
-            Response::Committed { past } => self.past.join(&past),
+            Response::Committed { pasts } => self.past.join(&pasts.causal),
             // What does not come in time may never come.
             Response::Attached | Response::Failed(CommandError::TimedOut { .. }) => {
                 self.lacks = None;

@@ -537,13 +537,13 @@ impl<S: Source> VirtualCluster<S> {
         if request == NOBODY {
             return;
         }
-        let Response::Executed { past, .. } = response else { return };
+        let Response::Executed { pasts, .. } = response else { return };
         let origin = self.probes.origin;
         self.probes.sent += 1;
         let workers = usize::from(self.shape.workers);
         let turn = self.probes.sent as usize % workers;
         for site in (0..self.shape.sites()).filter(|site| *site != origin) {
-            let ts = past[SiteId(origin as u8)];
+            let ts = pasts.durability()[SiteId(origin as u8)];
             self.probes.open.push(Probe { committed: done, ts, core: site * workers + turn });
         }
     }

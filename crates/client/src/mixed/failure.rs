@@ -50,6 +50,8 @@ pub(super) fn of_commit(error: &Error) -> StoreError {
         Error::Server { code, message } => {
             (code == "MISCONF" && message.contains("unknown"))
                 || message == "the server is stopping"
+                // It committed, and takes effect when a node answers again.
+                || code == "UNKNOWN"
         }
         _ => false,
     };
@@ -83,6 +85,10 @@ mod tests {
         assert!(matches!(commit(unknown), StoreError::OutcomeUnknown(_)));
         assert!(matches!(command(unknown), StoreError::Unavailable(_)));
         assert!(matches!(commit("ERR the server is stopping"), StoreError::OutcomeUnknown(_)));
+        assert!(matches!(
+            commit("UNKNOWN node eu1 does not answer"),
+            StoreError::OutcomeUnknown(_)
+        ));
         assert!(matches!(command("LOADING site x"), StoreError::Unavailable(_)));
         let broken = Error::Connection(std::io::ErrorKind::UnexpectedEof.into());
         assert!(matches!(of_commit(&broken), StoreError::OutcomeUnknown(_)));

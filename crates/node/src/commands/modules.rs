@@ -18,14 +18,14 @@ pub(crate) async fn run(session: &mut Session, arguments: &Arguments<'_>) {
     let Some(modules) = worker.network.modules() else {
         return session.fail("ERR this server runs no modules");
     };
-    let local = Local::new(&worker, session.identity.user(), session.past);
+    let local = Local::new(&worker, session.identity.user(), session.pasts);
     let request = arguments.from(0).map(<[u8]>::to_vec).collect();
     match modules.run(local.clone(), request).await {
         Ok(Value::Error(text)) => session.fail(text),
         Ok(value) => write(&mut session.out, &value),
         Err(_) => session.fail_unanswered(),
     }
-    session.past.join(&local.past());
+    session.pasts.join(&local.pasts());
 }
 
 /// Appends a value. Kinds that modules do not answer with are told as texts.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use solera_levels::Level;
 use solera_resp::{Arguments, Writer, parse_integer};
 use solera_time::{Physical, SiteId, Timestamp, Vector};
-use solera_unistore::{Command, Response, Standing, TransactionId};
+use solera_unistore::{Command, Pasts, Response, Standing, TransactionId};
 
 use super::sites::site_named;
 use crate::session::Session;
@@ -15,17 +15,18 @@ use crate::worker::Unreachable;
 /// How long SOLERA.ATTACH waits for what is still under way.
 const ATTACH_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// SOLERA.TOKEN: the session's causal past, to be attached at any site.
+/// SOLERA.TOKEN: the session's causal and durability past, to be attached at any site.
 pub(crate) fn token(session: &mut Session) {
     if session.in_transaction() {
         session.fail("ERR take the token after the transaction, which it cannot contain yet");
         return;
     }
-    let token = Token { cluster: session.worker.cluster, past: session.past };
+    let token = Token { cluster: session.worker.cluster, pasts: session.pasts };
     session.out.bulk(token.encode().as_bytes());
 }
 
-/// SOLERA.ATTACH token: waits until this site holds the token's past (UniStore Alg. 1 l. 51).
+/// SOLERA.ATTACH token: waits until this site holds the token's causal past (UniStore Alg. 1 l. 51). The token's
+/// durability past is added to the session's without waiting, so that barriers here cover it.
 /// SOLERA.ATTACH HORIZON: a time not before that of any commit which this site has heard of, and until when every session that
 /// begins at any site sees all commits of all sites.
 /// SOLERA.ATTACH UNTIL unix-ms [timeout-ms [site …]]: waits until it holds all that was committed until a time, at some
@@ -54,7 +55,7 @@ pub(crate) async fn attach(session: &mut Session, arguments: &Arguments<'_>) {
             return;
         }
     };
-    wait_for(session, token.past, ATTACH_TIMEOUT).await;
+    wait_for(session, token.pasts, ATTACH_TIMEOUT).await;
 }
 
 /// By how much the clocks of a site's workers may differ.
@@ -116,14 +117,14 @@ async fn attach_until(session: &mut Session, arguments: &Arguments<'_>) {
         let sites = SiteId::all(members.sites()).filter(wanted);
         sites.fold(Vector::zero(members.sites()), |past, site| past.with(site, until))
     });
-    wait_for(session, past, timeout).await;
+    wait_for(session, Pasts::causal(past), timeout).await;
 }
 
-async fn wait_for(session: &mut Session, past: Vector, timeout: Duration) {
-    let command = Command::Attach { past, timeout: Some(timeout) };
+async fn wait_for(session: &mut Session, pasts: Pasts, timeout: Duration) {
+    let command = Command::Attach { pasts, timeout: Some(timeout) };
     match session.worker.call(command).await {
         Some(Response::Attached) => {
-            session.past.join(&past);
+            session.pasts.join(&pasts);
             session.out.simple("OK");
         }
         Some(Response::Failed(error)) => session.fail_command(&error),
@@ -131,7 +132,7 @@ async fn wait_for(session: &mut Session, past: Vector, timeout: Duration) {
     }
 }
 
-/// SOLERA.BARRIER [timeout-ms]: waits until the session's past is durable (Alg. 1 l. 49).
+/// SOLERA.BARRIER [timeout-ms]: waits until the session's durability past is uniform (Alg. 1 l. 49).
 pub(crate) async fn barrier(session: &mut Session, arguments: &Arguments<'_>) {
     let timeout = match arguments.len() {
         1 => None,
@@ -146,7 +147,7 @@ pub(crate) async fn barrier(session: &mut Session, arguments: &Arguments<'_>) {
         session.fail("ERR SOLERA.BARRIER is not allowed inside a transaction");
         return;
     }
-    match session.worker.call(Command::Barrier { past: session.past, timeout }).await {
+    match session.worker.call(Command::Barrier { pasts: session.pasts, timeout }).await {
         Some(Response::Uniform) => session.out.simple("OK"),
         Some(Response::Failed(error)) => session.fail_command(&error),
         _ => session.fail_unanswered(),
@@ -174,15 +175,15 @@ pub(crate) async fn wait(session: &mut Session, arguments: &Arguments<'_>) {
     if wanted == 0 {
         return session.out.integer(0);
     }
-    match session.worker.call(Command::Barrier { past: session.past, timeout }).await {
+    match session.worker.call(Command::Barrier { pasts: session.pasts, timeout }).await {
         Some(Response::Uniform) => session.out.integer(session.worker.spec.f as i64),
         Some(Response::Failed(_)) => session.out.integer(0),
         _ => session.fail_unanswered(),
     }
 }
 
-/// SOLERA.AT-RISK [COUNT n]: how many transactions of this site the loss of sites could still undo, and
-/// the keys of the latest.
+/// SOLERA.AT-RISK [COUNT n]: how many transactions of this site the loss of sites could still undo, the keys of
+/// the latest, and the sites of whose transactions in the session's durability past some could be undone.
 pub(crate) async fn at_risk(session: &mut Session, arguments: &Arguments<'_>) {
     let keys = match arguments.len() {
         1 => Some(10),
@@ -212,12 +213,17 @@ pub(crate) async fn at_risk(session: &mut Session, arguments: &Arguments<'_>) {
         keys.extend(found.keys);
     }
     keys.truncate(limit);
-    session.out.map(2);
+    let pasts = session.pasts;
+    let sites = worker.with(|replica| replica.status().not_uniform(&pasts));
+    session.out.map(3);
     session.out.bulk(b"transactions");
     session.out.integer(transactions as i64);
     session.out.bulk(b"keys");
     session.out.array(keys.len());
     keys.iter().for_each(|key| session.out.bulk(key));
+    session.out.bulk(b"session");
+    session.out.array(sites.len());
+    sites.iter().for_each(|site| session.out.bulk(worker.site_name(*site).as_bytes()));
 }
 
 /// SOLERA.OUTCOME id: what became of a strong transaction whose reply was lost.

@@ -58,7 +58,7 @@ impl Session {
     /// MGET, MSET, and others on several keys: one atomic causal transaction.
     async fn run_as_transaction(&mut self, plan: &Plan<'_>) {
         let Some(Response::Begun(tx)) =
-            self.worker.call(Command::Begin { past: self.past, strong: false }).await
+            self.worker.call(Command::Begin { past: self.pasts.causal, strong: false }).await
         else {
             return self.fail_unanswered();
         };
@@ -151,15 +151,15 @@ impl Session {
             }
         };
         let request = self.worker.new_request();
-        let (now, past) = (self.now, &mut self.past);
+        let (now, pasts) = (self.now, &mut self.pasts);
         let executed =
-            self.worker.with(|replica| replica.execute(now, request, past, level, op.key, &op.op));
+            self.worker.with(|replica| replica.execute(now, request, pasts, level, op.key, &op.op));
         if executed.is_some() {
             return executed;
         }
         match self.worker.reply_about(request, owner).await {
-            Ok(Some(Response::Executed { outcome, past })) => {
-                self.past.join(&past);
+            Ok(Some(Response::Executed { outcome, pasts })) => {
+                self.pasts.join(&pasts);
                 return Some(outcome);
             }
             Ok(Some(Response::Failed(error))) => self.fail_command(&error),

@@ -75,7 +75,7 @@ impl Session {
             return self.exec_strong(&queue).await;
         }
         let Some(Response::Begun(tx)) =
-            self.worker.call(Command::Begin { past: self.past, strong: false }).await
+            self.worker.call(Command::Begin { past: self.pasts.causal, strong: false }).await
         else {
             return self.fail_unanswered();
         };

@@ -10,7 +10,7 @@ use crate::modules::{Lent, is_reserved};
 impl Session {
     /// Acts for another session from the beginning.
     pub(crate) fn act_for(&mut self, lent: Lent) {
-        self.past.join(&lent.past());
+        self.pasts.join(&lent.pasts());
         if let Some(user) = &lent.user {
             self.identity.become_user(user.clone());
         }

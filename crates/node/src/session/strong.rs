@@ -7,7 +7,7 @@ use solera_levels::Level;
 use solera_resp::{Arguments, CommandId};
 use solera_time::Vector;
 use solera_unistore::{
-    Claim, Command, CommandError, Kind, LONGEST_RETRY_WAIT, RETRY_PAUSE, Response, TxId,
+    Claim, Command, CommandError, Kind, LONGEST_RETRY_WAIT, Pasts, RETRY_PAUSE, Response, TxId,
 };
 
 use super::Session;
@@ -132,14 +132,14 @@ impl Session {
             return None;
         }
         let command = Command::ExecuteStrong {
-            past: self.past,
+            past: self.pasts.causal,
             key: op.key.into(),
             op: op.op.clone(),
             kind: self.class_of(plan.command, op).as_kind(),
         };
         match self.worker.call(command).await {
-            Some(Response::Executed { outcome, past }) => {
-                self.past.join(&past);
+            Some(Response::Executed { outcome, pasts }) => {
+                self.pasts.join(&pasts);
                 return Some(outcome);
             }
             Some(Response::Failed(error)) => self.fail_command(&error),
@@ -242,7 +242,7 @@ impl Session {
                 None => return Err(NotBegun::Failed),
             }
         }
-        let begin = Command::Begin { past: self.past, strong: true };
+        let begin = Command::Begin { past: self.pasts.causal, strong: true };
         let Some(Response::Begun(tx)) = self.worker.call(begin).await else {
             self.fail_unanswered();
             return Err(NotBegun::Failed);
@@ -316,7 +316,7 @@ impl Session {
     pub(super) async fn run_as_strong_transaction(&mut self, plan: &Plan<'_>) {
         let began = Instant::now();
         loop {
-            let begin = Command::Begin { past: self.past, strong: true };
+            let begin = Command::Begin { past: self.pasts.causal, strong: true };
             let Some(Response::Begun(tx)) = self.worker.call(begin).await else {
                 return self.fail_unanswered();
             };
@@ -342,7 +342,7 @@ impl Session {
         }
         if let Some(past) = self.conflict.as_mut().and_then(|conflict| conflict.lacks.take()) {
             let timeout = Some(LONGEST_RETRY_WAIT);
-            self.worker.call(Command::Attach { past, timeout }).await;
+            self.worker.call(Command::Attach { pasts: Pasts::causal(past), timeout }).await;
         }
     }
 

@@ -25,6 +25,11 @@ impl Session {
                 format!("TOOLARGE {error} ({setting} in solera.toml)")
             }
             CommandError::PartitionSlow => format!("TRYAGAIN {error}"),
+            CommandError::Unconfirmed { worker } => format!(
+                "UNKNOWN {} does not answer; the transaction committed, and its writes to eventual spaces on \
+                 that node are done when it answers again; no barrier covers them until then",
+                self.worker.node_name(*worker)
+            ),
             CommandError::TooFewSites { .. } => format!("TOOFEW {error}"),
             CommandError::Aborted { .. } => format!("ABORTED {error}"),
             CommandError::Unavailable { .. } | CommandError::NotHereYet => {
@@ -50,8 +55,8 @@ impl Session {
             ),
             CommandError::Lost { site, missing } => format!(
                 "LOST site {} failed or is cut off, and the last {} ms of its writes that the \
-                 token has seen are at no other site; go on without the token, or attach again \
-                 when the site is back",
+                 session or its token has seen are at no other site; go on without the token, or try \
+                 again when the site is back",
                 self.worker.site_name(*site),
                 missing.as_millis().max(1)
             ),

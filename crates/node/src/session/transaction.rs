@@ -67,7 +67,7 @@ impl Session {
             return self.begin_strong().await;
         }
         if let Some(Response::Begun(tx)) =
-            self.worker.call(Command::Begin { past: self.past, strong: false }).await
+            self.worker.call(Command::Begin { past: self.pasts.causal, strong: false }).await
         {
             (self.tx, self.tx_is_strong) = (Some(tx), false);
             self.began_as = self.identity.user();
@@ -116,8 +116,8 @@ impl Session {
         let conflict = self.conflict.as_ref().filter(|_| self.tx_is_strong);
         let claim = conflict.and_then(strong::Conflict::claim);
         match self.worker.call(Command::Commit { tx, claim }).await {
-            Some(Response::Committed { past }) => {
-                self.past.join(&past);
+            Some(Response::Committed { pasts }) => {
+                self.pasts.join(&pasts);
                 if self.tx_is_strong {
                     self.conflict = None;
                 }

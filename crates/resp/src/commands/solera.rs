@@ -10,11 +10,11 @@ family! { "solera":
     SoleraAbort "solera.abort" 1 "noscript fast" (0, 0, 0) "0.1.0"
         "Drops the open transaction.";
     SoleraToken "solera.token" 1 "fast" (0, 0, 0) "0.1.0"
-        "Tells the session's causal past.";
+        "Tells the session's causal and durability past.";
     SoleraAttach "solera.attach" -2 "noscript" (0, 0, 0) "0.1.0"
-        "Waits until this site holds a token's past, or all until a time.";
+        "Waits until this site holds a token's causal past, or all until a time.";
     SoleraBarrier "solera.barrier" -1 "noscript" (0, 0, 0) "0.1.0"
-        "Waits until the session's past is durable.";
+        "Waits until the session's durability past survives the loss of f sites.";
     SoleraSite "solera.site" 1 "fast" (0, 0, 0) "0.1.0"
         "Names the site.";
     SoleraSites "solera.sites" -1 "admin" (0, 0, 0) "0.1.0"

@@ -1,0 +1,90 @@
+//! The two pasts of a session: one that its reads rest on, and one that it may want to survive.
+
+use serde::{Deserialize, Serialize};
+use solera_time::{SiteId, Timestamp, Vector};
+
+/// The causal past and the durability past of a session.
+///
+/// The durability past is the causal past and, beyond it, the session's acknowledged writes to eventual
+/// spaces. Barriers wait for it. Nothing else does: what a session reads never waits for an eventual write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pasts {
+    /// `pastVec` (UniStore §5.1): transactions that the session has observed or committed. Entries of other
+    /// sites are uniform where the session is.
+    pub causal: Vector,
+    /// Times of writes to eventual spaces, by the site that executed them. Nothing is known of whether other
+    /// sites store them. It is kept apart from the causal past, whose greater entries would hide that a write
+    /// is gone with a former life of its site.
+    eventual: Vector,
+}
+
+impl Pasts {
+    /// The pasts of a session of a cluster with `sites` sites that has done nothing yet.
+    pub fn none(sites: usize) -> Self {
+        Pasts::causal(Vector::zero(sites))
+    }
+
+    /// The pasts of a session that has written to no eventual space.
+    pub fn causal(causal: Vector) -> Self {
+        Pasts { causal, eventual: Vector::zero(causal.entries().len()) }
+    }
+
+    /// The same pasts, with these writes to eventual spaces.
+    pub fn with_eventual(mut self, eventual: &Vector) -> Self {
+        self.eventual.join(eventual);
+        self
+    }
+
+    /// Times of the session's writes to eventual spaces, by the site that executed them.
+    pub fn eventual(&self) -> &Vector {
+        &self.eventual
+    }
+
+    /// The durability past: everything that the session has observed or committed, eventual writes included.
+    pub fn durability(&self) -> Vector {
+        let mut durability = self.causal;
+        durability.join(&self.eventual);
+        durability
+    }
+
+    /// Adds the pasts of a reply, of a token, or of another session.
+    pub fn join(&mut self, other: &Pasts) {
+        self.causal.join(&other.causal);
+        self.eventual.join(&other.eventual);
+    }
+
+    /// Adds the writes to eventual spaces that `site` executed for the session up to `ts`.
+    pub(crate) fn raise_eventual(&mut self, site: SiteId, ts: Timestamp) {
+        self.eventual.raise(site, ts);
+    }
+
+    /// What a barrier at the site `me` must find uniform. Transactions of other sites in the causal past
+    /// were uniform when the session observed them (UniStore §5.6), and strong ones when they committed.
+    pub(crate) fn to_be_uniform(&self, me: SiteId) -> Vector {
+        self.eventual.with(me, self.eventual[me].max(self.causal[me]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_barrier_waits_for_own_transactions_and_for_eventual_writes_of_every_site() {
+        let ts = Timestamp;
+        let mut pasts = Pasts::none(3);
+        pasts.causal = pasts.causal.with(SiteId(0), ts(5)).with(SiteId(1), ts(7));
+        pasts.causal.strong = ts(20);
+        pasts.raise_eventual(SiteId(0), ts(3));
+        pasts.raise_eventual(SiteId(1), ts(6));
+        pasts.raise_eventual(SiteId(2), ts(9));
+        let expected = pasts.eventual().with(SiteId(0), ts(5));
+        assert_eq!(pasts.to_be_uniform(SiteId(0)), expected);
+        pasts.raise_eventual(SiteId(0), ts(6));
+        assert_eq!(pasts.to_be_uniform(SiteId(0)), expected.with(SiteId(0), ts(6)));
+        let durability = pasts.durability();
+        assert_eq!(durability.entries(), [ts(6), ts(7), ts(9)]);
+        assert_eq!(durability.strong, ts(20));
+        assert_eq!(Pasts::causal(pasts.causal).with_eventual(pasts.eventual()), pasts);
+    }
+}
