@@ -59,6 +59,10 @@ pub(crate) struct SimArgs {
     /// leading site of which only some workers are down.
     #[arg(long, conflicts_with_all = ["durable", "members"])]
     outages: bool,
+    /// Add sessions that ask for barriers, WAIT, AT-RISK and tokens, and judge what they were promised; cut most
+    /// sites off before they are destroyed
+    #[arg(long)]
+    promises: bool,
     /// Take a rule of the protocol out
     #[arg(long, value_name = "RULE", value_parser = rules())]
     without: Option<Rule>,
@@ -99,6 +103,7 @@ fn scenario(args: &SimArgs, seed: u64) -> Scenario {
         Kind::Members => Scenario::members(seed),
         Kind::Outages => Scenario::outage(seed),
     };
+    let scenario = if args.promises { scenario.promising() } else { scenario };
     scenario.without(args.without)
 }
 
@@ -264,7 +269,8 @@ fn replay(args: &SimArgs, seed: u64) -> String {
         Kind::Members => " --members",
         Kind::Outages => " --outages",
     };
-    format!("solera sim --seed {seed}{kind}{without}")
+    let promises = if args.promises { " --promises" } else { "" };
+    format!("solera sim --seed {seed}{kind}{promises}{without}")
 }
 
 #[cfg(test)]

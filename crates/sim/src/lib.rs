@@ -17,6 +17,7 @@ mod last_round;
 mod latency;
 mod outage;
 mod outcomes;
+mod promises;
 mod queue;
 mod random;
 mod run;

@@ -19,6 +19,7 @@ use crate::history::{Places, answer, entries, history};
 use crate::last_round::LastRound;
 use crate::outage::Outage;
 use crate::outcomes::{News, Outcomes, Submission};
+use crate::promises::Promises;
 use crate::scenario::{MS, Scenario};
 use crate::tally::Tally;
 use crate::trace::Trace;
@@ -58,6 +59,8 @@ pub enum Violation {
     Contradiction(String),
     /// A client waits for something that does not come.
     Stuck(String),
+    /// A surviving site lacks a write of which a client was promised that it survives.
+    Promise(String),
     /// What counted as durable is not there after a restart.
     Lost(String),
     /// A site did not commit on a group in time, while other sites or parts of them were down.
@@ -77,6 +80,7 @@ impl fmt::Display for Violation {
             Violation::Anomaly(anomaly) => anomaly.fmt(f),
             Violation::Contradiction(what) => write!(f, "contradiction: {what}"),
             Violation::Stuck(client) => write!(f, "a client is stuck: {client}"),
+            Violation::Promise(what) => write!(f, "a broken promise: {what}"),
             Violation::Lost(what) => write!(f, "lost: {what}"),
             Violation::Silent(what) => write!(f, "not in time: {what}"),
             Violation::Starved(who) => write!(f, "others were always in the way of {who}"),
@@ -114,6 +118,7 @@ struct Run<'a> {
     scenario: &'a Scenario,
     world: World,
     clients: Clients,
+    promises: Promises,
     places: Places,
     outcomes: Outcomes,
     ledger: Ledger,
@@ -127,9 +132,11 @@ impl<'a> Run<'a> {
     fn new(scenario: &'a Scenario, trace: Trace) -> Self {
         let mut world = World::new(scenario, trace);
         let clients = Clients::new(scenario, &mut world);
+        let promises = Promises::new(scenario, &mut world);
         Run {
             scenario,
             clients,
+            promises,
             world,
             places: Places::default(),
             outcomes: Outcomes::default(),
@@ -151,7 +158,9 @@ impl<'a> Run<'a> {
 
     fn load_until_done(&mut self) {
         let end = self.world.now + PATIENCE;
-        while (!self.clients.all_done() || self.world.unfinished().is_some())
+        while (!self.clients.all_done()
+            || !self.promises.all_done()
+            || self.world.unfinished().is_some())
             && self.world.now < end
         {
             let until = self.world.now + 100 * MS;
@@ -160,7 +169,7 @@ impl<'a> Run<'a> {
         if let Some(what) = self.world.unfinished() {
             self.violations.push(Violation::Unrest(what));
         }
-        for client in self.clients.stuck() {
+        for client in self.clients.stuck().into_iter().chain(self.promises.stuck()) {
             self.violations.push(Violation::Stuck(client));
         }
     }
@@ -247,6 +256,18 @@ impl<'a> Run<'a> {
         texts
     }
 
+    fn judge_promises(&mut self) {
+        if !self.scenario.promises {
+            return;
+        }
+        self.promises.final_reads(&mut self.world);
+        let happenings = self.world.take_happenings();
+        self.observe(happenings);
+        self.load(self.world.now + 500 * MS);
+        let broken = self.promises.broken().into_iter().map(Violation::Promise);
+        self.violations.extend(broken);
+    }
+
     fn judge_bytes(&mut self) {
         for (address, replica) in self.world.replicas() {
             let status = replica.status();
@@ -260,6 +281,7 @@ impl<'a> Run<'a> {
 
     fn judge(mut self) -> Report {
         let finals = self.final_reads();
+        self.judge_promises();
         let mut recorded = std::mem::take(&mut self.clients.recorded);
         recorded.append(&mut self.last_round.recorded);
         self.judge_outcomes(&recorded);
@@ -298,16 +320,30 @@ impl<'a> Run<'a> {
     fn observe(&mut self, happenings: Vec<Happening>) {
         for happening in happenings {
             match happening {
-                Happening::Wake(client) => self.clients.wake(&mut self.world, client),
+                Happening::Wake(client) => {
+                    if !self.promises.wake(&mut self.world, client) {
+                        self.clients.wake(&mut self.world, client);
+                    }
+                }
                 Happening::Undone(worker, event) => self.undo(worker, &event),
-                Happening::SiteDown(site) => self.clients.site_down(&mut self.world, site),
+                Happening::SiteDown(site) => {
+                    self.clients.site_down(&mut self.world, site);
+                    self.promises.site_down(&mut self.world, site);
+                }
                 Happening::Replaced(site, cut) => self.ledger.closed(site, cut.0),
-                Happening::WorkerDown(worker) => self.clients.worker_down(&mut self.world, worker),
+                Happening::WorkerDown(worker) => {
+                    self.clients.worker_down(&mut self.world, worker);
+                    self.promises.worker_down(&mut self.world, worker);
+                }
                 Happening::Refused(from, request) => {
-                    self.clients.refused(&mut self.world, from, request);
+                    if !self.promises.unanswered(&mut self.world, from, request) {
+                        self.clients.refused(&mut self.world, from, request);
+                    }
                 }
                 Happening::Unanswered(from, request) => {
-                    self.clients.unanswered(&mut self.world, from, request);
+                    if !self.promises.unanswered(&mut self.world, from, request) {
+                        self.clients.unanswered(&mut self.world, from, request);
+                    }
                 }
                 Happening::Lost(what) => self.violations.push(Violation::Lost(what)),
                 Happening::Event(address, event) => self.note(address, &event),
@@ -320,6 +356,8 @@ impl<'a> Run<'a> {
                         }
                     } else if let Some(response) =
                         self.last_round.reply(self.world.now, request, response)
+                        && let Some(response) =
+                            self.promises.reply(&mut self.world, from, request, response)
                     {
                         self.clients.reply(&mut self.world, from, request, response);
                     }

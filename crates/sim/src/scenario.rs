@@ -52,6 +52,8 @@ pub struct Scenario {
     pub(crate) sessions: usize,
     pub(crate) transactions_per_session: usize,
     pub(crate) keys_per_kind: usize,
+    /// Whether sessions ask for promises of durability, too.
+    pub(crate) promises: bool,
 }
 
 impl Scenario {
@@ -140,6 +142,7 @@ impl Scenario {
             sessions: random.within(4, 11) as usize,
             transactions_per_session: random.within(20, 61) as usize,
             keys_per_kind: random.within(1, 5) as usize,
+            promises: false,
         }
     }
 
@@ -268,13 +271,43 @@ impl Scenario {
         scenario
     }
 
+    /// A site with several workers, one of them slow to hear the others, that is destroyed after what it commits has
+    /// reached no other site for a while, under sessions that ask for promises of durability.
+    pub fn lost_promises(seed: u64) -> Self {
+        let before = [Fault::Mute(0, 1), Fault::Mute(0, 2), Fault::Slow(0, 1, 15 * MS)];
+        let mut scenario = Scenario::figure(seed, &before).promising();
+        scenario.topology = Arc::new(Topology { partitions: 6, workers: vec![3; 3] });
+        scenario.skew = vec![vec![0; 3]; 3];
+        scenario
+    }
+
+    /// The same scenario, in which further sessions ask for promises of durability, and most sites are cut off
+    /// from the others before they are destroyed.
+    pub fn promising(mut self) -> Self {
+        let mut random = Random::new(self.seed.wrapping_mul(15_485_863).wrapping_add(31));
+        let sites = self.topology.sites();
+        let lost: Vec<_> =
+            self.faults.iter().filter_map(|fault| Some((fault.0, destroyed(fault)?))).collect();
+        for (at, site) in lost {
+            if !random.chance(75) {
+                continue;
+            }
+            let from = at.saturating_sub(random.within(20, 400) * MS);
+            let others = (0..sites).filter(|other| *other != site);
+            self.faults.extend(others.map(|other| (from, Fault::Cut(site, other))));
+        }
+        self.faults.sort_by_key(|(at, _)| *at);
+        self.promises = true;
+        self
+    }
+
     /// The same scenario with one rule of the protocol taken out.
     pub fn without(mut self, rule: Option<Rule>) -> Self {
         self.without = rule;
         self
     }
 
-    /// The same scenario with a precaution of the journals' hosts taken out.
+    /// The same scenario with a precaution of the hosts taken out.
     pub fn weakened(mut self, weakness: Weakness) -> Self {
         self.weakness = Some(weakness);
         self
@@ -294,7 +327,7 @@ fn destroyed((_, fault): &(u64, Fault)) -> Option<usize> {
     if let Fault::Destroy(site) = fault { Some(*site) } else { None }
 }
 
-/// A precaution of the journals' hosts that can be taken out, to see that the judges notice.
+/// A precaution of hosts, of their journals or their tokens, that can be taken out, to see that the judges notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Weakness {
     /// Replies and messages leave before the records that they rest on are durable.
@@ -303,4 +336,6 @@ pub enum Weakness {
     StartsFromDamage,
     /// A worker whose journal has failed answers reads from its memory.
     AnswersWithoutJournal,
+    /// Tokens carry the causal past of their session only.
+    TokensOfCausalPasts,
 }

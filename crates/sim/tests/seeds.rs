@@ -62,6 +62,23 @@ fn nobody_acknowledges_in_a_term_that_is_over() {
     clean_durable(116);
 }
 
+/// A site was removed with eventual writes of a session, and added again. The session's causal past had a greater
+/// entry of that site, of its new life, which hid from a barrier that the writes were gone.
+#[test]
+fn a_new_life_of_a_site_does_not_hide_writes_of_the_former() {
+    stays_clean(&Scenario::members(26).promising(), 26);
+}
+
+/// Sessions are promised durability in every kind of world, and sites are destroyed.
+#[test]
+fn promises_of_durability_are_kept() {
+    for seed in 0..25 {
+        stays_clean(&Scenario::from_seed(seed).promising(), seed);
+        stays_clean(&Scenario::durable(seed).promising(), seed);
+        stays_clean(&Scenario::members(seed).promising(), seed);
+    }
+}
+
 // What is journaled and sent has changed since these were found: they do not fail any more without what they stand
 // for, nor did any of some hundred seeds that were tried.
 

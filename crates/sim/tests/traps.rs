@@ -223,3 +223,68 @@ fn decisions_are_remembered_for_those_who_ask() {
         matches!(violation, Violation::Contradiction(_))
     });
 }
+
+fn is_broken_promise(violation: &Violation) -> bool {
+    matches!(violation, Violation::Promise(_))
+}
+
+/// `docs/decisions/0023-durability-past.md`: a barrier on the causal past alone promises what dies with its site.
+#[test]
+fn barriers_wait_for_eventual_writes() {
+    let without = |scenario: Scenario| scenario.without(Some(Rule::DurabilityPast));
+    trap(Scenario::lost_promises, without, |violation| match violation {
+        Violation::Promise(what) => what.starts_with("BARRIER") || what.starts_with("WAIT"),
+        _ => false,
+    });
+}
+
+/// A commit that is answered before another worker has executed its eventual writes covers none of them.
+#[test]
+fn commits_are_answered_when_their_eventual_writes_are_executed() {
+    let without = |scenario: Scenario| scenario.without(Some(Rule::EventualConfirmed));
+    trap(Scenario::lost_promises, without, is_broken_promise);
+}
+
+/// AT-RISK that ignores eventual writes takes them for safe.
+#[test]
+fn eventual_writes_are_at_risk() {
+    let without = |scenario: Scenario| scenario.without(Some(Rule::EventualAtRisk));
+    trap(
+        Scenario::lost_promises,
+        without,
+        |violation| matches!(violation, Violation::Promise(what) if what.starts_with("AT-RISK")),
+    );
+}
+
+/// What another worker has prepared, its client may know to have committed.
+#[test]
+fn prepared_transactions_are_at_risk() {
+    let without = |scenario: Scenario| scenario.without(Some(Rule::PreparedAtRisk));
+    trap(
+        Scenario::lost_promises,
+        without,
+        |violation| matches!(violation, Violation::Promise(what) if what.starts_with("AT-RISK")),
+    );
+}
+
+/// A token that carries only the causal past makes barriers elsewhere promise nothing of what was written before.
+#[test]
+fn tokens_carry_the_durability_past() {
+    let weakened = |scenario: Scenario| scenario.weakened(Weakness::TokensOfCausalPasts);
+    trap(
+        Scenario::lost_promises,
+        weakened,
+        |violation| matches!(violation, Violation::Promise(what) if !what.starts_with("ATTACH")),
+    );
+}
+
+/// An ATTACH that does not wait goes on with what dies with its site.
+#[test]
+fn attach_waits_for_the_causal_past() {
+    let without = |scenario: Scenario| scenario.without(Some(Rule::AttachWaits));
+    trap(
+        Scenario::lost_promises,
+        without,
+        |violation| matches!(violation, Violation::Promise(what) if what.starts_with("ATTACH")),
+    );
+}
