@@ -173,6 +173,11 @@ impl Client {
         Ok(())
     }
 
+    /// As which user it acts, as far as it knows: where nobody says who they are, all are the default user.
+    pub(crate) fn user(&self) -> &str {
+        self.login.as_ref().map_or("default", |login| &login.user)
+    }
+
     /// The name of the cluster.
     pub(crate) fn cluster(&self) -> &str {
         &self.connection.cluster

@@ -27,6 +27,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use solera_levels::Level;
+use solera_mixt::rights::{Access, Deed, Denial};
 use solera_mixt::store::{BoxFuture, Connection, Database, Description, StoreError};
 pub use solera_node::RESERVED;
 use solera_resp::Value;
@@ -42,6 +43,21 @@ use crate::modules::digest;
 
 /// Opens sessions.
 pub(crate) type Connect = Arc<dyn Fn() -> BoxFuture<'static, Result<Client, Error>> + Send + Sync>;
+
+/// What users may do, as it is now. Errors are the texts of error replies.
+pub(crate) trait Rights: Send + Sync {
+    /// Whether users need rights at all.
+    fn are_needed(&self) -> bool;
+
+    /// Whether there is such a user.
+    fn is_user(&self, user: &str) -> Result<(), String>;
+
+    /// Whether a user may run a command on a key, or on some key of a space that is not known yet.
+    fn may(&self, user: &str, command: &str, key: Result<&[u8], &Space>) -> Result<(), String>;
+
+    /// Opens a session of a user.
+    fn connect(&self, user: &str) -> BoxFuture<'static, Result<Client, Error>>;
+}
 
 /// A space of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,6 +76,10 @@ pub struct Spaces {
     /// The site of all sessions, if there is one.
     site: Option<Arc<str>>,
     connect: Connect,
+    /// As whom sessions act. None: as the server itself.
+    user: Option<Arc<str>>,
+    /// Of other users, if sessions can be opened for them.
+    rights: Option<Arc<dyn Rights>>,
     /// Longest prefix first, so that the first that fits is a key's.
     spaces: Arc<[Space]>,
     /// The sources of modules by their names, if the cluster is to run their phases.
@@ -80,7 +100,8 @@ impl Spaces {
         connect: impl Fn() -> BoxFuture<'static, Result<Client, Error>> + Send + Sync + 'static,
     ) -> Result<Spaces, Error> {
         let (client, spaces) = ask(connect().await?).await?;
-        Ok(Spaces::known(client.cluster(), Arc::new(connect), spaces))
+        let known = Spaces::known(client.cluster(), Arc::new(connect), spaces);
+        Ok(Spaces { user: Some(client.user().into()), ..known })
     }
 
     /// The same, of a site by its address.
@@ -94,7 +115,13 @@ impl Spaces {
     pub(crate) fn known(name: &str, connect: Connect, mut spaces: Vec<Space>) -> Spaces {
         spaces.sort_by_key(|space| std::cmp::Reverse(space.prefix.len()));
         let (name, site, sources, unfit) = (name.into(), None, None, Arc::default());
-        Spaces { name, site, connect, spaces: spaces.into(), sources, unfit }
+        let (user, rights) = (None, None);
+        Spaces { name, site, connect, user, rights, spaces: spaces.into(), sources, unfit }
+    }
+
+    /// With sessions that act as a user, and others that are opened for other users.
+    pub(crate) fn acting_as(self, user: Option<&str>, rights: Arc<dyn Rights>) -> Spaces {
+        Spaces { user: user.map(Arc::from), rights: Some(rights), ..self }
     }
 
     /// With all sessions at one site.
@@ -116,7 +143,8 @@ impl Spaces {
 
     fn session(&self) -> Session {
         let (spaces, unfit) = (self.spaces.clone(), self.unfit.clone());
-        Session::new(self.connect.clone(), (spaces, unfit), self.sources.clone())
+        let (connect, sources) = (self.connect.clone(), self.sources.clone());
+        Session::new(connect, self.user.clone(), (spaces, unfit), sources)
     }
 
     pub(crate) fn known_spaces(&self) -> Vec<Space> {
@@ -148,6 +176,36 @@ impl Database for Spaces {
         self.sources.is_some()
     }
 
+    fn user(&self) -> Option<Arc<str>> {
+        self.user.clone()
+    }
+
+    fn tells_users_apart(&self) -> bool {
+        self.rights.as_ref().is_none_or(|rights| rights.are_needed())
+    }
+
+    fn permits(&self, user: Option<&str>, accesses: &[Access]) -> Option<Denial> {
+        let rights = self.rights.as_ref()?;
+        let of_all = |reason| Some(Denial { phase: None, reason });
+        let Some(user) = user else { return of_all(NO_USER.to_owned()) };
+        if let Err(reason) = rights.is_user(user) {
+            return of_all(reason);
+        }
+        accesses.iter().find_map(|access| {
+            let space = self.spaces.iter().find(|space| space.name == access.space)?;
+            let Deed::Object { object, op } = access.deed else { return None };
+            let key = access.key.as_ref().map(|key| format!("{}{key}", space.prefix));
+            let wanted = || key.as_ref().map(String::as_bytes).ok_or(space);
+            let object = &access.program.objects[object as usize];
+            let commands = objects::commands(object, op).iter();
+            let denied = commands.map(|command| rights.may(user, command, wanted()));
+            let reason = denied.filter_map(Result::err).next()?;
+            let store = &access.program.stores[usize::from(access.store.0)].name;
+            let reason = format!("{reason}, as the store `{store}` needs");
+            Some(Denial { phase: Some(access.phase), reason })
+        })
+    }
+
     fn whence(&self) -> Option<Arc<str>> {
         self.site.clone()
     }
@@ -165,7 +223,34 @@ impl Database for Spaces {
             Ok(Box::new(session) as Box<dyn Connection>)
         })
     }
+
+    fn connect_as<'a>(
+        &'a self,
+        user: Option<&'a str>,
+    ) -> BoxFuture<'a, Result<Box<dyn Connection>, StoreError>> {
+        let denied = |why: String| Box::pin(std::future::ready(Err(StoreError::Denied(why))));
+        let (user, rights) = match (user, &self.rights) {
+            (Some(user), _) if self.user.as_deref() == Some(user) => return self.connect(),
+            (Some(user), Some(rights)) => (Arc::<str>::from(user), Arc::clone(rights)),
+            (Some(user), None) => {
+                let own = self.user.as_deref().unwrap_or_default();
+                return denied(format!(
+                    "NOPERM the transaction is one of user '{user}', and user '{own}' may not act for it"
+                ));
+            }
+            (None, _) => return denied(NO_USER.to_owned()),
+        };
+        Box::pin(async move {
+            let named = Arc::clone(&user);
+            let connect = move || rights.connect(&named);
+            let spaces = Spaces { connect: Arc::new(connect), user: Some(user), ..self.clone() };
+            spaces.connect().await
+        })
+    }
 }
+
+/// What is said of a transaction that nobody can be held to account for.
+const NO_USER: &str = "NOPERM the transaction names no user of this cluster";
 
 /// Asks for the spaces that there are.
 async fn ask(mut client: Client) -> Result<(Client, Vec<Space>), Error> {

@@ -8,6 +8,7 @@ mod answer;
 mod binding;
 mod call;
 mod incomplete;
+mod lender;
 mod library;
 mod phase;
 mod pool;
@@ -28,6 +29,7 @@ use solera_resp::Value;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
 
+use self::lender::Lender;
 use self::library::Library;
 pub(crate) use self::phase::UNKNOWN_MODULE;
 pub use self::pool::Pool;
@@ -182,7 +184,10 @@ impl Shared {
         }
         let runs = matches!(
             request,
-            Request::Call { .. } | Request::Resume { .. } | Request::Phase(request::Phase::Run(_))
+            Request::Call { .. }
+                | Request::Resume { .. }
+                | Request::Complete { .. }
+                | Request::Phase(request::Phase::Run(_))
         );
         let _permit = if runs { Some(self.permit().await?) } else { None };
         let mut client = session(local).await.map_err(told)?;
@@ -212,12 +217,17 @@ impl Shared {
             }
             Request::Phase(phase) => phase::phase(self, local, client, phase).await,
             Request::Resume { ticket } => call::resume(self, local, client, &ticket).await,
-            Request::Incomplete | Request::Forget { .. } if !local.may_coordinate() => {
-                Err("NOPERM SOLERA.CALL INCOMPLETE and FORGET are about the transactions of all users: \
-                     they need the right +solera.phase"
+            Request::Incomplete | Request::Forget { .. } | Request::Complete { .. }
+                if !local.may_coordinate() =>
+            {
+                Err("NOPERM SOLERA.CALL INCOMPLETE, COMPLETE and FORGET are about the transactions of all \
+                     users: they need the right +solera.phase"
                     .to_owned())
             }
             Request::Incomplete => incomplete::list(self, local, client).await,
+            Request::Complete { transaction } => {
+                incomplete::complete(self, local, client, &transaction).await
+            }
             Request::Forget { transaction } => {
                 incomplete::forget(self, local, client, &transaction).await
             }
@@ -227,7 +237,8 @@ impl Shared {
 
 /// Opens a session as the caller.
 async fn session(local: &Local) -> Result<Client, Error> {
-    Client::over(local.connect()).await
+    let stream = local.connect().map_err(|refused| Error::server(&refused))?;
+    Client::over(stream).await
 }
 
 /// The spaces of the cluster, used by the caller. The session is used before others are opened.
@@ -249,7 +260,8 @@ fn spaces(local: &Local, first: Option<Client>) -> Spaces {
             }
         })
     };
-    Spaces::known(local.cluster(), Arc::new(connect), known).within(local.site())
+    let spaces = Spaces::known(local.cluster(), Arc::new(connect), known).within(local.site());
+    spaces.acting_as(local.user(), Arc::new(Lender(local.clone())))
 }
 
 /// An error of the site, as clients are told.

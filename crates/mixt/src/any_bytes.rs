@@ -97,6 +97,7 @@ fn reply(request: &Request) -> Result<Reply, StoreError> {
         Request::Commit(_) => Reply::Committed,
         Request::Execute(_) => return Err(StoreError::Unavailable("no worker".to_owned())),
         Request::Sees(_) => Reply::Sees(true),
+        Request::Permits(_) => Reply::Permits(None),
         Request::Abort => Reply::Done,
     })
 }

@@ -42,6 +42,7 @@
 
 mod attempts;
 mod ending;
+mod permission;
 mod release;
 mod rescue;
 mod shipping;
@@ -54,6 +55,7 @@ use std::sync::Arc;
 use solera_language::run::FailureKind;
 use solera_language::value::Value;
 
+use self::permission::Permission;
 use self::release::Release;
 use self::rescue::Rescue;
 use self::turns::Taking;
@@ -66,6 +68,7 @@ use crate::job::{Job, check_args};
 use crate::outcome::{Limits, Outcome, Why};
 use crate::plan::Plan;
 use crate::record::{Record, State, Turn, Whence};
+use crate::rights::Users;
 use crate::sight::Sight;
 use crate::store::StoreError;
 pub use crate::witness::TransactionId;
@@ -115,6 +118,12 @@ pub struct Coordinator {
     sight: Sight,
     /// At which replicas what it asks for commits.
     whence: Whence,
+    /// The databases that tell users apart.
+    guarded: BTreeSet<Arc<str>>,
+    /// Whether it was asked whether its users may do what is known beforehand.
+    permitted: bool,
+    /// Why it is to be given up when it has its turn.
+    giving_up: Option<String>,
     /// The databases that run groups next to them.
     workers: BTreeSet<Arc<str>>,
     /// What was read before the first group that writes.
@@ -145,6 +154,7 @@ struct Reads {
 #[derive(Debug)]
 enum Stage {
     Start,
+    Permission(Permission),
     Group(Box<GroupRun>),
     /// A worker runs it.
     Shipped(Box<GroupRun>),
@@ -216,7 +226,8 @@ impl Coordinator {
             fits.map_err(|why| refused(&format!("the argument `{name}`: {why}")))?;
         }
         let plan = Plan::new(found, &bindings);
-        let job = Job { module, transaction, args, id, bindings, plan, limits, began_ms: now_ms };
+        let (began_ms, users) = (now_ms, Users::new());
+        let job = Job { module, transaction, args, id, bindings, plan, limits, began_ms, users };
         Ok(Coordinator::start(job, modules, State::default(), now_ms))
     }
 
@@ -232,6 +243,24 @@ impl Coordinator {
     ) -> Result<Coordinator, CannotResume> {
         let mut resumed = Coordinator::take_over(record, modules, limits, now_ms)?;
         resumed.is_patient = true;
+        Ok(resumed)
+    }
+
+    /// Gives up a transaction that has begun to take effect, once it has its turn: nobody waits for it any more, and nobody
+    /// completes it. What it has done stays. The users are those in whose names that is written.
+    ///
+    /// # Errors
+    /// As of [`Coordinator::resume`].
+    pub fn give_up(
+        record: Record,
+        modules: Arc<Modules>,
+        limits: Limits,
+        (now_ms, reason): (u64, &str),
+    ) -> Result<Coordinator, CannotResume> {
+        let mut resumed = Coordinator::resume(record, modules, limits, now_ms)?;
+        resumed.giving_up = Some(reason.to_owned());
+        // It asks its stores for nothing any more.
+        resumed.permitted = true;
         Ok(resumed)
     }
 
@@ -271,6 +300,24 @@ impl Coordinator {
         self.whence = whence;
     }
 
+    /// In whose names it asks databases: its own, if it is new, or else those of the one who has begun it. Those that are
+    /// `guarded` tell users apart: what the users may do there is asked before anything has an effect.
+    pub fn act_as(&mut self, users: Users, guarded: BTreeSet<Arc<str>>) {
+        if self.fresh && self.begun == 0 {
+            let job = Arc::get_mut(&mut self.job).expect("no group has begun");
+            job.users = users;
+        }
+        self.guarded = guarded;
+    }
+
+    /// In whose names what it has asked for last is to be done.
+    pub fn users(&self) -> &Users {
+        match &self.stage {
+            Stage::Helping(other) => other.users(),
+            _ => &self.job.users,
+        }
+    }
+
     fn start(job: Job, modules: Arc<Modules>, state: State, now_ms: u64) -> Coordinator {
         Coordinator {
             random: job.id.number(),
@@ -297,6 +344,9 @@ impl Coordinator {
             restarts: 0,
             sight: Sight::default(),
             whence: Whence::new(),
+            guarded: BTreeSet::new(),
+            permitted: false,
+            giving_up: None,
             workers: BTreeSet::new(),
             reads: Vec::new(),
             fresh: true,
@@ -349,6 +399,7 @@ impl Coordinator {
                     let step = run.next(answer.take());
                     self.group_step(run, step)
                 }
+                Stage::Permission(asked) => self.permission(asked, answer.take()),
                 Stage::Shipped(run) => self.shipped(run, answer.take()),
                 Stage::Validation(validation) => self.validate(validation, answer.take()),
                 Stage::Taking(taking) => self.take_turn(taking, answer.take()),
@@ -410,9 +461,17 @@ impl Coordinator {
     }
 
     fn start_group(&mut self) -> Option<Ask> {
+        if !self.permitted {
+            self.permitted = true;
+            let asked = Permission::new(self);
+            return self.ask_permission(asked);
+        }
         if self.wants_turn {
             self.stage = Stage::Taking(Taking::Start);
             return None;
+        }
+        if let Some(reason) = self.giving_up.take() {
+            return self.fail(Why::GivenUp { reason });
         }
         let index = self.state.next as usize;
         if index == self.job.plan.groups.len() {
@@ -563,7 +622,11 @@ impl Coordinator {
                 let why = self.without_answer(&failure.kind);
                 self.fail(why.unwrap_or(Why::Program(failure)))
             }
-            // People can make it do so. Until they have, the transaction waits for it.
+            // People can change that. Until they have, the transaction waits for it.
+            GroupEnd::Denied(reason) => {
+                let why = Why::Denied { database, phase: Some(run.phase()), reason };
+                if self.committed_ms.is_some() { self.retry(why) } else { self.stop(why) }
+            }
             GroupEnd::Refused(reason) if self.committed_ms.is_some() => {
                 self.retry(Why::Refused { database, reason })
             }

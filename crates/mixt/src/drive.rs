@@ -1,11 +1,12 @@
 //! Asks real databases what a coordinator wants to know.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
 use crate::coordinator::{Ask, Coordinator, Next, Reply, Request};
 use crate::outcome::Outcome;
+use crate::rights::Users;
 use crate::store::{Begin, BoxFuture, Connection, Database, Fields, Name, StoreError};
 
 /// The time of a host.
@@ -39,15 +40,21 @@ pub(crate) const BATCH: usize = 128;
 
 struct Known {
     database: Arc<dyn Database>,
-    connection: Option<Box<dyn Connection>>,
+    /// By the users in whose names they act; none is whoever the database's sessions act as by themselves.
+    sessions: Sessions,
 }
+
+type Sessions = BTreeMap<Option<Actor>, Box<dyn Connection>>;
+
+/// The user that a transaction names, if it names one.
+type Actor = Option<Arc<str>>;
 
 impl Connections {
     /// Sessions with these databases.
     pub fn new(databases: impl IntoIterator<Item = Arc<dyn Database>>) -> Connections {
-        let named = databases
-            .into_iter()
-            .map(|database| (database.describe().name, Known { database, connection: None }));
+        let named = databases.into_iter().map(|database| {
+            (database.describe().name, Known { database, sessions: Sessions::new() })
+        });
         Connections { known: named.collect() }
     }
 
@@ -55,6 +62,18 @@ impl Connections {
     pub fn executing(&self) -> impl Iterator<Item = Arc<str>> {
         let known = self.known.iter().filter(|(_, known)| known.database.executes());
         known.map(|(name, _)| Arc::clone(name))
+    }
+
+    /// As which users sessions act by themselves, in the databases that know users.
+    pub fn users(&self) -> Users {
+        let known = self.known.iter();
+        known.filter_map(|(name, known)| Some((Arc::clone(name), known.database.user()?))).collect()
+    }
+
+    /// The databases that tell users apart.
+    pub(crate) fn guarded(&self) -> BTreeSet<Arc<str>> {
+        let known = self.known.iter().filter(|(_, known)| known.database.tells_users_apart());
+        known.map(|(name, _)| Arc::clone(name)).collect()
     }
 
     /// At which replicas of databases what is asked for commits.
@@ -65,15 +84,27 @@ impl Connections {
             .collect()
     }
 
-    /// The session with a database, which is closed unless it is [left](Taken::leave) for the next time.
+    /// The host's own session with a database, which is closed unless it is [left](Taken::leave) for the next time.
     pub(crate) async fn take(&mut self, database: &str) -> Result<Taken<'_>, StoreError> {
+        self.known(database)?.take(None).await
+    }
+
+    /// The session with a database that acts for a transaction with these users.
+    pub(crate) async fn take_for(
+        &mut self,
+        users: &Users,
+        database: &str,
+    ) -> Result<Taken<'_>, StoreError> {
+        let known = self.known(database)?;
+        let user = users.get(database).cloned();
+        let itself = !known.database.tells_users_apart()
+            || (user.is_some() && user == known.database.user());
+        known.take((!itself).then_some(user)).await
+    }
+
+    fn known(&mut self, database: &str) -> Result<&mut Known, StoreError> {
         let unknown = || StoreError::Unavailable(format!("`{database}` is not known here"));
-        let known = self.known.get_mut(database).ok_or_else(unknown)?;
-        let connection = match known.connection.take() {
-            Some(connection) => connection,
-            None => known.database.connect().await?,
-        };
-        Ok(Taken { connection, place: &mut known.connection })
+        self.known.get_mut(database).ok_or_else(unknown)
     }
 
     /// What named objects hold, read in a transaction of its own.
@@ -93,10 +124,49 @@ impl Connections {
         found
     }
 
-    /// Does what a coordinator asks.
+    /// Does what is asked, in the sessions that act as the databases' sessions do by themselves.
     pub async fn ask(&mut self, database: &str, request: &Request) -> Result<Reply, StoreError> {
-        let mut taken = self.take(database).await?;
-        let connection = &mut taken.connection;
+        self.take(database).await?.ask(request).await
+    }
+
+    /// Does what a coordinator asks for a transaction with these users.
+    pub async fn ask_for(
+        &mut self,
+        users: &Users,
+        database: &str,
+        request: &Request,
+    ) -> Result<Reply, StoreError> {
+        if let Request::Permits(accesses) = request {
+            let user = users.get(database).map(|user| &**user);
+            let denial = self.known(database)?.database.permits(user, accesses);
+            return Ok(Reply::Permits(denial));
+        }
+        self.take_for(users, database).await?.ask(request).await
+    }
+}
+
+impl Known {
+    async fn take(&mut self, actor: Option<Actor>) -> Result<Taken<'_>, StoreError> {
+        let connection = match (self.sessions.remove(&actor), &actor) {
+            (Some(connection), _) => connection,
+            (None, None) => self.database.connect().await?,
+            (None, Some(user)) => self.database.connect_as(user.as_deref()).await?,
+        };
+        Ok(Taken { connection, actor, sessions: &mut self.sessions })
+    }
+}
+
+/// A session that is asked for something. Who stops waiting for the answer drops it, and it is closed: the answer would be
+/// taken for that to the next question, and what is open there would become a part of the next transaction.
+pub(crate) struct Taken<'c> {
+    pub(crate) connection: Box<dyn Connection>,
+    actor: Option<Actor>,
+    sessions: &'c mut Sessions,
+}
+
+impl Taken<'_> {
+    async fn ask(mut self, request: &Request) -> Result<Reply, StoreError> {
+        let connection = &mut self.connection;
         let answer = match request {
             Request::Begin(begin) => connection.begin(begin).await.map(Reply::Began),
             Request::Perform(call) => connection.perform(call).await.map(Reply::Answered),
@@ -105,23 +175,16 @@ impl Connections {
             Request::Execute(shipment) => connection.execute(shipment).await.map(Reply::Executed),
             Request::Sees(commits) => connection.sees(commits).await.map(Reply::Sees),
             Request::Abort => connection.abort().await.map(|()| Reply::Done),
+            // Who acts as itself does what it does.
+            Request::Permits(_) => Ok(Reply::Permits(None)),
         };
-        taken.leave();
+        self.leave();
         answer
     }
-}
 
-/// A session that is asked for something. Who stops waiting for the answer drops it, and it is closed: the answer would be
-/// taken for that to the next question, and what is open there would become a part of the next transaction.
-pub(crate) struct Taken<'c> {
-    pub(crate) connection: Box<dyn Connection>,
-    place: &'c mut Option<Box<dyn Connection>>,
-}
-
-impl Taken<'_> {
     /// It has answered, and is kept.
     pub(crate) fn leave(self) {
-        *self.place = Some(self.connection);
+        self.sessions.insert(self.actor, self.connection);
     }
 }
 
@@ -140,12 +203,13 @@ pub async fn run(
 ) -> Outcome {
     coordinator.ship_to(connections.executing());
     coordinator.commit_at(connections.whence());
+    coordinator.act_as(connections.users(), connections.guarded());
     let mut answer = None;
     loop {
         answer = Some(match coordinator.next(clock.now_ms(), answer) {
             Next::Finished(outcome) => return outcome,
             Next::Ask(Ask::Store { database, request }) => {
-                connections.ask(&database, &request).await
+                connections.ask_for(coordinator.users(), &database, &request).await
             }
             Next::Ask(Ask::Wait { ms }) => {
                 clock.sleep(ms).await;
@@ -237,6 +301,6 @@ mod tests {
         let mut read = Box::pin(connections.read("silent", Vec::new()));
         assert!(read.as_mut().poll(&mut context).is_pending());
         drop(read);
-        assert!(connections.known.values().all(|known| known.connection.is_none()));
+        assert!(connections.known.values().all(|known| known.sessions.is_empty()));
     }
 }

@@ -14,6 +14,7 @@ use solera_language::value::Value;
 use crate::job::Job;
 use crate::plan::Group;
 use crate::record::{Record, State, Turn, Unreadable, Worklist, decode, encode};
+use crate::rights::{Access, Denial};
 use crate::shipment::{Shipment, Shipped};
 use crate::store::{
     Answer, Begin, Commits, CustomCall, Fields, Name, NameWrite, ObjectCall, Place, StoreError,
@@ -35,6 +36,8 @@ pub enum Request {
     Execute(Box<Shipment>),
     /// Whether this is seen.
     Sees(Commits),
+    /// Whether the user may do this, as far as the database can tell before it is done.
+    Permits(Vec<Access>),
     /// Gives the open transaction up.
     Abort,
 }
@@ -66,6 +69,9 @@ pub enum Reply {
     /// A worker has run the group.
     #[serde(skip)]
     Executed(Shipped),
+    /// What the user may not do, if there is something.
+    #[serde(skip)]
+    Permits(Option<Denial>),
 }
 
 /// An operation that a phase has done, so that it can be done once more.
@@ -150,6 +156,8 @@ pub(crate) enum GroupEnd {
     Unknown(String),
     Failed(Failure),
     Refused(String),
+    /// A right is missing, or it takes no writes.
+    Denied(String),
     /// What Solera keeps there cannot be read.
     Damaged(String),
     /// Given up from outside.
@@ -205,6 +213,11 @@ impl GroupRun {
 
     pub(crate) fn group(&self) -> &Group {
         &self.job.plan.groups[self.index]
+    }
+
+    /// The phase that it has come to.
+    pub(crate) fn phase(&self) -> usize {
+        self.phase.min(self.group().phases.end - 1)
     }
 
     pub(crate) fn job(&self) -> &Job {
@@ -480,6 +493,7 @@ fn of_error(error: StoreError) -> GroupEnd {
         StoreError::Conflict => GroupEnd::Conflict,
         StoreError::Unavailable(reason) => GroupEnd::Unavailable(reason),
         StoreError::OutcomeUnknown(reason) => GroupEnd::Unknown(reason),
+        StoreError::Denied(reason) => GroupEnd::Denied(reason),
         other => GroupEnd::Refused(other.to_string()),
     }
 }

@@ -10,6 +10,7 @@ use crate::binding::{Bindings, Module, Modules};
 use crate::outcome::Limits;
 use crate::plan::{Group, Plan};
 use crate::record::{Record, State, Turn};
+use crate::rights::Users;
 use crate::store::{Name, Place};
 use crate::witness::{self, TransactionId};
 
@@ -24,6 +25,8 @@ pub(crate) struct Job {
     pub(crate) plan: Plan,
     pub(crate) limits: Limits,
     pub(crate) began_ms: u64,
+    /// In whose name it is run.
+    pub(crate) users: Users,
 }
 
 impl Job {
@@ -45,8 +48,8 @@ impl Job {
             return Err(unknown());
         }
         let (args, bindings) = (record.args.clone(), record.bindings.clone());
-        let (id, began_ms) = (record.id, record.began_ms);
-        Ok(Job { module, transaction, args, id, bindings, plan, limits, began_ms })
+        let (id, began_ms, users) = (record.id, record.began_ms, record.users.clone());
+        Ok(Job { module, transaction, args, id, bindings, plan, limits, began_ms, users })
     }
 
     /// All that is needed to go on from a state, after somebody's turn.
@@ -66,6 +69,7 @@ impl Job {
             args: self.args.clone(),
             bindings: self.bindings.clone(),
             began_ms: self.began_ms,
+            users: self.users.clone(),
             turn,
             stopped: false,
             state,

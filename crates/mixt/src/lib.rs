@@ -25,6 +25,7 @@ pub mod outcome;
 pub mod plan;
 pub mod record;
 pub mod recovery;
+pub mod rights;
 pub mod shipment;
 mod sight;
 pub mod store;

@@ -34,6 +34,16 @@ pub enum Outcome {
     },
 }
 
+impl Outcome {
+    /// What its users have no right to, if that is why it is incomplete.
+    pub fn denied(&self) -> Option<&Why> {
+        match self {
+            Outcome::Incomplete { why: why @ Why::Denied { .. }, .. } => Some(why),
+            _ => None,
+        }
+    }
+}
+
 /// How often groups of phases were run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attempts {
@@ -65,6 +75,20 @@ pub enum Why {
         /// Its name.
         database: Arc<str>,
         /// What it said.
+        reason: String,
+    },
+    /// A right is missing that its user needs, or a database takes no writes: people can change that.
+    Denied {
+        /// The database's name.
+        database: Arc<str>,
+        /// The phase that needs it; none if it is not about a single one.
+        phase: Option<usize>,
+        /// What is missing.
+        reason: String,
+    },
+    /// Somebody has given it up.
+    GivenUp {
+        /// Who, and why.
         reason: String,
     },
     /// Another transaction, which this one has seen a part of, does not become visible as a whole.
@@ -127,6 +151,8 @@ impl fmt::Display for Why {
                 write!(f, "the database `{database}` cannot be used: {reason}")
             }
             Why::Refused { database, reason } => write!(f, "`{database}` refuses: {reason}"),
+            Why::Denied { database, reason, .. } => write!(f, "`{database}` denies it: {reason}"),
+            Why::GivenUp { reason } => write!(f, "it was given up: {reason}"),
             Why::Blocked { by, place } => {
                 write!(f, "transaction {by} is under way and does not reach {place}")
             }

@@ -14,12 +14,13 @@ use solera_language::run::Tapes;
 use solera_language::value::Value;
 
 use crate::binding::Bindings;
+use crate::rights::Users;
 use crate::store::{Fields, Name, Place};
 use crate::witness::TransactionId;
 
 /// The version of the form; counts up whenever it changes, and whenever the compiler splits programs in another way:
 /// groups and tapes are known by their numbers.
-const FORM: u8 = 4;
+const FORM: u8 = 5;
 
 /// How far a transaction has come.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -107,6 +108,9 @@ pub struct Record {
     pub(crate) args: Vec<Value>,
     pub(crate) bindings: Bindings,
     pub(crate) began_ms: u64,
+    /// In whose name it is run, in each database that knows users: what it asks there is asked with their rights, whoever
+    /// asks.
+    pub(crate) users: Users,
     pub(crate) turn: Turn,
     /// Whether nothing is under way any more that was asked for in that turn. Only tickets can say so: who has written a
     /// record goes on, and who stops while the answer to a commit is out does not know when that takes effect.
@@ -148,6 +152,24 @@ impl Record {
     /// When it began, by its coordinator's clock.
     pub fn began_ms(&self) -> u64 {
         self.began_ms
+    }
+
+    /// In whose name it asks a database, if that knows users.
+    pub fn user(&self, database: &str) -> Option<&Arc<str>> {
+        self.users.get(database)
+    }
+
+    /// The same transaction, gone on with in the name of another user of a database.
+    pub fn in_name_of(mut self, database: &str, user: &str) -> Record {
+        self.users.insert(database.into(), user.into());
+        self
+    }
+
+    /// Whichever of a stored record and a ticket of the same transaction tells more: a ticket may say that its holder has
+    /// stopped, so that nobody need wait for it.
+    pub fn or_ticket(self, ticket: Record) -> Record {
+        let later = ticket.id == self.id && ticket.state.next >= self.state.next;
+        if later { ticket } else { self }
     }
 
     /// Whether all of it has taken effect, and only what it has left behind is to be removed.

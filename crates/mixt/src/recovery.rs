@@ -4,13 +4,14 @@
 //! databases may look for records from time to time; those that are older than
 //! [`Limits::orphan_ms`](crate::outcome::Limits::orphan_ms) it takes over. Several may do so at the same time.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::binding::Modules;
 use crate::collect::Collector;
-use crate::coordinator::{CannotResume, Coordinator, TransactionId};
+use crate::coordinator::{Ask, CannotResume, Coordinator, Next, Request, TransactionId};
 use crate::drive::{BATCH, Clock, Connections, run};
+use crate::job::Job;
 use crate::outcome::{Limits, Outcome, Why};
 use crate::record::{Record, Unreadable};
 use crate::store::{List, Name, Place, StoreError};
@@ -184,13 +185,19 @@ pub async fn recover(
     }
     recovered.young = young.len();
     due.sort_by_key(|record| record.began_ms);
-    let (mut left, mut away) = (young, BTreeSet::new());
+    let (mut left, mut away, mut seen) = (young, BTreeSet::new(), Seen::new());
     loop {
         // Who waits for what is left would wait in vain, and so would who waits for that.
-        while let Some(at) = due.iter().position(|record| waits(record, &left)) {
+        let mut at = 0;
+        while at < due.len() {
+            if !is_blocked(&due[at], &left, &mut seen, connections).await {
+                at += 1;
+                continue;
+            }
             let record = due.remove(at);
             left.insert(record.id);
             recovered.skipped.push(record.id);
+            at = 0;
         }
         let Some(record) = next(&mut due) else { return Ok(recovered) };
         let (id, rules, ticket) = (record.id, (modules, limits), collector.ticket(record.id));
@@ -201,6 +208,37 @@ pub async fn recover(
         // It may have completed others on its way.
         due.retain(|record| recovered.completed.iter().all(|done| done.id != record.id));
     }
+}
+
+/// Whether transactions that are waited for are there as a whole, by their commit witnesses.
+type Seen = BTreeMap<(Place, TransactionId), bool>;
+
+/// Whether a transaction waits for one of these, and would in vain: of one that is incomplete elsewhere, perhaps for long, what
+/// is waited for may be there.
+async fn is_blocked(
+    record: &Record,
+    by: &BTreeSet<TransactionId>,
+    seen: &mut Seen,
+    connections: &mut Connections,
+) -> bool {
+    let others = record.state.worklist.keys().filter(|(_, id)| *id != record.id && by.contains(id));
+    for wanted in others {
+        let is_there = match seen.get(wanted) {
+            Some(known) => *known,
+            None => {
+                let (place, id) = wanted;
+                let names = vec![witness::commit(&place.space, *id)];
+                let read = connections.read(&place.database, names).await;
+                let found = read.is_ok_and(|found| found.iter().any(|fields| !fields.is_empty()));
+                seen.insert(wanted.clone(), found);
+                found
+            }
+        };
+        if !is_there {
+            return true;
+        }
+    }
+    false
 }
 
 /// Takes out the first one that waits for none of the others. Those that wait for one another in a circle are tried all
@@ -267,6 +305,73 @@ async fn take_over(
         Err(error) => {
             recovered.unknown.push(error);
             false
+        }
+    }
+}
+
+/// How far a transaction has come, by its phases that write.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Those that have committed.
+    pub done: Vec<usize>,
+    /// Those that are not known to have.
+    pub left: Vec<usize>,
+}
+
+/// Finds out how far a transaction has come of which there is a record, by the marks that its groups of phases have left.
+///
+/// # Errors
+/// If its module is not known.
+pub async fn progress(
+    record: &Record,
+    (modules, limits): (&Modules, Limits),
+    connections: &mut Connections,
+) -> Result<Progress, CannotResume> {
+    let job = Job::of(record, modules, limits)?;
+    let phases = &job.module.program().transactions[job.transaction].phases;
+    let writing = job.plan.groups.iter().enumerate().filter(|(_, group)| group.writes());
+    let mut progress = Progress::default();
+    for (index, group) in writing {
+        let is_done = index < record.state.next as usize
+            || match (&group.database, job.mark(index)) {
+                (Some(database), Some(mark)) => {
+                    let read = connections.read(database, vec![mark]).await;
+                    read.is_ok_and(|found| found.iter().any(|fields| fields.contains_key(&0)))
+                }
+                _ => false,
+            };
+        let written = group.phases.clone().filter(|phase| phases[*phase].mutates);
+        if is_done { progress.done.extend(written) } else { progress.left.extend(written) }
+    }
+    Ok(progress)
+}
+
+/// Why a transaction cannot be completed in the name of its users as their rights are now, as far as that is known without
+/// trying. Nothing is done.
+///
+/// # Errors
+/// If its module is not known.
+pub async fn denied(
+    record: Record,
+    (modules, limits): (&Arc<Modules>, Limits),
+    connections: &mut Connections,
+    now_ms: u64,
+) -> Result<Option<Why>, CannotResume> {
+    let modules = Arc::clone(modules);
+    let mut coordinator = Coordinator::take_over(record, modules, limits, now_ms)?;
+    coordinator.act_as(connections.users(), connections.guarded());
+    let mut answer = None;
+    loop {
+        match coordinator.next(now_ms, answer) {
+            // All of this is asked before anything else.
+            Next::Ask(Ask::Store { database, request: request @ Request::Permits(_) }) => {
+                let asked = connections.ask_for(coordinator.users(), &database, &request);
+                answer = Some(asked.await);
+            }
+            Next::Finished(Outcome::Incomplete { why: why @ Why::Denied { .. }, .. }) => {
+                return Ok(Some(why));
+            }
+            _ => return Ok(None),
         }
     }
 }

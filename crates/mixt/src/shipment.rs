@@ -44,6 +44,11 @@ impl Shipment {
         &self.record.module
     }
 
+    /// In whose name the transaction asks a database, if that knows users.
+    pub fn user(&self, database: &str) -> Option<&Arc<str>> {
+        self.record.user(database)
+    }
+
     /// The name of the database that is to run it.
     pub fn database(&self) -> &Arc<str> {
         &self.database
@@ -99,7 +104,7 @@ impl Shipped {
 /// Whether this may be the answer to that.
 pub(crate) fn answers(request: &Request, reply: &Result<Reply, StoreError>) -> bool {
     match (request, reply) {
-        (Request::Execute(_), _) => false,
+        (Request::Execute(_) | Request::Permits(_), _) => false,
         (_, Err(_)) | (Request::Abort, Ok(Reply::Done)) => true,
         (Request::Begin(begin), Ok(Reply::Began(fields))) => fields.len() == begin.names.len(),
         (Request::Perform(_) | Request::Custom(_), Ok(Reply::Answered(_))) => true,

@@ -17,6 +17,7 @@ use solera_language::types::{Object, StoreId, Type};
 use solera_language::value::Value;
 use solera_levels::Level;
 
+use crate::rights::{Access, Denial};
 use crate::shipment::{Shipment, Shipped};
 
 /// What a method of a trait object gives that may have to wait.
@@ -70,6 +71,22 @@ pub trait Database: Send + Sync {
         Box::pin(std::future::ready(first.map_or(Ok(()), Err)))
     }
 
+    /// As which user its sessions act, if it knows users.
+    fn user(&self) -> Option<Arc<str>> {
+        None
+    }
+
+    /// Whether its sessions are to be opened in the name of the user whose transaction it is ([`connect_as`](Self::connect_as)).
+    /// Otherwise all of them act as [its user](Self::user), whatever that is now.
+    fn tells_users_apart(&self) -> bool {
+        false
+    }
+
+    /// What a user may not do of this, as far as it can be told now and without asking anybody else. Nothing is done.
+    fn permits(&self, _user: Option<&str>, _accesses: &[Access]) -> Option<Denial> {
+        None
+    }
+
     /// At which of its replicas all its sessions commit, if it has several that are told apart.
     fn whence(&self) -> Option<Arc<str>> {
         None
@@ -81,6 +98,18 @@ pub trait Database: Send + Sync {
 
     /// Opens a session.
     fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Connection>, StoreError>>;
+
+    /// Opens a session in the name of a user, with the rights that the user has whenever it is asked for something. None is the
+    /// user of a transaction that names none, which a database that tells users apart denies.
+    ///
+    /// # Errors
+    /// [`StoreError::Denied`] if there is no such user, or this may not act for it.
+    fn connect_as<'a>(
+        &'a self,
+        _user: Option<&'a str>,
+    ) -> BoxFuture<'a, Result<Box<dyn Connection>, StoreError>> {
+        self.connect()
+    }
 }
 
 fn no_operation(name: &str) -> StoreError {
@@ -109,6 +138,18 @@ impl<D: Database + ?Sized> Database for Arc<D> {
         D::check_operations(self, program, store, space)
     }
 
+    fn user(&self) -> Option<Arc<str>> {
+        D::user(self)
+    }
+
+    fn tells_users_apart(&self) -> bool {
+        D::tells_users_apart(self)
+    }
+
+    fn permits(&self, user: Option<&str>, accesses: &[Access]) -> Option<Denial> {
+        D::permits(self, user, accesses)
+    }
+
     fn whence(&self) -> Option<Arc<str>> {
         D::whence(self)
     }
@@ -119,6 +160,13 @@ impl<D: Database + ?Sized> Database for Arc<D> {
 
     fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Connection>, StoreError>> {
         D::connect(self)
+    }
+
+    fn connect_as<'a>(
+        &'a self,
+        user: Option<&'a str>,
+    ) -> BoxFuture<'a, Result<Box<dyn Connection>, StoreError>> {
+        D::connect_as(self, user)
     }
 }
 

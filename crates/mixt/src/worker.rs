@@ -59,7 +59,7 @@ impl Worker {
         let Some(database) = database else {
             return Err(Unshipped::Malformed(job.id.to_string()));
         };
-        connections.take(&database).await.map_err(Unshipped::Store)?.leave();
+        connections.take_for(&job.users, &database).await.map_err(Unshipped::Store)?.leave();
         let _running = self.begin(shipment, clock.now_ms())?;
         let look_until_ms =
             shipment.until_ms.min(clock.now_ms().saturating_add(limits.on_the_way_ms()));
@@ -137,7 +137,7 @@ impl Execution<'_> {
         let limits = &self.job.limits;
         let in_doubt_ms = limits.orphan_ms.saturating_sub(limits.finish_ms);
         let over_ms = self.shipment.until_ms.saturating_add(in_doubt_ms);
-        while connections.ask(&self.database, &begin).await.is_err() {
+        while connections.ask_for(&self.job.users, &self.database, &begin).await.is_err() {
             if clock.now_ms() >= over_ms {
                 return;
             }
@@ -152,7 +152,7 @@ impl Execution<'_> {
 
     async fn abort(&self, connections: &mut Connections) {
         // Nothing is open afterwards, whatever is answered.
-        let _ = connections.ask(&self.database, &Request::Abort).await;
+        let _ = connections.ask_for(&self.job.users, &self.database, &Request::Abort).await;
     }
 
     /// Runs the group once. None if it has stopped before it would commit, as the coordinator has to decide.
@@ -174,7 +174,8 @@ impl Execution<'_> {
                     return None;
                 }
                 GroupStep::Ask(request) => {
-                    let reply = connections.ask(&self.database, &request).await;
+                    let users = &self.job.users;
+                    let reply = connections.ask_for(users, &self.database, &request).await;
                     shipped.replies.push(reply.clone());
                     run.next(Some(reply))
                 }

@@ -21,13 +21,14 @@ use solera_mixt::store::StoreError;
 use world::bench::{Bench, handle, is_commit};
 
 /// The form of records that is known, and their parts, as docs/formats/mixt.md lists them.
-const FORM: u8 = 4;
+const FORM: u8 = 5;
 type Place = (String, String);
 type Name = (String, String);
 type Turn = (u32, u64, BTreeMap<String, String>);
 type Worklist = BTreeMap<(Place, u64), (Place, u64)>;
 type State = (u32, BTreeMap<u32, Vec<Value>>, Option<Value>, Worklist, BTreeSet<(String, Name)>);
-type Begun = (u64, String, String, Vec<Value>, Vec<(Place, u8, bool)>, u64, Turn, bool);
+type Users = BTreeMap<String, String>;
+type Begun = (u64, String, String, Vec<Value>, Vec<(Place, u8, bool)>, u64, Users, Turn, bool);
 type Ended = (Option<Place>, Vec<(String, Name)>, Vec<Place>, bool, Option<String>);
 
 fn value() -> impl Strategy<Value = Value> {
@@ -75,7 +76,8 @@ fn state() -> impl Strategy<Value = State> {
 fn begun() -> impl Strategy<Value = Begun> {
     let bindings = vec((place(), 0..6_u8, any::<bool>()), 0..3);
     let args = vec(value(), 0..3);
-    (any::<u64>(), text(), text(), args, bindings, any::<u64>(), turn(), any::<bool>())
+    let users = btree_map(text(), text(), 0..3);
+    (any::<u64>(), text(), text(), args, bindings, any::<u64>(), users, turn(), any::<bool>())
 }
 
 fn ended() -> impl Strategy<Value = Ended> {

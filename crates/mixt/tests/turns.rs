@@ -252,7 +252,7 @@ fn what_is_denied_after_a_commit_is_done_when_it_is_allowed() {
                 Err(outcome) => break *outcome,
             }
         };
-        let Outcome::Incomplete { ticket: Some(ticket), why: Why::Refused { reason, .. }, .. } =
+        let Outcome::Incomplete { ticket: Some(ticket), why: Why::Denied { reason, .. }, .. } =
             outcome
         else {
             panic!("{outcome}")

@@ -8,7 +8,7 @@ use solera_resp::{Arguments, CATEGORIES, Command, Unit};
 
 mod pattern;
 
-use pattern::matches;
+use pattern::{matches, meets};
 
 /// The user that a connection is before it says who it is.
 pub(crate) const DEFAULT: &str = "default";
@@ -288,6 +288,19 @@ impl User {
         self.keys.iter().any(|keys| {
             (keys.read || !reads) && (keys.write || !writes) && matches(&keys.pattern, key)
         })
+    }
+
+    /// Whether the user may use some key that begins so, as a command uses keys.
+    pub(crate) fn may_use_some(&self, start: &[u8], command: &Command) -> bool {
+        let (reads, writes) = (command.reads_keys(), command.writes_keys());
+        self.keys.iter().any(|keys| {
+            (keys.read || !reads) && (keys.write || !writes) && meets(&keys.pattern, start)
+        })
+    }
+
+    /// Whether the user may use a key, as a command uses keys.
+    pub(crate) fn may_use_for(&self, key: &[u8], command: &Command) -> bool {
+        self.may_use(key, command.reads_keys(), command.writes_keys())
     }
 
     /// The hashes as people write them.

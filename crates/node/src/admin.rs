@@ -495,11 +495,13 @@ fn render_memory(memory: MemoryStatus) -> String {
 fn render_incomplete(incomplete: Option<Incomplete>) -> String {
     let mut text = String::new();
     let Some(incomplete) = incomplete else { return text };
-    let Incomplete { open, failed, unreadable, unasked_spaces, recovered } = incomplete;
+    let Incomplete { open, denied, failed, unreadable, unasked_spaces, recovered } = incomplete;
     let name = "solera_incomplete_transactions";
     let help = "Transactions of modules that have begun to take effect and are not complete.";
     head(&mut text, name, help, "gauge");
-    for (state, count) in [("open", open), ("failed", failed), ("unreadable", unreadable)] {
+    let states =
+        [("open", open), ("denied", denied), ("failed", failed), ("unreadable", unreadable)];
+    for (state, count) in states {
         let _ = writeln!(text, "{name}{{state=\"{state}\"}} {count}");
     }
     let name = "solera_incomplete_unasked_spaces";

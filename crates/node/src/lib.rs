@@ -57,7 +57,7 @@ pub use data_dir::{disown, examine};
 pub use descriptors::raise_descriptor_limit;
 pub use drain::Unfinished;
 pub use log::{Level, Log, utc};
-pub use modules::{Incomplete, Local, Modules, RESERVED};
+pub use modules::{Incomplete, Local, Modules, RESERVED, Wanted};
 pub use node::{Node, ServeError};
 pub use reload::ReloadError;
 pub use spaces::{Class, Relation, Space, SpaceError, Spaces};

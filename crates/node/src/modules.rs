@@ -7,12 +7,12 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use solera_resp::{CommandId, Value};
+use solera_resp::{CommandId, Value, lookup};
 use solera_unistore::{Address, Pasts};
 use tokio::io::DuplexStream;
 use tokio::sync::oneshot;
 
-use crate::acl::User;
+use crate::acl::{DEFAULT, User, Users};
 use crate::config::ClusterSpec;
 use crate::log::Log;
 use crate::network::Network;
@@ -41,6 +41,8 @@ pub trait Modules: Send + Sync {
 pub struct Incomplete {
     /// Those that can be completed.
     pub open: usize,
+    /// Those of users who have no right to what is left, as it was seen last; they are among the open ones, too.
+    pub denied: usize,
     /// Those that never can, and wait to be given up.
     pub failed: usize,
     /// Those whose records cannot be read.
@@ -49,6 +51,15 @@ pub struct Incomplete {
     pub unasked_spaces: usize,
     /// How many others the process has completed for them since its start.
     pub recovered: u64,
+}
+
+/// What a command is to be done with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted<'a> {
+    /// This key.
+    Key(&'a [u8]),
+    /// A key of this space that is not known yet.
+    SomeKeyOf(&'a Space),
 }
 
 /// Opens sessions at a worker for a client that has asked it for something.
@@ -101,6 +112,76 @@ impl Local {
         self.lent.user.as_ref().is_none_or(|user| user.may_run("solera.phase"))
     }
 
+    /// The name of the client's user, if it has one.
+    pub fn user(&self) -> Option<&str> {
+        self.lent.user.as_ref().map(|user| user.name.as_str())
+    }
+
+    /// Whether users need rights here.
+    pub fn is_guarded(&self) -> bool {
+        self.users().is_none_or(|users| users.are_configured())
+    }
+
+    /// The users as they are now. None if the site is gone.
+    fn users(&self) -> Option<Users> {
+        self.network.upgrade().map(|network| network.settings().users.clone())
+    }
+
+    /// A user as it is now. Where nobody needs rights, everybody is the one who needs none.
+    fn current(&self, name: &str) -> Result<Option<Arc<User>>, String> {
+        let Some(users) = self.users() else { return Ok(None) };
+        let known = if users.are_configured() { name } else { DEFAULT };
+        match users.get(known) {
+            Some(user) if user.enabled => Ok(Some(user.clone())),
+            Some(_) => Err(format!("NOPERM user '{}' is disabled", name.escape_debug())),
+            None => {
+                Err(format!("NOPERM there is no user '{}' in this cluster", name.escape_debug()))
+            }
+        }
+    }
+
+    /// Whether there is such a user, who may log in.
+    ///
+    /// # Errors
+    /// The text of an error reply.
+    pub fn is_user(&self, name: &str) -> Result<(), String> {
+        self.current(name).map(drop)
+    }
+
+    /// Whether a user may run a command on keys, with the rules that hold now.
+    ///
+    /// # Errors
+    /// The text of an error reply, which names the user, and the command, key or space.
+    pub fn may(&self, name: &str, command: &str, wanted: Wanted<'_>) -> Result<(), String> {
+        let Some(user) = self.current(name)? else { return Ok(()) };
+        let (name, Some(described)) = (name.escape_debug(), lookup(command.as_bytes())) else {
+            return Err(format!("ERR there is no command '{}'", command.escape_debug()));
+        };
+        if !user.may_run(command) {
+            return Err(format!(
+                "NOPERM user '{name}' may not run the '{}' command",
+                described.name
+            ));
+        }
+        let how = match (described.reads_keys(), described.writes_keys()) {
+            (true, true) => "read and write",
+            (false, true) => "write",
+            _ => "read",
+        };
+        match wanted {
+            Wanted::Key(key) if !user.may_use_for(key, described) => {
+                Err(format!("NOPERM user '{name}' may not {how} the key `{}`", key.escape_ascii()))
+            }
+            Wanted::SomeKeyOf(space) if !user.may_use_some(space.prefix.as_bytes(), described) => {
+                Err(format!(
+                    "NOPERM user '{name}' may not {how} any key of the space '{}'",
+                    space.name
+                ))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// The cluster's spaces.
     pub fn spaces(&self) -> impl Iterator<Item = &Space> {
         self.spec.spaces.iter()
@@ -112,9 +193,25 @@ impl Local {
     }
 
     /// Opens a session as the client, which begins with what the client has seen. What it sees, the client has seen
-    /// when it is answered. Nobody answers if the site is dead.
-    pub fn connect(&self) -> DuplexStream {
-        self.open(self.lent.clone())
+    /// when it is answered. Nobody answers if the site is dead. The client's rights are those that its user has whenever it
+    /// asks for something.
+    ///
+    /// # Errors
+    /// The text of an error reply, if the client's user is no more.
+    pub fn connect(&self) -> Result<DuplexStream, String> {
+        match self.user() {
+            Some(name) => self.connect_as(name),
+            None => Ok(self.open(self.lent.clone())),
+        }
+    }
+
+    /// The same in the name of a user.
+    ///
+    /// # Errors
+    /// The text of an error reply, if there is no such user.
+    pub fn connect_as(&self, name: &str) -> Result<DuplexStream, String> {
+        let user = self.current(name)?;
+        Ok(self.open(Lent { user, own: false, past: self.lent.past.clone() }))
     }
 
     /// Opens a session of the server's own, which may do everything.

@@ -134,7 +134,7 @@ async fn a_password_opens_a_server_and_without_it_that_is_told() {
     };
     for wrong in [None, Some("guess")] {
         match bench(wrong).run("add", &["c"]).await {
-            Outcome::Failed(Why::Refused { reason, .. }) => {
+            Outcome::Failed(Why::Denied { reason, .. }) => {
                 assert!(!reason.contains("guess"), "{reason}");
             }
             other => panic!("{other}"),

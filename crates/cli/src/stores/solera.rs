@@ -20,7 +20,8 @@ const URL: &str = "the URL of a cluster looks like solera://[USER[:PASSWORD]@]HO
 /// # Errors
 /// If it cannot be so.
 pub(super) fn open(spec: &StoreSpec) -> Result<Cluster, ConfigError> {
-    let mut endpoint = endpoint(spec)?.timeout(spec.timeout.unwrap_or(TIMEOUT));
+    let (endpoint, user) = endpoint(spec)?;
+    let mut endpoint = endpoint.timeout(spec.timeout.unwrap_or(TIMEOUT));
     if let Some(files) = &spec.tls {
         let tls = files.value.tls().or_else(|error| refuse(spec, files, &error.to_string()))?;
         endpoint = endpoint.tls(tls);
@@ -61,11 +62,15 @@ pub(super) fn open(spec: &StoreSpec) -> Result<Cluster, ConfigError> {
             })
         })
     };
-    Ok(Cluster::new(&spec.name, spaces, connect))
+    let cluster = Cluster::new(&spec.name, spaces, connect);
+    Ok(match user {
+        Some(user) => cluster.used_by(&user),
+        None => cluster,
+    })
 }
 
 /// Where it is, and as whom it is used.
-fn endpoint(spec: &StoreSpec) -> Result<Endpoint, ConfigError> {
+fn endpoint(spec: &StoreSpec) -> Result<(Endpoint, Option<String>), ConfigError> {
     let Some(rest) = spec.url.value.strip_prefix("solera://") else {
         return refuse(spec, &spec.url, URL);
     };
@@ -81,14 +86,16 @@ fn endpoint(spec: &StoreSpec) -> Result<Endpoint, ConfigError> {
         None if given.is_some() => {
             return refuse(spec, &spec.url, "a password needs a user in the URL");
         }
-        None => return Ok(endpoint),
+        None => return Ok((endpoint, None)),
         Some(login) => match login.split_once(':') {
             Some((user, password)) => (user, Some(password.to_owned())),
             None => (login, None),
         },
     };
     match given.or(in_url) {
-        Some(password) if !user.is_empty() => Ok(endpoint.user(user, &password)),
+        Some(password) if !user.is_empty() => {
+            Ok((endpoint.user(user, &password), Some(user.to_owned())))
+        }
         _ => refuse(spec, &spec.url, "a user needs a name and a password"),
     }
 }

@@ -25,6 +25,8 @@ struct Shared {
     name: Arc<str>,
     declared: Vec<(Arc<str>, Level)>,
     connect: Connect,
+    /// As which user it is used there.
+    user: Arc<str>,
     sources: Sources,
 }
 
@@ -40,7 +42,17 @@ impl Cluster {
     ) -> Cluster {
         let declared = spaces.into_iter().map(|(name, level)| (name.into(), level)).collect();
         let (connect, sources) = (Arc::new(connect), Sources::default());
-        Cluster { shared: Arc::new(Shared { name: name.into(), declared, connect, sources }) }
+        let (name, user) = (name.into(), "default".into());
+        Cluster { shared: Arc::new(Shared { name, declared, connect, user, sources }) }
+    }
+
+    /// With sessions that act as this user there, and not as the default user. Transactions that use the cluster name it: what
+    /// the cluster completes of them it completes with this user's rights.
+    #[must_use]
+    pub fn used_by(mut self, user: &str) -> Cluster {
+        let shared = Arc::get_mut(&mut self.shared);
+        shared.expect("nobody has a copy of what was just made").user = user.into();
+        self
     }
 
     /// The spaces of the cluster that is there now, if it is the one that was declared, with a first connection.
@@ -131,6 +143,10 @@ impl Database for Cluster {
 
     fn executes(&self) -> bool {
         true
+    }
+
+    fn user(&self) -> Option<Arc<str>> {
+        Some(Arc::clone(&self.shared.user))
     }
 
     /// Also asks for the level of the space, each time.

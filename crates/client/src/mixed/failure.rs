@@ -41,6 +41,14 @@ pub(super) fn of_command(error: &Error) -> StoreError {
     }
 }
 
+/// An error of opening a session.
+pub(super) fn of_connect(error: &Error) -> StoreError {
+    match error {
+        Error::Server { code, .. } if code == "NOPERM" => StoreError::Denied(told(error)),
+        _ => StoreError::Unavailable(error.to_string()),
+    }
+}
+
 /// An error of a commit.
 pub(super) fn of_commit(error: &Error) -> StoreError {
     let unknown = match error {

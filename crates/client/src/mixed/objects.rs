@@ -37,49 +37,59 @@ pub(super) struct Request {
 /// What a struct without fields is, so that it exists.
 const NO_FIELDS: &[u8] = b"";
 
+/// The commands of an operation: those that a user needs a right for.
+pub(super) fn commands(object: &Object, op: ObjectOp) -> &'static [&'static str] {
+    match (object, op) {
+        (_, ObjectOp::Exists) => &["EXISTS"],
+        (_, ObjectOp::Delete) => &["DEL", "TYPE"],
+        (Object::Register(_), ObjectOp::Get | ObjectOp::Load)
+        | (Object::Counter, ObjectOp::Value) => &["GET"],
+        (Object::Register(_), ObjectOp::Put) => &["SET", "TYPE"],
+        (Object::Counter, ObjectOp::Increment) => &["INCRBY"],
+        (Object::Set(_), ObjectOp::Insert) => &["SADD"],
+        (Object::Set(_), ObjectOp::Remove) => &["SREM"],
+        (Object::Set(_), ObjectOp::Contains) => &["SISMEMBER"],
+        (Object::Set(_), ObjectOp::Elements) => &["SMEMBERS"],
+        (Object::Set(_), ObjectOp::Size) => &["SCARD"],
+        (Object::Map(..), ObjectOp::PutKey)
+        | (Object::List(_) | Object::Log(_), ObjectOp::Append)
+        | (Object::Struct(_) | Object::RemoteList(_), ObjectOp::PutField(_) | ObjectOp::Create) => {
+            &["HSET"]
+        }
+        (Object::Map(..), ObjectOp::RemoveKey) => &["HDEL"],
+        (Object::Map(..), ObjectOp::GetKey | ObjectOp::ContainsKey)
+        | (Object::Struct(_) | Object::RemoteList(_), ObjectOp::Field(_)) => &["HGET"],
+        (Object::Map(..), ObjectOp::Entries | ObjectOp::Size)
+        | (Object::List(_) | Object::Log(_), ObjectOp::At | ObjectOp::Values | ObjectOp::Size) => {
+            &["HGETALL"]
+        }
+        _ => &[],
+    }
+}
+
 /// The command of an operation on the key.
 pub(super) fn request(call: &ObjectCall, key: &[u8]) -> Result<Request, StoreError> {
     let arg = |at: usize, ty: &Type| call.encode(at, ty);
-    let words = |name: &str, rest: Vec<Vec<u8>>| {
-        [name.as_bytes().to_vec(), key.to_vec()].into_iter().chain(rest).collect::<Words>()
+    let [name, others @ ..] = commands(call.object(), call.op) else {
+        return Err(call.impossible());
     };
-    let mut blind = false;
-    let command = match (call.object(), call.op) {
-        (_, ObjectOp::Exists) => words("EXISTS", vec![]),
-        (_, ObjectOp::Delete) => {
-            blind = true;
-            words("DEL", vec![])
+    let rest = match (call.object(), call.op) {
+        (Object::Register(of), ObjectOp::Put) => vec![arg(0, of)?],
+        (Object::Counter, ObjectOp::Increment) => vec![arg(0, &Type::Int)?],
+        (Object::Set(of), ObjectOp::Insert | ObjectOp::Remove | ObjectOp::Contains) => {
+            vec![arg(0, of)?]
         }
-        (Object::Register(_), ObjectOp::Get | ObjectOp::Load)
-        | (Object::Counter, ObjectOp::Value) => words("GET", vec![]),
-        (Object::Register(of), ObjectOp::Put) => {
-            blind = true;
-            words("SET", vec![arg(0, of)?])
+        (Object::Map(k, v), ObjectOp::PutKey) => vec![arg(0, k)?, arg(1, v)?],
+        (Object::Map(k, _), ObjectOp::RemoveKey | ObjectOp::GetKey | ObjectOp::ContainsKey) => {
+            vec![arg(0, k)?]
         }
-        (Object::Counter, ObjectOp::Increment) => words("INCRBY", vec![arg(0, &Type::Int)?]),
-        (Object::Set(of), ObjectOp::Insert) => words("SADD", vec![arg(0, of)?]),
-        (Object::Set(of), ObjectOp::Remove) => words("SREM", vec![arg(0, of)?]),
-        (Object::Set(of), ObjectOp::Contains) => words("SISMEMBER", vec![arg(0, of)?]),
-        (Object::Set(_), ObjectOp::Elements) => words("SMEMBERS", vec![]),
-        (Object::Set(_), ObjectOp::Size) => words("SCARD", vec![]),
-        (Object::Map(k, v), ObjectOp::PutKey) => words("HSET", vec![arg(0, k)?, arg(1, v)?]),
-        (Object::Map(k, _), ObjectOp::RemoveKey) => words("HDEL", vec![arg(0, k)?]),
-        (Object::Map(k, _), ObjectOp::GetKey | ObjectOp::ContainsKey) => {
-            words("HGET", vec![arg(0, k)?])
-        }
-        (Object::Map(..), ObjectOp::Entries | ObjectOp::Size) => words("HGETALL", vec![]),
-        (Object::List(of) | Object::Log(of), ObjectOp::Append) => {
-            words("HSET", vec![stamp::next(), arg(0, of)?])
-        }
-        (Object::List(_) | Object::Log(_), ObjectOp::At | ObjectOp::Values | ObjectOp::Size) => {
-            words("HGETALL", vec![])
-        }
+        (Object::List(of) | Object::Log(of), ObjectOp::Append) => vec![stamp::next(), arg(0, of)?],
         (Object::Struct(_) | Object::RemoteList(_), ObjectOp::Field(index)) => {
-            words("HGET", vec![call.field(index)?.0])
+            vec![call.field(index)?.0]
         }
         (Object::Struct(_) | Object::RemoteList(_), ObjectOp::PutField(index)) => {
             let (name, ty) = call.field(index)?;
-            words("HSET", vec![name, arg(0, &ty)?])
+            vec![name, arg(0, &ty)?]
         }
         (Object::Struct(_) | Object::RemoteList(_), ObjectOp::Create) => {
             let mut pairs = Vec::new();
@@ -90,11 +100,12 @@ pub(super) fn request(call: &ObjectCall, key: &[u8]) -> Result<Request, StoreErr
             if pairs.is_empty() {
                 pairs = vec![NO_FIELDS.to_vec(), Vec::new()];
             }
-            words("HSET", pairs)
+            pairs
         }
-        _ => return Err(call.impossible()),
+        _ => Vec::new(),
     };
-    Ok(Request { command, blind })
+    let command = [name.as_bytes().to_vec(), key.to_vec()].into_iter().chain(rest).collect();
+    Ok(Request { command, blind: others.contains(&"TYPE") })
 }
 
 /// What the reply to the command means. None: there is nothing, and the operation needs something.

@@ -31,6 +31,8 @@ const AFTER_BREAK: Duration = Duration::from_millis(IN_DOUBT_MS);
 
 pub(super) struct Session {
     connect: Connect,
+    /// As whom it acts, if not as the server.
+    user: Option<Arc<str>>,
     spaces: Arc<[Space]>,
     /// Spaces that cannot be used.
     unfit: Arc<Unfit>,
@@ -75,11 +77,12 @@ pub(super) enum Doubt {
 impl Session {
     pub(super) fn new(
         connect: Connect,
+        user: Option<Arc<str>>,
         (spaces, unfit): (Arc<[Space]>, Arc<Unfit>),
         sources: Option<Sources>,
     ) -> Session {
         let (client, seen, state, doubt) = (None, None, State::Closed, None);
-        Session { connect, spaces, unfit, sources, client, seen, state, doubt }
+        Session { connect, user, spaces, unfit, sources, client, seen, state, doubt }
     }
 
     /// With a connection that is open already.
@@ -91,7 +94,7 @@ impl Session {
     pub(super) async fn open(&mut self) -> Result<&mut Client, StoreError> {
         if self.client.is_none() {
             let unavailable = |error: Error| StoreError::Unavailable(error.to_string());
-            let mut client = (self.connect)().await.map_err(unavailable)?;
+            let mut client = (self.connect)().await.map_err(|error| failure::of_connect(&error))?;
             if let Some(seen) = &self.seen {
                 client.attach(seen).await.map_err(unavailable)?;
             }
@@ -351,9 +354,20 @@ impl Session {
         let number = text == "ERR value is not an integer or out of range";
         let overflow = text == "ERR increment or decrement would overflow";
         if !text.starts_with("WRONGTYPE") && !number && !overflow {
-            return match at_once {
+            let error = match at_once {
                 true => failure::of_command(&Error::server(text)),
                 false => self.fail(text).await,
+            };
+            let named = |why: String| match &self.user {
+                Some(user) => why.replacen("this user", &format!("user '{user}'"), 1),
+                None => why,
+            };
+            return match error {
+                StoreError::Denied(why) => {
+                    let key = key.escape_ascii();
+                    StoreError::Denied(format!("{} (the key is `{key}`)", named(why)))
+                }
+                other => other,
             };
         }
         if !at_once {

@@ -54,7 +54,9 @@ pub(super) fn failure(why: &Why, source: &str) -> String {
         {
             "TOOLARGE"
         }
-        Why::Program(_) | Why::Refused { .. } => "FAILED",
+        Why::Program(_) | Why::Refused { .. } | Why::Denied { .. } | Why::GivenUp { .. } => {
+            "FAILED"
+        }
         Why::Contention { .. } => "ABORTED",
         Why::Unavailable { .. } | Why::Blocked { .. } | Why::Taken | Why::Late => "UNAVAILABLE",
         Why::Unknown { .. } | Why::Completed => "UNKNOWN",

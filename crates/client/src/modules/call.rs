@@ -57,6 +57,24 @@ pub(super) async fn resume(
 ) -> Answered {
     let record = registry::ticket(&mut client, ticket).await?;
     let record = Record::decode(&record).map_err(|error| format!("ERR {error}"))?;
+    let own = |user: &std::sync::Arc<str>| local.user() == Some(&**user);
+    let user = record.user(local.cluster());
+    if local.is_guarded() && !local.may_coordinate() && !user.is_some_and(own) {
+        return Err(
+            "NOPERM the ticket is that of another user; who has the right +solera.phase may resume it"
+                .to_owned(),
+        );
+    }
+    go_on(shared, local, client, record).await
+}
+
+/// Goes on with a transaction in the name of the users that its record names.
+pub(super) async fn go_on(
+    shared: &Shared,
+    local: &Local,
+    mut client: Client,
+    record: Record,
+) -> Answered {
     let compiled = shared.library.get(&mut client, record.module()).await?;
     let index = compiled.module.transaction(record.transaction());
     let index = index.ok_or_else(|| "ERR the ticket's transaction is not known".to_owned())?;
@@ -126,6 +144,14 @@ async fn run(
             let transaction = &program.transactions[index];
             Ok(answer::reply(program, &result, &transaction.result))
         }
+        Outcome::Failed(Why::Denied { phase, database, reason }) => {
+            let place = phase.map(|phase| self::place(compiled, index, phase)).unwrap_or_default();
+            let told = match reason.starts_with("NOPERM ") {
+                true => reason,
+                false => format!("FAILED `{database}` denies it: {reason}"),
+            };
+            Err(format!("{told}{place}; nothing was changed"))
+        }
         Outcome::Failed(why) => Err(answer::failure(&why, &compiled.source)),
         Outcome::Incomplete { ticket: Some(record), committed, why }
             if writes(compiled, index) == committed.len() =>
@@ -158,6 +184,10 @@ async fn run(
             let kept = keep(local, &ticket, record).await;
             shared.upkeep.give_up((**record).clone());
             let then = match kept {
+                Ok(()) if outcome.denied().is_some() => format!(
+                    "SOLERA.CALL RESUME {ticket} completes it, or Solera by itself, once that is permitted; \
+                     SOLERA.CALL COMPLETE or FORGET, with the right +solera.phase, whatever is permitted"
+                ),
                 Ok(()) => format!("SOLERA.CALL RESUME {ticket} completes it, or Solera by itself"),
                 // Its record is in the store, as far as anything of it is.
                 Err(_) => "it is completed when its stores can be reached again".to_owned(),
@@ -170,7 +200,7 @@ async fn run(
 }
 
 /// Where a phase is in the source: from its first statement on that asks a store.
-fn place(compiled: &Compiled, index: usize, phase: usize) -> String {
+pub(super) fn place(compiled: &Compiled, index: usize, phase: usize) -> String {
     let transaction = &compiled.module.program().transactions[index];
     let code = &transaction.phases[phase].code;
     let asks = |instr: &Instr| matches!(instr, Instr::Remote { .. } | Instr::Custom { .. });

@@ -3,13 +3,16 @@
 use solera_language::types::StoreId;
 use solera_mixt::binding::Bindings;
 use solera_mixt::collect::{self, Collector};
-use solera_mixt::drive::{Clock, Connections};
+use solera_mixt::coordinator::Coordinator;
+use solera_mixt::drive::{self, Clock, Connections};
+use solera_mixt::outcome::Outcome;
 use solera_mixt::record::Record;
 use solera_mixt::recovery::{self, Found};
 use solera_mixt::store::{Place, StoreError};
 use solera_node::Local;
 use solera_resp::Value;
 
+use super::call::place;
 use super::{Answered, Shared, binding, connections, databases, places, registry, session, spaces};
 use crate::client::Client;
 use crate::mixed::System;
@@ -98,41 +101,101 @@ pub(super) async fn list(shared: &Shared, local: &Local, mut client: Client) -> 
     let now_ms = System.now_ms();
     let text = |text: &str| Value::Bulk(text.as_bytes().to_vec());
     let mut listed = Vec::new();
-    let looked = look(shared, local, client).await;
-    for (place, id, found) in looked.found {
-        let (called, age_ms, state) = match found {
+    let Looked { found, away, mut connections } = look(shared, local, client).await;
+    for (place, id, found) in found {
+        let (mut called, mut user, mut age_ms) = (None, None, None);
+        let mut progress = Progress::default();
+        let state = match found {
             Found::Record(record) if record.is_complete() => continue,
             Found::Record(record) => {
-                let state = match record.failed() {
+                called = Some(call(&modules, &record));
+                user = record.user(local.cluster()).cloned();
+                age_ms = Some(now_ms.saturating_sub(record.began_ms()));
+                progress = how_far(shared, local, &record, &mut connections).await;
+                match record.failed() {
                     Some(why) => format!("failed: {why}"),
-                    None => "open".to_owned(),
-                };
-                let age_ms = now_ms.saturating_sub(record.began_ms());
-                (Some(call(&modules, &record)), Some(age_ms), state)
+                    None => match denied(shared, *record, &mut connections).await {
+                        Some(why) => format!("denied: {why}"),
+                        None => "open".to_owned(),
+                    },
+                }
             }
-            Found::Unreadable(error) => (None, None, format!("unreadable: {error}")),
-            Found::Unread(error) => (None, None, format!("unreadable: {error}")),
+            Found::Unreadable(error) => format!("unreadable: {error}"),
+            Found::Unread(error) => format!("unreadable: {error}"),
         };
+        let [done, left] = [progress.done, progress.left]
+            .map(|places| Value::Array(places.iter().map(|place| text(place)).collect()));
         let age =
             age_ms.map_or(Value::Null, |ms| Value::Integer(ms.try_into().unwrap_or(i64::MAX)));
         listed.push(Value::Map(vec![
             (text("transaction"), text(&id)),
             (text("call"), called.map_or(Value::Null, |called| text(&called))),
+            (text("user"), user.map_or(Value::Null, |user| text(&user))),
             (text("age_ms"), age),
             (text("record"), text(&place.to_string())),
             (text("state"), text(&state)),
+            (text("done"), done),
+            (text("left"), left),
         ]));
     }
-    for (place, why) in looked.away {
+    for (place, why) in away {
         listed.push(Value::Map(vec![
             (text("transaction"), text("")),
             (text("call"), Value::Null),
+            (text("user"), Value::Null),
             (text("age_ms"), Value::Null),
             (text("record"), text(&place.to_string())),
             (text("state"), text(&format!("away: {why}"))),
+            (text("done"), Value::Array(Vec::new())),
+            (text("left"), Value::Array(Vec::new())),
         ]));
     }
     Ok(Value::Array(listed))
+}
+
+/// Where a transaction has taken effect, and where not yet: by its stores and the lines of its source.
+#[derive(Default)]
+struct Progress {
+    done: Vec<String>,
+    left: Vec<String>,
+}
+
+async fn how_far(
+    shared: &Shared,
+    local: &Local,
+    record: &Record,
+    connections: &mut Connections,
+) -> Progress {
+    let Ok(mut client) = session(local).await else { return Progress::default() };
+    let Ok(compiled) = shared.library.get(&mut client, record.module()).await else {
+        return Progress::default();
+    };
+    let known = (&*shared.library.all(), shared.settings.limits);
+    let Ok(found) = recovery::progress(record, known, connections).await else {
+        return Progress::default();
+    };
+    let Some(index) = compiled.module.transaction(record.transaction()) else {
+        return Progress::default();
+    };
+    let program = compiled.module.program();
+    let told = |phases: Vec<usize>| {
+        let stores = phases.into_iter().filter_map(|phase| {
+            let store = program.transactions[index].phases[phase].store?;
+            let name = &program.stores[usize::from(store.0)].name;
+            Some(format!("{name}{}", place(&compiled, index, phase)))
+        });
+        stores.collect()
+    };
+    Progress { done: told(found.done), left: told(found.left) }
+}
+
+/// Why a transaction is not completed in the name of its user: as the rights are now, or as they were at the last attempt here.
+async fn denied(shared: &Shared, record: Record, connections: &mut Connections) -> Option<String> {
+    let (id, known) = (record.id(), (&shared.library.all(), shared.settings.limits));
+    match recovery::denied(record, known, connections, System.now_ms()).await {
+        Ok(Some(why)) => Some(why.to_string()),
+        _ => shared.upkeep.why_denied(id),
+    }
 }
 
 /// Finds out whether a transaction can be completed here, as far as that is known without trying.
@@ -170,26 +233,29 @@ async fn elsewhere(
     Ok(())
 }
 
-/// SOLERA.CALL FORGET transaction: gives up what can never be completed.
-pub(super) async fn forget(
+/// The record of a transaction that is not complete.
+async fn find(
     shared: &Shared,
     local: &Local,
     client: Client,
     transaction: &str,
-) -> Answered {
-    let Looked { found, away, mut connections } = look(shared, local, client).await;
+) -> Result<(Record, Connections), String> {
+    let Looked { found, away, connections } = look(shared, local, client).await;
     let mut found = found.into_iter().filter(|(_, id, _)| id == transaction);
-    let record: Record = match found.next() {
-        Some((_, _, Found::Record(record))) => *record,
+    match found.next() {
+        Some((_, _, Found::Record(record))) if record.is_complete() => {
+            Err(format!("ERR transaction {transaction} is complete, and will be forgotten"))
+        }
+        Some((_, _, Found::Record(record))) => Ok((*record, connections)),
         Some((place, _, Found::Unreadable(error))) => {
-            return Err(format!("ERR the record of {transaction} in {place}: {error}"));
+            Err(format!("ERR the record of {transaction} in {place}: {error}"))
         }
         Some((place, _, Found::Unread(error))) => {
-            return Err(format!("UNAVAILABLE the record of {transaction} in {place}: {error}"));
+            Err(format!("UNAVAILABLE the record of {transaction} in {place}: {error}"))
         }
         None => {
             let name = transaction.escape_debug();
-            return Err(match away.first() {
+            Err(match away.first() {
                 Some((place, why)) => format!(
                     "UNAVAILABLE no transaction '{name}' is incomplete where that can be found out; \
                      {place}: {why}"
@@ -198,23 +264,98 @@ pub(super) async fn forget(
                     "ERR there is no transaction '{name}' that is incomplete; SOLERA.CALL INCOMPLETE \
                      tells which there are"
                 ),
-            });
+            })
         }
-    };
-    if record.is_complete() {
-        return Err(format!("ERR transaction {transaction} is complete, and will be forgotten"));
     }
-    let (module, bindings) = (record.module().to_owned(), record.bindings().clone());
-    let Some(given_up) = recovery::forget(record) else {
-        elsewhere(shared, local, transaction, (&module, &bindings)).await?;
+}
+
+/// The transaction as it is gone on with by an administrator, in the administrator's own name.
+async fn taken_over(
+    local: &Local,
+    client: &mut Client,
+    transaction: &str,
+    record: Record,
+) -> Record {
+    // The ticket may tell that nobody need be waited for.
+    let ticket = registry::ticket(client, transaction).await.ok();
+    let ticket = ticket.and_then(|ticket| Record::decode(&ticket).ok());
+    let record = match ticket {
+        Some(ticket) => record.or_ticket(ticket),
+        None => record,
+    };
+    record.in_name_of(local.cluster(), local.user().unwrap_or_default())
+}
+
+/// SOLERA.CALL COMPLETE transaction: completes one with the rights of who asks for it.
+pub(super) async fn complete(
+    shared: &Shared,
+    local: &Local,
+    client: Client,
+    transaction: &str,
+) -> Answered {
+    let (record, _) = find(shared, local, client, transaction).await?;
+    if let Some(why) = record.failed() {
         return Err(format!(
-            "ERR transaction {transaction} can be completed: SOLERA.CALL RESUME does it, or Solera \
-             by itself"
+            "ERR transaction {transaction} can never be completed: {why}; SOLERA.CALL FORGET gives it up"
         ));
+    }
+    elsewhere(shared, local, transaction, (record.module(), record.bindings())).await?;
+    let mut client = session(local).await.map_err(super::told)?;
+    let record = taken_over(local, &mut client, transaction, record).await;
+    super::call::go_on(shared, local, client, record).await
+}
+
+/// SOLERA.CALL FORGET transaction: gives up what can never be completed, or what its user has no right to complete.
+pub(super) async fn forget(
+    shared: &Shared,
+    local: &Local,
+    client: Client,
+    transaction: &str,
+) -> Answered {
+    let (record, mut connections) = find(shared, local, client, transaction).await?;
+    let given_up = match recovery::forget(record.clone()) {
+        Some(given_up) => given_up,
+        None => {
+            elsewhere(shared, local, transaction, (record.module(), record.bindings())).await?;
+            let Some(why) = denied(shared, record.clone(), &mut connections).await else {
+                return Err(format!(
+                    "ERR transaction {transaction} can be completed: SOLERA.CALL RESUME does it, or \
+                     Solera by itself"
+                ));
+            };
+            give_up(shared, local, &mut connections, (transaction, record, &why)).await?
+        }
     };
     // From now on nobody lists it, at any site.
     let noted = collect::complete(&given_up, &mut connections).await;
     noted.map_err(|error| format!("UNAVAILABLE {transaction} cannot be given up now: {error}"))?;
     shared.upkeep.leave(vec![given_up]);
+    let mut client = session(local).await.map_err(super::told)?;
+    // One that stays leads to a record that says so.
+    let _ = registry::forget_ticket(&mut client, transaction).await;
     Ok(Value::Simple("OK".to_owned()))
+}
+
+/// Sees to it that nobody completes a transaction, and nobody waits for it.
+async fn give_up(
+    shared: &Shared,
+    local: &Local,
+    connections: &mut Connections,
+    (transaction, record, why): (&str, Record, &str),
+) -> Result<Record, String> {
+    let mut client = session(local).await.map_err(super::told)?;
+    let record = taken_over(local, &mut client, transaction, record).await;
+    let by = format!("by user '{}', as {why}", local.user().unwrap_or_default());
+    let (modules, limits) = (shared.library.all(), shared.settings.limits);
+    let given_up = Coordinator::give_up(record, modules, limits, (System.now_ms(), &by));
+    let mut given_up = given_up.map_err(|error| format!("ERR {error}"))?;
+    match drive::run(&mut given_up, connections, &System).await {
+        Outcome::Incomplete { ticket: Some(ticket), why, .. } => recovery::forget(*ticket)
+            .ok_or_else(|| {
+                format!(
+                    "UNAVAILABLE {transaction} cannot be given up now: {why}; try it again later"
+                )
+            }),
+        outcome => Err(format!("ERR {transaction} cannot be given up: {outcome}")),
+    }
 }

@@ -38,6 +38,17 @@ pub(super) async fn phase(
 
 async fn run(shared: &Shared, local: &Local, mut client: Client, bytes: &[u8]) -> Answered {
     let shipment = Shipment::decode(bytes).map_err(|error| format!("{NOT_RUN} {error}"))?;
+    let spaces_here = *shipment.database().as_ref() == *local.cluster();
+    let named = shipment.user(local.cluster());
+    let own = local.user();
+    if local.is_guarded() && named.map(|user| &**user) != own && (named.is_some() || spaces_here) {
+        let named = named.map_or("no user of this cluster", |user| user);
+        return Err(format!(
+            "{NOT_RUN} the phases are those of user '{}', and who sends them is user '{}'",
+            named.escape_debug(),
+            own.unwrap_or_default()
+        ));
+    }
     if shared.library.get(&mut client, shipment.module()).await.is_err() {
         return Err(format!(
             "{UNKNOWN_MODULE} the module {} is not known here; SOLERA.PHASE LEARN teaches it",

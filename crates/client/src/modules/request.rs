@@ -13,6 +13,7 @@ pub(super) enum Request {
     Call { module: String, transaction: String, args: Vec<Vec<u8>> },
     Resume { ticket: String },
     Incomplete,
+    Complete { transaction: String },
     Forget { transaction: String },
     Phase(Phase),
 }
@@ -62,6 +63,12 @@ fn call(words: &[Vec<u8>]) -> Result<Request, String> {
         return match &words[1..] {
             [] => Ok(Request::Incomplete),
             _ => Err("ERR SOLERA.CALL INCOMPLETE takes no arguments".to_owned()),
+        };
+    }
+    if name.eq_ignore_ascii_case("complete") {
+        return match &words[1..] {
+            [name] => Ok(Request::Complete { transaction: text(name, "a transaction's name")? }),
+            _ => Err("ERR SOLERA.CALL COMPLETE takes the name of one transaction".to_owned()),
         };
     }
     if name.eq_ignore_ascii_case("forget") {
@@ -242,6 +249,7 @@ mod tests {
             (&[&b"SOLERA.CALL"[..], b"m"][..], "say module.transaction"),
             (&[b"SOLERA.CALL", b"resume"], "one ticket"),
             (&[b"SOLERA.CALL", b"\xff"], "not UTF-8"),
+            (&[b"SOLERA.CALL", b"complete"], "the name of one transaction"),
             (&[b"SOLERA.MODULE", b"load", b"m"], "wrong number"),
             (&[b"SOLERA.MODULE", b"load", b"m", &long], "101 bytes"),
             (&[b"SOLERA.MODULE", b"load", b"m", b"ab\xff"], "not UTF-8 after 2 bytes"),

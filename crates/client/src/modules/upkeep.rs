@@ -9,10 +9,11 @@ use solera_mixt::coordinator::TransactionId;
 use solera_mixt::drive::Clock;
 use solera_mixt::record::Record;
 use solera_mixt::recovery::{self, Recovered};
-use solera_mixt::store::BoxFuture;
+use solera_mixt::store::{BoxFuture, Place};
 use solera_node::{Incomplete, Local};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
+use super::lender::Lender;
 use super::{Settings, Shared, connections, places, registry, spaces, told};
 use crate::client::Client;
 use crate::error::Error;
@@ -25,6 +26,8 @@ pub(super) struct Upkeep {
     completed: Mutex<BTreeSet<TransactionId>>,
     /// The way to the site of the last call.
     local: Mutex<Option<Local>>,
+    /// What was denied at the last attempts to complete transactions, and why.
+    denied: Mutex<BTreeMap<TransactionId, String>>,
     /// What was seen of transactions that are not complete.
     seen: Mutex<Option<Incomplete>>,
 }
@@ -41,7 +44,8 @@ impl Upkeep {
     pub(super) fn new() -> (Upkeep, UnboundedReceiver<Left>) {
         let (left, work) = unbounded_channel();
         let (completed, local, seen) = (Mutex::default(), Mutex::default(), Mutex::default());
-        (Upkeep { left, completed, local, seen }, work)
+        let denied = Mutex::default();
+        (Upkeep { left, completed, local, denied, seen }, work)
     }
 
     /// A site can be reached so.
@@ -64,6 +68,15 @@ impl Upkeep {
     /// Whether this process has completed it.
     pub(super) fn has_completed(&self, id: TransactionId) -> bool {
         self.completed().contains(&id)
+    }
+
+    /// Why a transaction could not be completed here at the last attempt, if that was denied.
+    pub(super) fn why_denied(&self, id: TransactionId) -> Option<String> {
+        self.denied().get(&id).cloned()
+    }
+
+    fn denied(&self) -> MutexGuard<'_, BTreeMap<TransactionId, String>> {
+        self.denied.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What was seen last of transactions that are not complete, if it was looked for.
@@ -145,6 +158,7 @@ async fn pass(
     collector: &mut Collector,
     finished: &mut BTreeSet<TransactionId>,
 ) -> Troubles {
+    // Records are looked for, and what is left is removed, as the server; what is completed, as the users whose it is.
     let server = local.clone();
     let connect = move || -> BoxFuture<'static, Result<Client, Error>> {
         let stream = server.connect_as_server();
@@ -153,6 +167,7 @@ async fn pass(
     let named = spaces(local, None);
     let database = Spaces::known(local.cluster(), Arc::new(connect), named.known_spaces());
     let database = database.within(local.site());
+    let database = database.acting_as(None, Arc::new(Lender(local.clone())));
     let places = places(&named, &shared.stores);
     let mut connections = connections(database, &shared.stores);
     let mut troubles = Troubles::new();
@@ -177,6 +192,7 @@ async fn pass(
             }
         };
         count(&found, &mut seen);
+        note_denied(shared, &found, place, &mut troubles);
         for (id, why) in found.unreadable.iter().map(|(id, why)| (id, why.to_string())) {
             troubles.insert(format!("the record of transaction {id} in {place}"), why);
         }
@@ -210,9 +226,29 @@ async fn pass(
 
 fn count(found: &Recovered, seen: &mut Incomplete) {
     seen.open += found.young + found.open.len() + found.skipped.len() + found.unknown.len();
+    seen.denied += found.open.iter().filter(|(_, outcome)| outcome.denied().is_some()).count();
     seen.failed += found.failed.len();
     seen.unreadable += found.unreadable.len() + found.unread.len();
     seen.recovered += found.completed.len() as u64;
+}
+
+/// Remembers what users have no right to complete.
+fn note_denied(shared: &Shared, found: &Recovered, place: &Place, troubles: &mut Troubles) {
+    let mut denied = shared.upkeep.denied();
+    for record in found.completed.iter().chain(&found.complete).chain(&found.failed) {
+        denied.remove(&record.id());
+    }
+    for (id, outcome) in &found.open {
+        match outcome.denied() {
+            Some(why) => {
+                troubles
+                    .insert(format!("transaction {id}, left in {place}, waits"), why.to_string());
+                denied.insert(*id, why.to_string());
+            }
+            // It has come further, or not as far.
+            None => drop(denied.remove(id)),
+        }
+    }
 }
 
 /// A session of the server's own.

@@ -89,6 +89,7 @@ impl Coordinator {
             Ok(mut other) => {
                 other.depth = self.depth + 1;
                 other.commit_at(self.whence.clone());
+                other.guarded.clone_from(&self.guarded);
                 self.stage = Stage::Helping(Box::new(other));
                 None
             }

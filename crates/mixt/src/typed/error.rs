@@ -66,8 +66,10 @@ impl Error {
             Why::Unavailable { .. } | Why::Blocked { .. } | Why::Taken | Why::Late => {
                 Error::Unavailable(told)
             }
-            Why::Refused { database, reason } => Error::Refused { by: database, reason },
-            Why::Unknown { .. } | Why::Completed => Error::Unknown(told),
+            Why::Refused { database, reason } | Why::Denied { database, reason, .. } => {
+                Error::Refused { by: database, reason }
+            }
+            Why::Unknown { .. } | Why::Completed | Why::GivenUp { .. } => Error::Unknown(told),
         }
     }
 }

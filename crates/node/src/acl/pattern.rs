@@ -30,6 +30,34 @@ pub(super) fn matches(mut pattern: &[u8], mut text: &[u8]) -> bool {
     }
 }
 
+/// Whether a pattern matches some text that begins so.
+pub(super) fn meets(pattern: &[u8], start: &[u8]) -> bool {
+    let mut rests = Vec::new();
+    reach(pattern, &mut rests);
+    for byte in start {
+        let mut next = Vec::new();
+        for rest in rests {
+            match rest {
+                [b'*', ..] => reach(rest, &mut next),
+                _ => one(rest, *byte).into_iter().for_each(|after| reach(after, &mut next)),
+            }
+        }
+        rests = next;
+    }
+    !rests.is_empty()
+}
+
+/// Adds the rest of a pattern, and what is left of it where leading stars stand for nothing.
+fn reach<'p>(mut rest: &'p [u8], rests: &mut Vec<&'p [u8]>) {
+    while !rests.iter().any(|known| known.len() == rest.len()) {
+        rests.push(rest);
+        match rest {
+            [b'*', after @ ..] => rest = after,
+            _ => return,
+        }
+    }
+}
+
 /// What follows the pattern's first element, if that matches the byte.
 fn one(pattern: &[u8], byte: u8) -> Option<&[u8]> {
     match pattern {
@@ -73,7 +101,7 @@ fn class(pattern: &[u8], byte: u8) -> Option<&[u8]> {
 
 #[cfg(test)]
 mod tests {
-    use super::matches;
+    use super::{matches, meets};
 
     #[test]
     fn patterns_match_as_in_redis() {
@@ -108,5 +136,24 @@ mod tests {
     fn many_stars_do_not_take_forever() {
         let (pattern, text) = ("*a".repeat(100), "a".repeat(10_000));
         assert!(!matches((pattern + "b").as_bytes(), text.as_bytes()));
+    }
+
+    #[test]
+    fn a_pattern_meets_what_some_text_of_it_begins_with() {
+        for (pattern, start, expected) in [
+            ("*", "log:", true),
+            ("log:*", "log:", true),
+            ("log:bob*", "log:", true),
+            ("l*g:*x", "log:", true),
+            ("l?g", "log:", false),
+            ("lo[a-h]:*", "log:", true),
+            ("lo[^g]:*", "log:", false),
+            ("mail:*", "log:", false),
+            ("log", "log:", false),
+            ("x", "", true),
+            ("*:", "log:", true),
+        ] {
+            assert_eq!(meets(pattern.as_bytes(), start.as_bytes()), expected, "{pattern} {start}");
+        }
     }
 }

@@ -1,0 +1,369 @@
+//! What calls of modules may do: as much as the users who make them, also when servers complete them.
+
+mod common;
+
+use std::sync::Arc;
+
+use common::{Up, eventually, http, wait_until};
+use solera::mixed::Spaces;
+use solera::modules::digest;
+use solera::{Client, Error, Value as Reply};
+use solera_language::compile::compile;
+use solera_language::value::{Handle, Value};
+use solera_mixt::binding::{Bindings, Module};
+use solera_mixt::coordinator::{Ask, Coordinator, Next, Request, TransactionId};
+use solera_mixt::outcome::Limits;
+use solera_mixt::store::Database;
+use solera_node::hash_password;
+
+/// Two phases: the spaces that are linearizable or causal commit together, and the eventual one after them.
+const HEAD: &str = "\
+sites = 1
+workers = 2
+[modules]
+finish_ms = 300
+orphan_ms = 12400
+blocked_ms = 12500
+keep_ms = 12600
+upkeep_ms = 40
+[[space]]
+name = 'directory'
+prefix = 'dir:'
+level = 'linearizable'
+[[space]]
+name = 'audit'
+prefix = 'log:'
+level = 'eventual'
+";
+
+const SOURCE: &str = "\
+store directory : linearizable;
+store audit : eventual;
+
+transaction count(n: handle<counter> in directory, to: handle<counter> in audit) -> int {
+    n.add(1);
+    to.add(1);
+    return n.value();
+}
+
+transaction some(n: handle<counter> in directory, lists: list<handle<counter> in audit>) {
+    n.add(1);
+    for to in lists { to.add(1); }
+}
+
+transaction follow(n: handle<counter> in directory,
+    next: handle<register<handle<counter> in audit>> in directory) -> int {
+    n.add(1);
+    var to = next.get().or_fail();
+    to.add(1);
+    return n.value();
+}
+
+transaction copy(n: handle<counter> in directory,
+    next: handle<register<handle<register<string>> in audit>> in directory,
+    out: handle<register<string>> in audit) {
+    n.add(1);
+    var from = next.get().or_fail();
+    out.set(from.get().or_fail());
+}
+";
+
+const ALL: &str = "commands = ['+@all']\nkeys = ['*']";
+
+fn user(name: &str, rest: &str) -> String {
+    let hash = hash_password(b"pw");
+    format!("[[user]]\nname = '{name}'\npassword_sha256 = ['{hash}']\n{rest}\n")
+}
+
+/// Bob, who may call modules, with these rules besides, and an administrator.
+fn users(bob: &str) -> String {
+    user("admin", ALL) + &user("bob", bob)
+}
+
+const CALLS: &str = "commands = ['+@all', '-@admin']";
+
+fn bobs(keys: &str) -> String {
+    users(&format!("{CALLS}\nkeys = [{keys}]"))
+}
+
+struct World {
+    up: Up,
+    admin: Client,
+    bob: Client,
+}
+
+async fn start(users: &str) -> World {
+    let up = Up::configured(HEAD, users);
+    let connect = |name: &'static str| Client::connect_as(up.address(1), name, "pw");
+    let (mut admin, bob) = (connect("admin").await.unwrap(), connect("bob").await.unwrap());
+    admin.command(&["SOLERA.MODULE", "LOAD", "m", SOURCE]).await.unwrap();
+    World { up, admin, bob }
+}
+
+impl World {
+    async fn get(&mut self, key: &str) -> Option<String> {
+        self.admin.get(key).await.unwrap()
+    }
+
+    async fn admin(&mut self, words: &[&str]) -> Result<Reply, Error> {
+        self.admin.command(words).await
+    }
+
+    /// What SOLERA.CALL INCOMPLETE lists: a map for each transaction.
+    async fn incomplete(&mut self) -> Vec<Vec<(String, String)>> {
+        let listed = self.admin(&["SOLERA.CALL", "INCOMPLETE"]).await.unwrap();
+        let Reply::Array(listed) = listed else { panic!("{listed:?}") };
+        let one = |one: Reply| {
+            let Reply::Map(pairs) = one else { panic!("{one:?}") };
+            pairs.into_iter().map(|(name, value)| (text(name), text(value))).collect()
+        };
+        listed.into_iter().map(one).collect()
+    }
+
+    /// The name of the only transaction that is incomplete, once its state begins so.
+    async fn waits(&mut self, state: &str) -> String {
+        let mut found = String::new();
+        eventually(format!("it is {state}"), async || {
+            let listed = self.incomplete().await;
+            let [one] = &listed[..] else { return false };
+            found = field(one, "transaction");
+            field(one, "state").starts_with(state)
+        })
+        .await;
+        found
+    }
+
+    async fn none_is_incomplete(&mut self) {
+        eventually("all is complete", async || self.incomplete().await.is_empty()).await;
+    }
+
+    /// Writes where the calls of Bob's that follow a handle are led, for him to see.
+    async fn lead_to(&mut self, key: &str) {
+        self.admin(&["SET", "dir:next", key]).await.unwrap();
+        let token = self.admin.token().await.unwrap();
+        self.bob.attach(&token).await.unwrap();
+    }
+
+    /// A call of Bob's that commits its first phase, and has no right to what it then turns out to need.
+    async fn stopped(&mut self) -> String {
+        self.lead_to("secret").await;
+        let call = ["SOLERA.CALL", "m.follow", "n", "next"];
+        let told = self.bob.command(&call).await.unwrap_err().to_string();
+        assert!(told.starts_with("INCOMPLETE"), "{told}");
+        assert!(told.contains("user 'bob'") && told.contains("`log:secret`"), "{told}");
+        assert!(told.contains("SOLERA.CALL COMPLETE or FORGET"), "{told}");
+        assert_eq!(self.get("dir:n").await.as_deref(), Some("1"));
+        self.waits("denied: ").await
+    }
+}
+
+fn field(of: &[(String, String)], name: &str) -> String {
+    of.iter().find(|(found, _)| found == name).map(|(_, value)| value.clone()).unwrap()
+}
+
+fn text(value: Reply) -> String {
+    match value {
+        Reply::Bulk(bytes) => String::from_utf8(bytes).unwrap(),
+        Reply::Simple(text) | Reply::Error(text) => text,
+        Reply::Array(values) => values.into_iter().map(text).collect::<Vec<_>>().join("; "),
+        other => format!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_call_is_refused_before_its_first_effect_for_what_is_known_beforehand() {
+    let mut world = start(&bobs("'dir:*', 'log:bob*'")).await;
+    let in_phase = ", as the store `audit` needs (in transaction";
+    for (words, told) in [
+        (
+            &["m.count", "n", "secret"][..],
+            "NOPERM user 'bob' may not read and write the key `log:secret`",
+        ),
+        (
+            &["m.some", "n", "[\"bob\", \"secret\"]"],
+            "NOPERM user 'bob' may not read and write the key `log:secret`",
+        ),
+    ] {
+        let call = [&["SOLERA.CALL"], words].concat();
+        let error = world.bob.command(&call).await.unwrap_err().to_string();
+        assert!(error.starts_with(&format!("{told}{in_phase} `")), "{error}");
+        assert!(error.ends_with("; nothing was changed"), "{error}");
+    }
+    assert_eq!(world.get("dir:n").await, None);
+    let done = world.bob.command(&["SOLERA.CALL", "m.count", "n", "bob"]).await;
+    assert_eq!(done.unwrap(), Reply::Integer(1));
+    // What is allowed is done, and in full.
+    assert_eq!(world.get("log:bob").await.as_deref(), Some("1"));
+
+    // A command, and a space.
+    for (rules, told) in [
+        (
+            "commands = ['+@all', '-incrby']\nkeys = ['*']".to_owned(),
+            "NOPERM user 'bob' may not run the 'incrby' command, as the store `",
+        ),
+        (
+            format!("{CALLS}\nkeys = ['dir:*']"),
+            "NOPERM user 'bob' may not read and write any key of the space 'audit'",
+        ),
+    ] {
+        world.up.reload(&users(&rules));
+        world.lead_to("bob").await;
+        eventually(told, async || {
+            // As long as the rules are the former ones, it may be done.
+            let call = ["SOLERA.CALL", "m.follow", "other", "next"];
+            let called = world.bob.command(&call).await;
+            called.is_err_and(|error| error.to_string().starts_with(told))
+        })
+        .await;
+    }
+    assert_eq!(world.get("dir:n").await.as_deref(), Some("1"));
+    assert_eq!(world.incomplete().await, Vec::<Vec<_>>::new());
+}
+
+#[tokio::test]
+async fn what_a_user_may_not_do_no_server_does_for_it() {
+    let mut world = start(&bobs("'dir:*', 'log:bob*'")).await;
+    let transaction = world.stopped().await;
+    let [listed] = &world.incomplete().await[..] else { panic!("one is left") };
+    for (name, told) in [
+        ("user", "bob"),
+        ("call", "m.follow"),
+        ("done", "directory (in transaction `follow`, in the phase from line "),
+        ("left", "audit (in transaction `follow`, in the phase from line "),
+    ] {
+        assert!(field(listed, name).starts_with(told), "{name}: {}", field(listed, name));
+    }
+    // Only its user, or an administrator, goes on with it; and that with the user's rights.
+    let resume = ["SOLERA.CALL", "RESUME", &transaction];
+    for client in [&mut world.bob, &mut world.admin] {
+        let told = client.command(&resume).await.unwrap_err().to_string();
+        assert!(told.starts_with("INCOMPLETE") && told.contains("user 'bob'"), "{told}");
+    }
+    let metrics = |world: &World| {
+        let admin = "Authorization: Basic YWRtaW46cHc=\r\n";
+        http(world.up.admin(), "/metrics", admin).map(|(_, text)| text).unwrap_or_default()
+    };
+    wait_until("the server has tried it, too", || {
+        metrics(&world).contains("solera_incomplete_transactions{state=\"denied\"} 1")
+    });
+    assert_eq!(world.get("log:secret").await, None);
+
+    // Once it is granted, and granted again after it was taken away, it goes on by itself.
+    world.up.reload(&bobs("'dir:*', 'log:alice*'"));
+    world.waits("denied: `solera` denies it: NOPERM user 'bob'").await;
+    world.up.reload(&bobs("'dir:*', 'log:*'"));
+    world.none_is_incomplete().await;
+    assert_eq!(world.get("log:secret").await.as_deref(), Some("1"));
+    assert_eq!(world.get("dir:n").await.as_deref(), Some("1"));
+}
+
+#[tokio::test]
+async fn a_forbidden_read_is_not_copied_out() {
+    let mut world = start(&bobs("'dir:*', 'log:bob*'")).await;
+    world.admin(&["SET", "log:secret", "42"]).await.unwrap();
+    world.lead_to("secret").await;
+    let call = ["SOLERA.CALL", "m.copy", "n", "next", "bob"];
+    let told = world.bob.command(&call).await.unwrap_err().to_string();
+    assert!(told.starts_with("INCOMPLETE") && told.contains("`log:secret`"), "{told}");
+    world.waits("denied: ").await;
+    assert_eq!(world.get("log:bob").await, None);
+}
+
+#[tokio::test]
+async fn an_administrator_completes_what_its_user_may_not() {
+    let mut world = start(&bobs("'dir:*', 'log:bob*'")).await;
+    let transaction = world.stopped().await;
+    let complete = ["SOLERA.CALL", "COMPLETE", &transaction];
+    let told = world.bob.command(&complete).await.unwrap_err().to_string();
+    assert!(told.starts_with("NOPERM") && told.contains("+solera.phase"), "{told}");
+    assert_eq!(world.admin(&complete).await.unwrap(), Reply::Integer(1));
+    assert_eq!(world.get("log:secret").await.as_deref(), Some("1"));
+    world.none_is_incomplete().await;
+    let told = world.admin(&complete).await.unwrap_err().to_string();
+    assert!(told.contains("complete"), "{told}");
+}
+
+#[tokio::test]
+async fn an_administrator_gives_up_what_its_user_may_not_complete() {
+    let mut world = start(&bobs("'dir:*', 'log:bob*'")).await;
+    let transaction = world.stopped().await;
+    let forgotten = world.admin(&["SOLERA.CALL", "FORGET", &transaction]).await.unwrap();
+    assert_eq!(forgotten, Reply::Simple("OK".to_owned()));
+    assert_eq!(world.incomplete().await, Vec::<Vec<_>>::new());
+    // Nobody completes it, whatever is granted.
+    world.up.reload(&bobs("'*'"));
+    eventually("he may", async || {
+        world.bob.command(&["SOLERA.CALL", "m.count", "other", "some"]).await.is_ok()
+    })
+    .await;
+    let resume = ["SOLERA.CALL", "RESUME", &transaction];
+    let told = world.bob.command(&resume).await.unwrap_err().to_string();
+    assert!(told.starts_with("ERR there is no ticket"), "{told}");
+    assert_eq!(world.get("log:secret").await, None);
+    assert_eq!(world.get("dir:n").await.as_deref(), Some("1"), "what was done stays");
+}
+
+#[tokio::test]
+async fn a_user_who_is_deleted_while_its_call_is_incomplete_is_named() {
+    let mut world = start(&bobs("'dir:*', 'log:bob*'")).await;
+    let transaction = world.stopped().await;
+    world.up.reload(&user("admin", ALL));
+    world.waits("denied: `solera` denies it: NOPERM there is no user 'bob' in this cluster").await;
+    let told = world.admin(&["SOLERA.CALL", "RESUME", &transaction]).await.unwrap_err();
+    assert!(told.to_string().contains("there is no user 'bob'"), "{told}");
+    world.up.reload(&users(&format!("enabled = false\n{ALL}")));
+    world.waits("denied: `solera` denies it: NOPERM user 'bob' is disabled").await;
+    assert_eq!(world.get("log:secret").await, None);
+    let complete = ["SOLERA.CALL", "COMPLETE", &transaction];
+    assert_eq!(world.admin(&complete).await.unwrap(), Reply::Integer(1));
+    assert_eq!(world.get("log:secret").await.as_deref(), Some("1"));
+}
+
+/// Phases of a program's own coordinator are those of the user who sends them.
+#[tokio::test]
+async fn phases_in_the_name_of_another_user_are_refused() {
+    let world = start(&bobs("'*'")).await;
+    let address = world.up.address(1);
+    let spaces = Spaces::of(move || Box::pin(Client::connect_as(address, "admin", "pw")));
+    let spaces = Arc::new(spaces.await.unwrap().executing([SOURCE])) as Arc<dyn Database>;
+    let program = Arc::new(compile(SOURCE).program.unwrap());
+    let module = Module::new(&digest(SOURCE), Arc::clone(&program)).unwrap();
+    let bind = [("directory", 0, "directory"), ("audit", 0, "audit")];
+    let bindings = Bindings::new(&program, &[Arc::clone(&spaces)], &bind).unwrap();
+    let mut admin = world.admin;
+    for (user, refused) in [("bob", true), ("admin", false)] {
+        let handle = |store: &str| Value::Handle(Handle { store: store.into(), key: "x".into() });
+        let args = ["directory", "audit"].map(handle).to_vec();
+        let modules = Arc::new([(digest(SOURCE).into(), module.clone())].into());
+        let (id, limits) = (TransactionId::new(7), Limits::default());
+        let now = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_millis();
+        let now_ms = u64::try_from(now).unwrap();
+        let made = Coordinator::new(
+            (module.clone(), 0),
+            args,
+            bindings.clone(),
+            id,
+            (modules, limits),
+            now_ms,
+        );
+        let mut coordinator = made.unwrap();
+        coordinator.act_as([("solera".into(), user.into())].into(), [].into());
+        coordinator.ship_to(["solera".into()]);
+        let Next::Ask(Ask::Store { request: Request::Execute(shipment), .. }) =
+            coordinator.next(now_ms, None)
+        else {
+            panic!("the first group is shipped")
+        };
+        let run = [&b"SOLERA.PHASE"[..], b"RUN", &shipment.encode()];
+        let answer = admin.command(&run).await;
+        match answer {
+            Err(error) if refused => {
+                let told = error.to_string();
+                assert!(told.starts_with("NOTRUN") && told.contains("user 'bob'"), "{told}");
+            }
+            Ok(Reply::Bulk(_)) if !refused => {}
+            other => panic!("{user}: {other:?}"),
+        }
+    }
+    assert_eq!(admin.get("dir:x").await.unwrap().as_deref(), Some("1"));
+}
