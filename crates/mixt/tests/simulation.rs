@@ -23,7 +23,8 @@ use solera_mixt::outcome::{Limits, Outcome};
 use solera_mixt::record::Record;
 use solera_mixt::recovery::{Recovered, recover};
 use solera_mixt::store::{Database, Place};
-use world::{Faults, Faulty, Remote, World, WorldClock, finish};
+use world::users::{HostClock, Lax};
+use world::{Faults, Faulty, Remote, World, finish};
 
 /// Every transaction that writes puts its number into sets of all stores, and counts itself in each.
 const SOURCE: &str = r#"
@@ -114,13 +115,15 @@ impl Databases {
         }
     }
 
-    /// As they are seen at a site.
-    fn at(&self, site: usize, world: &Arc<World>) -> Vec<Arc<dyn Database>> {
+    /// As they are seen at a site by a user, or by a host.
+    fn at(&self, site: usize, world: &Arc<World>, user: Option<&str>) -> Vec<Arc<dyn Database>> {
         let mail = self.mail.at(site);
         let all = [&self.directory, &mail, &self.shop, &self.audit].map(Memory::clone);
         let remote = &self.remote;
-        let faulty =
-            |memory| Arc::new(Faulty { memory, world: Arc::clone(world), remote: remote.clone() });
+        let faulty = |memory| {
+            let (world, remote, user) = (Arc::clone(world), remote.clone(), user.map(Arc::from));
+            Arc::new(Faulty { memory, world, remote, user })
+        };
         all.map(|memory| faulty(memory) as Arc<dyn Database>).into()
     }
 }
@@ -133,14 +136,32 @@ struct Known {
     reads: u32,
     /// What readers saw of only some stores.
     torn: Vec<String>,
+    /// Calls that had an effect although their users had no right to all of it from beginning to end.
+    begun_without_right: Vec<String>,
+    /// How often a call was refused before it began, and how often recovery was denied something.
+    refused: u32,
+    denied: u32,
+    restarts: u32,
+    /// How often rights have changed.
+    changes: u32,
     /// Of those who clean up.
     collectors: [Option<Collector>; CLEANERS],
     /// Of transactions that were left incomplete.
     tickets: Vec<Record>,
 }
 
+/// How much of a life a world has, besides its faults.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Life {
+    /// Everybody may do everything, and all clocks are one.
+    Plain,
+    /// Users have rights that differ and change, each host has a clock of its own, and hosts end and start anew.
+    Users(Lax),
+}
+
 #[derive(Clone)]
 struct Setting {
+    life: Life,
     world: Arc<World>,
     databases: Rc<Databases>,
     module: Module,
@@ -159,16 +180,59 @@ fn setting(seed: u64, faults: Faults, remote: bool) -> Setting {
     let databases = Rc::new(Databases::new(remote));
     let bind =
         [("directory", 0, "all"), ("mail", 1, "all"), ("shop", 2, "all"), ("audit", 3, "all")];
-    let bindings = Bindings::new(module.program(), &databases.at(0, &world), &bind).unwrap();
+    let here = databases.at(0, &world, None);
+    let bindings = Bindings::new(module.program(), &here, &bind).unwrap();
     let collectors = [(); CLEANERS].map(|()| Some(Collector::new(LIMITS)));
     let known = Known { collectors, ..Known::default() };
-    Setting { world, databases, module, modules, bindings, known: Rc::new(RefCell::new(known)) }
+    let (life, known) = (Life::Plain, Rc::new(RefCell::new(known)));
+    Setting { life, world, databases, module, modules, bindings, known }
 }
 
 impl Setting {
-    fn coordinator(&self, name: &str, args: Vec<Value>) -> Coordinator {
+    fn with_users(self, lax: Lax) -> Setting {
+        self.world.users.add(&USERS, &DATABASES, lax);
+        Setting { life: Life::Users(lax), ..self }
+    }
+
+    /// The clock of a host. They differ by less than what is left until others may go on with a transaction.
+    fn clock(&self, host: usize) -> HostClock {
+        let ahead_ms = if self.life == Life::Plain { 0 } else { host as u64 * AHEAD_MS };
+        HostClock { world: Arc::clone(&self.world), ahead_ms }
+    }
+
+    /// Where a client is, and as whom it calls, if users are told apart.
+    fn caller(&self, client: usize) -> (usize, Option<&'static str>) {
+        match self.life {
+            Life::Plain => (self.world.below(2) as usize, None),
+            Life::Users(_) => (client % CLEANERS, Some(USERS[client % USERS.len()])),
+        }
+    }
+
+    fn connections(&self, host: usize, user: Option<&str>) -> Connections {
+        Connections::new(self.databases.at(host, &self.world, user))
+    }
+
+    /// Now and then grants a user a right, or revokes it.
+    async fn administrator(self) {
+        let clock = self.clock(0);
+        loop {
+            clock.sleep(20 + self.world.below(400)).await;
+            let user = USERS[self.world.below(USERS.len() as u64) as usize];
+            let database = DATABASES[self.world.below(DATABASES.len() as u64) as usize];
+            let granted = self.world.below(6) > 0;
+            self.world.users.grant(user, database, granted);
+            self.known.borrow_mut().changes += 1;
+        }
+    }
+
+    /// What a user has no right to of what a transaction needs.
+    fn lacks(&self, user: Option<&str>, three: bool) -> bool {
+        let needed = if three { &DATABASES[..] } else { &DATABASES[..2] };
+        user.is_some_and(|user| needed.iter().any(|database| !self.world.users.may(user, database)))
+    }
+
+    fn coordinator(&self, name: &str, args: Vec<Value>, now_ms: u64) -> Coordinator {
         let transaction = self.module.transaction(name).unwrap();
-        let now_ms = self.world.now.load(Ordering::Relaxed);
         Coordinator::new(
             (self.module.clone(), transaction),
             args,
@@ -180,12 +244,12 @@ impl Setting {
         .unwrap()
     }
 
-    async fn client(self) {
-        let clock = WorldClock(Arc::clone(&self.world));
-        let site = self.world.below(2) as usize;
-        let mut connections = Connections::new(self.databases.at(site, &self.world));
+    async fn client(self, client: usize) {
+        let (host, user) = self.caller(client);
+        let clock = self.clock(host);
+        let mut connections = self.connections(host, user);
         loop {
-            self.resume_some(&mut connections, &clock).await;
+            self.resume_some(&mut connections, &clock, host).await;
             let object = self.world.below(OBJECTS);
             let handle = |store: &str, kind: &str| {
                 Value::Handle(Handle { store: store.into(), key: format!("{kind}{object}").into() })
@@ -194,10 +258,10 @@ impl Setting {
             let kind = self.world.below(3);
             if kind == 2 {
                 let args = ["directory", "mail", "shop"].map(|store| handle(store, "set"));
-                let mut coordinator = self.coordinator("read", args.into());
+                let mut coordinator = self.coordinator("read", args.into(), clock.now_ms());
                 let outcome = run(&mut coordinator, &mut connections, &clock).await;
                 self.judge_read(&coordinator, outcome);
-                self.collect(&mut coordinator);
+                self.collect(&mut coordinator, host);
                 continue;
             }
             let three = kind == 1;
@@ -207,6 +271,10 @@ impl Setting {
                 known.writes.insert(number, (object, three, None));
                 number
             };
+            if let Some(user) = user {
+                self.world.users.begins(number, user.into());
+            }
+            let (lacks, changes) = (self.lacks(user, three), self.known.borrow().changes);
             let mut args: Vec<Value> = [pair("directory"), pair("mail")].concat();
             if three {
                 args.extend(pair("shop"));
@@ -214,24 +282,44 @@ impl Setting {
             }
             args.push(Value::Int(number));
             let name = if three { "write_three" } else { "write_two" };
-            let mut coordinator = self.coordinator(name, args);
+            let mut coordinator = self.coordinator(name, args, clock.now_ms());
             let outcome = run(&mut coordinator, &mut connections, &clock).await;
+            if lacks && changes == self.known.borrow().changes {
+                self.judge_refusal(number, &outcome);
+            }
             if let Outcome::Incomplete { ticket: Some(ticket), .. } = &outcome {
                 let mut known = self.known.borrow_mut();
                 known.tickets.push((**ticket).clone());
                 // A host that lives goes on with what it has given up, while callers may do so, too.
-                let whose = self.world.below(CLEANERS as u64) as usize;
+                let whose = self.whose(host);
                 if let Some(collector) = &mut known.collectors[whose] {
                     collector.give_up((**ticket).clone());
                 }
             }
             self.known.borrow_mut().writes.insert(number, (object, three, Some(outcome)));
-            self.collect(&mut coordinator);
+            self.collect(&mut coordinator, host);
+        }
+    }
+
+    /// Who takes what a client leaves: one of the hosts, or its own.
+    fn whose(&self, host: usize) -> usize {
+        match self.life {
+            Life::Plain => self.world.below(CLEANERS as u64) as usize,
+            Life::Users(_) => host,
+        }
+    }
+
+    /// What a user has no right to, from beginning to end, is refused before it has any effect.
+    fn judge_refusal(&self, number: i64, outcome: &Outcome) {
+        let mut known = self.known.borrow_mut();
+        known.refused += 1;
+        if !matches!(outcome, Outcome::Failed(_)) {
+            known.begun_without_right.push(format!("{number}: {outcome}"));
         }
     }
 
     /// Now and then goes on from a ticket, also from one that others go on from.
-    async fn resume_some(&self, connections: &mut Connections, clock: &WorldClock) {
+    async fn resume_some(&self, connections: &mut Connections, clock: &HostClock, host: usize) {
         let ticket = {
             let known = self.known.borrow();
             let count = known.tickets.len() as u64;
@@ -246,13 +334,13 @@ impl Setting {
         let modules = Arc::clone(&self.modules);
         let mut resumed = Coordinator::resume(ticket, modules, LIMITS, now_ms).unwrap();
         run(&mut resumed, connections, clock).await;
-        self.collect(&mut resumed);
+        self.collect(&mut resumed, host);
     }
 
-    fn collect(&self, coordinator: &mut Coordinator) {
+    fn collect(&self, coordinator: &mut Coordinator, host: usize) {
         let mut known = self.known.borrow_mut();
-        let now = self.world.now.load(Ordering::Relaxed);
-        let whose = self.world.below(CLEANERS as u64) as usize;
+        let now = self.clock(host).now_ms();
+        let whose = self.whose(host);
         // While one is at work, what is left is lost with its host's memory.
         if let Some(collector) = &mut known.collectors[whose] {
             collector.add(coordinator.leftovers(), now);
@@ -277,13 +365,13 @@ impl Setting {
         &self,
         collector: &Collector,
         connections: &mut Connections,
+        clock: &HostClock,
     ) -> Vec<Recovered> {
-        let clock = WorldClock(Arc::clone(&self.world));
         let mut all = Vec::new();
         for database in ["directory", "mail", "shop"] {
             let place = Place { database: database.into(), space: "all".into() };
             let known = (&self.modules, LIMITS);
-            let found = recover(&place, connections, known, collector, &clock).await;
+            let found = recover(&place, connections, known, collector, clock).await;
             all.extend(found);
         }
         all
@@ -291,8 +379,8 @@ impl Setting {
 
     /// Recovers and collects from time to time.
     async fn cleaner(self, which: usize) {
-        let clock = WorldClock(Arc::clone(&self.world));
-        let mut connections = Connections::new(self.databases.at(which, &self.world));
+        let clock = self.clock(which);
+        let mut connections = self.connections(which, None);
         loop {
             clock.sleep(200 + self.world.below(400)).await;
             self.clean(which, &mut connections).await;
@@ -302,9 +390,12 @@ impl Setting {
     async fn clean(&self, which: usize, connections: &mut Connections) {
         let collector = self.known.borrow_mut().collectors[which].take();
         let mut collector = collector.unwrap_or(Collector::new(LIMITS));
-        let recovered = self.recover_all(&collector, connections).await;
-        let now = self.world.now.load(Ordering::Relaxed);
+        let clock = self.clock(which);
+        let recovered = self.recover_all(&collector, connections, &clock).await;
+        let now = clock.now_ms();
         for mut found in recovered {
+            let denied = found.open.iter().filter(|(_, outcome)| outcome.denied().is_some());
+            self.known.borrow_mut().denied += denied.count() as u32;
             collector.take(&mut found, now);
         }
         // What fails is done the next time.
@@ -334,8 +425,8 @@ fn poll(task: &mut Task) -> bool {
 fn live(setting: &Setting, clients: usize, steps: u64) {
     let world = &setting.world;
     let mut tasks: Vec<Task> = Vec::new();
-    for _ in 0..clients {
-        tasks.push(Box::pin(setting.clone().client()));
+    for client in 0..clients {
+        tasks.push(Box::pin(setting.clone().client(client)));
     }
     for which in 0..CLEANERS {
         tasks.push(Box::pin(setting.clone().cleaner(which)));
@@ -344,12 +435,18 @@ fn live(setting: &Setting, clients: usize, steps: u64) {
         let world = Arc::clone(world);
         tasks.push(Box::pin(async move { remote.deliver(world).await }));
     }
+    if setting.life != Life::Plain {
+        tasks.push(Box::pin(setting.clone().administrator()));
+    }
     for _ in 0..steps {
         world.pass(u64::from(world.below(4) == 0));
         let which = world.below(tasks.len() as u64) as usize;
         assert!(!poll(&mut tasks[which]), "clients and cleaners go on for ever");
         if which < clients && world.below(1000) < DEATHS {
-            tasks[which] = Box::pin(setting.clone().client());
+            tasks[which] = Box::pin(setting.clone().client(which));
+        }
+        if setting.life != Life::Plain && world.below(3_000) == 0 {
+            restart(setting, clients, &mut tasks);
         }
         if world.below(40) == 0 {
             setting.databases.mail.at(world.below(2) as usize).catch_up();
@@ -359,19 +456,56 @@ fn live(setting: &Setting, clients: usize, steps: u64) {
     heal(setting);
 }
 
+/// Ends a host, or all of them, and starts it anew: it remembers nothing.
+fn restart(setting: &Setting, clients: usize, tasks: &mut [Task]) {
+    let world = &setting.world;
+    let one = world.below(CLEANERS as u64 + 1) as usize;
+    for host in (0..CLEANERS).filter(|host| one == *host || one == CLEANERS) {
+        for client in (0..clients).filter(|client| client % CLEANERS == host) {
+            tasks[client] = Box::pin(setting.clone().client(client));
+        }
+        tasks[clients + host] = Box::pin(setting.clone().cleaner(host));
+        setting.known.borrow_mut().collectors[host] = Some(Collector::new(LIMITS));
+    }
+    if let Some(remote) = &setting.databases.remote {
+        remote.die();
+    }
+    setting.known.borrow_mut().restarts += 1;
+}
+
+/// Grants all rights, so that what waits for them can be completed.
+fn grant_all(setting: &Setting) {
+    if setting.life != Life::Plain {
+        for user in USERS {
+            DATABASES.iter().for_each(|name| setting.world.users.grant(user, name, true));
+        }
+    }
+}
+
 fn heal(setting: &Setting) {
+    grant_all(setting);
     let world = &setting.world;
     let blind = world.faults.lock().unwrap().blind;
     *world.faults.lock().unwrap() = Faults { blind, ..Faults::default() };
-    let mut connections = Connections::new(setting.databases.at(0, world));
     for _ in 0..8 {
         setting.databases.mail.at(0).catch_up();
         setting.databases.mail.at(1).catch_up();
         for which in 0..CLEANERS {
-            finish(world, setting.clean(which, &mut connections));
+            let mut connections = setting.connections(0, None);
+            finish(world, caught_up(setting, setting.clean(which, &mut connections)));
         }
         world.pass(LIMITS.keep_ms);
     }
+}
+
+/// Runs something while all sites are told of what commits.
+async fn caught_up<T>(setting: &Setting, future: impl Future<Output = T>) -> T {
+    let mut future = std::pin::pin!(future);
+    std::future::poll_fn(|context| {
+        (0..2).for_each(|site| setting.databases.mail.at(site).catch_up());
+        future.as_mut().poll(context)
+    })
+    .await
 }
 
 /// What must hold when all has come to rest.
@@ -382,15 +516,16 @@ fn judge(setting: &Setting, seed: u64) {
         assert!(left.is_empty(), "seed {seed}: left in {memory:?}: {left:?}");
     }
     let world = &setting.world;
-    let clock = WorldClock(Arc::clone(world));
+    let clock = setting.clock(0);
     let known = setting.known.borrow();
+    let user = (setting.life != Life::Plain).then_some(USERS[0]);
     for object in 0..OBJECTS {
-        let mut connections = Connections::new(setting.databases.at(0, world));
+        let mut connections = setting.connections(0, user);
         let handle = |store: &str, kind: &str| {
             Value::Handle(Handle { store: store.into(), key: format!("{kind}{object}").into() })
         };
         let args = ["directory", "mail", "shop"].map(|store| handle(store, "set"));
-        let mut coordinator = setting.coordinator("read", args.into());
+        let mut coordinator = setting.coordinator("read", args.into(), clock.now_ms());
         let outcome = finish(world, run(&mut coordinator, &mut connections, &clock));
         let Outcome::Done { result: Value::List(sets), .. } = outcome else {
             panic!("seed {seed}: {outcome}")
@@ -412,7 +547,7 @@ fn judge(setting: &Setting, seed: u64) {
         for store in ["directory", "mail", "shop"] {
             args.push(handle(store, "count"));
         }
-        let mut coordinator = setting.coordinator("counts", args);
+        let mut coordinator = setting.coordinator("counts", args, clock.now_ms());
         let outcome = finish(world, run(&mut coordinator, &mut connections, &clock));
         let Outcome::Done { result: Value::List(counts), .. } = outcome else {
             panic!("seed {seed}: {outcome}")
@@ -428,6 +563,13 @@ const FAULTS: Faults =
 /// How long a commit is under way at most whose answer was lost. What is left until others may go on covers how long a
 /// request takes to leave.
 const LATE_MS: u64 = (LIMITS.orphan_ms - LIMITS.finish_ms) * 3 / 4;
+
+/// Who calls where users are told apart, and what they need rights to.
+const USERS: [&str; 3] = ["alice", "bob", "carol"];
+const DATABASES: [&str; 4] = ["directory", "mail", "shop", "audit"];
+
+/// By how much one host's clock is ahead of the one's before it.
+const AHEAD_MS: u64 = 40;
 
 /// How many of a thousand steps of clients are their last.
 const DEATHS: u64 = 2;
@@ -497,4 +639,52 @@ fn without_witnesses_transactions_are_torn() {
     let blind = Faults { blind: true, ..FAULTS };
     let torn = (0..4).map(|seed| run_seed(seed, blind, false).known.borrow().torn.len());
     assert!(torn.sum::<usize>() > 0, "no part of a transaction was seen");
+}
+
+fn run_with_users(seed: u64, lax: Lax, remote: bool) -> Setting {
+    let setting = setting(seed, FAULTS, remote).with_users(lax);
+    live(&setting, 5, 30_000);
+    setting
+}
+
+/// Users whose rights differ and change, a clock for each host, and hosts that end and start anew.
+#[test]
+fn nobody_gets_done_what_its_rights_are_not_enough_for() {
+    let (mut refused, mut denied, mut done, mut restarts) = (0, 0, 0, 0);
+    for seed in 0..seeds() {
+        let setting = run_with_users(seed, Lax::No, seed % 2 == 1);
+        judge(&setting, seed);
+        let known = setting.known.borrow();
+        assert_eq!(known.torn, [""; 0], "seed {seed}");
+        assert_eq!(known.begun_without_right, [""; 0], "seed {seed}");
+        let violations = setting.world.users.violations.lock().unwrap();
+        assert!(violations.is_empty(), "seed {seed}: {violations:?}");
+        (refused, denied) = (refused + known.refused, denied + known.denied);
+        restarts += known.restarts;
+        let ended = |(.., outcome): &(u64, bool, Option<Outcome>)| {
+            matches!(outcome, Some(Outcome::Done { .. }))
+        };
+        done += known.writes.values().filter(|write| ended(write)).count();
+    }
+    println!("{done} writes, {refused} refused, {denied} times denied, {restarts} restarts");
+    assert!(refused > 100 && denied > 100 && done > 100 && restarts > 20, "too few to tell");
+}
+
+/// The judges of rights can tell: whichever rule is taken out, they notice.
+#[test]
+fn without_a_rule_of_rights_somebody_gets_done_what_is_forbidden() {
+    for lax in [Lax::Rights, Lax::Names] {
+        let found = (0..4).map(|seed| {
+            let setting = run_with_users(seed, lax, false);
+            let violations = setting.world.users.violations.lock().unwrap();
+            violations.len()
+        });
+        assert!(found.sum::<usize>() > 0, "{lax:?}: nothing was done without a right");
+    }
+    let begun = (0..4).map(|seed| {
+        let setting = run_with_users(seed, Lax::Beforehand, false);
+        let known = setting.known.borrow();
+        known.begun_without_right.len()
+    });
+    assert!(begun.sum::<usize>() > 0, "nothing was begun without a right");
 }

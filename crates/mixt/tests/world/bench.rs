@@ -195,6 +195,7 @@ pub(crate) fn handle(param: &str) -> Value {
         "r" => ("strong", "y"),
         "o" => ("one", "x"),
         "p" => ("other", "x"),
+        "c" => ("last", "x"),
         _ => ("weak", "x"),
     };
     Value::Handle(Handle { store: store.into(), key: key.into() })

@@ -4,15 +4,20 @@
 pub(crate) mod bench;
 #[allow(dead_code, reason = "not every test that uses the world has workers")]
 mod remote;
+#[allow(dead_code, reason = "not every test that uses the world has users")]
+pub(crate) mod users;
 
 use std::future::Future;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
+use solera_language::operation::ObjectOp;
+use solera_language::value::Value;
 use solera_levels::Level;
 use solera_mixt::drive::Clock;
 use solera_mixt::memory::Memory;
+use solera_mixt::rights::{Access, Denial};
 use solera_mixt::shipment::{Shipment, Shipped};
 use solera_mixt::store::{
     Answer, Begin, BoxFuture, Commits, Connection, Database, Description, Fields, Horizon, List,
@@ -20,6 +25,7 @@ use solera_mixt::store::{
 };
 
 pub(crate) use remote::Remote;
+use users::{Lax, Users};
 
 /// What a world may do, in parts of a thousand per request.
 #[derive(Clone, Copy, Debug, Default)]
@@ -44,6 +50,7 @@ pub(crate) struct World {
     late: Mutex<Vec<Late>>,
     /// How many commits came late.
     pub(crate) came_late: AtomicU64,
+    pub(crate) users: Users,
 }
 
 /// A commit that takes effect some time after everybody has stopped waiting for its answer.
@@ -58,7 +65,8 @@ impl World {
         let random = AtomicU64::new(seed.wrapping_mul(0x2545_f491_4f6c_dd1d) ^ 0x1234_5678);
         let (now, faults, late) = (AtomicU64::new(1_000), Mutex::new(faults), Mutex::default());
         let (most_written, came_late) = (AtomicUsize::new(0), AtomicU64::new(0));
-        Arc::new(World { now, random, faults, most_written, late, came_late })
+        let users = Users::default();
+        Arc::new(World { now, random, faults, most_written, late, came_late, users })
     }
 
     /// Lets time pass, and commits come.
@@ -127,11 +135,13 @@ pub(crate) struct Faulty {
     pub(crate) world: Arc<World>,
     /// What runs groups of phases next to it.
     pub(crate) remote: Option<Arc<Remote>>,
+    /// As whom its sessions act. None: as the host, who may do everything.
+    pub(crate) user: Option<Arc<str>>,
 }
 
 impl Faulty {
     pub(crate) fn new(memory: Memory, world: Arc<World>) -> Faulty {
-        Faulty { memory, world, remote: None }
+        Faulty { memory, world, remote: None, user: None }
     }
 }
 
@@ -140,6 +150,7 @@ struct FaultyConnection {
     inner: Option<Box<dyn Connection>>,
     world: Arc<World>,
     memory: Memory,
+    user: Option<Arc<str>>,
     /// Where the connection goes when this ends, if it is borrowed.
     home: Option<remote::Slot>,
     remote: Option<Arc<Remote>>,
@@ -174,14 +185,42 @@ impl Database for Faulty {
         self.memory.whence()
     }
 
+    fn user(&self) -> Option<Arc<str>> {
+        self.user.clone()
+    }
+
+    fn tells_users_apart(&self) -> bool {
+        self.world.users.are_known()
+    }
+
+    fn permits(&self, user: Option<&str>, accesses: &[Access]) -> Option<Denial> {
+        let users = &self.world.users;
+        if users.is_lax(Lax::Beforehand) || users.is_lax(Lax::Names) || accesses.is_empty() {
+            return None;
+        }
+        let found = users.check(Some(user.unwrap_or("nobody")), &self.describe().name);
+        let denied = |error: StoreError| Denial { phase: None, reason: error.to_string() };
+        found.err().map(denied)
+    }
+
+    fn connect_as<'a>(
+        &'a self,
+        user: Option<&'a str>,
+    ) -> BoxFuture<'a, Result<Box<dyn Connection>, StoreError>> {
+        let (memory, world) = (self.memory.clone(), Arc::clone(&self.world));
+        let user = user.filter(|_| !world.users.is_lax(Lax::Names)).map(Arc::from);
+        let named = Faulty { memory, world, remote: self.remote.clone(), user };
+        Box::pin(async move { named.connect().await })
+    }
+
     fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Connection>, StoreError>> {
         Box::pin(async {
             let inner = Some(self.memory.connect().await?);
             let (world, memory) = (Arc::clone(&self.world), self.memory.clone());
-            let remote = self.remote.clone();
+            let (remote, user) = (self.remote.clone(), self.user.clone());
             let (home, doubt, late_ms) = (None, None, None);
             let connection =
-                FaultyConnection { inner, world, memory, home, remote, doubt, late_ms };
+                FaultyConnection { inner, world, memory, user, home, remote, doubt, late_ms };
             Ok(Box::new(connection) as Box<dyn Connection>)
         })
     }
@@ -256,7 +295,14 @@ impl Connection for FaultyConnection {
     ) -> BoxFuture<'a, Result<Answer, StoreError>> {
         Box::pin(async {
             self.fault().await?;
+            let name = self.memory.describe().name;
+            self.world.users.check(self.user.as_deref(), &name)?;
             let mut answer = self.inner().perform(call).await?;
+            if let (true, Some(Value::Int(number))) = (call.op.mutates(), call.args.first())
+                && call.op != ObjectOp::Increment
+            {
+                self.world.users.judge(*number, &name);
+            }
             if self.world.faults().blind {
                 answer.seen.clear();
             }

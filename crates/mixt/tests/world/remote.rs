@@ -23,7 +23,7 @@ pub(crate) struct Remote {
     pub(crate) limits: Limits,
     worker: Mutex<Arc<Worker>>,
     /// What was sent and did not arrive yet.
-    late: Mutex<Vec<(Arc<[u8]>, Memory)>>,
+    late: Mutex<Vec<(Arc<[u8]>, Memory, Option<Arc<str>>)>>,
     /// How many shipments were run, and how many of them came late.
     pub(crate) run: AtomicU64,
     pub(crate) came_late: AtomicU64,
@@ -41,7 +41,7 @@ impl Remote {
     }
 
     /// The process ends and another one begins: it remembers nothing, and lines to the former one are broken.
-    fn die(&self) {
+    pub(crate) fn die(&self) {
         *self.worker.lock().unwrap() = Arc::default();
         self.late.lock().unwrap().clear();
     }
@@ -68,8 +68,8 @@ impl Remote {
         loop {
             clock.sleep(world.below(200)).await;
             let first = self.late.lock().unwrap().pop();
-            let Some((bytes, memory)) = first else { continue };
-            let faulty = Arc::new(Faulty::new(memory, Arc::clone(&world)));
+            let Some((bytes, memory, user)) = first else { continue };
+            let faulty = Arc::new(Faulty { user, ..Faulty::new(memory, Arc::clone(&world)) });
             // Nobody waits for the answer. It ends with its process.
             let worker = self.worker();
             let mut run = Box::pin(self.execute(&bytes, faulty, &clock));
@@ -90,6 +90,7 @@ pub(super) type Slot = Arc<Mutex<Option<Box<dyn Connection>>>>;
 struct Lent {
     slot: Slot,
     memory: Memory,
+    user: Option<Arc<str>>,
     world: Arc<World>,
 }
 
@@ -105,10 +106,11 @@ impl Database for Lent {
     fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Connection>, StoreError>> {
         let inner = self.slot.lock().unwrap().take();
         let world = Arc::clone(&self.world);
-        let memory = self.memory.clone();
+        let (memory, user) = (self.memory.clone(), self.user.clone());
         let home = Some(Arc::clone(&self.slot));
         let (remote, doubt, late_ms) = (None, None, None);
-        let connection = FaultyConnection { inner, world, memory, home, remote, doubt, late_ms };
+        let connection =
+            FaultyConnection { inner, world, memory, user, home, remote, doubt, late_ms };
         Box::pin(async { Ok(Box::new(connection) as Box<dyn Connection>) })
     }
 }
@@ -142,17 +144,20 @@ impl FaultyConnection {
         if self.world.happens(faults.lost_reply) {
             self.doubt = Some((shipment.number(), shipment.until_ms()));
             if self.world.happens(500) {
-                remote.late.lock().unwrap().push((bytes, self.memory.clone()));
+                let late = (bytes, self.memory.clone(), self.user.clone());
+                remote.late.lock().unwrap().push(late);
             }
             return lost();
         }
         if self.world.happens(faults.lost_reply) {
             // It comes twice.
-            remote.late.lock().unwrap().push((Arc::clone(&bytes), self.memory.clone()));
+            let late = (Arc::clone(&bytes), self.memory.clone(), self.user.clone());
+            remote.late.lock().unwrap().push(late);
         }
         let slot: Slot = Arc::new(Mutex::new(self.inner.take()));
         let (memory, world) = (self.memory.clone(), Arc::clone(&self.world));
-        let lent = Arc::new(Lent { slot: Arc::clone(&slot), memory, world });
+        let user = self.user.clone();
+        let lent = Arc::new(Lent { slot: Arc::clone(&slot), memory, user, world });
         let clock = WorldClock(Arc::clone(&self.world));
         let dies = self.world.happens(faults.lost_reply).then(|| self.world.below(40));
         let executed = {

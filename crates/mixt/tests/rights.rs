@@ -1,0 +1,200 @@
+//! Transactions of users whose rights end, or begin, while they are under way.
+
+mod world;
+
+use std::sync::Arc;
+
+use solera_language::value::Value;
+use solera_levels::Level;
+use solera_mixt::collect::Collector;
+use solera_mixt::coordinator::{Ask, Coordinator, Next, Reply, Request};
+use solera_mixt::drive::{Clock, Connections, run};
+use solera_mixt::memory::Memory;
+use solera_mixt::outcome::{Outcome, Why};
+use solera_mixt::record::Record;
+use solera_mixt::recovery::{Progress, Recovered, denied, forget, progress, recover};
+use solera_mixt::store::{Database, Place};
+use world::bench::Bench;
+use world::users::Lax;
+use world::{Faulty, finish};
+
+const SOURCE: &str = "
+store strong : linearizable;
+store weak : causal;
+store last : causal;
+
+transaction three(a: handle<counter> in strong, b: handle<counter> in weak, c: handle<counter> in last) {
+    a.add(1);
+    b.add(1);
+    c.add(1);
+}
+
+transaction two(a: handle<counter> in strong, b: handle<counter> in weak) {
+    a.add(1);
+    b.add(1);
+}
+
+transaction first(a: handle<counter> in strong) -> int { return a.value(); }
+transaction second(b: handle<counter> in weak) -> int { return b.value(); }
+transaction third(c: handle<counter> in last) -> int { return c.value(); }
+";
+
+const NAMES: [&str; 3] = ["one", "two", "three"];
+
+fn bench() -> Bench {
+    let levels = [Level::Linearizable, Level::Causal, Level::Causal];
+    let memories =
+        NAMES.iter().zip(levels).map(|(name, level)| Memory::new(name, &[("all", level)]));
+    let bind = [("strong", 0, "all"), ("weak", 1, "all"), ("last", 2, "all")];
+    let bench = Bench::of(SOURCE, memories.collect(), &bind);
+    bench.world.users.add(&["alice", "bob"], &NAMES, Lax::No);
+    bench
+}
+
+/// Sessions that act as a user, or as a host.
+fn connections(bench: &Bench, user: Option<&str>) -> Connections {
+    let all = bench.memories.iter().map(|memory| {
+        let (memory, world) = (memory.clone(), Arc::clone(&bench.world));
+        let user = user.map(Arc::from);
+        Arc::new(Faulty { user, ..Faulty::new(memory, world) }) as Arc<dyn Database>
+    });
+    Connections::new(all)
+}
+
+fn call(bench: &Bench, name: &str, user: &str) -> Outcome {
+    let (mut coordinator, mut connections) =
+        (bench.coordinator(name), connections(bench, Some(user)));
+    finish(&bench.world, run(&mut coordinator, &mut connections, &bench.clock))
+}
+
+/// What each store has. Who reads several would wait for what is incomplete.
+fn values(bench: &Bench) -> [i64; 3] {
+    ["first", "second", "third"].map(|name| match call(bench, name, "bob") {
+        Outcome::Done { result: Value::Int(value), .. } => value,
+        outcome => panic!("{outcome}"),
+    })
+}
+
+/// Begins a transaction of a user, and leaves it when its commit in a database has taken effect.
+fn left(bench: &Bench, name: &str, user: &str, after: &str) {
+    let (mut coordinator, mut connections) =
+        (bench.coordinator(name), connections(bench, Some(user)));
+    coordinator.act_as(connections.users(), [].into());
+    let mut answer = None;
+    loop {
+        let Next::Ask(ask) = coordinator.next(bench.clock.now_ms(), answer.take()) else {
+            panic!("it is left before it is over")
+        };
+        let Ask::Store { database, request } = ask else { panic!("nothing is in its way") };
+        let asked = connections.ask_for(coordinator.users(), &database, &request);
+        let reply = finish(&bench.world, asked);
+        if *database == *after
+            && matches!((&request, &reply), (Request::Commit(_), Ok(Reply::Committed)))
+        {
+            return;
+        }
+        answer = Some(reply);
+    }
+}
+
+fn recovered(bench: &Bench) -> Recovered {
+    bench.world.pass(bench.limits.orphan_ms);
+    let place = Place { database: "one".into(), space: "all".into() };
+    let (known, none) = ((&bench.modules, bench.limits), Collector::new(bench.limits));
+    let mut connections = connections(bench, None);
+    finish(&bench.world, recover(&place, &mut connections, known, &none, &bench.clock)).unwrap()
+}
+
+#[test]
+fn a_call_is_refused_before_it_has_any_effect() {
+    let bench = bench();
+    bench.world.users.grant("alice", "three", false);
+    let outcome = call(&bench, "three", "alice");
+    let Outcome::Failed(Why::Denied { database, .. }) = outcome else { panic!("{outcome}") };
+    assert_eq!((&*database, values(&bench)), ("three", [0, 0, 0]));
+    assert!(matches!(call(&bench, "three", "bob"), Outcome::Done { .. }));
+}
+
+/// Who waits for one that its user may not complete goes on all the same where nothing is missing.
+#[test]
+fn others_go_on_past_one_that_waits_for_a_right() {
+    let bench = bench();
+    left(&bench, "three", "alice", "two");
+    left(&bench, "two", "bob", "one");
+    bench.world.users.grant("alice", "three", false);
+    let found = recovered(&bench);
+    let [(_, outcome)] = &found.open[..] else { panic!("{found:?}") };
+    assert!(outcome.denied().is_some(), "{outcome}");
+    assert_eq!((found.completed.len(), found.skipped.len()), (1, 0), "{found:?}");
+    assert_eq!(values(&bench), [2, 2, 0]);
+    // It goes on when it may, and is denied again when it may not.
+    bench.world.users.grant("alice", "three", true);
+    bench.world.users.grant("alice", "three", false);
+    assert_eq!(recovered(&bench).open.len(), 1);
+    assert_eq!(values(&bench), [2, 2, 0]);
+    bench.world.users.grant("alice", "three", true);
+    assert_eq!(recovered(&bench).open.len(), 0);
+    assert_eq!(values(&bench), [2, 2, 1]);
+}
+
+fn record(found: &Recovered) -> Record {
+    found.given_up.first().expect("it was tried in vain").clone()
+}
+
+#[test]
+fn what_waits_for_a_right_tells_how_far_it_has_come_and_is_given_up() {
+    let bench = bench();
+    left(&bench, "three", "alice", "two");
+    bench.world.users.grant("alice", "three", false);
+    let record = record(&recovered(&bench));
+    assert_eq!(record.user("three").map(|user| &**user), Some("alice"));
+    let mut host = connections(&bench, None);
+    let known = (&*bench.modules, bench.limits);
+    let come = finish(&bench.world, progress(&record, known, &mut host)).unwrap();
+    assert_eq!(come, Progress { done: vec![0, 1], left: vec![2] });
+    let known = (&bench.modules, bench.limits);
+    let why = denied(record.clone(), known, &mut host, bench.clock.now_ms());
+    let why = finish(&bench.world, why).unwrap();
+    assert!(matches!(why, Some(Why::Denied { .. })), "{why:?}");
+
+    // In the name of one who has the right it could be completed; here it is given up.
+    let named = NAMES.iter().fold(record, |record, name| record.in_name_of(name, "bob"));
+    let why = denied(named.clone(), known, &mut host, bench.clock.now_ms());
+    assert_eq!(finish(&bench.world, why).unwrap(), None);
+    let start = (bench.clock.now_ms(), "by bob");
+    let mut given_up =
+        Coordinator::give_up(named, Arc::clone(&bench.modules), bench.limits, start).unwrap();
+    let mut bobs = connections(&bench, Some("bob"));
+    let outcome = finish(&bench.world, run(&mut given_up, &mut bobs, &bench.clock));
+    let Outcome::Incomplete { ticket: Some(ticket), .. } = outcome else { panic!("{outcome}") };
+    assert_eq!(ticket.failed(), Some("it was given up: by bob"));
+    assert!(forget(*ticket).is_some());
+    // Nobody completes it, whatever is granted, and nobody waits for it.
+    bench.world.users.grant("alice", "three", true);
+    let found = recovered(&bench);
+    assert_eq!((found.failed.len(), found.completed.len(), found.open.len()), (1, 0, 0));
+    assert_eq!(values(&bench), [1, 1, 0]);
+}
+
+#[test]
+fn one_that_names_nobody_is_completed_by_nobody() {
+    let bench = bench();
+    // Its coordinator does not say who it is.
+    let (mut coordinator, mut host) =
+        (bench.coordinator("three"), connections(&bench, Some("bob")));
+    let mut answer = None;
+    loop {
+        let Next::Ask(Ask::Store { database, request }) =
+            coordinator.next(bench.clock.now_ms(), answer.take())
+        else {
+            panic!("it is left before it is over")
+        };
+        answer = Some(finish(&bench.world, host.ask(&database, &request)));
+        if matches!(request, Request::Commit(_)) {
+            break;
+        }
+    }
+    let found = recovered(&bench);
+    let [(_, outcome)] = &found.open[..] else { panic!("{found:?}") };
+    assert!(outcome.denied().is_some(), "{outcome}");
+}
