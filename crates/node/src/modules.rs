@@ -211,7 +211,7 @@ impl Local {
     /// The text of an error reply, if there is no such user.
     pub fn connect_as(&self, name: &str) -> Result<DuplexStream, String> {
         let user = self.current(name)?;
-        Ok(self.open(Lent { user, own: false, past: self.lent.past.clone() }))
+        Ok(self.open(Lent { user, own: false, pasts: self.lent.pasts.clone() }))
     }
 
     /// Opens a session of the server's own, which may do everything.

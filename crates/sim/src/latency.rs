@@ -4,7 +4,7 @@
 use solera_data::{Key, Op, Outcome, Value};
 use solera_levels::Level;
 use solera_time::{SiteId, Vector};
-use solera_unistore::{Address, Command, Kind, PartitionId, RequestId, Response, Rule};
+use solera_unistore::{Address, Command, Kind, PartitionId, Pasts, RequestId, Response, Rule};
 
 use crate::scenario::{MS, Scenario};
 use crate::trace::Trace;
@@ -100,7 +100,7 @@ impl Quiet {
         let (past, op) = (Vector::zero(3), Op::Set(Value::from("v")));
         let command = Command::Execute { past, level: Level::Causal, key, op };
         match self.ask(self.last(site), command).0 {
-            Response::Executed { past, .. } => past,
+            Response::Executed { pasts, .. } => pasts.causal,
             other => panic!("{other:?}"),
         }
     }
@@ -131,7 +131,7 @@ impl Quiet {
 
     fn barrier(&mut self, round: u64) -> u64 {
         let past = self.write(0, self.key(round));
-        let (response, took) = self.ask(self.last(0), Command::Barrier { past, timeout: None });
+        let (response, took) = self.ask(self.last(0), Command::Barrier { pasts: Pasts::causal(past), timeout: None });
         assert_eq!(response, Response::Uniform);
         took
     }
