@@ -19,6 +19,7 @@ use tokio::io::DuplexStream;
 use tokio::sync::{mpsc, oneshot};
 use tokio_rustls::TlsAcceptor;
 
+use crate::clock::Clock;
 use crate::config::{ClusterSpec, ConfigError, SiteSpec};
 use crate::current::Current;
 use crate::data_dir::DataDir;
@@ -82,6 +83,8 @@ pub(crate) struct Run {
     pub(crate) site: Option<SiteId>,
     /// Which life of its site this process belongs to; nothing is that of its data.
     pub(crate) life: Option<u32>,
+    /// What its workers read the time from.
+    pub(crate) clock: Clock,
 }
 
 /// A site of a running cluster.
@@ -252,6 +255,18 @@ impl Cluster {
     /// # Errors
     /// See [`StartError`]; nothing runs then.
     pub fn start(spec: ClusterSpec, log: Log) -> Result<Cluster, StartError> {
+        Cluster::start_with_clock(spec, log, Clock::system())
+    }
+
+    /// Starts all sites and their workers, which read the time from `clock`.
+    ///
+    /// # Errors
+    /// See [`StartError`]; nothing runs then.
+    pub fn start_with_clock(
+        spec: ClusterSpec,
+        log: Log,
+        clock: Clock,
+    ) -> Result<Cluster, StartError> {
         for site in &spec.sites {
             for address in [site.listen, site.listen_tls].into_iter().flatten() {
                 // Workers share the address, which would hide another program's listener.
@@ -272,11 +287,9 @@ impl Cluster {
             Durability::Memory => RandomState::new().hash_one(spec.id()),
             _ => spec.id(),
         };
-        Cluster::launch(
-            Arc::new(spec),
-            Run { cluster, first_number: 0, log, tls, admin_tls, site: None, life: None },
-            |_| None,
-        )
+        let (site, life) = (None, None);
+        let run = Run { cluster, first_number: 0, log, tls, admin_tls, site, life, clock };
+        Cluster::launch(Arc::new(spec), run, |_| None)
     }
 
     /// Starts the workers that run in this process: those that no link leads to.
@@ -323,7 +336,7 @@ impl Cluster {
         let founders = data.as_ref().map_or(spec.sites.len(), DataDir::founders);
         let members = Members::founded(founders, spec.sites.len());
         let membership = Membership::new(members, run.site, data.is_some(), life, peers);
-        let network = Arc::new(Network::new(workers, &spec, membership));
+        let network = Arc::new(Network::new(workers, &spec, membership, run.clock.clone()));
         let gauge = Gauge::start(&network, run.log.clone()).map_err(StartError::Worker)?;
         let mut cluster = Cluster {
             spec,
@@ -460,6 +473,19 @@ impl Cluster {
         };
         self.network.control(*worker, Control::Connect(server));
         Ok(client)
+    }
+
+    /// Runs a future on the thread of a worker, beside the worker's own tasks. The future is dropped if the worker
+    /// stops before it ends; without such a worker in this process it is not made.
+    pub fn spawn_at<F>(&self, site: usize, worker: u8, make: impl FnOnce() -> F + Send + 'static)
+    where
+        F: Future<Output = ()> + 'static,
+    {
+        let address = Address { site: SiteId(site as u8), worker };
+        if self.network.is_here(address) {
+            let task = move || drop(tokio::task::spawn_local(make()));
+            self.network.control(address, Control::Run(Box::new(task)));
+        }
     }
 
     /// Has modules of transactions run by this. Only the first call counts; until then there are none.

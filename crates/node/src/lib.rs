@@ -9,6 +9,7 @@ mod acl;
 mod admin;
 mod auth;
 mod clients;
+mod clock;
 mod cluster;
 mod commands;
 mod config;
@@ -48,6 +49,7 @@ mod worker;
 pub use acl::Users;
 pub use admin::{AdminError, AdminListener};
 pub use auth::hash_password;
+pub use clock::Clock;
 pub use cluster::{Cluster, Fault, FaultError, SiteDown, SiteInfo, SiteRef, StartError};
 pub use config::{
     Baseline, ClientTls, ClusterSpec, ConfigError, HostPort, ModuleSpec, NamedFile, NodeId,

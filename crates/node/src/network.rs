@@ -11,6 +11,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{oneshot, watch};
 
 use crate::clients::Clients;
+use crate::clock::Clock;
 use crate::config::ClusterSpec;
 use crate::current::Current;
 use crate::link::Link;
@@ -41,6 +42,8 @@ pub(crate) enum Destination {
 /// How a cluster's workers reach one another.
 pub(crate) struct Network {
     workers: Vec<Vec<Destination>>,
+    /// What the workers read the time from.
+    clock: Clock,
     /// One-way delays in microseconds.
     delays: Vec<Vec<AtomicU64>>,
     /// Delays added by faults, in microseconds.
@@ -69,6 +72,7 @@ impl Network {
         workers: Vec<Vec<Destination>>,
         spec: &ClusterSpec,
         membership: Membership,
+        clock: Clock,
     ) -> Self {
         let (sites, wan) = (workers.len(), &spec.wan);
         let here = |worker: &&Destination| matches!(worker, Destination::Here(_));
@@ -78,6 +82,7 @@ impl Network {
         };
         Network {
             workers,
+            clock,
             delays: matrix(&|a, b| wan.one_way(a, b).as_micros() as u64),
             added: matrix(&|_, _| 0),
             cut: (0..sites).map(|_| (0..sites).map(|_| AtomicBool::new(false)).collect()).collect(),
@@ -91,6 +96,10 @@ impl Network {
             membership,
             modules: OnceLock::new(),
         }
+    }
+
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.clock
     }
 
     /// What runs modules.
@@ -186,7 +195,7 @@ impl Network {
             Destination::There(link) => return link.send(from, to, messages),
         };
         let (a, b) = (from.site.index(), to.site.index());
-        let mut due = Instant::now();
+        let mut due = self.clock.instant();
         if a != b && matches!(self.destination(from), Destination::Here(_)) {
             if self.is_cut(a, b) || !self.is_alive(a) || !self.is_alive(b) {
                 return;

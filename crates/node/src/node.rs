@@ -11,6 +11,7 @@ use solera_time::SiteId;
 use tokio_rustls::TlsAcceptor;
 
 use crate::admin::AdminListener;
+use crate::clock::Clock;
 use crate::cluster::{Cluster, Run, StartError, admin_tls};
 use crate::config::{ClusterSpec, ConfigError, HostPort, NodeId};
 use crate::current::Current;
@@ -214,6 +215,7 @@ impl Node {
             admin_tls: self.admin_tls.map(current),
             site: Some(me.site),
             life,
+            clock: Clock::system(),
         };
         let mut cluster = Cluster::launch(spec.clone(), run, link_to).map_err(ServeError::Start)?;
         let ahead_us = cluster.network.membership().hybrid_us().saturating_sub(clock_us());

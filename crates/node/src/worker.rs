@@ -14,7 +14,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use solera_data::{Op, OpError, Outcome};
 use solera_journal::Event;
@@ -22,7 +22,7 @@ use solera_levels::Level;
 use solera_machine::{Machine, Now};
 use solera_resp::CommandId;
 use solera_resp::command::COMMANDS;
-use solera_time::{Monotonic, Physical, SiteId, Timestamp};
+use solera_time::{Monotonic, SiteId, Timestamp};
 use solera_unistore::{
     Address, AtRisk, Change, Command, Held, Input, Members, Message, Output, PartitionId, Pasts,
     Replica, RequestId, Response, Status,
@@ -75,6 +75,8 @@ pub(crate) enum Control {
     Sites(Option<(SiteId, Change)>, oneshot::Sender<SitesTold>),
     /// Tell the next page of a partition; nothing while that cannot be told yet.
     Scan(scan::Ask, oneshot::Sender<Option<scan::Page>>),
+    /// Run this on the worker's thread.
+    Run(Box<dyn FnOnce() + Send>),
     /// These are the settings from now on.
     Configure(Arc<ClusterSpec>),
     /// Stop serving, as if the site had died; keep the state.
@@ -174,11 +176,9 @@ pub(crate) struct Counters {
 impl Worker {
     /// The time, read once for a batch of commands.
     pub(crate) fn now(&self) -> Now {
-        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Now {
-            monotonic: Monotonic(self.started.elapsed().as_nanos() as u64),
-            physical: Physical(since_epoch.as_micros() as u64),
-        }
+        let clock = self.network.clock();
+        let elapsed = clock.instant().saturating_duration_since(self.started);
+        Now { monotonic: Monotonic(elapsed.as_nanos() as u64), physical: clock.physical() }
     }
 
     /// Runs `action` on the machine. Must not be called from within another.
@@ -654,6 +654,7 @@ pub(crate) fn run(
     let users = Arc::new(spec.users.clone());
     let guarded = Cell::new(users.are_configured());
     let serving = replica.status().view().serving;
+    let started_at = network.clock().instant();
     let worker = Rc::new(Worker {
         address,
         spec,
@@ -687,7 +688,7 @@ pub(crate) fn run(
         wake: Notify::new(),
         written: Notify::new(),
         alive: watch::Sender::new(true),
-        started: Instant::now(),
+        started: started_at,
     });
     let local = tokio::task::LocalSet::new();
     runtime.block_on(local.run_until(async {

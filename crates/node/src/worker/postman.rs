@@ -43,7 +43,7 @@ impl Postman {
                     None => return,
                 },
                 () = self.worker.wake.notified() => {}
-                () = tokio::time::sleep_until(next.into()) => {}
+                () = self.worker.network.clock().sleep_until(next) => {}
             }
             while let Ok(parcel) = self.mailbox.try_recv() {
                 self.take(parcel);
@@ -59,7 +59,7 @@ impl Postman {
 
     /// When the next message or deadline is due.
     fn arm(&self) -> Instant {
-        let far = Instant::now() + Duration::from_secs(1);
+        let far = self.worker.network.clock().instant() + Duration::from_secs(1);
         if !self.is_alive() {
             return far;
         }
@@ -126,6 +126,7 @@ impl Postman {
             Control::Scan(ask, reply) => {
                 let _ = reply.send(self.worker.scan(&ask));
             }
+            Control::Run(task) => task(),
             Control::Configure(spec) => self.worker.configure(&spec),
             Control::Kill(done) => {
                 self.worker.alive.send_replace(false);
@@ -148,8 +149,8 @@ impl Postman {
             return;
         }
         let now = self.worker.now();
-        let instant = Instant::now();
         let network = &self.worker.network;
+        let instant = network.clock().instant();
         let here = self.worker.address.site.index();
         let mut state = self.worker.state.borrow_mut();
         for (from, link) in &mut self.under_way {
