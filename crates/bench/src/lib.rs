@@ -10,6 +10,7 @@
 //! | `spaces` | whether a cluster has those that a workload needs |
 //! | `tally`, `histogram`, `report` | counting, and telling |
 //! | `batch`, `random` | commands that are sent together; random numbers |
+//! | `pairs` | comparisons in wall-clock time |
 //! | `papers` | the experiments of papers, run again |
 //! | `virtual_cluster` | clusters in virtual time that are as busy as real ones |
 
@@ -19,6 +20,7 @@ mod error;
 mod histogram;
 mod load;
 mod micro;
+mod pairs;
 pub mod papers;
 mod place;
 mod random;

@@ -7,6 +7,7 @@ use super::{Findings, Laboratory};
 use crate::driver::{Pace, Workload as _, drive};
 use crate::error::BenchError;
 use crate::histogram::Histogram;
+use crate::pairs::{self, PAIRS};
 use crate::papers::Row;
 use crate::papers::processes::{Process, Wan};
 use crate::report::Report;
@@ -19,28 +20,22 @@ const CLIENTS: usize = 150;
 
 const FIGURE: &str = "Fig. 3";
 
-/// A cluster whose strong transactions are strong, or run causally, and what was measured round by round.
+/// A cluster whose strong transactions are strong, or run causally.
 struct Arm {
     process: Process,
     strong: Strong,
     scale: Scale,
-    reports: Vec<Report>,
 }
 
 pub(super) fn run(laboratory: &Laboratory<'_>) -> Result<Findings, BenchError> {
-    let rounds = laboratory.pick(5, 12);
     // Both are there all the time, so that each is measured beside the other one, which is idle.
     let mut arms = [Arm::up(laboratory, Strong::Solera)?, Arm::up(laboratory, Strong::Causal)?];
-    for round in 0..rounds {
-        (laboratory.tell)(&format!("RUBiS on real processes, round {} of {rounds}", round + 1));
-        // Who is first is second in the next round.
-        arms.rotate_left(1);
-        for arm in &mut arms {
-            arm.measure(laboratory, round)?;
-        }
-    }
-    arms.sort_by_key(|arm| arm.strong == Strong::Causal);
-    let [beside, without] = arms.map(|arm| arm.reports);
+    let measured = pairs::alternate(|pair, arm| {
+        (laboratory.tell)(&format!("RUBiS on real processes, pair {} of {PAIRS}", pair + 1));
+        arms[arm].measure(laboratory, pair as u64)
+    })?;
+    let (beside, without): (Vec<Report>, Vec<Report>) =
+        measured.into_iter().map(|[beside, without]| (beside, without)).unzip();
     let causal = [Class::Read, Class::Causal];
     let own = merged(&beside, |report| latencies(report, &causal));
     let strong = merged(&beside, |report| latencies(report, &[Class::Strong]));
@@ -54,9 +49,10 @@ pub(super) fn run(laboratory: &Laboratory<'_>) -> Result<Findings, BenchError> {
         let rounds = beside.iter().map(|report| median(&strong_at(report, site)));
         Row::new(FIGURE, quantity, paper, ours, "ms").of_rounds(rounds)
     };
-    let throughput = |reports: &[Report]| reports.iter().map(Report::throughput).sum::<f64>();
     let p50 = |report: &Report| median(&latencies(report, &causal));
-    let ratios = beside.iter().zip(&without).map(|(beside, without)| p50(beside) / p50(without));
+    let both = || beside.iter().zip(&without);
+    let ratios = both().map(|(beside, without)| p50(beside) / p50(without));
+    let throughputs = both().map(|(beside, without)| beside.throughput() / without.throughput());
     let mean_of = |classes: &[Class], all: &Histogram, quantity, paper: f64| {
         let rounds = beside.iter().map(|report| mean(&latencies(report, classes)));
         Row::new(FIGURE, quantity, paper, mean(all), "ms").of_rounds(rounds)
@@ -75,8 +71,7 @@ pub(super) fn run(laboratory: &Laboratory<'_>) -> Result<Findings, BenchError> {
             FIGURE,
             "causal latency, p50, with 10% strong beside over without",
             None,
-            // Of all rounds together: they alternate, so what else goes on meets both alike.
-            median(&own) / median(&alone),
+            pairs::median(ratios.clone()),
             "ratio",
         )
         .of_rounds(ratios)
@@ -85,16 +80,17 @@ pub(super) fn run(laboratory: &Laboratory<'_>) -> Result<Findings, BenchError> {
             FIGURE,
             "throughput of as many clients over CAUSAL, real processes",
             None,
-            throughput(&beside) / throughput(&without),
+            pairs::median(throughputs.clone()),
             "ratio",
-        ),
+        )
+        .of_rounds(throughputs),
     ];
     let pace = pace(laboratory);
     let notes = vec![format!(
         "Latencies: RUBiS' bidding mix by {CLIENTS} clients that think 500 ms, on `solera up --wan aws` of three sites with one \
          worker each, in one process beside the clients'; a cluster with strong transactions and one where all of \
-         them are causal in turn, {rounds} rounds of {:.1} s each. Medians of causal transactions over all rounds: {:.2} ms and \
-         {:.2} ms; averages {:.2} ms and {:.2} ms. Strong transactions read and write in three to four \
+         them are causal in turn, {PAIRS} pairs of {:.1} s each, of whose ratios the medians are told. Medians of causal \
+         transactions over all pairs: {:.2} ms and {:.2} ms; averages {:.2} ms and {:.2} ms. Strong transactions read and write in three to four \
          round trips to their own site before they commit, which is part of their latency.",
         pace.window.as_secs_f64(),
         median(&own),
@@ -112,7 +108,7 @@ fn pace(laboratory: &Laboratory<'_>) -> Pace {
         think: Duration::from_millis(500),
         ramp_up: Duration::from_millis(300),
         warm_up: Duration::from_millis(laboratory.pick(300, 1000)),
-        window: Duration::from_millis(laboratory.pick(2000, 6000)),
+        window: Duration::from_millis(laboratory.pick(1000, 6000)),
     }
 }
 
@@ -130,16 +126,16 @@ impl Arm {
         let place = process.place(&runtime)?;
         let rubis = Arc::new(Rubis::new(scale, 1, crate::run_name(), None));
         runtime.block_on(rubis::load::load(&rubis, &place, strong))?;
-        Ok(Arm { process, strong, scale, reports: Vec::new() })
+        Ok(Arm { process, strong, scale })
     }
 
     /// Loads it for a while, with the same clients in each round as the other.
-    fn measure(&mut self, laboratory: &Laboratory<'_>, round: u64) -> Result<(), BenchError> {
+    fn measure(&mut self, laboratory: &Laboratory<'_>, round: u64) -> Result<Report, BenchError> {
         let place = self.process.place(&crate::runtime()?)?;
         let rubis = Arc::new(Rubis::new(self.scale, 1 + round, crate::run_name(), None));
         let pace = pace(laboratory);
         let ran = drive(&rubis, &place, self.strong, &pace)?;
-        self.reports.push(Report::new(
+        Ok(Report::new(
             format!("rubis, {}", self.scale),
             self.strong,
             &pace,
@@ -147,8 +143,7 @@ impl Arm {
             &rubis.kinds(),
             ran.tally,
             Vec::new(),
-        ));
-        Ok(())
+        ))
     }
 }
 

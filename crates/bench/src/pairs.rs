@@ -1,0 +1,58 @@
+//! Comparisons in wall-clock time: alternating pairs, and the median of their ratios.
+//!
+//! Other programs on the machine slow both measurements of a pair about equally, and the median ignores the pairs that
+//! they disturbed.
+
+/// How many pairs a comparison takes.
+pub(crate) const PAIRS: usize = 10;
+
+/// Measures two things, 0 and 1, in [`PAIRS`] pairs. The one that is first in a pair is second in the next.
+///
+/// # Errors
+/// The first one of `measure`.
+pub(crate) fn alternate<T, E>(
+    mut measure: impl FnMut(usize, usize) -> Result<T, E>,
+) -> Result<Vec<[T; 2]>, E> {
+    let pair = |number: usize| {
+        let first = measure(number, number % 2)?;
+        let second = measure(number, 1 - number % 2)?;
+        Ok(if number % 2 == 0 { [first, second] } else { [second, first] })
+    };
+    (0..PAIRS).map(pair).collect()
+}
+
+/// The median; of an even count, the mean of the two in the middle. NaN of nothing.
+pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.into_iter().collect();
+    values.sort_by(f64::total_cmp);
+    match values.len() {
+        0 => f64::NAN,
+        count => (values[(count - 1) / 2] + values[count / 2]) / 2.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pairs_alternate_and_keep_their_order() {
+        let mut order = Vec::new();
+        let pairs = alternate(|pair, arm| {
+            order.push(arm);
+            Ok::<_, ()>((pair, arm))
+        });
+        let pairs = pairs.unwrap();
+        assert_eq!(order[..6], [0, 1, 1, 0, 0, 1]);
+        assert_eq!(pairs.len(), PAIRS);
+        assert!(pairs.iter().enumerate().all(|(at, pair)| *pair == [(at, 0), (at, 1)]));
+        assert_eq!(alternate(|_, arm| if arm == 1 { Err("no") } else { Ok(()) }), Err("no"));
+    }
+
+    #[test]
+    fn a_median_ignores_what_is_far_off() {
+        assert_eq!(median([3.0, 1.0, 1000.0]), 3.0);
+        assert_eq!(median([1.0, 4.0, 2.0, 1000.0]), 3.0);
+        assert!(median([]).is_nan());
+    }
+}
