@@ -11,6 +11,7 @@
 //! | `tally`, `histogram`, `report` | counting, and telling |
 //! | `batch`, `random` | commands that are sent together; random numbers |
 //! | `pairs` | comparisons in wall-clock time |
+//! | `requests` | instructions and system calls per request |
 //! | `papers` | the experiments of papers, run again |
 //! | `virtual_cluster` | clusters in virtual time that are as busy as real ones |
 
@@ -25,6 +26,7 @@ pub mod papers;
 mod place;
 mod random;
 mod report;
+pub mod requests;
 mod rubis;
 mod session;
 mod spaces;

@@ -13,6 +13,7 @@ mod backup;
 mod bench;
 mod check;
 mod connect;
+mod costs;
 mod demo;
 mod explain;
 mod fault;
@@ -58,6 +59,7 @@ enum Command {
     Explain(explain::ExplainArgs),
     Run(run::RunArgs),
     Bench(bench::BenchArgs),
+    Costs(costs::CostsArgs),
     Papers(papers::PapersArgs),
     Backup(backup::BackupArgs),
     Restore(restore::RestoreArgs),
@@ -79,6 +81,7 @@ fn main() -> ExitCode {
         Command::Explain(args) => explain::main(&args),
         Command::Run(args) => run::main(&args),
         Command::Bench(args) => bench::main(&args),
+        Command::Costs(args) => costs::main(&args),
         Command::Papers(args) => papers::main(&args),
         Command::Backup(args) => backup::main(&args),
         Command::Restore(args) => restore::main(&args),

@@ -1,0 +1,19 @@
+//! Instructions and system calls per request: `solera costs`.
+//!
+//! | module | subject |
+//! |---|---|
+//! | `kind` | the requests that are counted, as bytes |
+//! | `session` | one worker and one session that sends them |
+//! | `count` | the same under callgrind and under strace |
+//! | `table` | the counts as a table, and the comparison with an earlier one |
+
+mod count;
+mod kind;
+mod session;
+mod table;
+
+pub(crate) use count::{CALLS_UNDER_LOAD, host, processor_time};
+pub use count::{CountError, count};
+pub use kind::Kind;
+pub use session::{in_memory, listen};
+pub use table::{Counted, Table, TableError};
