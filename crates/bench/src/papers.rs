@@ -2,15 +2,19 @@
 //!
 //! | module | subject |
 //! |---|---|
+//! | `calibrate` | the table of costs of virtual clusters |
 //! | `mixt` | MixT §8, Figures 15 to 17 |
 //! | `page`, `plot` | what is written for people |
+//! | `predict` | whether virtual clusters predict real ones |
 //! | `processes` | clusters of real processes |
 //! | `side_by_side` | experiments that use all cores |
 //! | `unistore` | UniStore §8, Figures 3 to 6 |
 
+pub mod calibrate;
 pub mod mixt;
 mod page;
 mod plot;
+pub mod predict;
 mod processes;
 mod side_by_side;
 pub mod unistore;
@@ -112,6 +116,8 @@ pub struct Results {
     pub rows: Vec<Row>,
     /// The same with plots, for people.
     pub page: Page,
+    /// The table of costs that virtual clusters were charged by, if there were any.
+    pub costs: Option<String>,
 }
 
 impl Results {
@@ -144,7 +150,10 @@ impl fmt::Display for Results {
             );
             writeln!(f, "{}", line.trim_end())?;
         }
-        Ok(())
+        match &self.costs {
+            Some(costs) => write!(f, "\n{costs}"),
+            None => Ok(()),
+        }
     }
 }
 

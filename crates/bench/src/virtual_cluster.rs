@@ -1,25 +1,31 @@
 //! A cluster in virtual time whose workers are as busy as real ones would be.
 //!
 //! The machines are those of the server, with the delays between regions and the clients' closed loop around
-//! them. Each worker is a virtual core: it is busy for as long as its machine has really computed, by
-//! the clock of the processor, and for what a host does beside (`cost`). Inputs that come meanwhile wait. So
-//! a few real cores show where hundreds of them saturate; what they show is a ratio, not a speed.
+//! them. Each worker is a virtual core: it is busy for as long as the steps of its machine, and what a host does beside,
+//! take by a table of counted costs (`cost`). Inputs that come meanwhile wait. So a few real cores show where hundreds of
+//! them saturate, and one seed gives one figure.
 //!
 //! | module | subject |
 //! |---|---|
 //! | `shape` | sites, workers, protocols, delays |
-//! | `cost` | what work takes, measured when a program begins |
+//! | `cost` | the table of what steps cost |
+//! | `step`, `meter` | classes of steps; doing them, and charging for them |
+//! | `calibrate`, `counted` | making the table: counting the instructions of each class |
 //! | `cluster` | time, queues, virtual cores |
 //! | `client` | the closed loop, and what each client is about |
 //! | `source` | what clients do: the interface of workloads |
 //! | `three_items`, `replay` | the micro-benchmark; RUBiS, from a recording |
 //! | `recording` | what clients of the real workload send |
 
+pub(crate) mod calibrate;
 pub(crate) mod client;
 pub(crate) mod cluster;
 pub(crate) mod cost;
+pub(crate) mod counted;
+pub(crate) mod meter;
 pub(crate) mod recording;
 pub(crate) mod replay;
 pub(crate) mod shape;
 pub(crate) mod source;
+pub(crate) mod step;
 pub(crate) mod three_items;

@@ -248,6 +248,30 @@ pub enum Record<W> {
 }
 
 impl<W> Body<W> {
+    /// The variant's name.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Body::Prepare { .. } => "Certification Prepare",
+            Body::NotLeader { .. } => "Certification NotLeader",
+            Body::Accept { .. } => "Certification Accept",
+            Body::Accepted { .. } => "Certification Accepted",
+            Body::Decision { .. } => "Certification Decision",
+            Body::AskOldest => "Certification AskOldest",
+            Body::Oldest { .. } => "Certification Oldest",
+            Body::Through { .. } => "Certification Through",
+            Body::Status { .. } => "Certification Status",
+            Body::StatusKept { .. } => "Certification StatusKept",
+            Body::Canvass { .. } => "Certification Canvass",
+            Body::Support { .. } => "Certification Support",
+            Body::NewBallot { .. } => "Certification NewBallot",
+            Body::Promise { .. } => "Certification Promise",
+            Body::NewState { .. } => "Certification NewState",
+            Body::NeedState { .. } => "Certification NeedState",
+            Body::Stale { .. } => "Certification Stale",
+            Body::TakeOver => "Certification TakeOver",
+        }
+    }
+
     /// The latest time that the message names as one that was reached, or will be soon.
     pub(crate) fn latest(&self) -> Timestamp {
         match self {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
-use solera_bench::papers::{Effort, Results, mixt, unistore};
+use solera_bench::papers::{Effort, Results, calibrate, mixt, predict, unistore};
 
 use crate::stores;
 
@@ -16,6 +16,9 @@ Examples:
   solera papers mixt                         mixed transactions over two clusters
   solera papers mixt --postgres URL          and over PostgreSQL, with a cluster for the causal data
   scripts/with-stores solera papers mixt     the same, with a server that is stopped afterwards
+  solera papers calibrate > crates/bench/src/virtual_cluster/costs.json
+                                             counts anew what steps of virtual clusters cost, in some minutes
+  solera papers calibrate --check            says which of them cost more or less than by the table
 
 Numbers are measured in this run. A target that is missed is told, and is no error; the command ends with 1
 if the experiments cannot be run, or their results cannot be written.";
@@ -24,7 +27,7 @@ if the experiments cannot be run, or their results cannot be written.";
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct PapersArgs {
-    /// The paper
+    /// The paper, or the costs of unistore's virtual clusters
     #[arg(value_enum)]
     paper: Paper,
     /// Every figure at a reduced scale, in under two minutes, three with PostgreSQL (the default)
@@ -43,6 +46,15 @@ pub(crate) struct PapersArgs {
     /// Write the numbers to this file as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// calibrate: compare with the table of this program, and end with 1 if a kind of steps has drifted
+    #[arg(long)]
+    check: bool,
+    /// calibrate: predict the throughput of one site with one and two workers, and measure it
+    #[arg(long, conflicts_with = "check")]
+    predict: bool,
+    /// What callgrind counts runs this
+    #[arg(long, hide = true)]
+    steps: Option<String>,
     /// The folder for the page with numbers and plots (default papers-NAME)
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -54,6 +66,8 @@ enum Paper {
     Unistore,
     /// MixT (PLDI 2018), Figures 15 to 17
     Mixt,
+    /// The table of costs of UniStore's virtual clusters; needs valgrind
+    Calibrate,
 }
 
 /// Runs to the end.
@@ -63,6 +77,7 @@ pub(crate) fn main(args: &PapersArgs) -> ExitCode {
     let figures = match args.paper {
         Paper::Unistore => unistore::FIGURES,
         Paper::Mixt => mixt::FIGURES,
+        Paper::Calibrate => return calibrated(args, &told),
     };
     if let Some(figure) = args.figure.filter(|figure| !figures.contains(figure)) {
         let (first, last) = figures.into_inner();
@@ -75,7 +90,7 @@ pub(crate) fn main(args: &PapersArgs) -> ExitCode {
         return ExitCode::FAILURE;
     }
     let results = match args.paper {
-        Paper::Unistore => unistore::run(effort, args.figure, &told),
+        Paper::Unistore | Paper::Calibrate => unistore::run(effort, args.figure, &told),
         Paper::Mixt => {
             let postgres = stores::test_postgres(args.postgres.as_deref());
             mixt::run(effort, args.figure, postgres.as_deref(), &told)
@@ -97,11 +112,35 @@ pub(crate) fn main(args: &PapersArgs) -> ExitCode {
     }
 }
 
+/// Makes the table of costs, or compares with it.
+fn calibrated(args: &PapersArgs, told: &dyn Fn(&str)) -> ExitCode {
+    let done = match (&args.steps, args.check) {
+        _ if args.predict => predict::predict(told).map(|lines| (lines.join("\n"), true)),
+        (Some(variant), _) => calibrate::steps(variant).map(|classes| (classes, true)),
+        (None, false) => calibrate::table(told).map(|table| (table, true)),
+        (None, true) => calibrate::check(told).map(|drifts| match drifts.is_empty() {
+            true => ("No kind of steps has drifted.".to_owned(), true),
+            false => (drifts.join("\n"), false),
+        }),
+    };
+    match done {
+        Ok((text, holds)) => {
+            say!("{}", text.trim_end());
+            if holds { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        }
+        Err(error) => {
+            eprintln!("solera papers: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
 /// Where the page goes.
 fn folder(args: &PapersArgs) -> PathBuf {
     let name = match args.paper {
         Paper::Unistore => "unistore",
         Paper::Mixt => "mixt",
+        Paper::Calibrate => "calibrate",
     };
     args.out.clone().unwrap_or_else(|| PathBuf::from(format!("papers-{name}")))
 }

@@ -277,6 +277,37 @@ pub enum Message {
     },
 }
 
+impl Message {
+    /// The variant's name; of a message of the certification service, that of its body.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Message::Execute { .. } => "Execute",
+            Message::ExecuteReply { .. } => "ExecuteReply",
+            Message::GetVersion { .. } => "GetVersion",
+            Message::Version { .. } => "Version",
+            Message::Prepare { .. } => "Prepare",
+            Message::PrepareAck { .. } => "PrepareAck",
+            Message::Commit { .. } => "Commit",
+            Message::Abort { .. } => "Abort",
+            Message::Resolved { .. } => "Resolved",
+            Message::Undecided { .. } => "Undecided",
+            Message::Up(..) => "Up",
+            Message::Down(..) => "Down",
+            Message::Replicate(..) => "Replicate",
+            Message::Gap { .. } => "Gap",
+            Message::KnownVecGlobal { .. } => "KnownVecGlobal",
+            Message::StableVec { .. } => "StableVec",
+            Message::Certification(message) => message.body.name(),
+            Message::Spread(..) => "Spread",
+            Message::AskOutcome { .. } => "AskOutcome",
+            Message::OutcomeIs { .. } => "OutcomeIs",
+            Message::Fetch(..) => "Fetch",
+            Message::Filling(..) => "Filling",
+            Message::NotKept { .. } => "NotKept",
+        }
+    }
+}
+
 /// A place between the items of a partition that is handed over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Place {

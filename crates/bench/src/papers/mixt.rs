@@ -117,7 +117,7 @@ pub fn run(
     }
     let mut rows = found.rows;
     rows.sort_by_key(|row| row.figure);
-    Ok(Results { paper: "mixt", rows, page })
+    Ok(Results { paper: "mixt", rows, page, costs: None })
 }
 
 const SETUP: &str = "\

@@ -62,6 +62,11 @@ impl Process {
         }
     }
 
+    /// The process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Where its sites are, as soon as they answer.
     ///
     /// # Errors

@@ -96,6 +96,11 @@ impl Client {
         }
     }
 
+    /// How many operations its transaction has.
+    pub(crate) fn operations(&self) -> usize {
+        self.transaction.rounds.iter().map(Vec::len).sum()
+    }
+
     /// The command that is due.
     pub(crate) fn command(&self) -> Command {
         match (self.phase, self.tx) {

@@ -1,125 +1,325 @@
-//! What a host does beside its machine, measured when a program begins.
+//! What steps cost: a table of counted instructions and system calls, and two measured factors.
+//!
+//! `solera papers calibrate` makes the table, and it ships with the program. So a virtual core is busy for a time that
+//! depends on what it does and on nothing else: neither on other programs nor on the machine that runs the experiment.
 
-use std::io::{Read, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
-use cpu_time::ThreadTime;
-use solera_data::Op;
-use solera_levels::Level;
-use solera_machine::{Machine, Now};
-use solera_resp::{RequestParser, encode_command};
-use solera_time::{Monotonic, Physical, SiteId, Vector};
-use solera_unistore::{
-    Address, Command, Config, Input, Message, Output, Replica, RequestId, Topology,
-};
+use serde_json::{Value, json};
+use solera_node::Baseline;
 
-use super::cluster::EPOCH;
+use super::shape::name_of;
+use super::step::Class;
 
-/// Nanoseconds of a core of this machine.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Costs {
-    /// Encoding a message for another process, or decoding one.
-    pub(crate) message: u64,
-    /// Writing a batch to a connection, or reading one.
-    pub(crate) system_call: u64,
-    /// Parsing a client's command.
-    pub(crate) command: u64,
+/// The format of the table.
+const VERSION: u64 = 1;
+const SHIPPED: &str = include_str!("costs.json");
+
+/// The name of a message's encoding and decoding among the steps.
+pub(crate) const WIRE: &str = "wire";
+
+/// What a class of steps costs.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Counted {
+    pub(crate) kind: String,
+    pub(crate) size: u8,
+    pub(crate) outputs: u8,
+    /// How many steps were counted.
+    pub(crate) times: u64,
+    /// Of one step, on average.
+    pub(crate) instructions: f64,
 }
 
-/// So often is each done.
-const TIMES: u32 = 2000;
+/// The table.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Costs {
+    /// When and where the factors were measured.
+    pub(crate) measured: String,
+    pub(crate) ns_per_instruction: f64,
+    pub(crate) ns_per_system_call: f64,
+    /// Instructions of a host for what a client sends together, without its commands.
+    pub(crate) request: f64,
+    /// The same for each command of it.
+    pub(crate) command: f64,
+    /// Steps by the protocol's name.
+    pub(crate) steps: BTreeMap<String, Vec<Counted>>,
+}
 
 impl Costs {
-    /// Measures for a few tens of milliseconds.
-    ///
-    /// # Errors
-    /// There is no connection on the loopback.
-    pub(crate) fn measure() -> std::io::Result<Costs> {
-        let message = message();
-        let encode = || postcard::to_stdvec(&message).expect("messages have a serialised form");
-        let bytes = encode();
-        let encoding = each(|| drop(std::hint::black_box(encode())));
-        let decoding = each(|| {
-            let message: Message = postcard::from_bytes(&bytes).expect("it was just encoded");
-            drop(std::hint::black_box(message));
-        });
+    /// The table that ships with the program.
+    pub(crate) fn shipped() -> Arc<Costs> {
+        Arc::new(Costs::read(SHIPPED).expect("a test reads the table that ships"))
+    }
 
-        let listener = TcpListener::bind("127.0.0.1:0")?;
-        let mut one = TcpStream::connect(listener.local_addr()?)?;
-        one.set_nodelay(true)?;
-        let (mut other, _) = listener.accept()?;
-        let mut buffer = vec![0; bytes.len()];
-        let mut failed = None;
-        let both = each(|| {
-            let sent = one.write_all(&bytes).and_then(|()| other.read_exact(&mut buffer));
-            failed = sent.err().or(failed.take());
-        });
-        if let Some(error) = failed {
-            return Err(error);
+    /// Reads a table; `None` if it is none of this version.
+    pub(crate) fn read(text: &str) -> Option<Costs> {
+        let table: Value = serde_json::from_str(text).ok()?;
+        if table["version"].as_u64() != Some(VERSION) {
+            return None;
         }
-
-        let mut request = Vec::new();
-        encode_command(&mut request, &["HSET", "rubis:user:17", "nickname", "somebody"]);
-        let command = each(|| {
-            let mut parser = RequestParser::new();
-            std::hint::black_box(parser.next(&request).is_ok());
+        let number = |name: &str| table[name].as_f64();
+        let variants = table["steps"].as_object()?.iter().map(|(variant, rows)| {
+            let rows: Option<Vec<Counted>> = rows.as_array()?.iter().map(row).collect();
+            Some((variant.clone(), rows?))
         });
-        Ok(Costs { message: encoding.midpoint(decoding), system_call: both / 2, command })
-    }
-}
-
-/// The nanoseconds that this takes at best, on average over a stretch of repetitions: what others do on the
-/// machine only makes it longer.
-fn each(mut what: impl FnMut()) -> u64 {
-    let stretch = |_| {
-        let begin = ThreadTime::now();
-        (0..TIMES / 10).for_each(|_| what());
-        begin.elapsed().as_nanos() as u64 / u64::from(TIMES / 10)
-    };
-    (0..10).map(stretch).min().unwrap_or(0)
-}
-
-/// What most messages between sites are: a stretch of history with one small transaction.
-fn message() -> Message {
-    let topology = Arc::new(Topology { partitions: 1, workers: vec![1, 1] });
-    let mut replica =
-        Replica::new(Config::new(Address { site: SiteId(0), worker: 0 }, topology), 0);
-    let fields =
-        ["winner", "amount"].map(|field| (field.as_bytes().into(), b"1234".as_slice().into()));
-    let command = Command::Execute {
-        past: Vector::zero(2),
-        level: Level::Causal,
-        key: b"rubis:auction:1234".as_slice().into(),
-        op: Op::HashSet(fields.to_vec()),
-    };
-    let at = |ms: u64| Now {
-        monotonic: Monotonic(ms * 1_000_000),
-        physical: Physical(EPOCH + ms * 1000),
-    };
-    replica.handle(at(0), Input::Client { request: RequestId(0), command });
-    let sent = (1..).find_map(|ms| {
-        replica.on_deadline(at(ms));
-        let mut outputs = std::iter::from_fn(|| replica.poll_output());
-        outputs.find_map(|output| match output {
-            Output::Send { message: message @ Message::Replicate(_), .. } => Some(message),
-            _ => None,
+        Some(Costs {
+            measured: table["measured"].as_str()?.to_owned(),
+            ns_per_instruction: number("ns_per_instruction")?,
+            ns_per_system_call: number("ns_per_system_call")?,
+            request: number("request")?,
+            command: number("command")?,
+            steps: variants.collect::<Option<_>>()?,
         })
-    });
-    sent.expect("what commits is told to the siblings")
-}
-
-/// How long a thread has computed.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Computed(ThreadTime);
-
-impl Computed {
-    pub(crate) fn begin() -> Computed {
-        Computed(ThreadTime::now())
     }
 
-    pub(crate) fn so_far(self) -> Duration {
-        self.0.elapsed()
+    /// The table as a file, with a line for each class of steps.
+    pub(crate) fn write(&self) -> String {
+        let Costs { measured, ns_per_instruction, ns_per_system_call, request, command, steps } =
+            self;
+        let mut out = format!(
+            "{{\n\"version\": {VERSION},\n\"measured\": {},\n\"ns_per_instruction\": {ns_per_instruction:.4},\n\
+             \"ns_per_system_call\": {ns_per_system_call:.0},\n\"request\": {request:.0},\n\"command\": {command:.0},\n\
+             \"steps\": {{\n",
+            json!(measured)
+        );
+        let variant = |(name, rows): (&String, &Vec<Counted>)| {
+            let row = |Counted { kind, size, outputs, times, instructions }: &Counted| {
+                format!("  [{}, {size}, {outputs}, {times}, {instructions:.0}]", json!(kind))
+            };
+            let rows: Vec<String> = rows.iter().map(row).collect();
+            format!("{}: [\n{}\n]", json!(name), rows.join(",\n"))
+        };
+        out.push_str(&steps.iter().map(variant).collect::<Vec<_>>().join(",\n"));
+        out.push_str("\n}\n}\n");
+        out
+    }
+
+    /// What the steps of a protocol cost.
+    pub(crate) fn of(&self, variant: Baseline) -> Rates {
+        let mut steps: BTreeMap<String, Vec<(u8, u8, f64)>> = BTreeMap::new();
+        for row in self.steps.get(name_of(variant)).into_iter().flatten() {
+            let classes = steps.entry(row.kind.clone()).or_default();
+            classes.push((row.size, row.outputs, row.instructions));
+        }
+        Rates {
+            ns_per_instruction: self.ns_per_instruction,
+            ns_per_system_call: self.ns_per_system_call,
+            request: self.request,
+            command: self.command,
+            steps,
+        }
+    }
+
+    /// How much the steps of each protocol and kind cost in `other`, in the mix that was counted there, over what the
+    /// same steps cost by this table; and the kind's share of all instructions there. Kinds whose change is small are
+    /// left out, as are those whose share is.
+    pub(crate) fn drift(&self, other: &Costs, change: f64, share: f64) -> Vec<Drift> {
+        let mut drifts = Vec::new();
+        for (variant, rows) in &other.steps {
+            let cost = |row: &Counted| row.times as f64 * row.instructions;
+            let all: f64 = rows.iter().map(cost).sum();
+            let mut kinds: BTreeMap<&str, (f64, f64)> = BTreeMap::new();
+            for row in rows {
+                let (now, then) = kinds.entry(&row.kind).or_default();
+                let class = Class { kind: &row.kind, size: row.size, outputs: row.outputs };
+                let before = self.steps.get(variant).map_or(0.0, |rows| nearest(rows, class));
+                *now += cost(row);
+                *then += row.times as f64 * before;
+            }
+            let drifted = kinds.into_iter().map(|(kind, (now, then))| Drift {
+                variant: variant.clone(),
+                kind: kind.to_owned(),
+                ratio: now / then,
+                share: now / all,
+            });
+            drifts.extend(drifted.filter(|it| {
+                it.share >= share && !((1.0 - change)..=(1.0 + change)).contains(&it.ratio)
+            }));
+        }
+        drifts
+    }
+}
+
+/// A kind of steps whose cost is no longer that of the table.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Drift {
+    variant: String,
+    kind: String,
+    ratio: f64,
+    share: f64,
+}
+
+impl fmt::Display for Drift {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Drift { variant, kind, ratio, share } = self;
+        write!(
+            f,
+            "{variant}: a step of '{kind}' takes {ratio:.2} times the instructions of the table; such steps take \
+             {:.0}% of all instructions",
+            100.0 * share
+        )
+    }
+}
+
+fn nearest(rows: &[Counted], class: Class<'_>) -> f64 {
+    let of_kind = rows.iter().filter(|row| row.kind == class.kind);
+    let classes = of_kind.map(|row| (row.size, row.outputs, row.instructions));
+    closest(classes, class).map_or(0.0, |(_, _, instructions)| instructions)
+}
+
+/// The class that is closest in size and outputs; of two, the one that was counted first.
+fn closest(
+    classes: impl Iterator<Item = (u8, u8, f64)>,
+    class: Class<'_>,
+) -> Option<(u8, u8, f64)> {
+    classes.min_by_key(|(size, outputs, _)| {
+        u32::from(size.abs_diff(class.size)) + u32::from(outputs.abs_diff(class.outputs))
+    })
+}
+
+fn row(row: &Value) -> Option<Counted> {
+    let number = |place: usize| row.get(place)?.as_u64();
+    Some(Counted {
+        kind: row.get(0)?.as_str()?.to_owned(),
+        size: u8::try_from(number(1)?).ok()?,
+        outputs: u8::try_from(number(2)?).ok()?,
+        times: number(3)?,
+        instructions: row.get(4)?.as_f64()?,
+    })
+}
+
+/// The table as people read it: what a step of each kind costs, by protocol.
+impl fmt::Display for Costs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Costs { measured, ns_per_instruction, ns_per_system_call, request, command, steps } =
+            self;
+        writeln!(
+            f,
+            "Costs: {ns_per_instruction} ns for an instruction, {ns_per_system_call} ns for a system call ({measured}); \
+             {request} instructions for what a client sends together and {command} for each command of it, beside the \
+             machine's. A step of a machine takes, in instructions by classes of its size and outputs, least to most:"
+        )?;
+        for (variant, rows) in steps {
+            let mut kinds: BTreeMap<&str, (f64, f64)> = BTreeMap::new();
+            for Counted { kind, instructions, .. } in rows {
+                let (least, most) = kinds.entry(kind).or_insert((*instructions, *instructions));
+                (*least, *most) = (least.min(*instructions), most.max(*instructions));
+            }
+            let kinds: Vec<String> = kinds
+                .into_iter()
+                .map(|(kind, (least, most))| match least == most {
+                    true => format!("{kind} {least:.0}"),
+                    false => format!("{kind} {least:.0}–{most:.0}"),
+                })
+                .collect();
+            writeln!(f, "  {variant}: {}", kinds.join(", "))?;
+        }
+        Ok(())
+    }
+}
+
+/// What the steps of one protocol cost.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Rates {
+    ns_per_instruction: f64,
+    ns_per_system_call: f64,
+    request: f64,
+    command: f64,
+    steps: BTreeMap<String, Vec<(u8, u8, f64)>>,
+}
+
+impl Rates {
+    /// Instructions of a step, and whether its class is in the table; if it is not, they are those of the closest class
+    /// of the kind, or none of a kind that was never counted.
+    pub(crate) fn step(&self, class: Class<'_>) -> (f64, bool) {
+        let classes = self.steps.get(class.kind).into_iter().flatten().copied();
+        match closest(classes, class) {
+            Some((size, outputs, instructions)) => {
+                (instructions, (size, outputs) == (class.size, class.outputs))
+            }
+            None => (0.0, false),
+        }
+    }
+
+    /// Instructions of a host for what a client sends together.
+    pub(crate) fn round(&self, commands: usize) -> f64 {
+        self.request + commands as f64 * self.command
+    }
+
+    /// In nanoseconds.
+    pub(crate) fn time(&self, instructions: f64, system_calls: u64) -> f64 {
+        instructions * self.ns_per_instruction + system_calls as f64 * self.ns_per_system_call
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(instructions: f64) -> Costs {
+        let row = |kind: &str, size, outputs, instructions| Counted {
+            kind: kind.to_owned(),
+            size,
+            outputs,
+            times: 10,
+            instructions,
+        };
+        let rows = vec![row("commit", 3, 1, instructions), row("commit", 6, 1, 9000.0)];
+        Costs {
+            measured: "2026, here".to_owned(),
+            ns_per_instruction: 0.25,
+            ns_per_system_call: 900.0,
+            request: 3000.0,
+            command: 500.0,
+            steps: BTreeMap::from([("UniStore".to_owned(), rows)]),
+        }
+    }
+
+    #[test]
+    fn the_table_that_ships_knows_all_protocols() {
+        let costs = Costs::shipped();
+        for variant in [
+            Baseline::UniStore,
+            Baseline::Strong,
+            Baseline::RedBlue,
+            Baseline::Causal,
+            Baseline::Uniform,
+            Baseline::CureFt,
+        ] {
+            let class = Class { kind: "operate get", size: 0, outputs: 1 };
+            assert!(costs.of(variant).step(class).0 > 0.0, "{}", name_of(variant));
+        }
+        assert!(costs.ns_per_instruction > 0.0 && costs.ns_per_system_call > 0.0);
+    }
+
+    #[test]
+    fn a_table_is_read_as_it_is_written() {
+        let costs = table(4000.0);
+        assert_eq!(Costs::read(&costs.write()), Some(costs.clone()));
+        assert_eq!(Costs::read(&costs.write().replace("\"version\": 1", "\"version\": 2")), None);
+        assert_eq!(Costs::read("{}"), None);
+    }
+
+    #[test]
+    fn a_class_that_was_not_counted_costs_what_the_closest_does() {
+        let rates = table(4000.0).of(Baseline::UniStore);
+        let step = |kind, size, outputs| rates.step(Class { kind, size, outputs });
+        assert_eq!(step("commit", 3, 1), (4000.0, true));
+        assert_eq!(step("commit", 4, 1), (4000.0, false));
+        assert_eq!(step("commit", 7, 2), (9000.0, false));
+        assert_eq!(step("begin", 0, 1), (0.0, false));
+        assert_eq!(rates.time(rates.round(2), 2), 4000.0 * 0.25 + 1800.0);
+    }
+
+    #[test]
+    fn drift_is_told_by_kind_where_it_matters() {
+        let (before, now) = (table(4000.0), table(5000.0));
+        let drifts = before.drift(&now, 0.05, 0.01);
+        let [drift] = drifts.as_slice() else { panic!("{drifts:?}") };
+        assert_eq!(drift.ratio, 14_000.0 / 13_000.0);
+        assert_eq!(before.drift(&now, 0.1, 0.01), []);
+        assert_eq!(before.drift(&before, 0.0, 0.0), []);
     }
 }

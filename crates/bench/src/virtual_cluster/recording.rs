@@ -5,7 +5,6 @@
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use solera::{ClusterSpec, Embedded, Overrides};
 use solera_resp::RequestParser;
@@ -13,17 +12,17 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 
-use crate::driver::{Pace, drive};
+use crate::driver::Workload as _;
 use crate::error::BenchError;
 use crate::place::Place;
 use crate::rubis::{self, Rubis, Scale};
-use crate::session::Strong;
+use crate::session::{Session, Strong};
 
 /// A command's words.
 pub(crate) type Words = Vec<Vec<u8>>;
 
 /// One transaction as it was sent, without its beginning and end.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Recorded {
     pub(crate) strong: bool,
     pub(crate) rounds: Vec<Vec<Words>>,
@@ -49,16 +48,17 @@ impl Recording {
 /// Is part of everything that clients name anew.
 pub(crate) const RUN: &str = "recorded";
 
-/// Clients that are recorded side by side.
-const CLIENTS: usize = 4;
-
 type Shared = Arc<Mutex<Vec<Recorded>>>;
 
-/// Runs RUBiS for a while.
+/// Runs so many transactions of RUBiS, one after the other, so that the same are recorded each time.
 ///
 /// # Errors
-/// The cluster cannot be started, or does not answer.
-pub(crate) fn record(scale: Scale, seed: u64, window: Duration) -> Result<Recording, BenchError> {
+/// The cluster cannot be started, or a transaction fails.
+pub(crate) fn record(
+    scale: Scale,
+    seed: u64,
+    transactions: usize,
+) -> Result<Recording, BenchError> {
     let rubis = Arc::new(Rubis::new(scale, seed, RUN.to_owned(), None));
     let started = |error: &dyn std::fmt::Display| BenchError::Start(error.to_string());
     let over = Overrides { sites: Some(1), ..Overrides::default() };
@@ -89,16 +89,18 @@ pub(crate) fn record(scale: Scale, seed: u64, window: Duration) -> Result<Record
     });
     let listening = listening.map_err(BenchError::Threads)?;
     let ran = crate::runtime().and_then(|runtime| {
-        let place = runtime.block_on(Place::at(vec![endpoint(proxy)]))?;
-        let pace = Pace {
-            clients: CLIENTS,
-            threads: 1,
-            think: Duration::ZERO,
-            ramp_up: Duration::ZERO,
-            warm_up: Duration::ZERO,
-            window,
-        };
-        drive(&rubis, &place, Strong::Solera, &pace).map(drop)
+        runtime.block_on(async {
+            let place = Place::at(vec![endpoint(proxy)]).await?;
+            let client = place.connect(0).await.map_err(BenchError::Connect)?;
+            let (mut session, mut visitor) =
+                (Session::new(client, Strong::Solera), rubis.visitor(0));
+            for _ in 0..transactions {
+                let kind = rubis.next(&mut visitor);
+                let done = rubis.run(kind, &mut visitor, &mut session).await;
+                done.map_err(|error| BenchError::Transaction(error.to_string()))?;
+            }
+            Ok(())
+        })
     });
     // It may have ended by itself.
     let _ = end.send(());
@@ -216,6 +218,13 @@ mod tests {
         let mut bytes = Vec::new();
         commands.iter().for_each(|command| encode_command(&mut bytes, command));
         bytes
+    }
+
+    #[test]
+    fn the_same_is_recorded_each_time() {
+        let [one, other] = [1, 2].map(|_| record("tiny".parse().unwrap(), 7, 60).unwrap());
+        assert_eq!(one.transactions.len(), 60);
+        assert_eq!(one.transactions, other.transactions);
     }
 
     #[test]

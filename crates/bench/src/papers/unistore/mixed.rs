@@ -56,7 +56,7 @@ impl Common {
     fn of(laboratory: &Laboratory<'_>) -> Result<Common, BenchError> {
         (laboratory.tell)("recording RUBiS");
         let scale = SCALE.parse::<Scale>().map_err(BenchError::Settings)?;
-        let recording = record(scale, 1, Duration::from_secs(laboratory.pick(2, 5)))?;
+        let recording = record(scale, 1, laboratory.pick(2000, 5000))?;
         if recording.transactions.is_empty() {
             return Err(BenchError::Settings(
                 "RUBiS committed nothing that could be replayed".to_owned(),
@@ -88,22 +88,28 @@ impl Common {
                 slowness: SLOWNESS,
             };
             let strong = recording.strong_share();
-            let replay = Replay::new(recording, spaces, variant);
-            let mut cluster = VirtualCluster::new(shape, laboratory.costs, replay, THINK);
+            let cluster = || {
+                let replay = Replay::new(recording.clone(), spaces.clone(), variant);
+                VirtualCluster::new(shape.clone(), laboratory.meter(variant), replay, THINK)
+            };
             let name = format!("{}, {size}", name_of(variant));
             let per_core = match variant {
-                // With more clients than it can serve, it only aborts.
-                Baseline::Strong => 30,
+                Baseline::Strong => 8,
                 _ => laboratory.pick(375, 125),
             };
-            let first = per_core * usize::from(size.cores);
             let load = Load {
                 think: THINK,
                 steps: laboratory.pick(2, 7),
                 window: Duration::from_millis(laboratory.pick(600, 700)),
-                ..laboratory.load(first, strong)
+                ..laboratory.load(per_core * usize::from(size.cores), strong)
             };
-            Curve::of(&laboratory, &name, &mut cluster, load)
+            match variant {
+                // With more clients than it can serve, it only aborts.
+                Baseline::Strong => {
+                    Curve::search(&laboratory, &name, cluster, Load { steps: 7, ..load })
+                }
+                _ => Curve::of(&laboratory, &name, &mut cluster(), load),
+            }
         })
     }
 }
@@ -161,7 +167,8 @@ pub(super) fn run(laboratory: &Laboratory<'_>) -> Result<Findings, BenchError> {
          Each site has {PAPERS}, as in the paper, clients think {} ms. Conflicts are those of RUBiS' spaces; for \
          REDBLUE all strong operations on a key conflict, and one group certifies all strong transactions; for STRONG \
          everything does. Where throughput was greatest cores were busy, on average and at most: UniStore {}, \
-         REDBLUE {}, STRONG {}, CAUSAL {}.",
+         REDBLUE {}, STRONG {}, CAUSAL {}. STRONG is measured with as many clients as it serves best, {} of {:?} that \
+         were tried.",
         common.recording.transactions.len(),
         common.recording.items * COPIES,
         THINK.as_millis(),
@@ -169,6 +176,8 @@ pub(super) fn run(laboratory: &Laboratory<'_>) -> Result<Findings, BenchError> {
         saturated(redblue),
         saturated(strong),
         saturated(causal),
+        strong.peak().clients,
+        strong.0.iter().map(|measured| measured.clients).collect::<Vec<_>>(),
     )];
     Ok(Findings { rows, plots: vec![plot], notes })
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::Laboratory;
 use crate::virtual_cluster::cluster::{Measured, VirtualCluster};
+use crate::virtual_cluster::meter::Charged;
 use crate::virtual_cluster::source::Source;
 
 /// What was measured with more and more clients.
@@ -57,6 +58,30 @@ impl Curve {
             }
             clients *= 2;
         }
+        let Charged { steps: charged, inexact } = cluster.charged();
+        (laboratory.tell)(&format!(
+            "{name}: {:.1}% of all steps are of classes that the table of costs has not",
+            100.0 * inexact as f64 / charged.max(1) as f64
+        ));
+        Curve(steps)
+    }
+
+    /// Searches the number of clients with which throughput is greatest: doubles it until throughput falls, then looks
+    /// on both sides of the best. Each number is measured on a cluster of its own, as one that was overwhelmed may not
+    /// recover.
+    pub(super) fn search<S: Source>(
+        laboratory: &Laboratory<'_>,
+        name: &str,
+        mut cluster: impl FnMut() -> VirtualCluster<S>,
+        load: Load,
+    ) -> Curve {
+        let steps = best_load(load.first, load.steps, |clients| {
+            let mut cluster = cluster();
+            cluster.set_clients(clients);
+            let measured = settled(laboratory, &mut cluster, load);
+            (laboratory.tell)(&format!("{name}: {measured}"));
+            measured
+        });
         Curve(steps)
     }
 
@@ -65,6 +90,30 @@ impl Curve {
         let most = self.0.iter().max_by(|a, b| a.per_second().total_cmp(&b.per_second()));
         most.expect("there is one step at least")
     }
+}
+
+/// Measures with more and more clients until throughput falls, and then with a quarter less and half as many more than
+/// were best. Returns all in the order of their numbers of clients.
+fn best_load(
+    first: usize,
+    most_steps: usize,
+    mut measure: impl FnMut(usize) -> Measured,
+) -> Vec<Measured> {
+    let mut steps = vec![measure(first)];
+    let mut best = (steps[0].per_second(), first);
+    let mut clients = first;
+    while steps.len() < most_steps {
+        clients *= 2;
+        steps.push(measure(clients));
+        let per_second = steps[steps.len() - 1].per_second();
+        if per_second <= best.0 {
+            break;
+        }
+        best = (per_second, clients);
+    }
+    steps.extend([best.1 * 3 / 4, best.1 * 3 / 2].map(measure));
+    steps.sort_by_key(|measured| measured.clients);
+    steps
 }
 
 /// Measures window after window until the load has settled. What counts is the second half of them: how much ends
@@ -111,6 +160,20 @@ mod tests {
         };
         let counts = BTreeMap::from([(Class::Read, of(read)), (Class::Strong, of(strong))]);
         Measured { clients, window: Duration::from_secs(1), counts, busy: (0.5, 1.0) }
+    }
+
+    #[test]
+    fn a_protocol_that_gets_nowhere_with_too_many_is_measured_with_as_many_as_it_serves_best() {
+        // Throughput grows up to 300 clients, and collapses beyond.
+        let measure = |clients: usize| {
+            let served = if clients <= 300 { clients } else { 10 };
+            measured(clients, served as u32, 0)
+        };
+        let clients_of = |steps: &[Measured]| steps.iter().map(|it| it.clients).collect::<Vec<_>>();
+        let steps = best_load(50, 7, measure);
+        assert_eq!(clients_of(&steps), [50, 100, 150, 200, 300, 400]);
+        assert_eq!(Curve(steps).peak().clients, 300);
+        assert_eq!(clients_of(&best_load(500, 7, measure)), [375, 500, 750, 1000]);
     }
 
     #[test]

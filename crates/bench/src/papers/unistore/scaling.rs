@@ -46,7 +46,12 @@ pub(super) fn run(laboratory: &Laboratory<'_>) -> Findings {
             };
             let micro = Micro { keys: KEYS, updates: 100, strong, hot, value_bytes: 100, seed: 1 };
             let items = ThreeItems::new(micro, partitions, false);
-            let mut cluster = VirtualCluster::new(shape, laboratory.costs, items, Duration::ZERO);
+            let mut cluster = VirtualCluster::new(
+                shape,
+                laboratory.meter(Baseline::UniStore),
+                items,
+                Duration::ZERO,
+            );
             let name = format!("{partitions} partitions, {strong}% strong, {hot}% of them hot");
             let first = usize::from(workers) * if strong == 0 { 12 } else { 48 };
             let load = laboratory.load(first, f64::from(strong) / 100.0);

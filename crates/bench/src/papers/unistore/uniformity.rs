@@ -37,7 +37,8 @@ pub(super) fn run(laboratory: &Laboratory<'_>) -> Findings {
             let micro =
                 Micro { keys: 20_000, updates: 15, strong: 0, hot: 0, value_bytes: 100, seed: 1 };
             let items = ThreeItems::new(micro, 32, true);
-            let mut cluster = VirtualCluster::new(shape, laboratory.costs, items, Duration::ZERO);
+            let mut cluster =
+                VirtualCluster::new(shape, laboratory.meter(variant), items, Duration::ZERO);
             let name = format!("{} at {sites} sites", name_of(variant));
             let first = usize::from(workers) * sites * 6;
             let load = laboratory.load(first, 0.0);

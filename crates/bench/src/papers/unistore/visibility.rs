@@ -40,7 +40,7 @@ pub(super) fn run(laboratory: &Laboratory<'_>) -> Findings {
                 Micro { keys: 2000, updates: 15, strong: 0, hot: 0, value_bytes: 100, seed: 1 };
             let items = ThreeItems::new(micro, 32, true);
             let think = Duration::from_millis(100);
-            let mut cluster = VirtualCluster::new(shape, laboratory.costs, items, think);
+            let mut cluster = VirtualCluster::new(shape, laboratory.meter(variant), items, think);
             cluster.set_clients(80);
             cluster.measure(Duration::from_millis(300), Duration::from_millis(1));
             (laboratory.tell)(&format!("{}: visibility", name_of(variant)));

@@ -1,0 +1,255 @@
+//! Making the table of costs: a virtual cluster runs under callgrind, and each class of its steps is a function of its
+//! own there.
+
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use cpu_time::ThreadTime;
+use solera_data::{Key, Op, Value};
+use solera_levels::Level;
+use solera_node::Baseline;
+use solera_unistore::Kind;
+
+use super::cluster::VirtualCluster;
+use super::cost::{Costs, Counted};
+use super::counted::{read_callgrind, read_second};
+use super::meter::{Counting, Meter};
+use super::shape::{CALIFORNIA, FRANKFURT, Shape, VIRGINIA, name_of};
+use super::source::{Source, Step, Transaction};
+use crate::error::BenchError;
+use crate::random::Random;
+use crate::requests;
+use crate::tally::Class;
+
+/// The protocols that the experiments run.
+pub(crate) const VARIANTS: [Baseline; 6] = [
+    Baseline::UniStore,
+    Baseline::Strong,
+    Baseline::RedBlue,
+    Baseline::Causal,
+    Baseline::Uniform,
+    Baseline::CureFt,
+];
+
+/// Clients, and for how long they are watched: few and many, so that there are small and large batches.
+const LOADS: [(usize, Duration); 3] = [
+    (24, Duration::from_millis(300)),
+    (96, Duration::from_millis(200)),
+    (288, Duration::from_millis(100)),
+];
+const THINK: Duration = Duration::from_millis(10);
+/// How often what takes time is measured; the least counts, as other programs only make it longer.
+const REPEATS: usize = 5;
+
+/// Makes a table. `tell` hears what is going on.
+///
+/// # Errors
+/// A tool cannot be run, or what runs under it fails.
+pub(crate) fn calibrate(tell: &dyn Fn(&str)) -> Result<Costs, BenchError> {
+    let mut costs = Costs { measured: here(), ..Costs::default() };
+    let mut instructions = 0;
+    for variant in VARIANTS {
+        tell(&format!("counting the steps of {}", name_of(variant)));
+        let (rows, of_second) = count(variant)?;
+        costs.steps.insert(name_of(variant).to_owned(), rows);
+        if variant == Baseline::UniStore {
+            instructions = of_second;
+        }
+    }
+    tell("measuring how long an instruction takes");
+    let time = (0..REPEATS).map(|_| steps(Baseline::UniStore).second).min().unwrap_or_default();
+    costs.ns_per_instruction = time.as_nanos() as f64 / instructions.max(1) as f64;
+    tell("measuring how long a system call takes");
+    let host = requests::host().map_err(|error| BenchError::Start(error.to_string()))?;
+    (costs.request, costs.command) = (host.request, host.command);
+    let beside = (host.request + host.command) * costs.ns_per_instruction;
+    let per_call = (host.ns_per_request - beside) / requests::CALLS_UNDER_LOAD;
+    costs.ns_per_system_call = per_call.max(0.0);
+    Ok(costs)
+}
+
+/// The steps of a protocol, as a process of its own under callgrind, and the instructions of the whole second run.
+fn count(variant: Baseline) -> Result<(Vec<Counted>, u64), BenchError> {
+    let failed = |error: &dyn std::fmt::Display| {
+        BenchError::Start(format!("counting the steps of {}: {error}", name_of(variant)))
+    };
+    let name = format!("solera-calibrate-{}-{}", std::process::id(), name_of(variant));
+    let file = std::env::temp_dir().join(name);
+    let program = std::env::current_exe().map_err(|error| failed(&error))?;
+    let mut command = Command::new("valgrind");
+    command.arg("--tool=callgrind").arg(format!("--callgrind-out-file={}", file.display()));
+    // Names as the compiler writes them would have to be decoded here.
+    command.arg("--demangle=yes").arg(program);
+    command.args(["papers", "calibrate", "--steps", name_of(variant)]).stdin(Stdio::null());
+    let output = command.output().map_err(|error| failed(&format!("valgrind: {error}")))?;
+    let counted = std::fs::read_to_string(&file);
+    // It is in a folder for what may be lost.
+    let _ = std::fs::remove_file(&file);
+    if !output.status.success() {
+        return Err(failed(&String::from_utf8_lossy(&output.stderr)));
+    }
+    let counted = counted.map_err(|error| failed(&error))?;
+    let classes = String::from_utf8_lossy(&output.stdout).into_owned();
+    let rows = read_callgrind(&counted).into_iter().zip(classes.lines());
+    let rows = rows.filter(|((times, _), _)| *times > 0).filter_map(|((times, all), line)| {
+        let mut words = line.split('\t');
+        Some(Counted {
+            kind: words.next()?.to_owned(),
+            size: words.next()?.parse().ok()?,
+            outputs: words.next()?.parse().ok()?,
+            times,
+            instructions: all as f64 / times as f64,
+        })
+    });
+    let mut rows: Vec<Counted> = rows.collect();
+    rows.sort_by(|a, b| (&a.kind, a.size, a.outputs).cmp(&(&b.kind, b.size, b.outputs)));
+    match (rows.is_empty(), read_second(&counted)) {
+        (false, Some(second)) => Ok((rows, second)),
+        _ => Err(failed(&"callgrind has not met the functions that are counted")),
+    }
+}
+
+/// What a run that is counted has found.
+pub(crate) struct Steps {
+    /// A line for each class: its kind, size and outputs.
+    pub(crate) classes: String,
+    /// How long the second run took.
+    pub(crate) second: Duration,
+}
+
+/// Runs the cluster that is counted, twice; see [`Counting`].
+pub(crate) fn steps(variant: Baseline) -> Steps {
+    let counting = drive(variant, Counting::default());
+    assert!(!counting.is_full(), "there are more classes of steps than functions to count them");
+    let begin = ThreadTime::now();
+    let counting = second_run(variant, counting.again());
+    let second = begin.elapsed();
+    let line = |class: super::step::Class<'_>| {
+        format!("{}\t{}\t{}\n", class.kind, class.size, class.outputs)
+    };
+    Steps { classes: counting.classes().into_iter().map(line).collect(), second }
+}
+
+/// Its name tells callgrind's output what it cost.
+#[inline(never)]
+fn second_run(variant: Baseline, counting: Counting) -> Counting {
+    drive(variant, counting)
+}
+
+fn drive(variant: Baseline, counting: Counting) -> Counting {
+    let shape = Shape {
+        variant,
+        regions: vec![VIRGINIA, CALIFORNIA, FRANKFURT],
+        partitions: 16,
+        workers: 4,
+        cores_per_node: 2,
+        f: 1,
+        slowness: 1.0,
+    };
+    let mut cluster = VirtualCluster::new(shape, Meter::Counting(counting), Mixed, THINK);
+    for (clients, window) in LOADS {
+        cluster.set_clients(clients);
+        cluster.measure(Duration::ZERO, window);
+    }
+    match cluster.into_meter() {
+        Meter::Counting(counting) => counting,
+        Meter::Table(_) => unreachable!("it was made to count"),
+    }
+}
+
+/// Transactions of one to five operations of the kinds that the experiments use, 30% of which update; 10% are strong.
+struct Mixed;
+
+const KEYS: u64 = 300;
+const UPDATE: Kind = Kind { number: 1, conflicts: 1 << 1 };
+const READ: Kind = Kind { number: 0, conflicts: 0 };
+
+fn text(length: usize) -> Value {
+    vec![b'v'; length].as_slice().into()
+}
+
+fn field(number: u64) -> Value {
+    format!("field{number}").as_bytes().into()
+}
+
+fn key(table: &str, number: u64) -> Key {
+    format!("calibrate:{table}:{number}").as_bytes().into()
+}
+
+impl Source for Mixed {
+    fn load(&self) -> Vec<(Key, Op)> {
+        let fields = || (0..5).map(|number| (field(number), text(20))).collect();
+        let members = || (0..5).map(field).collect();
+        let of = |number| {
+            [
+                (key("string", number), Op::Set(text(100))),
+                (key("counter", number), Op::IncrBy(1)),
+                (key("hash", number), Op::HashSet(fields())),
+                (key("set", number), Op::SetAdd(members())),
+            ]
+        };
+        (0..KEYS).flat_map(of).collect()
+    }
+
+    fn next(&mut self, random: &mut Random) -> Transaction {
+        let (updates, strong) = (random.chance(30), random.chance(10));
+        let level = if strong { Level::Por } else { Level::Causal };
+        let count = random.within(1, 5);
+        let steps = (0..count).map(|_| {
+            let (key, op) = operation(random, updates);
+            Step { key, op, level, kind: if updates { UPDATE } else { READ } }
+        });
+        let steps: Vec<Step> = steps.collect();
+        let class = match (strong, updates) {
+            (true, _) => Class::Strong,
+            (false, true) => Class::Causal,
+            (false, false) => Class::Read,
+        };
+        Transaction { class, rounds: vec![steps] }
+    }
+}
+
+fn operation(random: &mut Random, updates: bool) -> (Key, Op) {
+    let number = random.below(KEYS);
+    let one = field(random.below(5));
+    let other_way = random.chance(50);
+    let (table, op) = match (random.below(4), updates, other_way) {
+        (0, true, _) => ("string", Op::Set(text(100))),
+        (0, false, _) => ("string", Op::Get),
+        (1, true, _) => ("counter", Op::IncrBy(1)),
+        (1, false, _) => ("counter", Op::Get),
+        (2, true, true) => ("hash", Op::HashSet(vec![(one, text(20))])),
+        (2, true, false) => ("hash", Op::HashIncrBy(b"count".as_slice().into(), 1)),
+        (2, false, true) => ("hash", Op::HashGetAll),
+        (2, false, false) => ("hash", Op::HashGet(one)),
+        (_, true, _) => ("set", Op::SetAdd(vec![one])),
+        (_, false, true) => ("set", Op::SetMembers),
+        (_, false, false) => ("set", Op::Exists),
+    };
+    (key(table, number), op)
+}
+
+/// This machine, today.
+fn here() -> String {
+    let cpus = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = cpus.lines().find_map(|line| line.strip_prefix("model name"));
+    let model = model
+        .map_or("a processor of unknown make", |rest| rest.trim_start_matches([' ', '\t', ':']));
+    let since_epoch = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let now = solera_node::utc(since_epoch.unwrap_or_default().as_millis() as u64);
+    format!("{}, {model}", now.get(..10).unwrap_or(&now))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_second_run_is_equal_to_the_first() {
+        let first = drive(Baseline::UniStore, Counting::default());
+        let classes = first.classes();
+        let second = drive(Baseline::UniStore, first.again());
+        assert!(second.is_complete(), "each step of the first run has its step in the second");
+        assert_eq!(second.classes(), classes);
+    }
+}

@@ -1,0 +1,144 @@
+//! Does the steps of a virtual cluster's machines, and says what they cost.
+
+use std::collections::BTreeMap;
+
+use solera_machine::Now;
+use solera_unistore::{Message, Output, Replica};
+
+use super::cost::{Rates, WIRE};
+use super::counted::{FUNCTIONS, function};
+use super::step::{About, Class, MachineStep, bytes_of, logarithm, run};
+
+/// Instructions of each step while steps are counted: the course of the cluster that is counted must not depend on the
+/// table that comes of it.
+const FLAT: f64 = 20_000.0;
+
+/// What steps cost, or how they are counted.
+pub(crate) enum Meter {
+    /// By the table.
+    Table(Rates),
+    /// All the same, while classes are counted.
+    Counting(Counting),
+}
+
+/// How much was charged, and for how many steps the table had no class.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Charged {
+    pub(crate) steps: u64,
+    pub(crate) inexact: u64,
+}
+
+/// The classes of steps, in a first run that finds them and a second, equal one in which each is done by a function of
+/// its own: how much leaves a machine is known only after a step.
+#[derive(Debug, Default)]
+pub(crate) struct Counting {
+    numbers: BTreeMap<Class<'static>, usize>,
+    /// The class of each step of the first run.
+    steps: Vec<u8>,
+    /// The next step of the second run.
+    at: Option<usize>,
+}
+
+impl Counting {
+    /// For the second run, after the first.
+    pub(crate) fn again(self) -> Counting {
+        Counting { at: Some(0), ..self }
+    }
+
+    /// The classes, by the numbers of their functions.
+    pub(crate) fn classes(&self) -> Vec<Class<'static>> {
+        let mut classes: Vec<_> =
+            self.numbers.iter().map(|(class, number)| (*number, *class)).collect();
+        classes.sort_unstable();
+        classes.into_iter().map(|(_, class)| class).collect()
+    }
+
+    /// Whether the second run has done as many steps as the first.
+    #[cfg(test)]
+    pub(crate) fn is_complete(&self) -> bool {
+        self.at == Some(self.steps.len())
+    }
+
+    /// Whether there are more classes than functions, so that some could not be told apart.
+    pub(crate) fn is_full(&self) -> bool {
+        self.numbers.len() > FUNCTIONS
+    }
+
+    fn step(
+        &mut self,
+        replica: &mut Replica,
+        now: Now,
+        (about, step): (About, MachineStep),
+        outputs: &mut Vec<Output>,
+    ) {
+        let Some(at) = &mut self.at else {
+            run(replica, now, step, outputs);
+            let next = self.numbers.len();
+            let number = *self.numbers.entry(about.class(outputs.len())).or_insert(next);
+            self.steps.push(number.min(FUNCTIONS - 1) as u8);
+            return;
+        };
+        let number = self.steps.get(*at).copied().unwrap_or(u8::MAX);
+        *at += 1;
+        function(usize::from(number))(replica, now, step, outputs);
+    }
+}
+
+impl Meter {
+    /// Does a step, and returns its instructions.
+    pub(crate) fn step(
+        &mut self,
+        replica: &mut Replica,
+        now: Now,
+        (about, step): (About, MachineStep),
+        outputs: &mut Vec<Output>,
+        charged: &mut Charged,
+    ) -> f64 {
+        match self {
+            Meter::Table(rates) => {
+                run(replica, now, step, outputs);
+                let (instructions, exact) = rates.step(about.class(outputs.len()));
+                charged.steps += 1;
+                charged.inexact += u64::from(!exact);
+                instructions
+            }
+            Meter::Counting(counting) => {
+                counting.step(replica, now, (about, step), outputs);
+                FLAT
+            }
+        }
+    }
+
+    /// Instructions for encoding a message for another process, or for decoding it there: half of both.
+    pub(crate) fn wire(&mut self, replica: &mut Replica, now: Now, message: &Message) -> f64 {
+        let bytes = bytes_of(message);
+        match self {
+            Meter::Table(rates) => {
+                let class = Class { kind: WIRE, size: logarithm(bytes), outputs: 0 };
+                rates.step(class).0 / 2.0
+            }
+            Meter::Counting(counting) => {
+                let about = About { kind: WIRE, size: bytes };
+                let step = MachineStep::Wire(Box::new(message.clone()));
+                counting.step(replica, now, (about, step), &mut Vec::new());
+                FLAT / 2.0
+            }
+        }
+    }
+
+    /// Instructions of a host for what a client sends together.
+    pub(crate) fn round(&self, commands: usize) -> f64 {
+        match self {
+            Meter::Table(rates) => rates.round(commands),
+            Meter::Counting(_) => FLAT,
+        }
+    }
+
+    /// How long so much keeps a core of this machine busy, in nanoseconds.
+    pub(crate) fn time(&self, instructions: f64, system_calls: u64) -> f64 {
+        match self {
+            Meter::Table(rates) => rates.time(instructions, system_calls),
+            Meter::Counting(_) => instructions,
+        }
+    }
+}

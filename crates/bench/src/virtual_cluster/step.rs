@@ -1,0 +1,156 @@
+//! Steps of a machine, and the classes of steps that cost about the same.
+
+use postcard::ser_flavors::Flavor;
+use solera_data::Op;
+use solera_machine::{Machine as _, Now};
+use solera_unistore::{Address, Command, Input, Message, Output, Replica, RequestId};
+
+use super::cost::WIRE;
+
+/// What a machine is given in one step, or what its host does beside it.
+#[expect(clippy::large_enum_variant, reason = "most are messages")]
+pub(crate) enum MachineStep {
+    Message(Address, Message),
+    Client(RequestId, Command),
+    Deadline,
+    /// A message is encoded and decoded.
+    Wire(Box<Message>),
+}
+
+/// What a step is about, as far as that is known before it is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct About {
+    pub(crate) kind: &'static str,
+    /// Bytes of a message; operations of a transaction that commits; steps since the last deadline.
+    pub(crate) size: u64,
+}
+
+/// Steps of one class cost the same by the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Class<'a> {
+    pub(crate) kind: &'a str,
+    /// The logarithm of the size: 0 for 0, else one more than the power of two that it reaches.
+    pub(crate) size: u8,
+    /// The same of the number of outputs.
+    pub(crate) outputs: u8,
+}
+
+impl About {
+    /// `operations` are those of the client's transaction, and `since` the steps since the last deadline.
+    pub(crate) fn step(step: &MachineStep, operations: usize, since: u64) -> About {
+        match step {
+            MachineStep::Message(_, message) => {
+                About { kind: message.name(), size: bytes_of(message) }
+            }
+            MachineStep::Client(_, command) => {
+                let kind = name_of(command);
+                let size = if let Command::Commit { .. } = command { operations as u64 } else { 0 };
+                About { kind, size }
+            }
+            MachineStep::Deadline => About { kind: "deadline", size: since },
+            MachineStep::Wire(message) => About { kind: WIRE, size: bytes_of(message) },
+        }
+    }
+
+    pub(crate) fn class(self, outputs: usize) -> Class<'static> {
+        let About { kind, size } = self;
+        Class { kind, size: logarithm(size), outputs: logarithm(outputs as u64) }
+    }
+}
+
+pub(crate) fn logarithm(size: u64) -> u8 {
+    (u64::BITS - size.leading_zeros()) as u8
+}
+
+/// What commands of clients count as.
+fn name_of(command: &Command) -> &'static str {
+    let Command::Operate { op, .. } = command else {
+        return match command {
+            Command::Begin { .. } => "begin",
+            Command::Commit { .. } => "commit",
+            Command::Attach { .. } => "attach",
+            Command::Execute { .. } => "execute",
+            _ => "other command",
+        };
+    };
+    match op {
+        Op::Get => "operate get",
+        Op::Set(_) => "operate set",
+        Op::Exists => "operate exists",
+        Op::IncrBy(_) => "operate incrby",
+        Op::SetAdd(_) => "operate sadd",
+        Op::SetMembers => "operate smembers",
+        Op::HashSet(_) => "operate hset",
+        Op::HashGet(_) | Op::HashGetMany(_) => "operate hget",
+        Op::HashGetAll => "operate hgetall",
+        Op::HashIncrBy(..) => "operate hincrby",
+        _ => "operate other",
+    }
+}
+
+/// How many bytes a message has between processes.
+pub(crate) fn bytes_of(message: &Message) -> u64 {
+    let bytes = postcard::serialize_with_flavor(message, Bytes(0));
+    bytes.expect("messages have a serialised form")
+}
+
+/// Counts what is written.
+struct Bytes(u64);
+
+impl Flavor for Bytes {
+    type Output = u64;
+
+    fn try_push(&mut self, _: u8) -> postcard::Result<()> {
+        self.0 += 1;
+        Ok(())
+    }
+
+    fn try_extend(&mut self, data: &[u8]) -> postcard::Result<()> {
+        self.0 += data.len() as u64;
+        Ok(())
+    }
+
+    fn finalize(self) -> postcard::Result<u64> {
+        Ok(self.0)
+    }
+}
+
+/// Does a step; what leaves the machine is appended to `outputs`.
+pub(crate) fn run(replica: &mut Replica, now: Now, step: MachineStep, outputs: &mut Vec<Output>) {
+    match step {
+        MachineStep::Message(from, message) => {
+            replica.handle(now, Input::Message { from, life: 0, message });
+        }
+        MachineStep::Client(request, command) => {
+            replica.handle(now, Input::Client { request, command })
+        }
+        MachineStep::Deadline => replica.on_deadline(now),
+        MachineStep::Wire(message) => {
+            let bytes = postcard::to_stdvec(&*message).expect("messages have a serialised form");
+            let decoded: Message = postcard::from_bytes(&bytes).expect("it was just encoded");
+            drop(std::hint::black_box(decoded));
+            return;
+        }
+    }
+    while let Some(output) = replica.poll_output() {
+        outputs.push(output);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_within_a_power_of_two_are_of_one_class() {
+        let classes = [0, 1, 2, 3, 4, 7, 8, 1023, 1024].map(logarithm);
+        assert_eq!(classes, [0, 1, 2, 2, 3, 3, 4, 10, 11]);
+    }
+
+    #[test]
+    fn bytes_are_counted_as_they_are_written() {
+        let message = Message::Replicate(Vec::new());
+        let written = postcard::to_stdvec(&message).unwrap();
+        assert_eq!(bytes_of(&message), written.len() as u64);
+    }
+}
