@@ -16,7 +16,7 @@ pub(crate) fn alternate<T, E>(
     let pair = |number: usize| {
         let first = measure(number, number % 2)?;
         let second = measure(number, 1 - number % 2)?;
-        Ok(if number % 2 == 0 { [first, second] } else { [second, first] })
+        Ok(if number.is_multiple_of(2) { [first, second] } else { [second, first] })
     };
     (0..PAIRS).map(pair).collect()
 }

@@ -178,7 +178,7 @@ fn instructions(kind: Kind, times: u64) -> Result<u64, CountError> {
     let said = successful(tool, kind, &output)?;
     let collected = said.lines().find_map(|line| line.split_once("Collected :"));
     let collected = collected.and_then(|(_, count)| count.trim().parse().ok());
-    collected.ok_or_else(|| CountError::Failed { tool, kind, reason: said })
+    collected.ok_or(CountError::Failed { tool, kind, reason: said })
 }
 
 fn system_calls(kind: Kind, times: u64) -> Result<u64, CountError> {
