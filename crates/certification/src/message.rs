@@ -256,6 +256,7 @@ impl<W> Body<W> {
             Body::Accept { .. } => "Certification Accept",
             Body::Accepted { .. } => "Certification Accepted",
             Body::Decision { .. } => "Certification Decision",
+            Body::Over { .. } => "Certification Over",
             Body::AskOldest => "Certification AskOldest",
             Body::Oldest { .. } => "Certification Oldest",
             Body::Through { .. } => "Certification Through",

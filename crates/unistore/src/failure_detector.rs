@@ -62,11 +62,6 @@ impl FailureDetector {
         self.suspected_since[site.index()].is_some()
     }
 
-    /// Whether any site is suspected here.
-    pub(crate) fn suspects_any(&self) -> bool {
-        self.suspected_since.iter().any(Option::is_some)
-    }
-
     /// How long `site` has been suspected here.
     pub(crate) fn suspected_for(&self, site: SiteId, now: Monotonic) -> Option<Duration> {
         self.suspected_since[site.index()].map(|since| now.since(since))

@@ -304,6 +304,7 @@ impl Message {
             Message::Fetch(..) => "Fetch",
             Message::Filling(..) => "Filling",
             Message::NotKept { .. } => "NotKept",
+            Message::Wanted { .. } => "Wanted",
         }
     }
 }

@@ -758,7 +758,8 @@ impl Replica {
         let changing = [Standing::Leaving, Standing::Joining]
             .iter()
             .any(|standing| members.which(*standing).next().is_some());
-        if active || changing || self.detector.suspects_any() || !self.former_lives_covered {
+        let suspects = members.members().any(|site| self.detector.suspects(site));
+        if active || changing || suspects || !self.former_lives_covered {
             return timing.idle_tick;
         }
         let quiet_tick = timing.quiet_tick;
