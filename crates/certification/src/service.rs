@@ -267,7 +267,7 @@ impl<W: Clone + Send> Service<W> {
     }
 
     /// Whether there are no transactions, and no member is about to lead.
-    fn is_idle(&self) -> bool {
+    pub fn is_idle(&self) -> bool {
         let of_member = |member: &Member<W>| {
             member.state.entries.is_empty()
                 && member.early.is_empty()

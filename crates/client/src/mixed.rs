@@ -99,9 +99,10 @@ impl Spaces {
     pub async fn of(
         connect: impl Fn() -> BoxFuture<'static, Result<Client, Error>> + Send + Sync + 'static,
     ) -> Result<Spaces, Error> {
-        let (client, spaces) = ask(connect().await?).await?;
+        let (mut client, spaces) = ask(connect().await?).await?;
+        let user = user_of(&mut client).await;
         let known = Spaces::known(client.cluster(), Arc::new(connect), spaces);
-        Ok(Spaces { user: Some(client.user().into()), ..known })
+        Ok(Spaces { user: Some(user), ..known })
     }
 
     /// The same, of a site by its address.
@@ -251,6 +252,14 @@ impl Database for Spaces {
 
 /// What is said of a transaction that nobody can be held to account for.
 const NO_USER: &str = "NOPERM the transaction names no user of this cluster";
+
+/// Returns as which user a session acts: as the server says, or as the client has logged in if the user may not ask.
+async fn user_of(client: &mut Client) -> Arc<str> {
+    match client.call(&[b"ACL", b"WHOAMI"]).await {
+        Ok(Value::Bulk(name)) => String::from_utf8_lossy(&name).into(),
+        _ => client.user().into(),
+    }
+}
 
 /// Asks for the spaces that there are.
 async fn ask(mut client: Client) -> Result<(Client, Vec<Space>), Error> {

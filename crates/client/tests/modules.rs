@@ -535,11 +535,7 @@ async fn phases_of_coordinators_elsewhere_run_at_the_server_as_their_user() {
         let cluster = cluster.clone();
         let spaces = Spaces::of(move || {
             let cluster = cluster.clone();
-            Box::pin(async move {
-                let mut client = cluster.client(0).await?;
-                client.command(&["AUTH", name, "pw"]).await?;
-                Ok(client)
-            })
+            Box::pin(async move { cluster.client_as(0, name, "pw").await })
         });
         spaces.await.unwrap()
     };

@@ -165,6 +165,17 @@ impl Record {
         self
     }
 
+    /// The same transaction, in the names of these users again.
+    pub fn in_names_of(mut self, users: Users) -> Record {
+        self.users = users;
+        self
+    }
+
+    /// The users in whose names it asks databases.
+    pub fn users(&self) -> &Users {
+        &self.users
+    }
+
     /// Whichever of a stored record and a ticket of the same transaction tells more: a ticket may say that its holder has
     /// stopped, so that nobody need wait for it.
     pub fn or_ticket(self, ticket: Record) -> Record {

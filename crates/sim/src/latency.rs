@@ -131,7 +131,8 @@ impl Quiet {
 
     fn barrier(&mut self, round: u64) -> u64 {
         let past = self.write(0, self.key(round));
-        let (response, took) = self.ask(self.last(0), Command::Barrier { pasts: Pasts::causal(past), timeout: None });
+        let (response, took) =
+            self.ask(self.last(0), Command::Barrier { pasts: Pasts::causal(past), timeout: None });
         assert_eq!(response, Response::Uniform);
         took
     }

@@ -217,7 +217,8 @@ impl Scenario {
             .collect();
         (scenario.f, scenario.leader) = ((sites - 1) / 2, random.below(sites));
         let outage = Outage::draw(&mut random, &workers, scenario.f, scenario.leader);
-        scenario.topology = Arc::new(Topology { workers, partitions: scenario.topology.partitions });
+        scenario.topology =
+            Arc::new(Topology { workers, partitions: scenario.topology.partitions });
         scenario.faults = outage.faults();
         scenario.faults_end = outage.span().1;
         scenario.segment_bytes = 64 << 10;

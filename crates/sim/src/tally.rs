@@ -137,7 +137,8 @@ impl Tally {
 
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let counts: Vec<_> = self.counts.iter().map(|(what, count)| format!("{count} {what}")).collect();
+        let counts: Vec<_> =
+            self.counts.iter().map(|(what, count)| format!("{count} {what}")).collect();
         f.write_str(&counts.join(", "))
     }
 }

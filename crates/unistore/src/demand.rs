@@ -27,6 +27,9 @@ const AT_ONCE: u8 = 4;
 /// regular tick, which serves them all.
 const FEW: u32 = 4;
 
+/// What is wanted lies no further ahead of a worker's clock than this: the clocks of other sites may be ahead.
+const MOST_AHEAD: Duration = Duration::from_secs(1);
+
 /// What is waited for at one worker, and what it has asked of others.
 #[derive(Debug)]
 pub(crate) struct Demand {
@@ -79,6 +82,16 @@ impl Demand {
         let news = !self.wanted.covers(vec);
         self.wanted.join(vec);
         news
+    }
+
+    /// Bounds what is wanted by a time: nobody can be asked for what is to come, and a token may name any time. Those
+    /// who wait for more do so with regular ticks.
+    pub(crate) fn bound(&mut self, latest: Timestamp) {
+        for vec in [&mut self.wanted, &mut self.asked] {
+            for origin in SiteId::all(vec.entries().len()).chain([SiteId::STRONG]) {
+                *vec = vec.with(origin, vec[origin].min(latest));
+            }
+        }
     }
 
     /// A tick should come at once.
@@ -160,6 +173,7 @@ impl Replica {
         if !self.config.keeps(Rule::AskForProgress) {
             return;
         }
+        self.demand.bound(self.clock.read(now.physical).later(MOST_AHEAD));
         let wanted = self.demand.wanted;
         let news = !self.demand.asked.covers(&wanted);
         if news && !self.dissemination.view.stable_vec.covers(&wanted) {

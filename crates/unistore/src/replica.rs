@@ -759,7 +759,8 @@ impl Replica {
             .iter()
             .any(|standing| members.which(*standing).next().is_some());
         let suspects = members.members().any(|site| self.detector.suspects(site));
-        if active || changing || suspects || !self.former_lives_covered {
+        let certifies = !self.strong.service.is_idle();
+        if active || changing || suspects || certifies || !self.former_lives_covered {
             return timing.idle_tick;
         }
         let quiet_tick = timing.quiet_tick;

@@ -322,3 +322,36 @@ fn an_idle_cluster_goes_quiet_and_a_write_is_told_at_once() {
     // Its siblings do not answer, so that it goes on for a while.
     assert!(ticks(&mut replica, 6000) > 100);
 }
+
+/// A token may name any time, and nobody signs it: others are not asked for what is to come.
+#[test]
+fn a_past_from_the_future_is_asked_for_up_to_a_second_ahead() {
+    let mut config =
+        Config::new(at(0, 0), Topology { partitions: PARTITIONS, workers: vec![2; 3] }.into());
+    config.f = 1;
+    let mut replica = Replica::new(config, 1);
+    let now = |ms: u64| Now {
+        monotonic: Monotonic(ms * 1_000_000),
+        physical: Physical(1_800_000_000_000_000 + ms * 1000),
+    };
+    let past = nothing()
+        .with(SiteId(1), Timestamp(u64::MAX / 2))
+        .with(SiteId::STRONG, Timestamp(u64::MAX / 2));
+    let command = Command::Attach { pasts: Pasts::causal(past), timeout: None };
+    replica.handle(now(0), Input::Client { request: RequestId(1), command });
+    let mut asked = 0;
+    for ms in 0..20 {
+        replica.on_deadline(now(ms));
+        while let Some(output) = replica.poll_output() {
+            if let Output::Send { message: Message::Wanted { upto, .. }, .. } = output {
+                asked += 1;
+                let latest =
+                    Timestamp::from_physical(now(ms).physical).later(Duration::from_secs(1));
+                for origin in [SiteId(1), SiteId::STRONG] {
+                    assert!(upto[origin] <= latest.later(Duration::from_millis(1)), "{upto:?}");
+                }
+            }
+        }
+    }
+    assert!(asked > 0);
+}

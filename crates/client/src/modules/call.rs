@@ -10,6 +10,7 @@ use solera_mixt::drive;
 use solera_mixt::outcome::{Limits, Outcome, Why};
 use solera_mixt::record::Record;
 use solera_mixt::recovery;
+use solera_mixt::rights::Users;
 use solera_node::Local;
 
 use super::library::Compiled;
@@ -45,7 +46,7 @@ pub(super) async fn call(
     let known = (shared.library.all(), shared.settings.limits);
     let coordinator = Coordinator::new((module, index), args, bindings, id, known, clock_ms());
     let coordinator = coordinator.map_err(|why| answer::failure(&why, &compiled.source))?;
-    run(shared, local, spaces, coordinator, (&compiled, index, false)).await
+    run(shared, local, spaces, coordinator, (&compiled, index), Started::Now).await
 }
 
 /// Goes on with a transaction that was left incomplete.
@@ -65,7 +66,7 @@ pub(super) async fn resume(
                 .to_owned(),
         );
     }
-    go_on(shared, local, client, record).await
+    go_on(shared, local, client, record, None).await
 }
 
 /// Goes on with a transaction in the name of the users that its record names.
@@ -74,6 +75,7 @@ pub(super) async fn go_on(
     local: &Local,
     mut client: Client,
     record: Record,
+    caller: Option<Users>,
 ) -> Answered {
     let compiled = shared.library.get(&mut client, record.module()).await?;
     let index = compiled.module.transaction(record.transaction());
@@ -82,7 +84,7 @@ pub(super) async fn go_on(
     let coordinator = Coordinator::resume(record, shared.library.all(), limits, clock_ms());
     let coordinator = coordinator.map_err(|error| format!("ERR {error}"))?;
     let spaces = spaces(local, Some(client));
-    run(shared, local, spaces, coordinator, (&compiled, index, true)).await
+    run(shared, local, spaces, coordinator, (&compiled, index), Started::Before { caller }).await
 }
 
 fn clock_ms() -> u64 {
@@ -118,16 +120,33 @@ fn arguments(
     read.collect()
 }
 
+/// When a transaction was begun.
+enum Started {
+    Now,
+    /// By an earlier call. An administrator completes it in the place of its `caller`, if one is given: what is left
+    /// after all stays the caller's.
+    Before {
+        caller: Option<Users>,
+    },
+}
+
 /// Runs a transaction to its end.
 async fn run(
     shared: &Shared,
     local: &Local,
     spaces: Spaces,
     mut coordinator: Coordinator,
-    (compiled, index, resumed): (&Compiled, usize, bool),
+    (compiled, index): (&Compiled, usize),
+    started: Started,
 ) -> Answered {
     let mut connections = connections(spaces, &shared.stores);
-    let outcome = drive::run(&mut coordinator, &mut connections, &System).await;
+    let mut outcome = drive::run(&mut coordinator, &mut connections, &System).await;
+    let resumed = matches!(started, Started::Before { .. });
+    if let (Started::Before { caller: Some(caller) }, Outcome::Incomplete { ticket, .. }) =
+        (started, &mut outcome)
+    {
+        *ticket = ticket.take().map(|record| Box::new(record.in_names_of(caller)));
+    }
     let ticket = coordinator.id().to_string();
     let left = coordinator.leftovers();
     let place = coordinator.phase().map(|phase| place(compiled, index, phase));

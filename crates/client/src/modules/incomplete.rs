@@ -8,6 +8,7 @@ use solera_mixt::drive::{self, Clock, Connections};
 use solera_mixt::outcome::Outcome;
 use solera_mixt::record::Record;
 use solera_mixt::recovery::{self, Found};
+use solera_mixt::rights::Users;
 use solera_mixt::store::{Place, StoreError};
 use solera_node::Local;
 use solera_resp::Value;
@@ -269,13 +270,13 @@ async fn find(
     }
 }
 
-/// The transaction as it is gone on with by an administrator, in the administrator's own name.
+/// The transaction as it is gone on with by an administrator, in the administrator's own name, and the users whose it is.
 async fn taken_over(
     local: &Local,
     client: &mut Client,
     transaction: &str,
     record: Record,
-) -> Record {
+) -> (Record, Users) {
     // The ticket may tell that nobody need be waited for.
     let ticket = registry::ticket(client, transaction).await.ok();
     let ticket = ticket.and_then(|ticket| Record::decode(&ticket).ok());
@@ -283,7 +284,8 @@ async fn taken_over(
         Some(ticket) => record.or_ticket(ticket),
         None => record,
     };
-    record.in_name_of(local.cluster(), local.user().unwrap_or_default())
+    let users = record.users().clone();
+    (record.in_name_of(local.cluster(), local.user().unwrap_or_default()), users)
 }
 
 /// SOLERA.CALL COMPLETE transaction: completes one with the rights of who asks for it.
@@ -301,8 +303,8 @@ pub(super) async fn complete(
     }
     elsewhere(shared, local, transaction, (record.module(), record.bindings())).await?;
     let mut client = session(local).await.map_err(super::told)?;
-    let record = taken_over(local, &mut client, transaction, record).await;
-    super::call::go_on(shared, local, client, record).await
+    let (record, users) = taken_over(local, &mut client, transaction, record).await;
+    super::call::go_on(shared, local, client, record, Some(users)).await
 }
 
 /// SOLERA.CALL FORGET transaction: gives up what can never be completed, or what its user has no right to complete.
@@ -344,7 +346,7 @@ async fn give_up(
     (transaction, record, why): (&str, Record, &str),
 ) -> Result<Record, String> {
     let mut client = session(local).await.map_err(super::told)?;
-    let record = taken_over(local, &mut client, transaction, record).await;
+    let (record, _) = taken_over(local, &mut client, transaction, record).await;
     let by = format!("by user '{}', as {why}", local.user().unwrap_or_default());
     let (modules, limits) = (shared.library.all(), shared.settings.limits);
     let given_up = Coordinator::give_up(record, modules, limits, (System.now_ms(), &by));
