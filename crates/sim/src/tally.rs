@@ -119,7 +119,7 @@ impl Tally {
     /// What happened too rarely for so many seeds, with how often it should have. Few seeds tell nothing.
     ///
     /// The seeds from 0 on give the same counts each time. Of other seeds chance decides: what should happen less than
-    /// [`SURELY`] times is not required of them.
+    /// `SURELY` times is not required of them.
     pub fn too_rare(&self, kind: Kind, from: u64, seeds: u64) -> Vec<(&'static str, u64)> {
         let times = seeds / SEEDS;
         let count = |what: &str| self.counts.get(what).copied().unwrap_or(0);

@@ -60,7 +60,7 @@ impl Pasts {
 
     /// What a barrier at the site `me` must find uniform. Transactions of other sites in the causal past
     /// were uniform when the session observed them (UniStore §5.6), and strong ones when they committed.
-    pub(crate) fn to_be_uniform(&self, me: SiteId) -> Vector {
+    pub(crate) fn to_be_uniform(self, me: SiteId) -> Vector {
         self.eventual.with(me, self.eventual[me].max(self.causal[me]))
     }
 }

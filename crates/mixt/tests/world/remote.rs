@@ -17,13 +17,16 @@ use solera_mixt::worker::{Unshipped, Worker};
 
 use super::{Faulty, FaultyConnection, World, WorldClock, pause};
 
+/// A shipment that arrives late, where it is run, and as whom.
+type Late = (Arc<[u8]>, Memory, Option<Arc<str>>);
+
 /// The workers of a world. One is enough for all its databases.
 pub(crate) struct Remote {
     pub(crate) modules: Arc<Modules>,
     pub(crate) limits: Limits,
     worker: Mutex<Arc<Worker>>,
     /// What was sent and did not arrive yet.
-    late: Mutex<Vec<(Arc<[u8]>, Memory, Option<Arc<str>>)>>,
+    late: Mutex<Vec<Late>>,
     /// How many shipments were run, and how many of them came late.
     pub(crate) run: AtomicU64,
     pub(crate) came_late: AtomicU64,
