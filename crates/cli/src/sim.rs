@@ -244,7 +244,7 @@ fn many(args: &SimArgs) -> ExitCode {
     let known = known.into_inner();
     if known > 0 {
         say!(
-            "{known} more are known to fail: while some workers of a leading site are down, other sites cannot \
+            "{known} of them are known to fail, which does not count: while some workers of a leading site are down, other sites cannot \
              commit on the groups that its remaining workers lead"
         );
     }

@@ -151,7 +151,7 @@ impl World {
         let told = self.bob.command(&call).await.unwrap_err().to_string();
         assert!(told.starts_with("INCOMPLETE"), "{told}");
         assert!(told.contains("user 'bob'") && told.contains("`log:secret`"), "{told}");
-        assert!(told.contains("SOLERA.CALL COMPLETE or FORGET"), "{told}");
+        assert!(told.contains("(SOLERA.CALL COMPLETE), or gives it up (FORGET)"), "{told}");
         assert_eq!(self.get("dir:n").await.as_deref(), Some("1"));
         self.waits("denied: ").await
     }
@@ -251,6 +251,15 @@ async fn what_a_user_may_not_do_no_server_does_for_it() {
     // Once it is granted, and granted again after it was taken away, it goes on by itself.
     world.up.reload(&bobs("'dir:*', 'log:alice*'"));
     world.waits("denied: `solera` denies it: NOPERM user 'bob'").await;
+    let calls_nothing =
+        "commands = ['+@all', '-@admin', '-solera.call']\nkeys = ['dir:*', 'log:*']";
+    world.up.reload(&users(calls_nothing));
+    world
+        .waits(
+            "denied: `solera` denies it: NOPERM user 'bob' may not run the 'solera.call' command",
+        )
+        .await;
+    assert_eq!(world.get("log:secret").await, None);
     world.up.reload(&bobs("'dir:*', 'log:*'"));
     world.none_is_incomplete().await;
     assert_eq!(world.get("log:secret").await.as_deref(), Some("1"));

@@ -52,6 +52,10 @@ pub(crate) trait Rights: Send + Sync {
     /// Whether there is such a user.
     fn is_user(&self, user: &str) -> Result<(), String>;
 
+    /// Whether a user may call modules, which what is left of a call needs as well: in stores of others it is the only
+    /// right that its user has here.
+    fn may_call(&self, user: &str) -> Result<(), String>;
+
     /// Whether a user may run a command on a key, or on some key of a space that is not known yet.
     fn may(&self, user: &str, command: &str, key: Result<&[u8], &Space>) -> Result<(), String>;
 
@@ -189,7 +193,7 @@ impl Database for Spaces {
         let rights = self.rights.as_ref()?;
         let of_all = |reason| Some(Denial { phase: None, reason });
         let Some(user) = user else { return of_all(NO_USER.to_owned()) };
-        if let Err(reason) = rights.is_user(user) {
+        if let Err(reason) = rights.is_user(user).and_then(|()| rights.may_call(user)) {
             return of_all(reason);
         }
         accesses.iter().find_map(|access| {

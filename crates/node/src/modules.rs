@@ -148,21 +148,31 @@ impl Local {
         self.current(name).map(drop)
     }
 
+    /// Whether a user may run a command, whatever its keys, with the rules that hold now.
+    ///
+    /// # Errors
+    /// The text of an error reply, which names the user and the command.
+    pub fn may_run(&self, name: &str, command: &str) -> Result<(), String> {
+        match self.current(name)? {
+            Some(user) if !user.may_run(command) => Err(format!(
+                "NOPERM user '{}' may not run the '{command}' command",
+                name.escape_debug()
+            )),
+            _ => Ok(()),
+        }
+    }
+
     /// Whether a user may run a command on keys, with the rules that hold now.
     ///
     /// # Errors
     /// The text of an error reply, which names the user, and the command, key or space.
     pub fn may(&self, name: &str, command: &str, wanted: Wanted<'_>) -> Result<(), String> {
         let Some(user) = self.current(name)? else { return Ok(()) };
-        let (name, Some(described)) = (name.escape_debug(), lookup(command.as_bytes())) else {
+        let Some(described) = lookup(command.as_bytes()) else {
             return Err(format!("ERR there is no command '{}'", command.escape_debug()));
         };
-        if !user.may_run(command) {
-            return Err(format!(
-                "NOPERM user '{name}' may not run the '{}' command",
-                described.name
-            ));
-        }
+        self.may_run(name, described.name)?;
+        let name = name.escape_debug();
         let how = match (described.reads_keys(), described.writes_keys()) {
             (true, true) => "read and write",
             (false, true) => "write",

@@ -191,3 +191,10 @@ fn the_last_mark_is_written_again_when_a_journal_is_opened() {
 fn a_reservation_lasts_while_the_attempt_waits_for_its_snapshot() {
     clean_durable(97_369_791);
 }
+
+/// The site that was asked to add another one lost power while it carried that out; the simulated operator then asked a
+/// site for the gap that knew of no removal.
+#[test]
+fn an_operator_adds_a_site_though_the_asked_one_is_struck() {
+    clean_members(7_000_951);
+}

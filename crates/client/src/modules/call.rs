@@ -205,7 +205,8 @@ async fn run(
             let then = match kept {
                 Ok(()) if outcome.denied().is_some() => format!(
                     "SOLERA.CALL RESUME {ticket} completes it, or Solera by itself, once that is permitted; \
-                     SOLERA.CALL COMPLETE or FORGET, with the right +solera.phase, whatever is permitted"
+                     an administrator with the right +solera.phase completes it with rights of their own (SOLERA.CALL \
+                     COMPLETE), or gives it up (FORGET)"
                 ),
                 Ok(()) => format!("SOLERA.CALL RESUME {ticket} completes it, or Solera by itself"),
                 // Its record is in the store, as far as anything of it is.

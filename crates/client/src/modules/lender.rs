@@ -19,6 +19,10 @@ impl Rights for Lender {
         self.0.is_user(user)
     }
 
+    fn may_call(&self, user: &str) -> Result<(), String> {
+        self.0.may_run(user, "solera.call")
+    }
+
     fn may(&self, user: &str, command: &str, key: Result<&[u8], &Space>) -> Result<(), String> {
         match key {
             Ok(key) => self.0.may(user, command, Wanted::Key(key)),

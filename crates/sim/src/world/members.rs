@@ -148,6 +148,10 @@ impl World {
             }
             return;
         }
+        // As the site knows that is asked: it may be struck while it carries that out.
+        let mut gaps = self.removed().filter(|(other, _)| *other == site);
+        let gap = gaps.next().and_then(|(_, gaps)| gaps.last().copied());
+        drop(gaps);
         if self.states[site] != SiteState::Destroyed || !self.ask_for_change(site, Change::Add) {
             if self.states[site] == SiteState::Destroyed
                 && matches!(self.standing(site), Some((Standing::Member, _)))
@@ -159,8 +163,7 @@ impl World {
             return;
         }
         self.push(self.now + 100 * MS, Due::Fault(Fault::Add(site)));
-        let gaps = self.removed().find(|(other, _)| *other == site).map(|(_, gaps)| gaps);
-        let gap = *gaps.iter().flatten().last().expect("it was removed");
+        let gap = gap.expect("a site that can be added was removed");
         self.happenings.push(Happening::Replaced(site, gap.cut));
         self.states[site] = SiteState::Joining;
         self.lives[site] += 1;
