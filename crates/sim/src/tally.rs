@@ -53,7 +53,7 @@ const EXPECTED: &[(&str, [u64; 3])] = &[
     ("whole checkpoints", [0, 500, 500]),
     ("full disks", [0, 170, 170]),
     ("slow disks", [0, 170, 170]),
-    ("journals stopped", [0, 90, 15]),
+    ("journals stopped", [0, 80, 7]),
     ("rotten bits", [0, 20, 0]),
     ("misdirected writes", [0, 20, 0]),
     ("damage refused", [0, 25, 0]),
