@@ -11,6 +11,8 @@ const PREFIX: &str = "solera-2-";
 /// What tokens of all versions begin with; a version and a hyphen follow.
 const FAMILY: &[u8] = b"solera-";
 const HEADER: usize = 8 + 1;
+/// The causal past, the eventual writes, and what covers their snapshots.
+const VECTORS: usize = 3;
 
 /// A session's causal and durability past, bound to their cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,12 +66,13 @@ impl Token {
     /// The token as text, safe to copy and paste.
     pub fn encode(&self) -> String {
         let mut bytes = self.cluster.to_be_bytes().to_vec();
-        let (causal, eventual) = (&self.pasts.causal, self.pasts.eventual());
-        let sites = causal.entries().len().max(eventual.entries().len());
+        let vectors = [&self.pasts.causal, self.pasts.eventual(), self.pasts.eventual_snap()];
+        let sites = vectors.iter().map(|vector| vector.entries().len()).max().unwrap_or(0);
         bytes.push(sites as u8);
-        let causal = causal.first(sites).iter().chain([&causal.strong]);
-        for ts in causal.chain(eventual.first(sites)) {
-            bytes.extend_from_slice(&ts.0.to_be_bytes());
+        for vector in vectors {
+            for ts in vector.first(sites).iter().chain([&vector.strong]) {
+                bytes.extend_from_slice(&ts.0.to_be_bytes());
+            }
         }
         let checksum = crc32c::crc32c(&bytes);
         bytes.extend_from_slice(&checksum.to_be_bytes());
@@ -91,22 +94,25 @@ impl Token {
         }
         let (head, entries) = body.split_at(HEADER);
         let count = usize::from(head[8]);
-        if entries.len() != (2 * count + 1) * 8 || count > MAX_SITES {
+        if entries.len() != VECTORS * (count + 1) * 8 || count > MAX_SITES {
             return Err(TokenError::Damaged);
         }
         if number(&head[..8]) != cluster {
             return Err(TokenError::OtherCluster);
         }
         let mut entries = entries.chunks_exact(8).map(|entry| Timestamp(number(entry)));
-        let mut read =
-            |site: SiteId, past: Vector| past.with(site, entries.next().unwrap_or_default());
-        let order = SiteId::all(count).chain([SiteId::STRONG]);
-        let causal = order.fold(Vector::zero(count), |past, site| read(site, past));
-        let eventual = SiteId::all(count).fold(Vector::zero(count), |past, site| read(site, past));
-        if !causal.is_within(sites) || !eventual.is_within(sites) {
+        let vectors = [(); VECTORS].map(|()| {
+            let order = SiteId::all(count).chain([SiteId::STRONG]);
+            order.fold(Vector::zero(count), |vector, site| {
+                vector.with(site, entries.next().unwrap_or_default())
+            })
+        });
+        if vectors.iter().any(|vector| !vector.is_within(sites)) {
             return Err(TokenError::MoreSites);
         }
-        Ok(Token { cluster, pasts: Pasts::causal(causal).with_eventual(&eventual) })
+        let [causal, eventual, eventual_snap] = vectors;
+        let pasts = Pasts::causal(causal).with_eventual(&eventual, &eventual_snap);
+        Ok(Token { cluster, pasts })
     }
 }
 
@@ -141,7 +147,12 @@ mod tests {
         past[SiteId(2)] = Timestamp(u64::MAX - 5);
         past.strong = Timestamp(12);
         let eventual = Vector::zero(3).with(SiteId(0), Timestamp(4)).with(SiteId(1), Timestamp(7));
-        Token { cluster: 0xfeed, pasts: Pasts::causal(past).with_eventual(&eventual) }
+        let mut eventual_snap = eventual.with(SiteId(2), Timestamp(9));
+        eventual_snap.strong = Timestamp(3);
+        Token {
+            cluster: 0xfeed,
+            pasts: Pasts::causal(past).with_eventual(&eventual, &eventual_snap),
+        }
     }
 
     fn read_back(token: &Token, sites: usize) -> Token {
@@ -195,7 +206,8 @@ mod tests {
     fn tokens_stay_good_while_the_list_of_sites_grows() {
         assert_eq!(read_back(&token(), 5), token());
         let past = Vector::zero(4).with(SiteId(1), Timestamp(9));
-        let long = Token { cluster: 0xfeed, pasts: Pasts::causal(past).with_eventual(&past) };
+        let long =
+            Token { cluster: 0xfeed, pasts: Pasts::causal(past).with_eventual(&past, &past) };
         assert_eq!(read_back(&long, 2), long);
     }
 }

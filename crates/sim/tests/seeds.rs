@@ -198,3 +198,23 @@ fn a_reservation_lasts_while_the_attempt_waits_for_its_snapshot() {
 fn an_operator_adds_a_site_though_the_asked_one_is_struck() {
     clean_members(7_000_951);
 }
+
+/// Eventual writes were stored at every surviving site and shown at none: they had been executed on updates that were
+/// lost with two sites. Barriers and AT-RISK looked at the writes and not at what was beneath them.
+#[test]
+fn a_promised_eventual_write_survives_with_its_snapshot() {
+    for seed in [279_670_067, 279_670_345] {
+        stays_clean(&Scenario::durable(seed).promising(), seed);
+    }
+}
+
+/// The same seeds, with the rule taken out.
+#[test]
+fn an_eventual_write_without_its_snapshot_would_be_promised() {
+    for seed in [279_670_067, 279_670_345] {
+        let scenario = Scenario::durable(seed).promising().without(Some(Rule::EventualSnapshots));
+        let report = run(&scenario, Trace::off());
+        let is_broken = |violation: &Violation| matches!(violation, Violation::Promise(_));
+        assert!(report.violations.iter().any(is_broken), "seed {seed}: {:?}", report.violations);
+    }
+}

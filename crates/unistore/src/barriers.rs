@@ -77,7 +77,7 @@ impl Replica {
         if let Some(response) = self.outcome_of(now, &waiting) {
             self.reply(request, response);
         } else {
-            let past = self.awaited(kind, &waiting.pasts);
+            let past = self.with_snapshots(kind, &waiting.pasts);
             match kind {
                 Kind::Barrier => self.wait_for(&past),
                 // It comes from outside: what this site has done itself is here, or a time yet to come.
@@ -117,10 +117,11 @@ impl Replica {
         {
             return Some(Response::Failed(too_few));
         }
-        let reached = self.reached(waiting.kind);
+        let (whole, reached) =
+            (self.with_snapshots(waiting.kind, &waiting.pasts), self.reached(waiting.kind));
         let missing = SiteId::all(self.config.topology.sites())
-            .find(|site| past[*site] > reached[*site])
-            .or_else(|| (past.strong > reached.strong).then_some(SiteId::STRONG));
+            .find(|site| whole[*site] > reached[*site])
+            .or_else(|| (whole.strong > reached.strong).then_some(SiteId::STRONG));
         let Some(site) = missing else {
             return Some(match waiting.kind {
                 Kind::Barrier => Response::Uniform,
@@ -131,7 +132,7 @@ impl Replica {
             return Some(Response::Failed(lost));
         }
         if waiting.until.is_some_and(|until| now.monotonic >= until) {
-            let behind = past[site].ahead_of(reached[site]);
+            let behind = whole[site].ahead_of(reached[site]);
             return Some(Response::Failed(CommandError::TimedOut { site, behind }));
         }
         None
@@ -144,19 +145,26 @@ impl Replica {
         let awaited = self.awaited(Kind::Barrier, &pasts);
         let (reached, members) = (self.reached(Kind::Barrier), &self.dissemination.members);
         let gone = |site: SiteId, ts| members.gap_of(site, ts).is_some();
+        // Which eventual writes depend on what is missing of their snapshots, nobody knows.
+        let shown = reached.covers(pasts.eventual_snap());
         let missing = |site: &SiteId| {
             awaited[*site] > reached[*site]
+                || (!shown && pasts.eventual()[*site] > Timestamp::ZERO)
                 || gone(*site, awaited[*site])
                 || gone(*site, pasts.eventual()[*site])
         };
         SiteId::all(self.config.topology.sites()).filter(missing).collect()
     }
 
-    /// Without eventual writes, if barriers are not to wait for them.
+    /// Without eventual writes, or without their snapshots, if barriers are not to wait for them.
     fn weakened(&self, pasts: Pasts) -> Pasts {
-        match self.config.keeps(Rule::DurabilityPast) {
-            true => pasts,
-            false => Pasts::causal(pasts.causal),
+        let causal = Pasts::causal(pasts.causal);
+        if !self.config.keeps(Rule::DurabilityPast) {
+            causal
+        } else if !self.config.keeps(Rule::EventualSnapshots) {
+            causal.with_eventual(pasts.eventual(), &Vector::zero(self.config.topology.sites()))
+        } else {
+            pasts
         }
     }
 
@@ -165,6 +173,17 @@ impl Replica {
             Kind::Barrier => pasts.to_be_uniform(self.me),
             Kind::Attach => pasts.causal,
         }
+    }
+
+    /// What is awaited, and for a barrier the snapshots of eventual writes as well: other sites show these writes once
+    /// they store what is in the snapshots. What is lost of a snapshot with its site does not make the write lost, which
+    /// shows when the site is removed.
+    fn with_snapshots(&self, kind: Kind, pasts: &Pasts) -> Vector {
+        let mut whole = self.awaited(kind, pasts);
+        if kind == Kind::Barrier {
+            whole.join(pasts.eventual_snap());
+        }
+        whole
     }
 
     /// Whether snapshots of this site hold all of a past that was taken at another site.

@@ -160,6 +160,8 @@ pub enum Rule {
     AttachWaits,
     /// A commit is answered when its operations on eventual spaces are executed.
     EventualConfirmed,
+    /// Barriers wait for what eventual writes were executed on, and these are at risk until it is uniform.
+    EventualSnapshots,
     /// Eventual writes count as at risk until they are uniform.
     EventualAtRisk,
     /// Prepared transactions count as at risk.
@@ -170,7 +172,7 @@ pub enum Rule {
 
 impl Rule {
     /// Every rule, with the name that commands use.
-    pub const ALL: [(Rule, &'static str); 32] = [
+    pub const ALL: [(Rule, &'static str); 33] = [
         (Rule::Forwarding, "forwarding"),
         (Rule::WaitOnKnownVec, "wait-on-known-vec"),
         (Rule::KnownVecBelowPrepared, "known-vec-below-prepared"),
@@ -183,6 +185,7 @@ impl Rule {
         (Rule::DurabilityPast, "durability-past"),
         (Rule::AttachWaits, "attach-waits"),
         (Rule::EventualConfirmed, "eventual-confirmed"),
+        (Rule::EventualSnapshots, "eventual-snapshots"),
         (Rule::EventualAtRisk, "eventual-at-risk"),
         (Rule::PreparedAtRisk, "prepared-at-risk"),
         (Rule::Certification(Certification::Quorum), "quorum"),

@@ -408,7 +408,7 @@ impl Replica {
     fn commit_here(&mut self, now: Now, request: RequestId, tx: TxId, share: Share) {
         let Some(snap_vec) = self.coordinator.open.get(&tx).map(|tx| tx.snap_vec) else { return };
         let Share { writes, eventual } = share;
-        let (mut committed, mut latest) = (None, Timestamp::ZERO);
+        let (mut committed, mut latest) = (None, Vector::zero(snap_vec.entries().len()));
         let transaction = if writes.is_empty() {
             self.coordinator.open.remove(&tx)
         } else {
@@ -424,14 +424,14 @@ impl Replica {
         };
         for (key, op) in eventual {
             if let Some((partition, update)) = self.execute_eventual(now, &key, &op) {
-                latest = latest.max(update.dot.ts);
+                latest.join(&update.commit_vec());
                 self.record(|| Record::StoredEventual(partition, update.clone()));
                 self.trace_eventual(partition, &update);
             }
         }
         if let Some(transaction) = transaction {
             let mut pasts = self.pasts_after(&transaction, committed);
-            pasts.raise_eventual(self.me, latest);
+            pasts.add_eventual(self.me, &latest);
             self.reply(request, Response::Committed { pasts });
         }
     }
@@ -554,14 +554,14 @@ impl Replica {
         self.reply(request, Response::Named(tid));
     }
 
-    /// A participant applied or dropped its share, with eventual writes up to this time.
-    pub(crate) fn on_resolved(&mut self, from: Address, tx: TxId, until: Timestamp) {
+    /// A participant applied or dropped its share, with eventual writes whose commit vectors this covers.
+    pub(crate) fn on_resolved(&mut self, from: Address, tx: TxId, until: &Vector) {
         let Some(Told { decision, answer, .. }) = self.coordinator.decided.get_mut(&tx) else {
             return;
         };
         decision.unconfirmed.retain(|participant| *participant != from);
         if let Some(answer) = answer {
-            answer.pasts.raise_eventual(self.me, until);
+            answer.pasts.add_eventual(self.me, until);
         }
         if !decision.unconfirmed.is_empty() {
             return;

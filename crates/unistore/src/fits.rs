@@ -39,8 +39,8 @@ impl Message {
             | Message::PrepareAck { .. }
             | Message::Commit { .. }
             | Message::Abort { .. }
-            | Message::Resolved { .. }
             | Message::Undecided { .. } => within_site,
+            Message::Resolved { until, .. } => within_site && fits.vector(until),
             Message::Up(Subtree {
                 known_vec,
                 floor,
@@ -230,7 +230,8 @@ impl Fits<'_> {
     fn response(&self, response: &Response) -> bool {
         match response {
             Response::Executed { pasts, .. } | Response::Committed { pasts } => {
-                self.vector(&pasts.causal) && self.vector(pasts.eventual())
+                let vectors = [&pasts.causal, pasts.eventual(), pasts.eventual_snap()];
+                vectors.into_iter().all(|vector| self.vector(vector))
             }
             _ => true,
         }

@@ -184,8 +184,8 @@ pub enum Message {
     Resolved {
         /// The transaction.
         tx: TxId,
-        /// No operation of it on an eventual space was executed later than this by the participant.
-        until: Timestamp,
+        /// Covers the commit vectors of its operations on eventual spaces that the participant executed.
+        until: Vector,
     },
     /// A participant that waits too long asks for the decision again.
     Undecided {

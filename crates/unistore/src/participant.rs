@@ -269,10 +269,12 @@ impl Replica {
         self.resolve(coordinator, tx);
     }
 
-    /// Confirms that the transaction is applied or dropped here. Every dot that it got here, if only before a
-    /// restart, is within the clock.
+    /// Confirms that the transaction is applied or dropped here. Every dot that it got here is within the clock, and
+    /// every snapshot of its eventual writes within what has arrived, if only before a restart.
     fn resolve(&mut self, coordinator: Address, tx: TxId) {
-        let until = self.clock.last();
+        let mut until = Vector::zero(self.config.topology.sites());
+        self.partitions.iter().for_each(|partition| until.join(&partition.arrived));
+        until.raise(self.me, self.clock.last());
         self.send(coordinator, Message::Resolved { tx, until });
     }
 

@@ -1,7 +1,7 @@
 //! The two pasts of a session: one that its reads rest on, and one that it may want to survive.
 
 use serde::{Deserialize, Serialize};
-use solera_time::{SiteId, Timestamp, Vector};
+use solera_time::{SiteId, Vector};
 
 /// The causal past and the durability past of a session.
 ///
@@ -16,6 +16,9 @@ pub struct Pasts {
     /// sites store them. It is kept apart from the causal past, whose greater entries would hide that a write
     /// is gone with a former life of its site.
     eventual: Vector,
+    /// Covers the snapshots on which these writes were executed. Other sites show a write once they store what is
+    /// in its snapshot, so it survives with that only.
+    eventual_snap: Vector,
 }
 
 impl Pasts {
@@ -26,18 +29,25 @@ impl Pasts {
 
     /// The pasts of a session that has written to no eventual space.
     pub fn causal(causal: Vector) -> Self {
-        Pasts { causal, eventual: Vector::zero(causal.entries().len()) }
+        let none = Vector::zero(causal.entries().len());
+        Pasts { causal, eventual: none, eventual_snap: none }
     }
 
-    /// The same pasts, with these writes to eventual spaces.
-    pub fn with_eventual(mut self, eventual: &Vector) -> Self {
+    /// The same pasts, with these writes to eventual spaces, and what their snapshots are covered by.
+    pub fn with_eventual(mut self, eventual: &Vector, eventual_snap: &Vector) -> Self {
         self.eventual.join(eventual);
+        self.eventual_snap.join(eventual_snap);
         self
     }
 
     /// Times of the session's writes to eventual spaces, by the site that executed them.
     pub fn eventual(&self) -> &Vector {
         &self.eventual
+    }
+
+    /// Covers the snapshots on which these writes were executed.
+    pub fn eventual_snap(&self) -> &Vector {
+        &self.eventual_snap
     }
 
     /// The durability past: everything that the session has observed or committed, eventual writes included.
@@ -51,11 +61,13 @@ impl Pasts {
     pub fn join(&mut self, other: &Pasts) {
         self.causal.join(&other.causal);
         self.eventual.join(&other.eventual);
+        self.eventual_snap.join(&other.eventual_snap);
     }
 
-    /// Adds the writes to eventual spaces that `site` executed for the session up to `ts`.
-    pub(crate) fn raise_eventual(&mut self, site: SiteId, ts: Timestamp) {
-        self.eventual.raise(site, ts);
+    /// Adds writes to eventual spaces that `site` executed for the session, with commit vectors that this covers.
+    pub(crate) fn add_eventual(&mut self, site: SiteId, commit_vec: &Vector) {
+        self.eventual.raise(site, commit_vec[site]);
+        self.eventual_snap.join(commit_vec);
     }
 
     /// What a barrier at the site `me` must find uniform. Transactions of other sites in the causal past
@@ -67,6 +79,8 @@ impl Pasts {
 
 #[cfg(test)]
 mod tests {
+    use solera_time::Timestamp;
+
     use super::*;
 
     #[test]
@@ -75,16 +89,20 @@ mod tests {
         let mut pasts = Pasts::none(3);
         pasts.causal = pasts.causal.with(SiteId(0), ts(5)).with(SiteId(1), ts(7));
         pasts.causal.strong = ts(20);
-        pasts.raise_eventual(SiteId(0), ts(3));
-        pasts.raise_eventual(SiteId(1), ts(6));
-        pasts.raise_eventual(SiteId(2), ts(9));
+        let alone = |site, time| Vector::zero(3).with(SiteId(site), ts(time));
+        pasts.add_eventual(SiteId(0), &alone(0, 3));
+        pasts.add_eventual(SiteId(1), &alone(1, 6));
+        pasts.add_eventual(SiteId(2), &alone(2, 9));
         let expected = pasts.eventual().with(SiteId(0), ts(5));
         assert_eq!(pasts.to_be_uniform(SiteId(0)), expected);
-        pasts.raise_eventual(SiteId(0), ts(6));
+        pasts.add_eventual(SiteId(0), &alone(0, 6).with(SiteId(1), ts(11)));
         assert_eq!(pasts.to_be_uniform(SiteId(0)), expected.with(SiteId(0), ts(6)));
+        assert_eq!(pasts.eventual_snap().entries(), [ts(6), ts(11), ts(9)]);
         let durability = pasts.durability();
         assert_eq!(durability.entries(), [ts(6), ts(7), ts(9)]);
         assert_eq!(durability.strong, ts(20));
-        assert_eq!(Pasts::causal(pasts.causal).with_eventual(pasts.eventual()), pasts);
+        let again =
+            Pasts::causal(pasts.causal).with_eventual(pasts.eventual(), pasts.eventual_snap());
+        assert_eq!(again, pasts);
     }
 }

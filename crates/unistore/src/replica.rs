@@ -305,7 +305,7 @@ impl Replica {
             self.trace_commit(reply_to, dot, &snap_vec, partition, eventual);
             self.demand.want_own(self.me, dot.ts);
             match eventual {
-                true => pasts.raise_eventual(self.me, dot.ts),
+                true => pasts.add_eventual(self.me, &snap_vec.with(self.me, dot.ts)),
                 false => pasts.causal.raise(self.me, dot.ts),
             }
         }
@@ -520,7 +520,7 @@ impl Replica {
             Message::PrepareAck { tx, ts } => self.on_prepare_ack(now, from, tx, ts),
             Message::Commit { tx, ts } => self.on_commit(now, from, tx, ts),
             Message::Abort { tx } => self.on_abort(now, from, tx),
-            Message::Resolved { tx, until } => self.on_resolved(from, tx, until),
+            Message::Resolved { tx, until } => self.on_resolved(from, tx, &until),
             Message::Undecided { tx } => self.on_undecided(from, tx),
             Message::Up(subtree) => self.on_up(from, subtree),
             Message::Down(view, members) => self.on_down(now, view, &members),

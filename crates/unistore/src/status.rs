@@ -145,10 +145,17 @@ impl Status<'_> {
     /// no more than can be told in a few megabytes.
     pub fn at_risk(&self, keys: usize) -> AtRisk {
         let me = self.replica.me;
-        let uniform = self.replica.dissemination.view.uniform_vec[me];
+        let uniform_vec = self.replica.dissemination.view.uniform_vec;
+        // Strong transactions survive since they committed.
+        let survives = uniform_vec.with(SiteId::STRONG, Timestamp::MAX);
         let config = &self.replica.config;
         let counts = |update: &&Arc<Update>| !update.eventual || config.keeps(Rule::EventualAtRisk);
-        let histories = self.replica.partitions.iter().map(|p| &p.committed[me.index()]);
+        // Other sites show an eventual write once they store what it was executed on.
+        let snapshots = config.keeps(Rule::EventualSnapshots);
+        let is_at_risk = |update: &&Arc<Update>| {
+            update.dot.ts > uniform_vec[me]
+                || (update.eventual && snapshots && !survives.covers(&update.snap_vec))
+        };
         let mut times: Vec<Timestamp> = Vec::new();
         let mut newest: Vec<(Timestamp, &Key)> = Vec::new();
         if config.keeps(Rule::PreparedAtRisk) {
@@ -157,12 +164,16 @@ impl Status<'_> {
                 newest.extend(prepared.keys().map(|key| (prepared.ts, key)).take(keys));
             }
         }
-        for history in histories {
-            times.extend(history.after(uniform).filter(counts).map(|update| update.dot.ts));
-            let writes =
-                history.after(uniform).filter(counts).rev().flat_map(|update| {
-                    update.writes.iter().map(|write| (update.dot.ts, &write.key))
-                });
+        for partition in &self.replica.partitions {
+            // Where all that has arrived is uniform, only later ones can be at risk.
+            let whole = survives.with(me, Timestamp::MAX).covers(&partition.arrived);
+            let from = if whole { uniform_vec[me] } else { Timestamp::ZERO };
+            let history = &partition.committed[me.index()];
+            let at_risk = || history.after(from).filter(counts).filter(is_at_risk);
+            times.extend(at_risk().map(|update| update.dot.ts));
+            let writes = at_risk()
+                .rev()
+                .flat_map(|update| update.writes.iter().map(|write| (update.dot.ts, &write.key)));
             newest.extend(writes.take(keys));
         }
         // A transaction over several partitions is one.

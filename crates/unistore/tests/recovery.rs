@@ -246,7 +246,7 @@ fn a_decision_is_repeated_until_all_have_confirmed_it() {
         Input::Message {
             from: OTHER,
             life: 0,
-            message: Message::Resolved { tx, until: Timestamp::ZERO },
+            message: Message::Resolved { tx, until: Vector::zero(3) },
         },
     );
     assert_eq!(host.replica.status().unconfirmed_decisions(), 0);
