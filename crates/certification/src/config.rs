@@ -120,19 +120,13 @@ pub(crate) struct Configuration {
     /// Greater than that of every configuration before.
     pub(crate) number: u64,
     pub(crate) members: Vec<SiteId>,
-    /// First run of each member's present life; 0 if it is not listed.
+    /// The first run of each member's present life.
     first_runs: BTreeMap<SiteId, u64>,
 }
 
 impl Configuration {
-    /// The sites in their first lives.
-    pub(crate) fn first(sites: usize) -> Self {
-        let members = SiteId::all(sites).collect();
-        Configuration { number: 0, members, first_runs: BTreeMap::new() }
-    }
-
-    /// A later configuration. Each member comes with the first run of its present life.
-    pub(crate) fn later(number: u64, members: impl IntoIterator<Item = (SiteId, u64)>) -> Self {
+    /// These members, each with the first run of its present life.
+    pub(crate) fn new(number: u64, members: impl IntoIterator<Item = (SiteId, u64)>) -> Self {
         let first_runs: BTreeMap<SiteId, u64> = members.into_iter().collect();
         Configuration { number, members: first_runs.keys().copied().collect(), first_runs }
     }
@@ -140,9 +134,8 @@ impl Configuration {
     /// Whether the life in which a transaction was submitted has ended. Its groups may have delivered and
     /// forgotten it without a trace.
     pub(crate) fn is_former(&self, tid: TransactionId) -> bool {
-        let site = tid.coordinator.site;
-        let first_run = self.first_runs.get(&site).copied().unwrap_or(0);
-        !self.members.contains(&site) || tid.serial.run < first_run
+        let first_run = self.first_runs.get(&tid.coordinator.site);
+        first_run.is_none_or(|first_run| tid.serial.run < *first_run)
     }
 
     /// Any two quorums of the members meet.

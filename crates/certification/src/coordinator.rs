@@ -17,7 +17,7 @@ use crate::ids::{Ballot, GroupId, Serial, TransactionId};
 use crate::member::Member;
 use crate::message::{Body, Output};
 use crate::outcomes::Outcomes;
-use crate::rare::RarePath;
+use crate::rare;
 use crate::share::{Outcome, Share, Vote};
 use crate::step::Step;
 
@@ -271,7 +271,7 @@ impl<W: Clone> Coordinator<W> {
             return;
         }
         if answers.vote != vote {
-            step.reach(RarePath::DifferentAborts);
+            step.reach(rare::DIFFERENT_ABORTS);
         }
         if vote == Vote::Forgotten {
             answers.vote = vote;
@@ -315,9 +315,9 @@ impl<W: Clone> Coordinator<W> {
         let Some(pending) = self.pending.remove(&tid) else { return };
         if !pending.submitted {
             step.reach(match outcome {
-                Some(Outcome::Committed(_)) => RarePath::ThirdPartyCommits,
-                Some(Outcome::Aborted(_)) => RarePath::ThirdPartyAborts,
-                None => RarePath::ThirdPartyFindsItOver,
+                Some(Outcome::Committed(_)) => rare::THIRD_PARTY_COMMITS,
+                Some(Outcome::Aborted(_)) => rare::THIRD_PARTY_ABORTS,
+                None => rare::THIRD_PARTY_FINDS_IT_OVER,
             });
         }
         // Who finishes it long after it was over may find that all have forgotten it.

@@ -19,7 +19,7 @@ use crate::ids::{Ballot, TransactionId};
 use crate::leading::Leading;
 use crate::member::{Member, Role, remember};
 use crate::message::{Body, Record};
-use crate::rare::RarePath;
+use crate::rare;
 use crate::share::Vote;
 use crate::step::Step;
 
@@ -79,12 +79,12 @@ impl<W: Clone> Member<W> {
                 let (now, delivered) = (step.now.monotonic, self.state.delivered);
                 // Who is in the way of a change of members moves with it, without asking.
                 let reason = if outdated {
-                    Some(RarePath::TermOfNewMembers)
+                    Some(rare::TERM_OF_NEW_MEMBERS)
                 } else if leading.waits_in_vain(delivered, now, patience * 2) {
-                    Some(RarePath::TermToCatchUp)
+                    Some(rare::TERM_TO_CATCH_UP)
                 } else {
                     self.waits_for_what_is_lost(now, patience * 4)
-                        .then_some(RarePath::TermWithoutLostUpdates)
+                        .then_some(rare::TERM_WITHOUT_LOST_UPDATES)
                 };
                 if let Some(reason) = reason {
                     step.reach(reason);
@@ -189,7 +189,7 @@ impl<W: Clone> Member<W> {
         if !content {
             step.send(from, self.group, Body::Support { ballot });
         } else if self.stands_between(step, from.site) {
-            step.reach(RarePath::StandsBetween);
+            step.reach(rare::STANDS_BETWEEN);
             self.begin_term(step);
         }
     }
@@ -228,7 +228,7 @@ impl<W: Clone> Member<W> {
             return;
         }
         if matches!(self.role, Role::Candidate(_)) {
-            step.reach(RarePath::PromiseDuringElection);
+            step.reach(rare::PROMISE_DURING_ELECTION);
         }
         self.promise(step, ballot);
         self.role = Role::Follower;
@@ -262,7 +262,7 @@ impl<W: Clone> Member<W> {
             return;
         }
         if changed {
-            step.reach(RarePath::PromisesOfAll);
+            step.reach(rare::PROMISES_OF_ALL);
         }
         let states = std::mem::take(states);
         self.begin_to_lead(step, ballot, states.into_values().collect());
@@ -307,7 +307,7 @@ impl<W: Clone> Member<W> {
                 .entries
                 .retain(|tid, entry| entry.phase > Phase::Undecided || told.contains(tid));
             if merged.entries.len() < before {
-                step.reach(RarePath::DropsUntold);
+                step.reach(rare::DROPS_UNTOLD);
             }
         }
         for (tid, entry) in &mut merged.entries {
@@ -381,7 +381,7 @@ impl<W: Clone> Member<W> {
     pub(crate) fn on_stale(&mut self, step: &mut Step<'_, W>, ballot: Ballot) {
         if ballot > self.ballot {
             if self.leads() {
-                step.reach(RarePath::DeposedLeader);
+                step.reach(rare::DEPOSED_LEADER);
             }
             self.promise(step, ballot);
             self.role = Role::Follower;

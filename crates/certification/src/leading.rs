@@ -14,7 +14,7 @@ use crate::entry::{Entry, Phase};
 use crate::ids::{Ballot, GroupId, Serial, TransactionId};
 use crate::member::{Member, Role};
 use crate::message::{Body, Output};
-use crate::rare::RarePath;
+use crate::rare;
 use crate::reservations::Reservations;
 use crate::share::{Outcome, Share, Vote};
 use crate::step::Step;
@@ -194,7 +194,7 @@ impl<W: Clone> Member<W> {
         let later = |oldest: &Serial| tid.serial < *oldest && step.config.keeps(Rule::Remember);
         if let Some(oldest) = oldest.filter(later) {
             // However it ended, everybody who took part is done with it.
-            step.reach(RarePath::AnswersOver);
+            step.reach(rare::ANSWERS_OVER);
             step.send(coordinator, self.group, Body::Over { tid, oldest });
             return;
         }
@@ -251,7 +251,7 @@ impl<W: Clone> Member<W> {
             Some(share) => match self.conflicts.against(share) {
                 Some(obstacle) => {
                     if obstacle.key.is_none() {
-                        step.reach(RarePath::BelowFence);
+                        step.reach(rare::BELOW_FENCE);
                     }
                     Vote::Abort(Some(obstacle))
                 }
@@ -260,7 +260,7 @@ impl<W: Clone> Member<W> {
             None if step.configuration.is_former(tid)
                 && step.config.keeps(Rule::AdmitForgotten) =>
             {
-                step.reach(RarePath::AdmitsForgotten);
+                step.reach(rare::ADMITS_FORGOTTEN);
                 Vote::Forgotten
             }
             None => Vote::Abort(None),
@@ -273,7 +273,7 @@ impl<W: Clone> Member<W> {
         // Others may have gone on without waiting for it (`until`).
         let too_late = ts > until && step.config.keeps(Rule::InTime);
         let vote = if too_late && vote == Vote::Commit {
-            step.reach(RarePath::TooLate);
+            step.reach(rare::TOO_LATE);
             Vote::Abort(None)
         } else {
             vote
@@ -331,7 +331,7 @@ impl<W: Clone> Member<W> {
         if let (Role::Leader(leading), Some(claim)) = (&mut self.role, claim)
             && leading.reservations.extend(claim, until)
         {
-            step.reach(RarePath::ReservationWaits);
+            step.reach(rare::RESERVATION_WAITS);
         }
     }
 
@@ -344,7 +344,7 @@ impl<W: Clone> Member<W> {
         let patience = step.config.timing.retry * 4;
         for (tid, early) in std::mem::take(&mut self.early) {
             if !self.leads() || now.since(early.last) >= patience {
-                step.reach(RarePath::DropsEarly);
+                step.reach(rare::DROPS_EARLY);
                 continue;
             }
             let Early { asked, since, last } = early;
@@ -495,7 +495,7 @@ impl<W: Clone> Member<W> {
             let entry = self.state.entries.get(&tid);
             let Some(share) = entry.and_then(|entry| entry.share.clone()) else { continue };
             if ts <= delivered {
-                step.reach(RarePath::StoredFromElsewhere);
+                step.reach(rare::STORED_FROM_ELSEWHERE);
                 continue;
             }
             self.state.delivered = ts;
@@ -519,7 +519,7 @@ impl<W: Clone> Member<W> {
             && since(leading.catching_up).is_none_or(|since| since >= step.config.timing.retry)
         {
             leading.catching_up = Some(step.now.monotonic);
-            step.reach(RarePath::CatchesUp);
+            step.reach(rare::CATCHES_UP);
             let (group, upto) = (self.group, leading.base);
             step.outputs.push_back(Output::CatchUp { group, upto });
         }

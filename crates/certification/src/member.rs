@@ -14,7 +14,7 @@ use crate::entry::{Entry, Phase, State};
 use crate::ids::{Ballot, GroupId, TransactionId};
 use crate::leading::{Asked, Early, Leading};
 use crate::message::{Body, Output, Record};
-use crate::rare::RarePath;
+use crate::rare;
 use crate::share::Vote;
 use crate::step::Step;
 
@@ -169,7 +169,7 @@ impl<W: Clone> Member<W> {
         }
         let former = self.state.entries.get(&tid);
         if former.is_some_and(|former| (&former.vote, former.ts) != (&entry.vote, entry.ts)) {
-            step.reach(RarePath::KeepsFormerVote);
+            step.reach(rare::KEEPS_FORMER_VOTE);
         }
         self.state.entries.entry(tid).or_insert(Entry { told: false, ..entry });
         self.tell_kept(step, coordinator, tid);
@@ -193,7 +193,7 @@ impl<W: Clone> Member<W> {
         };
         if !self.untold.iter().any(waits) {
             if ballot.configuration < step.configuration.number {
-                step.reach(RarePath::OutdatedVote);
+                step.reach(rare::OUTDATED_VOTE);
             }
             let since = step.now.monotonic;
             self.untold.push(Untold { ballot, coordinator, tid, since });
@@ -219,7 +219,7 @@ impl<W: Clone> Member<W> {
         let Some(entry) = self.state.entries.get(&tid) else { return };
         if self.ballot > ballot && !entry.told && step.config.keeps(Rule::LeaveTerm) {
             // It has handed over to a later term what it had acknowledged by then.
-            step.reach(RarePath::SilentInFormerTerm);
+            step.reach(rare::SILENT_IN_FORMER_TERM);
             return;
         }
         let (vote, ts) = (entry.vote.clone(), entry.ts);
@@ -285,7 +285,7 @@ impl<W: Clone> Member<W> {
         self.promise(step, ballot);
         self.name_leader(step, ballot);
         if ballot > self.state.accepted_in {
-            step.reach(RarePath::NeedsState);
+            step.reach(rare::NEEDS_STATE);
             step.send(from, self.group, Body::NeedState { ballot });
             return false;
         }

@@ -3,13 +3,12 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use solera_machine::Address;
+use solera_machine::{Address, RarePath};
 use solera_time::{SiteId, Timestamp};
 
 use crate::claim::Claim;
 use crate::entry::{Entry, Phase, State};
 use crate::ids::{Ballot, GroupId, Serial, TransactionId};
-use crate::rare::RarePath;
 use crate::share::{Outcome, Share, Vote};
 
 /// A message of the certification service, always about one group.

@@ -1,134 +1,52 @@
-//! Rare paths of the protocol, for simulations to show that they reach them.
+//! Rare paths of certification, for simulations to show that they reach them.
 
-use std::fmt;
-
-/// A branch that few runs take and on which correctness or progress depends.
-///
-/// Simulations count how often each is reached; one that no seed reaches is not tested at all.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum RarePath {
+solera_machine::rare_paths! {
     /// A member that stands for election itself hands its state over to another candidate.
-    PromiseDuringElection,
+    PROMISE_DURING_ELECTION = "a candidate promises another one";
     /// A leader of a lower term learns of a higher one from a message of its own that is refused.
-    DeposedLeader,
+    DEPOSED_LEADER = "a leader hears that it was deposed";
     /// All members' promises begin a term, because quorums before and after a change of members need not meet.
-    PromisesOfAll,
+    PROMISES_OF_ALL = "a term begins with the promises of all";
     /// A leader begins another term because the members changed.
-    TermOfNewMembers,
+    TERM_OF_NEW_MEMBERS = "a leader begins a term of new members";
     /// A leader begins another term because what members had stored does not come.
-    TermToCatchUp,
+    TERM_TO_CATCH_UP = "a leader that cannot catch up begins a term";
     /// A leader begins another term because its vote waits for an update that may be lost.
-    TermWithoutLostUpdates,
+    TERM_WITHOUT_LOST_UPDATES = "a leader whose vote waits in vain begins a term";
     /// A term begins without votes that nobody acknowledged.
-    DropsUntold,
+    DROPS_UNTOLD = "a term begins without unacknowledged votes";
     /// A member that hears both the leader and a member that does not takes over.
-    StandsBetween,
+    STANDS_BETWEEN = "a member takes over for one that does not hear the leader";
     /// A new leader asks for what other members stored and it did not.
-    CatchesUp,
+    CATCHES_UP = "a leader catches up before it votes";
     /// A process other than the coordinator finds that a transaction committed.
-    ThirdPartyCommits,
+    THIRD_PARTY_COMMITS = "a third party finds a commit";
     /// A process other than the coordinator finds that a transaction aborted.
-    ThirdPartyAborts,
+    THIRD_PARTY_ABORTS = "a third party finds an abort";
     /// A process other than the coordinator finds that everybody has forgotten a transaction.
-    ThirdPartyFindsItOver,
+    THIRD_PARTY_FINDS_IT_OVER = "a third party finds that a transaction is over";
     /// A leader answers that a transaction is over, and not how it ended.
-    AnswersOver,
+    ANSWERS_OVER = "a leader answers that a transaction is over";
     /// A leader votes on a transaction of a former life that its group may have forgotten.
-    AdmitsForgotten,
+    ADMITS_FORGOTTEN = "a leader admits that it may have forgotten";
     /// A group's members name different reasons for an abort.
-    DifferentAborts,
+    DIFFERENT_ABORTS = "members abort for different reasons";
     /// A vote is to abort only because it comes too late.
-    TooLate,
+    TOO_LATE = "a vote comes too late";
     /// A vote is to abort because the snapshot is below the fence: of what it lacks no keys are known.
-    BelowFence,
+    BELOW_FENCE = "a snapshot is below the fence";
     /// A member acknowledges no vote of an earlier list of members.
-    OutdatedVote,
+    OUTDATED_VOTE = "a vote of former members waits";
     /// A member acknowledges no vote of a term that it has left.
-    SilentInFormerTerm,
+    SILENT_IN_FORMER_TERM = "a member is silent in a term that it left";
     /// A member keeps a former vote, and does not take the leader's new one.
-    KeepsFormerVote,
+    KEEPS_FORMER_VOTE = "a member keeps a former vote";
     /// A leader drops a request that nobody repeats.
-    DropsEarly,
+    DROPS_EARLY = "a leader drops a request that is not repeated";
     /// A reservation lasts because the attempt that it is for waits for its snapshot.
-    ReservationWaits,
+    RESERVATION_WAITS = "a reservation waits with its attempt";
     /// A leader does not deliver what came from elsewhere before.
-    StoredFromElsewhere,
+    STORED_FROM_ELSEWHERE = "a leader finds its transaction stored";
     /// A member asks for the state with which a term began.
-    NeedsState,
-}
-
-impl RarePath {
-    /// Every path.
-    pub const ALL: [RarePath; 24] = {
-        use RarePath::*;
-        [
-            PromiseDuringElection,
-            DeposedLeader,
-            PromisesOfAll,
-            TermOfNewMembers,
-            TermToCatchUp,
-            TermWithoutLostUpdates,
-            DropsUntold,
-            StandsBetween,
-            CatchesUp,
-            ThirdPartyCommits,
-            ThirdPartyAborts,
-            ThirdPartyFindsItOver,
-            AnswersOver,
-            AdmitsForgotten,
-            DifferentAborts,
-            TooLate,
-            BelowFence,
-            OutdatedVote,
-            SilentInFormerTerm,
-            KeepsFormerVote,
-            DropsEarly,
-            ReservationWaits,
-            StoredFromElsewhere,
-            NeedsState,
-        ]
-    };
-}
-
-impl fmt::Display for RarePath {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            RarePath::PromiseDuringElection => "a candidate promises another one",
-            RarePath::DeposedLeader => "a leader hears that it was deposed",
-            RarePath::PromisesOfAll => "a term begins with the promises of all",
-            RarePath::TermOfNewMembers => "a leader begins a term of new members",
-            RarePath::TermToCatchUp => "a leader that cannot catch up begins a term",
-            RarePath::TermWithoutLostUpdates => "a leader whose vote waits in vain begins a term",
-            RarePath::DropsUntold => "a term begins without unacknowledged votes",
-            RarePath::StandsBetween => "a member takes over for one that does not hear the leader",
-            RarePath::CatchesUp => "a leader catches up before it votes",
-            RarePath::ThirdPartyCommits => "a third party finds a commit",
-            RarePath::ThirdPartyAborts => "a third party finds an abort",
-            RarePath::ThirdPartyFindsItOver => "a third party finds that a transaction is over",
-            RarePath::AnswersOver => "a leader answers that a transaction is over",
-            RarePath::AdmitsForgotten => "a leader admits that it may have forgotten",
-            RarePath::DifferentAborts => "members abort for different reasons",
-            RarePath::TooLate => "a vote comes too late",
-            RarePath::BelowFence => "a snapshot is below the fence",
-            RarePath::OutdatedVote => "a vote of former members waits",
-            RarePath::SilentInFormerTerm => "a member is silent in a term that it left",
-            RarePath::KeepsFormerVote => "a member keeps a former vote",
-            RarePath::DropsEarly => "a leader drops a request that is not repeated",
-            RarePath::ReservationWaits => "a reservation waits with its attempt",
-            RarePath::StoredFromElsewhere => "a leader finds its transaction stored",
-            RarePath::NeedsState => "a member asks for a term's state",
-        })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn all_paths_are_listed_once() {
-        assert!(RarePath::ALL.is_sorted_by(|a, b| a < b));
-        // Another variant behind the last one would have to be listed, too.
-        assert_eq!(RarePath::NeedsState as usize + 1, RarePath::ALL.len());
-    }
+    NEEDS_STATE = "a member asks for a term's state";
 }

@@ -67,7 +67,7 @@ impl<W: Clone + Send> Service<W> {
         let ballot = Ballot { configuration: 0, round: 0, leader: config.leader };
         let member = |group: &GroupId| (*group, Member::new(*group, ballot, sites, now));
         Service {
-            configuration: Configuration::first(sites),
+            configuration: Configuration::new(0, SiteId::all(sites).map(|site| (site, 0))),
             clock: HybridClock::new(Lane(me.site.0 * MAX_WORKERS + me.worker)),
             members: config.groups.iter().map(member).collect(),
             coordinator: Coordinator::new(me, config.run),
@@ -254,7 +254,7 @@ impl<W: Clone + Send> Service<W> {
     /// submit nothing any more.
     pub fn set_members(&mut self, number: u64, members: impl IntoIterator<Item = (SiteId, u64)>) {
         if number > self.configuration.number || !self.begun {
-            self.configuration = Configuration::later(number, members);
+            self.configuration = Configuration::new(number, members);
             for member in self.members.values_mut() {
                 member.forget_former(&self.config, &self.configuration);
             }

@@ -2,14 +2,13 @@
 
 use std::collections::VecDeque;
 
-use solera_machine::{Address, Now};
+use solera_machine::{Address, Now, RarePath};
 use solera_time::{HybridClock, SiteId, Timestamp};
 
 use crate::config::{Config, Configuration};
 use crate::ids::{GroupId, TransactionId};
 use crate::message::{Body, Message, Output, Record};
 use crate::outcomes::Outcomes;
-use crate::rare::RarePath;
 
 /// What a worker's part of the service has counted since it started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

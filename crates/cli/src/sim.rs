@@ -148,8 +148,8 @@ fn tell_paths(tally: &Tally) {
     say!("rare paths of the protocol, and how often they were taken:");
     for (path, count) in paths {
         match count {
-            0 => say!("   never  {path}"),
-            count => say!("{count:>8}  {path}"),
+            0 => say!("   never  {}", path.0),
+            count => say!("{count:>8}  {}", path.0),
         }
     }
 }

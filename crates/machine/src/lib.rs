@@ -33,6 +33,23 @@ pub struct Now {
     pub physical: Physical,
 }
 
+/// A branch of a protocol that few runs take and on which correctness or progress depends, by what happens there.
+///
+/// Machines report that they take it; simulations count that, for a branch that no seed reaches is not tested at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RarePath(pub &'static str);
+
+/// Declares constants of type [`RarePath`], and `ALL`, which lists them.
+#[macro_export]
+macro_rules! rare_paths {
+    ($($(#[$doc:meta])* $name:ident = $text:literal;)*) => {
+        $($(#[$doc])* pub(crate) const $name: $crate::RarePath = $crate::RarePath($text);)*
+
+        /// Every rare path of the protocol.
+        pub const ALL: &[$crate::RarePath] = &[$($name),*];
+    };
+}
+
 /// A protocol participant as a state machine without I/O.
 pub trait Machine: Send {
     /// What can arrive: messages of peers, commands of clients.

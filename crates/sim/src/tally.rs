@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use solera_unistore::RarePath;
+use solera_machine::RarePath;
 
 /// Which kind of world a seed makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,7 +113,9 @@ impl Tally {
 
     /// Every rare path of the protocol, with how often it was taken.
     pub fn paths(&self) -> impl Iterator<Item = (RarePath, u64)> + '_ {
-        RarePath::all().map(|path| (path, self.paths.get(&path).copied().unwrap_or(0)))
+        let all = [solera_certification::RARE_PATHS, solera_unistore::RARE_PATHS];
+        let count = |path: &RarePath| (*path, self.paths.get(path).copied().unwrap_or(0));
+        all.into_iter().flatten().map(count)
     }
 
     /// What happened too rarely for so many seeds, with how often it should have. Few seeds tell nothing.
@@ -146,6 +148,12 @@ impl fmt::Display for Tally {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn all_rare_paths_are_told_apart() {
+        let paths: BTreeMap<RarePath, u64> = Tally::default().paths().collect();
+        assert_eq!((paths.len(), Tally::default().paths().count()), (31, 31));
+    }
 
     #[test]
     fn what_happens_too_rarely_is_told_once_there_are_enough_seeds() {

@@ -72,7 +72,7 @@ impl Demand {
     }
 
     /// An update of this worker, or a time that it has given to one.
-    pub(crate) fn want_own(&mut self, site: SiteId, ts: Timestamp) {
+    pub(crate) fn want_stored(&mut self, site: SiteId, ts: Timestamp) {
         self.wanted.raise(site, ts);
         self.stored += 1;
     }
@@ -97,6 +97,13 @@ impl Demand {
     /// A tick should come at once.
     pub(crate) fn hurry(&mut self) {
         self.at_once = true;
+    }
+
+    /// A vector has grown: a tick should come at once if that brings what is wanted.
+    pub(crate) fn note_progress(&mut self, before: &Vector, after: &Vector) {
+        if self.is_served(before, after) {
+            self.hurry();
+        }
     }
 
     /// Whether an entry that was below what is wanted has grown.

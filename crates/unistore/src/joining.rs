@@ -15,7 +15,7 @@ use crate::membership::Standing;
 use crate::message::{Chunk, Event, Fetch, Filling, Message, Place};
 use crate::partition::Partition;
 use crate::partitioning::PartitionId;
-use crate::rare::RarePath;
+use crate::rare;
 use crate::record::Record;
 use crate::replica::Replica;
 use crate::transfer::weight;
@@ -217,7 +217,7 @@ impl Replica {
         if attempts.len() < before {
             *failed += 1;
             *patience = most * 2;
-            self.reach(RarePath::ChangesDonor);
+            self.reach(rare::CHANGES_DONOR);
         }
     }
 
@@ -312,7 +312,7 @@ impl Replica {
     ) {
         if let Some(place) = self.joining.attempt(from, partition, number) {
             self.joining.attempts.remove(place);
-            self.reach(RarePath::DonorLostSnapshot);
+            self.reach(rare::DONOR_LOST_SNAPSHOT);
             self.fill(now);
         }
     }

@@ -70,7 +70,7 @@ pub use message::{
 };
 pub use partitioning::PartitionId;
 pub use pasts::Pasts;
-pub use rare::RarePath;
+pub use rare::ALL as RARE_PATHS;
 pub use record::{Decision, DecodeError, Part, Prepared, Promise, Record, SavedKey};
 pub use records::Records;
 pub use recovery::{ForeignPartition, Recovery};

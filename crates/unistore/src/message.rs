@@ -6,13 +6,13 @@ use std::sync::Arc;
 use solera_certification::{Access, TransactionId};
 use solera_data::{Context, Dot, Effect, Key, Op, OpError, Outcome, State};
 use solera_levels::Level;
+use solera_machine::RarePath;
 use solera_time::{MAX_SITES, SiteId, Timestamp, Vector};
 
 use crate::command::{Command, RequestId, Response, TxId};
 use crate::config::Address;
 use crate::membership::{Gap, Members};
 use crate::partitioning::PartitionId;
-use crate::rare::RarePath;
 use crate::records::Records;
 
 /// One key's change by a transaction.
@@ -455,7 +455,6 @@ pub struct SiteView {
 
 /// An input of a [`Replica`](crate::Replica).
 #[derive(Clone, Debug)]
-#[expect(clippy::large_enum_variant, reason = "moved once, never stored in bulk")]
 pub enum Input {
     /// A message from another replica. Links are FIFO. Messages may be lost between sites, and within
     /// one when a process of it fails.
@@ -478,10 +477,6 @@ pub enum Input {
 
 /// An output of a [`Replica`](crate::Replica).
 #[derive(Clone, Debug, PartialEq)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "a box for each message would cost more than moving the others"
-)]
 pub enum Output {
     /// A message to another replica.
     Send {

@@ -15,16 +15,18 @@ use crate::message::{Event, Executed, Message, Update, Write};
 use crate::partition::{Storing, group_by};
 use crate::partitioning::PartitionId;
 use crate::pasts::Pasts;
-use crate::rare::RarePath;
+use crate::rare;
 use crate::record::{Prepared, Record};
 use crate::records::PassingUpdate;
 use crate::replica::{Replica, ReplyTo};
 
 /// Transactions prepared at this worker (`preparedCausal`), and reads parked behind them.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Participant {
     prepared: BTreeMap<TxId, Waiting>,
     parked: Vec<Parked>,
+    /// Covers the commit vectors of all operations on eventual spaces that transactions executed here.
+    pub(crate) executed: Vector,
 }
 
 #[derive(Debug)]
@@ -60,6 +62,11 @@ struct GetVersion {
 }
 
 impl Participant {
+    pub(crate) fn new(sites: usize) -> Self {
+        let executed = Vector::zero(sites);
+        Participant { prepared: BTreeMap::new(), parked: Vec::new(), executed }
+    }
+
     pub(crate) fn park_execute(
         &mut self,
         since: Monotonic,
@@ -260,6 +267,7 @@ impl Replica {
             // One record, so that a restart between the two cannot execute anything twice.
             self.record(|| Record::Committed(tx, ts, eventual.clone()));
             for (partition, update) in &eventual {
+                self.participant.executed.join(&update.commit_vec());
                 self.trace_eventual(*partition, update);
             }
             self.be_active(now);
@@ -269,12 +277,9 @@ impl Replica {
         self.resolve(coordinator, tx);
     }
 
-    /// Confirms that the transaction is applied or dropped here. Every dot that it got here is within the clock, and
-    /// every snapshot of its eventual writes within what has arrived, if only before a restart.
+    /// Confirms that the transaction is applied or dropped here, and how far its operations on eventual spaces went.
     fn resolve(&mut self, coordinator: Address, tx: TxId) {
-        let mut until = Vector::zero(self.config.topology.sites());
-        self.partitions.iter().for_each(|partition| until.join(&partition.arrived));
-        until.raise(self.me, self.clock.last());
+        let until = self.participant.executed;
         self.send(coordinator, Message::Resolved { tx, until });
     }
 
@@ -300,7 +305,7 @@ impl Replica {
             });
         let (_, update) = done.stored?;
         let update = update.expect("nothing of this kind passes");
-        self.demand.want_own(self.me, update.dot.ts);
+        self.demand.want_stored(self.me, update.dot.ts);
         self.be_active(now);
         Some((id, update))
     }
@@ -328,7 +333,7 @@ impl Replica {
         let visible =
             updates.first().is_some_and(|(_, update)| self.snapshots_are_fresh(&update.snap_vec));
         for (id, update) in updates {
-            self.demand.want_own(update.dot.site, update.dot.ts);
+            self.demand.want_stored(update.dot.site, update.dot.ts);
             let partition = self.owned(*id);
             if visible {
                 partition.store_visible(update.clone())
@@ -363,7 +368,7 @@ impl Replica {
             }
         }
         for (coordinator, tx) in overdue {
-            self.reach(RarePath::AsksForDecision);
+            self.reach(rare::ASKS_FOR_DECISION);
             self.send(coordinator, Message::Undecided { tx });
         }
     }
@@ -393,7 +398,7 @@ impl Replica {
                 self.participant.parked.push(Parked { since, read });
                 continue;
             }
-            self.reach(RarePath::GivesUpRead);
+            self.reach(rare::GIVES_UP_READ);
             let response = Response::Failed(CommandError::NotHereYet);
             match read {
                 Read::Execute { to, .. } => self.answer(to, response),

@@ -14,7 +14,7 @@ use crate::membership::{Members, first_run};
 use crate::message::Update;
 use crate::partition::Restoring;
 use crate::partitioning::PartitionId;
-use crate::rare::RarePath;
+use crate::rare;
 use crate::record::{Decision, Part, Prepared, Promise, Record};
 use crate::replica::Replica;
 
@@ -188,7 +188,7 @@ impl Recovery {
         replica.coordinator.number_run(run);
         replica.strong.service.number_run(run);
         if replica.participant.prepared() > 0 {
-            replica.reach(RarePath::RecoversPrepared);
+            replica.reach(rare::RECOVERS_PREPARED);
         }
         let again = self.promise.starts > 1;
         replica.strong.first &= !again;
@@ -196,6 +196,10 @@ impl Recovery {
             // Others may finish what the run before had submitted.
             let until = self.promise.clock.later(replica.config.timing.strong_timeout);
             replica.former_ceiling.raise(SiteId::STRONG, until);
+        }
+        for partition in &replica.partitions {
+            // Nobody knows any more what of this was of transactions.
+            replica.participant.executed.join(&partition.arrived);
         }
         for partition in replica.partitions.iter_mut().filter(|partition| partition.filled) {
             partition.known_vec.join(&self.promise.known_vec);

@@ -7,7 +7,7 @@ use serde::Serialize;
 use smallvec::smallvec;
 use solera_data::{Dot, Key, Op, OpError, Outcome};
 use solera_levels::Level;
-use solera_machine::{Machine, Now};
+use solera_machine::{Machine, Now, RarePath};
 use solera_time::{HybridClock, Lane, Monotonic, Physical, SiteId, Timestamp, Vector};
 
 use crate::barriers::Barriers;
@@ -25,7 +25,6 @@ use crate::participant::Participant;
 use crate::partition::{Done, ORIGINS, Partition, Storing};
 use crate::partitioning::PartitionId;
 use crate::pasts::Pasts;
-use crate::rare::RarePath;
 use crate::record::{Promise, Record};
 use crate::records::{Passing, PassingUpdate, Records};
 use crate::status::Status;
@@ -116,7 +115,7 @@ impl Replica {
             me,
             clock: HybridClock::new(Lane(config.address.worker)),
             coordinator: Coordinator::new(config.address.worker, config.first_transaction),
-            participant: Participant::default(),
+            participant: Participant::new(sites),
             dissemination: Dissemination::new(&config),
             detector: FailureDetector::new(me, sites, config.timing.suspect_after),
             barriers: Barriers::default(),
@@ -303,7 +302,7 @@ impl Replica {
             self.last_activity = now.monotonic;
             self.trace(|| Event::Stored { partition, dot });
             self.trace_commit(reply_to, dot, &snap_vec, partition, eventual);
-            self.demand.want_own(self.me, dot.ts);
+            self.demand.want_stored(self.me, dot.ts);
             match eventual {
                 true => pasts.add_eventual(self.me, &snap_vec.with(self.me, dot.ts)),
                 false => pasts.causal.raise(self.me, dot.ts),
@@ -534,9 +533,7 @@ impl Replica {
             Message::StableVec { stable_vec, floor, ceiling, members } => {
                 let before = self.dissemination.view.uniform_vec;
                 self.dissemination.on_stable_vec(from.site, &stable_vec, ceiling, floor, members);
-                if self.demand.is_served(&before, &self.dissemination.view.uniform_vec) {
-                    self.demand.hurry();
-                }
+                self.demand.note_progress(&before, &self.dissemination.view.uniform_vec);
             }
             Message::Spread(stretches) => self.on_spread(now, from, stretches),
             Message::AskOutcome { request, tid } => {
@@ -592,10 +589,8 @@ impl Replica {
     /// A child whose part of what is wanted has come makes this worker tell its own at once.
     fn on_up(&mut self, from: Address, subtree: Subtree) {
         let known_vec = subtree.known_vec;
-        if let Some(before) = self.dissemination.on_up(from, subtree)
-            && self.demand.is_served(&before.known_vec, &known_vec)
-        {
-            self.demand.hurry();
+        if let Some(before) = self.dissemination.on_up(from, subtree) {
+            self.demand.note_progress(&before.known_vec, &known_vec);
         }
     }
 
@@ -604,11 +599,8 @@ impl Replica {
         let SiteView { stable_vec, uniform_vec, .. } = self.dissemination.view;
         self.dissemination.on_down(view);
         let view = &self.dissemination.view;
-        if self.demand.is_served(&stable_vec, &view.stable_vec)
-            || self.demand.is_served(&uniform_vec, &view.uniform_vec)
-        {
-            self.demand.hurry();
-        }
+        self.demand.note_progress(&stable_vec, &view.stable_vec);
+        self.demand.note_progress(&uniform_vec, &view.uniform_vec);
         self.send_down();
     }
 

@@ -10,7 +10,7 @@ use crate::config::{Address, Rule};
 use crate::membership::{Gap, Members, Standing};
 use crate::message::{Converged, Event, Message, Stretch, Subtree};
 use crate::partitioning::PartitionId;
-use crate::rare::RarePath;
+use crate::rare;
 use crate::record::{Promise, Record};
 use crate::replica::Replica;
 use crate::strong::group_of;
@@ -187,7 +187,7 @@ impl Replica {
             && self.dissemination.members.standing(origin) == Standing::Leaving;
         if leaving && !self.partitions[index].agreed[from.site.index()] {
             // Sent before the sender heard of it, perhaps by one that has forgotten it since.
-            self.reach(RarePath::IgnoresUninformed);
+            self.reach(rare::IGNORES_UNINFORMED);
             return;
         }
         if prev > already {
@@ -203,7 +203,7 @@ impl Replica {
             // UniStore Alg. 2 l. 11: another site may have forwarded it before.
             if update.dot.ts > already {
                 let dot = update.dot;
-                self.demand.want_own(dot.site, dot.ts);
+                self.demand.want_stored(dot.site, dot.ts);
                 if !update.eventual {
                     self.demand.want(&update.snap_vec);
                 }
@@ -261,7 +261,7 @@ impl Replica {
         if asked.is_none_or(|asked| now.monotonic.since(asked) >= GAP_INTERVAL) {
             *asked = Some(now.monotonic);
             let partition = self.partitions[index].id;
-            self.reach(RarePath::AsksForGap);
+            self.reach(rare::ASKS_FOR_GAP);
             self.send(from, Message::Gap { partition, origin, known });
         }
     }

@@ -29,7 +29,6 @@ use crate::membership::{Members, first_run};
 use crate::message::{Cause, Event, Message, Stretch, Update, Write};
 use crate::partitioning::PartitionId;
 use crate::pasts::Pasts;
-use crate::rare::RarePath;
 use crate::record::Record;
 use crate::replica::Replica;
 use crate::replication::{STRETCH_LIMIT, TICK_BYTES};
@@ -665,7 +664,7 @@ impl Replica {
                 }
                 Certified::Complete { group, upto } => self.complete(now, group, upto),
                 Certified::CatchUp { group, .. } => self.catch_up(group),
-                Certified::Reached(path) => self.reach(RarePath::Certification(path)),
+                Certified::Reached(path) => self.reach(path),
                 Certified::Leader { .. } => self.be_active(now),
             }
         }

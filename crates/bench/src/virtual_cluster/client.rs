@@ -20,6 +20,7 @@ pub(crate) enum Phase {
 }
 
 /// What comes after an answer.
+#[expect(clippy::large_enum_variant, reason = "moved once, never stored")]
 pub(crate) enum Then {
     /// The next command of the same round.
     Go(Command),

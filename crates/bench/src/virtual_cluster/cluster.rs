@@ -32,7 +32,6 @@ const PROBES: u64 = 1 << 62;
 const MS: u64 = 1_000_000;
 
 /// What a core has to do.
-#[expect(clippy::large_enum_variant, reason = "most are messages")]
 enum Item {
     Message(Address, Message),
     /// What a client has sent together.

@@ -8,7 +8,6 @@ use solera_unistore::{Address, Command, Input, Message, Output, Replica, Request
 use super::cost::WIRE;
 
 /// What a machine is given in one step, or what its host does beside it.
-#[expect(clippy::large_enum_variant, reason = "most are messages")]
 pub(crate) enum MachineStep {
     Message(Address, Message),
     Client(RequestId, Command),
