@@ -176,6 +176,14 @@ fn an_operator_sees_to_it_that_a_removal_is_known() {
     clean_members(501263);
 }
 
+/// A site that had not joined yet was removed and added again before the others had the removal on their disks; the one
+/// that did lost it with its power. They waited for the site's former life from then on. The operator adds a site
+/// once its removal is known.
+#[test]
+fn an_operator_adds_a_site_once_its_removal_is_known() {
+    clean_members(30_000_497);
+}
+
 /// A mark that was written when a journal was opened never reached the disk, because the next sync failed. The
 /// opening after that took it for durable and did not write it again; a loss of power then left a hole before
 /// a later mark, which is damage, so the site never came back. (Since marks are written when a journal is opened.)

@@ -152,7 +152,10 @@ impl World {
         let mut gaps = self.removed().filter(|(other, _)| *other == site);
         let gap = gaps.next().and_then(|(_, gaps)| gaps.last().copied());
         drop(gaps);
-        if self.states[site] != SiteState::Destroyed || !self.ask_for_change(site, Change::Add) {
+        // An operator adds a site again once its removal is known, as `solera site remove` shows it.
+        let can_be_added =
+            self.states[site] == SiteState::Destroyed && self.is_removal_known(site);
+        if !can_be_added || !self.ask_for_change(site, Change::Add) {
             if self.states[site] == SiteState::Destroyed
                 && matches!(self.standing(site), Some((Standing::Member, _)))
             {
