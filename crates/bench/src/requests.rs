@@ -12,8 +12,8 @@ mod kind;
 mod session;
 mod table;
 
-pub(crate) use count::{CALLS_UNDER_LOAD, host, processor_time};
 pub use count::{CountError, count};
+pub(crate) use count::{processor_time, server_instructions, server_time};
 pub use kind::Kind;
 pub use session::{in_memory, listen};
 pub use table::{Counted, Table, TableError};

@@ -11,6 +11,7 @@
 //! | `cost` | the table of what steps cost |
 //! | `step`, `meter` | classes of steps; doing them, and charging for them |
 //! | `calibrate`, `counted` | making the table: counting the instructions of each class |
+//! | `host` | the same for what servers do beside their machines, and how long it takes |
 //! | `cluster` | time, queues, virtual cores |
 //! | `client` | the closed loop, and what each client is about |
 //! | `source` | what clients do: the interface of workloads |
@@ -22,6 +23,7 @@ pub(crate) mod client;
 pub(crate) mod cluster;
 pub(crate) mod cost;
 pub(crate) mod counted;
+pub(crate) mod host;
 pub(crate) mod meter;
 pub(crate) mod recording;
 pub(crate) mod replay;

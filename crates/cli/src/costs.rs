@@ -34,6 +34,8 @@ pub(crate) struct CostsArgs {
     times: u64,
     #[arg(long, hide = true, requires = "of")]
     listen: Option<u16>,
+    #[arg(long, hide = true, requires = "listen", default_value_t = 1)]
+    workers: u8,
 }
 
 /// Runs to the end.
@@ -50,7 +52,7 @@ pub(crate) fn main(args: &CostsArgs) -> ExitCode {
 fn run(args: &CostsArgs) -> Result<ExitCode, String> {
     if let Some(kind) = args.of {
         let ran = match args.listen {
-            Some(port) => listen(kind, port, wait_for_end),
+            Some(port) => listen(kind, port, args.workers, wait_for_end),
             None => in_memory(kind, args.times),
         };
         return ran.map(|()| ExitCode::SUCCESS).map_err(|error| error.to_string());

@@ -28,6 +28,9 @@ pub fn check(tell: &dyn Fn(&str)) -> Result<Vec<String>, BenchError> {
     let factors = [
         ("ns for an instruction", then.ns_per_instruction, now.ns_per_instruction),
         ("ns for a system call", then.ns_per_system_call, now.ns_per_system_call),
+        ("instructions of a host for what is sent together", then.request, now.request),
+        ("instructions of a host for a command", then.command, now.command),
+        ("instructions of a host for a message between workers", then.hop, now.hop),
     ];
     for (name, then, now) in factors {
         tell(&format!(
@@ -46,5 +49,5 @@ pub fn steps(variant: &str) -> Result<String, BenchError> {
     let known = calibrate::VARIANTS.into_iter().find(|known| name_of(*known) == variant);
     let known =
         known.ok_or_else(|| BenchError::Settings(format!("there is no protocol '{variant}'")))?;
-    Ok(calibrate::steps(known).classes)
+    Ok(calibrate::steps(known))
 }

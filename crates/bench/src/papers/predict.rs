@@ -7,19 +7,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use solera_node::Baseline;
-
 use super::processes::{Process, Wan};
 use crate::driver::{Pace, Workload as _, drive};
 use crate::error::BenchError;
 use crate::load;
 use crate::micro::{self, Micro};
+use crate::place::Place;
 use crate::requests::processor_time;
 use crate::session::Strong;
 use crate::virtual_cluster::cluster::VirtualCluster;
 use crate::virtual_cluster::cost::Costs;
+use crate::virtual_cluster::host;
 use crate::virtual_cluster::meter::Meter;
-use crate::virtual_cluster::shape::{Shape, VIRGINIA};
+use crate::virtual_cluster::shape::Shape;
 use crate::virtual_cluster::three_items::ThreeItems;
 
 /// Enough that workers find something to do whenever they look.
@@ -30,6 +30,9 @@ const REPEATS: usize = 5;
 
 /// Predicts and measures. Returns a line for each shape.
 ///
+/// The factors between counts and times are measured anew before each measurement of the real cluster, as other programs
+/// slow both down.
+///
 /// # Errors
 /// The real cluster cannot be started, or does not answer.
 pub fn predict(tell: &dyn Fn(&str)) -> Result<Vec<String>, BenchError> {
@@ -39,28 +42,37 @@ pub fn predict(tell: &dyn Fn(&str)) -> Result<Vec<String>, BenchError> {
             let micro =
                 Micro { keys: 10_000, updates, strong: 0, hot: 0, value_bytes: 100, seed: 1 };
             tell(&format!("{workers} workers, {updates}% updates"));
-            let (predicted, real) = (predicted(workers, &micro), measured(workers, &micro)?);
+            let [predicted, real, ratio] = compare(workers, &micro)?;
             lines.push(format!(
                 "one site, {workers} workers, {updates}% updates: {predicted:.0} transactions per second predicted, {real:.0} \
                  measured: {:+.0}%",
-                100.0 * (predicted / real - 1.0)
+                100.0 * (ratio - 1.0)
             ));
         }
     }
     Ok(lines)
 }
 
-fn predicted(workers: u8, micro: &Micro) -> f64 {
-    let shape = Shape {
-        variant: Baseline::UniStore,
-        regions: vec![VIRGINIA],
-        partitions: PARTITIONS,
-        workers,
-        cores_per_node: workers,
-        f: 0,
-        slowness: 1.0,
-    };
-    let meter = Meter::Table(Costs::shipped().of(shape.variant));
+/// Medians of what is predicted, of what is measured, and of the ratio of both.
+fn compare(workers: u8, micro: &Micro) -> Result<[f64; 3], BenchError> {
+    let mut costs = (*Costs::shipped()).clone();
+    let mut real = Real::start(workers, micro)?;
+    let (mut predictions, mut rates, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..REPEATS {
+        let factors = host::factors(&costs);
+        (costs.ns_per_instruction, costs.ns_per_system_call) =
+            factors.map_err(|error| BenchError::Start(error.to_string()))?;
+        let (predicted, rate) = (predicted(workers, micro, &costs), real.rate()?);
+        predictions.push(predicted);
+        rates.push(rate);
+        ratios.push(predicted / rate);
+    }
+    Ok([predictions, rates, ratios].map(crate::pairs::median))
+}
+
+fn predicted(workers: u8, micro: &Micro, costs: &Costs) -> f64 {
+    let shape = Shape::one_site(PARTITIONS, workers);
+    let meter = Meter::Table(costs.of(shape.variant));
     let items = ThreeItems::new(micro.clone(), PARTITIONS, true);
     let mut cluster = VirtualCluster::new(shape, meter, items, Duration::ZERO);
     cluster.set_clients(CLIENTS);
@@ -68,32 +80,42 @@ fn predicted(workers: u8, micro: &Micro) -> f64 {
     measured.per_second() / measured.busy.0
 }
 
-fn measured(workers: u8, micro: &Micro) -> Result<f64, BenchError> {
-    let spaces = micro::SPACES;
-    let config = format!("partitions = {PARTITIONS}\nworkers = {workers}\n{spaces}");
-    let mut process = Process::up(&config, 1, Wan::Named("none"))?;
-    let runtime = crate::runtime()?;
-    let place = process.place(&runtime)?;
-    let filled = load::fill(&place, Strong::Solera, micro.parts());
-    runtime.block_on(filled).map_err(BenchError::Load)?;
-    let micro = Arc::new(micro.clone());
-    let pace = Pace {
-        clients: CLIENTS,
-        threads: 1,
-        think: Duration::ZERO,
-        ramp_up: Duration::ZERO,
-        warm_up: Duration::ZERO,
-        window: Duration::from_secs(2),
-    };
-    let spent = || processor_time(process.id()).map_err(BenchError::Start);
-    let mut rates = Vec::new();
-    for _ in 0..REPEATS {
+/// A real cluster.
+struct Real {
+    workers: u8,
+    micro: Arc<Micro>,
+    process: Process,
+    place: Place,
+}
+
+impl Real {
+    fn start(workers: u8, micro: &Micro) -> Result<Real, BenchError> {
+        let spaces = micro::SPACES;
+        let config = format!("partitions = {PARTITIONS}\nworkers = {workers}\n{spaces}");
+        let mut process = Process::up(&config, 1, Wan::Named("none"))?;
+        let runtime = crate::runtime()?;
+        let place = process.place(&runtime)?;
+        let filled = load::fill(&place, Strong::Solera, micro.parts());
+        runtime.block_on(filled).map_err(BenchError::Load)?;
+        Ok(Real { workers, micro: Arc::new(micro.clone()), process, place })
+    }
+
+    /// Transactions per second of processor time, of all its workers together.
+    fn rate(&mut self) -> Result<f64, BenchError> {
+        let pace = Pace {
+            clients: CLIENTS,
+            threads: 1,
+            think: Duration::ZERO,
+            ramp_up: Duration::ZERO,
+            warm_up: Duration::ZERO,
+            window: Duration::from_secs(2),
+        };
+        let spent = || processor_time(self.process.id()).map_err(BenchError::Start);
         let before = spent()?;
-        let ran = drive(&micro, &place, Strong::Solera, &pace)?;
+        let ran = drive(&self.micro, &self.place, Strong::Solera, &pace)?;
         let spent = spent()?.saturating_sub(before);
         let of_kind = |kind| ran.tally.of_kind(kind).latency.count();
-        let transactions: u64 = (0..micro.kinds().len()).map(of_kind).sum();
-        rates.push(f64::from(workers) * 1e9 * transactions as f64 / spent.max(1) as f64);
+        let transactions: u64 = (0..self.micro.kinds().len()).map(of_kind).sum();
+        Ok(f64::from(self.workers) * 1e9 * transactions as f64 / spent.max(1) as f64)
     }
-    Ok(crate::pairs::median(rates))
 }

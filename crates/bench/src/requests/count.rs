@@ -85,74 +85,111 @@ fn per_request(
     Ok(more.saturating_sub(fewer) as f64 / (2 * times) as f64)
 }
 
-/// What a server does for a client beside its machine, and how long that takes under load.
-pub(crate) struct Host {
-    /// Instructions for what a client sends together, without its commands.
-    pub(crate) request: f64,
-    /// Instructions for each command of it.
-    pub(crate) command: f64,
-    /// Processor time of the server for a request of one command, when many clients send them.
-    pub(crate) ns_per_request: f64,
-}
+/// Clients that send transactions at once while a server is counted or measured, and transactions of each.
+const CLIENTS: u64 = 32;
+const TRANSACTIONS: u64 = 100;
+/// Transactions of each client while a server's time is measured: the kernel counts it in hundredths of a second.
+const TIMED: u64 = 2000;
 
-/// System calls of a server for a request when many clients send them: it reads and it writes, and waits for many
-/// requests at once.
-pub(crate) const CALLS_UNDER_LOAD: f64 = 2.0;
-
-/// Clients that send requests at once, and requests of each, while the server's time is measured.
-const CLIENTS: usize = 32;
-const REQUESTS: u64 = 1000;
-/// How often it is measured; the least counts, as other programs only make it longer.
-const REPEATS: usize = 5;
-
-/// Counts and measures what a server does beside its machine.
+/// What a transaction of a server under load takes: a `SOLERA.BEGIN`, so many `GET`s together, a `SOLERA.COMMIT`.
 ///
 /// # Errors
 /// See [`CountError`].
-pub(crate) fn host() -> Result<Host, CountError> {
-    let [client, one, ten] =
-        [Kind::Client, Kind::Ping, Kind::Pings].map(|kind| per_request(kind, instructions));
-    let (client, one, ten) = (client?, one?, ten?);
-    let command = (ten - one) / 9.0;
-    let request = one - client - command;
-    Ok(Host { request, command, ns_per_request: time_under_load()? })
+pub(crate) fn server_instructions(workers: u8, operations: u64) -> Result<f64, CountError> {
+    per_transaction(&mut |transactions| {
+        let mut command = Command::new("valgrind");
+        command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]).arg(this_program()?);
+        let output = serve(command, "valgrind", workers, async |port, server| {
+            run_clients(port, server, operations, transactions).await
+        })?;
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        collected(&said).ok_or_else(|| failed("valgrind", said))
+    })
 }
 
-fn time_under_load() -> Result<f64, CountError> {
-    let (tool, kind) = ("solera", Kind::Ping);
-    let failed = |reason: String| CountError::Failed { tool, kind, reason };
-    let port = free_port()?;
-    let mut command = Command::new(this_program()?);
-    command.args(["costs", "--of", kind.name(), "--listen", &port.to_string()]);
-    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
-    let server = command.spawn().map_err(|error| CountError::Tool { tool, error })?;
-    let pid = server.id();
-    let mut server = Server(Some(server));
-    let runtime = crate::runtime().map_err(|error| CountError::Server(error.to_string()))?;
-    let mut least = f64::INFINITY;
-    runtime.block_on(async {
-        let mut sessions = Vec::new();
-        for _ in 0..CLIENTS {
-            sessions.push(Session::new(connect(port, &mut server).await.map_err(failed)?, None));
-        }
-        for _ in 0..REPEATS {
-            let before = processor_time(pid).map_err(failed)?;
-            let mut running = tokio::task::JoinSet::new();
-            for mut session in sessions.drain(..) {
-                running.spawn(async move { session.run(kind, REQUESTS).await.map(|()| session) });
-            }
-            while let Some(session) = running.join_next().await {
-                let session = session.map_err(|error| failed(error.to_string()))?;
-                sessions.push(session.map_err(failed)?);
-            }
-            let spent = processor_time(pid).map_err(failed)?.saturating_sub(before);
-            least = least.min(spent as f64 / (CLIENTS as u64 * REQUESTS) as f64);
-        }
+/// Processor time of the same transaction at one worker, in nanoseconds: outside the kernel, and in it.
+///
+/// # Errors
+/// See [`CountError`].
+pub(crate) fn server_time(operations: u64) -> Result<(f64, f64), CountError> {
+    let mut spent = (0, 0);
+    let command = Command::new(this_program()?);
+    serve(command, "solera", 1, async |port, server| {
+        let before = times_of(server.pid())?;
+        run_clients(port, server, operations, TIMED).await?;
+        let after = times_of(server.pid())?;
+        spent = (after.0 - before.0, after.1 - before.1);
         Ok(())
     })?;
+    let of_one = |spent: u64| spent as f64 / (CLIENTS * TIMED) as f64;
+    Ok((of_one(spent.0), of_one(spent.1)))
+}
+
+/// The requests for which the servers are started; what they are asked is up to the clients.
+const KIND: Kind = Kind::Get;
+
+fn failed(tool: &'static str, reason: String) -> CountError {
+    CountError::Failed { tool, kind: KIND, reason }
+}
+
+/// What one transaction adds to what is counted.
+fn per_transaction(
+    count: &mut dyn FnMut(u64) -> Result<u64, CountError>,
+) -> Result<f64, CountError> {
+    let (fewer, more) = (count(TRANSACTIONS)?, count(3 * TRANSACTIONS)?);
+    Ok(more.saturating_sub(fewer) as f64 / (2 * CLIENTS * TRANSACTIONS) as f64)
+}
+
+/// Starts this program as a server, has clients ask it, and ends it.
+fn serve(
+    mut command: Command,
+    tool: &'static str,
+    workers: u8,
+    ask: impl AsyncFnOnce(u16, &mut Server) -> Result<(), String>,
+) -> Result<Output, CountError> {
+    let port = free_port()?;
+    command.args(["costs", "--of", KIND.name(), "--listen", &port.to_string()]);
+    command.args(["--workers", &workers.to_string()]);
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let server = command.spawn().map_err(|error| CountError::Tool { tool, error })?;
+    let mut server = Server(Some(server));
+    let runtime = crate::runtime().map_err(|error| CountError::Server(error.to_string()))?;
+    runtime.block_on(ask(port, &mut server)).map_err(|reason| failed(tool, reason))?;
     let output = server.end().map_err(|error| CountError::Tool { tool, error })?;
-    successful(tool, kind, &output)?;
-    Ok(least)
+    successful(tool, KIND, &output)?;
+    Ok(output)
+}
+
+async fn run_clients(
+    port: u16,
+    server: &mut Server,
+    operations: u64,
+    transactions: u64,
+) -> Result<(), String> {
+    let mut running = tokio::task::JoinSet::new();
+    for _ in 0..CLIENTS {
+        let mut session = Session::new(connect(port, server).await?, None);
+        running.spawn(async move { session.run_transactions(operations, transactions).await });
+    }
+    while let Some(ran) = running.join_next().await {
+        ran.map_err(|error| error.to_string())??;
+    }
+    Ok(())
+}
+
+/// Nanoseconds for which a process has run outside the kernel, and in it.
+fn times_of(pid: u32) -> Result<(u64, u64), String> {
+    /// Of the kernel's clock for processor times, on every architecture that Linux has today.
+    const TICK: u64 = 10_000_000;
+    let file = format!("/proc/{pid}/stat");
+    let text = std::fs::read_to_string(&file).map_err(|error| format!("{file}: {error}"))?;
+    // The program's name may have spaces, and ends with a parenthesis.
+    let fields = text.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let mut fields = fields.split_whitespace().skip(11).map(str::parse::<u64>);
+    match (fields.next(), fields.next()) {
+        (Some(Ok(user)), Some(Ok(system))) => Ok((user * TICK, system * TICK)),
+        _ => Err(format!("{file}: no processor times in '{text}'")),
+    }
 }
 
 /// Nanoseconds for which the threads of a process have run, as the kernel counts them.
@@ -176,9 +213,13 @@ fn instructions(kind: Kind, times: u64) -> Result<u64, CountError> {
     let output = command.stdin(Stdio::null()).output();
     let output = output.map_err(|error| CountError::Tool { tool, error })?;
     let said = successful(tool, kind, &output)?;
-    let collected = said.lines().find_map(|line| line.split_once("Collected :"));
-    let collected = collected.and_then(|(_, count)| count.trim().parse().ok());
-    collected.ok_or(CountError::Failed { tool, kind, reason: said })
+    collected(&said).ok_or(CountError::Failed { tool, kind, reason: said })
+}
+
+/// Instructions, as callgrind says at its end.
+fn collected(said: &str) -> Option<u64> {
+    let (_, count) = said.lines().find_map(|line| line.split_once("Collected :"))?;
+    count.trim().parse().ok()
 }
 
 fn system_calls(kind: Kind, times: u64) -> Result<u64, CountError> {
@@ -227,6 +268,10 @@ async fn connect(port: u16, server: &mut Server) -> Result<TcpStream, String> {
 struct Server(Option<Child>);
 
 impl Server {
+    fn pid(&self) -> u32 {
+        self.0.as_ref().expect("a server ends once").id()
+    }
+
     fn has_ended(&mut self) -> bool {
         let child = self.0.as_mut();
         child.is_none_or(|child| child.try_wait().is_ok_and(|status| status.is_some()))

@@ -158,6 +158,18 @@ impl Kind {
         commands
     }
 
+    /// A transaction that reads so many values of [`Kind::Get`]: what is sent together, and waited for, one after the
+    /// other.
+    pub(super) fn transaction(number: u64, operations: u64) -> [Commands; 3] {
+        let mut commands: [Commands; 3] = Default::default();
+        commands[0].push(&[b"SOLERA.BEGIN"]);
+        for turn in 0..operations {
+            commands[1].push(&[b"GET", &Kind::Get.key(number * 7919 + turn * 101)]);
+        }
+        commands[2].push(&[b"SOLERA.COMMIT"]);
+        commands
+    }
+
     /// How many keys requests choose from; all exist before the first request.
     fn keys(self) -> u64 {
         if self.waits_for_ticks() { 100 } else { 1000 }

@@ -29,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// The cluster cannot be started, or a request fails.
 pub fn in_memory(kind: Kind, times: u64) -> Result<(), BenchError> {
     let clock = Clock::manual();
-    let cluster = Arc::new(start(&clock, None)?);
+    let cluster = Arc::new(start(&clock, 1, None)?);
     let mut stream = cluster.connect(0).map_err(|down| BenchError::Start(down.to_string()))?;
     let (done, ended) = oneshot::channel();
     cluster.spawn_at(0, 0, move || async move {
@@ -45,22 +45,22 @@ pub fn in_memory(kind: Kind, times: u64) -> Result<(), BenchError> {
     ran.unwrap_or_else(|_| Err("its worker ended".to_owned())).map_err(BenchError::Transaction)
 }
 
-/// Starts one worker that serves clients at a port of 127.0.0.1 until `end` returns. Its clock stands still, so that
-/// all it does is for requests, unless such requests wait for the protocol's ticks.
+/// Starts workers that serve clients at a port of 127.0.0.1 until `end` returns. Their clock stands still, so that
+/// all they do is for requests, unless such requests wait for the protocol's ticks.
 ///
 /// # Errors
 /// The cluster cannot be started.
-pub fn listen(kind: Kind, port: u16, end: impl FnOnce()) -> Result<(), BenchError> {
+pub fn listen(kind: Kind, port: u16, workers: u8, end: impl FnOnce()) -> Result<(), BenchError> {
     let clock = if kind.waits_for_ticks() { Clock::system() } else { Clock::manual() };
-    let cluster = start(&clock, Some(port))?;
+    let cluster = start(&clock, workers, Some(port))?;
     end();
     drop(cluster);
     Ok(())
 }
 
-fn start(clock: &Clock, port: Option<u16>) -> Result<Cluster, BenchError> {
+fn start(clock: &Clock, workers: u8, port: Option<u16>) -> Result<Cluster, BenchError> {
     let failed = |error: &dyn std::fmt::Display| BenchError::Start(error.to_string());
-    let over = Overrides { sites: Some(1), workers: Some(1), ..Overrides::default() };
+    let over = Overrides { sites: Some(1), workers: Some(workers), ..Overrides::default() };
     let spec = ClusterSpec::parse("the counted cluster's spaces", SPACES, over);
     let mut spec = spec.map_err(|error| failed(&error))?;
     spec.sites[0].listen = port.map(|port| ([127, 0, 0, 1], port).into());
@@ -97,6 +97,24 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
                 clock.advance(PER_REQUEST);
             }
             self.ask(kind, &kind.request(number)).await?;
+        }
+        Ok(())
+    }
+
+    /// Runs so many transactions that read so many values each.
+    ///
+    /// # Errors
+    /// As with [`Session::run`].
+    pub(super) async fn run_transactions(
+        &mut self,
+        operations: u64,
+        transactions: u64,
+    ) -> Result<(), String> {
+        self.ask(Kind::Get, &Kind::Get.set_up()).await?;
+        for number in 0..transactions {
+            for commands in Kind::transaction(number, operations) {
+                self.ask(Kind::Get, &commands).await?;
+            }
         }
         Ok(())
     }

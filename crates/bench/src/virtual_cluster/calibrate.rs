@@ -4,7 +4,6 @@
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use cpu_time::ThreadTime;
 use solera_data::{Key, Op, Value};
 use solera_levels::Level;
 use solera_node::Baseline;
@@ -12,13 +11,13 @@ use solera_unistore::Kind;
 
 use super::cluster::VirtualCluster;
 use super::cost::{Costs, Counted};
-use super::counted::{read_callgrind, read_second};
+use super::counted::read_callgrind;
+use super::host;
 use super::meter::{Counting, Meter};
 use super::shape::{CALIFORNIA, FRANKFURT, Shape, VIRGINIA, name_of};
 use super::source::{Source, Step, Transaction};
 use crate::error::BenchError;
 use crate::random::Random;
-use crate::requests;
 use crate::tally::Class;
 
 /// The protocols that the experiments run.
@@ -38,8 +37,6 @@ const LOADS: [(usize, Duration); 3] = [
     (288, Duration::from_millis(100)),
 ];
 const THINK: Duration = Duration::from_millis(10);
-/// How often what takes time is measured; the least counts, as other programs only make it longer.
-const REPEATS: usize = 5;
 
 /// Makes a table. `tell` hears what is going on.
 ///
@@ -47,29 +44,17 @@ const REPEATS: usize = 5;
 /// A tool cannot be run, or what runs under it fails.
 pub(crate) fn calibrate(tell: &dyn Fn(&str)) -> Result<Costs, BenchError> {
     let mut costs = Costs { measured: here(), ..Costs::default() };
-    let mut instructions = 0;
     for variant in VARIANTS {
         tell(&format!("counting the steps of {}", name_of(variant)));
-        let (rows, of_second) = count(variant)?;
-        costs.steps.insert(name_of(variant).to_owned(), rows);
-        if variant == Baseline::UniStore {
-            instructions = of_second;
-        }
+        costs.steps.insert(name_of(variant).to_owned(), count(variant)?);
     }
-    tell("measuring how long an instruction takes");
-    let time = (0..REPEATS).map(|_| steps(Baseline::UniStore).second).min().unwrap_or_default();
-    costs.ns_per_instruction = time.as_nanos() as f64 / instructions.max(1) as f64;
-    tell("measuring how long a system call takes");
-    let host = requests::host().map_err(|error| BenchError::Start(error.to_string()))?;
-    (costs.request, costs.command) = (host.request, host.command);
-    let beside = (host.request + host.command) * costs.ns_per_instruction;
-    let per_call = (host.ns_per_request - beside) / requests::CALLS_UNDER_LOAD;
-    costs.ns_per_system_call = per_call.max(0.0);
+    let counted = host::complete(&mut costs, tell);
+    counted.map_err(|error| BenchError::Start(error.to_string()))?;
     Ok(costs)
 }
 
-/// The steps of a protocol, as a process of its own under callgrind, and the instructions of the whole second run.
-fn count(variant: Baseline) -> Result<(Vec<Counted>, u64), BenchError> {
+/// The steps of a protocol, as a process of its own under callgrind.
+fn count(variant: Baseline) -> Result<Vec<Counted>, BenchError> {
     let failed = |error: &dyn std::fmt::Display| {
         BenchError::Start(format!("counting the steps of {}: {error}", name_of(variant)))
     };
@@ -103,37 +88,22 @@ fn count(variant: Baseline) -> Result<(Vec<Counted>, u64), BenchError> {
     });
     let mut rows: Vec<Counted> = rows.collect();
     rows.sort_by(|a, b| (&a.kind, a.size, a.outputs).cmp(&(&b.kind, b.size, b.outputs)));
-    match (rows.is_empty(), read_second(&counted)) {
-        (false, Some(second)) => Ok((rows, second)),
-        _ => Err(failed(&"callgrind has not met the functions that are counted")),
+    match rows.is_empty() {
+        false => Ok(rows),
+        true => Err(failed(&"callgrind has not met the functions that are counted")),
     }
 }
 
-/// What a run that is counted has found.
-pub(crate) struct Steps {
-    /// A line for each class: its kind, size and outputs.
-    pub(crate) classes: String,
-    /// How long the second run took.
-    pub(crate) second: Duration,
-}
-
-/// Runs the cluster that is counted, twice; see [`Counting`].
-pub(crate) fn steps(variant: Baseline) -> Steps {
+/// Runs the cluster that is counted, twice; see [`Counting`]. Returns a line for each class of steps: its kind, size and
+/// outputs.
+pub(crate) fn steps(variant: Baseline) -> String {
     let counting = drive(variant, Counting::default());
     assert!(!counting.is_full(), "there are more classes of steps than functions to count them");
-    let begin = ThreadTime::now();
-    let counting = second_run(variant, counting.again());
-    let second = begin.elapsed();
+    let counting = drive(variant, counting.again());
     let line = |class: super::step::Class<'_>| {
         format!("{}\t{}\t{}\n", class.kind, class.size, class.outputs)
     };
-    Steps { classes: counting.classes().into_iter().map(line).collect(), second }
-}
-
-/// Its name tells callgrind's output what it cost.
-#[inline(never)]
-fn second_run(variant: Baseline, counting: Counting) -> Counting {
-    drive(variant, counting)
+    counting.classes().into_iter().map(line).collect()
 }
 
 fn drive(variant: Baseline, counting: Counting) -> Counting {

@@ -104,6 +104,8 @@ pub(crate) struct Measured {
     pub(crate) counts: BTreeMap<Class, Vec<Count>>,
     /// The share of their time that cores were busy: on average, and the busiest one.
     pub(crate) busy: (f64, f64),
+    /// What kept them busy.
+    pub(crate) charged: Charged,
 }
 
 impl std::fmt::Display for Measured {
@@ -148,11 +150,14 @@ impl Measured {
         let mean = |of: fn(&Measured) -> f64| {
             windows.iter().map(of).sum::<f64>() / windows.len().max(1) as f64
         };
+        let mut charged = Charged::default();
+        windows.iter().for_each(|window| charged.add(&window.charged));
         Measured {
             clients: windows.first().map_or(0, |window| window.clients),
             window: windows.iter().map(|window| window.window).sum(),
             counts,
             busy: (mean(|window| window.busy.0), mean(|window| window.busy.1)),
+            charged,
         }
     }
 
@@ -284,6 +289,7 @@ impl<S: Source> VirtualCluster<S> {
         self.run_for(warm_up);
         self.measuring = true;
         self.counts.clear();
+        self.charged = Charged::default();
         self.cores.iter_mut().for_each(|core| core.busy = 0);
         self.run_for(window);
         self.measuring = false;
@@ -295,6 +301,7 @@ impl<S: Source> VirtualCluster<S> {
             window,
             counts: self.counts.clone(),
             busy: (all / self.cores.len() as f64, most),
+            charged: std::mem::take(&mut self.charged),
         }
     }
 
@@ -324,11 +331,6 @@ impl<S: Source> VirtualCluster<S> {
         }
         self.run_for(Duration::from_millis(500));
         std::mem::take(&mut self.probes).delays
-    }
-
-    /// How many steps were charged, and for how many of them the table had no class of their own.
-    pub(crate) fn charged(&self) -> Charged {
-        self.charged
     }
 
     /// What the steps were charged with.
@@ -398,7 +400,8 @@ impl<S: Source> VirtualCluster<S> {
             let (step, operations) = match item {
                 Item::Message(from, message) => {
                     if !self.shape.same_node(from, core.address) {
-                        instructions += self.meter.wire(&mut core.replica, now, &message);
+                        instructions +=
+                            self.meter.wire(&mut core.replica, now, &message, &mut self.charged);
                         let node = self.shape.node_of(from);
                         if !senders.contains(&node) {
                             senders.push(node);
@@ -408,7 +411,9 @@ impl<S: Source> VirtualCluster<S> {
                 }
                 Item::Round(client) => {
                     let this = &self.clients[client];
-                    instructions += self.meter.round(this.commands());
+                    let of_host = self.meter.round(this.commands());
+                    self.charged.host += of_host;
+                    instructions += of_host;
                     // Reading what came, and writing the answers.
                     system_calls += 2;
                     (
@@ -459,13 +464,14 @@ impl<S: Source> VirtualCluster<S> {
         }
         system_calls += senders.len() as u64;
         let (of_sending, calls) = self.cost_of_sending(place, now, &sent);
+        self.charged.system_calls += system_calls + calls;
         let time = self.meter.time(instructions + of_sending, system_calls + calls);
         let busy = if self.busy { (time * self.shape.slowness) as u64 } else { 0 };
         self.finish(place, busy, sent, told);
     }
 
-    /// Instructions and system calls of sending: encoding for other processes, a system call for each of them, and
-    /// one to wake each other worker of this process.
+    /// Instructions and system calls of sending: encoding for other processes, and a system call for each of them; handing
+    /// over to other workers of this process, and a system call to wake each of them.
     fn cost_of_sending(
         &mut self,
         place: usize,
@@ -476,12 +482,18 @@ impl<S: Source> VirtualCluster<S> {
         let (mut nodes, mut workers, mut instructions) = (Vec::new(), Vec::new(), 0.0);
         for (to, message) in sent {
             if !self.shape.same_node(*to, core.address) {
-                instructions += self.meter.wire(&mut core.replica, now, message);
+                instructions += self.meter.wire(&mut core.replica, now, message, &mut self.charged);
                 if !nodes.contains(&self.shape.node_of(*to)) {
                     nodes.push(self.shape.node_of(*to));
                 }
-            } else if !workers.contains(to) {
-                workers.push(*to);
+            } else {
+                let of_host = self.meter.hop();
+                self.charged.host += of_host;
+                self.charged.hops += 1;
+                instructions += of_host;
+                if !workers.contains(to) {
+                    workers.push(*to);
+                }
             }
         }
         (instructions, (nodes.len() + workers.len()) as u64)

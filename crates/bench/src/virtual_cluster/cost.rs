@@ -14,7 +14,7 @@ use super::shape::name_of;
 use super::step::Class;
 
 /// The format of the table.
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 const SHIPPED: &str = include_str!("costs.json");
 
 /// The name of a message's encoding and decoding among the steps.
@@ -43,6 +43,8 @@ pub(crate) struct Costs {
     pub(crate) request: f64,
     /// The same for each command of it.
     pub(crate) command: f64,
+    /// Instructions of a host for a message from one worker of its process to another.
+    pub(crate) hop: f64,
     /// Steps by the protocol's name.
     pub(crate) steps: BTreeMap<String, Vec<Counted>>,
 }
@@ -70,18 +72,26 @@ impl Costs {
             ns_per_system_call: number("ns_per_system_call")?,
             request: number("request")?,
             command: number("command")?,
+            hop: number("hop")?,
             steps: variants.collect::<Option<_>>()?,
         })
     }
 
     /// The table as a file, with a line for each class of steps.
     pub(crate) fn write(&self) -> String {
-        let Costs { measured, ns_per_instruction, ns_per_system_call, request, command, steps } =
-            self;
+        let Costs {
+            measured,
+            ns_per_instruction,
+            ns_per_system_call,
+            request,
+            command,
+            hop,
+            steps,
+        } = self;
         let mut out = format!(
             "{{\n\"version\": {VERSION},\n\"measured\": {},\n\"ns_per_instruction\": {ns_per_instruction:.4},\n\
              \"ns_per_system_call\": {ns_per_system_call:.0},\n\"request\": {request:.0},\n\"command\": {command:.0},\n\
-             \"steps\": {{\n",
+             \"hop\": {hop:.0},\n\"steps\": {{\n",
             json!(measured)
         );
         let variant = |(name, rows): (&String, &Vec<Counted>)| {
@@ -108,6 +118,7 @@ impl Costs {
             ns_per_system_call: self.ns_per_system_call,
             request: self.request,
             command: self.command,
+            hop: self.hop,
             steps,
         }
     }
@@ -193,13 +204,20 @@ fn row(row: &Value) -> Option<Counted> {
 /// The table as people read it: what a step of each kind costs, by protocol.
 impl fmt::Display for Costs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Costs { measured, ns_per_instruction, ns_per_system_call, request, command, steps } =
-            self;
+        let Costs {
+            measured,
+            ns_per_instruction,
+            ns_per_system_call,
+            request,
+            command,
+            hop,
+            steps,
+        } = self;
         writeln!(
             f,
             "Costs: {ns_per_instruction} ns for an instruction, {ns_per_system_call} ns for a system call ({measured}); \
-             {request} instructions for what a client sends together and {command} for each command of it, beside the \
-             machine's. A step of a machine takes, in instructions by classes of its size and outputs, least to most:"
+             {request} instructions for what a client sends together, {command} for each command of it, and {hop} for \
+             each message between workers of a process, beside the machine's. A step of a machine takes, in instructions by classes of its size and outputs, least to most:"
         )?;
         for (variant, rows) in steps {
             let mut kinds: BTreeMap<&str, (f64, f64)> = BTreeMap::new();
@@ -227,6 +245,8 @@ pub(crate) struct Rates {
     ns_per_system_call: f64,
     request: f64,
     command: f64,
+    /// Instructions of a host for a message between workers of its process.
+    pub(crate) hop: f64,
     steps: BTreeMap<String, Vec<(u8, u8, f64)>>,
 }
 
@@ -256,6 +276,7 @@ impl Rates {
 
 #[cfg(test)]
 mod tests {
+    use super::super::calibrate::VARIANTS;
     use super::*;
 
     fn table(instructions: f64) -> Costs {
@@ -273,6 +294,7 @@ mod tests {
             ns_per_system_call: 900.0,
             request: 3000.0,
             command: 500.0,
+            hop: 700.0,
             steps: BTreeMap::from([("UniStore".to_owned(), rows)]),
         }
     }
@@ -280,14 +302,7 @@ mod tests {
     #[test]
     fn the_table_that_ships_knows_all_protocols() {
         let costs = Costs::shipped();
-        for variant in [
-            Baseline::UniStore,
-            Baseline::Strong,
-            Baseline::RedBlue,
-            Baseline::Causal,
-            Baseline::Uniform,
-            Baseline::CureFt,
-        ] {
+        for variant in VARIANTS {
             let class = Class { kind: "operate get", size: 0, outputs: 1 };
             assert!(costs.of(variant).step(class).0 > 0.0, "{}", name_of(variant));
         }
@@ -298,7 +313,7 @@ mod tests {
     fn a_table_is_read_as_it_is_written() {
         let costs = table(4000.0);
         assert_eq!(Costs::read(&costs.write()), Some(costs.clone()));
-        assert_eq!(Costs::read(&costs.write().replace("\"version\": 1", "\"version\": 2")), None);
+        assert_eq!(Costs::read(&costs.write().replace("\"version\": 2", "\"version\": 1")), None);
         assert_eq!(Costs::read("{}"), None);
     }
 

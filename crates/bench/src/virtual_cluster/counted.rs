@@ -91,25 +91,6 @@ pub(crate) fn read_callgrind(output: &str) -> Vec<(u64, u64)> {
     totals
 }
 
-/// Instructions of the function `second_run` and of all that it calls.
-pub(crate) fn read_second(output: &str) -> Option<u64> {
-    let (mut id, mut callee, mut called) = (String::new(), false, false);
-    for line in output.lines() {
-        if called {
-            return line.split(' ').nth(1)?.parse().ok();
-        } else if let Some(rest) = line.strip_prefix("cfn=").or(line.strip_prefix("fn=")) {
-            let (number, name) = rest.split_once(' ').unwrap_or((rest, ""));
-            if name.contains("calibrate::second_run") {
-                number.clone_into(&mut id);
-            }
-            callee = line.starts_with("cfn=") && number == id;
-        } else if line.starts_with("calls=") {
-            called = callee;
-        }
-    }
-    None
-}
-
 /// The number of a function by its name, if it is one of these.
 fn number_of(name: &str) -> Option<usize> {
     let (_, rest) = name.split_once(PATH)?;
@@ -135,12 +116,6 @@ mod tests {
         let totals = read_callgrind(output);
         assert_eq!(totals[19], (3, 2900));
         assert_eq!(totals.iter().filter(|(calls, _)| *calls > 0).count(), 1);
-        assert_eq!(read_second(output), None);
-        let with = format!(
-            "{output}fn=(9) solera_bench::steps\n1 5\n\
-             cfn=(10) solera_bench::virtual_cluster::calibrate::second_run\ncalls=1 3\n2 123456\n"
-        );
-        assert_eq!(read_second(&with), Some(123_456));
     }
 
     #[test]

@@ -21,11 +21,49 @@ pub(crate) enum Meter {
     Counting(Counting),
 }
 
-/// How much was charged, and for how many steps the table had no class.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+/// What was charged within a window.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Charged {
-    pub(crate) steps: u64,
+    /// Steps and their instructions, by kind.
+    pub(crate) steps: BTreeMap<&'static str, (u64, f64)>,
+    /// Steps whose class the table has not.
     pub(crate) inexact: u64,
+    /// Instructions of hosts beside their machines.
+    pub(crate) host: f64,
+    /// Messages between workers of a process.
+    pub(crate) hops: u64,
+    pub(crate) system_calls: u64,
+}
+
+impl Charged {
+    pub(crate) fn add(&mut self, other: &Charged) {
+        for (kind, (steps, instructions)) in &other.steps {
+            let sum = self.steps.entry(kind).or_default();
+            *sum = (sum.0 + steps, sum.1 + instructions);
+        }
+        self.inexact += other.inexact;
+        self.host += other.host;
+        self.hops += other.hops;
+        self.system_calls += other.system_calls;
+    }
+
+    fn step(&mut self, kind: &'static str, (instructions, exact): (f64, bool)) {
+        let sum = self.steps.entry(kind).or_default();
+        *sum = (sum.0 + 1, sum.1 + instructions);
+        self.inexact += u64::from(!exact);
+    }
+
+    /// The share of steps whose class the table has not.
+    pub(crate) fn inexact_share(&self) -> f64 {
+        let steps: u64 = self.steps.values().map(|(steps, _)| steps).sum();
+        self.inexact as f64 / steps.max(1) as f64
+    }
+
+    /// Instructions of machines.
+    pub(crate) fn of_machines(&self) -> f64 {
+        let machines = self.steps.iter().filter(|(kind, _)| **kind != WIRE);
+        machines.map(|(_, (_, instructions))| instructions).sum()
+    }
 }
 
 /// The classes of steps, in a first run that finds them and a second, equal one in which each is done by a function of
@@ -97,10 +135,9 @@ impl Meter {
         match self {
             Meter::Table(rates) => {
                 run(replica, now, step, outputs);
-                let (instructions, exact) = rates.step(about.class(outputs.len()));
-                charged.steps += 1;
-                charged.inexact += u64::from(!exact);
-                instructions
+                let cost = rates.step(about.class(outputs.len()));
+                charged.step(about.kind, cost);
+                cost.0
             }
             Meter::Counting(counting) => {
                 counting.step(replica, now, (about, step), outputs);
@@ -110,12 +147,20 @@ impl Meter {
     }
 
     /// Instructions for encoding a message for another process, or for decoding it there: half of both.
-    pub(crate) fn wire(&mut self, replica: &mut Replica, now: Now, message: &Message) -> f64 {
+    pub(crate) fn wire(
+        &mut self,
+        replica: &mut Replica,
+        now: Now,
+        message: &Message,
+        charged: &mut Charged,
+    ) -> f64 {
         let bytes = bytes_of(message);
         match self {
             Meter::Table(rates) => {
                 let class = Class { kind: WIRE, size: logarithm(bytes), outputs: 0 };
-                rates.step(class).0 / 2.0
+                let (both, exact) = rates.step(class);
+                charged.step(WIRE, (both / 2.0, exact));
+                both / 2.0
             }
             Meter::Counting(counting) => {
                 let about = About { kind: WIRE, size: bytes };
@@ -131,6 +176,14 @@ impl Meter {
         match self {
             Meter::Table(rates) => rates.round(commands),
             Meter::Counting(_) => FLAT,
+        }
+    }
+
+    /// Instructions of a host for a message between workers of its process.
+    pub(crate) fn hop(&self) -> f64 {
+        match self {
+            Meter::Table(rates) => rates.hop,
+            Meter::Counting(_) => 0.0,
         }
     }
 

@@ -59,6 +59,19 @@ pub(crate) const CORES_PER_NODE: u8 = 8;
 const TICK: Duration = Duration::from_millis(5);
 
 impl Shape {
+    /// A site of one process, as fast as this machine.
+    pub(crate) fn one_site(partitions: u16, workers: u8) -> Shape {
+        Shape {
+            variant: Baseline::UniStore,
+            regions: vec![VIRGINIA],
+            partitions,
+            workers,
+            cores_per_node: workers,
+            f: 0,
+            slowness: 1.0,
+        }
+    }
+
     pub(crate) fn sites(&self) -> usize {
         self.regions.len()
     }

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use super::Laboratory;
 use crate::virtual_cluster::cluster::{Measured, VirtualCluster};
-use crate::virtual_cluster::meter::Charged;
 use crate::virtual_cluster::source::Source;
 
 /// What was measured with more and more clients.
@@ -58,10 +57,10 @@ impl Curve {
             }
             clients *= 2;
         }
-        let Charged { steps: charged, inexact } = cluster.charged();
+        let inexact = steps.last().map_or(0.0, |measured| measured.charged.inexact_share());
         (laboratory.tell)(&format!(
             "{name}: {:.1}% of all steps are of classes that the table of costs has not",
-            100.0 * inexact as f64 / charged.max(1) as f64
+            100.0 * inexact
         ));
         Curve(steps)
     }
@@ -151,6 +150,7 @@ mod tests {
 
     use super::*;
     use crate::tally::{Class, Count};
+    use crate::virtual_cluster::meter::Charged;
 
     fn measured(clients: usize, read: u32, strong: u32) -> Measured {
         let of = |ended: u32| {
@@ -159,7 +159,8 @@ mod tests {
             vec![count]
         };
         let counts = BTreeMap::from([(Class::Read, of(read)), (Class::Strong, of(strong))]);
-        Measured { clients, window: Duration::from_secs(1), counts, busy: (0.5, 1.0) }
+        let window = Duration::from_secs(1);
+        Measured { clients, window, counts, busy: (0.5, 1.0), charged: Charged::default() }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Figure 4: more partitions, more strong transactions, contention.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::saturation::Curve;
@@ -9,7 +10,9 @@ use solera_node::Baseline;
 use crate::micro::Micro;
 use crate::papers::Row;
 use crate::papers::plot::{Plot, Series};
-use crate::virtual_cluster::cluster::VirtualCluster;
+use crate::virtual_cluster::cluster::{Measured, VirtualCluster};
+use crate::virtual_cluster::cost::Costs;
+use crate::virtual_cluster::meter::Charged;
 use crate::virtual_cluster::shape::{CALIFORNIA, CORES_PER_NODE, FRANKFURT, Shape, VIRGINIA};
 use crate::virtual_cluster::three_items::ThreeItems;
 
@@ -31,7 +34,7 @@ pub(super) fn run(laboratory: &Laboratory<'_>) -> Findings {
         .flat_map(|strong| [(*strong, 0), (*strong, HOT)])
         .filter(|(strong, hot)| *strong > 0 || *hot == 0)
         .collect();
-    let peak = |partitions: u16, (strong, hot): (u8, u8)| -> Box<dyn FnOnce() -> f64 + Send> {
+    let peak = |partitions: u16, (strong, hot): (u8, u8)| -> Box<dyn FnOnce() -> Measured + Send> {
         let laboratory = *laboratory;
         Box::new(move || {
             let workers = (partitions / per_core) as u8;
@@ -55,11 +58,12 @@ pub(super) fn run(laboratory: &Laboratory<'_>) -> Findings {
             let name = format!("{partitions} partitions, {strong}% strong, {hot}% of them hot");
             let first = usize::from(workers) * if strong == 0 { 12 } else { 48 };
             let load = laboratory.load(first, f64::from(strong) / 100.0);
-            Curve::of(&laboratory, &name, &mut cluster, load).peak().per_second()
+            Curve::of(&laboratory, &name, &mut cluster, load).peak().clone()
         })
     };
     let tasks = settings.iter().flat_map(|setting| sizes.iter().map(|size| peak(*size, *setting)));
-    let peaks = laboratory.run_all(4, tasks.collect());
+    let measured = laboratory.run_all(4, tasks.collect());
+    let peaks: Vec<f64> = measured.iter().map(Measured::per_second).collect();
     let by_setting: Vec<&[f64]> = peaks.chunks(sizes.len()).collect();
 
     let growth = f64::from(sizes[sizes.len() - 1] / sizes[0]);
@@ -98,7 +102,7 @@ pub(super) fn run(laboratory: &Laboratory<'_>) -> Findings {
             series: series.collect(),
         }
     };
-    let notes = vec![format!(
+    let mut notes = vec![format!(
         "Figure 4: {per_core} partitions per virtual core (the paper has one per core), so that {} to {} cores at each \
          of three sites, and {PARTITIONS_PER_NODE} partitions per process; {KEYS} items of 100 bytes; clients do not think. The drops are averages over {:?}% of strong \
          transactions.",
@@ -106,7 +110,63 @@ pub(super) fn run(laboratory: &Laboratory<'_>) -> Findings {
         sizes[sizes.len() - 1] / per_core,
         ratios
     )];
+    for (setting, sizes) in settings.iter().zip(measured.chunks(sizes.len())) {
+        if let [small, .., large] = sizes {
+            notes.push(explanation(laboratory.costs, *setting, small, large));
+        }
+    }
     Findings { rows, plots: vec![plot(false), plot(true)], notes }
+}
+
+/// Parts of a transaction's time that change by less are not listed, in microseconds of a core of this machine.
+const CHANGE: f64 = 1.0;
+
+/// Where the drop from ideal scaling comes from: how busy the cores are at either size, and what a transaction costs.
+fn explanation(
+    costs: &Costs,
+    (strong, hot): (u8, u8),
+    small: &Measured,
+    large: &Measured,
+) -> String {
+    let (before, after) = (time_of_one(costs, small), time_of_one(costs, large));
+    let sum = |parts: &BTreeMap<&str, f64>| parts.values().sum::<f64>();
+    let kinds: BTreeSet<&str> = before.keys().chain(after.keys()).copied().collect();
+    let of = |parts: &BTreeMap<&str, f64>, kind| parts.get(kind).copied().unwrap_or_default();
+    let mut changes: Vec<(&str, f64, f64)> =
+        kinds.into_iter().map(|kind| (kind, of(&before, kind), of(&after, kind))).collect();
+    changes.retain(|(_, before, after)| (after - before).abs() >= CHANGE);
+    changes.sort_by(|a, b| (b.2 - b.1).total_cmp(&(a.2 - a.1)));
+    let changes: Vec<String> = changes
+        .iter()
+        .map(|(kind, before, after)| format!("{kind} {before:.1} to {after:.1}"))
+        .collect();
+    let busy = |measured: &Measured| {
+        let (mean, most) = measured.busy;
+        format!("{:.0}% (the busiest {:.0}%)", 100.0 * mean, 100.0 * most)
+    };
+    format!(
+        "Figure 4, {strong}% strong, {hot}% of them hot: {:.0} and {:.0} transactions per second; cores are busy for {} \
+         and {} of the time; a transaction takes {:.0} and {:.0} µs of cores of this machine at all sites together: {}.",
+        small.per_second(),
+        large.per_second(),
+        busy(small),
+        busy(large),
+        sum(&before),
+        sum(&after),
+        changes.join(", ")
+    )
+}
+
+/// Microseconds that a transaction keeps cores of this machine busy, by kinds of steps.
+fn time_of_one<'a>(costs: &Costs, measured: &'a Measured) -> BTreeMap<&'a str, f64> {
+    let Charged { steps, host, system_calls, .. } = &measured.charged;
+    let transactions = measured.total().latency.count().max(1) as f64;
+    let micros = |ns: f64| ns / 1000.0 / transactions;
+    let of_instructions = |instructions: f64| micros(instructions * costs.ns_per_instruction);
+    let of_calls = micros(*system_calls as f64 * costs.ns_per_system_call);
+    let steps =
+        steps.iter().map(|(kind, (_, instructions))| (*kind, of_instructions(*instructions)));
+    steps.chain([("hosts", of_instructions(*host)), ("system calls", of_calls)]).collect()
 }
 
 fn mean(values: impl Iterator<Item = f64>) -> f64 {
