@@ -33,7 +33,7 @@ const EXPECTED: &[(&str, [u64; 3])] = &[
     ("destroyed sites", [75, 100, 170]),
     ("clocks that jumped", [140, 140, 140]),
     ("slow workers", [220, 220, 220]),
-    ("commands refused", [0, 200, 200]),
+    ("commands refused", [0, 100, 100]),
     ("commits undone", [0, 35, 30]),
     ("crashes of sites", [0, 490, 490]),
     ("crashes of workers", [0, 210, 210]),

@@ -106,8 +106,9 @@ pub(crate) fn steps(variant: Baseline) -> String {
     counting.classes().into_iter().map(line).collect()
 }
 
+/// Steps differ where several workers and sites take part, and where one worker is alone.
 fn drive(variant: Baseline, counting: Counting) -> Counting {
-    let shape = Shape {
+    let shared = Shape {
         variant,
         regions: vec![VIRGINIA, CALIFORNIA, FRANKFURT],
         partitions: 16,
@@ -116,15 +117,18 @@ fn drive(variant: Baseline, counting: Counting) -> Counting {
         f: 1,
         slowness: 1.0,
     };
-    let mut cluster = VirtualCluster::new(shape, Meter::Counting(counting), Mixed, THINK);
-    for (clients, window) in LOADS {
-        cluster.set_clients(clients);
-        cluster.measure(Duration::ZERO, window);
-    }
-    match cluster.into_meter() {
-        Meter::Counting(counting) => counting,
-        Meter::Table(_) => unreachable!("it was made to count"),
-    }
+    let alone = Shape { variant, ..Shape::one_site(16, 1) };
+    [shared, alone].into_iter().fold(counting, |counting, shape| {
+        let mut cluster = VirtualCluster::new(shape, Meter::Counting(counting), Mixed, THINK);
+        for (clients, window) in LOADS {
+            cluster.set_clients(clients);
+            cluster.measure(Duration::ZERO, window);
+        }
+        match cluster.into_meter() {
+            Meter::Counting(counting) => counting,
+            Meter::Table(_) => unreachable!("it was made to count"),
+        }
+    })
 }
 
 /// Transactions of one to five operations of the kinds that the experiments use, 30% of which update; 10% are strong.

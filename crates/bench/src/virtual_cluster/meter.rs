@@ -112,7 +112,7 @@ impl Counting {
         let Some(at) = &mut self.at else {
             run(replica, now, step, outputs);
             let next = self.numbers.len();
-            let number = *self.numbers.entry(about.class(outputs.len())).or_insert(next);
+            let number = *self.numbers.entry(about.class(outputs)).or_insert(next);
             self.steps.push(number.min(FUNCTIONS - 1) as u8);
             return;
         };
@@ -135,7 +135,7 @@ impl Meter {
         match self {
             Meter::Table(rates) => {
                 run(replica, now, step, outputs);
-                let cost = rates.step(about.class(outputs.len()));
+                let cost = rates.step(about.class(outputs));
                 charged.step(about.kind, cost);
                 cost.0
             }

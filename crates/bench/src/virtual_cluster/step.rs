@@ -30,7 +30,8 @@ pub(crate) struct Class<'a> {
     pub(crate) kind: &'a str,
     /// The logarithm of the size: 0 for 0, else one more than the power of two that it reaches.
     pub(crate) size: u8,
-    /// The same of the number of outputs.
+    /// Twice the same of the number of outputs, and one more if a reply is among them: what a worker does alone is
+    /// answered at once, and what others take part in is not.
     pub(crate) outputs: u8,
 }
 
@@ -51,9 +52,11 @@ impl About {
         }
     }
 
-    pub(crate) fn class(self, outputs: usize) -> Class<'static> {
+    pub(crate) fn class(self, outputs: &[Output]) -> Class<'static> {
         let About { kind, size } = self;
-        Class { kind, size: logarithm(size), outputs: logarithm(outputs as u64) }
+        let replies = outputs.iter().any(|output| matches!(output, Output::Reply { .. }));
+        let outputs = 2 * logarithm(outputs.len() as u64) + u8::from(replies);
+        Class { kind, size: logarithm(size), outputs }
     }
 }
 
