@@ -153,8 +153,7 @@ impl World {
         let gap = gaps.next().and_then(|(_, gaps)| gaps.last().copied());
         drop(gaps);
         // An operator adds a site again once its removal is known, as `solera site remove` shows it.
-        let can_be_added =
-            self.states[site] == SiteState::Destroyed && self.is_removal_known(site);
+        let can_be_added = self.states[site] == SiteState::Destroyed && self.is_removal_known(site);
         if !can_be_added || !self.ask_for_change(site, Change::Add) {
             if self.states[site] == SiteState::Destroyed
                 && matches!(self.standing(site), Some((Standing::Member, _)))
