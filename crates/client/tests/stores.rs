@@ -368,7 +368,8 @@ fn guarded() -> ClusterSpec {
         )
     };
     let (chief, clerk) = (user("chief", "'+@all'"), user("clerk", "'+solera.call', '+@read'"));
-    let author = user("author", "'+solera.call', '+@read', '+@write', '+solera.attach', '+solera.token'");
+    let author =
+        user("author", "'+solera.call', '+@read', '+@write', '+solera.attach', '+solera.token'");
     let config = format!("{}{chief}{clerk}{author}", common::SPACES);
     ClusterSpec::parse("config", &config, Overrides::default()).unwrap()
 }

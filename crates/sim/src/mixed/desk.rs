@@ -39,7 +39,7 @@ pub(super) struct Inner {
 /// What is waited for.
 enum Slot {
     Asked { worker: Address, until: u64 },
-    Answered(Response),
+    Answered(Box<Response>),
     Broken,
 }
 
@@ -117,7 +117,7 @@ impl Inner {
 
     fn look(&mut self, request: RequestId) -> Poll<Option<Response>> {
         match self.waiting.remove(&request) {
-            Some(Slot::Answered(response)) => Poll::Ready(Some(response)),
+            Some(Slot::Answered(response)) => Poll::Ready(Some(*response)),
             Some(Slot::Asked { worker, until }) if self.now < until => {
                 self.waiting.insert(request, Slot::Asked { worker, until });
                 Poll::Pending
@@ -138,7 +138,7 @@ impl Inner {
 
     pub(super) fn answer(&mut self, request: RequestId, response: Response) {
         if let Some(slot) = self.waiting.get_mut(&request) {
-            *slot = Slot::Answered(response);
+            *slot = Slot::Answered(Box::new(response));
             self.news = true;
         }
     }
