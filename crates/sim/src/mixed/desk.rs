@@ -59,7 +59,7 @@ impl Desk {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.0.lock().unwrap()
+        self.0.lock().expect("the world has one thread")
     }
 
     /// A number in `low..high`.

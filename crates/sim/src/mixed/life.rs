@@ -137,8 +137,8 @@ pub(super) struct Shared {
 impl Shared {
     pub(super) fn new(desk: Desk, without: Option<Rule>) -> Shared {
         let compiled = compile(SOURCE);
-        assert!(compiled.program.is_some(), "{:?}", compiled.diagnostics);
-        let module = Module::new("test@1", Arc::new(compiled.program.unwrap())).unwrap();
+        let program = compiled.program.expect("the program is right");
+        let module = Module::new("test@1", Arc::new(program)).expect("it can be run");
         let modules = Arc::new(BTreeMap::from([(Arc::clone(module.name()), module.clone())]));
         let (users, known) = (Users::new(), RefCell::default());
         Shared { desk, users, without, module, modules, known }
@@ -205,13 +205,15 @@ impl Host {
         let shared = &self.shared;
         let program = shared.module.program();
         let bind: Vec<_> = (0..).zip(DATABASES).map(|(at, name)| (name, at, "all")).collect();
-        let bindings = Bindings::new(program, &self.databases(None), &bind).unwrap();
-        let transaction = shared.module.transaction(name).unwrap();
+        let bindings =
+            Bindings::new(program, &self.databases(None), &bind).expect("the levels fit");
+        let transaction = shared.module.transaction(name).expect("the program has it");
         let desk = &shared.desk;
         let id = TransactionId::new(desk.within(0, u64::MAX));
         let known = (Arc::clone(&shared.modules), limits());
         let start = (shared.module.clone(), transaction);
-        Coordinator::new(start, args, bindings, id, known, self.clock().now_ms()).unwrap()
+        let made = Coordinator::new(start, args, bindings, id, known, self.clock().now_ms());
+        made.expect("the arguments fit")
     }
 
     async fn client(self, user: &'static str, inbox: Inbox) {
@@ -282,7 +284,7 @@ impl Host {
             known.tickets.push((**ticket).clone());
             inbox.borrow_mut().given_up.push((**ticket).clone());
         }
-        known.writes.get_mut(&number).unwrap().outcome = Some(outcome);
+        known.writes.get_mut(&number).expect("it was noted").outcome = Some(outcome);
     }
 
     /// Now and then goes on from a ticket, also from one that others go on from.
@@ -299,7 +301,7 @@ impl Host {
         };
         let (modules, clock) = (Arc::clone(&self.shared.modules), self.clock());
         let resumed = Coordinator::resume(ticket, modules, limits(), clock.now_ms());
-        let mut resumed = resumed.unwrap();
+        let mut resumed = resumed.expect("its module is known");
         run(&mut resumed, connections, &clock).await;
         self.leave(&mut resumed, inbox);
     }

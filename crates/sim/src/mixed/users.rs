@@ -34,7 +34,7 @@ impl Users {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.0.lock().unwrap()
+        self.0.lock().expect("the world has one thread")
     }
 
     pub(super) fn grant(&self, user: &'static str, database: &'static str, granted: bool) {
