@@ -17,6 +17,7 @@ use solera_mixt::coordinator::{Coordinator, TransactionId};
 use solera_mixt::drive::{Clock, Connections, run};
 use solera_mixt::memory::Memory;
 use solera_mixt::outcome::{Limits, Outcome};
+use solera_mixt::record::Record;
 use solera_mixt::store::{BoxFuture, Connection, Database, Description, StoreError};
 use solera_node::Incomplete;
 
@@ -367,7 +368,9 @@ fn guarded() -> ClusterSpec {
         )
     };
     let (chief, clerk) = (user("chief", "'+@all'"), user("clerk", "'+solera.call', '+@read'"));
-    let config = format!("{}{chief}{clerk}", common::SPACES);
+    let author =
+        user("author", "'+solera.call', '+@read', '+@write', '+solera.attach', '+solera.token'");
+    let config = format!("{}{chief}{clerk}{author}", common::SPACES);
     ClusterSpec::parse("config", &config, Overrides::default()).unwrap()
 }
 
@@ -417,6 +420,41 @@ async fn where_there_are_users_transactions_are_completed_and_cleaned_up_after_a
         assert!(began.elapsed() < Duration::from_secs(60), "its record stays");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
+}
+
+/// As whom a transaction is gone on with from its ticket.
+async fn user_of_ticket(client: &mut Client, ticket: &str) -> Option<String> {
+    let kept = client.command(&["GET", &format!("solera:ticket:{ticket}")]).await.unwrap();
+    let Value::Bulk(bytes) = kept else { panic!("{kept:?} is no ticket") };
+    let record = Record::decode(&bytes).unwrap();
+    record.user("solera").map(|user| user.to_string())
+}
+
+/// Its caller may have no right to what is left: it must not be completed later with the administrator's rights.
+#[tokio::test]
+async fn what_an_administrator_could_not_complete_stays_its_callers() {
+    let limits = Limits { finish_ms: 100, ..Limits::default() };
+    // Nobody else completes it in the time of a test.
+    let (cluster, off) = start_with(guarded(), limits, Duration::from_secs(600));
+    let mut chief = cluster.client_as(0, "chief", "pw").await.unwrap();
+    let group = with_group(&mut chief).await;
+    let mut author = cluster.client_as(0, "author", "pw").await.unwrap();
+    author.attach(&chief.token().await.unwrap()).await.unwrap();
+    off.store(true, Ordering::Relaxed);
+    let name = ticket(post(&mut author, &group, "hello").await);
+    chief.attach(&author.token().await.unwrap()).await.unwrap();
+    let complete = ["SOLERA.CALL", "COMPLETE", &name];
+    for _ in 0..2 {
+        assert_eq!(ticket(chief.command(&complete).await), name);
+        assert_eq!(user_of_ticket(&mut chief, &name).await.as_deref(), Some("author"));
+        let listed = chief.command(&["SOLERA.CALL", "INCOMPLETE"]).await.unwrap();
+        assert!(format!("{listed:?}").contains(&format!("{:?}", Value::Bulk("author".into()))));
+    }
+    off.store(false, Ordering::Relaxed);
+    assert_eq!(log(&mut chief).await, [""; 0]);
+    assert_eq!(chief.command(&complete).await.unwrap(), Value::Integer(1));
+    assert_eq!(log(&mut chief).await, ["hello"]);
+    assert_eq!(incomplete(&mut chief).await, [[""; 3]; 0]);
 }
 
 #[tokio::test]

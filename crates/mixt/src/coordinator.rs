@@ -412,11 +412,13 @@ impl Coordinator {
                     }
                     Next::Finished(outcome) => {
                         self.helped.extend(other.leftovers());
+                        let is_done = matches!(outcome, Outcome::Done { .. });
                         if let Outcome::Incomplete { ticket: Some(ticket), .. } = outcome {
                             self.given_up.push(*ticket);
                         }
                         self.given_up.append(&mut other.given_up);
-                        None
+                        // What could not be completed now most likely cannot be at once, either.
+                        if is_done { None } else { self.wait() }
                     }
                 },
                 Stage::Over(outcome) => {

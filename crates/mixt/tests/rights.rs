@@ -37,6 +37,7 @@ transaction two(a: handle<counter> in strong, b: handle<counter> in weak) {
 transaction first(a: handle<counter> in strong) -> int { return a.value(); }
 transaction second(b: handle<counter> in weak) -> int { return b.value(); }
 transaction third(c: handle<counter> in last) -> int { return c.value(); }
+transaction others(b: handle<counter> in weak, c: handle<counter> in last) -> int { return b.value() + c.value(); }
 ";
 
 const NAMES: [&str; 3] = ["one", "two", "three"];
@@ -135,6 +136,35 @@ fn others_go_on_past_one_that_waits_for_a_right() {
     bench.world.users.grant("alice", "three", true);
     assert_eq!(recovered(&bench).open.len(), 0);
     assert_eq!(values(&bench), [2, 2, 1]);
+}
+
+/// Who waits for a transaction, and cannot complete it as its user lacks a right, does not ask for it without a pause.
+#[test]
+fn who_waits_for_one_that_is_denied_pauses() {
+    let bench = bench();
+    left(&bench, "three", "alice", "two");
+    bench.world.users.grant("alice", "three", false);
+    bench.world.pass(bench.limits.orphan_ms);
+    let (mut waiting, mut connections) =
+        (bench.coordinator("others"), connections(&bench, Some("bob")));
+    waiting.act_as(connections.users(), NAMES.map(Arc::from).into());
+    let (mut answer, mut asked) = (None, 0);
+    let outcome = loop {
+        answer = Some(match waiting.next(bench.clock.now_ms(), answer.take()) {
+            Next::Ask(Ask::Store { database, request }) => {
+                asked += 1;
+                assert!(asked < 1_000, "it asks again and again");
+                let asking = connections.ask_for(waiting.users(), &database, &request);
+                finish(&bench.world, asking)
+            }
+            Next::Ask(Ask::Wait { ms }) => {
+                bench.world.pass(ms);
+                Ok(Reply::Done)
+            }
+            Next::Finished(outcome) => break outcome,
+        });
+    };
+    assert!(matches!(outcome, Outcome::Failed(Why::Blocked { .. })), "{outcome}");
 }
 
 fn record(found: &Recovered) -> Record {

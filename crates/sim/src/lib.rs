@@ -15,6 +15,8 @@ mod history;
 mod last_round;
 #[cfg(test)]
 mod latency;
+#[cfg(test)]
+mod mixed;
 mod outage;
 mod outcomes;
 mod promises;

@@ -29,7 +29,7 @@ use crate::tally::Tally;
 use crate::trace::Trace;
 
 /// The wall clock at the start of the world, in microseconds since the Unix epoch.
-const EPOCH_MICROS: i64 = 1_800_000_000_000_000;
+pub(crate) const EPOCH_MICROS: i64 = 1_800_000_000_000_000;
 /// How long a client waits for an operation on a key whose worker may have died with it.
 const PATIENCE: u64 = 5_000 * MS;
 

@@ -91,7 +91,7 @@ pub(crate) const HOUSE: &[Room] = &[
             "solera-time",
             "solera-unistore",
         ],
-        &[],
+        &["solera-language", "solera-mixt"],
     ),
     room(
         "solera-node",

@@ -1,0 +1,188 @@
+//! Where futures leave what they ask of replicas, and find the answers.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::Poll;
+
+use solera_mixt::drive::Clock;
+use solera_mixt::store::{BoxFuture, Horizon};
+use solera_time::SiteId;
+use solera_unistore::{Address, Command, RequestId, Response};
+
+use crate::random::Random;
+use crate::scenario::MS;
+
+/// How long a session waits for an answer before it takes its connection for broken, in nanoseconds.
+const PATIENCE: u64 = 1_500 * MS;
+
+/// What the world and the futures of all hosts share. Copies are the same desk.
+#[derive(Clone)]
+pub(super) struct Desk(Arc<Mutex<Inner>>);
+
+pub(super) struct Inner {
+    /// The world's time, in nanoseconds.
+    pub(super) now: u64,
+    pub(super) random: Random,
+    requests: u64,
+    outbox: Vec<(Address, RequestId, Command)>,
+    waiting: BTreeMap<RequestId, Slot>,
+    /// The workers that answer clients.
+    pub(super) answering: BTreeSet<Address>,
+    /// How often each worker has stopped; connections end with it.
+    stops: BTreeMap<Address, u64>,
+    /// How far commits are seen, as each site tells.
+    pub(super) horizons: BTreeMap<SiteId, Horizon>,
+    /// Whether there are answers that nobody has looked at.
+    news: bool,
+}
+
+/// What is waited for.
+enum Slot {
+    Asked { worker: Address, until: u64 },
+    Answered(Box<Response>),
+    Broken,
+}
+
+impl Desk {
+    pub(super) fn new(seed: u64) -> Desk {
+        Desk(Arc::new(Mutex::new(Inner {
+            now: 0,
+            random: Random::new(seed.wrapping_mul(7_919).wrapping_add(13)),
+            requests: 0,
+            outbox: Vec::new(),
+            waiting: BTreeMap::new(),
+            answering: BTreeSet::new(),
+            stops: BTreeMap::new(),
+            horizons: BTreeMap::new(),
+            news: false,
+        })))
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().expect("the world has one thread")
+    }
+
+    /// A number in `low..high`.
+    pub(super) fn within(&self, low: u64, high: u64) -> u64 {
+        self.lock().random.within(low, high)
+    }
+
+    pub(super) fn below(&self, limit: usize) -> usize {
+        self.lock().random.below(limit)
+    }
+
+    /// A worker of a site that answers, and how often it has stopped before.
+    pub(super) fn some_worker(&self, site: SiteId) -> Option<(Address, u64)> {
+        let mut desk = self.lock();
+        let of_site: Vec<_> =
+            desk.answering.iter().filter(|worker| worker.site == site).copied().collect();
+        let worker = *of_site.get(desk.random.below(of_site.len()))?;
+        Some((worker, desk.stops(worker)))
+    }
+
+    /// Whether a connection that was opened after so many stops of its worker is open still.
+    pub(super) fn is_open(&self, (worker, stops): (Address, u64)) -> bool {
+        let desk = self.lock();
+        desk.answering.contains(&worker) && desk.stops(worker) == stops
+    }
+
+    /// Asks a worker. None: the connection broke before the answer came.
+    pub(super) async fn ask(&self, worker: Address, command: Command) -> Option<Response> {
+        let request = self.lock().send(worker, command);
+        std::future::poll_fn(|_| self.lock().look(request)).await
+    }
+
+    /// Tells a worker something that has no answer.
+    pub(super) fn tell(&self, worker: Address, command: Command) {
+        let mut desk = self.lock();
+        desk.requests += 1;
+        let request = RequestId(desk.requests);
+        desk.outbox.push((worker, request, command));
+    }
+}
+
+impl Inner {
+    fn stops(&self, worker: Address) -> u64 {
+        self.stops.get(&worker).copied().unwrap_or(0)
+    }
+
+    fn send(&mut self, worker: Address, command: Command) -> RequestId {
+        self.requests += 1;
+        let request = RequestId(self.requests);
+        let until = self.now + PATIENCE;
+        self.waiting.insert(request, Slot::Asked { worker, until });
+        self.outbox.push((worker, request, command));
+        request
+    }
+
+    fn look(&mut self, request: RequestId) -> Poll<Option<Response>> {
+        match self.waiting.remove(&request) {
+            Some(Slot::Answered(response)) => Poll::Ready(Some(*response)),
+            Some(Slot::Asked { worker, until }) if self.now < until => {
+                self.waiting.insert(request, Slot::Asked { worker, until });
+                Poll::Pending
+            }
+            Some(Slot::Asked { .. } | Slot::Broken) | None => Poll::Ready(None),
+        }
+    }
+
+    /// What was asked since this was called last.
+    pub(super) fn take_asked(&mut self) -> Vec<(Address, RequestId, Command)> {
+        std::mem::take(&mut self.outbox)
+    }
+
+    /// Whether somebody may go on.
+    pub(super) fn take_news(&mut self) -> bool {
+        std::mem::take(&mut self.news)
+    }
+
+    pub(super) fn answer(&mut self, request: RequestId, response: Response) {
+        if let Some(slot) = self.waiting.get_mut(&request) {
+            *slot = Slot::Answered(Box::new(response));
+            self.news = true;
+        }
+    }
+
+    /// A worker does not answer a request.
+    pub(super) fn break_off(&mut self, request: RequestId) {
+        if let Some(slot @ Slot::Asked { .. }) = self.waiting.get_mut(&request) {
+            *slot = Slot::Broken;
+            self.news = true;
+        }
+    }
+
+    /// A worker has stopped: all connections with it break.
+    pub(super) fn stop(&mut self, stopped: Address) {
+        *self.stops.entry(stopped).or_default() += 1;
+        self.answering.remove(&stopped);
+        for slot in self.waiting.values_mut() {
+            if matches!(slot, Slot::Asked { worker, .. } if *worker == stopped) {
+                *slot = Slot::Broken;
+            }
+        }
+        self.news = true;
+    }
+}
+
+/// The clock of one host.
+pub(super) struct HostClock {
+    pub(super) desk: Desk,
+    /// What it shows when the world begins.
+    pub(super) epoch_ms: u64,
+}
+
+impl Clock for HostClock {
+    fn now_ms(&self) -> u64 {
+        self.epoch_ms + self.desk.lock().now / MS
+    }
+
+    fn sleep(&self, ms: u64) -> BoxFuture<'_, ()> {
+        let until = self.desk.lock().now + ms * MS;
+        let is_over = move || self.desk.lock().now >= until;
+        Box::pin(std::future::poll_fn(
+            move |_| {
+                if is_over() { Poll::Ready(()) } else { Poll::Pending }
+            },
+        ))
+    }
+}

@@ -1,0 +1,363 @@
+//! What hosts do: clients call transactions that write or read in all stores, and one cleaner completes and collects.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use solera_language::compile::compile;
+use solera_language::value::{Handle, Value};
+use solera_levels::Level;
+use solera_mixt::binding::{Bindings, Module, Modules};
+use solera_mixt::collect::Collector;
+use solera_mixt::coordinator::{Coordinator, TransactionId};
+use solera_mixt::drive::{Clock, Connections, run};
+use solera_mixt::outcome::{Limits, Outcome};
+use solera_mixt::record::Record;
+use solera_mixt::recovery::recover;
+use solera_mixt::store::{Database, Place};
+use solera_time::SiteId;
+
+use super::cluster::Task;
+use super::desk::{Desk, HostClock};
+use super::store::{Rule, Spaces};
+use super::users::{DATABASES, USERS, Users};
+
+/// Every transaction that writes puts its number into sets of its stores, and counts itself in each.
+const SOURCE: &str = "
+store directory : linearizable;
+store mail : causal;
+store shop : causal;
+
+transaction write_two(a: handle<set<int>> in directory, an: handle<counter> in directory,
+    b: handle<set<int>> in mail, bn: handle<counter> in mail, number: int) -> int {
+    a.add(number);
+    an.add(1);
+    b.add(number);
+    bn.add(1);
+    return number;
+}
+
+transaction write_three(a: handle<set<int>> in directory, an: handle<counter> in directory,
+    b: handle<set<int>> in mail, bn: handle<counter> in mail,
+    c: handle<set<int>> in shop, cn: handle<counter> in shop, number: int) -> int {
+    a.add(number);
+    an.add(1);
+    b.add(number);
+    bn.add(1);
+    c.add(number);
+    cn.add(1);
+    return number;
+}
+
+transaction read(a: handle<set<int>> in directory, b: handle<set<int>> in mail,
+    c: handle<set<int>> in shop) -> list<set<int>> {
+    return [a.elements(), b.elements(), c.elements()];
+}
+
+transaction counts(a: handle<counter> in directory, b: handle<counter> in mail,
+    c: handle<counter> in shop) -> list<int> {
+    return [a.value(), b.value(), c.value()];
+}
+";
+
+/// How many clients each host has.
+const CLIENTS: usize = 2;
+/// How many objects of each kind there are.
+pub(super) const OBJECTS: usize = 3;
+
+/// The times fit one another as [`Limits`] says. After `finish_ms` a command runs for one second and a half at most, and clocks
+/// differ by less than what is left until `orphan_ms`.
+pub(super) fn limits() -> Limits {
+    Limits {
+        run_ms: 20_000,
+        attempts: 12,
+        backoff_first_ms: 5,
+        backoff_last_ms: 200,
+        finish_ms: 1_000,
+        orphan_ms: 3_000,
+        blocked_ms: 4_500,
+        keep_ms: 6_000,
+        ..Limits::default()
+    }
+}
+
+/// A transaction that writes.
+#[derive(Debug)]
+pub(super) struct Write {
+    pub(super) object: usize,
+    pub(super) three: bool,
+    /// How it ended, if its host lived on.
+    pub(super) outcome: Option<Outcome>,
+}
+
+/// What is known of what clients did.
+#[derive(Default)]
+pub(super) struct Known {
+    /// By the transaction's number.
+    pub(super) writes: BTreeMap<i64, Write>,
+    pub(super) reads: u32,
+    /// How often a call was refused for a right that was missing from its beginning to its end.
+    pub(super) refused: u32,
+    /// How many transactions others have completed.
+    pub(super) recovered: u32,
+    /// How often that was denied.
+    pub(super) denied: u32,
+    pub(super) violations: Vec<String>,
+    /// Of transactions that were left incomplete.
+    tickets: Vec<Record>,
+}
+
+/// What clients of a host leave to its cleaner.
+#[derive(Default)]
+struct Left {
+    complete: Vec<Record>,
+    given_up: Vec<Record>,
+}
+
+type Inbox = Rc<RefCell<Left>>;
+
+/// A host, and what all share.
+#[derive(Clone)]
+pub(super) struct Host {
+    pub(super) index: usize,
+    pub(super) epoch_ms: u64,
+    pub(super) shared: Rc<Shared>,
+}
+
+pub(super) struct Shared {
+    pub(super) desk: Desk,
+    pub(super) users: Users,
+    without: Option<Rule>,
+    module: Module,
+    modules: Arc<Modules>,
+    pub(super) known: RefCell<Known>,
+}
+
+impl Shared {
+    pub(super) fn new(desk: Desk, without: Option<Rule>) -> Shared {
+        let compiled = compile(SOURCE);
+        let program = compiled.program.expect("the program is right");
+        let module = Module::new("test@1", Arc::new(program)).expect("it can be run");
+        let modules = Arc::new(BTreeMap::from([(Arc::clone(module.name()), module.clone())]));
+        let (users, known) = (Users::new(), RefCell::default());
+        Shared { desk, users, without, module, modules, known }
+    }
+}
+
+impl Host {
+    fn databases(&self, user: Option<&str>) -> Vec<Arc<dyn Database>> {
+        let levels = [Level::Linearizable, Level::Causal, Level::Causal];
+        let all = DATABASES.into_iter().zip(levels).map(|(name, level)| {
+            Arc::new(Spaces {
+                desk: self.shared.desk.clone(),
+                users: self.shared.users.clone(),
+                name,
+                level,
+                site: SiteId(self.index as u8),
+                user: user.map(Arc::from),
+                without: self.shared.without,
+            }) as Arc<dyn Database>
+        });
+        all.collect()
+    }
+
+    fn connections(&self, user: Option<&str>) -> Connections {
+        Connections::new(self.databases(user))
+    }
+
+    fn clock(&self) -> HostClock {
+        HostClock { desk: self.shared.desk.clone(), epoch_ms: self.epoch_ms }
+    }
+
+    /// Two clients, a cleaner, and at the first host the administrator.
+    pub(super) fn work(&self) -> Vec<Task> {
+        let inbox = Inbox::default();
+        let mut tasks: Vec<Task> = Vec::new();
+        for client in 0..CLIENTS {
+            let user = USERS[(self.index + client) % USERS.len()];
+            tasks.push(Box::pin(self.clone().client(user, Rc::clone(&inbox))));
+        }
+        tasks.push(Box::pin(self.clone().cleaner(inbox)));
+        if self.index == 0 {
+            tasks.push(Box::pin(self.clone().administrator()));
+        }
+        tasks
+    }
+
+    /// Only the cleaner.
+    pub(super) fn rest(&self) -> Vec<Task> {
+        vec![Box::pin(self.clone().cleaner(Inbox::default()))]
+    }
+
+    /// Now and then grants a user a right, or revokes it.
+    async fn administrator(self) {
+        let (clock, desk) = (self.clock(), &self.shared.desk);
+        loop {
+            clock.sleep(desk.within(50, 800)).await;
+            let user = USERS[desk.below(USERS.len())];
+            let database = DATABASES[desk.below(DATABASES.len())];
+            self.shared.users.grant(user, database, desk.below(6) > 0);
+        }
+    }
+
+    fn coordinator(&self, name: &str, args: Vec<Value>) -> Coordinator {
+        let shared = &self.shared;
+        let program = shared.module.program();
+        let bind: Vec<_> = (0..).zip(DATABASES).map(|(at, name)| (name, at, "all")).collect();
+        let bindings =
+            Bindings::new(program, &self.databases(None), &bind).expect("the levels fit");
+        let transaction = shared.module.transaction(name).expect("the program has it");
+        let desk = &shared.desk;
+        let id = TransactionId::new(desk.within(0, u64::MAX));
+        let known = (Arc::clone(&shared.modules), limits());
+        let start = (shared.module.clone(), transaction);
+        let made = Coordinator::new(start, args, bindings, id, known, self.clock().now_ms());
+        made.expect("the arguments fit")
+    }
+
+    async fn client(self, user: &'static str, inbox: Inbox) {
+        let (clock, desk) = (self.clock(), &self.shared.desk);
+        let mut connections = self.connections(Some(user));
+        loop {
+            clock.sleep(desk.within(20, 700)).await;
+            self.resume_some(&mut connections, &inbox).await;
+            if desk.below(4) == 0 {
+                self.read(&mut connections, &inbox).await;
+            } else {
+                self.write(user, &mut connections, &inbox).await;
+            }
+        }
+    }
+
+    async fn read(&self, connections: &mut Connections, inbox: &RefCell<Left>) {
+        let object = self.shared.desk.below(OBJECTS);
+        let mut coordinator =
+            self.coordinator("read", DATABASES.map(|store| handle(store, "set", object)).into());
+        let outcome = run(&mut coordinator, connections, &self.clock()).await;
+        self.leave(&mut coordinator, inbox);
+        let Outcome::Done { result: Value::List(sets), .. } = outcome else { return };
+        let sets: Vec<BTreeSet<i64>> = sets.iter().map(numbers).collect();
+        let mut known = self.shared.known.borrow_mut();
+        known.reads += 1;
+        let threes: BTreeSet<i64> =
+            sets[0].iter().copied().filter(|number| known.writes[number].three).collect();
+        if sets[0] != sets[1] || threes != sets[2] {
+            known.violations.push(format!("{} sees parts: {sets:?}", coordinator.id()));
+        }
+    }
+
+    async fn write(
+        &self,
+        user: &'static str,
+        connections: &mut Connections,
+        inbox: &RefCell<Left>,
+    ) {
+        let (users, desk) = (&self.shared.users, &self.shared.desk);
+        let (object, three) = (desk.below(OBJECTS), desk.below(2) == 0);
+        let number = {
+            let writes = &mut self.shared.known.borrow_mut().writes;
+            let number = writes.len() as i64;
+            writes.insert(number, Write { object, three, outcome: None });
+            number
+        };
+        users.begins(number, user);
+        let stores = if three { &DATABASES[..] } else { &DATABASES[..2] };
+        let lacks = stores.iter().any(|store| !users.may(user, store));
+        let changes = users.changes();
+        let pair = |store: &&str| [handle(store, "set", object), handle(store, "count", object)];
+        let mut args: Vec<Value> = stores.iter().flat_map(pair).collect();
+        args.push(Value::Int(number));
+        let name = if three { "write_three" } else { "write_two" };
+        let mut coordinator = self.coordinator(name, args);
+        let outcome = run(&mut coordinator, connections, &self.clock()).await;
+        self.leave(&mut coordinator, inbox);
+        let mut known = self.shared.known.borrow_mut();
+        if lacks && changes == users.changes() {
+            known.refused += 1;
+            if !matches!(outcome, Outcome::Failed(_)) {
+                let told = format!("{number} began although {user} lacked a right: {outcome}");
+                known.violations.push(told);
+            }
+        }
+        if let Outcome::Incomplete { ticket: Some(ticket), .. } = &outcome {
+            known.tickets.push((**ticket).clone());
+            inbox.borrow_mut().given_up.push((**ticket).clone());
+        }
+        known.writes.get_mut(&number).expect("it was noted").outcome = Some(outcome);
+    }
+
+    /// Now and then goes on from a ticket, also from one that others go on from.
+    async fn resume_some(&self, connections: &mut Connections, inbox: &RefCell<Left>) {
+        let ticket = {
+            let tickets = &self.shared.known.borrow().tickets;
+            let count = tickets.len();
+            if count == 0 || self.shared.desk.below(4) > 0 {
+                return;
+            }
+            // Often the latest, of which most may still be under way.
+            let any = self.shared.desk.below(count);
+            tickets[if self.shared.desk.below(2) == 0 { count - 1 } else { any }].clone()
+        };
+        let (modules, clock) = (Arc::clone(&self.shared.modules), self.clock());
+        let resumed = Coordinator::resume(ticket, modules, limits(), clock.now_ms());
+        let mut resumed = resumed.expect("its module is known");
+        run(&mut resumed, connections, &clock).await;
+        self.leave(&mut resumed, inbox);
+    }
+
+    /// What a coordinator leaves behind is for its host's cleaner.
+    fn leave(&self, coordinator: &mut Coordinator, inbox: &RefCell<Left>) {
+        let mut inbox = inbox.borrow_mut();
+        inbox.complete.extend(coordinator.leftovers());
+        inbox.given_up.extend(coordinator.given_up());
+    }
+
+    /// Recovers and collects from time to time.
+    async fn cleaner(self, inbox: Inbox) {
+        let clock = self.clock();
+        let mut collector = Collector::new(limits());
+        let mut connections = self.connections(None);
+        let place = Place { database: DATABASES[0].into(), space: "all".into() };
+        loop {
+            clock.sleep(self.shared.desk.within(200, 800)).await;
+            let left = inbox.take();
+            collector.add(left.complete, clock.now_ms());
+            left.given_up.into_iter().for_each(|ticket| collector.give_up(ticket));
+            let known = (&self.shared.modules, limits());
+            let found = recover(&place, &mut connections, known, &collector, &clock).await;
+            if let Ok(mut found) = found {
+                let denied = found.open.iter().filter(|(_, outcome)| outcome.denied().is_some());
+                let mut known = self.shared.known.borrow_mut();
+                known.denied += denied.count() as u32;
+                known.recovered += found.completed.len() as u32;
+                collector.take(&mut found, clock.now_ms());
+            }
+            // What fails is done the next time.
+            let _ = collector.collect(&mut connections, clock.now_ms()).await;
+        }
+    }
+
+    /// What is in both sets and counters of an object, in all stores.
+    pub(super) async fn look(self, object: usize, into: Rc<RefCell<Option<Outcome>>>, sets: bool) {
+        let mut connections = self.connections(None);
+        let (name, kind) = if sets { ("read", "set") } else { ("counts", "count") };
+        let args = DATABASES.map(|store| handle(store, kind, object));
+        let mut coordinator = self.coordinator(name, args.into());
+        let outcome = run(&mut coordinator, &mut connections, &self.clock()).await;
+        *into.borrow_mut() = Some(outcome);
+    }
+}
+
+fn handle(store: &str, kind: &str, object: usize) -> Value {
+    Value::Handle(Handle { store: store.into(), key: format!("{kind}{object}").into() })
+}
+
+pub(super) fn numbers(set: &Value) -> BTreeSet<i64> {
+    let Value::Set(set) = set else { panic!("{set:?} is no set") };
+    let number = |value: &Value| match value {
+        Value::Int(number) => *number,
+        other => panic!("{other:?} is no number"),
+    };
+    set.iter().map(number).collect()
+}
