@@ -94,6 +94,8 @@ pub enum Rule {
     Remember,
     /// A group that may have forgotten a transaction of a former life does not claim that it aborted.
     AdmitForgotten,
+    /// A leader that hears that others are done with a transaction finds out whether it still leads before it forgets it.
+    ConfirmTerm,
     /// Whoever forgets a transaction knows that it is over, and does not vote on it again.
     TellOldest,
     /// A vote comes in time, or it is to abort.

@@ -57,6 +57,9 @@ pub(crate) struct Leading {
     reservations: Reservations,
     /// The undecided ones that were aborted before.
     claims: BTreeMap<TransactionId, Claim>,
+    /// The undecided ones that others are done with, nobody says how, and the ceiling that a quorum must keep before
+    /// this leader forgets them; none before it is sent.
+    over: BTreeMap<TransactionId, Option<Timestamp>>,
 }
 
 /// What a coordinator wants a vote on.
@@ -124,6 +127,7 @@ impl Leading {
             asked: BTreeMap::new(),
             reservations: Reservations::new(),
             claims: BTreeMap::new(),
+            over: BTreeMap::new(),
         }
     }
 
@@ -136,6 +140,31 @@ impl Leading {
         patience: Duration,
     ) -> bool {
         delivered < self.base && now.since(self.since) >= patience
+    }
+
+    /// An undecided transaction is not so any more.
+    fn no_longer_undecided<W>(
+        &mut self,
+        step: &Step<'_, W>,
+        tid: TransactionId,
+        ts: Timestamp,
+        committed: bool,
+    ) {
+        self.asked.remove(&tid);
+        self.over.remove(&tid);
+        self.open.remove(&(ts, tid));
+        let Some(claim) = self.claims.remove(&tid) else { return };
+        if committed {
+            self.reservations.end(claim);
+        } else {
+            let until = step.now.monotonic.after(step.config.timing.reservation);
+            self.reservations.extend(claim, until);
+        }
+    }
+
+    /// The ceiling that a quorum of the members has kept in this term.
+    fn kept_by_quorum(&self, quorum: usize) -> Timestamp {
+        nth_greatest(self.kept.values().map(|kept| kept.ceiling), quorum)
     }
 
     /// The last transaction before what is proposed next, if nothing can come in between.
@@ -405,56 +434,66 @@ impl<W: Clone> Member<W> {
         oldest: Option<Serial>,
     ) {
         self.learn_oldest(step, tid.coordinator, oldest);
-        if !self.leads() {
+        let Role::Leader(leading) = &mut self.role else {
             if let Some(Outcome::Committed(ts)) = outcome {
                 self.ahead.commit(tid, ts);
                 self.deliver_ahead(step);
             }
             return;
+        };
+        let entry = self.state.entries.get(&tid);
+        if let Some(entry) = entry.filter(|entry| entry.phase == Phase::Undecided) {
+            match outcome {
+                Some(outcome) => self.decide(step, tid, outcome),
+                // It aborted, or it committed and a quorum has stored it. In the second case a later leader may have
+                // delivered it, so that this one has to find out whether it still leads.
+                None if entry.holds_back() && step.config.keeps(Rule::ConfirmTerm) => {
+                    leading.over.entry(tid).or_default();
+                }
+                None => self.forget_undecided(step, tid),
+            }
         }
-        if let Some(entry) = self.state.entries.get_mut(&tid)
-            && entry.phase == Phase::Undecided
+        self.deliver(step);
+    }
+
+    fn decide(&mut self, step: &mut Step<'_, W>, tid: TransactionId, outcome: Outcome) {
+        let Some(entry) = self.state.entries.get_mut(&tid) else { return };
+        if let Some(share) = &entry.share {
+            self.conflicts.release(tid, share);
+        }
+        match outcome {
+            Outcome::Committed(ts) => {
+                entry.phase = Phase::Committed(ts);
+                step.clock.observe(ts);
+                if let Some(share) = &entry.share {
+                    self.conflicts.commit(share, ts);
+                }
+            }
+            Outcome::Aborted(_) => {
+                entry.phase = Phase::Finished(None);
+                entry.share = None;
+            }
+        }
+        let (ts, phase, has_share) = (entry.ts, entry.phase, entry.share.is_some());
+        let Role::Leader(leading) = &mut self.role else { return };
+        leading.no_longer_undecided(step, tid, ts, matches!(phase, Phase::Committed(_)));
+        if let Phase::Committed(ts) = phase
+            && has_share
+        {
+            leading.due.insert((ts, tid));
+        }
+    }
+
+    /// Forgets a transaction that everybody else is done with.
+    fn forget_undecided(&mut self, step: &mut Step<'_, W>, tid: TransactionId) {
+        if let (Some(entry), Role::Leader(leading)) = (self.state.entries.get(&tid), &mut self.role)
         {
             if let Some(share) = &entry.share {
                 self.conflicts.release(tid, share);
             }
-            match outcome {
-                Some(Outcome::Committed(ts)) => {
-                    entry.phase = Phase::Committed(ts);
-                    step.clock.observe(ts);
-                    if let Some(share) = &entry.share {
-                        self.conflicts.commit(share, ts);
-                    }
-                }
-                Some(Outcome::Aborted(_)) => {
-                    entry.phase = Phase::Finished(None);
-                    entry.share = None;
-                }
-                // Everybody else is done with it, and this member had not heard so.
-                None => {}
-            }
-            let is_over = entry.phase == Phase::Undecided;
-            if let Role::Leader(leading) = &mut self.role {
-                leading.asked.remove(&tid);
-                if let Some(claim) = leading.claims.remove(&tid) {
-                    match entry.phase {
-                        Phase::Committed(_) => leading.reservations.end(claim),
-                        _ => {
-                            let until = step.now.monotonic.after(step.config.timing.reservation);
-                            leading.reservations.extend(claim, until);
-                        }
-                    }
-                }
-                leading.open.remove(&(entry.ts, tid));
-                if let (Phase::Committed(ts), Some(_)) = (entry.phase, &entry.share) {
-                    leading.due.insert((ts, tid));
-                }
-            }
-            if is_over {
-                self.forget(step, &[tid]);
-            }
+            leading.no_longer_undecided(step, tid, entry.ts, false);
         }
-        self.deliver(step);
+        self.forget(step, &[tid]);
     }
 
     /// A coordinator will submit no transaction below this one again.
@@ -479,7 +518,15 @@ impl<W: Clone> Member<W> {
         let quorum = step.configuration.quorum();
         let own = Kept { ceiling: self.state.ceiling, delivered: self.state.delivered };
         leading.kept.insert(step.config.me.site, own);
-        let ceiling = nth_greatest(leading.kept.values().map(|kept| kept.ceiling), quorum);
+        let ceiling = leading.kept_by_quorum(quorum);
+        let is_kept = |at: &Option<Timestamp>| at.is_some_and(|at| at <= ceiling);
+        let confirmed = leading.over.iter().filter(|(_, at)| is_kept(at)).map(|(tid, _)| *tid);
+        let confirmed: Vec<TransactionId> = confirmed.collect();
+        for tid in confirmed {
+            step.reach(rare::CONFIRMS_TERM);
+            self.forget_undecided(step, tid);
+        }
+        let Role::Leader(leading) = &mut self.role else { return };
         let mut limit = step.clock.read(step.now.physical);
         if step.config.keeps(Rule::Ceiling) {
             limit = limit.min(ceiling);
@@ -539,6 +586,7 @@ impl<W: Clone> Member<W> {
         if self.state.ceiling < clock.later(reserve - reserve / 4) {
             self.keep_ceiling(step, clock.later(reserve));
         }
+        self.confirm_term(step);
         let ceiling = self.state.ceiling;
         let Role::Leader(leading) = &mut self.role else { return };
         leading.status_at = Some(step.now.monotonic);
@@ -551,6 +599,21 @@ impl<W: Clone> Member<W> {
         let oldest = self.state.oldest.iter().map(|(of, first)| (*of, *first)).collect();
         let status = Body::Status { ballot, ceiling, upto: clock, range, phases, oldest };
         step.send_others(self.group, status);
+    }
+
+    /// Has the members keep a ceiling that none has been sent before, if there are transactions that others are done
+    /// with. A quorum of answers to it says that no later leader had begun when it was learnt that they are over: what
+    /// committed until then is among what this leader had to store when its term began.
+    fn confirm_term(&mut self, step: &mut Step<'_, W>) {
+        let Role::Leader(leading) = &mut self.role else { return };
+        if leading.over.values().all(Option::is_some) {
+            return;
+        }
+        let ceiling = self.state.ceiling.later(Duration::from_micros(1));
+        for at in leading.over.values_mut().filter(|at| at.is_none()) {
+            *at = Some(ceiling);
+        }
+        self.keep_ceiling(step, ceiling);
     }
 
     /// A member has kept the ceiling.

@@ -27,6 +27,8 @@ solera_machine::rare_paths! {
     THIRD_PARTY_FINDS_IT_OVER = "a third party finds that a transaction is over";
     /// A leader answers that a transaction is over, and not how it ended.
     ANSWERS_OVER = "a leader answers that a transaction is over";
+    /// A leader forgets what others are done with, after a quorum has confirmed its term.
+    CONFIRMS_TERM = "a leader confirms its term before it forgets";
     /// A leader votes on a transaction of a former life that its group may have forgotten.
     ADMITS_FORGOTTEN = "a leader admits that it may have forgotten";
     /// A group's members name different reasons for an abort.

@@ -31,6 +31,8 @@ struct Sites {
     claims: BTreeMap<TransactionId, Claim>,
     /// When the leader has shown what as complete.
     shown: Vec<(u64, Timestamp)>,
+    /// What each site has shown as complete as a leader.
+    complete: [Timestamp; 3],
     /// A site that sees nothing any more.
     blind: Option<u8>,
     /// Messages that are lost.
@@ -72,6 +74,7 @@ impl Sites {
             decided: Vec::new(),
             claims: BTreeMap::new(),
             shown: Vec::new(),
+            complete: [Timestamp::ZERO; 3],
             blind: None,
             lose: |_| false,
             cut: Vec::new(),
@@ -129,6 +132,7 @@ impl Sites {
                     self.delivered.push((SiteId(site), group, tid, ts));
                 }
                 Output::Complete { group, upto } | Output::CatchUp { group, upto } => {
+                    self.complete[usize::from(site)] = upto;
                     service.known(now, group, upto);
                     self.shown.push((self.now, upto));
                 }
@@ -486,6 +490,32 @@ fn a_claim_counts_for_the_next_attempt_and_for_nothing_else() {
     sites.certify_again(2, &[(0, "a")], Timestamp::ZERO, claim);
     sites.run_for(500);
     assert_eq!(reserved(&sites), 1);
+}
+
+/// A leader is cut off after its vote. The next one delivers the transaction, and all forget it. Then the former leader,
+/// which has not heard of the next one yet, hears that the transaction is over: it must not show as complete what it
+/// lacks. What it shows, its site would never take from others again.
+#[test]
+fn a_deposed_leader_shows_nothing_beyond_what_others_delivered() {
+    for (broken, shows_it) in [(None, false), (Some(Rule::ConfirmTerm), true)] {
+        let mut sites = Sites::without(1, broken);
+        let tid = sites.certify(2, &[(0, "a")], Timestamp::ZERO);
+        sites.run_for(50);
+        sites.cut = vec![(0, 1), (0, 2), (1, 0), (2, 0)];
+        sites.run_for(2500);
+        let Some(Outcome::Committed(ts)) = sites.outcome(tid).cloned() else { panic!("no") };
+        assert!(sites.delivered.iter().any(|delivered| delivered.0 != SiteId(0)));
+        assert_eq!(sites.remembered()[1..], [0, 0], "the others have forgotten it");
+        assert!(sites.complete[0] < ts);
+        // Nobody tells it of the next term by himself.
+        sites.lose = |body| matches!(body, Body::Status { .. } | Body::Stale { .. });
+        sites.cut.clear();
+        sites.run_for(2000);
+        assert_eq!(sites.complete[0] >= ts, shows_it, "without {broken:?}");
+        sites.lose = |_| false;
+        sites.run_for(1000);
+        assert_eq!(sites.remembered(), [0, 0, 0], "it has heard of the next term");
+    }
 }
 
 #[test]

@@ -172,7 +172,7 @@ pub enum Rule {
 
 impl Rule {
     /// Every rule, with the name that commands use.
-    pub const ALL: [(Rule, &'static str); 33] = [
+    pub const ALL: [(Rule, &'static str); 34] = [
         (Rule::Forwarding, "forwarding"),
         (Rule::WaitOnKnownVec, "wait-on-known-vec"),
         (Rule::KnownVecBelowPrepared, "known-vec-below-prepared"),
@@ -203,6 +203,7 @@ impl Rule {
         (Rule::Certification(Certification::UniformBeforeCommit), "uniform-before-commit"),
         (Rule::Certification(Certification::Remember), "remember"),
         (Rule::Certification(Certification::AdmitForgotten), "admit-forgotten"),
+        (Rule::Certification(Certification::ConfirmTerm), "confirm-term"),
         (Rule::Certification(Certification::TellOldest), "tell-oldest"),
         (Rule::Certification(Certification::InTime), "in-time"),
         (Rule::Certification(Certification::AbortedFirst), "aborted-first"),
