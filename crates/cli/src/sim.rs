@@ -53,11 +53,11 @@ pub(crate) struct SimArgs {
     /// The same, and remove lost sites and add them again
     #[arg(long, conflicts_with = "durable")]
     members: bool,
-    /// Have sites, or workers of one site, down for a minute, while the others must commit
+    /// Have sites, workers of one site, or a link to the leading site down for a minute, while the others must commit
     ///
     /// Each site that is whole commits strongly on every group, three times during the minute, and within
-    /// five seconds each time. What is known to fail is listed and does not fail the run: other sites wait for a
-    /// leading site of which only some workers are down.
+    /// five seconds each time. What is known to fail is listed and does not fail the run: other sites may wait for a
+    /// site of which only some workers are down, above all for the leading one.
     #[arg(long, conflicts_with_all = ["durable", "members"])]
     outages: bool,
     /// Judge promises of durability in every seed, not only in every third
@@ -252,8 +252,8 @@ fn many(args: &SimArgs) -> ExitCode {
     let known = known.into_inner();
     if known > 0 {
         say!(
-            "{known} of them are known to fail, which does not count: while some workers of a leading site are down, other sites cannot \
-             commit on the groups that its remaining workers lead"
+            "{known} of them are known to fail, which does not count: while some workers of a site are down, other sites cannot commit \
+             on groups that its remaining workers lead, or after a strong transaction that has seen what only one of them got from it"
         );
     }
     let tally = tally.into_inner().expect("no thread panics with the lock");

@@ -114,6 +114,10 @@ fn separate(transactions: &mut [Transaction], origin: usize, site: usize, gap: G
         let Some(witness) = &mut transaction.witness else { continue };
         witness.snapshot.resize(origin + 1, 0);
         if transaction.site != site {
+            // Some have heard to which time nothing more of it comes, and some only what came.
+            if gone(witness.snapshot[site]) {
+                witness.snapshot[site] = gap.cut.0;
+            }
             continue;
         }
         let own = witness.snapshot[site];

@@ -179,6 +179,14 @@ fn nothing_is_torn_lost_or_done_twice_over_replicas() {
     assert!(all.stops > 5, "too few to tell: {all:?}");
 }
 
+/// A leader was cut off after its vote, and came back when others had delivered the transaction and forgotten it. It forgot
+/// it, too, before it heard of the next leader, showed as complete what it lacked, and lost the update.
+#[test]
+fn a_deposed_leader_loses_no_update() {
+    let report = live(58, None);
+    assert!(report.violations.is_empty(), "{:#?}", report.violations);
+}
+
 /// Finds a seed, from one on, whose judges notice in the expected way that a rule is not kept.
 fn trap(without: Rule, from: u64, expected: &str) {
     let is_caught = |seed: &u64| {

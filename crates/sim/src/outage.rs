@@ -1,4 +1,5 @@
-//! Outages that last: sites that are down, or a part of one site. While they last, the other sites must commit.
+//! Outages that last: sites that are down, a part of one site, or a link to the leading one. While they last, all sites
+//! that are whole must commit.
 
 use std::fmt;
 
@@ -11,8 +12,11 @@ use crate::scenario::MS;
 const BEGIN: u64 = 2_000 * MS;
 /// How long an outage lasts.
 const LENGTH: u64 = 60_000 * MS;
-/// How long after its beginning other sites may need to elect leaders.
-pub(crate) const FAIL_OVER: u64 = 10_000 * MS;
+/// How long after its beginning sites may need to elect leaders.
+const FAIL_OVER: u64 = 10_000 * MS;
+/// The same where a site hears both ends of a link that is down: it takes over after seven seconds, or fifteen seconds after the
+/// last time that one did.
+const TAKE_OVER: u64 = 25_000 * MS;
 /// How long a site may need afterwards to commit strongly on all groups.
 pub(crate) const BOUND: u64 = 5_000 * MS;
 /// How often each site tries to.
@@ -33,12 +37,18 @@ pub(crate) enum Down {
     Sites(Vec<usize>),
     /// Some workers of one site: one of its nodes, or less.
     Workers(usize, Vec<usize>),
+    /// The link between the leading site and another one, which both reach a third.
+    Link(usize, usize),
 }
 
 impl Outage {
     /// Draws what is down in a cluster whose groups are led from site `leader`.
     pub(crate) fn draw(random: &mut Random, workers: &[u8], f: usize, leader: usize) -> Outage {
         let sites = workers.len();
+        if random.chance(20) {
+            let other = (leader + 1 + random.below(sites - 1)) % sites;
+            return Outage { what: Down::Link(leader, other), leads: false };
+        }
         let divisible: Vec<usize> = (0..sites).filter(|site| workers[*site] > 1).collect();
         if divisible.is_empty() || random.chance(50) {
             let mut down: Vec<usize> = (0..sites).collect();
@@ -66,6 +76,12 @@ impl Outage {
         (BEGIN, BEGIN + LENGTH)
     }
 
+    /// From when on strong transactions must commit.
+    pub(crate) fn from(&self) -> u64 {
+        let patience = if let Down::Link(..) = self.what { TAKE_OVER } else { FAIL_OVER };
+        BEGIN + patience
+    }
+
     /// What strikes the world.
     pub(crate) fn faults(&self) -> Vec<(u64, Fault)> {
         let (begin, end) = self.span();
@@ -79,6 +95,7 @@ impl Outage {
                 let pair = |worker| (strike(worker, crash), strike(worker, DiskFault::Start));
                 workers.iter().map(pair).collect()
             }
+            Down::Link(a, b) => vec![(Fault::Cut(*a, *b), Fault::Mend(*a, *b))],
         };
         pairs.into_iter().flat_map(|(down, up)| [(begin, down), (end, up)]).collect()
     }
@@ -88,14 +105,17 @@ impl Outage {
         let is_whole = |site: &usize| match &self.what {
             Down::Sites(down) => !down.contains(site),
             Down::Workers(damaged, _) => site != damaged,
+            Down::Link(..) => true,
         };
         (0..sites).filter(is_whole).collect()
     }
 
-    /// Whether the cluster is known not to stand this yet. Groups that the damaged site leads with the workers that
-    /// are left take no strong transactions of other sites, because these workers wait for the whole site.
+    /// Whether the cluster is known not to stand this always. A site of which only some workers are down is not suspected. If it
+    /// leads, its groups that the other workers lead take no strong transactions of other sites, because these workers wait for the whole
+    /// site. And what it replicated to one other site alone is not passed on, so that a strong transaction that has seen it is
+    /// not decided, and holds back those after it.
     pub(crate) fn is_known_to_fail(&self) -> bool {
-        matches!(self.what, Down::Workers(..)) && self.leads
+        matches!(self.what, Down::Workers(..))
     }
 }
 
@@ -106,6 +126,9 @@ impl fmt::Display for Outage {
             Down::Workers(site, workers) => {
                 let role = if self.leads { "the leading" } else { "a following" };
                 write!(f, "workers {workers:?} of site {site}, {role} site, are down")
+            }
+            Down::Link(leader, other) => {
+                write!(f, "the link between the leading site {leader} and site {other} is down")
             }
         }
     }

@@ -23,9 +23,23 @@ fn with_f_sites_down_the_others_commit_on_every_group() {
     assert_clean(&reports(|what| what.starts_with("sites"), 4));
 }
 
+/// As a rule. One of ten such outages fails: `Outage::is_known_to_fail` says why.
 #[test]
 fn with_workers_of_a_following_site_down_the_others_commit_on_every_group() {
     assert_clean(&reports(|what| what.contains("a following site"), 3));
+}
+
+/// A site that hears both ends of the link takes over from the leader that one of them does not hear.
+#[test]
+fn with_a_link_to_the_leading_site_down_all_sites_commit_on_every_group() {
+    let reports = reports(|what| what.starts_with("the link"), 3);
+    assert_clean(&reports);
+    let takes_over = "a member takes over for one that does not hear the leader";
+    let times = |report: &Report| {
+        let paths = report.tally.paths();
+        paths.filter(|(path, _)| path.0 == takes_over).map(|(_, times)| times).sum::<u64>()
+    };
+    assert!(reports.iter().all(|report| times(report) > 0));
 }
 
 /// What is known to fail: the workers that are left at the leading site keep its groups and wait for the whole site,

@@ -184,6 +184,13 @@ fn an_operator_adds_a_site_once_its_removal_is_known() {
     clean_members(30_000_497);
 }
 
+/// A site was removed and added again, and removed once more before anything that it did was kept. The judge took what its second
+/// life read for older than what others knew of the end of the first one.
+#[test]
+fn what_a_short_life_has_read_is_not_older_than_the_end_of_the_life_before() {
+    clean_members(50_000_179);
+}
+
 /// A mark that was written when a journal was opened never reached the disk, because the next sync failed. The
 /// opening after that took it for durable and did not write it again; a loss of power then left a hole before
 /// a later mark, which is damage, so the site never came back. (Since marks are written when a journal is opened.)

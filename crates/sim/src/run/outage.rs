@@ -1,12 +1,11 @@
 //! A run through an outage: while it lasts, every whole site commits strongly on every group in bounded time.
 
 use super::{Run, Violation};
-use crate::outage::{BOUND, FAIL_OVER, Outage, ROUNDS};
+use crate::outage::{BOUND, Outage, ROUNDS};
 
 impl Run<'_> {
     pub(super) fn through(&mut self, outage: &Outage) {
-        let (begin, end) = outage.span();
-        let first = begin + FAIL_OVER;
+        let ((_, end), first) = (outage.span(), outage.from());
         let pause = (end - first) / ROUNDS;
         for round in 0..ROUNDS {
             self.load(first + round * pause);
