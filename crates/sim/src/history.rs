@@ -110,19 +110,20 @@ fn is_lost(transaction: &Transaction, destroyed: &[usize], uniform: &[Vec<u64>])
 /// more of it will come. It gets an origin of its own, which only that life's own transactions observe.
 fn separate(transactions: &mut [Transaction], origin: usize, site: usize, gap: Gap) {
     let gone = |time: u64| gap.cut.0 < time && time <= gap.end.0;
+    // A new life may begin to read at its very beginning.
+    let observes_gone = |entry: u64| gap.cut.0 < entry && entry < gap.end.0;
     for transaction in transactions {
         let Some(witness) = &mut transaction.witness else { continue };
         witness.snapshot.resize(origin + 1, 0);
         if transaction.site != site {
             // Some have heard to which time nothing more of it comes, and some only what came.
-            if gone(witness.snapshot[site]) {
+            if observes_gone(witness.snapshot[site]) {
                 witness.snapshot[site] = gap.cut.0;
             }
             continue;
         }
         let own = witness.snapshot[site];
-        // A new life may begin to read at its very beginning.
-        if gone(own) && own < gap.end.0 {
+        if observes_gone(own) {
             witness.snapshot[origin] = own;
             witness.snapshot[site] = gap.cut.0;
             transaction.site = origin;

@@ -23,10 +23,12 @@ fn with_f_sites_down_the_others_commit_on_every_group() {
     assert_clean(&reports(|what| what.starts_with("sites"), 4));
 }
 
-/// As a rule. One of ten such outages fails: `Outage::is_known_to_fail` says why.
+/// In two of three such outages; `Outage::is_known_to_fail` says why the others fail.
 #[test]
-fn with_workers_of_a_following_site_down_the_others_commit_on_every_group() {
-    assert_clean(&reports(|what| what.contains("a following site"), 3));
+fn with_workers_of_a_following_site_down_the_others_commit_as_a_rule() {
+    let reports = reports(|what| what.contains("a following site"), 5);
+    assert!(reports.iter().all(|report| report.violations.is_empty()));
+    assert!(reports.iter().any(|report| report.known_failures.is_empty()));
 }
 
 /// A site that hears both ends of the link takes over from the leader that one of them does not hear.
@@ -47,10 +49,9 @@ fn with_a_link_to_the_leading_site_down_all_sites_commit_on_every_group() {
 /// `Outage::is_known_to_fail` goes.
 #[test]
 fn with_workers_of_the_leading_site_down_the_others_wait_for_them() {
-    for report in reports(|what| what.contains("the leading site"), 2) {
-        let seed = report.seed;
-        assert!(report.violations.is_empty(), "seed {seed}: {}", report.violations[0]);
-        let is_silent = |violation: &Violation| matches!(violation, Violation::Silent(_));
-        assert!(report.known_failures.iter().any(is_silent), "seed {seed} is repaired");
-    }
+    let reports = reports(|what| what.contains("the leading site"), 3);
+    assert!(reports.iter().all(|report| report.violations.is_empty()));
+    let is_silent = |violation: &Violation| matches!(violation, Violation::Silent(_));
+    let fails = |report: &Report| report.known_failures.iter().any(is_silent);
+    assert!(reports.iter().any(fails), "it is repaired");
 }
