@@ -24,19 +24,16 @@ pub(crate) const ROUNDS: u64 = 3;
 
 /// What is down for a while.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Outage {
-    pub(crate) what: Down,
-    /// Whether the site leads all groups when the outage begins, where only a part of one is down.
-    leads: bool,
-}
-
-/// See [`Outage`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Down {
+pub(crate) enum Outage {
     /// Whole sites, at most `f`.
     Sites(Vec<usize>),
     /// Some workers of one site: one of its nodes, or less.
-    Workers(usize, Vec<usize>),
+    Workers {
+        site: usize,
+        workers: Vec<usize>,
+        /// Whether the site leads all groups when the outage begins.
+        leads: bool,
+    },
     /// The link between the leading site and another one, which both reach a third.
     Link(usize, usize),
 }
@@ -47,7 +44,7 @@ impl Outage {
         let sites = workers.len();
         if random.chance(20) {
             let other = (leader + 1 + random.below(sites - 1)) % sites;
-            return Outage { what: Down::Link(leader, other), leads: false };
+            return Outage::Link(leader, other);
         }
         let divisible: Vec<usize> = (0..sites).filter(|site| workers[*site] > 1).collect();
         if divisible.is_empty() || random.chance(50) {
@@ -59,7 +56,7 @@ impl Outage {
                 down.swap_remove(random.below(down.len()));
             }
             down.push(first);
-            return Outage { what: Down::Sites(down), leads: false };
+            return Outage::Sites(down);
         }
         let leads = divisible.contains(&leader) && random.chance(50);
         let site = if leads { leader } else { divisible[random.below(divisible.len())] };
@@ -67,8 +64,8 @@ impl Outage {
         let first = random.below(count);
         // One worker, or half of them, as where a site has two nodes.
         let length = if random.chance(50) { 1 } else { count / 2 };
-        let down = (first..(first + length).min(count)).collect();
-        Outage { what: Down::Workers(site, down), leads: site == leader }
+        let workers = (first..(first + length).min(count)).collect();
+        Outage::Workers { site, workers, leads: site == leader }
     }
 
     /// When the outage begins and ends.
@@ -78,34 +75,34 @@ impl Outage {
 
     /// From when on strong transactions must commit.
     pub(crate) fn from(&self) -> u64 {
-        let patience = if let Down::Link(..) = self.what { TAKE_OVER } else { FAIL_OVER };
+        let patience = if let Outage::Link(..) = self { TAKE_OVER } else { FAIL_OVER };
         BEGIN + patience
     }
 
     /// What strikes the world.
     pub(crate) fn faults(&self) -> Vec<(u64, Fault)> {
         let (begin, end) = self.span();
-        let pairs: Vec<(Fault, Fault)> = match &self.what {
-            Down::Sites(sites) => {
+        let pairs: Vec<(Fault, Fault)> = match self {
+            Outage::Sites(sites) => {
                 sites.iter().map(|site| (Fault::Crash(*site), Fault::Restart(*site))).collect()
             }
-            Down::Workers(site, workers) => {
+            Outage::Workers { site, workers, .. } => {
                 let strike = |worker: &usize, fault| Fault::Disk(*site, *worker, fault);
                 let crash = DiskFault::Crash { power: false };
                 let pair = |worker| (strike(worker, crash), strike(worker, DiskFault::Start));
                 workers.iter().map(pair).collect()
             }
-            Down::Link(a, b) => vec![(Fault::Cut(*a, *b), Fault::Mend(*a, *b))],
+            Outage::Link(a, b) => vec![(Fault::Cut(*a, *b), Fault::Mend(*a, *b))],
         };
         pairs.into_iter().flat_map(|(down, up)| [(begin, down), (end, up)]).collect()
     }
 
     /// The sites that are whole.
     pub(crate) fn others(&self, sites: usize) -> Vec<usize> {
-        let is_whole = |site: &usize| match &self.what {
-            Down::Sites(down) => !down.contains(site),
-            Down::Workers(damaged, _) => site != damaged,
-            Down::Link(..) => true,
+        let is_whole = |site: &usize| match self {
+            Outage::Sites(down) => !down.contains(site),
+            Outage::Workers { site: damaged, .. } => site != damaged,
+            Outage::Link(..) => true,
         };
         (0..sites).filter(is_whole).collect()
     }
@@ -115,19 +112,19 @@ impl Outage {
     /// site. And what it replicated to one other site alone is not passed on, so that a strong transaction that has seen it is
     /// not decided, and holds back those after it.
     pub(crate) fn is_known_to_fail(&self) -> bool {
-        matches!(self.what, Down::Workers(..))
+        matches!(self, Outage::Workers { .. })
     }
 }
 
 impl fmt::Display for Outage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.what {
-            Down::Sites(sites) => write!(f, "sites {sites:?} are down"),
-            Down::Workers(site, workers) => {
-                let role = if self.leads { "the leading" } else { "a following" };
+        match self {
+            Outage::Sites(sites) => write!(f, "sites {sites:?} are down"),
+            Outage::Workers { site, workers, leads } => {
+                let role = if *leads { "the leading" } else { "a following" };
                 write!(f, "workers {workers:?} of site {site}, {role} site, are down")
             }
-            Down::Link(leader, other) => {
+            Outage::Link(leader, other) => {
                 write!(f, "the link between the leading site {leader} and site {other} is down")
             }
         }
