@@ -5,15 +5,17 @@
 //! | `kind` | the requests that are counted, as bytes |
 //! | `session` | one worker and one session that sends them |
 //! | `count` | the same under callgrind and under strace |
+//! | `server` | whole servers, and many clients that send transactions |
 //! | `table` | the counts as a table, and the comparison with an earlier one |
 
 mod count;
 mod kind;
+mod server;
 mod session;
 mod table;
 
 pub use count::{CountError, count};
-pub(crate) use count::{processor_time, server_instructions, server_time};
 pub use kind::Kind;
+pub(crate) use server::{processor_time, server_instructions, server_time};
 pub use session::{in_memory, listen};
 pub use table::{Counted, Table, TableError};

@@ -2,7 +2,7 @@
 
 use crate::error::BenchError;
 use crate::virtual_cluster::calibrate;
-use crate::virtual_cluster::cost::Costs;
+use crate::virtual_cluster::cost::{Costs, Factors, Host};
 use crate::virtual_cluster::shape::name_of;
 
 /// A kind of steps has drifted if it costs so much more or less than by the table.
@@ -25,14 +25,18 @@ pub fn table(tell: &dyn Fn(&str)) -> Result<String, BenchError> {
 /// As with [`table`].
 pub fn check(tell: &dyn Fn(&str)) -> Result<Vec<String>, BenchError> {
     let (now, then) = (calibrate::calibrate(tell)?, Costs::shipped());
-    let factors = [
-        ("ns for an instruction", then.ns_per_instruction, now.ns_per_instruction),
-        ("ns for a system call", then.ns_per_system_call, now.ns_per_system_call),
-        ("instructions of a host for what is sent together", then.request, now.request),
-        ("instructions of a host for a command", then.command, now.command),
-        ("instructions of a host for a message between workers", then.hop, now.hop),
-    ];
-    for (name, then, now) in factors {
+    let numbers = |costs: &Costs| {
+        let Factors { ns_per_instruction, ns_per_system_call } = costs.factors;
+        let Host { request, command, hop } = costs.host;
+        [
+            ("ns for an instruction", ns_per_instruction),
+            ("ns for a system call", ns_per_system_call),
+            ("instructions of a host for what is sent together", request),
+            ("instructions of a host for a command", command),
+            ("instructions of a host for a message between workers", hop),
+        ]
+    };
+    for ((name, then), (_, now)) in numbers(&then).into_iter().zip(numbers(&now)) {
         tell(&format!(
             "{then:.3} {name} in the table ({}), {now:.3} here",
             Costs::shipped().measured

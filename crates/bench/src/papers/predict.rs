@@ -17,7 +17,7 @@ use crate::requests::processor_time;
 use crate::session::Strong;
 use crate::virtual_cluster::cluster::VirtualCluster;
 use crate::virtual_cluster::cost::Costs;
-use crate::virtual_cluster::host;
+use crate::virtual_cluster::host::Reference;
 use crate::virtual_cluster::meter::Meter;
 use crate::virtual_cluster::shape::Shape;
 use crate::virtual_cluster::three_items::ThreeItems;
@@ -56,12 +56,11 @@ pub fn predict(tell: &dyn Fn(&str)) -> Result<Vec<String>, BenchError> {
 /// Medians of what is predicted, of what is measured, and of the ratio of both.
 fn compare(workers: u8, micro: &Micro) -> Result<[f64; 3], BenchError> {
     let mut costs = (*Costs::shipped()).clone();
-    let mut real = Real::start(workers, micro)?;
+    let (reference, real) = (Reference::of(&costs), Real::start(workers, micro)?);
     let (mut predictions, mut rates, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..REPEATS {
-        let factors = host::factors(&costs);
-        (costs.ns_per_instruction, costs.ns_per_system_call) =
-            factors.map_err(|error| BenchError::Start(error.to_string()))?;
+        let factors = reference.factors();
+        costs.factors = factors.map_err(|error| BenchError::Start(error.to_string()))?;
         let (predicted, rate) = (predicted(workers, micro, &costs), real.rate()?);
         predictions.push(predicted);
         rates.push(rate);
@@ -101,7 +100,7 @@ impl Real {
     }
 
     /// Transactions per second of processor time, of all its workers together.
-    fn rate(&mut self) -> Result<f64, BenchError> {
+    fn rate(&self) -> Result<f64, BenchError> {
         let pace = Pace {
             clients: CLIENTS,
             threads: 1,

@@ -14,7 +14,7 @@ use super::cost::{Costs, Counted};
 use super::counted::read_callgrind;
 use super::host;
 use super::meter::{Counting, Meter};
-use super::shape::{CALIFORNIA, FRANKFURT, Shape, VIRGINIA, name_of};
+use super::shape::{Shape, name_of};
 use super::source::{Source, Step, Transaction};
 use crate::error::BenchError;
 use crate::random::Random;
@@ -108,15 +108,7 @@ pub(crate) fn steps(variant: Baseline) -> String {
 
 /// Steps differ where several workers and sites take part, and where one worker is alone.
 fn drive(variant: Baseline, counting: Counting) -> Counting {
-    let shared = Shape {
-        variant,
-        regions: vec![VIRGINIA, CALIFORNIA, FRANKFURT],
-        partitions: 16,
-        workers: 4,
-        cores_per_node: 2,
-        f: 1,
-        slowness: 1.0,
-    };
+    let shared = Shape { variant, cores_per_node: 2, ..Shape::three_sites(16, 4) };
     let alone = Shape { variant, ..Shape::one_site(16, 1) };
     [shared, alone].into_iter().fold(counting, |counting, shape| {
         let mut cluster = VirtualCluster::new(shape, Meter::Counting(counting), Mixed, THINK);

@@ -630,22 +630,13 @@ mod tests {
     use solera_node::Baseline;
 
     use super::super::cost::{Costs, Rates};
-    use super::super::shape::{CALIFORNIA, FRANKFURT, VIRGINIA};
     use super::super::three_items::ThreeItems;
     use super::*;
     use crate::micro::Micro;
 
     /// Virtual cores that are as good as idle, so that what clients wait for is the network.
     fn measured(variant: Baseline, strong: u8) -> Measured {
-        let shape = Shape {
-            variant,
-            regions: vec![VIRGINIA, CALIFORNIA, FRANKFURT],
-            partitions: 4,
-            workers: 2,
-            cores_per_node: 2,
-            f: 1,
-            slowness: 0.001,
-        };
+        let shape = Shape { variant, slowness: 0.001, ..Shape::three_sites(4, 2) };
         let micro = Micro { keys: 1000, updates: 100, strong, hot: 0, value_bytes: 8, seed: 1 };
         let items = ThreeItems::new(micro, 4, false);
         let think = Duration::from_millis(200);
@@ -670,15 +661,7 @@ mod tests {
     /// What a loaded cluster measures, charged by the table that ships, and when what it writes is visible.
     fn figure() -> String {
         let variant = Baseline::UniStore;
-        let shape = Shape {
-            variant,
-            regions: vec![VIRGINIA, CALIFORNIA, FRANKFURT],
-            partitions: 4,
-            workers: 2,
-            cores_per_node: 1,
-            f: 1,
-            slowness: 25.0,
-        };
+        let shape = Shape { cores_per_node: 1, slowness: 25.0, ..Shape::three_sites(4, 2) };
         let micro =
             Micro { keys: 1000, updates: 50, strong: 10, hot: 20, value_bytes: 100, seed: 1 };
         let meter = Meter::Table(Costs::shipped().of(variant));

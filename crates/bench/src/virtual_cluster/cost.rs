@@ -37,16 +37,42 @@ pub(crate) struct Counted {
 pub(crate) struct Costs {
     /// When and where the factors were measured.
     pub(crate) measured: String,
-    pub(crate) ns_per_instruction: f64,
-    pub(crate) ns_per_system_call: f64,
-    /// Instructions of a host for what a client sends together, without its commands.
-    pub(crate) request: f64,
-    /// The same for each command of it.
-    pub(crate) command: f64,
-    /// Instructions of a host for a message from one worker of its process to another.
-    pub(crate) hop: f64,
+    pub(crate) factors: Factors,
+    pub(crate) host: Host,
     /// Steps by the protocol's name.
     pub(crate) steps: BTreeMap<String, Vec<Counted>>,
+}
+
+/// How long it takes what is counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Factors {
+    pub(crate) ns_per_instruction: f64,
+    pub(crate) ns_per_system_call: f64,
+}
+
+impl Factors {
+    /// In nanoseconds.
+    pub(crate) fn time(self, instructions: f64, system_calls: u64) -> f64 {
+        instructions * self.ns_per_instruction + system_calls as f64 * self.ns_per_system_call
+    }
+}
+
+/// Instructions of a host beside its machines.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Host {
+    /// For what a client sends together, without its commands.
+    pub(crate) request: f64,
+    /// For each command of it.
+    pub(crate) command: f64,
+    /// For a message from one worker of its process to another.
+    pub(crate) hop: f64,
+}
+
+impl Host {
+    /// For what a client sends together.
+    pub(crate) fn round(self, commands: usize) -> f64 {
+        self.request + commands as f64 * self.command
+    }
 }
 
 impl Costs {
@@ -68,26 +94,24 @@ impl Costs {
         });
         Some(Costs {
             measured: table["measured"].as_str()?.to_owned(),
-            ns_per_instruction: number("ns_per_instruction")?,
-            ns_per_system_call: number("ns_per_system_call")?,
-            request: number("request")?,
-            command: number("command")?,
-            hop: number("hop")?,
+            factors: Factors {
+                ns_per_instruction: number("ns_per_instruction")?,
+                ns_per_system_call: number("ns_per_system_call")?,
+            },
+            host: Host {
+                request: number("request")?,
+                command: number("command")?,
+                hop: number("hop")?,
+            },
             steps: variants.collect::<Option<_>>()?,
         })
     }
 
     /// The table as a file, with a line for each class of steps.
     pub(crate) fn write(&self) -> String {
-        let Costs {
-            measured,
-            ns_per_instruction,
-            ns_per_system_call,
-            request,
-            command,
-            hop,
-            steps,
-        } = self;
+        let Costs { measured, factors, host, steps } = self;
+        let Factors { ns_per_instruction, ns_per_system_call } = factors;
+        let Host { request, command, hop } = host;
         let mut out = format!(
             "{{\n\"version\": {VERSION},\n\"measured\": {},\n\"ns_per_instruction\": {ns_per_instruction:.4},\n\
              \"ns_per_system_call\": {ns_per_system_call:.0},\n\"request\": {request:.0},\n\"command\": {command:.0},\n\
@@ -113,14 +137,7 @@ impl Costs {
             let classes = steps.entry(row.kind.clone()).or_default();
             classes.push((row.size, row.outputs, row.instructions));
         }
-        Rates {
-            ns_per_instruction: self.ns_per_instruction,
-            ns_per_system_call: self.ns_per_system_call,
-            request: self.request,
-            command: self.command,
-            hop: self.hop,
-            steps,
-        }
+        Rates { factors: self.factors, host: self.host, steps }
     }
 
     /// How much the steps of each protocol and kind cost in `other`, in the mix that was counted there, over what the
@@ -204,15 +221,9 @@ fn row(row: &Value) -> Option<Counted> {
 /// The table as people read it: what a step of each kind costs, by protocol.
 impl fmt::Display for Costs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Costs {
-            measured,
-            ns_per_instruction,
-            ns_per_system_call,
-            request,
-            command,
-            hop,
-            steps,
-        } = self;
+        let Costs { measured, factors, host, steps } = self;
+        let Factors { ns_per_instruction, ns_per_system_call } = factors;
+        let Host { request, command, hop } = host;
         writeln!(
             f,
             "Costs: {ns_per_instruction} ns for an instruction, {ns_per_system_call} ns for a system call ({measured}); \
@@ -241,12 +252,8 @@ impl fmt::Display for Costs {
 /// What the steps of one protocol cost.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rates {
-    ns_per_instruction: f64,
-    ns_per_system_call: f64,
-    request: f64,
-    command: f64,
-    /// Instructions of a host for a message between workers of its process.
-    pub(crate) hop: f64,
+    pub(crate) factors: Factors,
+    pub(crate) host: Host,
     steps: BTreeMap<String, Vec<(u8, u8, f64)>>,
 }
 
@@ -261,16 +268,6 @@ impl Rates {
             }
             None => (0.0, false),
         }
-    }
-
-    /// Instructions of a host for what a client sends together.
-    pub(crate) fn round(&self, commands: usize) -> f64 {
-        self.request + commands as f64 * self.command
-    }
-
-    /// In nanoseconds.
-    pub(crate) fn time(&self, instructions: f64, system_calls: u64) -> f64 {
-        instructions * self.ns_per_instruction + system_calls as f64 * self.ns_per_system_call
     }
 }
 
@@ -290,11 +287,8 @@ mod tests {
         let rows = vec![row("commit", 3, 1, instructions), row("commit", 6, 1, 9000.0)];
         Costs {
             measured: "2026, here".to_owned(),
-            ns_per_instruction: 0.25,
-            ns_per_system_call: 900.0,
-            request: 3000.0,
-            command: 500.0,
-            hop: 700.0,
+            factors: Factors { ns_per_instruction: 0.25, ns_per_system_call: 900.0 },
+            host: Host { request: 3000.0, command: 500.0, hop: 700.0 },
             steps: BTreeMap::from([("UniStore".to_owned(), rows)]),
         }
     }
@@ -306,7 +300,8 @@ mod tests {
             let class = Class { kind: "operate get", size: 0, outputs: 1 };
             assert!(costs.of(variant).step(class).0 > 0.0, "{}", name_of(variant));
         }
-        assert!(costs.ns_per_instruction > 0.0 && costs.ns_per_system_call > 0.0);
+        let Factors { ns_per_instruction, ns_per_system_call } = costs.factors;
+        assert!(ns_per_instruction > 0.0 && ns_per_system_call > 0.0);
     }
 
     #[test]
@@ -325,7 +320,7 @@ mod tests {
         assert_eq!(step("commit", 4, 1), (4000.0, false));
         assert_eq!(step("commit", 7, 2), (9000.0, false));
         assert_eq!(step("begin", 0, 1), (0.0, false));
-        assert_eq!(rates.time(rates.round(2), 2), 4000.0 * 0.25 + 1800.0);
+        assert_eq!(rates.factors.time(rates.host.round(2), 2), 4000.0 * 0.25 + 1800.0);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use solera_levels::Level;
 use solera_unistore::Kind;
 
 use super::cluster::VirtualCluster;
-use super::cost::Costs;
+use super::cost::{Costs, Factors, Host};
 use super::meter::Meter;
 use super::shape::Shape;
 use super::source::{Source, Step, Transaction};
@@ -38,43 +38,57 @@ const PARTITIONS: u16 = 16;
 pub(crate) fn complete(costs: &mut Costs, tell: &dyn Fn(&str)) -> Result<(), CountError> {
     tell("counting the instructions of servers");
     // Only by their order of magnitude, for the time that passes in virtual clusters.
-    let earlier = Costs::shipped();
-    costs.ns_per_instruction = earlier.ns_per_instruction;
-    costs.ns_per_system_call = earlier.ns_per_system_call;
-    let of_host = |costs: &Costs, workers, operations| {
+    costs.factors = Costs::shipped().factors;
+    let of_host = |workers, operations| {
         let machines = Machines::of(costs, workers, operations);
         Ok((server_instructions(workers, operations)? - machines.instructions, machines.hops))
     };
-    let ((short, _), (long, _)) = (of_host(costs, 1, SHORT)?, of_host(costs, 1, LONG)?);
-    costs.command = (long - short) / (LONG - SHORT) as f64;
-    costs.request = (short - commands(SHORT) * costs.command) / REQUESTS;
-    let (of_two, hops) = of_host(costs, 2, LONG)?;
-    costs.hop = ((of_two - long) / hops).max(0.0);
+    let ((short, _), (long, _)) = (of_host(1, SHORT)?, of_host(1, LONG)?);
+    let (of_two, hops) = of_host(2, LONG)?;
+    let command = (long - short) / (LONG - SHORT) as f64;
+    let request = (short - commands(SHORT) * command) / REQUESTS;
+    costs.host = Host { request, command, hop: ((of_two - long) / hops).max(0.0) };
     tell("measuring how long instructions and system calls take");
-    let mut least = (f64::INFINITY, f64::INFINITY);
-    for _ in 0..REPEATS {
-        let factors = factors(costs)?;
-        least = (least.0.min(factors.0), least.1.min(factors.1));
-    }
-    (costs.ns_per_instruction, costs.ns_per_system_call) = least;
+    let reference = Reference::of(costs);
+    let measured = (0..REPEATS).map(|_| reference.factors()).collect::<Result<Vec<_>, _>>()?;
+    let least = |of: fn(&Factors) -> f64| measured.iter().map(of).fold(f64::INFINITY, f64::min);
+    costs.factors = Factors {
+        ns_per_instruction: least(|factors| factors.ns_per_instruction),
+        ns_per_system_call: least(|factors| factors.ns_per_system_call),
+    };
     Ok(())
 }
 
-/// Measures how many nanoseconds an instruction and a system call of a server take here and now.
-///
-/// # Errors
-/// A server cannot be started, or does not answer.
-pub(crate) fn factors(costs: &Costs) -> Result<(f64, f64), CountError> {
-    let (mut instructions, mut calls, mut time) = (0.0, 0.0, (0.0, 0.0));
-    for operations in [SHORT, LONG] {
-        let machines = Machines::of(costs, 1, operations);
-        let of_host = REQUESTS * costs.request + commands(operations) * costs.command;
-        let spent = server_time(operations)?;
-        instructions += machines.instructions + of_host;
-        calls += machines.system_calls;
-        time = (time.0 + spent.0, time.1 + spent.1);
+/// What a server does by the table for one short and one long transaction.
+pub(crate) struct Reference {
+    instructions: f64,
+    system_calls: f64,
+}
+
+impl Reference {
+    pub(crate) fn of(costs: &Costs) -> Reference {
+        let (mut instructions, mut system_calls) = (0.0, 0.0);
+        for operations in [SHORT, LONG] {
+            let machines = Machines::of(costs, 1, operations);
+            let Host { request, command, .. } = costs.host;
+            instructions +=
+                machines.instructions + REQUESTS * request + commands(operations) * command;
+            system_calls += machines.system_calls;
+        }
+        Reference { instructions, system_calls }
     }
-    Ok((time.0 / instructions, time.1 / calls))
+
+    /// Measures how long that takes a server here and now.
+    ///
+    /// # Errors
+    /// A server cannot be started, or does not answer.
+    pub(crate) fn factors(&self) -> Result<Factors, CountError> {
+        let (short, long) = (server_time(SHORT)?, server_time(LONG)?);
+        Ok(Factors {
+            ns_per_instruction: (short.0 + long.0) / self.instructions,
+            ns_per_system_call: (short.1 + long.1) / self.system_calls,
+        })
+    }
 }
 
 /// Commands of a transaction: its beginning and its end, too.

@@ -174,7 +174,7 @@ impl Meter {
     /// Instructions of a host for what a client sends together.
     pub(crate) fn round(&self, commands: usize) -> f64 {
         match self {
-            Meter::Table(rates) => rates.round(commands),
+            Meter::Table(rates) => rates.host.round(commands),
             Meter::Counting(_) => FLAT,
         }
     }
@@ -182,7 +182,7 @@ impl Meter {
     /// Instructions of a host for a message between workers of its process.
     pub(crate) fn hop(&self) -> f64 {
         match self {
-            Meter::Table(rates) => rates.hop,
+            Meter::Table(rates) => rates.host.hop,
             Meter::Counting(_) => 0.0,
         }
     }
@@ -190,7 +190,7 @@ impl Meter {
     /// How long so much keeps a core of this machine busy, in nanoseconds.
     pub(crate) fn time(&self, instructions: f64, system_calls: u64) -> f64 {
         match self {
-            Meter::Table(rates) => rates.time(instructions, system_calls),
+            Meter::Table(rates) => rates.factors.time(instructions, system_calls),
             Meter::Counting(_) => instructions,
         }
     }

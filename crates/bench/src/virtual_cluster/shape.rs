@@ -59,17 +59,22 @@ pub(crate) const CORES_PER_NODE: u8 = 8;
 const TICK: Duration = Duration::from_millis(5);
 
 impl Shape {
-    /// A site of one process, as fast as this machine.
-    pub(crate) fn one_site(partitions: u16, workers: u8) -> Shape {
+    /// The paper's first three sites, each of one process, as fast as this machine.
+    pub(crate) fn three_sites(partitions: u16, workers: u8) -> Shape {
         Shape {
             variant: Baseline::UniStore,
-            regions: vec![VIRGINIA],
+            regions: vec![VIRGINIA, CALIFORNIA, FRANKFURT],
             partitions,
             workers,
             cores_per_node: workers,
-            f: 0,
+            f: 1,
             slowness: 1.0,
         }
+    }
+
+    /// One such site.
+    pub(crate) fn one_site(partitions: u16, workers: u8) -> Shape {
+        Shape { regions: vec![VIRGINIA], f: 0, ..Shape::three_sites(partitions, workers) }
     }
 
     pub(crate) fn sites(&self) -> usize {

@@ -16,9 +16,7 @@ use crate::rubis::{Scale, schema};
 use crate::virtual_cluster::cluster::{Measured, VirtualCluster};
 use crate::virtual_cluster::recording::{Recording, record};
 use crate::virtual_cluster::replay::{COPIES, Replay};
-use crate::virtual_cluster::shape::{
-    CALIFORNIA, CORES_PER_NODE, FRANKFURT, Shape, VIRGINIA, name_of,
-};
+use crate::virtual_cluster::shape::{CORES_PER_NODE, Shape, name_of};
 
 /// Of the database that is recorded.
 const SCALE: &str = "small";
@@ -80,12 +78,9 @@ impl Common {
         Box::new(move || {
             let shape = Shape {
                 variant,
-                regions: vec![VIRGINIA, CALIFORNIA, FRANKFURT],
-                partitions: size.partitions,
-                workers: size.cores,
                 cores_per_node: CORES_PER_NODE,
-                f: 1,
                 slowness: SLOWNESS,
+                ..Shape::three_sites(size.partitions, size.cores)
             };
             let strong = recording.strong_share();
             let cluster = || {

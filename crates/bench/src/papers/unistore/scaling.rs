@@ -13,7 +13,7 @@ use crate::papers::plot::{Plot, Series};
 use crate::virtual_cluster::cluster::{Measured, VirtualCluster};
 use crate::virtual_cluster::cost::Costs;
 use crate::virtual_cluster::meter::Charged;
-use crate::virtual_cluster::shape::{CALIFORNIA, CORES_PER_NODE, FRANKFURT, Shape, VIRGINIA};
+use crate::virtual_cluster::shape::{CORES_PER_NODE, Shape};
 use crate::virtual_cluster::three_items::ThreeItems;
 
 /// Enough for transactions to meet rarely.
@@ -39,13 +39,9 @@ pub(super) fn run(laboratory: &Laboratory<'_>) -> Findings {
         Box::new(move || {
             let workers = (partitions / per_core) as u8;
             let shape = Shape {
-                variant: Baseline::UniStore,
-                regions: vec![VIRGINIA, CALIFORNIA, FRANKFURT],
-                partitions,
-                workers,
                 cores_per_node: (PARTITIONS_PER_NODE / per_core) as u8,
-                f: 1,
                 slowness: SLOWNESS,
+                ..Shape::three_sites(partitions, workers)
             };
             let micro = Micro { keys: KEYS, updates: 100, strong, hot, value_bytes: 100, seed: 1 };
             let items = ThreeItems::new(micro, partitions, false);
@@ -161,12 +157,12 @@ fn explanation(
 fn time_of_one<'a>(costs: &Costs, measured: &'a Measured) -> BTreeMap<&'a str, f64> {
     let Charged { steps, host, system_calls, .. } = &measured.charged;
     let transactions = measured.total().latency.count().max(1) as f64;
-    let micros = |ns: f64| ns / 1000.0 / transactions;
-    let of_instructions = |instructions: f64| micros(instructions * costs.ns_per_instruction);
-    let of_calls = micros(*system_calls as f64 * costs.ns_per_system_call);
-    let steps =
-        steps.iter().map(|(kind, (_, instructions))| (*kind, of_instructions(*instructions)));
-    steps.chain([("hosts", of_instructions(*host)), ("system calls", of_calls)]).collect()
+    let of_one =
+        |instructions, calls| costs.factors.time(instructions, calls) / 1000.0 / transactions;
+    let steps = steps.iter().map(|(kind, (_, instructions))| (*kind, of_one(*instructions, 0)));
+    steps
+        .chain([("hosts", of_one(*host, 0)), ("system calls", of_one(0.0, *system_calls))])
+        .collect()
 }
 
 fn mean(values: impl Iterator<Item = f64>) -> f64 {
