@@ -9,7 +9,7 @@ use solera_machine::Address;
 use solera_time::{Monotonic, SiteId, Timestamp};
 
 use crate::claim::Claim;
-use crate::config::{Config, Rule};
+use crate::config::{Config, Configuration, Rule};
 use crate::entry::{Entry, Phase};
 use crate::ids::{Ballot, GroupId, Serial, TransactionId};
 use crate::member::{Member, Role};
@@ -57,9 +57,19 @@ pub(crate) struct Leading {
     reservations: Reservations,
     /// The undecided ones that were aborted before.
     claims: BTreeMap<TransactionId, Claim>,
-    /// The undecided ones that others are done with, nobody says how, and the ceiling that a quorum must keep before
-    /// this leader forgets them; none before it is sent.
-    over: BTreeMap<TransactionId, Option<Timestamp>>,
+    /// What waits until a quorum has confirmed the term, and the ceiling that it must keep for that; none before it is sent.
+    unconfirmed: BTreeMap<Unconfirmed, Option<Timestamp>>,
+}
+
+/// What only the present leader may do: one that was deposed, and has not heard so, would be wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Unconfirmed {
+    /// Forgetting an undecided transaction that others are done with, nobody says how.
+    Forget(TransactionId),
+    /// Answering a process that a transaction is over which is not known here.
+    Over(TransactionId, Address),
+    /// Answering another group that this one is through with a transaction which is not known here.
+    Through(TransactionId, GroupId),
 }
 
 /// What a coordinator wants a vote on.
@@ -127,7 +137,7 @@ impl Leading {
             asked: BTreeMap::new(),
             reservations: Reservations::new(),
             claims: BTreeMap::new(),
-            over: BTreeMap::new(),
+            unconfirmed: BTreeMap::new(),
         }
     }
 
@@ -151,7 +161,7 @@ impl Leading {
         committed: bool,
     ) {
         self.asked.remove(&tid);
-        self.over.remove(&tid);
+        self.unconfirmed.remove(&Unconfirmed::Forget(tid));
         self.open.remove(&(ts, tid));
         let Some(claim) = self.claims.remove(&tid) else { return };
         if committed {
@@ -162,9 +172,10 @@ impl Leading {
         }
     }
 
-    /// The ceiling that a quorum of the members has kept in this term.
-    fn kept_by_quorum(&self, quorum: usize) -> Timestamp {
-        nth_greatest(self.kept.values().map(|kept| kept.ceiling), quorum)
+    /// The ceiling that a quorum of the present members has kept in this term.
+    fn kept_by_quorum(&self, configuration: &Configuration) -> Timestamp {
+        let members = self.kept.iter().filter(|(site, _)| configuration.members.contains(site));
+        nth_greatest(members.map(|(_, kept)| kept.ceiling), configuration.quorum())
     }
 
     /// The last transaction before what is proposed next, if nothing can come in between.
@@ -219,12 +230,9 @@ impl<W: Clone> Member<W> {
             }
             return;
         }
-        let oldest = self.state.oldest.get(&tid.coordinator).copied();
-        let later = |oldest: &Serial| tid.serial < *oldest && step.config.keeps(Rule::Remember);
-        if let Some(oldest) = oldest.filter(later) {
-            // However it ended, everybody who took part is done with it.
-            step.reach(rare::ANSWERS_OVER);
-            step.send(coordinator, self.group, Body::Over { tid, oldest });
+        if self.is_over(step, tid).is_some() {
+            // However it ended, everybody who took part is done with it, if no later leader has it.
+            self.once_confirmed(step, Unconfirmed::Over(tid, coordinator));
             return;
         }
         if self.is_behind(step) {
@@ -434,21 +442,21 @@ impl<W: Clone> Member<W> {
         oldest: Option<Serial>,
     ) {
         self.learn_oldest(step, tid.coordinator, oldest);
-        let Role::Leader(leading) = &mut self.role else {
+        if !self.leads() {
             if let Some(Outcome::Committed(ts)) = outcome {
                 self.ahead.commit(tid, ts);
                 self.deliver_ahead(step);
             }
             return;
-        };
+        }
         let entry = self.state.entries.get(&tid);
         if let Some(entry) = entry.filter(|entry| entry.phase == Phase::Undecided) {
             match outcome {
                 Some(outcome) => self.decide(step, tid, outcome),
                 // It aborted, or it committed and a quorum has stored it. In the second case a later leader may have
                 // delivered it, so that this one has to find out whether it still leads.
-                None if entry.holds_back() && step.config.keeps(Rule::ConfirmTerm) => {
-                    leading.over.entry(tid).or_default();
+                None if entry.holds_back() => {
+                    self.once_confirmed(step, Unconfirmed::Forget(tid));
                 }
                 None => self.forget_undecided(step, tid),
             }
@@ -515,16 +523,15 @@ impl<W: Clone> Member<W> {
             return;
         }
         let Role::Leader(leading) = &mut self.role else { return self.deliver_ahead(step) };
-        let quorum = step.configuration.quorum();
         let own = Kept { ceiling: self.state.ceiling, delivered: self.state.delivered };
         leading.kept.insert(step.config.me.site, own);
-        let ceiling = leading.kept_by_quorum(quorum);
+        let ceiling = leading.kept_by_quorum(step.configuration);
         let is_kept = |at: &Option<Timestamp>| at.is_some_and(|at| at <= ceiling);
-        let confirmed = leading.over.iter().filter(|(_, at)| is_kept(at)).map(|(tid, _)| *tid);
-        let confirmed: Vec<TransactionId> = confirmed.collect();
-        for tid in confirmed {
+        let confirmed = leading.unconfirmed.extract_if(.., |_, at| is_kept(at));
+        let confirmed: Vec<Unconfirmed> = confirmed.map(|(what, _)| what).collect();
+        for what in confirmed {
             step.reach(rare::CONFIRMS_TERM);
-            self.forget_undecided(step, tid);
+            self.on_confirmed(step, what);
         }
         let Role::Leader(leading) = &mut self.role else { return };
         let mut limit = step.clock.read(step.now.physical);
@@ -601,16 +608,51 @@ impl<W: Clone> Member<W> {
         step.send_others(self.group, status);
     }
 
-    /// Has the members keep a ceiling that none has been sent before, if there are transactions that others are done
-    /// with. A quorum of answers to it says that no later leader had begun when it was learnt that they are over: what
-    /// committed until then is among what this leader had to store when its term began.
+    /// Does something once a quorum has confirmed that no later term had begun by now.
+    fn once_confirmed(&mut self, step: &mut Step<'_, W>, what: Unconfirmed) {
+        if !step.config.keeps(Rule::ConfirmTerm) {
+            return self.on_confirmed(step, what);
+        }
+        if let Role::Leader(leading) = &mut self.role {
+            leading.unconfirmed.entry(what).or_default();
+        }
+    }
+
+    /// No later term had begun when this was asked for: what committed until then is among what this leader had to store
+    /// when its term began, or it is known here.
+    fn on_confirmed(&mut self, step: &mut Step<'_, W>, what: Unconfirmed) {
+        match what {
+            Unconfirmed::Forget(tid) => self.forget_undecided(step, tid),
+            Unconfirmed::Over(tid, asker) => {
+                if let Some(oldest) = self.is_over(step, tid) {
+                    step.reach(rare::ANSWERS_OVER);
+                    step.send(asker, self.group, Body::Over { tid, oldest });
+                }
+            }
+            // It was forgotten here, because all are through.
+            Unconfirmed::Through(tid, of) if !self.state.entries.contains_key(&tid) => {
+                self.tell_through(step, tid, of, true);
+            }
+            Unconfirmed::Through(..) => {}
+        }
+    }
+
+    /// The first transaction that the coordinator of an unknown one may still submit, if that is a later one.
+    fn is_over(&self, step: &Step<'_, W>, tid: TransactionId) -> Option<Serial> {
+        let oldest = self.state.oldest.get(&tid.coordinator).copied();
+        let later = |oldest: &Serial| tid.serial < *oldest && step.config.keeps(Rule::Remember);
+        oldest.filter(|oldest| !self.state.entries.contains_key(&tid) && later(oldest))
+    }
+
+    /// Has the members keep a ceiling that none has been sent before, if something waits for that. A quorum of answers says
+    /// that no later leader had begun when it began to wait.
     fn confirm_term(&mut self, step: &mut Step<'_, W>) {
         let Role::Leader(leading) = &mut self.role else { return };
-        if leading.over.values().all(Option::is_some) {
+        if leading.unconfirmed.values().all(Option::is_some) {
             return;
         }
         let ceiling = self.state.ceiling.later(Duration::from_micros(1));
-        for at in leading.over.values_mut().filter(|at| at.is_none()) {
+        for at in leading.unconfirmed.values_mut().filter(|at| at.is_none()) {
             *at = Some(ceiling);
         }
         self.keep_ceiling(step, ceiling);
@@ -648,8 +690,7 @@ impl<W: Clone> Member<W> {
         if known {
             leading.through.entry(tid).or_default().groups.insert(of);
         } else if !answer {
-            // It was forgotten here, because all are through.
-            self.tell_through(step, tid, of, true);
+            self.once_confirmed(step, Unconfirmed::Through(tid, of));
         }
     }
 
