@@ -33,6 +33,8 @@ struct Sites {
     shown: Vec<(u64, Timestamp)>,
     /// What each site has shown as complete as a leader.
     complete: [Timestamp; 3],
+    /// Who has answered that a transaction is over, or that its group is through with one.
+    answers: Vec<SiteId>,
     /// A site that sees nothing any more.
     blind: Option<u8>,
     /// Messages that are lost.
@@ -75,6 +77,7 @@ impl Sites {
             claims: BTreeMap::new(),
             shown: Vec::new(),
             complete: [Timestamp::ZERO; 3],
+            answers: Vec::new(),
             blind: None,
             lose: |_| false,
             cut: Vec::new(),
@@ -116,6 +119,11 @@ impl Sites {
         let cut = self.cut.clone();
         let Some(service) = &mut self.services[usize::from(site)] else { return };
         while let Some(output) = service.poll_output() {
+            if let Output::Send { message, .. } = &output
+                && matches!(message.body, Body::Over { .. } | Body::Through { answer: true, .. })
+            {
+                self.answers.push(SiteId(site));
+            }
             match output {
                 Output::Send { to, message }
                     if !lose(&message.body) && !cut.contains(&(site, to.site.0)) =>
@@ -515,6 +523,45 @@ fn a_deposed_leader_shows_nothing_beyond_what_others_delivered() {
         sites.lose = |_| false;
         sites.run_for(1000);
         assert_eq!(sites.remembered(), [0, 0, 0], "it has heard of the next term");
+    }
+}
+
+/// A leader is cut off, and a transaction commits under the next one. The former leader, which has heard of neither, is asked
+/// for it: whoever believed that it is over, or that the group is through with it, would forget what is not delivered.
+#[test]
+fn a_deposed_leader_does_not_answer_for_what_it_has_not_heard_of() {
+    for (broken, answers) in [(None, 0), (Some(Rule::ConfirmTerm), 3)] {
+        let mut sites = Sites::without(1, broken);
+        sites.cut = vec![(0, 1), (0, 2), (1, 0), (2, 0)];
+        sites.run_for(2500);
+        let tid = sites.certify(2, &[(0, "a")], Timestamp::ZERO);
+        sites.run_for(2000);
+        assert!(matches!(sites.outcome(tid), Some(Outcome::Committed(_))));
+        let oldest = Serial { sequence: tid.serial.sequence + 1, ..tid.serial };
+        let (group, participants) = (GroupId(0), [GroupId(0), GroupId(1)].into());
+        let until = Timestamp::MAX;
+        let questions = [
+            Body::Prepare {
+                tid,
+                share: None,
+                participants,
+                oldest: Some(oldest),
+                until,
+                claim: None,
+            },
+            Body::Through { tid, of: GroupId(1), answer: false },
+        ];
+        for body in questions {
+            let now = sites.time();
+            let leader = sites.services[0].as_mut().unwrap();
+            assert!(leader.leads(group), "it has heard of no other");
+            leader.handle(now, (at(1), Message { group, body }));
+            sites.take(0);
+        }
+        sites.run_for(500);
+        let of_former = sites.answers.iter().filter(|site| **site == SiteId(0)).count();
+        // That it is over, to who asked; that the group is through, to both other sites.
+        assert_eq!(of_former, answers, "without {broken:?}");
     }
 }
 
