@@ -527,8 +527,9 @@ impl<W: Clone> Member<W> {
         leading.kept.insert(step.config.me.site, own);
         let ceiling = leading.kept_by_quorum(step.configuration);
         let is_kept = |at: &Option<Timestamp>| at.is_some_and(|at| at <= ceiling);
-        let confirmed = leading.unconfirmed.extract_if(.., |_, at| is_kept(at));
-        let confirmed: Vec<Unconfirmed> = confirmed.map(|(what, _)| what).collect();
+        let confirmed = leading.unconfirmed.iter().filter(|(_, at)| is_kept(at));
+        let confirmed: Vec<Unconfirmed> = confirmed.map(|(what, _)| *what).collect();
+        leading.unconfirmed.retain(|_, at| !is_kept(at));
         for what in confirmed {
             step.reach(rare::CONFIRMS_TERM);
             self.on_confirmed(step, what);
