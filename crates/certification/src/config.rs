@@ -43,8 +43,8 @@ pub struct Timing {
     /// A message of another site that names a time further ahead than this is dropped: who follows it
     /// takes everybody else along.
     pub max_ahead: Duration,
-    /// For how long a leader keeps keys free for the next attempt of a transaction that was aborted. More than
-    /// a round trip, and some.
+    /// For how long a leader keeps keys free for the next attempt of a transaction that was aborted: as long as
+    /// that attempt waits at most for what was in the way, and the round trip to a distant site.
     pub reservation: Duration,
 }
 
@@ -56,7 +56,7 @@ impl Default for Timing {
             retry: Duration::from_millis(500),
             reserve: Duration::from_secs(1),
             max_ahead: Duration::from_secs(70),
-            reservation: Duration::from_millis(500),
+            reservation: Duration::from_millis(750),
         }
     }
 }

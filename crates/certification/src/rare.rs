@@ -43,6 +43,8 @@ solera_machine::rare_paths! {
     SILENT_IN_FORMER_TERM = "a member is silent in a term that it left";
     /// A member keeps a former vote, and does not take the leader's new one.
     KEEPS_FORMER_VOTE = "a member keeps a former vote";
+    /// A member gives up a former vote for one of a leader that has forgotten the transaction.
+    GIVES_UP_FORMER_VOTE = "a member gives up a former vote";
     /// A leader drops a request that nobody repeats.
     DROPS_EARLY = "a leader drops a request that is not repeated";
     /// A reservation lasts because the attempt that it is for waits for its snapshot.

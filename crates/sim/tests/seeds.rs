@@ -184,6 +184,21 @@ fn an_operator_adds_a_site_once_its_removal_is_known() {
     clean_members(30_000_497);
 }
 
+/// A leader had delivered and forgotten a transaction of a site that was removed, and was asked for it again before the other
+/// member heard so. That one kept its vote to commit beside the leader's that it had forgotten, so that no quorum ever
+/// said the same, and the transaction stayed undecided. The member gives its vote up.
+#[test]
+fn a_member_gives_its_vote_up_when_the_leader_has_forgotten_the_transaction() {
+    clean_members(70_001_900);
+}
+
+/// On a network on which a commit takes 0.75 s, keys were kept free for a shorter time than the next attempt of a transaction that
+/// was aborted needs, so that one of five sites got no turn.
+#[test]
+fn an_attempt_on_a_slow_network_finds_its_keys_free() {
+    clean_members(375_880_189);
+}
+
 /// A site was removed and added again, and removed once more before anything that it did was kept. The judge took what its second
 /// life read for older than what others knew of the end of the first one.
 #[test]
