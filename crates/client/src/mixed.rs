@@ -149,7 +149,8 @@ impl Spaces {
     fn session(&self) -> Session {
         let (spaces, unfit) = (self.spaces.clone(), self.unfit.clone());
         let (connect, sources) = (self.connect.clone(), self.sources.clone());
-        Session::new(connect, self.user.clone(), (spaces, unfit), sources)
+        let session = Session::new(connect, self.user.clone(), (spaces, unfit), sources);
+        session.within(self.site.clone())
     }
 
     pub(crate) fn known_spaces(&self) -> Vec<Space> {

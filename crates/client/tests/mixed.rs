@@ -11,10 +11,14 @@ use solera_language::types::{StoreId, Type};
 use solera_language::value::Value;
 use solera_levels::Level;
 use solera_mixt::conformance;
-use solera_mixt::store::{Begin, Connection, Database, Name, ObjectCall, StoreError};
+use solera_mixt::outcome::IN_DOUBT_MS;
+use solera_mixt::store::{Begin, Connection, Database, Name, NameWrite, ObjectCall, StoreError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
 type Script = &'static [(&'static str, &'static str)];
+
+/// The reply after which the connection breaks.
+const BREAKS: &str = "breaks";
 
 /// A server that answers each command by what the script has for it, or fails the test at any other.
 fn server(script: Script) -> DuplexStream {
@@ -32,6 +36,9 @@ fn server(script: Script) -> DuplexStream {
                     Some((expected, reply)) if *expected == command => *reply,
                     other => panic!("the session said {command:?} and not {other:?}"),
                 };
+                if reply == BREAKS {
+                    return;
+                }
                 if !reply.is_empty() {
                     stream.write_all(format!("{reply}\r\n").as_bytes()).await.unwrap();
                 }
@@ -45,8 +52,14 @@ const SPACES: &str = "*1\r\n%3\r\n$4\r\nname\r\n$4\r\nbank\r\n$6\r\nprefix\r\n$2
                       $12\r\nlinearizable";
 
 async fn session(script: Script) -> Box<dyn Connection> {
-    let scripts =
-        std::sync::Mutex::new(vec![script, &[("HELLO 3", "%0"), ("SOLERA.SPACES", SPACES)]]);
+    session_over(&[script]).await
+}
+
+/// A session that goes on with the next script when its connection has broken.
+async fn session_over(connections: &[Script]) -> Box<dyn Connection> {
+    let asked: Script = &[("HELLO 3", "%0"), ("SOLERA.SPACES", SPACES)];
+    let scripts = connections.iter().rev().copied().chain([asked]).collect();
+    let scripts = std::sync::Mutex::<Vec<Script>>::new(scripts);
     let connect = move || -> solera_mixt::store::BoxFuture<'static, _> {
         let script = scripts.lock().unwrap().pop().unwrap();
         Box::pin(async move { Client::over(server(script)).await })
@@ -74,7 +87,9 @@ async fn nothing_is_written_where_no_transaction_could_begin() {
     let script = &[
         ("HELLO 3", "%0"),
         ("SOLERA.BEGIN STRONG", "-LOADING site x"),
+        ("SOLERA.TXID", "-ERR no transaction"),
         ("SOLERA.BEGIN STRONG", "+OK"),
+        ("SOLERA.TXID", "$3\r\n1-7"),
         ("INCRBY b:k 2", ":2"),
         ("SOLERA.COMMIT", "+OK"),
         ("SOLERA.TOKEN", "$1\r\nt"),
@@ -94,12 +109,14 @@ async fn after_a_commit_of_unknown_outcome_it_waits_for_the_outcome() {
     let script = &[
         ("HELLO 3", "%0"),
         ("SOLERA.BEGIN STRONG", "+OK"),
+        ("SOLERA.TXID", "$3\r\n1-7"),
         ("INCRBY b:k 1", ":1"),
         ("SOLERA.COMMIT", "-UNAVAILABLE no quorum in time; ask SOLERA.OUTCOME 1-7"),
         ("SOLERA.TOKEN", "$1\r\nt"),
         ("SOLERA.OUTCOME 1-7", "+unknown"),
         ("SOLERA.OUTCOME 1-7", "+aborted"),
         ("SOLERA.BEGIN STRONG", "+OK"),
+        ("SOLERA.TXID", "$3\r\n1-7"),
         ("INCRBY b:k 2", "-ABORTED conflict on 'b:k'; nothing was changed"),
         ("SOLERA.ABORT", "+OK"),
     ];
@@ -113,6 +130,69 @@ async fn after_a_commit_of_unknown_outcome_it_waits_for_the_outcome() {
     assert!(matches!(failed, StoreError::Unavailable(_)), "{failed}");
     session.begin(&begin).await.unwrap();
     assert_eq!(session.perform(&add(2)).await.unwrap_err(), StoreError::Conflict);
+}
+
+#[tokio::test]
+async fn what_has_committed_is_waited_for_until_the_site_shows_it() {
+    let script = &[
+        ("HELLO 3", "%0"),
+        ("SOLERA.BEGIN STRONG", "+OK"),
+        ("SOLERA.TXID", "$3\r\n1-7"),
+        ("HSET b:solera:mixt:m 3 x", ":1"),
+        ("SOLERA.COMMIT", "-UNAVAILABLE no quorum in time; ask SOLERA.OUTCOME 1-7"),
+        ("SOLERA.TOKEN", "$1\r\nt"),
+        ("SOLERA.OUTCOME 1-7", "+committed"),
+        ("HGETALL b:solera:mixt:m", "%0"),
+        ("SOLERA.OUTCOME 1-7", "+committed"),
+        ("HGETALL b:solera:mixt:m", "%1\r\n$1\r\n3\r\n$1\r\nx"),
+        ("SOLERA.BEGIN STRONG", "+OK"),
+        ("SOLERA.TXID", "$3\r\n1-8"),
+        ("INCRBY b:k 2", ":2"),
+    ];
+    let mut session = session(script).await;
+    let begin = Begin { strong: true, ..Begin::default() };
+    session.begin(&begin).await.unwrap();
+    let name = Name { space: "bank".into(), key: "m".into() };
+    let mark = NameWrite::Set { name, field: 3, value: (*b"x").into(), new: true };
+    let failed = session.commit(&[mark]).await.unwrap_err();
+    assert!(matches!(failed, StoreError::OutcomeUnknown(_)), "{failed}");
+    let failed = session.begin(&begin).await.unwrap_err();
+    assert!(failed.to_string().contains("does not show it yet"), "{failed}");
+    session.begin(&begin).await.unwrap();
+    session.perform(&add(2)).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_may_have_committed_as_the_connection_broke_is_waited_for() {
+    let before: Script = &[
+        ("HELLO 3", "%0"),
+        ("SOLERA.BEGIN CAUSAL", "+OK"),
+        ("INCRBY b:k 1", ":1"),
+        ("SOLERA.COMMIT", BREAKS),
+    ];
+    let after: Script = &[
+        ("HELLO 3", "%0"),
+        ("SOLERA.ATTACH HORIZON", "*2\r\n:7000\r\n:5000"),
+        ("SOLERA.ATTACH UNTIL 7000 3000", "-TIMEOUT some site has not told yet"),
+        ("SOLERA.ATTACH HORIZON", "*2\r\n:8000\r\n:5000"),
+        ("SOLERA.ATTACH UNTIL 8000 3000", "+OK"),
+        ("SOLERA.BEGIN CAUSAL", "+OK"),
+        ("INCRBY b:k 2", ":3"),
+    ];
+    let mut session = session_over(&[before, after]).await;
+    let begin = Begin::default();
+    session.begin(&begin).await.unwrap();
+    session.perform(&add(1)).await.unwrap();
+    let failed = session.commit(&[]).await.unwrap_err();
+    assert!(matches!(failed, StoreError::OutcomeUnknown(_)), "{failed}");
+    let failed = session.begin(&begin).await.unwrap_err();
+    assert!(failed.to_string().contains("may still be under way"), "{failed}");
+    // So long a commit may still be under way.
+    tokio::time::sleep(std::time::Duration::from_millis(IN_DOUBT_MS)).await;
+    let failed = session.begin(&begin).await.unwrap_err();
+    assert!(failed.to_string().contains("does not show yet"), "{failed}");
+    session.begin(&begin).await.unwrap();
+    session.perform(&add(2)).await.unwrap();
 }
 
 /// Reads what [`add`] changes.

@@ -69,17 +69,14 @@ impl Session {
         StoreError::OutcomeUnknown(why)
     }
 
-    /// Asks whether phases whose answer was lost are over.
+    /// Returns if phases whose answer was lost are over.
     pub(super) async fn settle(&mut self, lost: Lost) -> Result<(), StoreError> {
         self.open().await?;
         let numbers = [lost.number, lost.until_ms].map(|number| number.to_string().into_bytes());
         let [number, until_ms] = numbers;
         let settle = words(b"SOLERA.PHASE", [b"SETTLE".to_vec(), number, until_ms]);
         match self.send(&[settle]).await.map(|mut replies| replies.pop()) {
-            Ok(Some(Reply::Integer(1))) => {
-                self.doubt = None;
-                Ok(())
-            }
+            Ok(Some(Reply::Integer(1))) => Ok(()),
             Ok(Some(Reply::Integer(_))) => {
                 let text = "the phases that were sent before are still being run";
                 Err(StoreError::Unavailable(text.to_owned()))

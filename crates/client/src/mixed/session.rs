@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use solera_levels::Level;
+use solera_mixt::drive::Clock;
 use solera_mixt::outcome::IN_DOUBT_MS;
 use solera_mixt::shipment::{Shipment, Shipped};
 use solera_mixt::store::{
@@ -15,7 +16,7 @@ use tokio::time::Instant;
 
 use super::cluster::Unfit;
 use super::objects::{self, Words};
-use super::{Connect, RESERVED, Sources, Space, failure, phases};
+use super::{Connect, RESERVED, Sources, Space, System, failure, phases};
 use crate::client::{Client, Token};
 use crate::error::Error;
 use crate::transaction::Outcome;
@@ -26,6 +27,8 @@ const NAMES: &str = "mixt:";
 const LISTED: &str = "r:";
 /// How long a site is given to hear of what was committed elsewhere.
 const SEES_TIMEOUT_MS: u64 = 1_000;
+/// How long it is given to show what it has committed itself. Its clocks have to pass its own [horizon](Horizon).
+const SEES_OVER_TIMEOUT_MS: u64 = 3_000;
 /// How long a command may still run whose connection broke; longer than a server lets it.
 const AFTER_BREAK: Duration = Duration::from_millis(IN_DOUBT_MS);
 
@@ -44,6 +47,8 @@ pub(super) struct Session {
     pub(super) seen: Option<Token>,
     state: State,
     pub(super) doubt: Option<Doubt>,
+    /// The site of all connections, if they lead to one.
+    site: Option<Arc<str>>,
 }
 
 /// The transaction.
@@ -57,19 +62,33 @@ enum State {
     },
     /// It has ended with its only command.
     Over,
-    Open {
-        strong: bool,
-    },
+    Open(Open),
     /// The server has given it up, and why.
     Spoiled(StoreError),
 }
 
+/// A transaction that the server has begun.
+#[derive(Clone, Default)]
+pub(super) struct Open {
+    /// By which its outcome can be asked for; causal ones have none.
+    transaction: Option<String>,
+    /// A mark that its commit creates.
+    mark: Option<Mark>,
+}
+
+/// A field of a named object: nobody removes it while the transaction that created it is under way.
+#[derive(Clone)]
+pub(super) struct Mark {
+    key: Vec<u8>,
+    field: u64,
+}
+
 /// A commit whose outcome is not known.
 pub(super) enum Doubt {
-    /// The server can be asked by this name.
-    Named(String),
-    /// It is known after a time.
-    Broken(Instant),
+    /// The server does not know it either.
+    Undecided(Open),
+    /// The answer was lost. After a time it is over.
+    Broken(Open, Instant),
     /// Of phases that the server runs.
     Phases(phases::Lost),
 }
@@ -81,8 +100,13 @@ impl Session {
         (spaces, unfit): (Arc<[Space]>, Arc<Unfit>),
         sources: Option<Sources>,
     ) -> Session {
-        let (client, seen, state, doubt) = (None, None, State::Closed, None);
-        Session { connect, user, spaces, unfit, sources, client, seen, state, doubt }
+        let (client, seen, state, doubt, site) = (None, None, State::Closed, None, None);
+        Session { connect, user, spaces, unfit, sources, client, seen, state, doubt, site }
+    }
+
+    /// With all connections at one site, if one is named.
+    pub(super) fn within(self, site: Option<Arc<str>>) -> Session {
+        Session { site, ..self }
     }
 
     /// With a connection that is open already.
@@ -124,46 +148,45 @@ impl Session {
         commands: Vec<Words>,
         writes: bool,
     ) -> Result<Vec<Reply>, StoreError> {
-        let (mut all, strong) = match &self.state {
+        let mut all = match &self.state {
             State::Closed | State::Over => {
                 return Err(StoreError::Refused("no transaction is open".to_owned()));
             }
             State::Spoiled(error) => return Err(error.clone()),
-            State::Due { strong, .. } => (vec![begin_words(*strong)], *strong),
-            State::Open { strong } => (Vec::new(), *strong),
+            State::Due { strong, .. } => begin_words(*strong),
+            State::Open(_) => Vec::new(),
         };
         if writes && !all.is_empty() {
             // If it cannot begin, what follows would take effect without a transaction.
-            self.begin_now(strong).await?;
+            let sent = self.send(&all).await;
+            let replies = sent.map_err(|error| failure::of_command(&error))?;
+            self.began(replies)?;
             all.clear();
         }
-        let begins = !all.is_empty();
+        let begins = all.len();
         all.extend(commands);
         let sent = self.send(&all).await;
         let mut replies = sent.map_err(|error| failure::of_command(&error))?;
-        if begins {
-            self.began(strong, replies.remove(0))?;
+        if begins > 0 {
+            self.began(replies.drain(..begins))?;
         }
         Ok(replies)
     }
 
-    async fn begin_now(&mut self, strong: bool) -> Result<(), StoreError> {
-        let sent = self.send(&[begin_words(strong)]).await;
-        let reply = sent.map_err(|error| failure::of_command(&error))?.remove(0);
-        self.began(strong, reply)
-    }
-
-    fn began(&mut self, strong: bool, reply: Reply) -> Result<(), StoreError> {
-        match reply {
-            Reply::Error(text) => {
-                self.state = State::Closed;
-                Err(failure::of_command(&Error::server(&text)))
-            }
-            _ => {
-                self.state = State::Open { strong };
-                Ok(())
-            }
+    /// What [`begin_words`] were answered.
+    fn began(&mut self, replies: impl IntoIterator<Item = Reply>) -> Result<(), StoreError> {
+        let mut replies = replies.into_iter();
+        if let Some(Reply::Error(text)) = replies.next() {
+            self.state = State::Closed;
+            return Err(failure::of_command(&Error::server(&text)));
         }
+        // A user who may not ask for the name does without.
+        let transaction = match replies.next() {
+            Some(Reply::Bulk(name)) => String::from_utf8(name).ok(),
+            _ => None,
+        };
+        self.state = State::Open(Open { transaction, mark: None });
+        Ok(())
     }
 
     /// An error of a command within the transaction.
@@ -178,7 +201,7 @@ impl Session {
 
     /// Ends the transaction without effect. One that the server cannot be told of ends with its connection.
     pub(super) async fn close(&mut self) {
-        if let State::Open { .. } = self.state {
+        if let State::Open(_) = self.state {
             // Whatever it answers, nothing is open afterwards.
             let _ = self.send(&[vec![b"SOLERA.ABORT".to_vec()]]).await;
         }
@@ -245,33 +268,81 @@ impl Session {
         Ok(strong)
     }
 
+    /// Returns once the last commit, if its outcome was not known, is seen here, or is known to have no effect.
     pub(super) async fn resolve(&mut self) -> Result<(), StoreError> {
-        let outcome = match &self.doubt {
+        let (open, broken) = match &self.doubt {
             None => return Ok(()),
-            Some(Doubt::Broken(since)) if since.elapsed() < AFTER_BREAK => {
-                let text = "the connection broke while it committed, which may still be under way";
-                return Err(StoreError::Unavailable(text.to_owned()));
-            }
-            Some(Doubt::Broken(_)) => Outcome::Committed,
             Some(Doubt::Phases(lost)) => {
                 let lost = *lost;
-                return self.settle(lost).await;
+                self.settle(lost).await?;
+                self.see_what_is_over().await?;
+                self.doubt = None;
+                return Ok(());
             }
-            Some(Doubt::Named(name)) => {
-                let name = name.clone();
-                let asked = self.open().await?.outcome(&name).await;
-                if let Err(Error::Connection(_)) = asked {
-                    self.client = None;
-                }
-                asked.map_err(|error| StoreError::Unavailable(error.to_string()))?
-            }
+            Some(Doubt::Undecided(open)) => (open.clone(), None),
+            Some(Doubt::Broken(open, since)) => (open.clone(), Some(*since)),
         };
-        if outcome == Outcome::Unknown {
-            let text = "it is not decided yet whether the last transaction has committed";
-            return Err(StoreError::Unavailable(text.to_owned()));
+        let outcome = match &open.transaction {
+            Some(transaction) => {
+                let asked = self.open().await?.outcome(transaction).await;
+                self.answer(asked)?
+            }
+            None => Outcome::Unknown,
+        };
+        let unavailable = |text: &str| Err(StoreError::Unavailable(text.to_owned()));
+        match (outcome, broken) {
+            (Outcome::Aborted, _) => {}
+            (Outcome::Committed, _) => self.see_mark(open.mark).await?,
+            (Outcome::Unknown, Some(since)) if since.elapsed() >= AFTER_BREAK => {
+                self.see_what_is_over().await?;
+            }
+            (Outcome::Unknown, Some(_)) => {
+                return unavailable(
+                    "the connection broke while it committed, which may still be under way",
+                );
+            }
+            (Outcome::Unknown, None) => {
+                return unavailable(
+                    "it is not decided yet whether the last transaction has committed",
+                );
+            }
         }
         self.doubt = None;
         Ok(())
+    }
+
+    /// Waits until transactions of this session see all that its site has committed by now.
+    async fn see_what_is_over(&mut self) -> Result<(), StoreError> {
+        let latest = self.horizon().await?.map(|horizon| horizon.latest);
+        let until_ms = latest.unwrap_or_else(|| System.now_ms());
+        let whence = self.site.iter().map(Arc::clone).collect();
+        let commits = Commits { until_ms, whence: Some(whence) };
+        match self.attach_until(&commits, SEES_OVER_TIMEOUT_MS).await? {
+            true => Ok(()),
+            false => {
+                let text = "the site does not show yet all that it has committed";
+                Err(StoreError::Unavailable(text.to_owned()))
+            }
+        }
+    }
+
+    /// Reads a mark, so that later transactions see it, too.
+    async fn see_mark(&mut self, mark: Option<Mark>) -> Result<(), StoreError> {
+        let Some(Mark { key, field }) = mark else { return Ok(()) };
+        let asked = self.open().await?.call(&[b"HGETALL", &key]).await;
+        if fields(self.answer(asked)?)?.contains_key(&field) {
+            return Ok(());
+        }
+        let text = "the last transaction has committed, and the site does not show it yet";
+        Err(StoreError::Unavailable(text.to_owned()))
+    }
+
+    /// What the server was asked about a commit.
+    fn answer<T>(&mut self, asked: Result<T, Error>) -> Result<T, StoreError> {
+        if let Err(Error::Connection(_)) = asked {
+            self.client = None;
+        }
+        asked.map_err(|error| StoreError::Unavailable(error.to_string()))
     }
 
     async fn begin(&mut self, begin: &Begin) -> Result<Vec<Fields>, StoreError> {
@@ -415,27 +486,29 @@ impl Session {
         if !writes.is_empty() {
             self.write(writes).await?;
         }
-        let sent = match self.state {
-            State::Open { .. } => self.send(&end_words()).await,
-            State::Spoiled(ref error) => return Err(error.clone()),
-            _ => return Err(StoreError::Refused("no transaction is open".to_owned())),
-        };
-        self.state = State::Closed;
-        match sent {
-            Ok(replies) => self.committed(&replies),
-            Err(error) => Err(self.failed_commit(&error)),
+        match std::mem::replace(&mut self.state, State::Closed) {
+            State::Open(open) => {
+                let sent = self.send(&end_words()).await;
+                self.committed(open, sent)
+            }
+            State::Spoiled(error) => {
+                self.state = State::Spoiled(error.clone());
+                Err(error)
+            }
+            _ => Err(StoreError::Refused("no transaction is open".to_owned())),
         }
     }
 
     /// What the end of a transaction was answered.
-    fn committed(&mut self, replies: &[Reply]) -> Result<(), StoreError> {
-        match replies {
-            [Reply::Error(text), ..] => Err(self.failed_commit(&Error::server(text))),
-            [_, Reply::Bulk(token)] => {
+    fn committed(&mut self, open: Open, sent: Result<Vec<Reply>, Error>) -> Result<(), StoreError> {
+        match sent.as_deref() {
+            Ok([Reply::Error(text), ..]) => Err(self.failed_commit(open, &Error::server(text))),
+            Ok([_, Reply::Bulk(token)]) => {
                 self.seen = Some(Token(token.clone()));
                 Ok(())
             }
-            _ => Ok(()),
+            Ok(_) => Ok(()),
+            Err(error) => Err(self.failed_commit(open, error)),
         }
     }
 
@@ -445,7 +518,7 @@ impl Session {
         strong: bool,
         commands: Vec<Words>,
     ) -> Result<Vec<Reply>, StoreError> {
-        let mut all = vec![begin_words(strong)];
+        let mut all = vec![begin_command(strong)];
         all.extend(commands);
         all.extend(end_words());
         // It changes nothing, so that it does not matter whether it has committed if no answer comes.
@@ -453,21 +526,23 @@ impl Session {
         let mut replies = sent.map_err(|error| failure::of_command(&error))?;
         self.state = State::Closed;
         let end = replies.split_off(replies.len() - end_words().len());
-        self.began(strong, replies.remove(0))?;
+        self.began([replies.remove(0)])?;
         self.state = State::Over;
         // What a command was answered tells more than that the transaction was then given up.
         if !replies.iter().any(|reply| matches!(reply, Reply::Error(_))) {
-            self.committed(&end)?;
+            self.committed(Open::default(), Ok(end))?;
         }
         Ok(replies)
     }
 
-    fn failed_commit(&mut self, error: &Error) -> StoreError {
+    fn failed_commit(&mut self, open: Open, error: &Error) -> StoreError {
         let failed = failure::of_commit(error);
         if let StoreError::OutcomeUnknown(_) = failed {
             self.doubt = Some(match error {
-                Error::Unavailable { transaction: Some(name), .. } => Doubt::Named(name.clone()),
-                _ => Doubt::Broken(Instant::now()),
+                Error::Unavailable { transaction: Some(name), .. } => {
+                    Doubt::Undecided(Open { transaction: Some(name.clone()), ..open })
+                }
+                _ => Doubt::Broken(open, Instant::now()),
             });
         }
         failed
@@ -477,13 +552,15 @@ impl Session {
     async fn write(&mut self, writes: &[NameWrite]) -> Result<(), StoreError> {
         let mut commands = Vec::new();
         let mut new = Vec::new();
+        let mut mark = None;
         for write in writes {
             let (name, listed) = match write {
                 NameWrite::Set { name, field, value, new: is_new } => {
-                    let field = field.to_string().into_bytes();
                     if *is_new {
                         new.push(commands.len());
+                        mark = Some(Mark { key: self.name(name)?, field: *field });
                     }
+                    let field = field.to_string().into_bytes();
                     commands.push(words(b"HSET", [self.name(name)?, field, value.to_vec()]));
                     (name, b"SADD")
                 }
@@ -510,11 +587,22 @@ impl Session {
                 _ => {}
             }
         }
+        if let State::Open(open) = &mut self.state {
+            open.mark = mark;
+        }
         Ok(())
     }
 
     async fn sees(&mut self, commits: &Commits) -> Result<bool, StoreError> {
-        let (until, timeout) = (commits.until_ms.to_string(), SEES_TIMEOUT_MS.to_string());
+        self.attach_until(commits, SEES_TIMEOUT_MS).await
+    }
+
+    async fn attach_until(
+        &mut self,
+        commits: &Commits,
+        timeout_ms: u64,
+    ) -> Result<bool, StoreError> {
+        let (until, timeout) = (commits.until_ms.to_string(), timeout_ms.to_string());
         let mut words = vec![&b"SOLERA.ATTACH"[..], b"UNTIL", until.as_bytes(), timeout.as_bytes()];
         words.extend(commits.whence.iter().flatten().map(|site| site.as_bytes()));
         match self.open().await?.call(&words).await {
@@ -593,8 +681,14 @@ fn check_type(call: &ObjectCall, reply: Option<Reply>) -> Result<(), StoreError>
     }
 }
 
-fn begin_words(strong: bool) -> Words {
+fn begin_command(strong: bool) -> Words {
     words(b"SOLERA.BEGIN", [if strong { b"STRONG".to_vec() } else { b"CAUSAL".to_vec() }])
+}
+
+/// Of a transaction that may write: its outcome may have to be asked for.
+fn begin_words(strong: bool) -> Vec<Words> {
+    let name = strong.then(|| words(b"SOLERA.TXID", []));
+    [begin_command(strong)].into_iter().chain(name).collect()
 }
 
 fn end_words() -> [Words; 2] {
@@ -665,7 +759,7 @@ impl Connection for Session {
     }
 
     fn reusable(&mut self) -> bool {
-        let open = matches!(self.state, State::Open { .. }) || self.doubt.is_some();
+        let open = matches!(self.state, State::Open(_)) || self.doubt.is_some();
         !open && self.client.as_mut().is_some_and(Client::is_quiet)
     }
 }
