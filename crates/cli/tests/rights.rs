@@ -286,6 +286,7 @@ async fn an_administrator_completes_what_its_user_may_not() {
     let told = world.bob.command(&complete).await.unwrap_err().to_string();
     assert!(told.starts_with("NOPERM") && told.contains("+solera.phase"), "{told}");
     assert_eq!(world.admin(&complete).await.unwrap(), Reply::Integer(1));
+    world.up.says(&format!("user 'admin' has completed transaction {transaction}"));
     assert_eq!(world.get("log:secret").await.as_deref(), Some("1"));
     world.none_is_incomplete().await;
     let told = world.admin(&complete).await.unwrap_err().to_string();
@@ -298,6 +299,7 @@ async fn an_administrator_gives_up_what_its_user_may_not_complete() {
     let transaction = world.stopped().await;
     let forgotten = world.admin(&["SOLERA.CALL", "FORGET", &transaction]).await.unwrap();
     assert_eq!(forgotten, Reply::Simple("OK".to_owned()));
+    world.up.says(&format!("user 'admin' has given up transaction {transaction}"));
     assert_eq!(world.incomplete().await, Vec::<Vec<_>>::new());
     // Nobody completes it, whatever is granted.
     world.up.reload(&bobs("'*'"));

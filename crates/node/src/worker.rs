@@ -327,6 +327,15 @@ impl Worker {
         }
     }
 
+    /// A node of this site that cannot be reached, as people call it.
+    pub(crate) fn unreachable_neighbour(&self) -> Option<String> {
+        let is_lost = |worker: &Address| {
+            self.network.link_to(*worker).is_some_and(|link| !link.is_reachable())
+        };
+        let mut workers = self.network.workers_of(self.address.site);
+        workers.find(is_lost).map(|worker| self.node_name(worker))
+    }
+
     /// The node of a worker, as people call it.
     pub(crate) fn node_name(&self, worker: Address) -> String {
         let node = self.spec.node_of(worker);

@@ -8,6 +8,7 @@ use solera_time::{SiteId, Vector};
 use solera_unistore::{Cause, CommandError, PartitionId, RequestId, Response, Topology};
 
 use crate::client::{Recorded, Status};
+use crate::scenario::MS;
 use crate::spaces;
 use crate::world::World;
 
@@ -121,7 +122,14 @@ impl LastRound {
         let waiting: Vec<_> = std::mem::take(&mut self.waiting).into_values().collect();
         self.recorded.extend(waiting.iter().cloned());
         let missing = waiting.into_iter().chain(std::mem::take(&mut self.due));
-        missing.map(|recorded| format!("this does not commit: {recorded:?}")).collect()
+        let told = |recorded: Recorded| {
+            let (site, key) = (recorded.site, &recorded.steps[0].key);
+            format!(
+                "site {site} cannot change '{key}' strongly, begun at {} ms",
+                recorded.invoked / MS
+            )
+        };
+        missing.map(told).collect()
     }
 }
 

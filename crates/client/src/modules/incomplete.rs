@@ -304,7 +304,17 @@ pub(super) async fn complete(
     elsewhere(shared, local, transaction, (record.module(), record.bindings())).await?;
     let mut client = session(local).await.map_err(super::told)?;
     let (record, users) = taken_over(local, &mut client, transaction, record).await;
-    super::call::go_on(shared, local, client, record, Some(users)).await
+    let answer = super::call::go_on(shared, local, client, record, Some(users)).await;
+    if answer.is_ok() {
+        report(local, transaction, "completed");
+    }
+    answer
+}
+
+/// Logs what an administrator has done with a transaction of others.
+fn report(local: &Local, transaction: &str, what: &str) {
+    let user = local.user().unwrap_or_default();
+    local.log().info(format_args!("user '{user}' has {what} transaction {transaction}"));
 }
 
 /// SOLERA.CALL FORGET transaction: gives up what can never be completed, or what its user has no right to complete.
@@ -332,6 +342,7 @@ pub(super) async fn forget(
     let noted = collect::complete(&given_up, &mut connections).await;
     noted.map_err(|error| format!("UNAVAILABLE {transaction} cannot be given up now: {error}"))?;
     shared.upkeep.leave(vec![given_up]);
+    report(local, transaction, "given up");
     let mut client = session(local).await.map_err(super::told)?;
     // One that stays leads to a record that says so.
     let _ = registry::forget_ticket(&mut client, transaction).await;

@@ -1,5 +1,7 @@
 //! Errors of the machine, as clients are told.
 
+use std::time::Duration;
+
 use solera_time::SiteId;
 use solera_unistore::{CommandError, StrongLimit};
 
@@ -35,30 +37,40 @@ impl Session {
             CommandError::Unavailable { .. } | CommandError::NotHereYet => {
                 format!("UNAVAILABLE {error}")
             }
-            CommandError::TimedOut { site, behind } if *site == self.worker.address.site => {
-                let ms = behind.as_millis().max(1);
-                let sites = self.worker.spec.f + 1;
-                format!(
-                    "TIMEOUT the last writes of this site, made within {ms} ms, are not yet at {sites} \
-                     sites; others may be cut off, try again"
-                )
-            }
-            CommandError::TimedOut { site: SiteId::STRONG, behind } => format!(
-                "TIMEOUT still {} ms behind the strong transactions that the token has seen; too few \
-                 sites may be reached, try again",
-                behind.as_millis().max(1)
-            ),
-            CommandError::TimedOut { site, behind } => format!(
-                "TIMEOUT still {} ms behind site {}; it may be cut off, try again",
-                behind.as_millis().max(1),
-                self.worker.site_name(*site)
-            ),
+            CommandError::TimedOut { site, behind } => self.told_late(*site, *behind),
             CommandError::Lost { site, missing } => format!(
                 "LOST site {} failed or is cut off, and the last {} ms of its writes that the \
                  session or its token has seen are at no other site; go on without the token, or try \
                  again when the site is back",
                 self.worker.site_name(*site),
                 missing.as_millis().max(1)
+            ),
+        }
+    }
+    /// A barrier or attach that did not succeed in time, because this site misses so much of another one's or its own
+    /// writes.
+    fn told_late(&self, site: SiteId, behind: Duration) -> String {
+        let ms = behind.as_millis().max(1);
+        let worker = &self.worker;
+        if let Some(node) = worker.unreachable_neighbour() {
+            // A site knows how far it is only together.
+            return format!(
+                "TIMEOUT {node}, which is this site's own, cannot be reached; try again when it is back"
+            );
+        }
+        match site {
+            SiteId::STRONG => format!(
+                "TIMEOUT still {ms} ms behind the strong transactions that the token has seen; too few sites \
+                 may be reached, try again"
+            ),
+            site if site == worker.address.site => format!(
+                "TIMEOUT the last writes of this site, made within {ms} ms, are not yet at {} sites; others \
+                 may be cut off, try again",
+                worker.spec.f + 1
+            ),
+            site => format!(
+                "TIMEOUT still {ms} ms behind site {}; it may be cut off, try again",
+                worker.site_name(site)
             ),
         }
     }
