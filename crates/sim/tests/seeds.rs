@@ -192,6 +192,13 @@ fn a_member_gives_its_vote_up_when_the_leader_has_forgotten_the_transaction() {
     clean_members(70_001_900);
 }
 
+/// A site was added, and who was asked crashed before that was durable; what joined was destroyed before anybody else had heard of it. The
+/// simulated operator gave the next life a number of its own, which the sites did not know.
+#[test]
+fn a_life_that_nobody_heard_of_does_not_count() {
+    clean_members(100_005_163);
+}
+
 /// On a network on which a commit takes 0.75 s, keys were kept free for a shorter time than the next attempt of a transaction that
 /// was aborted needs, so that one of five sites got no turn.
 #[test]

@@ -149,6 +149,7 @@ impl World {
             return;
         }
         // As the site knows that is asked: it may be struck while it carries that out.
+        let known = self.standing(site);
         let mut gaps = self.removed().filter(|(other, _)| *other == site);
         let gap = gaps.next().and_then(|(_, gaps)| gaps.last().copied());
         drop(gaps);
@@ -166,9 +167,11 @@ impl World {
         }
         self.push(self.now + 100 * MS, Due::Fault(Fault::Add(site)));
         let gap = gap.expect("a site that can be added was removed");
+        let (_, former) = known.expect("a site that was asked knew it");
         self.happenings.push(Happening::Replaced(site, gap.cut));
         self.states[site] = SiteState::Joining;
-        self.lives[site] += 1;
+        // If an earlier life was destroyed before anybody else heard that it was added, this one has its number.
+        self.lives[site] = former + 1;
         self.served.remove(&site);
         let lives = u64::from(self.lives[site]);
         // The clocks of what replaces a site are not behind those of what it replaces.
