@@ -77,7 +77,7 @@ pub(crate) struct Space {
 #[derive(Clone)]
 pub struct Spaces {
     name: Arc<str>,
-    /// The site of all sessions, if there is one.
+    /// The site of all sessions, if they are in this process.
     site: Option<Arc<str>>,
     connect: Connect,
     /// As whom sessions act. None: as the server itself.
@@ -129,8 +129,8 @@ impl Spaces {
         Spaces { user: user.map(Arc::from), rights: Some(rights), ..self }
     }
 
-    /// With all sessions at one site.
-    pub(crate) fn within(self, site: &str) -> Spaces {
+    /// With all sessions in this process, at its site: connections end with the process.
+    pub(crate) fn in_process_at(self, site: &str) -> Spaces {
         Spaces { site: Some(site.into()), ..self }
     }
 
@@ -150,7 +150,7 @@ impl Spaces {
         let (spaces, unfit) = (self.spaces.clone(), self.unfit.clone());
         let (connect, sources) = (self.connect.clone(), self.sources.clone());
         let session = Session::new(connect, self.user.clone(), (spaces, unfit), sources);
-        session.within(self.site.clone())
+        session.in_process_at(self.site.clone())
     }
 
     pub(crate) fn known_spaces(&self) -> Vec<Space> {

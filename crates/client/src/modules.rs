@@ -260,7 +260,8 @@ fn spaces(local: &Local, first: Option<Client>) -> Spaces {
             }
         })
     };
-    let spaces = Spaces::known(local.cluster(), Arc::new(connect), known).within(local.site());
+    let spaces =
+        Spaces::known(local.cluster(), Arc::new(connect), known).in_process_at(local.site());
     spaces.acting_as(local.user(), Arc::new(Lender(local.clone())))
 }
 

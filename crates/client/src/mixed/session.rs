@@ -47,7 +47,7 @@ pub(super) struct Session {
     pub(super) seen: Option<Token>,
     state: State,
     pub(super) doubt: Option<Doubt>,
-    /// The site of all connections, if they lead to one.
+    /// The site of all connections, if they are in this process.
     site: Option<Arc<str>>,
 }
 
@@ -104,8 +104,8 @@ impl Session {
         Session { connect, user, spaces, unfit, sources, client, seen, state, doubt, site }
     }
 
-    /// With all connections at one site, if one is named.
-    pub(super) fn within(self, site: Option<Arc<str>>) -> Session {
+    /// With all connections in this process, if its site is named.
+    pub(super) fn in_process_at(self, site: Option<Arc<str>>) -> Session {
         Session { site, ..self }
     }
 
@@ -153,7 +153,7 @@ impl Session {
                 return Err(StoreError::Refused("no transaction is open".to_owned()));
             }
             State::Spoiled(error) => return Err(error.clone()),
-            State::Due { strong, .. } => begin_words(*strong),
+            State::Due { strong, .. } => self.begin_words(*strong),
             State::Open(_) => Vec::new(),
         };
         if writes && !all.is_empty() {
@@ -173,7 +173,13 @@ impl Session {
         Ok(replies)
     }
 
-    /// What [`begin_words`] were answered.
+    /// Of a transaction that may write. If a connection may break while it commits, its outcome has to be asked for.
+    fn begin_words(&self, strong: bool) -> Vec<Words> {
+        let name = (strong && self.site.is_none()).then(|| words(b"SOLERA.TXID", []));
+        [begin_command(strong)].into_iter().chain(name).collect()
+    }
+
+    /// What [`Self::begin_words`] were answered.
     fn began(&mut self, replies: impl IntoIterator<Item = Reply>) -> Result<(), StoreError> {
         let mut replies = replies.into_iter();
         if let Some(Reply::Error(text)) = replies.next() {
@@ -683,12 +689,6 @@ fn check_type(call: &ObjectCall, reply: Option<Reply>) -> Result<(), StoreError>
 
 fn begin_command(strong: bool) -> Words {
     words(b"SOLERA.BEGIN", [if strong { b"STRONG".to_vec() } else { b"CAUSAL".to_vec() }])
-}
-
-/// Of a transaction that may write: its outcome may have to be asked for.
-fn begin_words(strong: bool) -> Vec<Words> {
-    let name = strong.then(|| words(b"SOLERA.TXID", []));
-    [begin_command(strong)].into_iter().chain(name).collect()
 }
 
 fn end_words() -> [Words; 2] {

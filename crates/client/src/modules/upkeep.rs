@@ -166,7 +166,7 @@ async fn pass(
     };
     let named = spaces(local, None);
     let database = Spaces::known(local.cluster(), Arc::new(connect), named.known_spaces());
-    let database = database.within(local.site());
+    let database = database.in_process_at(local.site());
     let database = database.acting_as(None, Arc::new(Lender(local.clone())));
     let places = places(&named, &shared.stores);
     let mut connections = connections(database, &shared.stores);
