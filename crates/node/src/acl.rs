@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use solera_resp::{Arguments, CATEGORIES, Command, Unit};
 
 mod pattern;
@@ -181,15 +182,8 @@ impl User {
     /// Adds a password by its hash, in hexadecimal, with or without `#`.
     pub(crate) fn add_hash(&mut self, text: &str) -> Result<(), RuleError> {
         let digits = text.strip_prefix('#').unwrap_or(text).as_bytes();
-        let mut hash = Hash::default();
-        if digits.len() != 2 * hash.len() || !digits.iter().all(u8::is_ascii_hexdigit) {
-            return Err(RuleError::Hash);
-        }
-        for (byte, pair) in hash.iter_mut().zip(digits.chunks(2)) {
-            let value = |digit: u8| char::from(digit).to_digit(16).unwrap_or_default() as u8;
-            *byte = value(pair[0]) << 4 | value(pair[1]);
-        }
-        self.hashes.push(hash);
+        let bytes = HEXLOWER_PERMISSIVE.decode(digits).map_err(|_| RuleError::Hash)?;
+        self.hashes.push(Hash::try_from(bytes).map_err(|_| RuleError::Hash)?);
         Ok(())
     }
 
@@ -305,7 +299,7 @@ impl User {
 
     /// The hashes as people write them.
     pub(crate) fn hashes_in_hex(&self) -> impl Iterator<Item = String> {
-        self.hashes.iter().map(|hash| hash.iter().map(|byte| format!("{byte:02x}")).collect())
+        self.hashes.iter().map(|hash| HEXLOWER.encode(hash))
     }
 
     /// The rules for commands, in one line.

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use data_encoding::HEXLOWER;
 use ring::digest::{SHA256, digest};
 use solera_resp::{Arguments, Command};
 use subtle::{Choice, ConstantTimeEq};
@@ -57,7 +58,7 @@ impl fmt::Display for Refused {
 
 /// The SHA-256 of a password, in hexadecimal: as in `password_sha256`.
 pub fn hash_password(password: &[u8]) -> String {
-    sha256(password).iter().map(|byte| format!("{byte:02x}")).collect()
+    HEXLOWER.encode(&sha256(password))
 }
 
 fn sha256(password: &[u8]) -> Hash {

@@ -4,6 +4,7 @@
 
 use std::fmt;
 
+use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use solera_time::{MAX_SITES, SiteId, Timestamp, Vector};
 use solera_unistore::Pasts;
 
@@ -76,8 +77,9 @@ impl Token {
         }
         let checksum = crc32c::crc32c(&bytes);
         bytes.extend_from_slice(&checksum.to_be_bytes());
-        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        format!("{PREFIX}{hex}")
+        let mut text = PREFIX.to_owned();
+        HEXLOWER.encode_append(&bytes, &mut text);
+        text
     }
 
     /// Reads a token of the cluster `cluster` with `sites` sites. It may be of a node that lists fewer of
@@ -87,7 +89,7 @@ impl Token {
     /// See [`TokenError`].
     pub fn decode(text: &[u8], cluster: u64, sites: usize) -> Result<Token, TokenError> {
         let hex = text.strip_prefix(PREFIX.as_bytes()).ok_or_else(|| refusal(text))?;
-        let bytes = unhex(hex).ok_or(TokenError::Damaged)?;
+        let bytes = HEXLOWER_PERMISSIVE.decode(hex).map_err(|_| TokenError::Damaged)?;
         let (body, checksum) = bytes.split_last_chunk::<4>().ok_or(TokenError::Damaged)?;
         if crc32c::crc32c(body) != u32::from_be_bytes(*checksum) || body.len() < HEADER {
             return Err(TokenError::Damaged);
@@ -131,12 +133,6 @@ fn number(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
-fn unhex(text: &[u8]) -> Option<Vec<u8>> {
-    let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
-    let pairs = text.chunks(2);
-    pairs.map(|pair| Some(digit(*pair.first()?)? << 4 | digit(*pair.get(1)?)?)).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -171,7 +167,7 @@ mod tests {
         // As version 1 had it: the cluster, one site, its entry, the strong entry and the checksum.
         let mut bytes = [&0xfeed_u64.to_be_bytes()[..], &[1], &[0; 16]].concat();
         bytes.extend_from_slice(&crc32c::crc32c(&bytes).to_be_bytes());
-        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        let hex = HEXLOWER.encode(&bytes);
         let decode = |text: String| Token::decode(text.as_bytes(), 0xfeed, 1);
         assert_eq!(decode(format!("solera-1-{hex}")), Err(TokenError::OtherVersion));
         assert_eq!(decode(format!("solera-30-{hex}")), Err(TokenError::OtherVersion));

@@ -4,6 +4,7 @@
 //! lies under its digest. Sources stay when their modules are replaced or dropped: transactions that began with
 //! them may have to be completed.
 
+use data_encoding::HEXLOWER;
 use ring::digest::{SHA256, digest};
 use solera_resp::Value;
 
@@ -22,7 +23,7 @@ pub(super) struct Entry {
 
 /// Names a source: its SHA-256 in hexadecimal, by which all processes of a cluster know a module.
 pub fn digest_of(source: &str) -> String {
-    digest(&SHA256, source.as_bytes()).as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+    HEXLOWER.encode(digest(&SHA256, source.as_bytes()).as_ref())
 }
 
 fn key_of(digest: &str) -> Vec<u8> {

@@ -1,5 +1,6 @@
 //! AUTH and ACL: who a connection is, and what users may do.
 
+use data_encoding::HEXLOWER;
 use ring::rand::{SecureRandom, SystemRandom};
 use solera_resp::command::unknown_subcommand;
 use solera_resp::{Arguments, CATEGORIES, Unit, parse_integer};
@@ -156,7 +157,7 @@ fn generate(session: &mut Session, bits: usize) {
     if SystemRandom::new().fill(&mut bytes).is_err() {
         return session.fail("ERR the system gives no random numbers");
     }
-    let mut text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let mut text = HEXLOWER.encode(&bytes);
     text.truncate(bits.div_ceil(4));
     session.out.bulk(text.as_bytes());
 }
