@@ -74,7 +74,8 @@ pub enum Rule {
     AllAfterChange,
     /// A term begins without the votes that nobody has acknowledged.
     DropUntold,
-    /// After a change of members no vote of a term before is acknowledged for the first time.
+    /// After a change of members no vote of a term before is acknowledged for the first time, and nothing is shown or
+    /// confirmed in one.
     NothingOutdated,
     /// What sites that have left asked for before gets no vote any more.
     ForgetFormer,

@@ -64,7 +64,7 @@ pub(crate) struct Leading {
 /// What only the present leader may do: one that was deposed, and has not heard so, would be wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Unconfirmed {
-    /// Forgetting an undecided transaction that others are done with, nobody says how.
+    /// To forget an undecided transaction of which others have forgotten the outcome.
     Forget(TransactionId),
     /// Answering a process that a transaction is over which is not known here.
     Over(TransactionId, Address),
@@ -172,10 +172,9 @@ impl Leading {
         }
     }
 
-    /// The ceiling that a quorum of the present members has kept in this term.
+    /// The ceiling that a quorum of the members has kept in this term.
     fn kept_by_quorum(&self, configuration: &Configuration) -> Timestamp {
-        let members = self.kept.iter().filter(|(site, _)| configuration.members.contains(site));
-        nth_greatest(members.map(|(_, kept)| kept.ceiling), configuration.quorum())
+        nth_greatest(self.kept.values().map(|kept| kept.ceiling), configuration.quorum())
     }
 
     /// The last transaction before what is proposed next, if nothing can come in between.
@@ -230,7 +229,7 @@ impl<W: Clone> Member<W> {
             }
             return;
         }
-        if self.is_over(step, tid).is_some() {
+        if self.oldest_if_over(step, tid).is_some() {
             // However it ended, everybody who took part is done with it, if no later leader has it.
             self.once_confirmed(step, Unconfirmed::Over(tid, coordinator));
             return;
@@ -523,6 +522,13 @@ impl<W: Clone> Member<W> {
             return;
         }
         let Role::Leader(leading) = &mut self.role else { return self.deliver_ahead(step) };
+        if self.state.accepted_in.configuration < step.configuration.number
+            && step.config.keeps(Rule::NothingOutdated)
+        {
+            // Enough of the present members may not be enough of those with whom this term began: a later leader of theirs
+            // may have delivered what is not known here. The next term asks all of them.
+            return;
+        }
         let own = Kept { ceiling: self.state.ceiling, delivered: self.state.delivered };
         leading.kept.insert(step.config.me.site, own);
         let ceiling = leading.kept_by_quorum(step.configuration);
@@ -625,7 +631,7 @@ impl<W: Clone> Member<W> {
         match what {
             Unconfirmed::Forget(tid) => self.forget_undecided(step, tid),
             Unconfirmed::Over(tid, asker) => {
-                if let Some(oldest) = self.is_over(step, tid) {
+                if let Some(oldest) = self.oldest_if_over(step, tid) {
                     step.reach(rare::ANSWERS_OVER);
                     step.send(asker, self.group, Body::Over { tid, oldest });
                 }
@@ -639,7 +645,7 @@ impl<W: Clone> Member<W> {
     }
 
     /// The first transaction that the coordinator of an unknown one may still submit, if that is a later one.
-    fn is_over(&self, step: &Step<'_, W>, tid: TransactionId) -> Option<Serial> {
+    fn oldest_if_over(&self, step: &Step<'_, W>, tid: TransactionId) -> Option<Serial> {
         let oldest = self.state.oldest.get(&tid.coordinator).copied();
         let later = |oldest: &Serial| tid.serial < *oldest && step.config.keeps(Rule::Remember);
         oldest.filter(|oldest| !self.state.entries.contains_key(&tid) && later(oldest))

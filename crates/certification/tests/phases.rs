@@ -526,8 +526,8 @@ fn a_deposed_leader_shows_nothing_beyond_what_others_delivered() {
     }
 }
 
-/// A leader is cut off, and a transaction commits under the next one. The former leader, which has heard of neither, is asked
-/// for it: whoever believed that it is over, or that the group is through with it, would forget what is not delivered.
+/// A leader is cut off, and a transaction commits under the next one. The former leader has heard neither of the
+/// term nor of the transaction, and is asked for it: whoever believed that it is over, or that the group is through with it, would forget what is not delivered.
 #[test]
 fn a_deposed_leader_does_not_answer_for_what_it_has_not_heard_of() {
     for (broken, answers) in [(None, 0), (Some(Rule::ConfirmTerm), 3)] {
@@ -562,6 +562,27 @@ fn a_deposed_leader_does_not_answer_for_what_it_has_not_heard_of() {
         let of_former = sites.answers.iter().filter(|site| **site == SiteId(0)).count();
         // That it is over, to who asked; that the group is through, to both other sites.
         assert_eq!(of_former, answers, "without {broken:?}");
+    }
+}
+
+/// The same leader hears that the others were removed before it begins a term of those that are left: it is a quorum of these, and
+/// was none of the members before.
+#[test]
+fn a_leader_of_former_members_shows_nothing() {
+    for (broken, shows_it) in [(None, false), (Some(Rule::NothingOutdated), true)] {
+        let mut sites = Sites::without(1, broken);
+        sites.cut = vec![(0, 1), (0, 2), (1, 0), (2, 0)];
+        sites.run_for(2500);
+        let tid = sites.certify(2, &[(0, "a")], Timestamp::ZERO);
+        sites.run_for(2000);
+        let Some(Outcome::Committed(ts)) = sites.outcome(tid).cloned() else { panic!("no") };
+        assert!(sites.complete[0] < ts);
+        let now = sites.time();
+        let former = sites.services[0].as_mut().unwrap();
+        former.set_members(1, [(SiteId(0), 0)]);
+        former.known(now, GroupId(0), Timestamp::ZERO);
+        sites.take(0);
+        assert_eq!(sites.complete[0] >= ts, shows_it, "without {broken:?}");
     }
 }
 

@@ -103,8 +103,7 @@ fn run(args: &ServeArgs, log: Log) -> Result<(), Box<dyn std::error::Error>> {
         let (name, addresses) = (node.name().to_owned(), node.addresses());
         let version = env!("CARGO_PKG_VERSION");
         log.info(format_args!("Solera {version} starts as {name} of cluster '{cluster}'"));
-        let (cluster, admin) = node.start(args.join, log.clone())?;
-        cluster.run_modules(Arc::new(modules));
+        let (cluster, admin) = node.start(args.join, log.clone(), Some(Arc::new(modules)))?;
         for (setting, address) in addresses {
             if let Some(address) = address {
                 log.info(format_args!("listening on {address} ({setting})"));

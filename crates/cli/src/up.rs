@@ -97,8 +97,7 @@ fn run(args: &UpArgs, log: Log) -> Result<(), Box<dyn std::error::Error>> {
     runtime.block_on(async {
         let stop = Stop::new()?;
         let admin = AdminListener::bind(SocketAddr::from(([127, 0, 0, 1], args.port))).await?;
-        let cluster = Arc::new(Cluster::start(spec, log.clone())?);
-        cluster.run_modules(Arc::new(modules));
+        let cluster = Arc::new(Cluster::start(spec, log.clone(), Some(Arc::new(modules)))?);
         introduce(&cluster, args.port);
         let stopped = async {
             stop.asked().await;

@@ -183,6 +183,11 @@ impl Client {
         &self.connection.cluster
     }
 
+    /// The name of the site, if the server says it.
+    pub(crate) fn connected_site(&self) -> Option<&str> {
+        self.connection.site.as_deref()
+    }
+
     /// Whether [`Client::reconnect`] can succeed at all.
     pub(crate) fn can_reconnect(&self) -> bool {
         !matches!(self.target, Target::Given)
@@ -275,10 +280,14 @@ async fn greet(mut connection: Connection, login: Option<&Login>) -> Result<Conn
     }
     match connection.call(&hello).await? {
         Value::Map(pairs) => {
-            let named =
-                pairs.into_iter().find(|(key, _)| *key == Value::Bulk(b"solera_cluster".into()));
-            if let Some((_, Value::Bulk(name))) = named {
-                connection.cluster = String::from_utf8_lossy(&name).into_owned();
+            for pair in pairs {
+                let (Value::Bulk(key), Value::Bulk(name)) = pair else { continue };
+                let name = String::from_utf8_lossy(&name).into_owned();
+                match &key[..] {
+                    b"solera_cluster" => connection.cluster = name,
+                    b"solera_site" => connection.site = Some(name),
+                    _ => {}
+                }
             }
             Ok(connection)
         }

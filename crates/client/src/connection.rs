@@ -17,6 +17,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 pub(crate) struct Connection {
     /// The name of the cluster that is at the other end.
     pub(crate) cluster: String,
+    /// The name of the site, if the server says it.
+    pub(crate) site: Option<String>,
     /// How long a reply may take, if that is bounded.
     pub(crate) timeout: Option<Duration>,
     /// Whether a reply is still to come, for which nobody may wait any longer.
@@ -31,6 +33,7 @@ impl Connection {
     pub(crate) fn new(stream: impl Stream + 'static) -> Self {
         Connection {
             cluster: "solera".to_owned(),
+            site: None,
             timeout: None,
             late: false,
             stream: Box::new(stream),

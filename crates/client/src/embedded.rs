@@ -45,11 +45,10 @@ impl Embedded {
         settings: Settings,
         stores: Vec<Store>,
     ) -> Result<Embedded, Error> {
-        let cluster = Cluster::start(spec, Log::new(Level::Error))
-            .map_err(|error| Error::Start(error.to_string()))?;
         let modules = Host::start(settings, stores);
         let modules = modules.map_err(|error| Error::Start(error.to_string()))?;
-        cluster.run_modules(Arc::new(modules));
+        let cluster = Cluster::start(spec, Log::new(Level::Error), Some(Arc::new(modules)))
+            .map_err(|error| Error::Start(error.to_string()))?;
         Ok(Embedded { cluster: Arc::new(cluster) })
     }
 

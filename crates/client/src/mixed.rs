@@ -150,7 +150,7 @@ impl Spaces {
         let (spaces, unfit) = (self.spaces.clone(), self.unfit.clone());
         let (connect, sources) = (self.connect.clone(), self.sources.clone());
         let session = Session::new(connect, self.user.clone(), (spaces, unfit), sources);
-        session.in_process_at(self.site.clone())
+        session.in_process(self.site.is_some())
     }
 
     pub(crate) fn known_spaces(&self) -> Vec<Space> {

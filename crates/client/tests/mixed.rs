@@ -132,50 +132,143 @@ async fn after_a_commit_of_unknown_outcome_it_waits_for_the_outcome() {
     assert_eq!(session.perform(&add(2)).await.unwrap_err(), StoreError::Conflict);
 }
 
-#[tokio::test]
-async fn what_has_committed_is_waited_for_until_the_site_shows_it() {
-    let script = &[
-        ("HELLO 3", "%0"),
+const HELLO: &str = "%1\r\n$11\r\nsolera_site\r\n$2\r\neu";
+
+/// A session whose first commit of a named object is answered with this, and which then goes on so.
+async fn session_in_doubt(
+    answer: &'static str,
+    then: Script,
+    connections: &[Script],
+) -> Box<dyn Connection> {
+    let begun: Script = &[
+        ("HELLO 3", HELLO),
         ("SOLERA.BEGIN STRONG", "+OK"),
         ("SOLERA.TXID", "$3\r\n1-7"),
         ("HSET b:solera:mixt:m 3 x", ":1"),
-        ("SOLERA.COMMIT", "-UNAVAILABLE no quorum in time; ask SOLERA.OUTCOME 1-7"),
-        ("SOLERA.TOKEN", "$1\r\nt"),
-        ("SOLERA.OUTCOME 1-7", "+committed"),
-        ("HGETALL b:solera:mixt:m", "%0"),
-        ("SOLERA.OUTCOME 1-7", "+committed"),
-        ("HGETALL b:solera:mixt:m", "%1\r\n$1\r\n3\r\n$1\r\nx"),
-        ("SOLERA.BEGIN STRONG", "+OK"),
-        ("SOLERA.TXID", "$3\r\n1-8"),
-        ("INCRBY b:k 2", ":2"),
     ];
-    let mut session = session(script).await;
-    let begin = Begin { strong: true, ..Begin::default() };
-    session.begin(&begin).await.unwrap();
+    let end: Script = Box::leak(Box::new([("SOLERA.COMMIT", answer)]));
+    let first: Script = [begun, end, then].concat().leak();
+    let connections: Vec<Script> = [first].into_iter().chain(connections.iter().copied()).collect();
+    let mut session = session_over(&connections).await;
+    session.begin(&STRONG).await.unwrap();
     let name = Name { space: "bank".into(), key: "m".into() };
     let mark = NameWrite::Set { name, field: 3, value: (*b"x").into(), new: true };
     let failed = session.commit(&[mark]).await.unwrap_err();
     assert!(matches!(failed, StoreError::OutcomeUnknown(_)), "{failed}");
-    let failed = session.begin(&begin).await.unwrap_err();
-    assert!(failed.to_string().contains("does not show it yet"), "{failed}");
-    session.begin(&begin).await.unwrap();
+    session
+}
+
+const STRONG: Begin = Begin { strong: true, read_only: false, once: false, names: Vec::new() };
+
+/// What the session may say next, and what it then answers.
+async fn fails_to_begin(session: &mut Box<dyn Connection>, begin: &Begin, why: &str) {
+    let failed = session.begin(begin).await.unwrap_err();
+    assert!(matches!(failed, StoreError::Unavailable(_)), "{failed}");
+    assert!(failed.to_string().contains(why), "{failed}");
+}
+
+#[tokio::test]
+async fn what_has_committed_is_waited_for_until_the_site_shows_it() {
+    let then = &[
+        ("SOLERA.TOKEN", "$1\r\nt"),
+        ("SOLERA.OUTCOME 1-7", "+committed"),
+        ("SOLERA.BEGIN STRONG", "+OK"),
+        ("WATCH b:solera:mixt:m", "+OK"),
+        ("HGETALL b:solera:mixt:m", "%0"),
+        ("SOLERA.COMMIT", "-ABORTED conflict on 'b:solera:mixt:m'; nothing was changed"),
+        ("SOLERA.TOKEN", "$1\r\nt"),
+        ("SOLERA.OUTCOME 1-7", "+committed"),
+        ("SOLERA.BEGIN STRONG", "+OK"),
+        ("WATCH b:solera:mixt:m", "+OK"),
+        ("HGETALL b:solera:mixt:m", "%1\r\n$1\r\n3\r\n$1\r\nx"),
+        ("SOLERA.COMMIT", "+OK"),
+        ("SOLERA.TOKEN", "$1\r\nu"),
+        ("SOLERA.BEGIN STRONG", "+OK"),
+        ("SOLERA.TXID", "$3\r\n1-8"),
+        ("INCRBY b:k 2", BREAKS),
+    ];
+    // What has been seen is seen over the next connection, too.
+    let after: Script = &[
+        ("HELLO 3", HELLO),
+        ("SOLERA.ATTACH u", "+OK"),
+        ("SOLERA.BEGIN STRONG", "+OK"),
+        ("SOLERA.TXID", "$3\r\n1-9"),
+        ("INCRBY b:k 2", ":2"),
+    ];
+    let answer = "-UNAVAILABLE no quorum in time; ask SOLERA.OUTCOME 1-7";
+    let mut session = session_in_doubt(answer, then, &[after]).await;
+    fails_to_begin(&mut session, &STRONG, "does not show yet").await;
+    session.begin(&STRONG).await.unwrap();
+    session.perform(&add(2)).await.unwrap_err();
+    session.begin(&STRONG).await.unwrap();
     session.perform(&add(2)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_commit_that_nobody_knows_any_more_is_ruled_out() {
+    let after: Script = &[
+        ("HELLO 3", HELLO),
+        ("SOLERA.OUTCOME 1-7", "+unknown"),
+        ("SOLERA.OUTCOME 1-7", "+unknown"),
+        ("SOLERA.BEGIN STRONG", "+OK"),
+        ("WATCH b:solera:mixt:m", "+OK"),
+        ("HSET b:solera:mixt:m 18446744073709551615 ", ":1"),
+        ("HDEL b:solera:mixt:m 18446744073709551615", ":1"),
+        ("SOLERA.COMMIT", "+OK"),
+        ("SOLERA.TOKEN", "$1\r\nu"),
+        ("SOLERA.BEGIN STRONG", "+OK"),
+        ("SOLERA.TXID", "$3\r\n1-8"),
+        ("INCRBY b:k 2", ":2"),
+    ];
+    let mut session = session_in_doubt(BREAKS, &[], &[after]).await;
+    fails_to_begin(&mut session, &STRONG, "not decided yet").await;
+    tokio::time::sleep(std::time::Duration::from_millis(IN_DOUBT_MS)).await;
+    session.begin(&STRONG).await.unwrap();
+    session.perform(&add(2)).await.unwrap();
+}
+
+/// What a session says to rule out a commit, against a real cluster.
+#[tokio::test]
+async fn ruling_out_a_commit_changes_nothing_and_aborts_it() {
+    let config = "[[space]]\nname = 'bank'\nprefix = 'b:'\nlevel = 'linearizable'\n";
+    let spec = ClusterSpec::parse("config", config, Overrides::default()).unwrap();
+    let cluster = Embedded::with(spec).unwrap();
+    let (mut one, mut other) = (cluster.client(0).await.unwrap(), cluster.client(1).await.unwrap());
+    for words in [&["SOLERA.BEGIN", "STRONG"][..], &["HSET", "b:m", "3", "x"]] {
+        one.command(words).await.unwrap();
+    }
+    let field = u64::MAX.to_string();
+    for words in [
+        &["SOLERA.BEGIN", "STRONG"][..],
+        &["WATCH", "b:m"],
+        &["HSET", "b:m", &field, ""],
+        &["HDEL", "b:m", &field],
+        &["SOLERA.COMMIT"],
+    ] {
+        other.command(words).await.unwrap();
+    }
+    let failed = one.command(&["SOLERA.COMMIT"]).await.unwrap_err();
+    assert_eq!(failed.code(), Some("ABORTED"), "{failed}");
+    let left = one.command(&["HGETALL", "b:m"]).await.unwrap();
+    assert_eq!(left, solera::Value::Map(Vec::new()));
 }
 
 #[tokio::test]
 async fn what_may_have_committed_as_the_connection_broke_is_waited_for() {
     let before: Script = &[
-        ("HELLO 3", "%0"),
+        ("HELLO 3", HELLO),
         ("SOLERA.BEGIN CAUSAL", "+OK"),
         ("INCRBY b:k 1", ":1"),
         ("SOLERA.COMMIT", BREAKS),
     ];
     let after: Script = &[
-        ("HELLO 3", "%0"),
+        ("HELLO 3", HELLO),
         ("SOLERA.ATTACH HORIZON", "*2\r\n:7000\r\n:5000"),
-        ("SOLERA.ATTACH UNTIL 7000 3000", "-TIMEOUT some site has not told yet"),
+        ("SOLERA.ATTACH UNTIL 7000 3000 eu", "-TIMEOUT node 2 of site eu cannot be reached"),
+        ("SOLERA.TOKEN", "$1\r\nt"),
         ("SOLERA.ATTACH HORIZON", "*2\r\n:8000\r\n:5000"),
-        ("SOLERA.ATTACH UNTIL 8000 3000", "+OK"),
+        ("SOLERA.ATTACH UNTIL 8000 3000 eu", "+OK"),
+        ("SOLERA.TOKEN", "$1\r\nu"),
         ("SOLERA.BEGIN CAUSAL", "+OK"),
         ("INCRBY b:k 2", ":3"),
     ];
@@ -185,12 +278,9 @@ async fn what_may_have_committed_as_the_connection_broke_is_waited_for() {
     session.perform(&add(1)).await.unwrap();
     let failed = session.commit(&[]).await.unwrap_err();
     assert!(matches!(failed, StoreError::OutcomeUnknown(_)), "{failed}");
-    let failed = session.begin(&begin).await.unwrap_err();
-    assert!(failed.to_string().contains("may still be under way"), "{failed}");
-    // So long a commit may still be under way.
+    fails_to_begin(&mut session, &begin, "may still be under way").await;
     tokio::time::sleep(std::time::Duration::from_millis(IN_DOUBT_MS)).await;
-    let failed = session.begin(&begin).await.unwrap_err();
-    assert!(failed.to_string().contains("does not show yet"), "{failed}");
+    fails_to_begin(&mut session, &begin, "node 2 of site eu cannot be reached").await;
     session.begin(&begin).await.unwrap();
     session.perform(&add(2)).await.unwrap();
 }

@@ -75,6 +75,8 @@ pub(crate) struct Run {
     /// must not be taken for answers to others.
     pub(crate) first_number: u64,
     pub(crate) log: Log,
+    /// What runs modules, if they can be used.
+    pub(crate) modules: Option<Arc<dyn Modules>>,
     /// What clients' TLS needs, where it is spoken.
     pub(crate) tls: Option<Arc<Current<TlsAcceptor>>>,
     /// The same of HTTP.
@@ -254,8 +256,12 @@ impl Cluster {
     ///
     /// # Errors
     /// See [`StartError`]; nothing runs then.
-    pub fn start(spec: ClusterSpec, log: Log) -> Result<Cluster, StartError> {
-        Cluster::start_with_clock(spec, log, Clock::system())
+    pub fn start(
+        spec: ClusterSpec,
+        log: Log,
+        modules: Option<Arc<dyn Modules>>,
+    ) -> Result<Cluster, StartError> {
+        Cluster::start_with_clock(spec, log, modules, Clock::system())
     }
 
     /// Starts all sites and their workers, which read the time from `clock`.
@@ -265,6 +271,7 @@ impl Cluster {
     pub fn start_with_clock(
         spec: ClusterSpec,
         log: Log,
+        modules: Option<Arc<dyn Modules>>,
         clock: Clock,
     ) -> Result<Cluster, StartError> {
         for site in &spec.sites {
@@ -288,7 +295,7 @@ impl Cluster {
             _ => spec.id(),
         };
         let (site, life) = (None, None);
-        let run = Run { cluster, first_number: 0, log, tls, admin_tls, site, life, clock };
+        let run = Run { cluster, first_number: 0, log, modules, tls, admin_tls, site, life, clock };
         Cluster::launch(Arc::new(spec), run, |_| None)
     }
 
@@ -337,6 +344,10 @@ impl Cluster {
         let members = Members::founded(founders, spec.sites.len());
         let membership = Membership::new(members, run.site, data.is_some(), life, peers);
         let network = Arc::new(Network::new(workers, &spec, membership, run.clock.clone()));
+        // Clients may come as soon as the first worker listens.
+        if let Some(modules) = &run.modules {
+            network.run_modules(Arc::clone(modules));
+        }
         let gauge = Gauge::start(&network, run.log.clone()).map_err(StartError::Worker)?;
         let mut cluster = Cluster {
             spec,
@@ -486,11 +497,6 @@ impl Cluster {
             let task = move || drop(tokio::task::spawn_local(make()));
             self.network.control(address, Control::Run(Box::new(task)));
         }
-    }
-
-    /// Has modules of transactions run by this. Only the first call counts; until then there are none.
-    pub fn run_modules(&self, modules: Arc<dyn Modules>) {
-        self.network.run_modules(modules);
     }
 
     /// What was seen of transactions of modules that are not complete. None while nobody has looked.
@@ -755,9 +761,12 @@ mod tests {
 
     #[test]
     fn what_was_never_heard_of_has_no_age() {
-        let cluster =
-            Cluster::start(ClusterSpec::local(3).unwrap(), Log::new(crate::log::Level::Error))
-                .unwrap();
+        let cluster = Cluster::start(
+            ClusterSpec::local(3).unwrap(),
+            Log::new(crate::log::Level::Error),
+            None,
+        )
+        .unwrap();
         let since_the_epoch = 1.7e12;
         let sample = WorkerSample {
             uniform_vec: vec![0, 7, 0],

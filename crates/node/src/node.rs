@@ -21,6 +21,7 @@ use crate::link::Link;
 use crate::links::{Carrier, Running};
 use crate::log::Log;
 use crate::membership::share;
+use crate::modules::Modules;
 use crate::status::{NodeStatus, ReachedSite, SiteStatus};
 use crate::tls::{PeerTls, for_clients};
 
@@ -171,6 +172,7 @@ impl Node {
         self,
         life: Option<u32>,
         log: Log,
+        modules: Option<Arc<dyn Modules>>,
     ) -> Result<(Cluster, AdminListener), ServeError> {
         let Node { id: me, name, mut spec, resp, resp_tls, peer, admin, .. } = self;
         let current = |tls: TlsAcceptor| Arc::new(Current::new(tls));
@@ -211,6 +213,7 @@ impl Node {
             cluster: spec.id(),
             first_number: incarnation >> 16,
             log: log.clone(),
+            modules,
             tls: self.tls.map(current),
             admin_tls: self.admin_tls.map(current),
             site: Some(me.site),

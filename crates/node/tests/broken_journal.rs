@@ -93,7 +93,7 @@ async fn its_worker_answers_nobody_and_nobody_waits_for_ever() {
         let partition = PartitionId::of(key.as_bytes(), topology.partitions);
         topology.owner(SiteId(0), partition).worker
     };
-    let cluster = Cluster::start(spec, Log::new(Level::Error)).unwrap();
+    let cluster = Cluster::start(spec, Log::new(Level::Error), None).unwrap();
     // Two at each worker, in turn.
     let mut clients = Vec::new();
     for _ in 0..4 {

@@ -64,11 +64,9 @@ fn start(clock: &Clock, workers: u8, port: Option<u16>) -> Result<Cluster, Bench
     let spec = ClusterSpec::parse("the counted cluster's spaces", SPACES, over);
     let mut spec = spec.map_err(|error| failed(&error))?;
     spec.sites[0].listen = port.map(|port| ([127, 0, 0, 1], port).into());
-    let cluster = Cluster::start_with_clock(spec, Log::new(Level::Error), clock.clone())
-        .map_err(|error| failed(&error))?;
     let modules = Host::start(Settings::default(), Vec::new()).map_err(|error| failed(&error))?;
-    cluster.run_modules(Arc::new(modules));
-    Ok(cluster)
+    let (log, modules) = (Log::new(Level::Error), Some(Arc::new(modules) as _));
+    Cluster::start_with_clock(spec, log, modules, clock.clone()).map_err(|error| failed(&error))
 }
 
 /// A session that sends one request after the other.

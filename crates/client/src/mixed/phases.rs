@@ -6,7 +6,7 @@ use solera_mixt::shipment::{Shipment, Shipped};
 use solera_mixt::store::StoreError;
 use solera_resp::Value as Reply;
 
-use super::session::{Doubt, Session, words};
+use super::session::{Doubted, Session, words};
 use crate::client::Token;
 use crate::modules::UNKNOWN_MODULE;
 
@@ -65,7 +65,7 @@ impl Session {
 
     fn lost(&mut self, shipment: &Shipment, why: String) -> StoreError {
         let (number, until_ms) = (shipment.number(), shipment.until_ms());
-        self.doubt = Some(Doubt::Phases(Lost { number, until_ms }));
+        self.doubts(Doubted::Phases(Lost { number, until_ms }));
         StoreError::OutcomeUnknown(why)
     }
 

@@ -46,8 +46,10 @@ pub(super) struct Session {
     /// What the session has seen when it committed last, for another connection.
     pub(super) seen: Option<Token>,
     state: State,
-    pub(super) doubt: Option<Doubt>,
-    /// The site of all connections, if they are in this process.
+    doubt: Option<Doubt>,
+    /// Whether connections are in this process, and end with it.
+    in_process: bool,
+    /// The site of the last connection, if it has said so.
     site: Option<Arc<str>>,
 }
 
@@ -70,25 +72,32 @@ enum State {
 /// A transaction that the server has begun.
 #[derive(Clone, Default)]
 pub(super) struct Open {
-    /// By which its outcome can be asked for; causal ones have none.
+    strong: bool,
+    /// By which its outcome can be asked for, if it has a name.
     transaction: Option<String>,
-    /// A mark that its commit creates.
-    mark: Option<Mark>,
+    /// A named object that it writes.
+    object: Option<Object>,
 }
 
-/// A field of a named object: nobody removes it while the transaction that created it is under way.
+/// A named object.
 #[derive(Clone)]
-pub(super) struct Mark {
+struct Object {
     key: Vec<u8>,
-    field: u64,
+    /// Whether it is in a space where all that changes it conflicts.
+    linearizable: bool,
 }
 
 /// A commit whose outcome is not known.
-pub(super) enum Doubt {
-    /// The server does not know it either.
-    Undecided(Open),
-    /// The answer was lost. After a time it is over.
-    Broken(Open, Instant),
+struct Doubt {
+    of: Doubted,
+    /// When no answer came.
+    since: Instant,
+    /// The site that was asked to commit.
+    site: Option<Arc<str>>,
+}
+
+pub(super) enum Doubted {
+    Commit(Open),
     /// Of phases that the server runs.
     Phases(phases::Lost),
 }
@@ -100,18 +109,32 @@ impl Session {
         (spaces, unfit): (Arc<[Space]>, Arc<Unfit>),
         sources: Option<Sources>,
     ) -> Session {
-        let (client, seen, state, doubt, site) = (None, None, State::Closed, None, None);
-        Session { connect, user, spaces, unfit, sources, client, seen, state, doubt, site }
+        let (client, seen, state, doubt) = (None, None, State::Closed, None);
+        let (in_process, site) = (false, None);
+        Session {
+            connect,
+            user,
+            spaces,
+            unfit,
+            sources,
+            client,
+            seen,
+            state,
+            doubt,
+            in_process,
+            site,
+        }
     }
 
-    /// With all connections in this process, if its site is named.
-    pub(super) fn in_process_at(self, site: Option<Arc<str>>) -> Session {
-        Session { site, ..self }
+    /// With connections in this process, or not.
+    pub(super) fn in_process(self, in_process: bool) -> Session {
+        Session { in_process, ..self }
     }
 
     /// With a connection that is open already.
     pub(super) fn over(self, client: Client) -> Session {
-        Session { client: Some(client), ..self }
+        let site = client.connected_site().map(Arc::from);
+        Session { client: Some(client), site, ..self }
     }
 
     /// The connection; a new one goes on where the last one was.
@@ -122,6 +145,7 @@ impl Session {
             if let Some(seen) = &self.seen {
                 client.attach(seen).await.map_err(unavailable)?;
             }
+            self.site = client.connected_site().map(Arc::from);
             self.client = Some(client);
         }
         Ok(self.client.as_mut().expect("it has just been opened"))
@@ -148,19 +172,19 @@ impl Session {
         commands: Vec<Words>,
         writes: bool,
     ) -> Result<Vec<Reply>, StoreError> {
-        let mut all = match &self.state {
+        let (mut all, strong) = match &self.state {
             State::Closed | State::Over => {
                 return Err(StoreError::Refused("no transaction is open".to_owned()));
             }
             State::Spoiled(error) => return Err(error.clone()),
-            State::Due { strong, .. } => self.begin_words(*strong),
-            State::Open(_) => Vec::new(),
+            State::Due { strong, .. } => (self.begin_words(*strong), *strong),
+            State::Open(open) => (Vec::new(), open.strong),
         };
         if writes && !all.is_empty() {
             // If it cannot begin, what follows would take effect without a transaction.
             let sent = self.send(&all).await;
             let replies = sent.map_err(|error| failure::of_command(&error))?;
-            self.began(replies)?;
+            self.began(strong, replies)?;
             all.clear();
         }
         let begins = all.len();
@@ -168,19 +192,23 @@ impl Session {
         let sent = self.send(&all).await;
         let mut replies = sent.map_err(|error| failure::of_command(&error))?;
         if begins > 0 {
-            self.began(replies.drain(..begins))?;
+            self.began(strong, replies.drain(..begins))?;
         }
         Ok(replies)
     }
 
     /// Of a transaction that may write. If a connection may break while it commits, its outcome has to be asked for.
     fn begin_words(&self, strong: bool) -> Vec<Words> {
-        let name = (strong && self.site.is_none()).then(|| words(b"SOLERA.TXID", []));
+        let name = (strong && !self.in_process).then(|| words(b"SOLERA.TXID", []));
         [begin_command(strong)].into_iter().chain(name).collect()
     }
 
     /// What [`Self::begin_words`] were answered.
-    fn began(&mut self, replies: impl IntoIterator<Item = Reply>) -> Result<(), StoreError> {
+    fn began(
+        &mut self,
+        strong: bool,
+        replies: impl IntoIterator<Item = Reply>,
+    ) -> Result<(), StoreError> {
         let mut replies = replies.into_iter();
         if let Some(Reply::Error(text)) = replies.next() {
             self.state = State::Closed;
@@ -191,7 +219,7 @@ impl Session {
             Some(Reply::Bulk(name)) => String::from_utf8(name).ok(),
             _ => None,
         };
-        self.state = State::Open(Open { transaction, mark: None });
+        self.state = State::Open(Open { strong, transaction, object: None });
         Ok(())
     }
 
@@ -274,20 +302,37 @@ impl Session {
         Ok(strong)
     }
 
-    /// Returns once the last commit, if its outcome was not known, is seen here, or is known to have no effect.
+    /// It is not known whether this has committed.
+    pub(super) fn doubts(&mut self, of: Doubted) {
+        self.doubt = Some(Doubt { of, since: Instant::now(), site: self.site.clone() });
+    }
+
+    /// Returns once the last commit, if its outcome was not known, is seen by what follows, or is known never to take effect.
     pub(super) async fn resolve(&mut self) -> Result<(), StoreError> {
-        let (open, broken) = match &self.doubt {
-            None => return Ok(()),
-            Some(Doubt::Phases(lost)) => {
+        let Some(Doubt { of, since, site }) = &self.doubt else { return Ok(()) };
+        let (is_over, site) = (since.elapsed() >= AFTER_BREAK, site.clone());
+        match of {
+            Doubted::Phases(lost) => {
                 let lost = *lost;
                 self.settle(lost).await?;
-                self.see_what_is_over().await?;
-                self.doubt = None;
-                return Ok(());
+                self.see_commits_at(site).await?;
             }
-            Some(Doubt::Undecided(open)) => (open.clone(), None),
-            Some(Doubt::Broken(open, since)) => (open.clone(), Some(*since)),
-        };
+            Doubted::Commit(open) if open.strong => {
+                let open = open.clone();
+                self.resolve_strong(open, is_over).await?;
+            }
+            Doubted::Commit(_) if is_over => self.see_commits_at(site).await?,
+            Doubted::Commit(_) => {
+                return Err(unavailable(
+                    "the connection broke while it committed, which may still be under way",
+                ));
+            }
+        }
+        self.doubt = None;
+        Ok(())
+    }
+
+    async fn resolve_strong(&mut self, open: Open, is_over: bool) -> Result<(), StoreError> {
         let outcome = match &open.transaction {
             Some(transaction) => {
                 let asked = self.open().await?.outcome(transaction).await;
@@ -295,52 +340,66 @@ impl Session {
             }
             None => Outcome::Unknown,
         };
-        let unavailable = |text: &str| Err(StoreError::Unavailable(text.to_owned()));
-        match (outcome, broken) {
-            (Outcome::Aborted, _) => {}
-            (Outcome::Committed, _) => self.see_mark(open.mark).await?,
-            (Outcome::Unknown, Some(since)) if since.elapsed() >= AFTER_BREAK => {
-                self.see_what_is_over().await?;
+        match (outcome, open.object) {
+            (Outcome::Aborted, _) | (Outcome::Committed, None) => Ok(()),
+            (Outcome::Committed, Some(object)) => {
+                let read = words(b"HGETALL", [object.key.clone()]);
+                self.pass(object, [read]).await
             }
-            (Outcome::Unknown, Some(_)) => {
-                return unavailable(
-                    "the connection broke while it committed, which may still be under way",
-                );
+            (Outcome::Unknown, Some(object)) if is_over && object.linearizable => {
+                // It conflicts with this, so that it comes before it or never. Perhaps nobody knows of it any more.
+                let field = || u64::MAX.to_string().into_bytes();
+                let add = words(b"HSET", [object.key.clone(), field(), Vec::new()]);
+                let remove = words(b"HDEL", [object.key.clone(), field()]);
+                self.pass(object, [add, remove]).await
             }
-            (Outcome::Unknown, None) => {
-                return unavailable(
-                    "it is not decided yet whether the last transaction has committed",
-                );
+            (Outcome::Unknown, _) => {
+                Err(unavailable("it is not decided yet whether the last transaction has committed"))
             }
         }
-        self.doubt = None;
-        Ok(())
     }
 
-    /// Waits until transactions of this session see all that its site has committed by now.
-    async fn see_what_is_over(&mut self) -> Result<(), StoreError> {
+    /// Commits a strong transaction on an object, of which no other one that conflicts is unseen then.
+    async fn pass(
+        &mut self,
+        object: Object,
+        commands: impl IntoIterator<Item = Words>,
+    ) -> Result<(), StoreError> {
+        let mut all = vec![begin_command(true), words(b"WATCH", [object.key])];
+        all.extend(commands);
+        all.extend(end_words());
+        self.open().await?;
+        let sent = self.send(&all).await;
+        let replies = self.answer(sent)?;
+        let refused = replies.iter().find_map(|reply| match reply {
+            Reply::Error(text) => Some(failure::of_command(&Error::server(text))),
+            _ => None,
+        });
+        match (refused, replies.last()) {
+            (None, Some(Reply::Bulk(token))) => {
+                self.seen = Some(Token(token.clone()));
+                Ok(())
+            }
+            (Some(denied @ StoreError::Denied(_)), _) => Err(denied),
+            (Some(error), _) => Err(unavailable(&format!(
+                "the site does not show yet what the last transaction may have written: {error}"
+            ))),
+            (None, other) => Err(unavailable(&format!("it answers {other:?}"))),
+        }
+    }
+
+    /// Waits until what follows sees all causal transactions that a site has committed by now.
+    async fn see_commits_at(&mut self, site: Option<Arc<str>>) -> Result<(), StoreError> {
         let latest = self.horizon().await?.map(|horizon| horizon.latest);
         let until_ms = latest.unwrap_or_else(|| System.now_ms());
-        let whence = self.site.iter().map(Arc::clone).collect();
-        let commits = Commits { until_ms, whence: Some(whence) };
+        let commits = Commits { until_ms, whence: Some(site.into_iter().collect()) };
         match self.attach_until(&commits, SEES_OVER_TIMEOUT_MS).await? {
-            true => Ok(()),
-            false => {
-                let text = "the site does not show yet all that it has committed";
-                Err(StoreError::Unavailable(text.to_owned()))
-            }
+            None => Ok(()),
+            Some(error) => Err(match failure::of_command(&error) {
+                denied @ StoreError::Denied(_) => denied,
+                _ => unavailable(&format!("what it committed before is not seen yet: {error}")),
+            }),
         }
-    }
-
-    /// Reads a mark, so that later transactions see it, too.
-    async fn see_mark(&mut self, mark: Option<Mark>) -> Result<(), StoreError> {
-        let Some(Mark { key, field }) = mark else { return Ok(()) };
-        let asked = self.open().await?.call(&[b"HGETALL", &key]).await;
-        if fields(self.answer(asked)?)?.contains_key(&field) {
-            return Ok(());
-        }
-        let text = "the last transaction has committed, and the site does not show it yet";
-        Err(StoreError::Unavailable(text.to_owned()))
     }
 
     /// What the server was asked about a commit.
@@ -532,7 +591,7 @@ impl Session {
         let mut replies = sent.map_err(|error| failure::of_command(&error))?;
         self.state = State::Closed;
         let end = replies.split_off(replies.len() - end_words().len());
-        self.began([replies.remove(0)])?;
+        self.began(strong, [replies.remove(0)])?;
         self.state = State::Over;
         // What a command was answered tells more than that the transaction was then given up.
         if !replies.iter().any(|reply| matches!(reply, Reply::Error(_))) {
@@ -541,15 +600,13 @@ impl Session {
         Ok(replies)
     }
 
-    fn failed_commit(&mut self, open: Open, error: &Error) -> StoreError {
+    fn failed_commit(&mut self, mut open: Open, error: &Error) -> StoreError {
         let failed = failure::of_commit(error);
         if let StoreError::OutcomeUnknown(_) = failed {
-            self.doubt = Some(match error {
-                Error::Unavailable { transaction: Some(name), .. } => {
-                    Doubt::Undecided(Open { transaction: Some(name.clone()), ..open })
-                }
-                _ => Doubt::Broken(open, Instant::now()),
-            });
+            if let Error::Unavailable { transaction: Some(name), .. } = error {
+                open.transaction = Some(name.clone());
+            }
+            self.doubts(Doubted::Commit(open));
         }
         failed
     }
@@ -558,13 +615,17 @@ impl Session {
     async fn write(&mut self, writes: &[NameWrite]) -> Result<(), StoreError> {
         let mut commands = Vec::new();
         let mut new = Vec::new();
-        let mut mark = None;
+        let mut object = None;
         for write in writes {
+            let (NameWrite::Set { name, .. } | NameWrite::Remove { name, .. }) = write;
+            if object.is_none() && self.is_strong(&name.space)? {
+                let linearizable = self.space(&name.space)?.level == Level::Linearizable;
+                object = Some(Object { key: self.name(name)?, linearizable });
+            }
             let (name, listed) = match write {
                 NameWrite::Set { name, field, value, new: is_new } => {
                     if *is_new {
                         new.push(commands.len());
-                        mark = Some(Mark { key: self.name(name)?, field: *field });
                     }
                     let field = field.to_string().into_bytes();
                     commands.push(words(b"HSET", [self.name(name)?, field, value.to_vec()]));
@@ -594,31 +655,36 @@ impl Session {
             }
         }
         if let State::Open(open) = &mut self.state {
-            open.mark = mark;
+            open.object = object;
         }
         Ok(())
     }
 
     async fn sees(&mut self, commits: &Commits) -> Result<bool, StoreError> {
-        self.attach_until(commits, SEES_TIMEOUT_MS).await
+        self.attach_until(commits, SEES_TIMEOUT_MS).await.map(|refused| refused.is_none())
     }
 
+    /// Has what follows see what was committed until a time. Returns why it cannot, if the server says so.
     async fn attach_until(
         &mut self,
         commits: &Commits,
         timeout_ms: u64,
-    ) -> Result<bool, StoreError> {
-        let (until, timeout) = (commits.until_ms.to_string(), timeout_ms.to_string());
-        let mut words = vec![&b"SOLERA.ATTACH"[..], b"UNTIL", until.as_bytes(), timeout.as_bytes()];
-        words.extend(commits.whence.iter().flatten().map(|site| site.as_bytes()));
-        match self.open().await?.call(&words).await {
-            Ok(_) => Ok(true),
-            Err(Error::Server { .. } | Error::Unavailable { .. }) => Ok(false),
-            Err(error) => {
-                self.client = None;
-                Err(failure::of_command(&error))
+    ) -> Result<Option<Error>, StoreError> {
+        let numbers = [commits.until_ms, timeout_ms].map(|number| number.to_string().into_bytes());
+        let sites = commits.whence.iter().flatten().map(|site| site.as_bytes().to_vec());
+        let rest = [b"UNTIL".to_vec()].into_iter().chain(numbers).chain(sites);
+        self.open().await?;
+        let sent = self.send(&[words(b"SOLERA.ATTACH", rest), words(b"SOLERA.TOKEN", [])]).await;
+        let replies = sent.map_err(|error| failure::of_command(&error))?;
+        Ok(match &replies[..] {
+            [Reply::Error(text), ..] => Some(Error::server(text)),
+            [_, Reply::Bulk(token)] => {
+                // So that it is seen over another connection, too.
+                self.seen = Some(Token(token.clone()));
+                None
             }
-        }
+            _ => None,
+        })
     }
 
     async fn horizon(&mut self) -> Result<Option<Horizon>, StoreError> {
@@ -697,6 +763,10 @@ fn end_words() -> [Words; 2] {
 
 pub(super) fn words(name: &[u8], rest: impl IntoIterator<Item = Vec<u8>>) -> Words {
     [name.to_vec()].into_iter().chain(rest).collect()
+}
+
+fn unavailable(why: &str) -> StoreError {
+    StoreError::Unavailable(why.to_owned())
 }
 
 /// The values of a named object.

@@ -59,9 +59,10 @@ pub(crate) fn hello(session: &mut Session, arguments: &Arguments<'_>) {
     }
     session.out.protocol = protocol;
     let client = session.client.id;
-    let spec = session.worker.spec.clone();
+    let worker = session.worker.clone();
+    let site = worker.site_name(worker.address.site);
     let out = &mut session.out;
-    out.map(9);
+    out.map(10);
     for (key, value) in [("server", "redis"), ("version", VERSION)] {
         out.bulk(key.as_bytes());
         out.bulk(value.as_bytes());
@@ -74,7 +75,8 @@ pub(crate) fn hello(session: &mut Session, arguments: &Arguments<'_>) {
         ("mode", "standalone"),
         ("role", "master"),
         ("solera_version", env!("CARGO_PKG_VERSION")),
-        ("solera_cluster", &spec.name),
+        ("solera_cluster", &worker.spec.name),
+        ("solera_site", site),
     ] {
         out.bulk(key.as_bytes());
         out.bulk(value.as_bytes());

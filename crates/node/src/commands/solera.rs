@@ -96,8 +96,10 @@ async fn attach_until(session: &mut Session, arguments: &Arguments<'_>) {
         return session.fail("ERR a time is not an integer or out of range");
     };
     let until = Timestamp::from_physical(Physical(until_ms.saturating_mul(1000)));
-    let most = Timestamp::from_physical(session.worker.now().physical).later(ATTACH_TIMEOUT);
-    if until > most {
+    // Commits are given times of hybrid clocks, which may be ahead of physical ones.
+    let physical = Timestamp::from_physical(session.worker.now().physical);
+    let now = session.worker.with(|replica| replica.status().clock()).max(physical);
+    if until > now.later(ATTACH_TIMEOUT) {
         return session.fail("ERR that is too far in the future to wait for");
     }
     let spec = session.worker.spec.clone();

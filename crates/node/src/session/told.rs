@@ -47,31 +47,34 @@ impl Session {
             ),
         }
     }
-    /// A barrier or attach that did not succeed in time, because this site misses so much of another one's or its own
-    /// writes.
+
+    /// A barrier or attach that did not succeed in time, because this site misses so much of another one's writes, or others
+    /// of its own.
     fn told_late(&self, site: SiteId, behind: Duration) -> String {
         let ms = behind.as_millis().max(1);
         let worker = &self.worker;
-        if let Some(node) = worker.unreachable_neighbour() {
-            // A site knows how far it is only together.
-            return format!(
-                "TIMEOUT {node}, which is this site's own, cannot be reached; try again when it is back"
-            );
-        }
-        match site {
-            SiteId::STRONG => format!(
-                "TIMEOUT still {ms} ms behind the strong transactions that the token has seen; too few sites \
-                 may be reached, try again"
-            ),
+        let missing = match site {
+            SiteId::STRONG => {
+                format!("still {ms} ms behind the strong transactions that the token has seen")
+            }
             site if site == worker.address.site => format!(
-                "TIMEOUT the last writes of this site, made within {ms} ms, are not yet at {} sites; others \
-                 may be cut off, try again",
+                "the last writes of this site, made within {ms} ms, are not yet at {} sites",
                 worker.spec.f + 1
             ),
-            site => format!(
-                "TIMEOUT still {ms} ms behind site {}; it may be cut off, try again",
-                worker.site_name(site)
-            ),
+            site => format!("still {ms} ms behind site {}", worker.site_name(site)),
+        };
+        // How far a site is, its nodes know only together.
+        match worker.unreachable_neighbour() {
+            Some(node) => {
+                format!("TIMEOUT {missing}; {node} cannot be reached, try again when it is back")
+            }
+            None if site == SiteId::STRONG => {
+                format!("TIMEOUT {missing}; too few sites may be reached, try again")
+            }
+            None if site == worker.address.site => {
+                format!("TIMEOUT {missing}; others may be cut off, try again")
+            }
+            None => format!("TIMEOUT {missing}; it may be cut off, try again"),
         }
     }
 }
