@@ -368,8 +368,10 @@ impl<D: Disk, E: FnMut(Event)> Thread<D, E> {
             }
             self.tell_persisted();
             // When nobody waits for it any more.
-            let prepared = self.writer.prepare();
-            self.warn_of_little_space(prepared)?;
+            if self.writer.is_preparation_due() {
+                let prepared = self.writer.prepare();
+                self.warn_of_little_space(prepared)?;
+            }
             self.counting.set_segments(self.writer.segments());
         }
     }

@@ -113,6 +113,12 @@ impl<D: Disk> Writer<D> {
         self.or_fail(sealed)
     }
 
+    /// Whether there is no spare segment, or enough was written since it last grew: a journal that is idle writes a little
+    /// all the time.
+    pub(crate) fn is_preparation_due(&self) -> bool {
+        self.spare.is_none() || self.unprepared.saturating_mul(2) >= PREPARE_BYTES
+    }
+
     pub(crate) fn prepare(&mut self) -> Result<(), Error> {
         // Twice as fast as the current segment fills, so that the next one is ready by half of it.
         let bytes = PREPARE_BYTES.max(self.unprepared.saturating_mul(2));
