@@ -199,6 +199,18 @@ fn a_life_that_nobody_heard_of_does_not_count() {
     clean_members(100_005_163);
 }
 
+/// Who was asked to add a site had not heard of its latest life, so that what joined had the number of a former one.
+#[test]
+fn a_site_is_added_by_one_that_knows_its_latest_life() {
+    clean_members(200_007_064);
+}
+
+/// A site that had been removed for good ran on until it was destroyed, and was judged as if it were a member.
+#[test]
+fn a_removed_site_need_not_commit() {
+    clean_members(200_009_897);
+}
+
 /// On a network on which a commit takes 0.75 s, keys were kept free for a shorter time than the next attempt of a transaction that
 /// was aborted needs, so that one of five sites got no turn.
 #[test]

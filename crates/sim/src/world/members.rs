@@ -29,6 +29,16 @@ impl World {
         Some((members.standing(site), members.life(site)))
     }
 
+    /// The latest life of a site that any running one knows.
+    fn latest_life(&self, site: usize) -> u32 {
+        let id = SiteId(site as u8);
+        let others = (0..self.states.len()).filter(|other| *other != site);
+        let roots = others.map(|other| Address { site: SiteId(other as u8), worker: 0 });
+        let lives =
+            roots.filter_map(|root| Some(self.replicas.get(&root)?.status().members().life(id)));
+        lives.max().unwrap_or(0)
+    }
+
     /// Whether most members run. A disk whose sync failed may cost one site more than may be lost.
     pub(crate) fn has_quorum(&self) -> bool {
         let is_member = |site: &usize| {
@@ -67,8 +77,8 @@ impl World {
     /// Sites that an operator has removed or added, and that are not there yet.
     pub(crate) fn unfinished(&self) -> Option<String> {
         let changes = |due: &Due| {
-            use Fault::{Add, Remove, RemoveAgain};
-            matches!(due, Due::Fault(Remove(_) | RemoveAgain(..) | Add(_)))
+            use Fault::{Add, Destroy, Remove, RemoveAgain};
+            matches!(due, Due::Fault(Remove(_) | RemoveAgain(..) | Destroy(_) | Add(_)))
         };
         let waiting = self.queue.first(changes).map(|due| format!("{due:?}"));
         let changing = |site: &usize| {
@@ -149,12 +159,15 @@ impl World {
             return;
         }
         // As the site knows that is asked: it may be struck while it carries that out.
-        let known = self.standing(site);
+        // Who is asked may not have heard yet of a life that others know.
+        let former = self.latest_life(site);
+        let is_known = self.standing(site).is_some_and(|(_, life)| life == former);
         let mut gaps = self.removed().filter(|(other, _)| *other == site);
         let gap = gaps.next().and_then(|(_, gaps)| gaps.last().copied());
         drop(gaps);
         // An operator adds a site again once its removal is known, as `solera site remove` shows it.
-        let can_be_added = self.states[site] == SiteState::Destroyed && self.is_removal_known(site);
+        let can_be_added =
+            self.states[site] == SiteState::Destroyed && self.is_removal_known(site) && is_known;
         if !can_be_added || !self.ask_for_change(site, Change::Add) {
             if self.states[site] == SiteState::Destroyed
                 && matches!(self.standing(site), Some((Standing::Member, _)))
@@ -167,7 +180,6 @@ impl World {
         }
         self.push(self.now + 100 * MS, Due::Fault(Fault::Add(site)));
         let gap = gap.expect("a site that can be added was removed");
-        let (_, former) = known.expect("a site that was asked knew it");
         self.happenings.push(Happening::Replaced(site, gap.cut));
         self.states[site] = SiteState::Joining;
         // If an earlier life was destroyed before anybody else heard that it was added, this one has its number.
