@@ -4,23 +4,28 @@ use std::path::Path;
 use std::sync::Arc;
 
 use solera_node::{Cluster, Log, Overrides};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Reads the file whenever the process is told to. A file that cannot be used changes nothing.
+/// Catches SIGHUP from now on. To be called before the process serves anybody: without it, the signal ends the process.
 ///
 /// # Errors
-/// The signal cannot be waited for. There is no other end.
-pub(crate) async fn on_hangup(
+/// The signal cannot be waited for.
+pub(crate) fn hangups() -> std::io::Result<Signal> {
+    signal(SignalKind::hangup())
+}
+
+/// Reads the file at each signal. A file that cannot be used changes nothing. Without a file the first signal ends this.
+pub(crate) async fn at_hangups(
+    mut hangup: Signal,
     config: Option<&Path>,
     over: &Overrides,
     cluster: Arc<Cluster>,
     log: Log,
-) -> std::io::Result<()> {
-    let mut hangup = signal(SignalKind::hangup())?;
+) {
     let Some(config) = config else {
         // As without a handler; there is no file to read.
         hangup.recv().await;
-        return Ok(());
+        return;
     };
     let file = config.display();
     loop {

@@ -97,7 +97,7 @@ fn run(args: &ServeArgs, log: Log) -> Result<(), Box<dyn std::error::Error>> {
     let modules = stores::host(&spec)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let stop = Stop::new()?;
+        let (stop, hangups) = (Stop::new()?, reload::hangups()?);
         let cluster = spec.name.clone();
         let node = Node::bind(spec, &args.site, args.node, args.bind)?;
         let (name, addresses) = (node.name().to_owned(), node.addresses());
@@ -129,12 +129,12 @@ fn run(args: &ServeArgs, log: Log) -> Result<(), Box<dyn std::error::Error>> {
             }
         };
         let config = Some(args.config.as_path());
-        let reloaded = reload::on_hangup(config, &over, cluster.clone(), log.clone());
+        let reloaded = reload::at_hangups(hangups, config, &over, cluster.clone(), log.clone());
         let expelled = cluster.clone();
         tokio::select! {
             reason = expelled.expelled() => return Err(Expelled(reason).into()),
             () = admin.serve(cluster.clone(), stopped) => {}
-            failed = reloaded => return Ok(failed?),
+            () = reloaded => return Ok(()),
         };
         // Its last words go out, and its journals are closed.
         drop(cluster);

@@ -95,7 +95,7 @@ fn run(args: &UpArgs, log: Log) -> Result<(), Box<dyn std::error::Error>> {
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let stop = Stop::new()?;
+        let (stop, hangups) = (Stop::new()?, reload::hangups()?);
         let admin = AdminListener::bind(SocketAddr::from(([127, 0, 0, 1], args.port))).await?;
         let cluster = Arc::new(Cluster::start(spec, log.clone(), Some(Arc::new(modules)))?);
         introduce(&cluster, args.port);
@@ -107,10 +107,10 @@ fn run(args: &UpArgs, log: Log) -> Result<(), Box<dyn std::error::Error>> {
             let _ = cluster.drain().await;
         };
         let config = args.config.as_deref();
-        let reloaded = reload::on_hangup(config, &over, cluster.clone(), log);
+        let reloaded = reload::at_hangups(hangups, config, &over, cluster.clone(), log);
         tokio::select! {
             () = admin.serve(cluster.clone(), stopped) => {}
-            failed = reloaded => failed?,
+            () = reloaded => {}
         }
         Ok(())
     })
