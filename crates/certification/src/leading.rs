@@ -521,14 +521,12 @@ impl<W: Clone> Member<W> {
         if self.is_behind(step) {
             return;
         }
-        let Role::Leader(leading) = &mut self.role else { return self.deliver_ahead(step) };
-        if self.state.accepted_in.configuration < step.configuration.number
-            && step.config.keeps(Rule::NothingOutdated)
-        {
+        if self.leads() && self.is_outdated(step) {
             // Enough of the present members may not be enough of those with whom this term began: a later leader of theirs
             // may have delivered what is not known here. The next term asks all of them.
             return;
         }
+        let Role::Leader(leading) = &mut self.role else { return self.deliver_ahead(step) };
         let own = Kept { ceiling: self.state.ceiling, delivered: self.state.delivered };
         leading.kept.insert(step.config.me.site, own);
         let ceiling = leading.kept_by_quorum(step.configuration);

@@ -213,11 +213,15 @@ impl<W: Clone> Member<W> {
         let Some(share) = &entry.share else { return false };
         // What is lost with a site that is gone does not count as missing any more. What nobody has
         // acknowledged by then does not reach the term that follows.
-        let is_outdated = self.state.accepted_in.configuration < step.configuration.number
-            && step.config.keeps(Rule::NothingOutdated);
         entry.vote == Vote::Commit
             && !entry.told
-            && (is_outdated || !self.stores(step, &share.snap_vec))
+            && (self.is_outdated(step) || !self.stores(step, &share.snap_vec))
+    }
+
+    /// Whether the term that this member follows is one of former members.
+    pub(crate) fn is_outdated(&self, step: &Step<'_, W>) -> bool {
+        self.state.accepted_in.configuration < step.configuration.number
+            && step.config.keeps(Rule::NothingOutdated)
     }
 
     /// Keeps a vote, and tells so.

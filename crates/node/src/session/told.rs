@@ -53,28 +53,29 @@ impl Session {
     fn told_late(&self, site: SiteId, behind: Duration) -> String {
         let ms = behind.as_millis().max(1);
         let worker = &self.worker;
-        let missing = match site {
-            SiteId::STRONG => {
-                format!("still {ms} ms behind the strong transactions that the token has seen")
-            }
-            site if site == worker.address.site => format!(
-                "the last writes of this site, made within {ms} ms, are not yet at {} sites",
-                worker.spec.f + 1
+        let (missing, advice) = match site {
+            SiteId::STRONG => (
+                format!("still {ms} ms behind the strong transactions that the token has seen"),
+                "too few sites may be reached, try again",
             ),
-            site => format!("still {ms} ms behind site {}", worker.site_name(site)),
+            site if site == worker.address.site => (
+                format!(
+                    "the last writes of this site, made within {ms} ms, are not yet at {} sites",
+                    worker.spec.f + 1
+                ),
+                "others may be cut off, try again",
+            ),
+            site => (
+                format!("still {ms} ms behind site {}", worker.site_name(site)),
+                "it may be cut off, try again",
+            ),
         };
         // How far a site is, its nodes know only together.
         match worker.unreachable_neighbour() {
             Some(node) => {
                 format!("TIMEOUT {missing}; {node} cannot be reached, try again when it is back")
             }
-            None if site == SiteId::STRONG => {
-                format!("TIMEOUT {missing}; too few sites may be reached, try again")
-            }
-            None if site == worker.address.site => {
-                format!("TIMEOUT {missing}; others may be cut off, try again")
-            }
-            None => format!("TIMEOUT {missing}; it may be cut off, try again"),
+            None => format!("TIMEOUT {missing}; {advice}"),
         }
     }
 }
