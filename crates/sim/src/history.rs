@@ -106,8 +106,8 @@ fn is_lost(transaction: &Transaction, destroyed: &[usize], uniform: &[Vec<u64>])
         && uniform.iter().all(|uniform| uniform.get(site).is_none_or(|uniform| *uniform < time))
 }
 
-/// What is gone with a site's life must not be taken for observed by those who know only that nothing
-/// more of it will come. It gets an origin of its own, which only that life's own transactions observe.
+/// Gives what is gone with a site's life an origin of its own, which only that life's own transactions
+/// observe: who knows that nothing more of the life will come has not observed it.
 fn separate(transactions: &mut [Transaction], origin: usize, site: usize, gap: Gap) {
     let gone = |time: u64| gap.cut.0 < time && time <= gap.end.0;
     // A new life may begin to read at its very beginning.
@@ -115,11 +115,8 @@ fn separate(transactions: &mut [Transaction], origin: usize, site: usize, gap: G
     for transaction in transactions {
         let Some(witness) = &mut transaction.witness else { continue };
         witness.snapshot.resize(origin + 1, 0);
+        // Others' entries stay as they were: sites learn the gap's end at different times, and it may rise.
         if transaction.site != site {
-            // Some have heard to which time nothing more of it comes, and some only what came.
-            if observes_gone(witness.snapshot[site]) {
-                witness.snapshot[site] = gap.cut.0;
-            }
             continue;
         }
         let own = witness.snapshot[site];

@@ -211,6 +211,25 @@ fn a_removed_site_need_not_commit() {
     clean_members(200_009_897);
 }
 
+/// A site that had just joined was another joining site's donor. Its own snapshots did not contain yet what it had been
+/// filled with, so that it handed keys over with operations that it handed over once more as updates, and counters counted twice.
+#[test]
+fn a_site_that_has_just_joined_hands_nothing_over() {
+    let seed = 300_002_067;
+    let scenario = Scenario::members(seed).promising();
+    stays_clean(&scenario, seed);
+    let report = run(&scenario.without(Some(Rule::DonorServes)), Trace::off());
+    let is_twice = |violation: &Violation| violation.to_string().contains("divergence");
+    assert!(report.violations.iter().any(is_twice), "{:?}", report.violations);
+}
+
+/// The end of a gap rose when the joining site became a member. Snapshots of another site held a time between the two ends,
+/// and the judge took all times within the gap for the same, so that it expected what was committed on them too early.
+#[test]
+fn the_end_of_a_gap_may_rise_while_others_commit() {
+    clean_members(200_011_787);
+}
+
 /// On a network on which a commit takes 0.75 s, keys were kept free for a shorter time than the next attempt of a transaction that
 /// was aborted needs, so that one of five sites got no turn.
 #[test]

@@ -82,7 +82,7 @@ impl Default for Timing {
         Timing {
             tick: Duration::from_millis(1),
             idle_tick: Duration::from_millis(5),
-            quiet_tick: Duration::from_millis(100),
+            quiet_tick: Duration::from_millis(200),
             quiet_after: Duration::from_secs(2),
             known_vec_interval: Duration::from_millis(20),
             suspect_after: Duration::from_millis(1000),
@@ -91,7 +91,7 @@ impl Default for Timing {
             idle_transaction_timeout: Duration::from_secs(60),
             max_transaction_age: Duration::from_secs(600),
             strong_timeout: Duration::from_secs(5),
-            promise_interval: Duration::from_millis(100),
+            promise_interval: Duration::from_millis(250),
         }
     }
 }
@@ -150,6 +150,8 @@ pub enum Rule {
     DropAfterCut,
     /// A donor folds nothing beyond the snapshot that it hands over.
     DonorHoldsSnapshot,
+    /// A site that has joined hands nothing over before its own snapshots contain what it was filled with.
+    DonorServes,
     /// The wait of a read until everything strong of its snapshot is here (Alg. 1 l. 21).
     WaitOnStrong,
     /// Whoever waits for an idle worker's progress asks for it. Only latency depends on it.
@@ -172,7 +174,7 @@ pub enum Rule {
 
 impl Rule {
     /// Every rule, with the name that commands use.
-    pub const ALL: [(Rule, &'static str); 34] = [
+    pub const ALL: [(Rule, &'static str); 35] = [
         (Rule::Forwarding, "forwarding"),
         (Rule::WaitOnKnownVec, "wait-on-known-vec"),
         (Rule::KnownVecBelowPrepared, "known-vec-below-prepared"),
@@ -180,6 +182,7 @@ impl Rule {
         (Rule::GoneWhenConverged, "gone-when-converged"),
         (Rule::DropAfterCut, "drop-after-cut"),
         (Rule::DonorHoldsSnapshot, "donor-holds-snapshot"),
+        (Rule::DonorServes, "donor-serves"),
         (Rule::WaitOnStrong, "wait-on-strong"),
         (Rule::AskForProgress, "ask-for-progress"),
         (Rule::DurabilityPast, "durability-past"),

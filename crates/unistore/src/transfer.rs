@@ -89,10 +89,13 @@ impl Replica {
         let members = &self.dissemination.members;
         // While a site leaves, this worker may have more or less of it than will be kept.
         let leaving = members.which(Standing::Leaving).next().is_some();
+        // Until then its keys' bases are later than any snapshot that it could take.
+        let serves = self.dissemination.view.serving || !self.config.keeps(Rule::DonorServes);
         if self.index_of(fetch.partition).is_none()
             || members.standing(from.site) != Standing::Joining
             || !members.is_member(self.me)
             || leaving
+            || !serves
         {
             return;
         }

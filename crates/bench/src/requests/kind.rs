@@ -99,10 +99,9 @@ impl Kind {
     /// By how much the number of system calls may differ between runs of the same program.
     pub(super) fn stray_calls(self) -> f64 {
         match self {
-            // Ticks come by the system's clock while such a request waits.
-            Kind::StrongSet => 0.5,
-            // Threads wake one another only if the other one sleeps already.
-            Kind::Call => f64::INFINITY,
+            // Ticks come by the system's clock while such a request waits, and threads wake one another only if
+            // the other one sleeps already.
+            Kind::StrongSet | Kind::Call => f64::INFINITY,
             _ => 0.1,
         }
     }
