@@ -16,6 +16,6 @@ mod table;
 
 pub use count::{CountError, count};
 pub use kind::Kind;
-pub(crate) use server::{processor_time, server_instructions, server_time};
+pub(crate) use server::{Load, processor_time, server_instructions, server_time};
 pub use session::{in_memory, listen};
 pub use table::{Counted, Table, TableError};

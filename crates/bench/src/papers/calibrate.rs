@@ -27,12 +27,13 @@ pub fn check(tell: &dyn Fn(&str)) -> Result<Vec<String>, BenchError> {
     let (now, then) = (calibrate::calibrate(tell)?, Costs::shipped());
     let numbers = |costs: &Costs| {
         let Factors { ns_per_instruction, ns_per_system_call } = costs.factors;
-        let Host { request, command, hop } = costs.host;
+        let Host { request, command, write, hop } = costs.host;
         [
             ("ns for an instruction", ns_per_instruction),
             ("ns for a system call", ns_per_system_call),
             ("instructions of a host for what is sent together", request),
             ("instructions of a host for a command", command),
+            ("instructions of a host for a command that writes, beside that", write),
             ("instructions of a host for a message between workers", hop),
         ]
     };

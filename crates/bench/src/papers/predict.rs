@@ -1,8 +1,9 @@
 //! Whether virtual clusters predict real ones: `solera papers calibrate --predict`.
 //!
-//! Throughput where workers have no time left, of one site in memory with one and two workers. Of the real one it is told by
-//! the processor time of a transaction: clients and server share the cores of this machine, so that the server is
-//! never alone in being busy.
+//! Throughput of one site in memory with one and two workers whose cores do nothing else: transactions per second of the
+//! workers' processor time. Clients and server share the cores of this machine, so that real workers wait for them now
+//! and then, and the fewer transactions come, the fewer share a wait. Virtual clients therefore think for as long as it
+//! takes until the virtual workers get transactions as often as the real ones.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,6 +28,8 @@ const CLIENTS: usize = 64;
 const PARTITIONS: u16 = 16;
 /// How often the real cluster is measured; the median counts.
 const REPEATS: usize = 5;
+/// How often the clients' thinking time is corrected.
+const CORRECTIONS: usize = 4;
 
 /// Predicts and measures. Returns a line for each shape.
 ///
@@ -44,7 +47,7 @@ pub fn predict(tell: &dyn Fn(&str)) -> Result<Vec<String>, BenchError> {
             tell(&format!("{workers} workers, {updates}% updates"));
             let [predicted, real, ratio] = compare(workers, &micro)?;
             lines.push(format!(
-                "one site, {workers} workers, {updates}% updates: {predicted:.0} transactions per second predicted, {real:.0} \
+                "one site, {workers} workers, {updates}% updates: {predicted:.0} transactions per busy second predicted, {real:.0} \
                  measured: {:+.0}%",
                 100.0 * (ratio - 1.0)
             ));
@@ -61,22 +64,41 @@ fn compare(workers: u8, micro: &Micro) -> Result<[f64; 3], BenchError> {
     for _ in 0..REPEATS {
         let factors = reference.factors();
         costs.factors = factors.map_err(|error| BenchError::Start(error.to_string()))?;
-        let (predicted, rate) = (predicted(workers, micro, &costs), real.rate()?);
+        let rate = real.rate()?;
+        let predicted = predicted(workers, micro, &costs, rate.elapsed);
         predictions.push(predicted);
-        rates.push(rate);
-        ratios.push(predicted / rate);
+        rates.push(rate.busy);
+        ratios.push(predicted / rate.busy);
     }
     Ok([predictions, rates, ratios].map(crate::pairs::median))
 }
 
-fn predicted(workers: u8, micro: &Micro, costs: &Costs) -> f64 {
-    let shape = Shape::one_site(PARTITIONS, workers);
-    let meter = Meter::Table(costs.of(shape.variant));
-    let items = ThreeItems::new(micro.clone(), PARTITIONS, true);
-    let mut cluster = VirtualCluster::new(shape, meter, items, Duration::ZERO);
-    cluster.set_clients(CLIENTS);
-    let measured = cluster.measure(Duration::from_millis(200), Duration::from_millis(500));
+/// What is predicted at a load of so many transactions per second.
+fn predicted(workers: u8, micro: &Micro, costs: &Costs, load: f64) -> f64 {
+    let run = |think| {
+        let shape = Shape::one_site(PARTITIONS, workers);
+        let meter = Meter::Table(costs.of(shape.variant));
+        let items = ThreeItems::new(micro.clone(), PARTITIONS, true);
+        let mut cluster = VirtualCluster::new(shape, meter, items, Duration::from_secs_f64(think));
+        cluster.set_clients(CLIENTS);
+        cluster.measure(Duration::from_millis(200), Duration::from_millis(500))
+    };
+    // Seconds from one transaction of a client to the next.
+    let apart = |rate: f64| CLIENTS as f64 / rate;
+    let (mut think, mut measured) = (0.0, run(0.0));
+    for _ in 0..CORRECTIONS {
+        think = f64::max(0.0, think + apart(load) - apart(measured.per_second()));
+        measured = run(think);
+    }
     measured.per_second() / measured.busy.0
+}
+
+/// Transactions per second.
+struct Rate {
+    /// Of elapsed time.
+    elapsed: f64,
+    /// Of processor time, of all workers together.
+    busy: f64,
 }
 
 /// A real cluster.
@@ -99,8 +121,7 @@ impl Real {
         Ok(Real { workers, micro: Arc::new(micro.clone()), process, place })
     }
 
-    /// Transactions per second of processor time, of all its workers together.
-    fn rate(&self) -> Result<f64, BenchError> {
+    fn rate(&self) -> Result<Rate, BenchError> {
         let pace = Pace {
             clients: CLIENTS,
             threads: 1,
@@ -115,6 +136,9 @@ impl Real {
         let spent = spent()?.saturating_sub(before);
         let of_kind = |kind| ran.tally.of_kind(kind).latency.count();
         let transactions: u64 = (0..self.micro.kinds().len()).map(of_kind).sum();
-        Ok(f64::from(self.workers) * 1e9 * transactions as f64 / spent.max(1) as f64)
+        Ok(Rate {
+            elapsed: transactions as f64 / pace.window.as_secs_f64(),
+            busy: f64::from(self.workers) * 1e9 * transactions as f64 / spent.max(1) as f64,
+        })
     }
 }

@@ -5,6 +5,8 @@ use std::str::FromStr;
 
 use solera_resp::encode_command;
 
+use super::server::Load;
+
 /// The spaces of the cluster that serves the requests, as in `solera.toml`.
 pub(super) const SPACES: &str = r#"[[space]]
 name = "strong"
@@ -157,13 +159,16 @@ impl Kind {
         commands
     }
 
-    /// A transaction that reads so many values of [`Kind::Get`]: what is sent together, and waited for, one after the
-    /// other.
-    pub(super) fn transaction(number: u64, operations: u64) -> [Commands; 3] {
+    /// A transaction on keys of [`Kind::Get`]: what is sent together, and waited for, one after the other.
+    pub(super) fn transaction(number: u64, load: Load) -> [Commands; 3] {
         let mut commands: [Commands; 3] = Default::default();
         commands[0].push(&[b"SOLERA.BEGIN"]);
-        for turn in 0..operations {
-            commands[1].push(&[b"GET", &Kind::Get.key(number * 7919 + turn * 101)]);
+        for turn in 0..load.operations {
+            let key = Kind::Get.key(number * 7919 + turn * 101);
+            match load.writes {
+                true => commands[1].push(&[b"SET", &key, &[b'v'; 100]]),
+                false => commands[1].push(&[b"GET", &key]),
+            }
         }
         commands[2].push(&[b"SOLERA.COMMIT"]);
         commands

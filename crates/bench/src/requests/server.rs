@@ -20,17 +20,25 @@ const TIMED: u64 = 2000;
 /// What servers under load are started for; what they are asked is up to the clients.
 const KIND: Kind = Kind::Get;
 
-/// Instructions of a server under load for a transaction: a `SOLERA.BEGIN`, so many `GET`s together, a `SOLERA.COMMIT`.
+/// Transactions that a server under load runs: a `SOLERA.BEGIN`, so many `GET`s or `SET`s together, a `SOLERA.COMMIT`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Load {
+    pub(crate) operations: u64,
+    /// Whether the operations set values, of 100 bytes.
+    pub(crate) writes: bool,
+}
+
+/// Instructions of a server under load for a transaction.
 ///
 /// # Errors
 /// See [`CountError`].
-pub(crate) fn server_instructions(workers: u8, operations: u64) -> Result<f64, CountError> {
+pub(crate) fn server_instructions(workers: u8, load: Load) -> Result<f64, CountError> {
     let tool = "valgrind";
     let of_all = what_one_adds(TRANSACTIONS, |transactions| {
         let mut command = Command::new(tool);
         command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]).arg(this_program()?);
         let output = serve(command, (tool, KIND), workers, async |server| {
-            run_clients(server, operations, transactions).await
+            run_clients(server, load, transactions).await
         })?;
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         collected(&said).ok_or(CountError::Failed { tool, kind: KIND, reason: said })
@@ -42,12 +50,12 @@ pub(crate) fn server_instructions(workers: u8, operations: u64) -> Result<f64, C
 ///
 /// # Errors
 /// See [`CountError`].
-pub(crate) fn server_time(operations: u64) -> Result<(f64, f64), CountError> {
+pub(crate) fn server_time(load: Load) -> Result<(f64, f64), CountError> {
     let mut spent = (0, 0);
     let command = Command::new(this_program()?);
     serve(command, ("solera", KIND), 1, async |server| {
         let before = times_of(server.pid())?;
-        run_clients(server, operations, TIMED).await?;
+        run_clients(server, load, TIMED).await?;
         let after = times_of(server.pid())?;
         spent = (after.0 - before.0, after.1 - before.1);
         Ok(())
@@ -80,15 +88,11 @@ pub(super) fn serve(
     Ok(output)
 }
 
-async fn run_clients(
-    server: &mut Server,
-    operations: u64,
-    transactions: u64,
-) -> Result<(), String> {
+async fn run_clients(server: &mut Server, load: Load, transactions: u64) -> Result<(), String> {
     let mut running = tokio::task::JoinSet::new();
     for _ in 0..CLIENTS {
         let mut session = server.connect().await?;
-        running.spawn(async move { session.run_transactions(operations, transactions).await });
+        running.spawn(async move { session.run_transactions(load, transactions).await });
     }
     while let Some(ran) = running.join_next().await {
         ran.map_err(|error| error.to_string())??;

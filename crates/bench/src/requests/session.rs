@@ -13,6 +13,7 @@ use tokio::task::spawn_local;
 use tokio::time::timeout;
 
 use super::kind::{Commands, Kind, SPACES};
+use super::server::Load;
 use crate::error::BenchError;
 
 /// Time that passes on the workers' clock with each request: a tick of the protocol, of 1 ms while there is something
@@ -99,18 +100,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         Ok(())
     }
 
-    /// Runs so many transactions that read so many values each.
+    /// Runs so many transactions.
     ///
     /// # Errors
     /// As with [`Session::run`].
     pub(super) async fn run_transactions(
         &mut self,
-        operations: u64,
+        load: Load,
         transactions: u64,
     ) -> Result<(), String> {
         self.ask(Kind::Get, &Kind::Get.set_up()).await?;
         for number in 0..transactions {
-            for commands in Kind::transaction(number, operations) {
+            for commands in Kind::transaction(number, load) {
                 self.ask(Kind::Get, &commands).await?;
             }
         }

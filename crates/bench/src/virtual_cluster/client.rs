@@ -97,6 +97,17 @@ impl Client {
         }
     }
 
+    /// How many of them write something.
+    pub(crate) fn writes(&self) -> usize {
+        match self.phase {
+            Phase::Attach | Phase::Begin | Phase::Commit => 0,
+            Phase::Round(round) => {
+                let steps = self.transaction.rounds[round].iter();
+                steps.filter(|step| step.op.is_update()).count()
+            }
+        }
+    }
+
     /// How many operations its transaction has.
     pub(crate) fn operations(&self) -> usize {
         self.transaction.rounds.iter().map(Vec::len).sum()

@@ -411,7 +411,7 @@ impl<S: Source> VirtualCluster<S> {
                 }
                 Item::Round(client) => {
                     let this = &self.clients[client];
-                    let of_host = self.meter.round(this.commands());
+                    let of_host = self.meter.round(this.commands(), this.writes());
                     self.charged.host += of_host;
                     instructions += of_host;
                     // Reading what came, and writing the answers.

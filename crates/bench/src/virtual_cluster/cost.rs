@@ -14,7 +14,7 @@ use super::shape::name_of;
 use super::step::Class;
 
 /// The format of the table.
-const VERSION: u64 = 2;
+const VERSION: u64 = 3;
 const SHIPPED: &str = include_str!("costs.json");
 
 /// The name of a message's encoding and decoding among the steps.
@@ -64,14 +64,16 @@ pub(crate) struct Host {
     pub(crate) request: f64,
     /// For each command of it.
     pub(crate) command: f64,
+    /// For each command that writes a value, beside that.
+    pub(crate) write: f64,
     /// For a message from one worker of its process to another.
     pub(crate) hop: f64,
 }
 
 impl Host {
     /// For what a client sends together.
-    pub(crate) fn round(self, commands: usize) -> f64 {
-        self.request + commands as f64 * self.command
+    pub(crate) fn round(self, commands: usize, writes: usize) -> f64 {
+        self.request + commands as f64 * self.command + writes as f64 * self.write
     }
 }
 
@@ -101,6 +103,7 @@ impl Costs {
             host: Host {
                 request: number("request")?,
                 command: number("command")?,
+                write: number("write")?,
                 hop: number("hop")?,
             },
             steps: variants.collect::<Option<_>>()?,
@@ -111,11 +114,11 @@ impl Costs {
     pub(crate) fn write(&self) -> String {
         let Costs { measured, factors, host, steps } = self;
         let Factors { ns_per_instruction, ns_per_system_call } = factors;
-        let Host { request, command, hop } = host;
+        let Host { request, command, write, hop } = host;
         let mut out = format!(
             "{{\n\"version\": {VERSION},\n\"measured\": {},\n\"ns_per_instruction\": {ns_per_instruction:.4},\n\
              \"ns_per_system_call\": {ns_per_system_call:.0},\n\"request\": {request:.0},\n\"command\": {command:.0},\n\
-             \"hop\": {hop:.0},\n\"steps\": {{\n",
+             \"write\": {write:.0},\n\"hop\": {hop:.0},\n\"steps\": {{\n",
             json!(measured)
         );
         let variant = |(name, rows): (&String, &Vec<Counted>)| {
@@ -223,11 +226,11 @@ impl fmt::Display for Costs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Costs { measured, factors, host, steps } = self;
         let Factors { ns_per_instruction, ns_per_system_call } = factors;
-        let Host { request, command, hop } = host;
+        let Host { request, command, write, hop } = host;
         writeln!(
             f,
             "Costs: {ns_per_instruction} ns for an instruction, {ns_per_system_call} ns for a system call ({measured}); \
-             {request} instructions for what a client sends together, {command} for each command of it, and {hop} for \
+             {request} instructions for what a client sends together, {command} for each command of it, {write} more for each that writes, and {hop} for \
              each message between workers of a process, beside the machine's. A step of a machine takes, in instructions by classes of its size and outputs, least to most:"
         )?;
         for (variant, rows) in steps {
@@ -288,7 +291,7 @@ mod tests {
         Costs {
             measured: "2026, here".to_owned(),
             factors: Factors { ns_per_instruction: 0.25, ns_per_system_call: 900.0 },
-            host: Host { request: 3000.0, command: 500.0, hop: 700.0 },
+            host: Host { request: 3000.0, command: 500.0, write: 900.0, hop: 700.0 },
             steps: BTreeMap::from([("UniStore".to_owned(), rows)]),
         }
     }
@@ -308,7 +311,7 @@ mod tests {
     fn a_table_is_read_as_it_is_written() {
         let costs = table(4000.0);
         assert_eq!(Costs::read(&costs.write()), Some(costs.clone()));
-        assert_eq!(Costs::read(&costs.write().replace("\"version\": 2", "\"version\": 1")), None);
+        assert_eq!(Costs::read(&costs.write().replace("\"version\": 3", "\"version\": 2")), None);
         assert_eq!(Costs::read("{}"), None);
     }
 
@@ -320,7 +323,7 @@ mod tests {
         assert_eq!(step("commit", 4, 1), (4000.0, false));
         assert_eq!(step("commit", 7, 2), (9000.0, false));
         assert_eq!(step("begin", 0, 1), (0.0, false));
-        assert_eq!(rates.factors.time(rates.host.round(2), 2), 4000.0 * 0.25 + 1800.0);
+        assert_eq!(rates.factors.time(rates.host.round(2, 1), 2), 4900.0 * 0.25 + 1800.0);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What servers do beside their machines.
 //!
-//! Whole servers are counted under a load of transactions that read. What their machines take of it, by the table of
+//! Whole servers are counted under a load of transactions that read, and of some that write. What their machines take of it, by the table of
 //! steps, is known from a virtual cluster with the same load; the rest is the host's.
 
 use std::time::Duration;
@@ -15,12 +15,13 @@ use super::meter::Meter;
 use super::shape::Shape;
 use super::source::{Source, Step, Transaction};
 use crate::random::Random;
-use crate::requests::{CountError, server_instructions, server_time};
+use crate::requests::{CountError, Load, server_instructions, server_time};
 use crate::tally::Class;
 
-/// Operations of short and of long transactions.
-const SHORT: u64 = 1;
-const LONG: u64 = 10;
+/// Short and long transactions, and long ones that write.
+const SHORT: Load = Load { operations: 1, writes: false };
+const LONG: Load = Load { operations: 10, writes: false };
+const WRITING: Load = Load { operations: 10, writes: true };
 /// What a client sends together in a transaction: its beginning, its operations, and its end.
 const REQUESTS: f64 = 3.0;
 /// Clients, as many as of the servers.
@@ -39,15 +40,16 @@ pub(crate) fn complete(costs: &mut Costs, tell: &dyn Fn(&str)) -> Result<(), Cou
     tell("counting the instructions of servers");
     // Only by their order of magnitude, for the time that passes in virtual clusters.
     costs.factors = Costs::shipped().factors;
-    let of_host = |workers, operations| {
-        let machines = Machines::of(costs, workers, operations);
-        Ok((server_instructions(workers, operations)? - machines.instructions, machines.hops))
+    let of_host = |workers, load| {
+        let machines = Machines::of(costs, workers, load);
+        Ok((server_instructions(workers, load)? - machines.instructions, machines.hops))
     };
     let ((short, _), (long, _)) = (of_host(1, SHORT)?, of_host(1, LONG)?);
-    let (of_two, hops) = of_host(2, LONG)?;
-    let command = (long - short) / (LONG - SHORT) as f64;
+    let ((writing, _), (of_two, hops)) = (of_host(1, WRITING)?, of_host(2, LONG)?);
+    let command = (long - short) / (LONG.operations - SHORT.operations) as f64;
+    let write = (writing - long) / WRITING.operations as f64;
     let request = (short - commands(SHORT) * command) / REQUESTS;
-    costs.host = Host { request, command, hop: ((of_two - long) / hops).max(0.0) };
+    costs.host = Host { request, command, write, hop: ((of_two - long) / hops).max(0.0) };
     tell("measuring how long instructions and system calls take");
     let reference = Reference::of(costs);
     let measured = (0..REPEATS).map(|_| reference.factors()).collect::<Result<Vec<_>, _>>()?;
@@ -68,11 +70,10 @@ pub(crate) struct Reference {
 impl Reference {
     pub(crate) fn of(costs: &Costs) -> Reference {
         let (mut instructions, mut system_calls) = (0.0, 0.0);
-        for operations in [SHORT, LONG] {
-            let machines = Machines::of(costs, 1, operations);
+        for load in [SHORT, LONG] {
+            let machines = Machines::of(costs, 1, load);
             let Host { request, command, .. } = costs.host;
-            instructions +=
-                machines.instructions + REQUESTS * request + commands(operations) * command;
+            instructions += machines.instructions + REQUESTS * request + commands(load) * command;
             system_calls += machines.system_calls;
         }
         Reference { instructions, system_calls }
@@ -92,8 +93,8 @@ impl Reference {
 }
 
 /// Commands of a transaction: its beginning and its end, too.
-fn commands(operations: u64) -> f64 {
-    operations as f64 + 2.0
+fn commands(load: Load) -> f64 {
+    load.operations as f64 + 2.0
 }
 
 /// What a site does for a transaction by the table.
@@ -106,10 +107,10 @@ struct Machines {
 }
 
 impl Machines {
-    fn of(costs: &Costs, workers: u8, operations: u64) -> Machines {
+    fn of(costs: &Costs, workers: u8, load: Load) -> Machines {
         let shape = Shape::one_site(PARTITIONS, workers);
         let meter = Meter::Table(costs.of(shape.variant));
-        let mut cluster = VirtualCluster::new(shape, meter, Reads { operations }, Duration::ZERO);
+        let mut cluster = VirtualCluster::new(shape, meter, Alike(load), Duration::ZERO);
         cluster.set_clients(CLIENTS);
         cluster.measure(Duration::ZERO, Duration::from_millis(100));
         let measured = cluster.measure(Duration::ZERO, Duration::from_millis(200));
@@ -122,30 +123,36 @@ impl Machines {
     }
 }
 
-/// Transactions that read values of 100 bytes.
-struct Reads {
-    operations: u64,
-}
+/// The transactions of a load, on values of 100 bytes.
+struct Alike(Load);
 
 const KEYS: u64 = 1000;
+
+const UPDATE: Kind = Kind { number: 1, conflicts: 1 << 1 };
+
+fn set() -> Op {
+    Op::Set([b'v'; 100].as_slice().into())
+}
 
 fn key(number: u64) -> Key {
     format!("key:{number}").as_bytes().into()
 }
 
-impl Source for Reads {
+impl Source for Alike {
     fn load(&self) -> Vec<(Key, Op)> {
-        let value = [b'v'; 100];
-        (0..KEYS).map(|number| (key(number), Op::Set(value.as_slice().into()))).collect()
+        (0..KEYS).map(|number| (key(number), set())).collect()
     }
 
     fn next(&mut self, random: &mut Random) -> Transaction {
+        let Load { operations, writes } = self.0;
+        let (class, kind) =
+            if writes { (Class::Causal, UPDATE) } else { (Class::Read, Kind::READ) };
         let step = |_| Step {
             key: key(random.below(KEYS)),
-            op: Op::Get,
+            op: if writes { set() } else { Op::Get },
             level: Level::Causal,
-            kind: Kind::READ,
+            kind,
         };
-        Transaction { class: Class::Read, rounds: vec![(0..self.operations).map(step).collect()] }
+        Transaction { class, rounds: vec![(0..operations).map(step).collect()] }
     }
 }

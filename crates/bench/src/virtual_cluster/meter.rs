@@ -172,9 +172,9 @@ impl Meter {
     }
 
     /// Instructions of a host for what a client sends together.
-    pub(crate) fn round(&self, commands: usize) -> f64 {
+    pub(crate) fn round(&self, commands: usize, writes: usize) -> f64 {
         match self {
-            Meter::Table(rates) => rates.host.round(commands),
+            Meter::Table(rates) => rates.host.round(commands, writes),
             Meter::Counting(_) => FLAT,
         }
     }
