@@ -49,7 +49,7 @@ pub(crate) struct PapersArgs {
     /// calibrate: compare with the table of this program, and end with 1 if a kind of steps has drifted
     #[arg(long)]
     check: bool,
-    /// calibrate: predict the throughput of one site with one and two workers, and measure it
+    /// calibrate: predict transactions per second of workers' time, at one site with one and two workers, and measure them
     #[arg(long, conflicts_with = "check")]
     predict: bool,
     /// What callgrind counts runs this

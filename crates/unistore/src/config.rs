@@ -51,8 +51,8 @@ pub struct Timing {
     pub tick: Duration,
     /// The same while nothing happens, but something has of late.
     pub idle_tick: Duration,
-    /// The same when nothing has happened for [`Self::quiet_after`]: a sign of life, several of which fit into
-    /// half of [`Self::suspect_after`]. Nobody waits for it: whoever needs progress asks for it.
+    /// The same when nothing has happened for [`Self::quiet_after`]: a sign of life, at least two of which fit
+    /// into half of [`Self::suspect_after`]. Nobody waits for it: whoever needs progress asks for it.
     pub quiet_tick: Duration,
     /// How long after the last activity ticks become rare: time enough to fold what is stable, and to forget it.
     pub quiet_after: Duration,
@@ -91,7 +91,7 @@ impl Default for Timing {
             idle_transaction_timeout: Duration::from_secs(60),
             max_transaction_age: Duration::from_secs(600),
             strong_timeout: Duration::from_secs(5),
-            promise_interval: Duration::from_millis(250),
+            promise_interval: Duration::from_millis(200),
         }
     }
 }

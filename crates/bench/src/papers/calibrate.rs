@@ -33,7 +33,7 @@ pub fn check(tell: &dyn Fn(&str)) -> Result<Vec<String>, BenchError> {
             ("ns for a system call", ns_per_system_call),
             ("instructions of a host for what is sent together", request),
             ("instructions of a host for a command", command),
-            ("instructions of a host for a command that writes, beside that", write),
+            ("more instructions of a host for a command that writes", write),
             ("instructions of a host for a message between workers", hop),
         ]
     };

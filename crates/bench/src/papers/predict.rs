@@ -1,9 +1,9 @@
 //! Whether virtual clusters predict real ones: `solera papers calibrate --predict`.
 //!
-//! Throughput of one site in memory with one and two workers whose cores do nothing else: transactions per second of the
-//! workers' processor time. Clients and server share the cores of this machine, so that real workers wait for them now
-//! and then, and the fewer transactions come, the fewer share a wait. Virtual clients therefore think for as long as it
-//! takes until the virtual workers get transactions as often as the real ones.
+//! Transactions per second of the workers' processor time, of one site in memory with one and two workers. Clients and server
+//! share the cores of this machine, so that workers wait for them now and then, and the fewer transactions come, the fewer
+//! share a wait. Virtual clients therefore think for as long as it takes until virtual workers get transactions as often as
+//! the real ones, or do not think if they never do.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,8 +28,8 @@ const CLIENTS: usize = 64;
 const PARTITIONS: u16 = 16;
 /// How often the real cluster is measured; the median counts.
 const REPEATS: usize = 5;
-/// How often the clients' thinking time is corrected.
-const CORRECTIONS: usize = 4;
+/// How often the range of the clients' thinking time is halved: to less than 2% of the time from one transaction to the next.
+const HALVINGS: usize = 6;
 
 /// Predicts and measures. Returns a line for each shape.
 ///
@@ -83,12 +83,17 @@ fn predicted(workers: u8, micro: &Micro, costs: &Costs, load: f64) -> f64 {
         cluster.set_clients(CLIENTS);
         cluster.measure(Duration::from_millis(200), Duration::from_millis(500))
     };
-    // Seconds from one transaction of a client to the next.
-    let apart = |rate: f64| CLIENTS as f64 / rate;
-    let (mut think, mut measured) = (0.0, run(0.0));
-    for _ in 0..CORRECTIONS {
-        think = f64::max(0.0, think + apart(load) - apart(measured.per_second()));
-        measured = run(think);
+    // With so much even transactions that take no time would come too seldom.
+    let (mut least, mut most) = (0.0, CLIENTS as f64 / load);
+    let mut measured = run(least);
+    for _ in 0..HALVINGS {
+        let think = (least + most) / 2.0;
+        let next = run(think);
+        if next.per_second() < load {
+            most = think;
+        } else {
+            (least, measured) = (think, next);
+        }
     }
     measured.per_second() / measured.busy.0
 }

@@ -97,7 +97,7 @@ impl Client {
         }
     }
 
-    /// How many of them write something.
+    /// How many of the commands that the client sends together now write something.
     pub(crate) fn writes(&self) -> usize {
         match self.phase {
             Phase::Attach | Phase::Begin | Phase::Commit => 0,
