@@ -107,7 +107,8 @@ fn is_lost(transaction: &Transaction, destroyed: &[usize], uniform: &[Vec<u64>])
 }
 
 /// Gives what is gone with a site's life an origin of its own, which only that life's own transactions
-/// observe: who knows that nothing more of the life will come has not observed it.
+/// observe: who knows that nothing more of the life will come has not observed it. Entries of the site itself stay
+/// as they are: sites learn the gap's end at different times, it may rise, and there is nothing left in the gap.
 fn separate(transactions: &mut [Transaction], origin: usize, site: usize, gap: Gap) {
     let gone = |time: u64| gap.cut.0 < time && time <= gap.end.0;
     // A new life may begin to read at its very beginning.
@@ -115,14 +116,12 @@ fn separate(transactions: &mut [Transaction], origin: usize, site: usize, gap: G
     for transaction in transactions {
         let Some(witness) = &mut transaction.witness else { continue };
         witness.snapshot.resize(origin + 1, 0);
-        // Others' entries stay as they were: sites learn the gap's end at different times, and it may rise.
         if transaction.site != site {
             continue;
         }
         let own = witness.snapshot[site];
         if observes_gone(own) {
             witness.snapshot[origin] = own;
-            witness.snapshot[site] = gap.cut.0;
             transaction.site = origin;
         }
         if let Some((time, Origin::Site(_))) = witness.dot

@@ -73,7 +73,8 @@ pub struct Timing {
     /// again for so long when it aborts, if it is of one operation. No vote on it is later, so that causal
     /// stability waits no longer for one whose coordinator has restarted.
     pub strong_timeout: Duration,
-    /// How often a replica with a journal records what it promises while nothing else happens.
+    /// How often a replica with a journal records what it promises while nothing else happens: with the next tick after
+    /// this time.
     pub promise_interval: Duration,
 }
 
@@ -91,7 +92,7 @@ impl Default for Timing {
             idle_transaction_timeout: Duration::from_secs(60),
             max_transaction_age: Duration::from_secs(600),
             strong_timeout: Duration::from_secs(5),
-            promise_interval: Duration::from_millis(200),
+            promise_interval: Duration::from_millis(250),
         }
     }
 }
