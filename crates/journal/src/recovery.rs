@@ -13,7 +13,7 @@ use crate::disk::{Disk, DiskFile};
 use crate::error::{Error, Fault};
 use crate::header::{HEADER_BYTES, Header, Identity, Kind, damaged};
 use crate::journal::Options;
-use crate::layout::{DIRECTORY, LOCK, Listing, segment_name};
+use crate::layout::{DIRECTORY, LOCK, Listing, SPARE, segment_name};
 use crate::reader::{Frame, Reader};
 use crate::record::{Lsn, MARK_BYTES, mark};
 use crate::segment::{Spare, segment_header, segment_size};
@@ -100,7 +100,7 @@ pub(crate) fn open<D: Disk>(
 ) -> Result<(Writer<D>, Recovered), Error> {
     disk.make_dir().map_err(|error| Error::io("make", DIRECTORY, &error))?;
     let lock = lock(&disk)?;
-    let listing = Listing::read(&disk)?;
+    let mut listing = Listing::read(&disk)?;
     let identity = &options.identity;
     let mut recovered = Recovered { snapshot: listing.snapshot(), ..Recovered::default() };
     if let Some(lsn) = recovered.snapshot {
@@ -113,6 +113,8 @@ pub(crate) fn open<D: Disk>(
     let mut segments = segments?;
     if segments.is_empty() {
         segments.push(make_segment(&disk, identity, 1, 1, options.segment_bytes)?);
+        // An unfinished segment of an earlier opening was written anew, and has the segment's name now.
+        listing.temporary.retain(|name| name != SPARE);
     }
     let after = recovered.snapshot.unwrap_or_default();
     let mut show = |lsn: Lsn, payload: &[u8]| {

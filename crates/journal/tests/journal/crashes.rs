@@ -250,3 +250,33 @@ fn opening_may_be_interrupted_too() {
         model.step(&Step::Crash);
     }
 }
+
+/// A new journal whose first opening ends at any call is opened by the next one, or the one after that.
+#[test]
+fn the_first_opening_may_be_interrupted() {
+    for end in [SimDisk::kill, SimDisk::crash] {
+        for seed in 0..20 {
+            let mut call = 0;
+            let interrupted = loop {
+                call += 1;
+                let disk = SimDisk::new(seed);
+                disk.fail_power_after(call);
+                if open(&disk).is_ok() {
+                    break call - 1;
+                }
+                end(&disk);
+                // Again, where it was interrupted now.
+                disk.fail_power_after(1 + seed % 8);
+                let again = open(&disk).map(drop);
+                assert!(
+                    again.is_ok() || disk.power_failed(),
+                    "seed {seed}, call {call}: {again:?}"
+                );
+                end(&disk);
+                let opened = open(&disk).map(|(journal, _, _)| journal.last_lsn());
+                assert_eq!(opened, Ok(Lsn(0)), "seed {seed}, call {call}");
+            };
+            assert!(interrupted > 4, "an opening is some calls, and not {interrupted}");
+        }
+    }
+}
