@@ -110,9 +110,6 @@ fn is_lost(transaction: &Transaction, destroyed: &[usize], uniform: &[Vec<u64>])
 /// observe: who knows that nothing more of the life will come has not observed it. Entries of the site itself stay
 /// as they are: sites learn the gap's end at different times, it may rise, and there is nothing left in the gap.
 fn separate(transactions: &mut [Transaction], origin: usize, site: usize, gap: Gap) {
-    let gone = |time: u64| gap.cut.0 < time && time <= gap.end.0;
-    // A new life may begin to read at its very beginning.
-    let observes_gone = |entry: u64| gap.cut.0 < entry && entry < gap.end.0;
     for transaction in transactions {
         let Some(witness) = &mut transaction.witness else { continue };
         witness.snapshot.resize(origin + 1, 0);
@@ -120,12 +117,14 @@ fn separate(transactions: &mut [Transaction], origin: usize, site: usize, gap: G
             continue;
         }
         let own = witness.snapshot[site];
-        if observes_gone(own) {
+        // A new life may begin to read at the end.
+        if gap.cut.0 < own && own < gap.end.0 {
             witness.snapshot[origin] = own;
             transaction.site = origin;
         }
         if let Some((time, Origin::Site(_))) = witness.dot
-            && gone(time)
+            && gap.cut.0 < time
+            && time <= gap.end.0
         {
             witness.dot = Some((time, Origin::Site(origin)));
             transaction.site = origin;

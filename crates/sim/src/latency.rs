@@ -73,8 +73,8 @@ impl Quiet {
             if let Some(response) = self.reply(request) {
                 return (response.clone(), self.world.now - begin);
             }
-            assert!(self.world.now < begin + 2_000 * MS, "no reply to {request:?}");
-            let happenings = self.world.step(begin + 2_000 * MS).unwrap_or_default();
+            assert!(self.world.now < begin + 500 * MS, "no reply to {request:?}");
+            let happenings = self.world.step(begin + 500 * MS).unwrap_or_default();
             self.take(happenings);
         }
     }
@@ -110,7 +110,7 @@ impl Quiet {
         let key = self.key(round);
         self.write(0, key.clone());
         let begin = self.world.now;
-        while self.world.now < begin + 2_000 * MS {
+        while self.world.now < begin + 500 * MS {
             self.replies.clear();
             let past = Vector::zero(3);
             let (key, level, op) = (key.clone(), Level::Causal, Op::Get);

@@ -73,8 +73,8 @@ fn compare(workers: u8, micro: &Micro) -> Result<[f64; 3], BenchError> {
     Ok([predictions, rates, ratios].map(crate::pairs::median))
 }
 
-/// What is predicted at a load of so many transactions per second.
-fn predicted(workers: u8, micro: &Micro, costs: &Costs, load: f64) -> f64 {
+/// What is predicted where `rate` transactions come per second.
+fn predicted(workers: u8, micro: &Micro, costs: &Costs, rate: f64) -> f64 {
     let run = |think| {
         let shape = Shape::one_site(PARTITIONS, workers);
         let meter = Meter::Table(costs.of(shape.variant));
@@ -84,12 +84,12 @@ fn predicted(workers: u8, micro: &Micro, costs: &Costs, load: f64) -> f64 {
         cluster.measure(Duration::from_millis(200), Duration::from_millis(500))
     };
     // With so much even transactions that take no time would come too seldom.
-    let (mut least, mut most) = (0.0, CLIENTS as f64 / load);
+    let (mut least, mut most) = (0.0, CLIENTS as f64 / rate);
     let mut measured = run(least);
     for _ in 0..HALVINGS {
         let think = (least + most) / 2.0;
         let next = run(think);
-        if next.per_second() < load {
+        if next.per_second() < rate {
             most = think;
         } else {
             (least, measured) = (think, next);
@@ -126,6 +126,7 @@ impl Real {
         Ok(Real { workers, micro: Arc::new(micro.clone()), process, place })
     }
 
+    /// Lets the clients run for a while.
     fn rate(&self) -> Result<Rate, BenchError> {
         let pace = Pace {
             clients: CLIENTS,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use solera_time::Vector;
 use solera_unistore::{Claim, Command, CommandError, Pasts, Response, TxId};
 
-use super::source::Transaction;
+use super::source::{Step, Transaction};
 use crate::random::Random;
 
 /// What a client is waiting for.
@@ -89,23 +89,22 @@ impl Client {
         pause
     }
 
-    /// How many commands the client sends together now.
-    pub(crate) fn commands(&self) -> usize {
+    /// The operations that the client sends together now, if it sends operations.
+    fn round(&self) -> Option<&[Step]> {
         match self.phase {
-            Phase::Attach | Phase::Begin | Phase::Commit => 1,
-            Phase::Round(round) => self.transaction.rounds[round].len(),
+            Phase::Attach | Phase::Begin | Phase::Commit => None,
+            Phase::Round(round) => Some(&self.transaction.rounds[round]),
         }
     }
 
-    /// How many of the commands that the client sends together now write something.
+    /// How many commands the client sends together now.
+    pub(crate) fn commands(&self) -> usize {
+        self.round().map_or(1, <[_]>::len)
+    }
+
+    /// How many of them write something.
     pub(crate) fn writes(&self) -> usize {
-        match self.phase {
-            Phase::Attach | Phase::Begin | Phase::Commit => 0,
-            Phase::Round(round) => {
-                let steps = self.transaction.rounds[round].iter();
-                steps.filter(|step| step.op.is_update()).count()
-            }
-        }
+        self.round().into_iter().flatten().filter(|step| step.op.is_update()).count()
     }
 
     /// How many operations its transaction has.

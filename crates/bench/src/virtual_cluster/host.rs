@@ -1,8 +1,8 @@
 //! What servers do beside their machines.
 //!
-//! Whole servers are counted under a load of transactions that read, and of some that write. What their machines take of it, by the table of
-//! steps, is known from a virtual cluster with the same load; the rest counts as the host's, also where the table's classes do not tell
-//! steps apart, as commits of much and of little.
+//! Whole servers are counted under a load of transactions that read, and of some that write. What their machines take of
+//! it, by the table of steps, is known from a virtual cluster with the same load; the rest counts as the host's, also where
+//! the table's classes do not tell steps apart, as commits of much and of little.
 
 use std::time::Duration;
 
@@ -129,8 +129,6 @@ struct Repeated(Load);
 
 const KEYS: u64 = 1000;
 
-const UPDATE: Kind = Kind { number: 1, conflicts: 1 << 1 };
-
 fn set() -> Op {
     Op::Set([b'v'; 100].as_slice().into())
 }
@@ -147,7 +145,7 @@ impl Source for Repeated {
     fn next(&mut self, random: &mut Random) -> Transaction {
         let Load { operations, writes } = self.0;
         let (class, kind) =
-            if writes { (Class::Causal, UPDATE) } else { (Class::Read, Kind::READ) };
+            if writes { (Class::Causal, Kind::UPDATE) } else { (Class::Read, Kind::READ) };
         let step = |_| Step {
             key: key(random.below(KEYS)),
             op: if writes { set() } else { Op::Get },
