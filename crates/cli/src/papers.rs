@@ -70,8 +70,31 @@ enum Paper {
     Calibrate,
 }
 
+/// The first option that has no meaning for this paper.
+fn misplaced(args: &PapersArgs) -> Option<&'static str> {
+    let (calibrate, mixt) =
+        (matches!(args.paper, Paper::Calibrate), matches!(args.paper, Paper::Mixt));
+    let options = [
+        ("--check", args.check, calibrate),
+        ("--predict", args.predict, calibrate),
+        ("--postgres", args.postgres.is_some(), mixt),
+        ("--quick", args.quick, !calibrate),
+        ("--full", args.full, !calibrate),
+        ("--figure", args.figure.is_some(), !calibrate),
+        ("--json", args.json.is_some(), !calibrate),
+        ("--out", args.out.is_some(), !calibrate),
+    ];
+    options.into_iter().find(|(_, given, fits)| *given && !fits).map(|(name, ..)| name)
+}
+
 /// Runs to the end.
 pub(crate) fn main(args: &PapersArgs) -> ExitCode {
+    if let Some(option) = misplaced(args) {
+        eprintln!(
+            "solera papers: {option} does not belong to this paper; see solera papers --help"
+        );
+        return ExitCode::from(2);
+    }
     let effort = if args.full { Effort::Full } else { Effort::Quick };
     let told = |what: &str| eprintln!("solera papers: {what}");
     let figures = match args.paper {

@@ -206,7 +206,7 @@ fn many(args: &SimArgs) -> ExitCode {
     let started = AtomicU64::new(0);
     let failed: Arc<Mutex<Vec<u64>>> = Arc::default();
     let (transactions, steps) = (AtomicU64::new(0), AtomicU64::new(0));
-    let known = AtomicU64::new(0);
+    let known: Mutex<Vec<u64>> = Mutex::default();
     let tally: Mutex<Tally> = Mutex::default();
     std::thread::scope(|scope| {
         for _ in 0..threads {
@@ -222,7 +222,7 @@ fn many(args: &SimArgs) -> ExitCode {
                     steps.fetch_add(report.steps, Ordering::Relaxed);
                     tally.lock().expect("no thread panics with the lock").add(&report.tally);
                     if !report.known_failures.is_empty() {
-                        known.fetch_add(1, Ordering::Relaxed);
+                        known.lock().expect("no thread panics with the lock").push(seed);
                     }
                     if !report.violations.is_empty() {
                         let mut failed = failed.lock().expect("no thread panics with the lock");
@@ -249,11 +249,16 @@ fn many(args: &SimArgs) -> ExitCode {
         steps.into_inner(),
         failed.len()
     );
-    let known = known.into_inner();
-    if known > 0 {
+    let mut known = known.into_inner().expect("no thread panics with the lock");
+    known.sort_unstable();
+    if !known.is_empty() {
+        let seeds: Vec<String> = known.iter().map(u64::to_string).collect();
         say!(
-            "{known} of them are known to fail, which does not count: while some workers of a site are down, other sites cannot commit \
-             on groups that its remaining workers lead, or after a strong transaction that has seen what only one of them got from it"
+            "{} of them are known to fail, which does not count: while some workers of a site are down, other sites cannot commit \
+             on groups that its remaining workers lead, or after a strong transaction that has seen what only one of them got from it. \
+             With --seed they tell more: {}",
+            known.len(),
+            seeds.join(" ")
         );
     }
     let tally = tally.into_inner().expect("no thread panics with the lock");

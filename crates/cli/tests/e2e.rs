@@ -221,7 +221,7 @@ fn a_contradictory_configuration_is_refused() {
 }
 
 #[test]
-fn seeds_and_ports_that_do_not_exist_are_refused() {
+fn values_and_options_that_do_not_fit_are_refused() {
     for arguments in [
         &["sim", "--seeds", "3", "--from", "18446744073709551615"][..],
         &["sim", "--seeds", "0"],
@@ -229,6 +229,9 @@ fn seeds_and_ports_that_do_not_exist_are_refused() {
         &["up", "--port", "65534"],
         &["up", "--workers", "0"],
         &["up", "--workers", "1000"],
+        &["papers", "unistore", "--check"],
+        &["papers", "unistore", "--postgres", "postgresql://a:b@c/d"],
+        &["papers", "calibrate", "--figure", "3"],
     ] {
         let output = Command::new(SOLERA).args(arguments).output().unwrap();
         assert!(!output.status.success() && !output.stderr.is_empty(), "{arguments:?}");

@@ -175,7 +175,8 @@ impl fmt::Display for Refusal {
             ),
             Refusal::UnknownLife(site) => write!(
                 f,
-                "site {site} was not added again, as far as this node knows; see `solera site add`"
+                "site {site} was not added again with the number that its nodes were given, as far as this node \
+                 knows; `--join` takes the number that `solera site add {site}` told"
             ),
             Refusal::OtherData(node, site) => write!(
                 f,
