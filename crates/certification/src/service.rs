@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use solera_machine::{Address, Machine, Now};
+use solera_machine::{Address, Now};
 use solera_time::{HybridClock, Lane, Monotonic, SiteId, Timestamp, Vector};
 
 use crate::claim::Claim;
@@ -421,11 +421,10 @@ impl<W: Clone + Send> Service<W> {
     }
 }
 
-impl<W: Clone + Send + Sync> Machine for Service<W> {
-    type Input = (Address, Message<W>);
-    type Output = Output<W>;
-
-    fn handle(&mut self, now: Now, (from, message): Self::Input) {
+/// What the machine that has the service within calls: as [`solera_machine::Machine`], without clients and records.
+impl<W: Clone + Send + Sync> Service<W> {
+    /// Handles a message of another service, or of this one, to completion.
+    pub fn handle(&mut self, now: Now, from: Address, message: Message<W>) {
         let is_other = from.site != self.config.me.site;
         if self.begun && is_other && message.body.latest() > self.horizon(now) {
             self.counts.ignored += 1;
@@ -435,18 +434,21 @@ impl<W: Clone + Send + Sync> Machine for Service<W> {
         }
     }
 
-    fn on_deadline(&mut self, now: Now) {
+    /// Does what is due at `now`.
+    pub fn on_deadline(&mut self, now: Now) {
         if self.next_deadline().is_some_and(|deadline| now.monotonic >= deadline) {
             self.tick(now);
             self.drain_loopback(now);
         }
     }
 
-    fn poll_output(&mut self) -> Option<Output<W>> {
+    /// The next output, in the order in which they came about.
+    pub fn poll_output(&mut self) -> Option<Output<W>> {
         self.outputs.pop_front()
     }
 
-    fn next_deadline(&self) -> Option<Monotonic> {
+    /// When [`on_deadline`](Self::on_deadline) should be called next; `None` before it has begun.
+    pub fn next_deadline(&self) -> Option<Monotonic> {
         let interval = if self.is_idle() { IDLE_TICK } else { TICK };
         self.begun.then(|| self.ticked.after(interval))
     }

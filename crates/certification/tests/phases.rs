@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use solera_certification::*;
 use solera_data::Key;
-use solera_machine::{Address, Machine, Now};
+use solera_machine::{Address, Now};
 use solera_time::{Monotonic, Physical, SiteId, Timestamp, Vector};
 
 const MILLI: u64 = 1_000_000;
@@ -159,7 +159,7 @@ impl Sites {
                 let (from, to, message) = self.letters.remove(&(due, id)).unwrap();
                 let now = self.time();
                 if let Some(service) = &mut self.services[to.site.index()] {
-                    service.handle(now, (from, message));
+                    service.handle(now, from, message);
                 }
                 self.take(to.site.0);
             }
@@ -555,7 +555,7 @@ fn a_deposed_leader_does_not_answer_for_what_it_has_not_heard_of() {
             let now = sites.time();
             let leader = sites.services[0].as_mut().unwrap();
             assert!(leader.leads(group), "it has heard of no other");
-            leader.handle(now, (at(1), Message { group, body }));
+            leader.handle(now, at(1), Message { group, body });
             sites.take(0);
         }
         sites.run_for(500);

@@ -7,13 +7,20 @@
 //! 1. The host calls [`Machine::handle`] with one input and the time of its arrival.
 //! 2. It then calls [`Machine::poll_output`] until that returns `None`, and carries out each output
 //!    in the order given. Outputs may be collected over several inputs before they are carried out.
+//!    Nothing leaves before the records that the machine emitted earlier are durable.
 //! 3. It calls [`Machine::next_deadline`] and, when that instant has passed without another input,
 //!    calls [`Machine::on_deadline`].
 //!
 //! Every call runs to completion and never blocks. Input of any content must not panic.
 
+mod exchange;
+mod records;
+
 use serde::{Deserialize, Serialize};
 use solera_time::{Monotonic, Physical, SiteId};
+
+pub use exchange::{Input, Output, RequestId};
+pub use records::Records;
 
 /// Where a machine runs: one worker of one site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -52,20 +59,67 @@ macro_rules! rare_paths {
 
 /// A protocol participant as a state machine without I/O.
 pub trait Machine: Send {
-    /// What can arrive: messages of peers, commands of clients.
-    type Input;
-    /// What can leave: messages to peers, replies to clients.
-    type Output;
+    /// What participants say to one another.
+    type Message;
+    /// What clients ask for.
+    type Command;
+    /// What they are answered.
+    type Response;
+    /// What happened, for whoever judges a history.
+    type Event;
+    /// A part of a checkpoint.
+    type Part;
+    /// How far a checkpoint has come.
+    type Checkpoint: Default;
 
     /// Handles one input to completion.
-    fn handle(&mut self, now: Now, input: Self::Input);
+    fn handle(&mut self, now: Now, input: Input<Self::Message, Self::Command>);
 
     /// Does what is due at `now`. Harmless when nothing is.
     fn on_deadline(&mut self, now: Now);
 
     /// The next output, in the order in which the machine produced them.
-    fn poll_output(&mut self) -> Option<Self::Output>;
+    fn poll_output(&mut self) -> Option<OutputOf<Self>>;
 
     /// When the machine wants [`on_deadline`](Self::on_deadline) next; `None` if it waits for input only.
     fn next_deadline(&self) -> Option<Monotonic>;
+
+    /// The next part of a checkpoint, with at most so many keys; `None` when it is complete, and while the machine
+    /// has nothing that a checkpoint could hold.
+    ///
+    /// # Panics
+    /// If outputs were not taken: the part would know of records that have no number yet.
+    fn next_part(&self, checkpoint: &mut Self::Checkpoint, keys: usize) -> Option<Self::Part>;
+
+    /// Whether all parts of a checkpoint have been taken.
+    fn is_complete(checkpoint: &Self::Checkpoint) -> bool;
+
+    /// Appends the bytes of a part.
+    fn encode_part(part: &Self::Part, bytes: &mut Vec<u8>);
+}
+
+/// What leaves a machine.
+pub type OutputOf<M> =
+    Output<<M as Machine>::Message, <M as Machine>::Response, <M as Machine>::Event>;
+
+/// A machine that is built again from what its host has kept: first all parts of a checkpoint, if there is one, then
+/// all records since the checkpoint began, in order.
+pub trait Recovery {
+    /// What is built.
+    type Machine: Machine;
+
+    /// Takes the bytes of a part, which knows of all records up to `lsn`.
+    ///
+    /// # Errors
+    /// Why these are not a part of this machine's checkpoints, in words for people.
+    fn take_part(&mut self, lsn: u64, part: &[u8]) -> Result<(), String>;
+
+    /// Takes the bytes of the record with this number.
+    ///
+    /// # Errors
+    /// Why this is not a record of this machine, in words for people.
+    fn take_record(&mut self, lsn: u64, record: &[u8]) -> Result<(), String>;
+
+    /// The machine, once everything was taken.
+    fn into_machine(self) -> Self::Machine;
 }

@@ -34,7 +34,7 @@ use crate::node::Here;
 use crate::peers::Peers;
 use crate::recovering::{Opening, open_all};
 use crate::status::{ClusterStatus, LinkStatus, MemoryStatus, SiteStatus, WorkerSample};
-use crate::storage::{Durability, Found, Storage, StorageError};
+use crate::storage::{Durability, Engine, Found, Storage, StorageError};
 use crate::tls::{for_admin, for_clients};
 use crate::worker::{self, Control};
 
@@ -378,7 +378,7 @@ impl Cluster {
             (config.life, config.founders) = (life, founders);
             let seed = RandomState::new().hash_one(address);
             match &data {
-                None => workers.push((Replica::new(config, seed), None)),
+                None => workers.push((Engine::in_memory(Replica::new(config, seed)), None)),
                 Some(data) => openings.push(Opening {
                     folder: data.of(address),
                     config,
@@ -394,16 +394,16 @@ impl Cluster {
         if let Some(data) = &data {
             data.grow().map_err(StartError::Storage)?;
         }
-        for (storage, replica, found) in opened {
+        for (storage, engine, found) in opened {
             cluster.network.membership().note_clock(found.run.0);
             // Links go by this from their first greeting on.
-            cluster.network.membership().note(replica.status().members());
-            workers.push((replica, Some(storage)));
+            cluster.network.membership().note(engine.machine().status().members());
+            workers.push((engine, Some(storage)));
             cluster.found.push(found);
         }
         // In the order of their mailboxes: either all have a journal or none has.
-        for ((replica, storage), mailbox) in workers.into_iter().zip(mailboxes) {
-            cluster.start_worker(replica, storage, run.clone(), mailbox)?;
+        for ((engine, storage), mailbox) in workers.into_iter().zip(mailboxes) {
+            cluster.start_worker(engine, storage, run.clone(), mailbox)?;
         }
         if let Some(data) = data {
             data.finish().map_err(StartError::Storage)?;
@@ -414,18 +414,18 @@ impl Cluster {
 
     fn start_worker(
         &mut self,
-        replica: Replica,
+        engine: Engine,
         storage: Option<Storage>,
         run: Run,
         mailbox: mpsc::UnboundedReceiver<Parcel>,
     ) -> Result<(), StartError> {
         let (spec, network) = (self.spec.clone(), self.network.clone());
-        let address = replica.address();
+        let address = engine.machine().address();
         let (sender, receiver) = std::sync::mpsc::channel();
         let name = format!("{}-{}", spec.sites[address.site.index()].name, address.worker);
         let thread = std::thread::Builder::new()
             .name(name)
-            .spawn(move || worker::run(replica, storage, spec, run, network, mailbox, &sender))
+            .spawn(move || worker::run(engine, storage, spec, run, network, mailbox, &sender))
             .map_err(StartError::Worker)?;
         self.threads.push(thread);
         let site = &self.spec.sites[address.site.index()];

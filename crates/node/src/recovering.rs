@@ -8,12 +8,12 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use solera_journal::RealDisk;
-use solera_unistore::{Config, Replica};
+use solera_unistore::Config;
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::log::Log;
 use crate::network::Parcel;
-use crate::storage::{Durability, Found, Storage, StorageError};
+use crate::storage::{Durability, Engine, Found, Storage, StorageError};
 use crate::worker::Control;
 
 /// How often is told how far it is.
@@ -59,7 +59,7 @@ pub(crate) fn open_all(
     durability: Durability,
     cluster: u64,
     log: &Log,
-) -> Result<Vec<(Storage, Replica, Found)>, StorageError> {
+) -> Result<Vec<(Storage, Engine, Found)>, StorageError> {
     let count = openings.len();
     let total = openings.iter().map(|opening| records_on_disk(&opening.folder)).sum();
     let progress = Progress::default();
@@ -102,7 +102,7 @@ fn open(
     durability: Durability,
     cluster: u64,
     progress: &Progress,
-) -> Result<(Storage, Replica, Found), StorageError> {
+) -> Result<(Storage, Engine, Found), StorageError> {
     let Opening { folder, config, seed, name, mailbox } = opening;
     let on_event = move |event| {
         // A worker that has ended needs no word.

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use solera_data::{Op, OpError, Outcome};
 use solera_journal::Event;
 use solera_levels::Level;
-use solera_machine::{Machine, Now};
+use solera_machine::Now;
 use solera_resp::CommandId;
 use solera_resp::command::COMMANDS;
 use solera_time::{Monotonic, SiteId, Timestamp};
@@ -48,7 +48,7 @@ use crate::modules::Lent;
 use crate::network::{Network, Parcel};
 use crate::scan::{self, Scans};
 use crate::status::{NOBODY, WorkerSample};
-use crate::storage::Storage;
+use crate::storage::{Engine, Storage, in_words, is_behind, set_durability};
 
 /// While more bytes of records wait for the disk, no more commands are read.
 const MAX_UNWRITTEN: u64 = 32 << 20;
@@ -131,8 +131,9 @@ pub(crate) struct Worker {
 }
 
 struct State {
-    replica: Replica,
+    engine: Engine,
     scans: Scans,
+    /// Where there is a journal.
     storage: Option<Storage>,
     waiting: BTreeMap<RequestId, oneshot::Sender<Response>>,
     requests: u64,
@@ -143,7 +144,7 @@ struct State {
 }
 
 impl State {
-    /// An output leaves the machine.
+    /// A message goes to the outbox, a reply to whoever waits for it.
     fn let_go(&mut self, output: Output) {
         match output {
             Output::Send { to, message } => self.outbox.entry(to).or_default().push(message),
@@ -183,7 +184,7 @@ impl Worker {
 
     /// Runs `action` on the machine. Must not be called from within another.
     pub(crate) fn with<R>(&self, action: impl FnOnce(&mut Replica) -> R) -> R {
-        action(&mut self.state.borrow_mut().replica)
+        action(self.state.borrow_mut().engine.machine_mut())
     }
 
     /// The next page of a partition of this worker; `None` while that cannot be told yet.
@@ -193,8 +194,8 @@ impl Worker {
         }
         let now = self.now();
         let mut state = self.state.borrow_mut();
-        let State { replica, scans, .. } = &mut *state;
-        let page = scans.page(replica, &self.spec.spaces, now, ask);
+        let State { engine, scans, .. } = &mut *state;
+        let page = scans.page(engine.machine_mut(), &self.spec.spaces, now, ask);
         drop(state);
         self.flush();
         page
@@ -224,11 +225,12 @@ impl Worker {
         self.guarded.set(spec.users.are_configured());
         self.users.send_replace(Arc::new(spec.users.clone()));
         let mut state = self.state.borrow_mut();
-        state.replica.limit_transactions(spec.transaction_timeout, spec.transaction_max_age);
-        state.replica.limit_strong(spec.strong_limits);
-        state.replica.limit_times_ahead(spec.max_ahead());
-        if let Some(storage) = &mut state.storage {
-            storage.set_durability(spec.durability);
+        let replica = state.engine.machine_mut();
+        replica.limit_transactions(spec.transaction_timeout, spec.transaction_max_age);
+        replica.limit_strong(spec.strong_limits);
+        replica.limit_times_ahead(spec.max_ahead());
+        if let Some(syncer) = state.engine.log() {
+            set_durability(syncer, spec.durability);
         }
     }
 
@@ -265,7 +267,8 @@ impl Worker {
         command: CommandId,
     ) -> Option<Result<Outcome, OpError>> {
         let mut state = self.state.borrow_mut();
-        let result = state.replica.execute_at_once(now, pasts, level, key, op)?;
+        let replica = state.engine.machine_mut();
+        let result = replica.execute_at_once(now, pasts, level, key, op)?;
         state.counters.commands[command as usize] += 1;
         Some(result)
     }
@@ -347,14 +350,14 @@ impl Worker {
     pub(crate) async fn call(&self, command: Command) -> Option<Response> {
         let request = self.new_request();
         let now = self.now();
-        self.with(|replica| replica.handle(now, Input::Client { request, command }));
+        self.state.borrow_mut().engine.handle(now, Input::Client { request, command });
         self.reply_to(request).await
     }
 
     /// Gives the machine a command that needs no reply.
     pub(crate) fn tell(&self, command: Command) {
         let (request, now) = (self.new_request(), self.now());
-        self.with(|replica| replica.handle(now, Input::Client { request, command }));
+        self.state.borrow_mut().engine.handle(now, Input::Client { request, command });
         self.flush();
     }
 
@@ -363,25 +366,19 @@ impl Worker {
         let mut state = self.state.borrow_mut();
         let state = &mut *state;
         self.tell_failure(state);
-        while let Some(output) = state.replica.poll_output() {
-            let Some(storage) = &mut state.storage else {
-                state.let_go(output);
-                continue;
-            };
-            if let Output::Records(records) = &output {
-                storage.write(records);
+        while let Some(output) = state.engine.poll() {
+            if matches!(output, Output::Records(_)) {
                 self.tell_failure(state);
-            } else if let Some(output) = storage.pass(output) {
-                state.let_go(output);
             }
+            state.let_go(output);
         }
-        if state.storage.as_ref().is_some_and(Storage::has_work) {
+        if state.engine.wants_submit() {
             self.written.notify_one();
         }
         while let Some((to, messages)) = state.outbox.pop_first() {
             self.network.send(self.address, to, messages);
         }
-        let deadline = state.replica.next_deadline();
+        let deadline = state.engine.next_deadline();
         if deadline < state.armed || (state.armed.is_none() && deadline.is_some()) {
             self.wake.notify_one();
         }
@@ -391,15 +388,15 @@ impl Worker {
     /// what may never come: it takes replies with it, those to other workers too. What was done is
     /// unknown.
     fn tell_failure(&self, state: &mut State) {
-        let Some(storage) = &mut state.storage else { return };
-        let Some(reason) = storage.refuses() else { return };
+        let Some(reason) = state.engine.refuses() else { return };
         let who = || self.node_name(self.address);
-        if self.network.refuse_writes(reason) {
+        let reason = in_words(reason);
+        if self.network.refuse_writes(&reason) {
             self.log.error(format_args!("{} takes no writes from now on: {reason}", who()));
         }
         // After that, so that who tries again is refused.
-        if storage.has_just_stopped() {
-            let then = match storage.answers() {
+        if state.engine.has_just_stopped() {
+            let then = match state.engine.answers() {
                 true => "what it takes is in memory alone",
                 false => "it answers nobody until the node is started again",
             };
@@ -407,6 +404,9 @@ impl Worker {
             self.log
                 .error(format_args!("the journal of {who}, worker {worker}, has failed: {then}"));
             state.waiting.clear();
+            if let Some(storage) = &mut state.storage {
+                storage.give_up_waiting();
+            }
             // Comes before all that this worker says from now on.
             self.network.give_up_waiting();
         }
@@ -419,12 +419,12 @@ impl Worker {
     /// # Errors
     /// It may never be: the journal has failed meanwhile.
     pub(crate) async fn durable(&self, had_stopped: bool) -> Result<(), String> {
-        let waiting = match &mut self.state.borrow_mut().storage {
-            Some(storage) if storage.has_stopped() && !had_stopped => {
+        let waiting = {
+            let State { engine, storage, .. } = &mut *self.state.borrow_mut();
+            if engine.has_stopped() && !had_stopped {
                 return Err(self.refuses().unwrap_or_default());
             }
-            Some(storage) => storage.durable(),
-            None => None,
+            storage.as_mut().and_then(|storage| storage.durable(engine))
         };
         match waiting {
             Some(waiting) => waiting.await.map_err(|_| self.refuses().unwrap_or_default()),
@@ -443,17 +443,17 @@ impl Worker {
     }
 
     fn is_behind(&self, bytes: u64) -> bool {
-        self.state.borrow().storage.as_ref().is_some_and(|storage| storage.is_behind(bytes))
+        is_behind(&self.state.borrow().engine, bytes)
     }
 
     /// Whether the journal of this worker has failed.
     pub(crate) fn has_stopped(&self) -> bool {
-        self.state.borrow().storage.as_ref().is_some_and(Storage::has_stopped)
+        self.state.borrow().engine.has_stopped()
     }
 
     /// Whether clients of this worker are answered at all.
     pub(crate) fn answers(&self) -> bool {
-        self.state.borrow().storage.as_ref().is_none_or(Storage::answers)
+        self.state.borrow().engine.answers()
     }
 
     /// Whether the site has the data that it serves; one that joins gets it first.
@@ -468,7 +468,8 @@ impl Worker {
         let had_stopped = change.is_none() && self.has_stopped();
         let now = self.now();
         let told = {
-            let replica = &mut self.state.borrow_mut().replica;
+            let mut state = self.state.borrow_mut();
+            let replica = state.engine.machine_mut();
             let refused =
                 change.and_then(|(site, change)| replica.change_members(now, site, change).err());
             let status = replica.status();
@@ -509,19 +510,20 @@ impl Worker {
     /// the journal.
     fn save(&self) {
         let mut state = self.state.borrow_mut();
-        let State { replica, storage, .. } = &mut *state;
+        let State { engine, storage, .. } = &mut *state;
         if let Some(storage) = storage {
-            if !storage.gates() {
-                storage.submit();
+            if !engine.waits() {
+                engine.submit();
             }
-            storage.save(replica);
+            storage.save(engine);
         }
-        let problem = storage.as_mut().and_then(Storage::take_problem);
+        let problem = engine.take_problem();
         drop(state);
         if let Some(problem) = problem {
             let (site, worker) = (self.site_name(self.address.site), self.address.worker);
             self.log.warn(format_args!(
-                "{site} worker {worker}: a checkpoint failed, so its journal only grows: {problem}"
+                "{site} worker {worker}: a checkpoint failed, so its journal only grows: {}",
+                in_words(&problem)
             ));
         }
         if self.has_stopped() {
@@ -534,9 +536,7 @@ impl Worker {
     async fn submit_records(&self) {
         loop {
             self.written.notified().await;
-            if let Some(storage) = &mut self.state.borrow_mut().storage {
-                storage.submit();
-            }
+            self.state.borrow_mut().engine.submit();
             if self.has_stopped() {
                 self.flush();
             }
@@ -545,9 +545,9 @@ impl Worker {
 
     fn on_journal(&self, event: Event) {
         let mut state = self.state.borrow_mut();
-        let Some(storage) = &mut state.storage else { return };
-        for output in storage.on_event(event) {
-            state.let_go(output);
+        let State { engine, storage, .. } = &mut *state;
+        if let Some(storage) = storage {
+            storage.on_event(engine, event);
         }
         drop(state);
         self.flush();
@@ -576,7 +576,7 @@ impl Worker {
     fn sample(&self, detailed: bool) -> WorkerSample {
         let now = self.now();
         let state = self.state.borrow();
-        let status = state.replica.status();
+        let status = state.engine.machine().status();
         let view = status.view();
         let entries = |vector: &solera_time::Vector| -> Vec<u64> {
             vector.entries().iter().map(|ts| ts.0).collect()
@@ -612,7 +612,12 @@ impl Worker {
             serving: view.serving,
             progress: status.progress(),
             // Its files are looked at, which is too much for every status.
-            journal: state.storage.as_ref().filter(|_| detailed).map(Storage::sample),
+            journal: state
+                .storage
+                .as_ref()
+                .zip(state.engine.log())
+                .filter(|_| detailed)
+                .map(|(storage, syncer)| storage.sample(syncer)),
         }
     }
 }
@@ -642,7 +647,7 @@ impl Drop for Forgotten<'_> {
 
 /// Runs a worker until it is told to stop. `started` tells when it serves, or why it cannot.
 pub(crate) fn run(
-    replica: Replica,
+    engine: Engine,
     storage: Option<Storage>,
     spec: Arc<ClusterSpec>,
     run: Run,
@@ -659,10 +664,10 @@ pub(crate) fn run(
             return;
         }
     };
-    let address = replica.address();
+    let address = engine.machine().address();
     let users = Arc::new(spec.users.clone());
     let guarded = Cell::new(users.are_configured());
-    let serving = replica.status().view().serving;
+    let serving = engine.machine().status().view().serving;
     let started_at = network.clock().instant();
     let worker = Rc::new(Worker {
         address,
@@ -670,7 +675,7 @@ pub(crate) fn run(
         cluster: run.cluster,
         network,
         state: RefCell::new(State {
-            replica,
+            engine,
             scans: Scans::default(),
             storage,
             waiting: BTreeMap::new(),

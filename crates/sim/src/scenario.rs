@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use solera_host::Flaw;
 use solera_unistore::{Rule, Timing, Topology};
 
 use crate::ambush::ambushes;
@@ -331,12 +332,10 @@ fn destroyed((_, fault): &(u64, Fault)) -> Option<usize> {
 /// A precaution of hosts, of their journals or their tokens, that can be taken out, to see that the judges notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Weakness {
-    /// Replies and messages leave before the records that they rest on are durable.
-    AcknowledgesBeforeSync,
+    /// What runs the machines does wrong.
+    Driver(Flaw),
     /// A damaged journal is cut at its first damage, and the worker starts.
     StartsFromDamage,
-    /// A worker whose journal has failed answers reads from its memory.
-    AnswersWithoutJournal,
     /// Tokens carry the causal past of their session only.
     TokensOfCausalPasts,
 }

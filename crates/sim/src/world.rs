@@ -12,7 +12,7 @@ mod members;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use solera_machine::{Machine, Now};
+use solera_machine::Now;
 use solera_time::{Monotonic, Physical, SiteId, Timestamp, Vector};
 use solera_unistore::{
     Address, Command, Config, Event, Input, Message, Output, Record, Replica, RequestId, Response,
@@ -24,7 +24,7 @@ use crate::faults::Fault;
 use crate::queue::Queue;
 use crate::random::Random;
 use crate::scenario::{MS, Scenario, Steady};
-use crate::storage::{Health, Storage};
+use crate::storage::{Health, Storage, Worker, takes};
 use crate::tally::Tally;
 use crate::trace::Trace;
 
@@ -100,9 +100,9 @@ pub(crate) struct World {
     pub(crate) random: Random,
     pub(crate) trace: Trace,
     pub(crate) steps: u64,
-    replicas: ByWorker<Replica>,
+    workers: ByWorker<Worker>,
     configs: ByWorker<Config>,
-    /// The journals and disks of workers, where sites are durable.
+    /// The disks of workers, where sites are durable.
     storages: ByWorker<Storage>,
     /// What took effect of the faults of workers and disks.
     pub(crate) tally: Tally,
@@ -154,7 +154,7 @@ impl World {
             random: Random::new(scenario.seed.wrapping_mul(31).wrapping_add(7)),
             trace,
             steps: 0,
-            replicas: ByWorker::default(),
+            workers: ByWorker::default(),
             configs: ByWorker::default(),
             storages: ByWorker::default(),
             tally: Tally::default(),
@@ -204,7 +204,8 @@ impl World {
                     world.storages.insert(address, storage);
                     world.start(address);
                 } else {
-                    world.replicas.insert(address, Replica::new(config, scenario.seed));
+                    let worker = Worker::in_memory(Replica::new(config, scenario.seed));
+                    world.workers.insert(address, worker);
                     world.schedule_deadline(address);
                 }
             }
@@ -243,8 +244,8 @@ impl World {
         if self.trace.is_on() {
             self.trace.write(self.now, format_args!("{to:?} {request:?} {command:?}"));
         }
-        if let Some(storage) = self.storages.get(&to) {
-            if !storage.takes(&command) {
+        if self.storages.contains_key(&to) {
+            if self.workers.get(&to).is_some_and(|worker| !takes(worker, &command)) {
                 self.tally.count("commands refused");
                 self.happenings.push(Happening::Refused(to, request));
                 return;
@@ -268,7 +269,7 @@ impl World {
 
     /// A site none of whose workers answers is as good as crashed.
     pub(crate) fn state(&self, site: usize) -> SiteState {
-        let mut workers = self.replicas.keys().filter(|worker| worker.site.index() == site);
+        let mut workers = self.workers.keys().filter(|worker| worker.site.index() == site);
         match self.states[site] {
             SiteState::Up if !workers.any(|worker| self.answers(*worker)) => SiteState::Crashed,
             state => state,
@@ -277,9 +278,8 @@ impl World {
 
     /// Whether a worker runs and answers clients.
     pub(crate) fn answers(&self, worker: Address) -> bool {
-        let serves = |replica: &Replica| replica.status().view().serving;
-        self.replicas.get(&worker).is_some_and(serves)
-            && self.storages.get(&worker).is_none_or(Storage::answers)
+        let worker = self.workers.get(&worker);
+        worker.is_some_and(|worker| worker.machine().status().view().serving && worker.answers())
     }
 
     /// The next worker of a site that answers, from one of them on.
@@ -306,7 +306,11 @@ impl World {
     }
 
     pub(crate) fn replicas(&self) -> impl Iterator<Item = (&Address, &Replica)> {
-        self.replicas.iter()
+        self.workers.iter().map(|(address, worker)| (address, worker.machine()))
+    }
+
+    fn replica(&self, worker: &Address) -> Option<&Replica> {
+        self.workers.get(worker).map(Worker::machine)
     }
 
     /// Ends all faults but destruction.
@@ -347,8 +351,8 @@ impl World {
 
     fn handle(&mut self, address: Address, input: Input) {
         let now = self.now_at(address);
-        if let Some(replica) = self.replicas.get_mut(&address) {
-            replica.handle(now, input);
+        if let Some(worker) = self.workers.get_mut(&address) {
+            worker.handle(now, input);
         }
         self.carry_out(address);
     }
@@ -362,29 +366,50 @@ impl World {
             return;
         }
         let now = self.now_at(address);
-        if let Some(replica) = self.replicas.get_mut(&address) {
-            replica.on_deadline(now);
+        if let Some(worker) = self.workers.get_mut(&address) {
+            worker.on_deadline(now);
         }
         self.carry_out(address);
     }
 
-    /// Carries out all outputs of a replica.
+    /// Carries out all that a worker says.
     fn carry_out(&mut self, address: Address) {
-        while let Some(output) = self.replicas.get_mut(&address).and_then(Machine::poll_output) {
-            let storage = self.storages.get_mut(&address);
-            match (output, storage) {
-                (Output::Records(records), Some(storage)) => {
+        self.let_go(address);
+        self.sync(address);
+        self.schedule_deadline(address);
+        self.note_serving(address.site.index());
+    }
+
+    /// Carries out what may leave a worker now.
+    fn let_go(&mut self, address: Address) {
+        while let Some(worker) = self.workers.get_mut(&address)
+            && let Some(output) = worker.poll()
+        {
+            match output {
+                Output::Send { to, message } => {
+                    if self.storages.contains_key(&address) {
+                        self.note_claims(address, &message);
+                    }
+                    self.send(address, to, message);
+                }
+                Output::Reply { request, response } => {
+                    if self.trace.is_on() {
+                        let at = self.now;
+                        self.trace.write(at, format_args!("{address:?} {request:?} {response:?}"));
+                    }
+                    self.happenings.push(Happening::Reply(address, request, response));
+                }
+                Output::Records(records) => {
                     if self.trace.is_on() {
                         for record in records.iter().flat_map(Record::decode) {
                             let at = self.now;
                             self.trace.write(at, format_args!("{address:?} writes {record:?}"));
                         }
                     }
-                    storage.write(&records);
                 }
-                (Output::Trace(event), storage) => {
-                    if let Some(storage) = storage {
-                        storage.note(&event);
+                Output::Trace(event) => {
+                    if let Some(storage) = self.storages.get_mut(&address) {
+                        storage.note(worker, &event);
                     }
                     if let Event::Snapshot { snap_vec, .. } | Event::Committed { snap_vec, .. } =
                         &event
@@ -394,36 +419,7 @@ impl World {
                     }
                     self.happenings.push(Happening::Event(address, event));
                 }
-                (output, Some(storage)) => {
-                    if let Some(output) = storage.pass(output) {
-                        self.let_go(address, output);
-                    }
-                }
-                (output, None) => self.let_go(address, output),
             }
-        }
-        self.sync(address);
-        self.schedule_deadline(address);
-        self.note_serving(address.site.index());
-    }
-
-    /// An output leaves its replica.
-    fn let_go(&mut self, address: Address, output: Output) {
-        match output {
-            Output::Send { to, message } => {
-                if self.storages.contains_key(&address) {
-                    self.note_claims(address, &message);
-                }
-                self.send(address, to, message);
-            }
-            Output::Reply { request, response } => {
-                if self.trace.is_on() {
-                    let at = self.now;
-                    self.trace.write(at, format_args!("{address:?} {request:?} {response:?}"));
-                }
-                self.happenings.push(Happening::Reply(address, request, response));
-            }
-            Output::Records(_) | Output::Trace(_) => {}
         }
     }
 
@@ -442,35 +438,49 @@ impl World {
 
     /// Begins to sync a worker's journal if something was written.
     fn sync(&mut self, address: Address) {
-        let Some(storage) = self.storages.get_mut(&address) else { return };
-        if storage.begin_sync() {
-            let slow = if self.random.chance(2) { 50 * MS } else { MS };
-            let random = self.random.within(20_000, slow);
-            let takes = self.steady.map_or(random, |steady| steady.sync);
-            let at = self.now + storage.slow + takes;
-            let life = storage.starts;
-            self.push(at, Due::Synced(address, life));
+        let (Some(worker), Some(storage)) =
+            (self.workers.get_mut(&address), self.storages.get(&address))
+        else {
+            return;
+        };
+        if worker.wants_submit() {
+            worker.submit();
+            if !worker.has_stopped() {
+                let slow = if self.random.chance(2) { 50 * MS } else { MS };
+                let random = self.random.within(20_000, slow);
+                let takes = self.steady.map_or(random, |steady| steady.sync);
+                let at = self.now + storage.slow + takes;
+                let life = storage.starts;
+                self.push(at, Due::Synced(address, life));
+            }
         }
         self.look_after(address);
     }
 
     fn synced(&mut self, address: Address, life: u64) {
         let gone = self.states[address.site.index()] == SiteState::Destroyed;
-        let Some(storage) = self.storages.get_mut(&address).filter(|s| s.starts == life && !gone)
+        let (Some(worker), Some(storage)) =
+            (self.workers.get_mut(&address), self.storages.get_mut(&address))
         else {
             return;
         };
-        for output in storage.end_sync() {
-            self.let_go(address, output);
+        if storage.starts != life || gone {
+            return;
         }
+        storage.end_sync(worker);
+        self.let_go(address);
         self.look_after(address);
         self.sync(address);
     }
 
     /// After a worker's disk was used: it may have failed meanwhile.
     fn look_after(&mut self, address: Address) {
-        let Some(storage) = self.storages.get_mut(&address) else { return };
-        match storage.health() {
+        let (Some(worker), Some(storage)) =
+            (self.workers.get_mut(&address), self.storages.get(&address))
+        else {
+            return;
+        };
+        match storage.health(worker) {
             Health::Well => {}
             Health::Stopped => {
                 self.tally.count("journals stopped");
@@ -485,8 +495,8 @@ impl World {
     }
 
     fn schedule_deadline(&mut self, address: Address) {
-        let replica = self.replicas.get(&address);
-        let Some(deadline) = replica.and_then(Machine::next_deadline) else { return };
+        let worker = self.workers.get(&address);
+        let Some(deadline) = worker.and_then(Worker::next_deadline) else { return };
         let at = (deadline.0 + self.booted(address)).max(self.now + 1);
         if self.scheduled.get(&address).is_none_or(|scheduled| at < *scheduled) {
             self.scheduled.insert(address, at);

@@ -3,7 +3,7 @@
 use solera_certification::Rule as Certification;
 use solera_checker::Origin;
 use solera_checker::properties::Broken;
-use solera_sim::{Scenario, Trace, Violation, Weakness, run};
+use solera_sim::{Flaw, Scenario, Trace, Violation, Weakness, run};
 use solera_unistore::Rule;
 
 /// Finds a seed of some scenario that fails in the expected way once it is broken, and shows that it is
@@ -88,7 +88,7 @@ fn who_was_aborted_goes_first() {
 /// `docs/decisions/0007-durability.md`: what is acknowledged before it is durable may be undone.
 #[test]
 fn records_before_words() {
-    weakened(Weakness::AcknowledgesBeforeSync, |violation| {
+    weakened(Weakness::Driver(Flaw::LeavesBeforeSync), |violation| {
         matches!(violation, Violation::Anomaly(solera_checker::Violation::Lost { .. }))
     });
 }
@@ -102,7 +102,7 @@ fn damage_refuses_to_start() {
 /// What is in memory and in no journal must not be read: it is gone when the worker starts again.
 #[test]
 fn a_worker_without_journal_answers_nobody() {
-    weakened(Weakness::AnswersWithoutJournal, |violation| {
+    weakened(Weakness::Driver(Flaw::AnswersWithoutLog), |violation| {
         matches!(violation, Violation::Anomaly(_))
     });
 }

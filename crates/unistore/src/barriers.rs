@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use solera_machine::Now;
+use solera_machine::{Now, RequestId};
 use solera_time::{Monotonic, SiteId, Timestamp, Vector};
 
-use crate::command::{CommandError, RequestId, Response};
+use crate::command::{CommandError, Response};
 use crate::config::Rule;
 use crate::pasts::Pasts;
 use crate::replica::Replica;

@@ -35,18 +35,14 @@ pub struct Checkpoint {
 
 impl Checkpoint {
     /// Whether all parts have been written.
-    pub fn is_complete(&self) -> bool {
+    pub(crate) fn is_complete(&self) -> bool {
         self.complete
     }
 }
 
 impl Replica {
-    /// The next part of a checkpoint, with at most so many keys; `None` when it is complete, and
-    /// at a joining site before it serves.
-    ///
-    /// # Panics
-    /// If outputs were not taken: the part would know of records that have no number yet.
-    pub fn next_part(&self, checkpoint: &mut Checkpoint, keys: usize) -> Option<Part> {
+    /// See [`Machine::next_part`](solera_machine::Machine::next_part). At a joining site there is none before it serves.
+    pub(crate) fn part_of(&self, checkpoint: &mut Checkpoint, keys: usize) -> Option<Part> {
         assert!(
             self.has_no_outputs(),
             "records have to be written before a part that knows of them"

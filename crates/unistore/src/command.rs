@@ -12,10 +12,6 @@ use solera_time::{SiteId, Vector};
 use crate::config::Address;
 use crate::pasts::Pasts;
 
-/// Names a request, so that its reply can be told from others. Chosen by the host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct RequestId(pub u64);
-
 /// Names an interactive transaction within its site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct TxId {

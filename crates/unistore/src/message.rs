@@ -6,14 +6,13 @@ use std::sync::Arc;
 use solera_certification::{Access, TransactionId};
 use solera_data::{Context, Dot, Effect, Key, Op, OpError, Outcome, State};
 use solera_levels::Level;
-use solera_machine::RarePath;
+use solera_machine::{RarePath, RequestId};
 use solera_time::{MAX_SITES, SiteId, Timestamp, Vector};
 
-use crate::command::{Command, RequestId, Response, TxId};
+use crate::command::{Command, Response, TxId};
 use crate::config::Address;
 use crate::membership::{Gap, Members};
 use crate::partitioning::PartitionId;
-use crate::records::Records;
 
 /// One key's change by a transaction.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -453,51 +452,12 @@ pub struct SiteView {
     pub serving: bool,
 }
 
-/// An input of a [`Replica`](crate::Replica).
-#[derive(Clone, Debug)]
-pub enum Input {
-    /// A message from another replica. Links are FIFO. Messages may be lost between sites, and within
-    /// one when a process of it fails.
-    Message {
-        /// The sender.
-        from: Address,
-        /// Which life of its site the sender belongs to; see [`Members::life`].
-        life: u32,
-        /// The message.
-        message: Message,
-    },
-    /// A client's command.
-    Client {
-        /// For the reply.
-        request: RequestId,
-        /// The command.
-        command: Command,
-    },
-}
+/// An input of a [`Replica`](crate::Replica). Lives of sites: [`Members::life`].
+pub type Input = solera_machine::Input<Message, Command>;
 
-/// An output of a [`Replica`](crate::Replica).
-#[derive(Clone, Debug, PartialEq)]
-pub enum Output {
-    /// A message to another replica.
-    Send {
-        /// The receiver.
-        to: Address,
-        /// The message.
-        message: Message,
-    },
-    /// The reply to a client's command.
-    Reply {
-        /// The command's request.
-        request: RequestId,
-        /// The answer.
-        response: Response,
-    },
-    /// Steps for the journal, only with [`Config::journal`](crate::Config::journal). Outputs after
-    /// them must not leave before they are durable.
-    Records(Records),
-    /// What happened, for the simulator's ledger; only with [`Config::trace`](crate::Config::trace).
-    Trace(Event),
-}
+/// An output of a [`Replica`](crate::Replica): records only with [`Config::journal`](crate::Config::journal), events
+/// only with [`Config::trace`](crate::Config::trace).
+pub type Output = solera_machine::Output<Message, Response, Event>;
 
 /// Who asked for what a trace event tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 use solera_data::{Dot, Effect, Key, Op, execute};
 use solera_levels::Level;
-use solera_machine::Now;
+use solera_machine::{Now, RequestId};
 use solera_time::{Monotonic, Timestamp, Vector};
 
-use crate::command::{CommandError, RequestId, Response, TxId};
+use crate::command::{CommandError, Response, TxId};
 use crate::config::{Address, Rule};
 use crate::message::{Event, Executed, Message, Update, Write};
 use crate::partition::{Storing, group_by};

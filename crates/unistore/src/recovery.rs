@@ -53,6 +53,24 @@ impl fmt::Display for ForeignPartition {
 
 impl std::error::Error for ForeignPartition {}
 
+impl solera_machine::Recovery for Recovery {
+    type Machine = Replica;
+
+    fn take_part(&mut self, lsn: u64, part: &[u8]) -> Result<(), String> {
+        let part = Part::decode(part).map_err(|error| error.to_string())?;
+        self.load(lsn, part).map_err(|error| error.to_string())
+    }
+
+    fn take_record(&mut self, lsn: u64, record: &[u8]) -> Result<(), String> {
+        let record = Record::decode(record).map_err(|error| error.to_string())?;
+        self.replay(lsn, record).map_err(|error| error.to_string())
+    }
+
+    fn into_machine(self) -> Replica {
+        self.finish()
+    }
+}
+
 impl Recovery {
     /// Begins with nothing. `seed` only spreads keys over hash tables.
     pub fn new(config: Config, seed: u64) -> Self {

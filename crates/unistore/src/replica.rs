@@ -7,11 +7,12 @@ use serde::Serialize;
 use smallvec::smallvec;
 use solera_data::{Dot, Key, Op, OpError, Outcome};
 use solera_levels::Level;
-use solera_machine::{Machine, Now, RarePath};
+use solera_machine::{Machine, Now, RarePath, Records, RequestId};
 use solera_time::{HybridClock, Lane, Monotonic, Physical, SiteId, Timestamp, Vector};
 
 use crate::barriers::Barriers;
-use crate::command::{Command, RequestId, Response};
+use crate::checkpoint::Checkpoint;
+use crate::command::{Command, Response};
 use crate::config::{Address, Config, Rule, StrongLimits};
 use crate::coordinator::Coordinator;
 use crate::demand::Demand;
@@ -25,8 +26,8 @@ use crate::participant::Participant;
 use crate::partition::{Done, ORIGINS, Partition, Storing};
 use crate::partitioning::PartitionId;
 use crate::pasts::Pasts;
-use crate::record::{Promise, Record};
-use crate::records::{Passing, PassingUpdate, Records};
+use crate::record::{Part, Promise, Record, append};
+use crate::records::{Passing, PassingUpdate};
 use crate::status::Status;
 use crate::strong::Strong;
 use crate::transfer::Donor;
@@ -781,8 +782,12 @@ impl Replica {
 }
 
 impl Machine for Replica {
-    type Input = Input;
-    type Output = Output;
+    type Message = Message;
+    type Command = Command;
+    type Response = Response;
+    type Event = Event;
+    type Part = Part;
+    type Checkpoint = Checkpoint;
 
     fn handle(&mut self, now: Now, input: Input) {
         self.begin_certification(now);
@@ -821,14 +826,26 @@ impl Machine for Replica {
         let at_once = self.demand.deadline(self.config.timing.tick);
         Some(at_once.map_or(regular, |at_once| at_once.min(regular)))
     }
+
+    fn next_part(&self, checkpoint: &mut Checkpoint, keys: usize) -> Option<Part> {
+        self.part_of(checkpoint, keys)
+    }
+
+    fn is_complete(checkpoint: &Checkpoint) -> bool {
+        checkpoint.is_complete()
+    }
+
+    fn encode_part(part: &Part, bytes: &mut Vec<u8>) {
+        part.encode(bytes);
+    }
 }
 
 /// Appends to the records that are the last output, so that these are one for many operations.
 fn push_record(outputs: &mut VecDeque<Output>, record: &impl Serialize) {
     if let Some(Output::Records(records)) = outputs.back_mut() {
-        return records.push(record);
+        return records.push_with(|bytes| append(record, bytes));
     }
     let mut records = Records::default();
-    records.push(record);
+    records.push_with(|bytes| append(record, bytes));
     outputs.push_back(Output::Records(records));
 }

@@ -19,10 +19,10 @@ use solera_certification::{
 };
 use solera_data::{Dot, Key, Op, OpError, Outcome as Answer};
 use solera_levels::Level;
-use solera_machine::{Machine, Now};
+use solera_machine::{Now, RequestId};
 use solera_time::{Monotonic, SiteId, Timestamp, Vector};
 
-use crate::command::{CommandError, RequestId, Response, TxId};
+use crate::command::{CommandError, Response, TxId};
 use crate::config::{Address, Config, Protocol, Rule};
 use crate::coordinator::Transaction;
 use crate::membership::{Members, first_run};
@@ -688,7 +688,7 @@ impl Replica {
             _ => None,
         };
         let seen = share.map(|share| share.snap_vec);
-        self.strong.service.handle(now, (from, message));
+        self.strong.service.handle(now, from, message);
         if hurries {
             self.be_active(now);
         }

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::time::Duration;
 
-use solera_machine::{Machine as _, Now};
+use solera_machine::Now;
 use solera_time::{Monotonic, Physical, SiteId, Timestamp, Vector};
 use solera_unistore::{Address, Command, Message, Output, Replica, RequestId, Response};
 
@@ -12,7 +12,7 @@ use super::client::{Client, Failed, Then};
 use super::meter::{Charged, Meter};
 use super::shape::{Shape, kind_in};
 use super::source::Source;
-use super::step::{About, MachineStep};
+use super::step::{About, Engine, MachineStep};
 use crate::histogram::Histogram;
 use crate::tally::{Class, Count};
 
@@ -83,7 +83,7 @@ impl Ord for Event {
 }
 
 struct Core {
-    replica: Replica,
+    engine: Engine,
     address: Address,
     inbox: VecDeque<Item>,
     free_at: u64,
@@ -219,7 +219,7 @@ impl<S: Source> VirtualCluster<S> {
     pub(crate) fn new(shape: Shape, meter: Meter, source: S, think: Duration) -> Self {
         let core = |config: solera_unistore::Config| Core {
             address: config.address,
-            replica: Replica::new(config, 1),
+            engine: Engine::in_memory(Replica::new(config, 1)),
             inbox: VecDeque::new(),
             free_at: 0,
             tick_at: None,
@@ -260,7 +260,7 @@ impl<S: Source> VirtualCluster<S> {
     /// Writes what the workload begins with, at the first site; the others get it from there.
     fn load(&mut self) {
         for (key, op) in self.source.load() {
-            let owner = self.cores[0].replica.owner_of(key.as_bytes());
+            let owner = self.cores[0].engine.machine().owner_of(key.as_bytes());
             let core = self.place(owner);
             let past = Vector::zero(self.shape.sites());
             let level = solera_levels::Level::Causal;
@@ -316,7 +316,8 @@ impl<S: Source> VirtualCluster<S> {
             turn += 1;
             let key = format!("probe:{turn}");
             let owner = self.cores[origin * usize::from(self.shape.workers)]
-                .replica
+                .engine
+                .machine()
                 .owner_of(key.as_bytes());
             let command = Command::Execute {
                 past: Vector::zero(self.shape.sites()),
@@ -401,7 +402,7 @@ impl<S: Source> VirtualCluster<S> {
                 Item::Message(from, message) => {
                     if !self.shape.same_node(from, core.address) {
                         instructions +=
-                            self.meter.wire(&mut core.replica, now, &message, &mut self.charged);
+                            self.meter.wire(&mut core.engine, now, &message, &mut self.charged);
                         let node = self.shape.node_of(from);
                         if !senders.contains(&node) {
                             senders.push(node);
@@ -431,7 +432,7 @@ impl<S: Source> VirtualCluster<S> {
                 let about = About::step(&step, operations, core.since);
                 core.since = if let MachineStep::Deadline = step { 0 } else { core.since + 1 };
                 instructions += self.meter.step(
-                    &mut core.replica,
+                    &mut core.engine,
                     now,
                     (about, step),
                     &mut outputs,
@@ -482,7 +483,7 @@ impl<S: Source> VirtualCluster<S> {
         let (mut nodes, mut workers, mut instructions) = (Vec::new(), Vec::new(), 0.0);
         for (to, message) in sent {
             if !self.shape.same_node(*to, core.address) {
-                instructions += self.meter.wire(&mut core.replica, now, message, &mut self.charged);
+                instructions += self.meter.wire(&mut core.engine, now, message, &mut self.charged);
                 if !nodes.contains(&self.shape.node_of(*to)) {
                     nodes.push(self.shape.node_of(*to));
                 }
@@ -528,7 +529,7 @@ impl<S: Source> VirtualCluster<S> {
             }
         }
         self.note_visible(place, done);
-        if let Some(deadline) = self.cores[place].replica.next_deadline() {
+        if let Some(deadline) = self.cores[place].engine.next_deadline() {
             self.schedule_tick(place, deadline.0.max(done));
         }
         if !self.cores[place].inbox.is_empty() {
@@ -608,7 +609,7 @@ impl<S: Source> VirtualCluster<S> {
         if probes.open.iter().all(|probe| probe.core != place) {
             return;
         }
-        let shown = self.cores[place].replica.status().view().uniform_vec;
+        let shown = self.cores[place].engine.machine().status().view().uniform_vec;
         let site = self.cores[place].address.site.index();
         let shown = shown[SiteId(probes.origin as u8)];
         let (visible, open) = std::mem::take(&mut probes.open)

@@ -1,12 +1,12 @@
 //! The same step as many functions, so that callgrind counts the instructions of each class apart.
 
 use solera_machine::Now;
-use solera_unistore::{Output, Replica};
+use solera_unistore::Output;
 
-use super::step::{MachineStep, run};
+use super::step::{Engine, MachineStep, run};
 
 /// Does a step; see [`run`].
-pub(crate) type Run = fn(&mut Replica, Now, MachineStep, &mut Vec<Output>);
+pub(crate) type Run = fn(&mut Engine, Now, MachineStep, &mut Vec<Output>);
 
 /// What the name of each function contains, before its block and its place.
 const PATH: &str = "virtual_cluster::counted::";
@@ -16,12 +16,12 @@ macro_rules! functions {
         $(
             #[inline(never)]
             pub(super) fn $name(
-                replica: &mut Replica,
+                engine: &mut Engine,
                 now: Now,
                 step: MachineStep,
                 outputs: &mut Vec<Output>,
             ) {
-                run(replica, now, step, outputs);
+                run(engine, now, step, outputs);
                 // Without it, the compiler makes one function of all of them.
                 std::hint::black_box(BLOCK * 16 + $place);
             }

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use solera_machine::Now;
-use solera_unistore::{Message, Output, Replica};
+use solera_unistore::{Message, Output};
 
 use super::cost::{Rates, WIRE};
 use super::counted::{FUNCTIONS, function};
-use super::step::{About, Class, MachineStep, bytes_of, logarithm, run};
+use super::step::{About, Class, Engine, MachineStep, bytes_of, logarithm, run};
 
 /// Instructions of each step while steps are counted: the course of the cluster that is counted must not depend on the
 /// table that comes of it.
@@ -104,13 +104,13 @@ impl Counting {
 
     fn step(
         &mut self,
-        replica: &mut Replica,
+        engine: &mut Engine,
         now: Now,
         (about, step): (About, MachineStep),
         outputs: &mut Vec<Output>,
     ) {
         let Some(at) = &mut self.at else {
-            run(replica, now, step, outputs);
+            run(engine, now, step, outputs);
             let next = self.numbers.len();
             let number = *self.numbers.entry(about.class(outputs)).or_insert(next);
             self.steps.push(number.min(FUNCTIONS - 1) as u8);
@@ -118,7 +118,7 @@ impl Counting {
         };
         let number = self.steps.get(*at).copied().unwrap_or(u8::MAX);
         *at += 1;
-        function(usize::from(number))(replica, now, step, outputs);
+        function(usize::from(number))(engine, now, step, outputs);
     }
 }
 
@@ -126,7 +126,7 @@ impl Meter {
     /// Does a step, and returns its instructions.
     pub(crate) fn step(
         &mut self,
-        replica: &mut Replica,
+        engine: &mut Engine,
         now: Now,
         (about, step): (About, MachineStep),
         outputs: &mut Vec<Output>,
@@ -134,13 +134,13 @@ impl Meter {
     ) -> f64 {
         match self {
             Meter::Table(rates) => {
-                run(replica, now, step, outputs);
+                run(engine, now, step, outputs);
                 let cost = rates.step(about.class(outputs));
                 charged.step(about.kind, cost);
                 cost.0
             }
             Meter::Counting(counting) => {
-                counting.step(replica, now, (about, step), outputs);
+                counting.step(engine, now, (about, step), outputs);
                 FLAT
             }
         }
@@ -149,7 +149,7 @@ impl Meter {
     /// Instructions for encoding a message for another process, or for decoding it there: half of both.
     pub(crate) fn wire(
         &mut self,
-        replica: &mut Replica,
+        engine: &mut Engine,
         now: Now,
         message: &Message,
         charged: &mut Charged,
@@ -165,7 +165,7 @@ impl Meter {
             Meter::Counting(counting) => {
                 let about = About { kind: WIRE, size: bytes };
                 let step = MachineStep::Wire(Box::new(message.clone()));
-                counting.step(replica, now, (about, step), &mut Vec::new());
+                counting.step(engine, now, (about, step), &mut Vec::new());
                 FLAT / 2.0
             }
         }

@@ -2,10 +2,14 @@
 
 use postcard::ser_flavors::Flavor;
 use solera_data::Op;
-use solera_machine::{Machine as _, Now};
+use solera_host::{Driver, NoLog};
+use solera_machine::Now;
 use solera_unistore::{Address, Command, Input, Message, Output, Replica, RequestId};
 
 use super::cost::WIRE;
+
+/// What runs a core's machine.
+pub(crate) type Engine = Driver<Replica, NoLog>;
 
 /// What a machine is given in one step, or what its host does beside it.
 pub(crate) enum MachineStep {
@@ -118,15 +122,15 @@ impl Flavor for Bytes {
 }
 
 /// Does a step; what leaves the machine is appended to `outputs`.
-pub(crate) fn run(replica: &mut Replica, now: Now, step: MachineStep, outputs: &mut Vec<Output>) {
+pub(crate) fn run(engine: &mut Engine, now: Now, step: MachineStep, outputs: &mut Vec<Output>) {
     match step {
         MachineStep::Message(from, message) => {
-            replica.handle(now, Input::Message { from, life: 0, message });
+            engine.handle(now, Input::Message { from, life: 0, message });
         }
         MachineStep::Client(request, command) => {
-            replica.handle(now, Input::Client { request, command })
+            engine.handle(now, Input::Client { request, command })
         }
-        MachineStep::Deadline => replica.on_deadline(now),
+        MachineStep::Deadline => engine.on_deadline(now),
         MachineStep::Wire(message) => {
             let bytes = postcard::to_stdvec(&*message).expect("messages have a serialised form");
             let decoded: Message = postcard::from_bytes(&bytes).expect("it was just encoded");
@@ -134,7 +138,7 @@ pub(crate) fn run(replica: &mut Replica, now: Now, step: MachineStep, outputs: &
             return;
         }
     }
-    while let Some(output) = replica.poll_output() {
+    while let Some(output) = engine.poll() {
         outputs.push(output);
     }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use solera_certification::*;
 use solera_data::Key;
-use solera_machine::{Address, Machine, Now};
+use solera_machine::{Address, Now};
 use solera_time::{Monotonic, Physical, SiteId, Timestamp};
 
 use causal::Causal;
@@ -557,7 +557,7 @@ impl World {
         let now = self.now_of(to);
         let Some(host) = self.host(to) else { return };
         match letter {
-            Letter::Certification(message) => host.service.handle(now, (from, message)),
+            Letter::Certification(message) => host.service.handle(now, from, message),
             Letter::Stretch { group, prev, known, items } => {
                 let log = host.logs.get_mut(&group).unwrap();
                 if prev > log.known {

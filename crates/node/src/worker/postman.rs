@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use solera_machine::Machine;
 use solera_unistore::{Address, Input, Message};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::spawn_local;
@@ -64,7 +63,7 @@ impl Postman {
             return far;
         }
         let mut state = self.worker.state.borrow_mut();
-        let deadline = state.replica.next_deadline();
+        let deadline = state.engine.next_deadline();
         state.armed = deadline;
         let deadline = deadline.map_or(far, |deadline| self.worker.instant(deadline));
         let messages = self.under_way.values().filter_map(|link| Some(link.front()?.0));
@@ -162,20 +161,22 @@ impl Postman {
                     continue;
                 }
                 for message in messages {
-                    state.replica.handle(now, Input::Message { from: *from, life, message });
+                    state.engine.handle(now, Input::Message { from: *from, life, message });
                 }
             }
         }
-        if state.replica.next_deadline().is_some_and(|deadline| now.monotonic >= deadline) {
-            state.replica.hold_back(network.full_links(self.worker.address));
-            state.replica.on_deadline(now);
-            self.worker.note_members(state.replica.status().members());
-            network.membership().note_clock(state.replica.status().clock());
-            let serving = state.replica.status().view().serving;
+        if state.engine.next_deadline().is_some_and(|deadline| now.monotonic >= deadline) {
+            let full = network.full_links(self.worker.address);
+            state.engine.machine_mut().hold_back(full);
+            state.engine.on_deadline(now);
+            let status = state.engine.machine().status();
+            self.worker.note_members(status.members());
+            network.membership().note_clock(status.clock());
+            let serving = status.view().serving;
             if serving && !self.worker.serves.replace(true) {
                 network.note_serves();
             }
-            let news = self.joining.news(instant, state.replica.status().progress(), serving);
+            let news = self.joining.news(instant, status.progress(), serving);
             if let Some(news) = news {
                 self.worker.tell_of_joining(&news);
             }

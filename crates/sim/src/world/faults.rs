@@ -59,8 +59,8 @@ impl World {
         self.tally.count("leaders moved");
         for address in self.addresses_of(root.site.index()) {
             let now = self.now_at(address);
-            if let Some(replica) = self.replicas.get_mut(&address) {
-                replica.move_leaders(now, SiteId(to as u8));
+            if let Some(worker) = self.workers.get_mut(&address) {
+                worker.machine_mut().move_leaders(now, SiteId(to as u8));
             }
             self.carry_out(address);
         }
@@ -166,7 +166,7 @@ impl World {
             self.push(at, Due::Deliver { from, to, message, life, epoch, incarnations });
         }
         let addresses: Vec<_> =
-            self.replicas.keys().filter(|address| address.site.index() == site).copied().collect();
+            self.workers.keys().filter(|address| address.site.index() == site).copied().collect();
         for address in addresses {
             self.scheduled.remove(&address);
             self.schedule_deadline(address);
@@ -179,7 +179,7 @@ impl World {
         match fault {
             // Of a paused process nobody can tell whether it died.
             DiskFault::Crash { power } => {
-                if self.runs(site) && self.replicas.contains_key(&address) {
+                if self.runs(site) && self.workers.contains_key(&address) {
                     self.tally.count("crashes of workers");
                     self.kill(address, power);
                 }

@@ -6,7 +6,7 @@ use super::{Due, Happening, SiteState, World};
 use crate::disk_faults::DiskFault;
 use crate::faults::Fault;
 use crate::scenario::MS;
-use crate::storage::{Refusal, Storage};
+use crate::storage::Refusal;
 
 impl World {
     pub(super) fn crash(&mut self, site: usize) {
@@ -39,9 +39,13 @@ impl World {
         self.count_state(address);
         let Some(storage) = self.storages.get_mut(&address) else { return };
         let life = storage.starts;
+        storage.begin_crash();
+        let worker = self.workers.remove(&address);
+        let ran = worker.is_some();
+        drop(worker);
         storage.crash(power);
         self.scheduled.remove(&address);
-        if self.replicas.remove(&address).is_some() {
+        if ran {
             let last = self.now + self.random.within(0, 200_000);
             self.gasps.insert((address, life), last);
             self.happenings.push(Happening::WorkerDown(address));
@@ -50,20 +54,19 @@ impl World {
 
     /// Counts in which states workers crash.
     fn count_state(&mut self, address: Address) {
-        let (Some(replica), Some(storage)) =
-            (self.replicas.get(&address), self.storages.get(&address))
-        else {
+        let Some(worker) = self.workers.get(&address) else { return };
+        if !self.storages.contains_key(&address) {
             return;
-        };
-        let status = replica.status();
+        }
+        let status = worker.machine().status();
         let some = |standing| status.members().which(standing).next().is_some();
         let joining = self.is_joining(address.site.index());
         for (state, what) in [
             (status.open_transactions() > 0, "crashes with open transactions"),
             (status.prepared_transactions() > 0, "crashes with prepared transactions"),
             (status.unconfirmed_decisions() > 0, "crashes with unconfirmed decisions"),
-            (storage.is_syncing(), "crashes with unsynced records"),
-            (storage.is_saving(), "crashes within a checkpoint"),
+            (worker.is_syncing(), "crashes with unsynced records"),
+            (worker.is_saving(), "crashes within a checkpoint"),
             (joining, "crashes while joining"),
             (!joining && some(Standing::Joining), "crashes while another site joins"),
             (!joining && some(Standing::Leaving), "crashes while another site leaves"),
@@ -77,7 +80,7 @@ impl World {
     /// Starts a worker from its disk, if its site is not down as a whole.
     pub(super) fn start(&mut self, address: Address) {
         let site = address.site.index();
-        if !self.runs(site) || self.replicas.contains_key(&address) {
+        if !self.runs(site) || self.workers.contains_key(&address) {
             return;
         }
         let Some(storage) = self.storages.get_mut(&address) else { return };
@@ -100,10 +103,10 @@ impl World {
                 );
                 self.booted.insert(address, self.now);
                 if !self.is_joining(site) {
-                    let uniform_vec = started.replica.status().view().uniform_vec;
+                    let uniform_vec = started.worker.machine().status().view().uniform_vec;
                     self.claims[site].join(&uniform_vec);
                 }
-                self.replicas.insert(address, started.replica);
+                self.workers.insert(address, started.worker);
                 self.carry_out(address);
             }
             Err(Refusal::NotNow) => {
@@ -135,7 +138,7 @@ impl World {
 
     /// Starts a worker that does not run, and one whose disk has failed.
     pub(super) fn start_again(&mut self, address: Address) {
-        let failing = self.storages.get(&address).is_some_and(Storage::is_failing);
+        let failing = self.workers.get(&address).is_some_and(|worker| worker.refuses().is_some());
         if failing && self.runs(address.site.index()) {
             self.kill(address, false);
         }
@@ -144,12 +147,11 @@ impl World {
 
     /// Writes the next part of a worker's checkpoint. Whether there was one.
     pub(super) fn checkpoint(&mut self, address: Address, keys: usize) -> bool {
-        let (Some(storage), Some(replica)) =
-            (self.storages.get_mut(&address), self.replicas.get(&address))
-        else {
+        if !self.storages.contains_key(&address) {
             return false;
-        };
-        let part = storage.checkpoint(replica, keys);
+        }
+        let Some(worker) = self.workers.get_mut(&address) else { return false };
+        let part = worker.save(keys);
         if self.trace.is_on() {
             self.trace.write(self.now, format_args!("{address:?} saves {part:?}"));
         }

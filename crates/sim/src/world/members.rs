@@ -24,7 +24,7 @@ impl World {
 
     /// How a site stands, as another one knows.
     pub(crate) fn standing(&self, site: usize) -> Option<(Standing, u32)> {
-        let replica = self.replicas.get(&self.root_beside(site)?)?;
+        let replica = self.replica(&self.root_beside(site)?)?;
         let (members, site) = (replica.status().members().clone(), SiteId(site as u8));
         Some((members.standing(site), members.life(site)))
     }
@@ -34,8 +34,7 @@ impl World {
         let id = SiteId(site as u8);
         let others = (0..self.states.len()).filter(|other| *other != site);
         let roots = others.map(|other| Address { site: SiteId(other as u8), worker: 0 });
-        let lives =
-            roots.filter_map(|root| Some(self.replicas.get(&root)?.status().members().life(id)));
+        let lives = roots.filter_map(|root| Some(self.replica(&root)?.status().members().life(id)));
         lives.max().unwrap_or(0)
     }
 
@@ -52,7 +51,7 @@ impl World {
     /// The sites that were removed in some life, with what is gone of them.
     pub(crate) fn removed(&self) -> impl Iterator<Item = (usize, Vec<Gap>)> + '_ {
         self.removed.iter().map(|site| {
-            let root = self.root_beside(*site).and_then(|root| self.replicas.get(&root));
+            let root = self.root_beside(*site).and_then(|root| self.replica(&root));
             let members = root.map(|replica| replica.status().members().clone());
             let id = SiteId(*site as u8);
             let mut gaps = members.as_ref().map_or(Vec::new(), |members| members.gaps(id).to_vec());
@@ -95,8 +94,8 @@ impl World {
     fn ask_for_change(&mut self, site: usize, change: Change) -> bool {
         let Some(root) = self.root_beside(site) else { return false };
         let now = self.now_at(root);
-        let Some(replica) = self.replicas.get_mut(&root) else { return false };
-        let done = replica.change_members(now, SiteId(site as u8), change);
+        let Some(worker) = self.workers.get_mut(&root) else { return false };
+        let done = worker.machine_mut().change_members(now, SiteId(site as u8), change);
         self.trace.write(self.now, format_args!("{change:?} site {site}: {done:?}"));
         self.carry_out(root);
         done.is_ok()
@@ -129,10 +128,9 @@ impl World {
         };
         let knows = |other: usize| {
             let root = Address { site: SiteId(other as u8), worker: 0 };
-            self.replicas.get(&root).is_some_and(|replica| {
-                let standing = replica.status().members().standing(id);
-                matches!(standing, Standing::Leaving | Standing::Gone)
-                    && !self.storages[&root].is_syncing()
+            self.workers.get(&root).is_some_and(|worker| {
+                let standing = worker.machine().status().members().standing(id);
+                matches!(standing, Standing::Leaving | Standing::Gone) && !worker.is_syncing()
             })
         };
         (0..self.states.len()).filter(stays).all(knows)
@@ -192,7 +190,7 @@ impl World {
         self.lose(site, site);
         // None of its former life may be asked whether it serves.
         for address in self.addresses_of(site) {
-            self.replicas.remove(&address);
+            self.workers.remove(&address);
             self.scheduled.remove(&address);
         }
         for address in self.addresses_of(site) {
@@ -214,7 +212,7 @@ impl World {
             return;
         }
         let serves = |address: &Address| {
-            self.replicas.get(address).is_some_and(|replica| replica.status().view().serving)
+            self.replica(address).is_some_and(|replica| replica.status().view().serving)
         };
         if self.addresses_of(site).iter().any(serves) {
             self.tally.count("joined sites");

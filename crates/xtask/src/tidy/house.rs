@@ -64,6 +64,13 @@ pub(crate) const HOUSE: &[Room] = &[
     room("solera-resp", "resp", Floor::Hosting, &[], &[]),
     // Opaque records to and from a disk: it knows nothing of what it stores.
     room("solera-journal", "journal", Floor::Hosting, &[], &[]),
+    room(
+        "solera-host",
+        "host",
+        Floor::Hosting,
+        &["solera-journal", "solera-machine", "solera-time"],
+        &[],
+    ),
     // Bytes between any client and any server: it knows nothing of what they say.
     room("solera-wan", "wan", Floor::Hosting, &[], &[]),
     // A stream in another: it knows nothing of what is said.
@@ -85,6 +92,7 @@ pub(crate) const HOUSE: &[Room] = &[
             "solera-certification",
             "solera-checker",
             "solera-data",
+            "solera-host",
             "solera-journal",
             "solera-levels",
             "solera-machine",
@@ -99,6 +107,7 @@ pub(crate) const HOUSE: &[Room] = &[
         Floor::Hosting,
         &[
             "solera-data",
+            "solera-host",
             "solera-journal",
             "solera-levels",
             "solera-machine",
@@ -147,6 +156,7 @@ pub(crate) const HOUSE: &[Room] = &[
         &[
             "solera",
             "solera-data",
+            "solera-host",
             "solera-language",
             "solera-levels",
             "solera-machine",

@@ -1,0 +1,199 @@
+//! A machine and what it waits for.
+
+use std::fmt;
+
+use solera_journal::{Error, Event, Lsn};
+use solera_machine::{Input, Machine, Now, Output, OutputOf};
+use solera_time::Monotonic;
+
+use crate::gate::Gate;
+use crate::log::Log;
+
+/// How a log is used.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Whether messages and replies wait until the records before them are durable.
+    pub waits: bool,
+    /// What the driver does wrong, so that simulations can show that somebody notices.
+    pub flaw: Option<Flaw>,
+}
+
+/// A fault injected into the driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flaw {
+    /// Outputs leave before the records that were emitted earlier are durable.
+    LeavesBeforeSync,
+    /// Replies leave although the log has failed.
+    AnswersWithoutLog,
+}
+
+/// Runs one machine; see the [crate](crate) for what its host calls when.
+pub struct Driver<M: Machine, L: Log> {
+    machine: M,
+    /// Nothing if the machine keeps no records.
+    gate: Option<Gate<M, L>>,
+}
+
+impl<M: Machine, L: Log> Driver<M, L> {
+    /// Runs a machine that keeps no records.
+    pub fn in_memory(machine: M) -> Self {
+        Driver { machine, gate: None }
+    }
+
+    /// Runs a machine whose records go to `log`, of which all up to `persisted` are durable.
+    pub fn with_log(machine: M, log: L, persisted: Lsn, options: Options) -> Self {
+        Driver { machine, gate: Some(Gate::new(log, persisted, options)) }
+    }
+
+    /// The machine.
+    pub fn machine(&self) -> &M {
+        &self.machine
+    }
+
+    /// The machine, for direct calls. What it has to say leaves with the next [`poll`](Self::poll).
+    pub fn machine_mut(&mut self) -> &mut M {
+        &mut self.machine
+    }
+
+    /// The log, if there is one.
+    pub fn log(&self) -> Option<&L> {
+        self.gate.as_ref().map(Gate::log)
+    }
+
+    /// The same, to be told of time and settings; records are the driver's.
+    pub fn log_mut(&mut self) -> Option<&mut L> {
+        self.gate.as_mut().map(Gate::log_mut)
+    }
+
+    /// Gives the machine an input.
+    pub fn handle(&mut self, now: Now, input: Input<M::Message, M::Command>) {
+        self.machine.handle(now, input);
+    }
+
+    /// Does what is due at `now`.
+    pub fn on_deadline(&mut self, now: Now) {
+        self.machine.on_deadline(now);
+    }
+
+    /// When the machine wants [`on_deadline`](Self::on_deadline) next.
+    pub fn next_deadline(&self) -> Option<Monotonic> {
+        self.machine.next_deadline()
+    }
+
+    /// The next output, in order: messages and replies that may leave now, events, and records, which are in the log
+    /// already and come for whoever wants to look at them.
+    pub fn poll(&mut self) -> Option<OutputOf<M>> {
+        let Some(gate) = &mut self.gate else { return self.machine.poll_output() };
+        if let Some(output) = gate.take_released() {
+            return Some(output);
+        }
+        while let Some(output) = self.machine.poll_output() {
+            match output {
+                Output::Records(records) => {
+                    gate.write(&records);
+                    return Some(Output::Records(records));
+                }
+                Output::Trace(event) => return Some(Output::Trace(event)),
+                output => {
+                    if let Some(output) = gate.pass(output) {
+                        return Some(output);
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    /// Whether messages and replies wait for the log.
+    pub fn waits(&self) -> bool {
+        self.gate.as_ref().is_some_and(Gate::waits)
+    }
+
+    /// Whether [`submit`](Self::submit) should be called when those who are ready to write have done so. While a sync
+    /// is under way what comes in is collected for the next; where nothing waits, for longer.
+    pub fn wants_submit(&self) -> bool {
+        self.gate.as_ref().is_some_and(Gate::wants_submit)
+    }
+
+    /// Hands what was appended to the disk.
+    pub fn submit(&mut self) {
+        if let Some(gate) = &mut self.gate {
+            gate.submit();
+        }
+    }
+
+    /// The log has something to tell.
+    pub fn on_log_event(&mut self, event: Event) {
+        if let Some(gate) = &mut self.gate {
+            gate.on_event(event);
+        }
+    }
+
+    /// The last record that must be durable before what is done now may be told; nothing if all are, or need not be.
+    /// Of a log that has failed nothing can be said here: what came before may be lost.
+    pub fn waits_for(&self) -> Option<Lsn> {
+        self.gate.as_ref().and_then(Gate::waits_for)
+    }
+
+    /// Whether records are appended that are not durable.
+    pub fn is_syncing(&self) -> bool {
+        self.gate.as_ref().is_some_and(Gate::is_syncing)
+    }
+
+    /// Why commands that write must be refused: the log has failed, or is about to.
+    pub fn refuses(&self) -> Option<&Error> {
+        self.gate.as_ref().and_then(Gate::refuses)
+    }
+
+    /// Whether nothing can be written any more.
+    pub fn has_stopped(&self) -> bool {
+        self.gate.as_ref().is_some_and(Gate::has_stopped)
+    }
+
+    /// The same, but only once: whoever waits for a reply now may wait in vain.
+    pub fn has_just_stopped(&mut self) -> bool {
+        self.gate.as_mut().is_some_and(Gate::has_just_stopped)
+    }
+
+    /// Whether clients are answered. Where replies wait for the log, they do not come any more when it has failed: what
+    /// is in memory and was not written is gone when the machine is built again, and nobody may have seen it.
+    pub fn answers(&self) -> bool {
+        self.gate.as_ref().is_none_or(Gate::answers)
+    }
+
+    /// Whether so much was written since the last checkpoint that it is time for the next.
+    pub fn wants_checkpoint(&self) -> bool {
+        self.gate.as_ref().is_some_and(Gate::wants_checkpoint)
+    }
+
+    /// Whether a checkpoint is being written.
+    pub fn is_saving(&self) -> bool {
+        self.gate.as_ref().is_some_and(Gate::is_saving)
+    }
+
+    /// How many bytes of a checkpoint wait for the disk.
+    pub fn checkpoint_backlog(&self) -> usize {
+        self.gate.as_ref().map_or(0, Gate::checkpoint_backlog)
+    }
+
+    /// Writes the next part of a checkpoint, with at most so many keys, and returns it with the last record that it
+    /// knows of. Begins one if none is being written. `None` if nothing was written: it is complete, the machine has no
+    /// part now, or it came to nothing.
+    ///
+    /// # Panics
+    /// If [`poll`](Self::poll) has more to return.
+    pub fn save(&mut self, keys: usize) -> Option<(Lsn, M::Part)> {
+        self.gate.as_mut()?.save(&self.machine, keys)
+    }
+
+    /// Why the last checkpoint came to nothing, once.
+    pub fn take_problem(&mut self) -> Option<Error> {
+        self.gate.as_mut().and_then(Gate::take_problem)
+    }
+}
+
+impl<M: Machine + fmt::Debug, L: Log> fmt::Debug for Driver<M, L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Driver").field("machine", &self.machine).finish_non_exhaustive()
+    }
+}

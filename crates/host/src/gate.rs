@@ -1,0 +1,211 @@
+//! What a machine says waits until the records before it are durable.
+
+use std::collections::VecDeque;
+
+use solera_journal::{Error, Event, Lsn};
+use solera_machine::{Machine, Output, OutputOf, Records};
+
+use crate::checkpoint::Checkpoints;
+use crate::driver::{Flaw, Options};
+use crate::log::Log;
+
+/// Where nothing waits for it, so much is handed to the disk at once.
+const SUBMIT_BYTES: usize = 256 << 10;
+
+pub(crate) struct Gate<M: Machine, L: Log> {
+    log: L,
+    options: Options,
+    persisted: Lsn,
+    /// What was handed to the disk, and how many bytes were not yet.
+    submitted: Lsn,
+    unsubmitted: usize,
+    /// What was said after records that are not durable yet.
+    held: VecDeque<(Lsn, OutputOf<M>)>,
+    /// What may leave since they are.
+    released: VecDeque<OutputOf<M>>,
+    /// Why writes are refused.
+    failure: Option<Error>,
+    /// The log has failed for good.
+    stopped: bool,
+    /// The same, until somebody has asked.
+    just_stopped: bool,
+    checkpoints: Checkpoints<M, L::Snapshot>,
+}
+
+impl<M: Machine, L: Log> Gate<M, L> {
+    pub(crate) fn new(log: L, persisted: Lsn, options: Options) -> Self {
+        Gate {
+            log,
+            options,
+            persisted,
+            submitted: persisted,
+            unsubmitted: 0,
+            held: VecDeque::new(),
+            released: VecDeque::new(),
+            failure: None,
+            stopped: false,
+            just_stopped: false,
+            checkpoints: Checkpoints::default(),
+        }
+    }
+
+    pub(crate) fn log(&self) -> &L {
+        &self.log
+    }
+
+    pub(crate) fn log_mut(&mut self) -> &mut L {
+        &mut self.log
+    }
+
+    pub(crate) fn write(&mut self, records: &Records) {
+        for record in records.iter() {
+            if self.stopped {
+                return;
+            }
+            self.checkpoints.wrote(record.len());
+            self.unsubmitted += record.len();
+            if let Err(error) = self.log.append(record) {
+                self.fail(error);
+            }
+        }
+    }
+
+    /// A message or reply leaves now, or waits for the records before it.
+    pub(crate) fn pass(&mut self, output: OutputOf<M>) -> Option<OutputOf<M>> {
+        if self.stopped {
+            // Nothing may be said to others that is not durable.
+            let reply = matches!(output, Output::Reply { .. });
+            return (reply && self.answers()).then_some(output);
+        }
+        if self.waits_for().is_none() || self.options.flaw == Some(Flaw::LeavesBeforeSync) {
+            return Some(output);
+        }
+        self.held.push_back((self.log.last(), output));
+        None
+    }
+
+    pub(crate) fn take_released(&mut self) -> Option<OutputOf<M>> {
+        self.released.pop_front()
+    }
+
+    pub(crate) fn waits(&self) -> bool {
+        self.options.waits
+    }
+
+    pub(crate) fn waits_for(&self) -> Option<Lsn> {
+        let waits = self.options.waits && !self.stopped && self.is_syncing();
+        waits.then(|| self.log.last())
+    }
+
+    pub(crate) fn is_syncing(&self) -> bool {
+        self.persisted < self.log.last()
+    }
+
+    pub(crate) fn wants_submit(&self) -> bool {
+        if self.stopped || self.submitted == self.log.last() {
+            return false;
+        }
+        match self.options.waits {
+            true => self.submitted <= self.persisted,
+            false => self.unsubmitted >= SUBMIT_BYTES,
+        }
+    }
+
+    pub(crate) fn submit(&mut self) {
+        if self.stopped {
+            return;
+        }
+        self.submitted = self.log.last();
+        self.unsubmitted = 0;
+        if let Err(error) = self.log.submit() {
+            self.fail(error);
+        }
+    }
+
+    pub(crate) fn on_event(&mut self, event: Event) {
+        match event {
+            Event::Persisted(lsn) => {
+                self.persisted = self.persisted.max(lsn);
+                self.publish();
+                let free = self.held.partition_point(|(of, _)| *of <= lsn);
+                self.released.extend(self.held.drain(..free).map(|(_, output)| output));
+            }
+            Event::SpaceLow(error) => {
+                self.failure.get_or_insert(error);
+            }
+            Event::Failed(error) => self.fail(error),
+            Event::SnapshotPublished(_) => {}
+            Event::SnapshotFailed(error) => self.checkpoints.give_up(error),
+        }
+    }
+
+    /// From now on nothing is written. Whoever waits is not told that anything is durable.
+    fn fail(&mut self, error: Error) {
+        self.failure.get_or_insert(error);
+        self.just_stopped |= !self.stopped;
+        self.stopped = true;
+        self.held.clear();
+        self.checkpoints.stop();
+    }
+
+    pub(crate) fn refuses(&self) -> Option<&Error> {
+        self.failure.as_ref()
+    }
+
+    pub(crate) fn has_stopped(&self) -> bool {
+        self.stopped
+    }
+
+    pub(crate) fn has_just_stopped(&mut self) -> bool {
+        std::mem::take(&mut self.just_stopped)
+    }
+
+    pub(crate) fn answers(&self) -> bool {
+        let flawed = self.options.flaw == Some(Flaw::AnswersWithoutLog);
+        !(self.stopped && self.options.waits) || flawed
+    }
+
+    pub(crate) fn wants_checkpoint(&self) -> bool {
+        !self.stopped && self.checkpoints.is_due()
+    }
+
+    pub(crate) fn is_saving(&self) -> bool {
+        self.checkpoints.is_saving()
+    }
+
+    pub(crate) fn checkpoint_backlog(&self) -> usize {
+        self.checkpoints.backlog_bytes()
+    }
+
+    pub(crate) fn save(&mut self, machine: &M, keys: usize) -> Option<(Lsn, M::Part)> {
+        if self.stopped {
+            return None;
+        }
+        let lsn = self.log.last();
+        if !self.is_saving() {
+            match self.log.begin_snapshot(lsn) {
+                Ok(snapshot) => self.checkpoints.begin(snapshot, lsn),
+                Err(error) => {
+                    self.checkpoints.give_up(error);
+                    return None;
+                }
+            }
+        }
+        let part = self.checkpoints.add_part(machine, lsn, keys);
+        self.publish();
+        Some((lsn, part?))
+    }
+
+    /// A complete checkpoint is in force once all that it knows of is durable.
+    fn publish(&mut self) {
+        if let Some(snapshot) = self.checkpoints.take_complete(self.persisted)
+            && let Err(error) = self.log.publish(snapshot)
+        {
+            self.checkpoints.give_up(error);
+        }
+    }
+
+    pub(crate) fn take_problem(&mut self) -> Option<Error> {
+        self.checkpoints.take_problem()
+    }
+}

@@ -1,0 +1,27 @@
+//! The driver of machines: servers, the simulator and virtual clusters run the same one over their own clocks,
+//! networks and disks.
+//!
+//! A [`Driver`] owns a machine and the [`Log`] that keeps its records. Its host hands over what arrives and carries out
+//! what leaves:
+//!
+//! 1. [`Driver::handle`], or a direct call of the machine through [`Driver::machine_mut`];
+//! 2. [`Driver::poll`] until it returns `None`: what may leave now, in order;
+//! 3. where [`Driver::wants_submit`], [`Driver::submit`], at the latest when everyone who is ready to write has done so;
+//! 4. when the log has something to tell, [`Driver::on_log_event`], and what that lets go with [`Driver::poll`];
+//! 5. [`Driver::save`] now and then, for checkpoints.
+//!
+//! **Nothing that a machine says leaves before the records that it emitted earlier are durable**
+//! (`docs/decisions/0007-durability.md`), unless the host acknowledges before that, and **a checkpoint is in force only
+//! once all records that it knows of are durable**. This is the only place where that is decided.
+
+mod checkpoint;
+mod driver;
+mod gate;
+mod log;
+mod open;
+mod virtual_log;
+
+pub use driver::{Driver, Flaw, Options};
+pub use log::{Log, NoLog, Snapshot};
+pub use open::open;
+pub use virtual_log::VirtualLog;

@@ -1,0 +1,133 @@
+//! What the driver needs of a journal.
+
+use solera_journal::{BackgroundSnapshot, Disk, Error, Lsn, SnapshotWriter, Syncer};
+
+/// Keeps a machine's records. What becomes of them it tells as [`Event`](solera_journal::Event)s, which the host passes
+/// on to [`Driver::on_log_event`](crate::Driver::on_log_event).
+pub trait Log {
+    /// A checkpoint while it is written.
+    type Snapshot: Snapshot;
+
+    /// Takes a record. It goes nowhere before [`submit`](Self::submit).
+    ///
+    /// # Errors
+    /// The log has failed for good, or cannot hold the record.
+    fn append(&mut self, record: &[u8]) -> Result<(), Error>;
+
+    /// The last record that was appended; 0 if there is none.
+    fn last(&self) -> Lsn;
+
+    /// Hands what was appended to the disk.
+    ///
+    /// # Errors
+    /// The log has failed for good.
+    fn submit(&mut self) -> Result<(), Error>;
+
+    /// Begins a checkpoint that stands for all records up to `lsn`.
+    ///
+    /// # Errors
+    /// The checkpoint comes to nothing; the log may go on.
+    fn begin_snapshot(&mut self, lsn: Lsn) -> Result<Self::Snapshot, Error>;
+
+    /// Puts a complete checkpoint in force, now or soon.
+    ///
+    /// # Errors
+    /// The checkpoint comes to nothing; the log may go on.
+    fn publish(&mut self, snapshot: Self::Snapshot) -> Result<(), Error>;
+}
+
+/// A checkpoint while it is written. Dropping it gives it up.
+pub trait Snapshot {
+    /// Takes the bytes of the next part.
+    ///
+    /// # Errors
+    /// The checkpoint comes to nothing.
+    fn add(&mut self, part: &[u8]) -> Result<(), Error>;
+
+    /// How many bytes were taken and are not written yet.
+    fn backlog_bytes(&self) -> usize;
+}
+
+impl<D: Disk> Log for Syncer<D> {
+    type Snapshot = BackgroundSnapshot;
+
+    fn append(&mut self, record: &[u8]) -> Result<(), Error> {
+        self.append(record).map(drop)
+    }
+
+    fn last(&self) -> Lsn {
+        self.last_lsn()
+    }
+
+    fn submit(&mut self) -> Result<(), Error> {
+        self.submit()
+    }
+
+    fn begin_snapshot(&mut self, lsn: Lsn) -> Result<BackgroundSnapshot, Error> {
+        self.begin_snapshot(lsn)
+    }
+
+    fn publish(&mut self, snapshot: BackgroundSnapshot) -> Result<(), Error> {
+        snapshot.finish();
+        Ok(())
+    }
+}
+
+impl Snapshot for BackgroundSnapshot {
+    fn add(&mut self, part: &[u8]) -> Result<(), Error> {
+        self.add(part)
+    }
+
+    fn backlog_bytes(&self) -> usize {
+        self.backlog_bytes()
+    }
+}
+
+/// Written where it is added.
+impl<D: Disk> Snapshot for SnapshotWriter<D> {
+    fn add(&mut self, part: &[u8]) -> Result<(), Error> {
+        self.add(part)
+    }
+
+    fn backlog_bytes(&self) -> usize {
+        0
+    }
+}
+
+/// The log of machines that keep nothing: there is none.
+#[derive(Debug)]
+pub enum NoLog {}
+
+impl Log for NoLog {
+    type Snapshot = NoLog;
+
+    fn append(&mut self, _: &[u8]) -> Result<(), Error> {
+        match *self {}
+    }
+
+    fn last(&self) -> Lsn {
+        match *self {}
+    }
+
+    fn submit(&mut self) -> Result<(), Error> {
+        match *self {}
+    }
+
+    fn begin_snapshot(&mut self, _: Lsn) -> Result<NoLog, Error> {
+        match *self {}
+    }
+
+    fn publish(&mut self, snapshot: NoLog) -> Result<(), Error> {
+        match snapshot {}
+    }
+}
+
+impl Snapshot for NoLog {
+    fn add(&mut self, _: &[u8]) -> Result<(), Error> {
+        match *self {}
+    }
+
+    fn backlog_bytes(&self) -> usize {
+        match *self {}
+    }
+}

@@ -1,0 +1,31 @@
+//! Building a machine again from its journal.
+
+use solera_journal::{Disk, Entry, Error, Journal, Options, Recovered};
+use solera_machine::Recovery;
+
+/// The bytes before a part: the last record that it knows of.
+pub(crate) const LSN_BYTES: usize = 8;
+
+/// Opens or begins a journal and builds its machine again. `read` is told the size of each entry, in bytes.
+///
+/// # Errors
+/// The journal cannot be opened, or holds what is not of this machine.
+pub fn open<D: Disk, R: Recovery>(
+    disk: D,
+    options: &Options,
+    mut recovery: R,
+    mut read: impl FnMut(usize),
+) -> Result<(Journal<D>, Recovered, R::Machine), Error> {
+    let (journal, recovered) = Journal::open(disk, options, |entry| match entry {
+        Entry::Snapshot { payload, .. } => {
+            read(payload.len());
+            let (lsn, part) = payload.split_first_chunk::<LSN_BYTES>().ok_or("it is too short")?;
+            recovery.take_part(u64::from_le_bytes(*lsn), part)
+        }
+        Entry::Record { lsn, payload } => {
+            read(payload.len());
+            recovery.take_record(lsn.0, payload)
+        }
+    })?;
+    Ok((journal, recovered, recovery.into_machine()))
+}

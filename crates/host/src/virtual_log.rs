@@ -1,0 +1,58 @@
+//! A journal without a thread, for hosts whose time is virtual.
+
+use solera_journal::{Disk, Error, Event, Journal, Lsn, SnapshotWriter};
+
+use crate::log::Log;
+
+/// A journal whose syncs begin with [`Log::submit`] and end when the host says so.
+#[derive(Debug)]
+pub struct VirtualLog<D: Disk>(Journal<D>);
+
+impl<D: Disk> VirtualLog<D> {
+    /// Nobody else may use the journal.
+    pub fn new(journal: Journal<D>) -> Self {
+        VirtualLog(journal)
+    }
+
+    /// The sync that was begun is done. What is to be told of it.
+    pub fn end_sync(&mut self) -> Vec<Event> {
+        let Ok(persisted) = self.0.sync() else { return Vec::new() };
+        let mut events = vec![Event::Persisted(persisted)];
+        // Any other failure is the journal's end.
+        if let Err(full) = self.0.prepare()
+            && full.is_disk_full()
+        {
+            events.push(Event::SpaceLow(full));
+        }
+        events
+    }
+
+    /// The error that ended the journal, as an event.
+    pub fn failure(&self) -> Option<Event> {
+        self.0.failure().cloned().map(Event::Failed)
+    }
+}
+
+impl<D: Disk> Log for VirtualLog<D> {
+    type Snapshot = SnapshotWriter<D>;
+
+    fn append(&mut self, record: &[u8]) -> Result<(), Error> {
+        self.0.append(record).map(drop)
+    }
+
+    fn last(&self) -> Lsn {
+        self.0.last_lsn()
+    }
+
+    fn submit(&mut self) -> Result<(), Error> {
+        self.0.write_out()
+    }
+
+    fn begin_snapshot(&mut self, lsn: Lsn) -> Result<SnapshotWriter<D>, Error> {
+        self.0.begin_snapshot(lsn)
+    }
+
+    fn publish(&mut self, snapshot: SnapshotWriter<D>) -> Result<(), Error> {
+        self.0.publish(snapshot.finish()?)
+    }
+}

@@ -1,0 +1,247 @@
+//! The driver with a machine that counts, over a journal on a simulated disk.
+
+use solera_host::{Driver, Flaw, Log, Options, VirtualLog};
+use solera_journal::{Error, Event, Identity, SimDisk};
+use solera_machine::{
+    Address, Input, Machine, Now, Output, OutputOf, Records, Recovery, RequestId,
+};
+use solera_time::{Monotonic, Physical, SiteId};
+
+/// Adds what it is told, records each sum, replies with it, and informs another machine.
+#[derive(Debug, Default)]
+struct Sum {
+    sum: u64,
+    outputs: std::collections::VecDeque<OutputOf<Sum>>,
+}
+
+impl Machine for Sum {
+    type Message = u64;
+    type Command = u64;
+    type Response = u64;
+    type Event = u64;
+    type Part = u64;
+    type Checkpoint = u8;
+
+    fn handle(&mut self, _: Now, input: Input<u64, u64>) {
+        let Input::Client { request, command } = input else { return };
+        self.sum += command;
+        let mut records = Records::default();
+        records.push_with(|bytes| bytes.extend_from_slice(&self.sum.to_le_bytes()));
+        let to = Address { site: SiteId(1), worker: 0 };
+        self.outputs.extend([
+            Output::Records(records),
+            Output::Trace(self.sum),
+            Output::Reply { request, response: self.sum },
+            Output::Send { to, message: self.sum },
+        ]);
+    }
+
+    fn on_deadline(&mut self, _: Now) {}
+
+    fn poll_output(&mut self) -> Option<OutputOf<Sum>> {
+        self.outputs.pop_front()
+    }
+
+    fn next_deadline(&self) -> Option<Monotonic> {
+        None
+    }
+
+    /// Two parts, each with the sum as of then.
+    fn next_part(&self, parts: &mut u8, _: usize) -> Option<u64> {
+        *parts += 1;
+        (*parts <= 2).then_some(self.sum)
+    }
+
+    fn is_complete(parts: &u8) -> bool {
+        *parts > 2
+    }
+
+    fn encode_part(part: &u64, bytes: &mut Vec<u8>) {
+        bytes.extend_from_slice(&part.to_le_bytes());
+    }
+}
+
+/// What a [`Sum`] is built from again.
+#[derive(Default)]
+struct Again {
+    sum: u64,
+    parts: usize,
+}
+
+impl Recovery for Again {
+    type Machine = Sum;
+
+    fn take_part(&mut self, _: u64, part: &[u8]) -> Result<(), String> {
+        self.parts += 1;
+        self.take_record(0, part)
+    }
+
+    fn take_record(&mut self, _: u64, record: &[u8]) -> Result<(), String> {
+        let bytes = record.try_into().map_err(|_| "it has not eight bytes".to_owned())?;
+        self.sum = self.sum.max(u64::from_le_bytes(bytes));
+        Ok(())
+    }
+
+    fn into_machine(self) -> Sum {
+        Sum { sum: self.sum, ..Sum::default() }
+    }
+}
+
+type Tested = Driver<Sum, VirtualLog<SimDisk>>;
+
+fn open_with(disk: &SimDisk, options: Options) -> Tested {
+    let identity = Identity::new(b"sum").unwrap();
+    let journal = solera_journal::Options::new(identity);
+    let (journal, found, sum) =
+        solera_host::open(disk.clone(), &journal, Again::default(), |_| ()).unwrap();
+    Driver::with_log(sum, VirtualLog::new(journal), found.last, options)
+}
+
+fn open(disk: &SimDisk) -> Tested {
+    open_with(disk, Options { waits: true, flaw: None })
+}
+
+fn add(driver: &mut Tested, amount: u64) {
+    let now = Now { monotonic: Monotonic(0), physical: Physical(0) };
+    driver.handle(now, Input::Client { request: RequestId(amount), command: amount });
+}
+
+/// What leaves now: the sums of replies and messages, in order.
+fn leaves(driver: &mut Tested) -> Vec<u64> {
+    let outputs = std::iter::from_fn(|| driver.poll());
+    let sum = |output| match output {
+        Output::Send { message: sum, .. } | Output::Reply { response: sum, .. } => Some(sum),
+        Output::Records(_) | Output::Trace(_) => None,
+    };
+    outputs.filter_map(sum).collect()
+}
+
+fn sync(driver: &mut Tested) {
+    assert!(driver.wants_submit());
+    driver.submit();
+    end_sync(driver);
+}
+
+fn end_sync(driver: &mut Tested) {
+    let log = driver.log_mut().unwrap();
+    let events = log.end_sync();
+    let failed = log.failure();
+    events.into_iter().chain(failed).for_each(|event| driver.on_log_event(event));
+}
+
+#[test]
+fn what_is_said_waits_for_the_records_before_it() {
+    let mut driver = open(&SimDisk::new(1));
+    add(&mut driver, 1);
+    let first = driver.poll();
+    assert!(matches!(first, Some(Output::Records(_))), "whoever looks sees them: {first:?}");
+    assert_eq!(driver.poll(), Some(Output::Trace(1)), "what happened has happened");
+    assert_eq!(leaves(&mut driver), []);
+    assert_eq!(driver.waits_for(), driver.log().map(Log::last));
+    driver.submit();
+    // While a sync is under way, what comes in is for the next.
+    add(&mut driver, 2);
+    assert_eq!(leaves(&mut driver), []);
+    assert!(!driver.wants_submit());
+    end_sync(&mut driver);
+    assert_eq!(leaves(&mut driver), [1, 1]);
+    sync(&mut driver);
+    assert_eq!(leaves(&mut driver), [3, 3]);
+    assert_eq!(driver.waits_for(), None);
+}
+
+#[test]
+fn nothing_waits_where_the_log_is_not_waited_for() {
+    let mut driver = open_with(&SimDisk::new(1), Options { waits: false, flaw: None });
+    add(&mut driver, 1);
+    assert_eq!(leaves(&mut driver), [1, 1]);
+    assert!(driver.waits_for().is_none() && !driver.wants_submit() && driver.is_syncing());
+}
+
+#[test]
+fn nobody_hears_of_what_a_failed_log_may_have_lost() {
+    let disk = SimDisk::new(1);
+    let mut driver = open(&disk);
+    add(&mut driver, 1);
+    assert_eq!(leaves(&mut driver), []);
+    disk.fail_power_after(0);
+    driver.submit();
+    assert!(driver.has_just_stopped() && !driver.has_just_stopped() && driver.has_stopped());
+    assert!(driver.refuses().is_some() && !driver.answers());
+    add(&mut driver, 2);
+    assert_eq!(leaves(&mut driver), []);
+    assert!(!driver.wants_submit() && driver.save(1).is_none());
+}
+
+#[test]
+fn where_nobody_waited_a_failed_log_leaves_reads_as_they_are() {
+    let disk = SimDisk::new(1);
+    let mut driver = open_with(&disk, Options { waits: false, flaw: None });
+    disk.fail_power_after(0);
+    add(&mut driver, 1);
+    leaves(&mut driver);
+    driver.submit();
+    assert!(driver.has_stopped() && driver.answers());
+    add(&mut driver, 2);
+    assert_eq!(leaves(&mut driver), [3], "a reply, and nothing to other machines");
+}
+
+#[test]
+fn a_disk_that_is_nearly_full_refuses_writes_and_goes_on() {
+    let mut driver = open(&SimDisk::new(1));
+    driver.on_log_event(Event::SpaceLow(Error::Stopped));
+    assert!(driver.refuses().is_some() && !driver.has_stopped() && driver.answers());
+}
+
+#[test]
+fn a_checkpoint_counts_once_all_that_it_knows_of_is_durable() {
+    let disk = SimDisk::new(1);
+    let mut driver = open(&disk);
+    add(&mut driver, 1);
+    leaves(&mut driver);
+    sync(&mut driver);
+    assert_eq!(driver.save(1).map(|(lsn, part)| (lsn.0, part)), Some((1, 1)));
+    add(&mut driver, 2);
+    leaves(&mut driver);
+    assert_eq!(driver.save(1).map(|(lsn, part)| (lsn.0, part)), Some((2, 3)));
+    assert_eq!(driver.save(1), None);
+    assert!(driver.is_saving(), "its second part knows of a record that a crash may undo");
+    sync(&mut driver);
+    assert!(!driver.is_saving());
+    drop(driver);
+    let mut parts = 0;
+    let journal = solera_journal::Options::new(Identity::new(b"sum").unwrap());
+    let (_, found, sum) =
+        solera_host::open(disk, &journal, Again::default(), |_| parts += 1).unwrap();
+    assert_eq!((found.snapshot_records, found.records, parts, sum.sum), (2, 1, 3, 3));
+}
+
+#[test]
+fn a_checkpoint_that_fails_is_told_of_once_and_begun_again() {
+    let mut driver = open(&SimDisk::new(1));
+    add(&mut driver, 1);
+    leaves(&mut driver);
+    sync(&mut driver);
+    assert!(driver.save(1).is_some() && driver.take_problem().is_none());
+    driver.on_log_event(Event::SnapshotFailed(Error::Stopped));
+    assert!(!driver.is_saving());
+    assert_eq!((driver.take_problem(), driver.take_problem()), (Some(Error::Stopped), None));
+    assert!(driver.save(1).is_some() && driver.is_saving());
+}
+
+#[test]
+fn injected_faults_do_what_they_say() {
+    let open = |disk: &SimDisk, flaw| open_with(disk, Options { waits: true, flaw: Some(flaw) });
+    let mut driver = open(&SimDisk::new(1), Flaw::LeavesBeforeSync);
+    add(&mut driver, 1);
+    assert_eq!(leaves(&mut driver), [1, 1]);
+
+    let disk = SimDisk::new(1);
+    let mut driver = open(&disk, Flaw::AnswersWithoutLog);
+    add(&mut driver, 1);
+    leaves(&mut driver);
+    disk.fail_power_after(0);
+    driver.submit();
+    add(&mut driver, 1);
+    assert_eq!(leaves(&mut driver), [2]);
+}

@@ -1,0 +1,56 @@
+//! What goes into a machine, and what comes out.
+
+use serde::{Deserialize, Serialize};
+
+use crate::Address;
+use crate::records::Records;
+
+/// Names a request, so that its reply can be told from others. Chosen by the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct RequestId(pub u64);
+
+/// An input of a machine with messages `M` and commands `C`.
+#[derive(Clone, Debug)]
+pub enum Input<M, C> {
+    /// A message from another participant. Links are FIFO. Messages may be lost between sites, and within
+    /// one when a process of it fails.
+    Message {
+        /// The sender.
+        from: Address,
+        /// Which life of its site the sender belongs to: sites that were removed may join again.
+        life: u32,
+        /// The message.
+        message: M,
+    },
+    /// A client's command.
+    Client {
+        /// For the reply.
+        request: RequestId,
+        /// The command.
+        command: C,
+    },
+}
+
+/// An output of a machine with messages `M`, responses `R` and events `E`.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Output<M, R, E> {
+    /// A message to another participant.
+    Send {
+        /// The receiver.
+        to: Address,
+        /// The message.
+        message: M,
+    },
+    /// The reply to a client's command.
+    Reply {
+        /// The command's request.
+        request: RequestId,
+        /// The answer.
+        response: R,
+    },
+    /// Steps for the journal, if the machine has one. Messages and replies after them must not leave before they are
+    /// durable.
+    Records(Records),
+    /// What happened, for the simulator's ledger; only where the machine is asked to tell.
+    Trace(E),
+}

@@ -1,0 +1,39 @@
+//! Records on their way to a journal.
+
+/// Stands before each record: how long it is.
+const LENGTH_BYTES: usize = 8;
+/// Room for the records of what a client sends at once, most often.
+const ROOM: usize = 4 << 10;
+
+/// The bytes of records, in the order in which they were made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Records {
+    bytes: Vec<u8>,
+}
+
+impl Records {
+    /// The bytes of each.
+    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        let mut rest = self.bytes.as_slice();
+        std::iter::from_fn(move || {
+            let (length, from) = rest.split_first_chunk::<LENGTH_BYTES>()?;
+            let (record, after) = from.split_at(u64::from_le_bytes(*length) as usize);
+            rest = after;
+            Some(record)
+        })
+    }
+
+    /// Takes a record whose bytes `encode` appends to what it is given.
+    #[inline]
+    pub fn push_with(&mut self, encode: impl FnOnce(&mut Vec<u8>)) {
+        let start = self.bytes.len();
+        if start == 0 {
+            self.bytes.reserve(ROOM);
+        }
+        self.bytes.extend_from_slice(&[0; LENGTH_BYTES]);
+        let from = self.bytes.len();
+        encode(&mut self.bytes);
+        let length = (self.bytes.len() - from) as u64;
+        self.bytes[start..from].copy_from_slice(&length.to_le_bytes());
+    }
+}
