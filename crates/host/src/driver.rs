@@ -176,9 +176,16 @@ impl<M: Machine, L: Log> Driver<M, L> {
         self.gate.as_ref().map_or(0, Gate::checkpoint_backlog)
     }
 
-    /// Writes the next part of a checkpoint, with at most so many keys, and returns it with the last record that it
-    /// knows of. Begins one if none is being written. `None` if nothing was written: it is complete, the machine has no
-    /// part now, or it came to nothing.
+    /// Begins a checkpoint; one that is being written is given up. If this one cannot be begun,
+    /// [`take_problem`](Self::take_problem) tells why.
+    pub fn begin_checkpoint(&mut self) {
+        if let Some(gate) = &mut self.gate {
+            gate.begin_checkpoint();
+        }
+    }
+
+    /// Writes the next part of the checkpoint that was begun, with at most so many keys, and returns it with the last
+    /// record that it knows of. `None` if none is being written, it is complete, or the machine has no part now.
     ///
     /// # Panics
     /// If [`poll`](Self::poll) has more to return.

@@ -177,20 +177,19 @@ impl<M: Machine, L: Log> Gate<M, L> {
         self.checkpoints.backlog_bytes()
     }
 
-    pub(crate) fn save(&mut self, machine: &M, keys: usize) -> Option<(Lsn, M::Part)> {
+    pub(crate) fn begin_checkpoint(&mut self) {
         if self.stopped {
-            return None;
+            return;
         }
         let lsn = self.log.last();
-        if !self.is_saving() {
-            match self.log.begin_snapshot(lsn) {
-                Ok(snapshot) => self.checkpoints.begin(snapshot, lsn),
-                Err(error) => {
-                    self.checkpoints.give_up(error);
-                    return None;
-                }
-            }
+        match self.log.begin_snapshot(lsn) {
+            Ok(snapshot) => self.checkpoints.begin(snapshot, lsn),
+            Err(error) => self.checkpoints.give_up(error),
         }
+    }
+
+    pub(crate) fn save(&mut self, machine: &M, keys: usize) -> Option<(Lsn, M::Part)> {
+        let lsn = self.log.last();
         let part = self.checkpoints.add_part(machine, lsn, keys);
         self.publish();
         Some((lsn, part?))

@@ -8,7 +8,7 @@
 //! 2. [`Driver::poll`] until it returns `None`: what may leave now, in order;
 //! 3. where [`Driver::wants_submit`], [`Driver::submit`], at the latest when everyone who is ready to write has done so;
 //! 4. when the log has something to tell, [`Driver::on_log_event`], and what that lets go with [`Driver::poll`];
-//! 5. [`Driver::save`] now and then, for checkpoints.
+//! 5. where [`Driver::wants_checkpoint`], [`Driver::begin_checkpoint`], and then [`Driver::save`] until it is complete.
 //!
 //! **Nothing that a machine says leaves before the records that it emitted earlier are durable**
 //! (`docs/decisions/0007-durability.md`), unless the host acknowledges before that, and **a checkpoint is in force only

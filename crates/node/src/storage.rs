@@ -212,6 +212,7 @@ impl Storage {
     pub(crate) fn save<D: Disk>(&mut self, engine: &mut Engine<D>) {
         if engine.wants_checkpoint() {
             self.checkpoints.begun = Some(Instant::now());
+            engine.begin_checkpoint();
         } else if !engine.is_saving() {
             return;
         }

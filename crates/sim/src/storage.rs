@@ -108,7 +108,7 @@ impl Storage {
         let (journal, recovered, replica) = match self.open(config, seed) {
             Ok(opened) => opened,
             Err(_) if self.disk.power_failed() => {
-                self.crash(true);
+                self.crash(None, true);
                 return Err(Refusal::NotNow);
             }
             Err(Error::Io { .. } | Error::DiskFull { .. }) => return Err(Refusal::NotNow),
@@ -148,14 +148,11 @@ impl Storage {
         solera_host::open(self.disk.clone(), &self.options, recovery, |_| ())
     }
 
-    /// The worker is about to die. Who is dead does not tidy up: an unfinished checkpoint stays where it is.
-    pub(crate) fn begin_crash(&self) {
+    /// The worker dies, if it runs; with its machine's power, or alone.
+    pub(crate) fn crash(&mut self, worker: Option<Worker>, power: bool) {
+        // Who is dead does not tidy up: an unfinished checkpoint stays where it is.
         self.disk.fail_power_after(0);
-    }
-
-    /// The worker has died; with its machine's power, or alone.
-    pub(crate) fn crash(&mut self, power: bool) {
-        self.begin_crash();
+        drop(worker);
         if power {
             self.disk.crash();
             self.lost_power = true;

@@ -14,10 +14,10 @@ use crate::config::{Address, Rule};
 use crate::message::{Event, Executed, Message, Update, Write};
 use crate::partition::{Storing, group_by};
 use crate::partitioning::PartitionId;
+use crate::passing::PassingUpdate;
 use crate::pasts::Pasts;
 use crate::rare;
 use crate::record::{Prepared, Record};
-use crate::records::PassingUpdate;
 use crate::replica::{Replica, ReplyTo};
 
 /// Transactions prepared at this worker (`preparedCausal`), and reads parked behind them.

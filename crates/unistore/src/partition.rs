@@ -12,8 +12,8 @@ use crate::membership::Members;
 use crate::message::{Begin, Update, Write};
 use crate::op_log::OpLog;
 use crate::partitioning::PartitionId;
+use crate::passing::{PassingUpdate, PassingWrite};
 use crate::record::{Part, SavedKey};
-use crate::records::{PassingUpdate, PassingWrite};
 use crate::recovery::Restored;
 
 /// The replica of one partition at one site.

@@ -39,11 +39,9 @@ impl World {
         self.count_state(address);
         let Some(storage) = self.storages.get_mut(&address) else { return };
         let life = storage.starts;
-        storage.begin_crash();
         let worker = self.workers.remove(&address);
         let ran = worker.is_some();
-        drop(worker);
-        storage.crash(power);
+        storage.crash(worker, power);
         self.scheduled.remove(&address);
         if ran {
             let last = self.now + self.random.within(0, 200_000);
@@ -151,6 +149,9 @@ impl World {
             return false;
         }
         let Some(worker) = self.workers.get_mut(&address) else { return false };
+        if !worker.is_saving() {
+            worker.begin_checkpoint();
+        }
         let part = worker.save(keys);
         if self.trace.is_on() {
             self.trace.write(self.now, format_args!("{address:?} saves {part:?}"));
