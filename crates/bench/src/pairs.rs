@@ -3,14 +3,17 @@
 //! Other programs on the machine slow both measurements of a pair about equally, and the median ignores the pairs that
 //! they disturbed.
 
-/// How many pairs a comparison takes.
+/// How many pairs a comparison takes whose result is reported.
 pub(crate) const PAIRS: usize = 10;
+/// How many it takes where it is only tried.
+pub(crate) const FEW_PAIRS: usize = 3;
 
-/// Measures two things, 0 and 1, in [`PAIRS`] pairs. The one that is first in a pair is second in the next.
+/// Measures two things, 0 and 1, in so many pairs. The one that is first in a pair is second in the next.
 ///
 /// # Errors
 /// The first one of `measure`.
 pub(crate) fn alternate<T, E>(
+    pairs: usize,
     mut measure: impl FnMut(usize, usize) -> Result<T, E>,
 ) -> Result<Vec<[T; 2]>, E> {
     let pair = |number: usize| {
@@ -18,7 +21,7 @@ pub(crate) fn alternate<T, E>(
         let second = measure(number, 1 - number % 2)?;
         Ok(if number.is_multiple_of(2) { [first, second] } else { [second, first] })
     };
-    (0..PAIRS).map(pair).collect()
+    (0..pairs).map(pair).collect()
 }
 
 /// The median; of an even count, the mean of the two in the middle. NaN of nothing.
@@ -38,7 +41,7 @@ mod tests {
     #[test]
     fn pairs_alternate_and_keep_their_order() {
         let mut order = Vec::new();
-        let pairs = alternate(|pair, arm| {
+        let pairs = alternate(PAIRS, |pair, arm| {
             order.push(arm);
             Ok::<_, ()>((pair, arm))
         });
@@ -46,7 +49,7 @@ mod tests {
         assert_eq!(order[..6], [0, 1, 1, 0, 0, 1]);
         assert_eq!(pairs.len(), PAIRS);
         assert!(pairs.iter().enumerate().all(|(at, pair)| *pair == [(at, 0), (at, 1)]));
-        assert_eq!(alternate(|_, arm| if arm == 1 { Err("no") } else { Ok(()) }), Err("no"));
+        assert_eq!(alternate(1, |_, arm| if arm == 1 { Err("no") } else { Ok(()) }), Err("no"));
     }
 
     #[test]

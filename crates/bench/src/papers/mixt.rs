@@ -51,7 +51,7 @@ impl Laboratory<'_> {
             clients: self.pick(96, 256).min(place.most_clients),
             // What the removal of witnesses takes is a part of what they cost.
             warm_up: self.pick(Duration::from_millis(300), load::cleaning_from() + SETTLING),
-            window: Duration::from_millis(self.pick(800, 6000)),
+            window: Duration::from_millis(self.pick(500, 6000)),
             think: Duration::ZERO,
         }
     }

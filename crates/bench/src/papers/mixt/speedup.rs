@@ -8,7 +8,7 @@ use super::place::{MIXED, Place, Setting};
 use super::shaped::Tracking;
 use super::{Findings, Laboratory};
 use crate::error::BenchError;
-use crate::pairs::{self, PAIRS};
+use crate::pairs::{self, FEW_PAIRS, PAIRS};
 use crate::papers::Row;
 use crate::papers::plot::{Plot, Series};
 use crate::random::Zipf;
@@ -30,8 +30,8 @@ const WITH: usize = 2;
 
 pub(super) fn run(laboratory: &Laboratory<'_>, place: &Place) -> Result<Findings, BenchError> {
     let popular = Arc::new(Zipf::new(COUNTERS));
-    let shares = laboratory.pick(&[0, 60, 90, 100][..], &[0, 20, 40, 60, 80, 90, 95, 100]);
-    let rounds = laboratory.pick(2, 4);
+    let shares = laboratory.pick(&[0, 90, 100][..], &[0, 20, 40, 60, 80, 90, 95, 100]);
+    let rounds = laboratory.pick(1, 4);
     let pace = laboratory.pace(place);
     let measure = |causal: u8, reads: u8, series: usize, round: u64| {
         let (_, tracking, bridging) = SERIES[series];
@@ -65,9 +65,10 @@ pub(super) fn run(laboratory: &Laboratory<'_>, place: &Place) -> Result<Findings
         }
     }
     let (_, dearest) = dearest;
-    let costs = pairs::alternate(|pair, arm| {
+    let pairs = laboratory.pick(FEW_PAIRS, PAIRS);
+    let costs = pairs::alternate(pairs, |pair, arm| {
         (laboratory.tell)(&format!(
-            "{}: what witnesses cost, pair {} of {PAIRS}",
+            "{}: what witnesses cost, pair {} of {pairs}",
             place.title,
             pair + 1
         ));
@@ -126,7 +127,7 @@ pub(super) fn run(laboratory: &Laboratory<'_>, place: &Place) -> Result<Findings
          written alike. A client chooses anew between causal and linearizable transactions before one of ten on \
          average; in the series called mixed, what follows a change has a phase in both stores. Each number is of \
          {rounds} rounds of {:.1} s, in turn with the other series; late ones of one round. What witnesses cost is the median of \
-         {PAIRS} alternating pairs at the share where the curves differ most.",
+         {pairs} alternating pairs at the share where the curves differ most.",
         pace.clients,
         pace.window.as_secs_f64()
     )];

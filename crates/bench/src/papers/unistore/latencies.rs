@@ -7,7 +7,7 @@ use super::{Findings, Laboratory};
 use crate::driver::{Pace, Workload as _, drive};
 use crate::error::BenchError;
 use crate::histogram::Histogram;
-use crate::pairs::{self, PAIRS};
+use crate::pairs::{self, FEW_PAIRS, PAIRS};
 use crate::papers::Row;
 use crate::papers::processes::{Process, Wan};
 use crate::report::Report;
@@ -30,8 +30,9 @@ struct Arm {
 pub(super) fn run(laboratory: &Laboratory<'_>) -> Result<Findings, BenchError> {
     // Both are there all the time, so that each is measured beside the other one, which is idle.
     let mut arms = [Arm::up(laboratory, Strong::Solera)?, Arm::up(laboratory, Strong::Causal)?];
-    let measured = pairs::alternate(|pair, arm| {
-        (laboratory.tell)(&format!("RUBiS on real processes, pair {} of {PAIRS}", pair + 1));
+    let pairs = laboratory.pick(FEW_PAIRS, PAIRS);
+    let measured = pairs::alternate(pairs, |pair, arm| {
+        (laboratory.tell)(&format!("RUBiS on real processes, pair {} of {pairs}", pair + 1));
         arms[arm].measure(laboratory, pair as u64)
     })?;
     let (beside, without): (Vec<Report>, Vec<Report>) =
@@ -89,7 +90,7 @@ pub(super) fn run(laboratory: &Laboratory<'_>) -> Result<Findings, BenchError> {
     let notes = vec![format!(
         "Latencies: RUBiS' bidding mix by {CLIENTS} clients that think 500 ms, on `solera up --wan aws` of three sites with one \
          worker each, in one process beside the clients'; a cluster with strong transactions and one where all of \
-         them are causal in turn, {PAIRS} pairs of {:.1} s each, of whose ratios the medians are told. Medians of causal \
+         them are causal in turn, {pairs} pairs of {:.1} s each, of whose ratios the medians are told. Medians of causal \
          transactions over all pairs: {:.2} ms and {:.2} ms; averages {:.2} ms and {:.2} ms. Strong transactions read and write in three to four \
          round trips to their own site before they commit, which is part of their latency.",
         pace.window.as_secs_f64(),

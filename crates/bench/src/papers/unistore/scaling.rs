@@ -26,7 +26,7 @@ const PARTITIONS_PER_NODE: u16 = CORES_PER_NODE as u16;
 
 pub(super) fn run(laboratory: &Laboratory<'_>) -> Findings {
     let sizes: &[u16] = laboratory.pick(&[16, 64], &[16, 32, 64]);
-    let ratios: &[u8] = laboratory.pick(&[0, 10, 100], &[0, 10, 25, 50, 100]);
+    let ratios: &[u8] = laboratory.pick(&[0, 10], &[0, 10, 25, 50, 100]);
     let per_core = laboratory.pick(4, 2);
     // Without strong transactions there is no contention.
     let settings: Vec<(u8, u8)> = ratios
