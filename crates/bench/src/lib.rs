@@ -24,6 +24,7 @@ mod micro;
 mod pairs;
 pub mod papers;
 mod place;
+mod ports;
 mod random;
 mod report;
 pub mod requests;

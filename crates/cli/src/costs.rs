@@ -71,6 +71,9 @@ fn run(args: &CostsArgs) -> Result<ExitCode, String> {
     for worse in &worse {
         say!("WORSE: {worse}");
     }
+    if worse.is_empty() {
+        say!("no request costs over 2% more than in the document");
+    }
     Ok(if worse.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

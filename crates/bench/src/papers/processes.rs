@@ -1,12 +1,13 @@
 //! Clusters of a process of their own, with emulated delays between sites.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::error::BenchError;
 use crate::place::Place;
+use crate::ports::free_ports;
 
 /// A running `solera up`. Dropping it stops it.
 pub(crate) struct Process {
@@ -119,14 +120,4 @@ fn remove(files: &[PathBuf]) {
     for file in files {
         let _ = std::fs::remove_file(file);
     }
-}
-
-/// A port such that it and so many after it were free a moment ago.
-fn free_ports(after: u16) -> std::io::Result<u16> {
-    let free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
-    // Below those that the system gives to outgoing connections.
-    let first = 20_000 + (std::process::id() % 1000) as u16 * 10;
-    let bases = (0..1000).map(|n| 20_000 + (first - 20_000 + n * 10) % 10_000);
-    let mut bases = bases.filter(|base| (*base..=base + after).all(free));
-    bases.next().ok_or_else(|| std::io::Error::other("no ports are free on 127.0.0.1"))
 }

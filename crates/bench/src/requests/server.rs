@@ -1,6 +1,6 @@
 //! Servers of this program in processes of their own: what they take for each transaction when many clients send them.
 
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -9,6 +9,7 @@ use tokio::net::TcpStream;
 use super::count::{CountError, collected, successful, this_program, what_one_adds};
 use super::kind::Kind;
 use super::session::Session;
+use crate::ports::free_ports;
 
 /// How long a server under strace may take until it listens.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -74,7 +75,7 @@ pub(super) fn serve(
     workers: u8,
     ask: impl AsyncFnOnce(&mut Server) -> Result<(), String>,
 ) -> Result<Output, CountError> {
-    let port = free_port()?;
+    let port = free_ports(0).map_err(|error| CountError::Server(error.to_string()))?;
     command.args(["costs", "--of", kind.name(), "--listen", &port.to_string()]);
     command.args(["--workers", &workers.to_string()]);
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
@@ -176,10 +177,4 @@ impl Drop for Server {
             let _ = child.wait();
         }
     }
-}
-
-fn free_port() -> Result<u16, CountError> {
-    let bound = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
-    let address = bound.and_then(|listener| listener.local_addr());
-    address.map(|address| address.port()).map_err(|error| CountError::Server(error.to_string()))
 }

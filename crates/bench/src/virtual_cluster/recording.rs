@@ -15,6 +15,7 @@ use tokio::sync::oneshot;
 use crate::driver::Workload as _;
 use crate::error::BenchError;
 use crate::place::Place;
+use crate::ports::free_ports;
 use crate::rubis::{self, Rubis, Scale};
 use crate::session::{Session, Strong};
 
@@ -63,7 +64,7 @@ pub(crate) fn record(
     let started = |error: &dyn std::fmt::Display| BenchError::Start(error.to_string());
     let over = Overrides { sites: Some(1), ..Overrides::default() };
     let spec = ClusterSpec::parse("RUBiS' spaces", rubis::schema::SPACES, over);
-    let base = free_port().map_err(|error| started(&error))? - 1;
+    let base = free_ports(1).map_err(|error| started(&error))?;
     let spec = spec.and_then(|spec| spec.listen_from(base)).map_err(|error| started(&error))?;
     let _cluster = Embedded::with(spec).map_err(|error| started(&error))?;
 
@@ -112,12 +113,6 @@ pub(crate) fn record(
 
 fn endpoint(address: SocketAddr) -> solera::Endpoint {
     address.to_string().parse().expect("an address of a socket is one of an endpoint")
-}
-
-/// A port that was free a moment ago.
-pub(crate) fn free_port() -> std::io::Result<u16> {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
-    Ok(listener.local_addr()?.port())
 }
 
 fn lock(recorded: &Shared) -> std::sync::MutexGuard<'_, Vec<Recorded>> {

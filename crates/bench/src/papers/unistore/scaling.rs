@@ -20,6 +20,8 @@ use crate::virtual_cluster::three_items::ThreeItems;
 const KEYS: u64 = 1_000_000;
 /// The share of strong transactions that access the designated partition, in percent.
 const HOT: u8 = 20;
+/// Where the drop comes from is shown for this share of strong transactions, and of hot ones among them.
+const EXPLAINED: (u8, u8) = (10, 0);
 /// Of the paper's machines, which have as many cores, one for each. Where several share a virtual core, so
 /// many are still one process: otherwise a small site would be one, and its messages free.
 const PARTITIONS_PER_NODE: u16 = CORES_PER_NODE as u16;
@@ -34,12 +36,17 @@ pub(super) fn run(laboratory: &Laboratory<'_>) -> Findings {
         .flat_map(|strong| [(*strong, 0), (*strong, HOT)])
         .filter(|(strong, hot)| *strong > 0 || *hot == 0)
         .collect();
-    let peak = |partitions: u16, (strong, hot): (u8, u8)| -> Box<dyn FnOnce() -> Measured + Send> {
-        let laboratory = *laboratory;
+    let mut free_calls = laboratory.costs.clone();
+    free_calls.factors.ns_per_system_call = 0.0;
+    let costs_of = |ideal| if ideal == Ideal::FreeCalls { &free_calls } else { laboratory.costs };
+    let peak = |partitions: u16, (strong, hot): (u8, u8), ideal: Ideal| {
+        let costs = costs_of(ideal);
+        let laboratory = Laboratory { costs, ..*laboratory };
         Box::new(move || {
             let workers = (partitions / per_core) as u8;
+            let of_node = if ideal == Ideal::None { PARTITIONS_PER_NODE } else { partitions };
             let shape = Shape {
-                cores_per_node: (PARTITIONS_PER_NODE / per_core) as u8,
+                cores_per_node: (of_node / per_core) as u8,
                 slowness: SLOWNESS,
                 ..Shape::three_sites(partitions, workers)
             };
@@ -55,20 +62,29 @@ pub(super) fn run(laboratory: &Laboratory<'_>) -> Findings {
             let first = usize::from(workers) * if strong == 0 { 12 } else { 48 };
             let load = laboratory.load(first, f64::from(strong) / 100.0);
             Curve::of(&laboratory, &name, &mut cluster, load).peak().clone()
-        })
+        }) as Box<dyn FnOnce() -> Measured + Send>
     };
-    let tasks = settings.iter().flat_map(|setting| sizes.iter().map(|size| peak(*size, *setting)));
-    let measured = laboratory.run_all(4, tasks.collect());
+    let tasks = settings
+        .iter()
+        .flat_map(|setting| sizes.iter().map(|size| peak(*size, *setting, Ideal::None)));
+    let (smallest, largest) = (sizes[0], sizes[sizes.len() - 1]);
+    let ideals = [Ideal::OneProcess, Ideal::FreeCalls];
+    let idealised = ideals
+        .iter()
+        .flat_map(|ideal| [smallest, largest].map(|size| peak(size, EXPLAINED, *ideal)));
+    let mut measured = laboratory.run_all(4, tasks.chain(idealised).collect());
+    let idealised = measured.split_off(settings.len() * sizes.len());
     let peaks: Vec<f64> = measured.iter().map(Measured::per_second).collect();
     let by_setting: Vec<&[f64]> = peaks.chunks(sizes.len()).collect();
 
-    let growth = f64::from(sizes[sizes.len() - 1] / sizes[0]);
+    let growth = f64::from(largest / smallest);
+    let drop_of = |small: f64, large: f64| 100.0 * (1.0 - large / (growth * small));
     let drop = |contended: bool| {
         let of = settings
             .iter()
             .zip(&by_setting)
             .filter(|((strong, hot), _)| (*hot > 0) == contended || (contended && *strong == 0));
-        mean(of.map(|(_, peaks)| 100.0 * (1.0 - peaks[peaks.len() - 1] / (growth * peaks[0]))))
+        mean(of.map(|(_, peaks)| drop_of(peaks[0], peaks[peaks.len() - 1])))
     };
     let of = |setting: (u8, u8)| {
         let place = settings.iter().position(|other| *other == setting);
@@ -76,11 +92,22 @@ pub(super) fn run(laboratory: &Laboratory<'_>) -> Findings {
     };
     let strong = of((10, 0)).iter().zip(of((0, 0))).map(|(some, none)| 100.0 * (1.0 - some / none));
     let figure = "Fig. 4";
-    let rows = vec![
+    let mut rows = vec![
         Row::new(figure, "drop from ideal scaling, 16 to 64 partitions", 9.76, drop(false), "%"),
         Row::new(figure, "the same under contention", 17.15, drop(true), "%"),
         Row::new(figure, "throughput drop with 10% strong", 25.72, mean(strong), "%"),
     ];
+    let explained = of(EXPLAINED);
+    let drops = [("", explained[0], explained[explained.len() - 1])].into_iter().chain(
+        ideals
+            .iter()
+            .zip(idealised.chunks(2))
+            .map(|(ideal, pair)| (ideal.describe(), pair[0].per_second(), pair[1].per_second())),
+    );
+    for (ideal, small, large) in drops {
+        let quantity = format!("drop with {}% strong{ideal}", EXPLAINED.0);
+        rows.push(Row::new(figure, quantity, None, drop_of(small, large), "%"));
+    }
     let plot = |contended: bool| {
         let shown = settings
             .iter()
@@ -111,7 +138,32 @@ pub(super) fn run(laboratory: &Laboratory<'_>) -> Findings {
             notes.push(explanation(laboratory.costs, *setting, small, large));
         }
     }
+    for (ideal, pair) in ideals.iter().zip(idealised.chunks(2)) {
+        let costs = costs_of(*ideal);
+        let ideal = ideal.describe().trim_start_matches(", ");
+        notes.push(format!("With {ideal}: {}", explanation(costs, EXPLAINED, &pair[0], &pair[1])));
+    }
     Findings { rows, plots: vec![plot(false), plot(true)], notes }
+}
+
+/// What an experiment takes away, to show where the drop comes from.
+#[derive(Clone, Copy, PartialEq)]
+enum Ideal {
+    None,
+    /// Messages within a site are not encoded.
+    OneProcess,
+    /// The same, and neither sending nor waking another worker takes a system call's time.
+    FreeCalls,
+}
+
+impl Ideal {
+    fn describe(self) -> &'static str {
+        match self {
+            Ideal::None => "",
+            Ideal::OneProcess => ", one process per site",
+            Ideal::FreeCalls => ", one process per site, system calls take no time",
+        }
+    }
 }
 
 /// Parts of a transaction's time that change by less are not listed, in microseconds of a core of this machine.

@@ -22,7 +22,7 @@ const SITES: [usize; 3] = [3, 4, 5];
 pub(super) fn run(laboratory: &Laboratory<'_>) -> Findings {
     let workers = laboratory.pick(8, 16);
     let repeats = laboratory.pick(1, 4);
-    let peak = |sites: usize, variant: Baseline| -> Box<dyn FnOnce() -> f64 + Send> {
+    let peak = |sites: usize, variant: Baseline, round: usize| -> Box<dyn FnOnce() -> f64 + Send> {
         let laboratory = *laboratory;
         Box::new(move || {
             let shape = Shape {
@@ -34,8 +34,9 @@ pub(super) fn run(laboratory: &Laboratory<'_>) -> Findings {
                 f: 1,
                 slowness: SLOWNESS,
             };
+            let seed = 1 + round as u64;
             let micro =
-                Micro { keys: 20_000, updates: 15, strong: 0, hot: 0, value_bytes: 100, seed: 1 };
+                Micro { keys: 20_000, updates: 15, strong: 0, hot: 0, value_bytes: 100, seed };
             let items = ThreeItems::new(micro, 32, true);
             let mut cluster =
                 VirtualCluster::new(shape, laboratory.meter(variant), items, Duration::ZERO);
@@ -45,9 +46,11 @@ pub(super) fn run(laboratory: &Laboratory<'_>) -> Findings {
             Curve::of(&laboratory, &name, &mut cluster, load).peak().per_second()
         })
     };
-    // The two that are compared run at the same time, so that both have the same of the machine.
+    // Each round has a seed of its own, which the two that are compared share.
     let pairs = SITES.iter().flat_map(|sites| {
-        let pair = |_| [peak(*sites, Baseline::CureFt), peak(*sites, Baseline::Uniform)];
+        let pair = |round| {
+            [Baseline::CureFt, Baseline::Uniform].map(|variant| peak(*sites, variant, round))
+        };
         (0..repeats).flat_map(pair).collect::<Vec<_>>()
     });
     let peaks = laboratory.run_all(5, pairs.collect());
