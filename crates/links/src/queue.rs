@@ -1,7 +1,6 @@
 //! What waits to be sent over one link, within bounds.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 
 /// The bodies of numbered frames, in order.
 ///
@@ -11,8 +10,8 @@ use std::sync::Arc;
 /// Who fills it drops what comes while it is full. Dropping the oldest instead would never let a slow link
 /// catch up: a receiver can use what comes next, and nothing after a gap.
 #[derive(Debug)]
-pub(crate) struct Queue {
-    frames: VecDeque<(u64, Arc<Vec<u8>>)>,
+pub(crate) struct Queue<B> {
+    frames: VecDeque<Waiting<B>>,
     /// How many of `frames`, from the front, were sent over the present connection.
     sent: usize,
     bytes: usize,
@@ -22,39 +21,47 @@ pub(crate) struct Queue {
     dropped: u64,
 }
 
-impl Queue {
+/// A frame that waits.
+#[derive(Debug)]
+struct Waiting<B> {
+    number: u64,
+    body: B,
+    bytes: usize,
+}
+
+impl<B: Clone> Queue<B> {
     /// A queue that holds about `limit` bytes, and keeps what was sent until it is acknowledged if
     /// `keeps`.
-    pub(crate) fn new(limit: usize, keeps: bool) -> Queue {
+    pub(crate) fn new(limit: usize, keeps: bool) -> Queue<B> {
         let frames = VecDeque::new();
         Queue { frames, sent: 0, bytes: 0, limit, last: 0, keeps, dropped: 0 }
     }
 
-    /// Adds a body, also beyond the limit: a long one would never find enough room among short ones.
-    pub(crate) fn push(&mut self, body: Vec<u8>) {
+    /// Adds a body of so many bytes, also beyond the limit: a long one would never find enough room among short ones.
+    pub(crate) fn push(&mut self, body: B, bytes: usize) {
         self.last += 1;
-        self.bytes += body.len();
-        self.frames.push_back((self.last, Arc::new(body)));
+        self.bytes += bytes;
+        self.frames.push_back(Waiting { number: self.last, body, bytes });
     }
 
-    /// The next frame to send, which counts as sent from now on.
-    pub(crate) fn next(&mut self) -> Option<(u64, Arc<Vec<u8>>)> {
+    /// The next frame to send, which counts as sent from now on: its number and body.
+    pub(crate) fn next(&mut self) -> Option<(u64, B)> {
         if self.keeps {
-            let next = self.frames.get(self.sent).cloned()?;
+            let next = self.frames.get(self.sent)?;
             self.sent += 1;
-            return Some(next);
+            return Some((next.number, next.body.clone()));
         }
         let next = self.frames.pop_front()?;
-        self.bytes -= next.1.len();
-        Some(next)
+        self.bytes -= next.bytes;
+        Some((next.number, next.body))
     }
 
     /// All frames up to this one have arrived.
     pub(crate) fn acknowledge(&mut self, number: u64) {
-        while let Some((first, body)) = self.frames.front()
-            && *first <= number
+        while let Some(first) = self.frames.front()
+            && first.number <= number
         {
-            self.bytes -= body.len();
+            self.bytes -= first.bytes;
             self.frames.pop_front();
             self.sent = self.sent.saturating_sub(1);
         }
@@ -85,6 +92,7 @@ impl Queue {
         self.dropped += 1;
     }
 
+    /// Bytes of all bodies that wait to be sent or acknowledged.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -99,13 +107,13 @@ impl Queue {
 mod tests {
     use super::*;
 
-    fn numbers(queue: &mut Queue) -> Vec<u64> {
+    fn numbers(queue: &mut Queue<()>) -> Vec<u64> {
         std::iter::from_fn(|| queue.next()).map(|(number, _)| number).collect()
     }
 
-    fn filled(keeps: bool) -> Queue {
+    fn filled(keeps: bool) -> Queue<()> {
         let mut queue = Queue::new(100, keeps);
-        (0..3).for_each(|_| queue.push(vec![0; 30]));
+        (0..3).for_each(|_| queue.push((), 30));
         queue
     }
 
@@ -114,14 +122,14 @@ mod tests {
         let mut queue = filled(true);
         assert_eq!(numbers(&mut queue), [1, 2, 3]);
         queue.acknowledge(1);
-        queue.push(vec![0; 30]);
+        queue.push((), 30);
         assert_eq!(numbers(&mut queue), [4]);
         queue.rewind();
         queue.acknowledge(2);
         assert_eq!(numbers(&mut queue), [3, 4]);
         queue.acknowledge(9);
         assert_eq!((queue.bytes(), numbers(&mut queue)), (0, vec![]));
-        queue.push(vec![0; 30]);
+        queue.push((), 30);
         assert_eq!(numbers(&mut queue), [5]);
     }
 
@@ -138,7 +146,7 @@ mod tests {
     fn the_last_frame_may_be_longer_than_the_room_that_is_left() {
         let mut queue = filled(true);
         assert!(!queue.is_full());
-        queue.push(vec![0; 1000]);
+        queue.push((), 1000);
         assert_eq!(
             (queue.is_full(), queue.bytes(), numbers(&mut queue)),
             (true, 1090, vec![1, 2, 3, 4])

@@ -31,7 +31,6 @@ mod modules;
 mod network;
 mod node;
 mod peers;
-mod queue;
 mod recovering;
 mod reload;
 mod room;

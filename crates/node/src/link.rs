@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use solera_time::Monotonic;
 use solera_unistore::{Address, Message};
 use tokio::sync::{Notify, oneshot};
 
 use crate::config::{HostPort, NodeId};
 use crate::log::Log;
-use crate::queue::Queue;
 use crate::status::PeerStatus;
 use crate::wire::{Answer, Frame, Kind, Question, encode_batch, write_frame};
 
@@ -19,8 +19,6 @@ const QUEUE_LIMIT: usize = 64 << 20;
 const ENOUGH: usize = QUEUE_LIMIT / 4;
 /// Frames are gathered into writes of about this size.
 const WRITE_SIZE: usize = 256 * 1024;
-/// A link that broke so recently may be back before anybody notices.
-const GRACE: Duration = Duration::from_secs(1);
 /// How long the answer to a question is waited for.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -32,8 +30,9 @@ pub(crate) struct Link {
     /// As people call the peer.
     pub(crate) name: String,
     pub(crate) address: HostPort,
-    within_site: bool,
     log: Log,
+    /// Where the machine's clock begins.
+    begun: Instant,
     state: Mutex<State>,
     /// There is something to send.
     pub(crate) wake: Notify,
@@ -43,21 +42,9 @@ pub(crate) struct Link {
 
 #[derive(Debug)]
 struct State {
-    queue: Queue,
+    machine: solera_links::Link<Arc<Vec<u8>>>,
     /// Something was not queued since the queue was last empty.
     overflows: bool,
-    /// The process that the peer was when it was last heard of.
-    incarnation: Option<u64>,
-    /// Since when our connection to the peer stands, and the peer's to us.
-    outgoing: Option<Instant>,
-    incoming: Option<Instant>,
-    /// When both last stood.
-    whole: Option<Instant>,
-    /// The last numbered frame that arrived from `incarnation`.
-    received: u64,
-    /// Counts the peer's connections; only the latest may deliver.
-    accepted: u64,
-    connected: u64,
     problem: Option<String>,
     questions: VecDeque<(u64, Vec<u8>)>,
     waiting: BTreeMap<u64, oneshot::Sender<Answer>>,
@@ -73,53 +60,45 @@ impl Link {
         log: Log,
     ) -> Link {
         let state = State {
-            queue: Queue::new(QUEUE_LIMIT, within_site),
+            machine: solera_links::Link::new(QUEUE_LIMIT, within_site),
             overflows: false,
-            incarnation: None,
-            outgoing: None,
-            incoming: None,
-            whole: None,
-            received: 0,
-            accepted: 0,
-            connected: 0,
             problem: None,
             questions: VecDeque::new(),
             waiting: BTreeMap::new(),
             asked: 0,
         };
         let (state, wake, called) = (Mutex::new(state), Notify::new(), Notify::new());
-        Link { peer, name, address, within_site, log, state, wake, called }
+        Link { peer, name, address, log, begun: Instant::now(), state, wake, called }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("nothing panics with the lock")
     }
 
-    /// Queues messages from one worker to another, in order. Between sites they are dropped while
-    /// there is no connection, or too much waits: the protocol asks for them later. Within a site they
-    /// are kept for the process that the peer last was. While there is a connection to it, all of them
-    /// are: clients wait for what depends on them, and [`Self::is_reachable`] lets no more in.
+    fn now(&self) -> Monotonic {
+        Monotonic(0).after(self.begun.elapsed())
+    }
+
+    /// Queues messages from one worker to another, in order, if [`solera_links::Link::admit`] permits.
     pub(crate) fn send(&self, from: Address, to: Address, messages: Vec<Message>) {
         let mut state = self.state();
-        let connected = state.outgoing.is_some();
-        let takes = if self.within_site { state.incarnation.is_some() } else { connected };
-        if !takes {
-            return;
-        }
-        let dropped = state.queue.dropped();
-        if state.queue.is_full() && !(self.within_site && connected) {
-            // Not worth encoding.
-            state.queue.count_dropped();
-        } else {
+        let dropped = state.machine.dropped();
+        if let Some(ticket) = state.machine.admit() {
+            // Encoding takes time in which other workers send.
             drop(state);
             let bodies = encode_batch(from, to, messages);
             state = self.state();
-            bodies.into_iter().for_each(|body| state.queue.push(body));
+            for body in bodies {
+                let bytes = body.len();
+                state.machine.push(ticket, Arc::new(body), bytes);
+            }
+            drop(state);
+            self.wake.notify_one();
+            return;
         }
-        let overflows = state.queue.dropped() > dropped;
+        let overflows = state.machine.dropped() > dropped;
         let news = overflows && !std::mem::replace(&mut state.overflows, true);
         drop(state);
-        self.wake.notify_one();
         if news {
             self.log.warn(format_args!(
                 "{} takes messages too slowly: {} MiB wait for it, and some were dropped",
@@ -131,7 +110,7 @@ impl Link {
 
     /// Whether so much waits that more updates would only take memory.
     pub(crate) fn has_enough(&self) -> bool {
-        self.state().queue.bytes() >= ENOUGH
+        self.state().machine.queue_bytes() >= ENOUGH
     }
 
     /// Asks the peer something. `None` if it does not answer.
@@ -140,7 +119,9 @@ impl Link {
         let (sender, receiver) = oneshot::channel();
         let number = {
             let mut state = self.state();
-            state.outgoing?;
+            if !state.machine.is_connected() {
+                return None;
+            }
             state.asked += 1;
             let number = state.asked;
             state.questions.push_back((number, body));
@@ -155,61 +136,49 @@ impl Link {
 
     /// The process that the peer was when it was last heard of.
     pub(crate) fn incarnation(&self) -> Option<u64> {
-        self.state().incarnation
+        self.state().machine.incarnation()
     }
 
     /// Whether messages reach the peer and its own come back, as far as is known.
     pub(crate) fn is_whole(&self) -> bool {
-        let state = self.state();
-        state.outgoing.is_some() && state.incoming.is_some()
+        self.state().machine.whole_since().is_some()
     }
 
-    /// The same, with patience for a link that has only just broken, and with none for one that has too
-    /// much to send already.
+    /// See [`solera_links::Link::is_reachable`].
     pub(crate) fn is_reachable(&self) -> bool {
-        let state = self.state();
-        let stands = state.outgoing.is_some() && state.incoming.is_some();
-        if state.queue.is_full() {
-            return false;
-        }
-        stands || state.whole.is_some_and(|whole| whole.elapsed() < GRACE)
+        let now = self.now();
+        self.state().machine.is_reachable(now)
     }
 
     pub(crate) fn status(&self) -> PeerStatus {
-        let state = self.state();
-        let since = state.outgoing.zip(state.incoming).map(|(a, b)| a.max(b));
+        let (now, state) = (self.now(), self.state());
+        let since = state.machine.whole_since();
         PeerStatus {
             node: u16::from(self.peer.node) + 1,
             address: self.address.to_string(),
             up: since.is_some(),
-            up_ms: since.map_or(0, |since| since.elapsed().as_millis() as u64),
-            queue_bytes: state.queue.bytes(),
-            dropped_batches: state.queue.dropped(),
-            reconnects: state.connected.saturating_sub(1),
+            up_ms: since.map_or(0, |since| now.since(since).as_millis() as u64),
+            queue_bytes: state.machine.queue_bytes(),
+            dropped_batches: state.machine.dropped(),
+            reconnects: state.machine.reconnects(),
             problem: state.problem.clone(),
         }
     }
 
-    /// Our connection stands. The peer has received all frames up to `received` of this process.
-    /// Returns whether that is so: not if another process speaks as the peer.
+    /// Our connection stands. See [`solera_links::Link::opened`].
     pub(crate) fn opened(&self, incarnation: u64, received: u64) -> bool {
-        let mut state = self.state();
-        if !state.meet(incarnation) {
-            return false;
+        let (now, mut state) = (self.now(), self.state());
+        let opened = state.machine.opened(now, incarnation, received);
+        if opened {
+            state.problem = None;
         }
-        state.queue.acknowledge(received);
-        state.outgoing = Some(Instant::now());
-        state.connected += 1;
-        state.problem = None;
-        true
+        opened
     }
 
     /// Our connection broke.
     pub(crate) fn closed(&self, problem: String) {
-        let mut state = self.state();
-        state.mark_whole();
-        state.outgoing = None;
-        state.queue.rewind();
+        let (now, mut state) = (self.now(), self.state());
+        state.machine.closed(now);
         state.questions.clear();
         state.waiting.clear();
         state.problem = Some(problem);
@@ -224,44 +193,28 @@ impl Link {
         news
     }
 
-    /// The peer called. Returns the number of its connection, and the last frame that arrived from
-    /// this incarnation; `None` if another process speaks as the peer.
+    /// The peer called. See [`solera_links::Link::accepted`].
     pub(crate) fn accepted(&self, incarnation: u64) -> Option<(u64, u64)> {
-        let mut state = self.state();
-        if !state.meet(incarnation) {
-            return None;
-        }
-        state.incoming = Some(Instant::now());
-        state.accepted += 1;
+        let now = self.now();
+        let accepted = self.state().machine.accepted(now, incarnation)?;
         self.called.notify_one();
-        Some((state.accepted, state.received))
+        Some(accepted)
     }
 
     /// Whether a numbered frame of the peer's connection is new and may be delivered.
     pub(crate) fn takes(&self, connection: u64, number: u64) -> bool {
-        let mut state = self.state();
-        let new = connection == state.accepted && number > state.received;
-        if new {
-            state.received = number;
-        }
-        new
+        self.state().machine.takes(connection, number)
     }
 
     /// The last frame that arrived; `None` if the peer has called again since.
     pub(crate) fn received(&self, connection: u64) -> Option<u64> {
-        let state = self.state();
-        (connection == state.accepted).then_some(state.received)
+        self.state().machine.received(connection)
     }
 
     /// The peer's connection broke. Returns whether it was the latest.
     pub(crate) fn hung_up(&self, connection: u64) -> bool {
-        let mut state = self.state();
-        let latest = connection == state.accepted;
-        if latest {
-            state.mark_whole();
-            state.incoming = None;
-        }
-        latest
+        let now = self.now();
+        self.state().machine.hung_up(now, connection)
     }
 
     /// Appends what is to be sent, up to about [`WRITE_SIZE`] bytes.
@@ -273,12 +226,12 @@ impl Link {
         let mut frames: Vec<(u64, Arc<Vec<u8>>)> = Vec::new();
         let mut size = 0;
         while size < WRITE_SIZE
-            && let Some(frame) = state.queue.next()
+            && let Some(frame) = state.machine.next_frame()
         {
             size += frame.1.len();
             frames.push(frame);
         }
-        if state.queue.bytes() == 0 {
+        if state.machine.queue_bytes() == 0 {
             state.overflows = false;
         }
         // Copying and checksums are nothing that workers should wait for.
@@ -290,7 +243,7 @@ impl Link {
 
     /// All frames up to this one have arrived at the peer.
     pub(crate) fn acknowledged(&self, number: u64) {
-        self.state().queue.acknowledge(number);
+        self.state().machine.acknowledge(number);
     }
 
     /// The peer answered a question.
@@ -298,30 +251,6 @@ impl Link {
         if let Some(waiting) = self.state().waiting.remove(&number) {
             // Whoever asked may have stopped waiting.
             let _ = waiting.send(answer);
-        }
-    }
-}
-
-impl State {
-    /// The peer is this process. If it was another one before, what waited for that one is dropped.
-    /// While a connection to that one stands, there are two who say they are the peer, and the later
-    /// is not believed.
-    fn meet(&mut self, incarnation: u64) -> bool {
-        if self.incarnation == Some(incarnation) {
-            return true;
-        }
-        if self.outgoing.is_some() || self.incoming.is_some() {
-            return false;
-        }
-        self.incarnation = Some(incarnation);
-        self.received = 0;
-        self.queue.clear();
-        true
-    }
-
-    fn mark_whole(&mut self) {
-        if self.outgoing.is_some() && self.incoming.is_some() {
-            self.whole = Some(Instant::now());
         }
     }
 }

@@ -71,6 +71,8 @@ pub(crate) const HOUSE: &[Room] = &[
         &["solera-journal", "solera-machine", "solera-time"],
         &[],
     ),
+    // Connections and what waits for them; it knows nothing of what is sent.
+    room("solera-links", "links", Floor::Hosting, &["solera-time"], &[]),
     // Bytes between any client and any server: it knows nothing of what they say.
     room("solera-wan", "wan", Floor::Hosting, &[], &[]),
     // A stream in another: it knows nothing of what is said.
@@ -110,6 +112,7 @@ pub(crate) const HOUSE: &[Room] = &[
             "solera-host",
             "solera-journal",
             "solera-levels",
+            "solera-links",
             "solera-machine",
             "solera-resp",
             "solera-time",

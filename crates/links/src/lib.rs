@@ -1,0 +1,14 @@
+//! Links between the nodes of a cluster, as machines without I/O.
+//!
+//! Each of two nodes calls the other and sends over the connection that it made. A [`Link`] is what one of them knows
+//! of both connections, what waits to be sent, and what has arrived. Hosts make the connections, carry frames and read
+//! the clock.
+//!
+//! **Within a site every frame that was queued for a process arrives there once and in order**, whatever becomes of
+//! connections, as long as both processes live. **Between sites a frame arrives at most once, and never after a later
+//! one**; the protocols ask again for what is lost. `tests/world.rs` judges both.
+
+mod link;
+mod queue;
+
+pub use link::{Link, Ticket};
