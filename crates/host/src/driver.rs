@@ -60,7 +60,7 @@ impl<M: Machine, L: Log> Driver<M, L> {
         self.gate.as_ref().map(Gate::log)
     }
 
-    /// The same, to be told of time and settings; records are the driver's.
+    /// The log, for a host that completes its syncs. Only the driver appends records.
     pub fn log_mut(&mut self) -> Option<&mut L> {
         self.gate.as_mut().map(Gate::log_mut)
     }
@@ -80,8 +80,8 @@ impl<M: Machine, L: Log> Driver<M, L> {
         self.machine.next_deadline()
     }
 
-    /// The next output, in order: messages and replies that may leave now, events, and records, which are in the log
-    /// already and come for whoever wants to look at them.
+    /// Returns the next output, in order: messages and replies that may leave now, events, and records. Records are
+    /// appended to the log before they are returned, unless it has failed.
     pub fn poll(&mut self) -> Option<OutputOf<M>> {
         let Some(gate) = &mut self.gate else { return self.machine.poll_output() };
         if let Some(output) = gate.take_released() {
@@ -129,8 +129,9 @@ impl<M: Machine, L: Log> Driver<M, L> {
         }
     }
 
-    /// The last record that must be durable before what is done now may be told; nothing if all are, or need not be.
-    /// Of a log that has failed nothing can be said here: what came before may be lost.
+    /// Last record that must be durable before a client hears of what the machine has done so far; `None` if all are, or
+    /// need not be. To be called when [`poll`](Self::poll) has returned `None`, for records that were not polled are in
+    /// no log yet. After a failure of the log it says nothing: see [`answers`](Self::answers).
     pub fn waits_for(&self) -> Option<Lsn> {
         self.gate.as_ref().and_then(Gate::waits_for)
     }
@@ -150,7 +151,7 @@ impl<M: Machine, L: Log> Driver<M, L> {
         self.gate.as_ref().is_some_and(Gate::has_stopped)
     }
 
-    /// The same, but only once: whoever waits for a reply now may wait in vain.
+    /// Returns `true` once after the log has failed.
     pub fn has_just_stopped(&mut self) -> bool {
         self.gate.as_mut().is_some_and(Gate::has_just_stopped)
     }
@@ -185,7 +186,8 @@ impl<M: Machine, L: Log> Driver<M, L> {
     }
 
     /// Writes the next part of the checkpoint that was begun, with at most so many keys, and returns it with the last
-    /// record that it knows of. `None` if none is being written, it is complete, or the machine has no part now.
+    /// record that it knows of; also where the log refuses the part and the checkpoint is given up. `None` if none is
+    /// being written, it is complete, or the machine has no part now.
     ///
     /// # Panics
     /// If [`poll`](Self::poll) has more to return.
@@ -193,7 +195,7 @@ impl<M: Machine, L: Log> Driver<M, L> {
         self.gate.as_mut()?.save(&self.machine, keys)
     }
 
-    /// Why the last checkpoint came to nothing, once.
+    /// Error that ended the last checkpoint; returned once.
     pub fn take_problem(&mut self) -> Option<Error> {
         self.gate.as_mut().and_then(Gate::take_problem)
     }

@@ -7,7 +7,9 @@ use solera_machine::{
 };
 use solera_time::{Monotonic, Physical, SiteId};
 
-/// Adds what it is told, records each sum, replies with it, and informs another machine.
+/// Adds what it is told, records each sum, replies with it, and informs another machine. Zero asks for the sum, and is answered a
+/// hundred more.
+/// A deadline makes it write a record of [`LONG`] bytes.
 #[derive(Debug, Default)]
 struct Sum {
     sum: u64,
@@ -24,6 +26,10 @@ impl Machine for Sum {
 
     fn handle(&mut self, _: Now, input: Input<u64, u64>) {
         let Input::Client { request, command } = input else { return };
+        if command == 0 {
+            self.outputs.push_back(Output::Reply { request, response: self.sum + 100 });
+            return;
+        }
         self.sum += command;
         let mut records = Records::default();
         records.push_with(|bytes| bytes.extend_from_slice(&self.sum.to_le_bytes()));
@@ -36,7 +42,11 @@ impl Machine for Sum {
         ]);
     }
 
-    fn on_deadline(&mut self, _: Now) {}
+    fn on_deadline(&mut self, _: Now) {
+        let mut records = Records::default();
+        records.push_with(|bytes| bytes.resize(bytes.len() + LONG, 0));
+        self.outputs.push_back(Output::Records(records));
+    }
 
     fn poll_output(&mut self) -> Option<OutputOf<Sum>> {
         self.outputs.pop_front()
@@ -87,6 +97,11 @@ impl Recovery for Again {
     }
 }
 
+const LONG: usize = 8 << 20;
+/// A checkpoint is due after so many bytes.
+const DUE: usize = 64 << 20;
+const NOW: Now = Now { monotonic: Monotonic(0), physical: Physical(0) };
+
 type Tested = Driver<Sum, VirtualLog<SimDisk>>;
 
 fn open_with(disk: &SimDisk, options: Options) -> Tested {
@@ -102,8 +117,7 @@ fn open(disk: &SimDisk) -> Tested {
 }
 
 fn add(driver: &mut Tested, amount: u64) {
-    let now = Now { monotonic: Monotonic(0), physical: Physical(0) };
-    driver.handle(now, Input::Client { request: RequestId(amount), command: amount });
+    driver.handle(NOW, Input::Client { request: RequestId(amount), command: amount });
 }
 
 /// What leaves now: the sums of replies and messages, in order.
@@ -130,6 +144,15 @@ fn with_one_record(disk: &SimDisk) -> Tested {
     sync(&mut driver);
     assert_eq!(leaves(&mut driver), [1, 1]);
     driver
+}
+
+/// Writes so many bytes of long records, which are durable then.
+fn write_long(driver: &mut Tested, bytes: usize) {
+    for _ in 0..bytes / LONG {
+        driver.on_deadline(NOW);
+        assert_eq!(leaves(driver), []);
+        sync(driver);
+    }
 }
 
 fn end_sync(driver: &mut Tested) {
@@ -161,11 +184,26 @@ fn what_is_said_waits_for_the_records_before_it() {
 }
 
 #[test]
+fn what_was_let_go_leaves_before_what_is_said_after_it() {
+    let mut driver = open(&SimDisk::new(1));
+    add(&mut driver, 1);
+    assert_eq!(leaves(&mut driver), []);
+    add(&mut driver, 0);
+    assert_eq!(leaves(&mut driver), [], "who asks sees a sum that a crash may undo");
+    sync(&mut driver);
+    add(&mut driver, 0);
+    assert_eq!(leaves(&mut driver), [1, 1, 101, 101]);
+}
+
+#[test]
 fn nothing_waits_where_the_log_is_not_waited_for() {
     let mut driver = open_with(&SimDisk::new(1), Options { waits: false, flaw: None });
     add(&mut driver, 1);
     assert_eq!(leaves(&mut driver), [1, 1]);
     assert!(driver.waits_for().is_none() && !driver.wants_submit() && driver.is_syncing());
+    driver.on_deadline(NOW);
+    leaves(&mut driver);
+    assert!(driver.wants_submit(), "so much is not left to whoever writes now and then");
 }
 
 #[test]
@@ -174,13 +212,17 @@ fn nobody_hears_of_what_a_failed_log_may_have_lost() {
     let mut driver = open(&disk);
     add(&mut driver, 1);
     assert_eq!(leaves(&mut driver), []);
+    driver.begin_checkpoint();
+    assert!(driver.is_saving());
     disk.fail_power_after(0);
     driver.submit();
     assert!(driver.has_just_stopped() && !driver.has_just_stopped() && driver.has_stopped());
     assert!(driver.refuses().is_some() && !driver.answers());
     add(&mut driver, 2);
     assert_eq!(leaves(&mut driver), []);
-    assert!(!driver.wants_submit() && driver.save(1).is_none());
+    assert!(!driver.wants_submit() && !driver.is_saving());
+    driver.begin_checkpoint();
+    assert!(!driver.is_saving() && driver.save(1).is_none());
 }
 
 #[test]
@@ -201,6 +243,29 @@ fn a_disk_that_is_nearly_full_refuses_writes_and_goes_on() {
     let mut driver = open(&SimDisk::new(1));
     driver.on_log_event(Event::SpaceLow(Error::Stopped));
     assert!(driver.refuses().is_some() && !driver.has_stopped() && driver.answers());
+    add(&mut driver, 1);
+    assert_eq!(leaves(&mut driver), []);
+    sync(&mut driver);
+    assert_eq!(leaves(&mut driver), [1, 1], "what was begun is completed");
+}
+
+#[test]
+fn a_checkpoint_is_due_when_so_much_was_written_since_the_last_was_begun() {
+    let disk = SimDisk::new(1);
+    let mut driver = open(&disk);
+    write_long(&mut driver, DUE - LONG);
+    assert!(!driver.wants_checkpoint());
+    write_long(&mut driver, LONG);
+    assert!(driver.wants_checkpoint());
+    driver.begin_checkpoint();
+    assert!(!driver.wants_checkpoint() && driver.is_saving());
+    write_long(&mut driver, LONG);
+    driver.on_log_event(Event::SnapshotFailed(Error::Stopped));
+    assert!(!driver.wants_checkpoint(), "a disk that takes no part is not asked at once");
+    write_long(&mut driver, DUE - LONG);
+    assert!(!driver.wants_checkpoint());
+    write_long(&mut driver, LONG);
+    assert!(driver.wants_checkpoint());
 }
 
 #[test]
