@@ -14,6 +14,9 @@ pub(crate) struct Checkpoints<M: Machine, S> {
     /// Bytes of records since the last checkpoint began, and of that checkpoint.
     since: u64,
     last: u64,
+    /// The next one is due whatever was written: the disk has little room left, and records that a checkpoint stands for
+    /// may go.
+    makes_room: bool,
     /// Why the last one came to nothing, until somebody has asked.
     problem: Option<Error>,
     /// The bytes of a part.
@@ -30,7 +33,14 @@ struct Saving<M: Machine, S> {
 
 impl<M: Machine, S> Default for Checkpoints<M, S> {
     fn default() -> Self {
-        Checkpoints { saving: None, since: 0, last: 0, problem: None, bytes: Vec::new() }
+        Checkpoints {
+            saving: None,
+            since: 0,
+            last: 0,
+            makes_room: false,
+            problem: None,
+            bytes: Vec::new(),
+        }
     }
 }
 
@@ -41,7 +51,13 @@ impl<M: Machine, S: Snapshot> Checkpoints<M, S> {
     }
 
     pub(crate) fn is_due(&self) -> bool {
-        self.saving.is_none() && self.since >= CHECKPOINT_BYTES.max(self.last)
+        let enough = self.since >= CHECKPOINT_BYTES.max(self.last);
+        self.saving.is_none() && (enough || self.makes_room)
+    }
+
+    /// The next checkpoint is due at once.
+    pub(crate) fn make_room(&mut self) {
+        self.makes_room = true;
     }
 
     pub(crate) fn is_saving(&self) -> bool {
@@ -53,7 +69,7 @@ impl<M: Machine, S: Snapshot> Checkpoints<M, S> {
     }
 
     pub(crate) fn begin(&mut self, snapshot: S, lsn: Lsn) {
-        self.since = 0;
+        (self.since, self.makes_room) = (0, false);
         let checkpoint = M::Checkpoint::default();
         self.saving = Some(Saving { checkpoint, snapshot, knows: lsn, bytes: 0 });
     }
@@ -84,7 +100,7 @@ impl<M: Machine, S: Snapshot> Checkpoints<M, S> {
 
     /// The next is begun when as much was written again.
     pub(crate) fn give_up(&mut self, error: Error) {
-        (self.saving, self.since) = (None, 0);
+        (self.saving, self.since, self.makes_room) = (None, 0, false);
         self.problem = Some(error);
     }
 

@@ -141,7 +141,7 @@ impl<M: Machine, L: Log> Driver<M, L> {
         self.gate.as_ref().is_some_and(Gate::is_syncing)
     }
 
-    /// Why commands that write must be refused: the log has failed, or is about to.
+    /// Why commands that write must be refused: the log has failed, or is about to, until it has room again.
     pub fn refuses(&self) -> Option<&Error> {
         self.gate.as_ref().and_then(Gate::refuses)
     }
@@ -162,7 +162,7 @@ impl<M: Machine, L: Log> Driver<M, L> {
         self.gate.as_ref().is_none_or(Gate::answers)
     }
 
-    /// Whether so much was written since the last checkpoint that it is time for the next.
+    /// Whether so much was written since the last checkpoint that it is time for the next, or the log needs room.
     pub fn wants_checkpoint(&self) -> bool {
         self.gate.as_ref().is_some_and(Gate::wants_checkpoint)
     }

@@ -132,7 +132,10 @@ impl<M: Machine, L: Log> Gate<M, L> {
             }
             Event::SpaceLow(error) => {
                 self.failure.get_or_insert(error);
+                self.checkpoints.make_room();
             }
+            Event::SpaceRegained if !self.stopped => self.failure = None,
+            Event::SpaceRegained => {}
             Event::Failed(error) => self.fail(error),
             Event::SnapshotPublished(_) => {}
             Event::SnapshotFailed(error) => self.checkpoints.give_up(error),

@@ -18,11 +18,11 @@ impl<D: Disk> VirtualLog<D> {
     pub fn end_sync(&mut self) -> Vec<Event> {
         let Ok(persisted) = self.0.sync() else { return Vec::new() };
         let mut events = vec![Event::Persisted(persisted)];
-        // Any other failure is the journal's end.
-        if let Err(full) = self.0.prepare()
-            && full.is_disk_full()
-        {
-            events.push(Event::SpaceLow(full));
+        match self.0.prepare() {
+            Ok(true) => events.push(Event::SpaceRegained),
+            Err(full) if full.is_disk_full() => events.push(Event::SpaceLow(full)),
+            // Any other failure is the journal's end.
+            Ok(false) | Err(_) => {}
         }
         events
     }

@@ -247,6 +247,30 @@ fn a_disk_that_is_nearly_full_refuses_writes_and_goes_on() {
     assert_eq!(leaves(&mut driver), []);
     sync(&mut driver);
     assert_eq!(leaves(&mut driver), [1, 1], "what was begun is completed");
+    driver.on_log_event(Event::SpaceRegained);
+    assert!(driver.refuses().is_none());
+}
+
+#[test]
+fn a_disk_that_is_nearly_full_makes_a_checkpoint_due_once() {
+    let disk = SimDisk::new(1);
+    let mut driver = open(&disk);
+    assert!(!driver.wants_checkpoint());
+    driver.on_log_event(Event::SpaceLow(Error::Stopped));
+    assert!(driver.wants_checkpoint());
+    driver.begin_checkpoint();
+    assert!(driver.is_saving() && !driver.wants_checkpoint());
+    driver.on_log_event(Event::SnapshotFailed(Error::Stopped));
+    assert!(!driver.wants_checkpoint(), "there was no room for one");
+}
+
+#[test]
+fn room_for_segments_is_of_no_use_to_a_log_that_has_failed() {
+    let mut driver = open(&SimDisk::new(1));
+    driver.on_log_event(Event::SpaceLow(Error::Stopped));
+    driver.on_log_event(Event::Failed(Error::Stopped));
+    driver.on_log_event(Event::SpaceRegained);
+    assert!(driver.refuses().is_some() && driver.has_stopped());
 }
 
 #[test]

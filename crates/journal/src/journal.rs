@@ -79,12 +79,23 @@ impl<D: Disk> Journal<D> {
     }
 
     /// Prepares the next segment, in proportion to what was written since the last call. Best called
-    /// after each sync: whoever does not will wait when the segment is full.
+    /// after each sync: whoever does not will wait when the segment is full. Returns whether the disk has room again, which
+    /// it had not.
     ///
-    /// [`Error::DiskFull`] is a warning: the journal goes on as long as its segment has room. Any
-    /// other error is the journal's end.
-    pub fn prepare(&mut self) -> Result<(), Error> {
+    /// # Errors
+    /// [`Error::DiskFull`] is a warning: the journal goes on as long as its segment has room. The disk is asked again when
+    /// a snapshot has made a segment go. Any other error is the journal's end.
+    pub fn prepare(&mut self) -> Result<bool, Error> {
         self.writer.prepare()
+    }
+
+    /// Prepares all of the next segment. Best called when a journal that has records is opened: if the disk has no room,
+    /// it is better to know that before anything is taken than when the segment is full.
+    ///
+    /// # Errors
+    /// As those of [`prepare`](Self::prepare).
+    pub fn prepare_whole(&mut self) -> Result<(), Error> {
+        self.writer.prepare_whole().map(drop)
     }
 
     /// The last record that was appended; 0 if there is none.

@@ -53,7 +53,7 @@ pub use error::{Damage, Error, Fault};
 pub use header::Identity;
 pub use journal::{Journal, Options};
 pub use record::{Lsn, MAX_RECORD_BYTES};
-pub use recovery::{Entry, Recovered, TornTail};
+pub use recovery::{Entry, Recovered, TornTail, remove_unfinished};
 pub use repair::{Repair, must_be_repaired, repair};
 pub use sim_disk::{FaultyCall, SimDisk, SimFile, SimLock};
 pub use snapshot::{SnapshotWriter, WrittenSnapshot};

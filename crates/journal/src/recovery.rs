@@ -146,6 +146,20 @@ pub(crate) fn open<D: Disk>(
     Ok((Writer::new(disk, options.clone(), start), recovered))
 }
 
+/// Removes the files that an earlier process did not finish. They hold no record, but on a full disk perhaps the room
+/// that is needed before the journal can be opened, which removes them too. Returns their names.
+///
+/// # Errors
+/// [`Error::Locked`] if somebody has the journal open; the directory cannot be read or changed.
+pub fn remove_unfinished(disk: &impl Disk) -> Result<Vec<String>, Error> {
+    let _lock = lock(disk)?;
+    let unfinished = Listing::read(disk)?.temporary;
+    for name in &unfinished {
+        remove(disk, name)?;
+    }
+    Ok(unfinished)
+}
+
 /// Takes the journal's lock.
 pub(crate) fn lock<D: Disk>(disk: &D) -> Result<D::Lock, Error> {
     let lock = disk.lock(LOCK).map_err(|error| Error::io("lock", LOCK, &error))?;
@@ -353,8 +367,9 @@ pub(crate) fn heal<F: DiskFile>(
 fn clear(disk: &impl Disk, unneeded: &[String]) -> Result<(), Error> {
     // The name of the newest snapshot may not be durable yet, nor that of the last segment.
     disk.sync_dir().map_err(|error| Error::io("sync", DIRECTORY, &error))?;
-    for name in unneeded {
-        disk.remove(name).map_err(|error| Error::io("remove", name, &error))?;
-    }
-    Ok(())
+    unneeded.iter().try_for_each(|name| remove(disk, name))
+}
+
+fn remove(disk: &impl Disk, name: &str) -> Result<(), Error> {
+    disk.remove(name).map_err(|error| Error::io("remove", name, &error))
 }

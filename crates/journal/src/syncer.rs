@@ -43,8 +43,11 @@ pub enum SyncPolicy {
 pub enum Event {
     /// All records up to this one are durable.
     Persisted(Lsn),
-    /// The disk is full, but for what is left of the current segment: time to stop taking writes.
+    /// The disk is full, but for what is left of the current segment: time to stop taking writes, and to make room by a
+    /// snapshot.
     SpaceLow(Error),
+    /// After that, the disk has room for another segment.
+    SpaceRegained,
     /// A snapshot of all records up to this one is in force.
     SnapshotPublished(Lsn),
     /// A snapshot came to nothing. The journal goes on; the old snapshot is still in force.
@@ -339,12 +342,6 @@ impl<D: Disk, E: FnMut(Event)> Thread<D, E> {
     }
 
     fn serve(&mut self) -> Result<(), Error> {
-        if self.told > Lsn(0) {
-            // The disk may have been full before; better to know that before anything is taken than when
-            // the segment is full.
-            let prepared = self.writer.prepare_whole();
-            self.warn_of_little_space(prepared)?;
-        }
         loop {
             let mut open = match self.wait() {
                 Ok(command) => self.take(command)?,
@@ -369,8 +366,7 @@ impl<D: Disk, E: FnMut(Event)> Thread<D, E> {
             self.tell_persisted();
             // When nobody waits for it any more.
             if self.writer.is_preparation_due() {
-                let prepared = self.writer.prepare();
-                self.warn_of_little_space(prepared)?;
+                self.prepare()?;
             }
             self.counting.set_segments(self.writer.segments());
         }
@@ -456,10 +452,12 @@ impl<D: Disk, E: FnMut(Event)> Thread<D, E> {
         }
     }
 
-    fn warn_of_little_space(&mut self, prepared: Result<(), Error>) -> Result<(), Error> {
-        match prepared {
+    fn prepare(&mut self) -> Result<(), Error> {
+        match self.writer.prepare() {
+            Ok(false) => {}
+            Ok(true) => (self.on_event)(Event::SpaceRegained),
             Err(full) if full.is_disk_full() => (self.on_event)(Event::SpaceLow(full)),
-            prepared => return prepared,
+            Err(error) => return Err(error),
         }
         Ok(())
     }

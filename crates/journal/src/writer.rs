@@ -32,11 +32,21 @@ pub(crate) struct Writer<D: Disk> {
     spare: Option<Spare<D::File>>,
     /// Written since the spare segment last grew.
     unprepared: u64,
-    /// No room was left for a spare segment; not asked for again until a segment has gone.
-    crowded: bool,
+    room: Room,
     failure: Option<Error>,
     /// Held until the journal is dropped.
     _lock: D::Lock,
+}
+
+/// Whether the disk has room for a spare segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Room {
+    /// As far as is known.
+    Enough,
+    /// It had none. It is not asked again until a segment has gone.
+    None,
+    /// It had none, and a segment has gone since.
+    Perhaps,
 }
 
 /// The segment that is written to.
@@ -79,7 +89,7 @@ impl<D: Disk> Writer<D> {
             attempts: 0,
             spare: None,
             unprepared: 0,
-            crowded: false,
+            room: Room::Enough,
             failure: None,
             _lock: start.lock,
         }
@@ -119,34 +129,37 @@ impl<D: Disk> Writer<D> {
         self.spare.is_none() || self.unprepared.saturating_mul(2) >= PREPARE_BYTES
     }
 
-    pub(crate) fn prepare(&mut self) -> Result<(), Error> {
+    pub(crate) fn prepare(&mut self) -> Result<bool, Error> {
         // Twice as fast as the current segment fills, so that the next one is ready by half of it.
         let bytes = PREPARE_BYTES.max(self.unprepared.saturating_mul(2));
         self.prepare_by(bytes)
     }
 
-    /// Prepares all of the next segment.
-    pub(crate) fn prepare_whole(&mut self) -> Result<(), Error> {
+    pub(crate) fn prepare_whole(&mut self) -> Result<bool, Error> {
         self.prepare_by(u64::MAX)
     }
 
-    fn prepare_by(&mut self, bytes: u64) -> Result<(), Error> {
+    fn prepare_by(&mut self, bytes: u64) -> Result<bool, Error> {
         self.usable()?;
-        if self.crowded || self.spare.as_ref().is_some_and(Spare::ready) {
-            return Ok(());
+        if self.room == Room::None || self.spare.as_ref().is_some_and(Spare::ready) {
+            return Ok(false);
         }
         self.unprepared = 0;
+        // Nobody is told of room before all of it is there.
+        let bytes = if self.room == Room::Perhaps { u64::MAX } else { bytes };
         match self.fill_spare(bytes) {
             Err(full) if full.is_disk_full() => {
                 // The space is needed more for a snapshot, which makes room.
-                self.crowded = true;
+                self.room = Room::None;
                 self.spare = None;
-                let removed = self.disk.remove(SPARE);
-                let removed = removed.map_err(|error| Error::io("remove", SPARE, &error));
+                let removed = self.remove(SPARE);
                 self.or_fail(removed)?;
                 Err(full)
             }
-            filled => self.or_fail(filled),
+            filled => {
+                self.or_fail(filled)?;
+                Ok(std::mem::replace(&mut self.room, Room::Enough) == Room::Perhaps)
+            }
         }
     }
 
@@ -259,7 +272,14 @@ impl<D: Disk> Writer<D> {
         };
         let number = self.segments.back().map_or(1, |last| last.number + 1);
         let header = segment_header(self.identity(), number, self.next);
-        let (file, size) = spare.finish(&self.disk, header, size)?;
+        let finished = spare.finish(&self.disk, header, size);
+        let (file, size) = finished.inspect_err(|error| {
+            if error.is_disk_full() {
+                // The journal has failed anyway. What was written of the segment would hold the room that others on the
+                // same disk need, and the next start.
+                let _ = self.remove(SPARE);
+            }
+        })?;
         self.current = Current::new(file, number, size);
         self.segments.push_back(SegmentRef { number, first: self.next });
         Ok(())
@@ -289,7 +309,9 @@ impl<D: Disk> Writer<D> {
         while self.segments.get(1).is_some_and(|second| second.first <= snapshot.lsn.next().0) {
             let first = self.segments.pop_front().expect("there are two");
             self.remove(&segment_name(first.number))?;
-            self.crowded = false;
+            if self.room == Room::None {
+                self.room = Room::Perhaps;
+            }
         }
         // If the power brings back what was removed, opening the journal removes it again.
         Ok(())

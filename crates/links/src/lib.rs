@@ -11,4 +11,4 @@
 mod link;
 mod queue;
 
-pub use link::{Link, Ticket};
+pub use link::{Handshake, Link, Ticket};

@@ -34,6 +34,13 @@ pub struct Ticket {
     incarnation: Option<u64>,
 }
 
+/// What was known of the peer when a handshake began. Handshakes take time, and meanwhile the process that is met may
+/// have been replaced by one that is known already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Handshake {
+    knew: Option<u64>,
+}
+
 impl<B: Clone> Link<B> {
     /// A link for which about `limit` bytes may wait. Within a site frames stay until they are acknowledged.
     pub fn new(limit: usize, within_site: bool) -> Link<B> {
@@ -85,10 +92,22 @@ impl<B: Clone> Link<B> {
         self.queue.acknowledge(number);
     }
 
+    /// To be asked for before the peer is called, and when the greeting of its call was read. A host refuses a process
+    /// that it knew then to have been replaced; the link refuses one that has been replaced since.
+    pub fn handshake(&self) -> Handshake {
+        Handshake { knew: self.incarnation }
+    }
+
     /// Our connection stands. The peer has received all frames up to `received` of this process. Returns whether that
-    /// is so: not if another process speaks as the peer.
-    pub fn opened(&mut self, now: Monotonic, incarnation: u64, received: u64) -> bool {
-        if !self.meet(incarnation) {
+    /// is so: not if another process speaks as the peer, or has spoken since the handshake began.
+    pub fn opened(
+        &mut self,
+        now: Monotonic,
+        handshake: Handshake,
+        incarnation: u64,
+        received: u64,
+    ) -> bool {
+        if !self.meet(handshake, incarnation) {
             return false;
         }
         self.queue.acknowledge(received);
@@ -105,9 +124,14 @@ impl<B: Clone> Link<B> {
     }
 
     /// The peer called. Returns the number of its connection, and the last frame that arrived from this incarnation;
-    /// `None` if another process speaks as the peer.
-    pub fn accepted(&mut self, now: Monotonic, incarnation: u64) -> Option<(u64, u64)> {
-        if !self.meet(incarnation) {
+    /// `None` if another process speaks as the peer, or has spoken since the handshake began.
+    pub fn accepted(
+        &mut self,
+        now: Monotonic,
+        handshake: Handshake,
+        incarnation: u64,
+    ) -> Option<(u64, u64)> {
+        if !self.meet(handshake, incarnation) {
             return None;
         }
         self.incoming = Some(now);
@@ -179,12 +203,15 @@ impl<B: Clone> Link<B> {
     }
 
     /// The peer is this process. If it was another one before, what waited for that one is dropped. While a connection
-    /// to that one stands, there are two who say they are the peer, and the later is not believed.
-    fn meet(&mut self, incarnation: u64) -> bool {
+    /// to that one stands, there are two who say they are the peer, and the later is not believed. Nor is one believed
+    /// that has been replaced since the handshake with it began: it is gone, and what has arrived from its successor
+    /// counts.
+    fn meet(&mut self, handshake: Handshake, incarnation: u64) -> bool {
         if self.incarnation == Some(incarnation) {
             return true;
         }
-        if self.outgoing.is_some() || self.incoming.is_some() {
+        let stands = self.outgoing.is_some() || self.incoming.is_some();
+        if stands || handshake.knew != self.incarnation {
             return false;
         }
         self.incarnation = Some(incarnation);

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use solera_links::{Link, Ticket};
+use solera_links::{Handshake, Link, Ticket};
 use solera_time::Monotonic;
 
 /// What a frame carries: who sent it to whom, and as which of that pair's frames.
@@ -25,6 +25,30 @@ enum Flaw {
     ConfusesConnections,
     /// It keeps the link when it starts again.
     KeepsTheLink,
+    /// It asks for a handshake only when that is over.
+    AsksLate,
+    /// When faults have ended, it sends nothing of what the link gives it.
+    LosesInTheEnd,
+}
+
+/// A call on its way to become a connection. Anything may happen between its steps.
+struct Call {
+    caller: usize,
+    /// The process that called, and whether it is still there.
+    process: u64,
+    caller_is_there: bool,
+    handshake: Handshake,
+    /// The called node has read the greeting, and has not decided yet.
+    read: Option<Handshake>,
+    /// It was welcome, but has not heard so.
+    welcome: Option<Welcome>,
+}
+
+struct Welcome {
+    process: u64,
+    received: u64,
+    /// Which of `World::pipes`.
+    pipe: usize,
 }
 
 /// A connection, from the node that called. Either end may have given it up while the other has not noticed.
@@ -40,6 +64,8 @@ struct Pipe {
 
 struct Node {
     incarnation: u64,
+    /// The latest process that the other node is known to have been.
+    met: u64,
     link: Link<Body>,
     /// Messages that are being encoded.
     encoding: Option<(Ticket, Body)>,
@@ -56,11 +82,16 @@ struct World {
     random: u64,
     now: u64,
     within_site: bool,
+    /// Processes die often, and it takes long to hear that a call is welcome.
+    restless: bool,
     flaw: Option<Flaw>,
     nodes: [Node; 2],
+    calls: Vec<Call>,
     pipes: Vec<Pipe>,
     judge: Judge,
     problems: Vec<String>,
+    /// Faults have ended.
+    calm: bool,
 }
 
 /// Small enough to be full at times.
@@ -68,17 +99,24 @@ const LIMIT: usize = 20;
 
 impl World {
     fn new(seed: u64, within_site: bool, flaw: Option<Flaw>) -> World {
-        let node =
-            |incarnation| Node { incarnation, link: Link::new(LIMIT, within_site), encoding: None };
+        let node = |incarnation| Node {
+            incarnation,
+            met: 0,
+            link: Link::new(LIMIT, within_site),
+            encoding: None,
+        };
         World {
             random: seed,
             now: 0,
             within_site,
+            restless: seed.is_multiple_of(3),
             flaw,
             nodes: [node(1), node(2)],
+            calls: Vec::new(),
             pipes: Vec::new(),
             judge: Judge::default(),
             problems: Vec::new(),
+            calm: false,
         }
     }
 
@@ -98,16 +136,25 @@ impl World {
     fn step(&mut self) {
         self.now += 100_000_000;
         let node = self.below(2);
-        match self.below(200) {
-            0..2 => self.restart(node),
-            2..5 => self.give_up(node),
+        let one_of = match self.restless {
+            true => 100,
+            false => 600,
+        };
+        if self.below(one_of) == 0 {
+            return self.restart(node);
+        }
+        match self.below(320) {
+            0..5 => self.give_up(node),
             5..8 => self.hang_up(node),
             8..12 => self.duplicate(node),
-            12..40 => self.call(node),
-            40..75 => self.encode(node),
-            75..110 => self.queue(node),
-            110..140 => self.send(node),
-            140..175 => self.receive(node),
+            12..50 => self.call(node),
+            50..85 => self.read(node),
+            85..120 => self.welcome(node),
+            120..150 if !self.restless || self.below(4) == 0 => self.hear(node),
+            150..185 => self.encode(node),
+            185..220 => self.queue(node),
+            220..250 => self.send(node),
+            250..290 => self.receive(node),
             _ => self.take_acknowledgement(node),
         }
     }
@@ -115,16 +162,21 @@ impl World {
     /// The process dies and another begins. The other node notices when it gives up its connections.
     fn restart(&mut self, node: usize) {
         let incarnation = self.nodes.iter().map(|node| node.incarnation).max().unwrap() + 1;
-        self.nodes[node].incarnation = incarnation;
-        self.nodes[node].encoding = None;
+        let Node { incarnation: own, met, link, encoding } = &mut self.nodes[node];
+        (*own, *met, *encoding) = (incarnation, 0, None);
         if self.flaw != Some(Flaw::KeepsTheLink) {
-            self.nodes[node].link = Link::new(LIMIT, self.within_site);
+            *link = Link::new(LIMIT, self.within_site);
         }
         for pipe in &mut self.pipes {
             match pipe.caller == node {
                 true => pipe.caller_is_there = false,
                 false => pipe.called_is_there = false,
             }
+        }
+        // What was not answered is gone with the called process; an answer that it gave may still be read.
+        self.calls.retain(|call| call.caller == node || call.welcome.is_some());
+        for call in self.calls.iter_mut().filter(|call| call.caller == node) {
+            call.caller_is_there = false;
         }
     }
 
@@ -155,20 +207,60 @@ impl World {
         }
     }
 
-    /// A node calls the other. At times it does not hear that it was welcome.
+    /// A node calls the other, unless it has a connection or is about to.
     fn call(&mut self, node: usize) {
-        let now = self.now();
-        if self.pipes.iter().any(|pipe| pipe.caller == node && pipe.caller_is_there) {
+        let own = |pipe: &Pipe| pipe.caller == node && pipe.caller_is_there;
+        let calling = |call: &Call| call.caller == node && call.caller_is_there;
+        if self.pipes.iter().any(own) || self.calls.iter().any(calling) {
             return;
         }
-        let (mine, theirs) = (self.nodes[node].incarnation, self.nodes[1 - node].incarnation);
-        let Some((number, received)) = self.nodes[1 - node].link.accepted(now, mine) else {
+        let Node { incarnation, link, .. } = &self.nodes[node];
+        self.calls.push(Call {
+            caller: node,
+            process: *incarnation,
+            caller_is_there: true,
+            handshake: link.handshake(),
+            read: None,
+            welcome: None,
+        });
+    }
+
+    /// A node reads the greeting of one who has called, and refuses a process that it knows to be replaced.
+    fn read(&mut self, node: usize) {
+        let unread = |call: &Call| call.caller != node && call.read.is_none();
+        let Some(at) = self.calls.iter().position(unread) else { return };
+        let Node { met, link, .. } = &self.nodes[node];
+        match self.calls[at].process < *met {
+            true => drop(self.calls.remove(at)),
+            false => self.calls[at].read = Some(link.handshake()),
+        }
+    }
+
+    /// A node welcomes one whose greeting it has read, or refuses the call.
+    fn welcome(&mut self, node: usize) {
+        let waits = |call: &Call| call.caller != node && call.welcome.is_none();
+        let ready: Vec<usize> = (0..self.calls.len())
+            .filter(|at| waits(&self.calls[*at]) && self.calls[*at].read.is_some())
+            .collect();
+        if ready.is_empty() {
+            return;
+        }
+        let at = ready[self.below(ready.len())];
+        let (now, call) = (self.now(), &mut self.calls[at]);
+        let Node { incarnation, met, link, .. } = &mut self.nodes[node];
+        let handshake = match self.flaw {
+            Some(Flaw::AsksLate) => link.handshake(),
+            _ => call.read.expect("it was read"),
+        };
+        let Some((number, received)) = link.accepted(now, handshake, call.process) else {
+            self.calls.remove(at);
             return;
         };
-        let heard = self.below(8) > 0 && self.nodes[node].link.opened(now, theirs, received);
+        *met = call.process.max(*met);
+        call.welcome = Some(Welcome { process: *incarnation, received, pipe: self.pipes.len() });
         self.pipes.push(Pipe {
-            caller: node,
-            caller_is_there: heard,
+            caller: call.caller,
+            caller_is_there: false,
             called_is_there: true,
             number,
             frames: VecDeque::new(),
@@ -176,8 +268,28 @@ impl World {
         });
     }
 
+    /// A node hears that it is welcome. At times it does not.
+    fn hear(&mut self, node: usize) {
+        let heard = |call: &Call| call.caller == node && call.welcome.is_some();
+        let Some(at) = self.calls.iter().position(heard) else { return };
+        let (now, call) = (self.now(), self.calls.remove(at));
+        if !call.caller_is_there || (!self.calm && self.below(8) == 0) {
+            return;
+        }
+        let Node { met, link, .. } = &mut self.nodes[node];
+        let handshake = match self.flaw {
+            Some(Flaw::AsksLate) => link.handshake(),
+            _ => call.handshake,
+        };
+        let Welcome { process, received, pipe } = call.welcome.expect("it is there");
+        if link.opened(now, handshake, process, received) {
+            self.pipes[pipe].caller_is_there = true;
+            *met = process.max(*met);
+        }
+    }
+
     fn encode(&mut self, node: usize) {
-        let Node { incarnation, link, encoding } = &mut self.nodes[node];
+        let Node { incarnation, link, encoding, .. } = &mut self.nodes[node];
         if let (None, Some(ticket)) = (&encoding, link.admit()) {
             let to = link.incarnation().expect("it was met before");
             *encoding = Some((ticket, Body { from: *incarnation, to, place: 0 }));
@@ -191,13 +303,18 @@ impl World {
         // Those that the link drops are no part of what it promises.
         let before = link.queue_bytes();
         link.push(ticket, Body { place: *place, ..body }, 3);
-        *place += usize::from(link.queue_bytes() > before);
+        let queued = link.queue_bytes() > before;
+        *place += usize::from(queued);
+        if self.within_site && queued != (link.incarnation() == Some(body.to)) {
+            self.problems.push(format!("{body:?} was queued: {queued}"));
+        }
     }
 
     fn send(&mut self, node: usize) {
         let own = |pipe: &&mut Pipe| pipe.caller == node && pipe.caller_is_there;
         if let Some(pipe) = self.pipes.iter_mut().find(own)
             && let Some(frame) = self.nodes[node].link.next_frame()
+            && !(self.calm && self.flaw == Some(Flaw::LosesInTheEnd))
         {
             pipe.frames.push_back(frame);
         }
@@ -244,19 +361,39 @@ impl World {
         }
     }
 
+    /// Whoever has a connection that the other end has given up gives it up.
+    fn notice(&mut self) {
+        let now = self.now();
+        for pipe in &mut self.pipes {
+            let Pipe { caller, caller_is_there, called_is_there, number, .. } = pipe;
+            if *caller_is_there && !*called_is_there {
+                self.nodes[*caller].link.closed(now);
+            } else if *called_is_there && !*caller_is_there {
+                self.nodes[1 - *caller].link.hung_up(now, *number);
+            }
+            let both = *caller_is_there && *called_is_there;
+            (*caller_is_there, *called_is_there) = (both, both);
+        }
+    }
+
     /// Faults end, each notices what broke, and all that waits is carried.
     fn calm_down(&mut self) {
-        for _ in 0..3 {
+        self.calm = true;
+        for node in [0, 1] {
+            self.give_up(node);
+            (0..self.pipes.len()).for_each(|_| self.hang_up(node));
+        }
+        // A former process may have been welcomed, or may be while its call is still under way: then nothing is heard
+        // over its connection, which is given up.
+        for _ in 0..10 {
             for node in [0, 1] {
-                self.give_up(node);
-                (0..self.pipes.len()).for_each(|_| self.hang_up(node));
-            }
-            // One who is told that another process has connections notices when it is called again.
-            for node in [0, 1, 0, 1] {
-                while !self.pipes.iter().any(|pipe| pipe.caller == node && pipe.caller_is_there) {
-                    self.call(node);
-                    self.random = self.random.wrapping_add(1);
+                self.call(node);
+                for _ in 0..10 {
+                    self.read(1 - node);
+                    self.welcome(1 - node);
+                    self.hear(node);
                 }
+                self.notice();
             }
         }
         for node in [0, 1] {
@@ -298,13 +435,10 @@ impl Judge {
 /// Runs a seed. Returns what went wrong, and how many frames arrived.
 fn run(seed: u64, within_site: bool, flaw: Option<Flaw>) -> (Vec<String>, usize) {
     let mut world = World::new(seed, within_site, flaw);
-    for _ in 0..1000 {
+    for _ in 0..2000 {
         world.step();
     }
-    // A host that is wrong may never come to rest.
-    if flaw.is_none() {
-        world.calm_down();
-    }
+    world.calm_down();
     (world.problems, world.judge.delivered.values().map(Vec::len).sum())
 }
 
@@ -316,7 +450,7 @@ fn within_a_site_all_that_is_queued_arrives_once_and_in_order() {
         assert_eq!(problems, [""; 0], "seed {seed}");
         arrived += frames;
     }
-    assert!(arrived > 100_000, "{arrived} frames arrived");
+    assert!(arrived > 80_000, "{arrived} frames arrived");
 }
 
 #[test]
@@ -327,13 +461,14 @@ fn between_sites_nothing_arrives_twice_or_late() {
         assert_eq!(problems, [""; 0], "seed {seed}");
         arrived += frames;
     }
-    assert!(arrived > 50_000, "{arrived} frames arrived");
+    assert!(arrived > 40_000, "{arrived} frames arrived");
 }
 
 #[test]
 fn what_hosts_may_do_wrong_is_noticed() {
-    use Flaw::{AcknowledgesTooMuch, ConfusesConnections, DeliversAll, KeepsTheLink};
-    for flaw in [DeliversAll, AcknowledgesTooMuch, ConfusesConnections, KeepsTheLink] {
+    use Flaw::*;
+    let flaws = [DeliversAll, AcknowledgesTooMuch, ConfusesConnections, KeepsTheLink];
+    for flaw in flaws.into_iter().chain([AsksLate, LosesInTheEnd]) {
         let found = (0..1000).filter(|seed| !run(*seed, true, Some(flaw)).0.is_empty()).count();
         println!("{flaw:?}: {found} of 1000 seeds");
         assert!(found > 0, "{flaw:?}");

@@ -154,7 +154,7 @@ async fn status(
 }
 
 async fn ready(State(cluster): State<Arc<Cluster>>) -> (StatusCode, Cow<'static, str>) {
-    if cluster.refuses_writes().is_some() {
+    if cluster.network.refuses_writes() {
         let reason = "this node takes no writes; its log says why\n";
         return (StatusCode::SERVICE_UNAVAILABLE, reason.into());
     }

@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use solera_journal::{Disk, RealDisk, is_begun};
+use solera_journal::{Disk, RealDisk, is_begun, remove_unfinished};
 use solera_unistore::Address;
 
 use crate::config::ClusterSpec;
 use crate::peers::{PEERS, Peers};
-use crate::storage::StorageError;
+use crate::storage::{StorageError, in_words};
 
 pub use examine::examine;
 
@@ -137,6 +137,7 @@ impl DataDir {
             dir.is_of(&found, about);
             for worker in workers {
                 dir.must_hold(*worker)?;
+                dir.make_room(*worker)?;
             }
             // Durable before any other node hears of this start.
             dir.starts = found.starts + 1;
@@ -256,6 +257,14 @@ impl DataDir {
                 Err(StorageError { folder, reason })
             }
         }
+    }
+
+    /// What an earlier process was preparing may hold the rest of a full disk, and something must be written before the
+    /// journal is opened.
+    fn make_room(&self, worker: Address) -> Result<(), StorageError> {
+        let folder = self.of(worker);
+        let removed = remove_unfinished(&RealDisk::new(&folder));
+        removed.map(drop).map_err(|error| StorageError { folder, reason: in_words(&error) })
     }
 }
 
@@ -461,6 +470,18 @@ name = 'us'
             assert!(reason.contains("it is the data of eu/worker-0, eu/worker-1"), "{reason}");
         }
         assert!(root.open(&[at(0, 0), at(0, 1)]).is_ok());
+    }
+
+    #[test]
+    fn what_a_process_was_preparing_goes_before_anything_is_written() {
+        let root = Root::new("room");
+        root.begin(&[at(0, 0)]);
+        let spare = root.0.join("eu/worker-0/spare.tmp");
+        fs::write(&spare, "zeros").unwrap();
+        // As on a disk that has no room for it.
+        fs::create_dir(root.0.join(NEXT)).unwrap();
+        root.open(&[at(0, 0)]).unwrap_err();
+        assert!(!spare.exists());
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use solera_links::Handshake;
 use solera_time::Monotonic;
 use solera_unistore::{Address, Message};
 use tokio::sync::{Notify, oneshot};
@@ -165,10 +166,15 @@ impl Link {
         }
     }
 
+    /// See [`solera_links::Link::handshake`].
+    pub(crate) fn handshake(&self) -> Handshake {
+        self.state().machine.handshake()
+    }
+
     /// Our connection stands. See [`solera_links::Link::opened`].
-    pub(crate) fn opened(&self, incarnation: u64, received: u64) -> bool {
+    pub(crate) fn opened(&self, handshake: Handshake, incarnation: u64, received: u64) -> bool {
         let (now, mut state) = (self.now(), self.state());
-        let opened = state.machine.opened(now, incarnation, received);
+        let opened = state.machine.opened(now, handshake, incarnation, received);
         if opened {
             state.problem = None;
         }
@@ -194,9 +200,9 @@ impl Link {
     }
 
     /// The peer called. See [`solera_links::Link::accepted`].
-    pub(crate) fn accepted(&self, incarnation: u64) -> Option<(u64, u64)> {
+    pub(crate) fn accepted(&self, handshake: Handshake, incarnation: u64) -> Option<(u64, u64)> {
         let now = self.now();
-        let accepted = self.state().machine.accepted(now, incarnation)?;
+        let accepted = self.state().machine.accepted(now, handshake, incarnation)?;
         self.called.notify_one();
         Some(accepted)
     }
@@ -291,18 +297,18 @@ mod tests {
     fn within_a_site_a_reconnect_loses_nothing_and_repeats_nothing() {
         let (ours, theirs) = (link(true), link(true));
         say(&ours, 0);
-        assert!(ours.opened(7, 0));
+        assert!(ours.opened(ours.handshake(), 7, 0));
         assert_eq!(gathered(&ours), [0; 0], "nobody was known to be there");
         (1..=3).for_each(|i| say(&ours, i));
         assert_eq!(gathered(&ours), [1, 2, 3]);
-        let (first, _) = theirs.accepted(5).unwrap();
+        let (first, _) = theirs.accepted(theirs.handshake(), 5).unwrap();
         assert!(theirs.takes(first, 1) && theirs.takes(first, 2));
         ours.closed("cut".into());
         say(&ours, 4);
         // The peer still has the old connection open when we call again.
-        let (second, received) = theirs.accepted(5).unwrap();
+        let (second, received) = theirs.accepted(theirs.handshake(), 5).unwrap();
         assert!(!theirs.takes(first, 3) && theirs.received(first).is_none());
-        assert!(ours.opened(7, received));
+        assert!(ours.opened(ours.handshake(), 7, received));
         assert_eq!(gathered(&ours), [3, 4]);
         assert!(!theirs.takes(second, 2) && theirs.takes(second, 3) && theirs.takes(second, 4));
         assert!(!theirs.hung_up(first) && theirs.hung_up(second));
@@ -311,19 +317,22 @@ mod tests {
     #[test]
     fn what_was_for_a_process_that_is_gone_is_dropped() {
         let link = link(true);
-        assert!(link.opened(7, 0));
+        assert!(link.opened(link.handshake(), 7, 0));
         (1..=2).for_each(|i| say(&link, i));
         link.closed("killed".into());
         say(&link, 3);
         // Whichever of the two calls first.
-        let (connection, _) = link.accepted(8).unwrap();
-        assert!(link.opened(8, 0));
+        let (connection, _) = link.accepted(link.handshake(), 8).unwrap();
+        assert!(link.opened(link.handshake(), 8, 0));
         say(&link, 4);
         assert_eq!(gathered(&link), [4]);
-        assert!(link.accepted(9).is_none() && !link.opened(9, 0), "two cannot be the same node");
+        assert!(
+            link.accepted(link.handshake(), 9).is_none() && !link.opened(link.handshake(), 9, 0),
+            "two cannot be the same node"
+        );
         link.hung_up(connection);
         link.closed("killed".into());
-        let (connection, received) = link.accepted(9).unwrap();
+        let (connection, received) = link.accepted(link.handshake(), 9).unwrap();
         assert_eq!(received, 0);
         assert!(link.takes(connection, 1), "a new process counts anew");
     }
@@ -331,14 +340,14 @@ mod tests {
     #[test]
     fn between_sites_nothing_waits_without_a_connection() {
         let link = link(false);
-        link.accepted(7).unwrap();
+        link.accepted(link.handshake(), 7).unwrap();
         say(&link, 1);
-        assert!(link.opened(7, 0));
+        assert!(link.opened(link.handshake(), 7, 0));
         say(&link, 2);
         link.closed("cut".into());
         say(&link, 3);
         assert_eq!(link.status().queue_bytes, 0);
-        assert!(link.opened(7, 0));
+        assert!(link.opened(link.handshake(), 7, 0));
         say(&link, 4);
         assert_eq!(gathered(&link), [2]);
         assert_eq!((link.status().reconnects, link.status().up), (1, true));
@@ -360,7 +369,7 @@ mod tests {
     #[test]
     fn a_link_between_sites_says_when_it_has_enough_and_drops_the_rest() {
         let link = link(false);
-        assert!(link.opened(7, 0));
+        assert!(link.opened(link.handshake(), 7, 0));
         for _ in 0..6 {
             say_much(&link, ENOUGH);
             assert!(link.has_enough());
@@ -373,15 +382,15 @@ mod tests {
     #[test]
     fn a_link_within_a_site_keeps_all_while_it_stands_and_lets_no_more_in() {
         let link = link(true);
-        link.accepted(7).unwrap();
-        assert!(link.opened(7, 0) && link.is_reachable());
+        link.accepted(link.handshake(), 7).unwrap();
+        assert!(link.opened(link.handshake(), 7, 0) && link.is_reachable());
         (0..6).for_each(|_| say_much(&link, ENOUGH));
         assert!(!link.is_reachable(), "clients are told to try again");
         assert_eq!(link.status().dropped_batches, 0);
         link.closed("cut".into());
         say_much(&link, 1);
         assert_eq!(link.status().dropped_batches, 1);
-        assert!(link.opened(7, 6));
+        assert!(link.opened(link.handshake(), 7, 6));
         assert!(link.is_reachable());
         assert_eq!(gathered(&link), [0; 0]);
     }

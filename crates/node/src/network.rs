@@ -1,8 +1,9 @@
 //! How workers reach one another: mailboxes in this process, with delays and cuts between sites, and
 //! links to other nodes.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
 use solera_time::{SiteId, Timestamp, Vector};
@@ -50,8 +51,11 @@ pub(crate) struct Network {
     added: Vec<Vec<AtomicU64>>,
     cut: Vec<Vec<AtomicBool>>,
     alive: Vec<AtomicBool>,
-    /// Why this process takes no writes any more.
-    failure: OnceLock<String>,
+    /// Workers whose journals take no writes, and why. Then none of this process takes any: they share its disks, more
+    /// often than not.
+    refusing: Mutex<BTreeMap<Address, String>>,
+    /// Whether there are any.
+    refuses: AtomicBool,
     /// The clients of each site in this process.
     clients: Vec<Arc<Clients>>,
     /// The configuration as of now: what can change while the process runs is read here.
@@ -87,7 +91,8 @@ impl Network {
             added: matrix(&|_, _| 0),
             cut: (0..sites).map(|_| (0..sites).map(|_| AtomicBool::new(false)).collect()).collect(),
             alive: (0..sites).map(|_| AtomicBool::new(true)).collect(),
-            failure: OnceLock::new(),
+            refusing: Mutex::default(),
+            refuses: AtomicBool::new(false),
             clients: (0..sites).map(|_| Arc::default()).collect(),
             settings: Current::new(spec.clone()),
             memory: Memory::default(),
@@ -162,10 +167,30 @@ impl Network {
         }
     }
 
-    /// From now on this process takes no writes. Its workers share its disks, more often than not.
-    /// Returns whether it took them until now.
-    pub(crate) fn refuse_writes(&self, reason: &str) -> bool {
-        self.failure.set(reason.to_owned()).is_ok()
+    /// From now on this process takes no writes, for a reason of one of its workers. Returns whether it took them until
+    /// now.
+    pub(crate) fn refuse_writes(&self, worker: Address, reason: String) -> bool {
+        let mut refusing = self.refusing();
+        refusing.insert(worker, reason);
+        !self.refuses.swap(true, Ordering::Relaxed)
+    }
+
+    /// A worker has no reason any more to take no writes. Returns whether this process takes them from now on, and did not
+    /// until now.
+    pub(crate) fn take_writes(&self, worker: Address) -> bool {
+        if !self.refuses.load(Ordering::Relaxed) {
+            return false;
+        }
+        let mut refusing = self.refusing();
+        let ends = refusing.remove(&worker).is_some() && refusing.is_empty();
+        if ends {
+            self.refuses.store(false, Ordering::Relaxed);
+        }
+        ends
+    }
+
+    fn refusing(&self) -> MutexGuard<'_, BTreeMap<Address, String>> {
+        self.refusing.lock().expect("nothing panics with the lock")
     }
 
     /// The journal of a worker has failed, and what others have asked of it may never be answered.
@@ -177,9 +202,17 @@ impl Network {
         }
     }
 
-    /// Why this process takes no writes, if it does not.
-    pub(crate) fn refuses_writes(&self) -> Option<&str> {
-        self.failure.get().map(String::as_str)
+    /// Whether this process takes no writes.
+    pub(crate) fn refuses_writes(&self) -> bool {
+        self.refuses.load(Ordering::Relaxed)
+    }
+
+    /// Why it does not: the reason of one of its workers.
+    pub(crate) fn why_no_writes(&self) -> Option<String> {
+        if !self.refuses_writes() {
+            return None;
+        }
+        self.refusing().values().next().cloned()
     }
 
     /// Hands messages over. Between sites they take their time, and are lost on a cut link or when

@@ -270,7 +270,7 @@ impl Cluster {
     pub fn is_ready(&self) -> bool {
         !self.network.is_draining()
             && self.network.serves()
-            && self.refuses_writes().is_none()
+            && !self.network.refuses_writes()
             && !self.network.membership().is_refused()
             && self.here.as_ref().is_none_or(Here::is_ready)
     }
@@ -289,8 +289,8 @@ impl Cluster {
     }
 
     /// Why this process takes no writes, if it does not.
-    pub fn refuses_writes(&self) -> Option<&str> {
-        self.network.refuses_writes()
+    pub fn refuses_writes(&self) -> Option<String> {
+        self.network.why_no_writes()
     }
 
     /// What goes on at this node and its site; `None` if this process is a whole cluster.

@@ -131,9 +131,16 @@ impl Storage {
         let identity = identity(cluster, &config);
         let recovery = Recovery::new(config, seed);
         let read = |bytes| progress.read(bytes);
-        let (journal, found, mut replica) =
+        let (mut journal, found, mut replica) =
             solera_host::open(disk, &Options::new(identity), recovery, read)
                 .map_err(|error| unusable(in_words(&error)))?;
+        let space_low = match found.last {
+            Lsn(0) => None,
+            _ => match journal.prepare_whole() {
+                Err(full) if full.is_disk_full() => Some(full),
+                prepared => prepared.map(|()| None).map_err(|error| unusable(in_words(&error)))?,
+            },
+        };
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let run = replica.begin_run(Physical(since_epoch.as_micros() as u64));
         let persisted = journal.persisted_lsn();
@@ -142,7 +149,10 @@ impl Storage {
         let (keys, took) = (replica.status().keys(), began.elapsed());
         let waits = durability == Durability::Always;
         let options = solera_host::Options { waits, flaw: None };
-        let engine = Driver::with_log(replica, syncer, persisted, options);
+        let mut engine = Driver::with_log(replica, syncer, persisted, options);
+        if let Some(full) = space_low {
+            engine.on_log_event(Event::SpaceLow(full));
+        }
         let storage = Storage {
             waiting: VecDeque::new(),
             folder: folder.to_owned(),
@@ -210,13 +220,11 @@ impl Storage {
 
     /// Goes on with a checkpoint, or begins one when enough was written.
     pub(crate) fn save<D: Disk>(&mut self, engine: &mut Engine<D>) {
-        if engine.wants_checkpoint() {
-            self.checkpoints.begun = Some(Instant::now());
-            engine.begin_checkpoint();
-        } else if !engine.is_saving() {
-            return;
-        }
         let began = Instant::now();
+        if engine.wants_checkpoint() {
+            engine.begin_checkpoint();
+            self.checkpoints.begun = engine.is_saving().then_some(began);
+        }
         while engine.checkpoint_backlog() < CHECKPOINT_BACKLOG
             && began.elapsed() < CHECKPOINT_SLICE
             && engine.save(KEYS_PER_PART).is_some()
@@ -270,7 +278,6 @@ pub(crate) fn in_words(error: &Error) -> String {
         Error::OtherIdentity { expected, found, .. } => {
             format!("it was written as {found}, and this is {expected}")
         }
-        error if error.is_disk_full() => format!("the disk is full ({error})"),
         error => error.to_string(),
     }
 }

@@ -135,6 +135,8 @@ struct State {
     scans: Scans,
     /// Where there is a journal.
     storage: Option<Storage>,
+    /// Whether the journal takes no writes, as far as others were told.
+    refuses: bool,
     waiting: BTreeMap<RequestId, oneshot::Sender<Response>>,
     requests: u64,
     outbox: BTreeMap<Address, Vec<Message>>,
@@ -384,15 +386,23 @@ impl Worker {
         }
     }
 
-    /// If the journal has failed, all of this process takes no writes any more, and nobody waits for
-    /// what may never come: it takes replies with it, those to other workers too. What was done is
-    /// unknown.
+    /// While the journal takes no writes, all of this process takes none. If it has failed, nobody waits for what may never
+    /// come: it takes replies with it, those to other workers too. What was done is unknown.
     fn tell_failure(&self, state: &mut State) {
-        let Some(reason) = state.engine.refuses() else { return };
         let who = || self.node_name(self.address);
-        let reason = in_words(reason);
-        if self.network.refuse_writes(&reason) {
-            self.log.error(format_args!("{} takes no writes from now on: {reason}", who()));
+        let Some(reason) = state.engine.refuses() else {
+            if std::mem::take(&mut state.refuses) && self.network.take_writes(self.address) {
+                self.log.info(format_args!("{} takes writes again: its disk has room", who()));
+            }
+            return;
+        };
+        if !std::mem::replace(&mut state.refuses, true) {
+            let reason = in_words(reason);
+            let line = format!("{} takes no writes from now on: {reason}", who());
+            // Another worker may have been first.
+            if self.network.refuse_writes(self.address, reason) {
+                self.log.error(format_args!("{line}"));
+            }
         }
         // After that, so that who tries again is refused.
         if state.engine.has_just_stopped() {
@@ -498,12 +508,12 @@ impl Worker {
 
     /// Whether this process takes no writes.
     pub(crate) fn refuses_writes(&self) -> bool {
-        self.network.refuses_writes().is_some()
+        self.network.refuses_writes()
     }
 
     /// Why this process takes no writes, if it does not.
     pub(crate) fn refuses(&self) -> Option<String> {
-        self.network.refuses_writes().map(str::to_owned)
+        self.network.why_no_writes()
     }
 
     /// Goes on with a checkpoint, and hands the disk what nobody waits for. All records must be in
@@ -678,6 +688,7 @@ pub(crate) fn run(
             engine,
             scans: Scans::default(),
             storage,
+            refuses: false,
             waiting: BTreeMap::new(),
             requests: run.first_number,
             outbox: BTreeMap::new(),
@@ -708,6 +719,8 @@ pub(crate) fn run(
     runtime.block_on(local.run_until(async {
         let submitting = worker.clone();
         spawn_local(async move { submitting.submit_records().await });
+        // Before anybody can ask whether the node is ready.
+        worker.tell_failure(&mut worker.state.borrow_mut());
         let listening = listen(&worker);
         let failed = listening.is_err();
         let _ = started.send(listening);

@@ -86,6 +86,8 @@ struct Core {
     engine: Engine,
     address: Address,
     inbox: VecDeque<Item>,
+    /// Another worker of its process has woken it since it last took what waits.
+    woken: bool,
     free_at: u64,
     /// When its next tick is due, if one is scheduled.
     tick_at: Option<u64>,
@@ -221,6 +223,7 @@ impl<S: Source> VirtualCluster<S> {
             address: config.address,
             engine: Engine::in_memory(Replica::new(config, 1)),
             inbox: VecDeque::new(),
+            woken: false,
             free_at: 0,
             tick_at: None,
             busy: 0,
@@ -277,7 +280,8 @@ impl<S: Source> VirtualCluster<S> {
             let (site, turn) = (number % sites, number / sites);
             let worker = turn % usize::from(self.shape.workers);
             let place = site * usize::from(self.shape.workers) + worker;
-            let mut client = Client::new(site, place, number as u64, sites);
+            let seed = u64::from(self.shape.seed) << 32 | number as u64;
+            let mut client = Client::new(site, place, seed, sites);
             let at = self.now + client.random.below(span);
             self.clients.push(client);
             self.push(at, Due::Start(number));
@@ -393,6 +397,7 @@ impl<S: Source> VirtualCluster<S> {
         let core = &mut self.cores[place];
         let taken = core.inbox.len().min(BATCH);
         let items: Vec<Item> = core.inbox.drain(..taken).collect();
+        core.woken = false;
         let (mut sent, mut told) = (Vec::new(), Vec::new());
         // Waiting for all of it takes one system call.
         let (mut instructions, mut system_calls) = (0.0, 1);
@@ -472,16 +477,17 @@ impl<S: Source> VirtualCluster<S> {
     }
 
     /// Instructions and system calls of sending: encoding for other processes, and a system call for each of them; handing
-    /// over to other workers of this process, and a system call to wake each of them.
+    /// over to other workers of this process, and a system call to wake each of them that nobody has woken yet.
     fn cost_of_sending(
         &mut self,
         place: usize,
         now: Now,
         sent: &[(Address, Message)],
     ) -> (f64, u64) {
-        let core = &mut self.cores[place];
-        let (mut nodes, mut workers, mut instructions) = (Vec::new(), Vec::new(), 0.0);
+        let (mut nodes, mut woken, mut instructions) = (Vec::new(), 0, 0.0);
         for (to, message) in sent {
+            let receiver = self.place(*to);
+            let core = &mut self.cores[place];
             if !self.shape.same_node(*to, core.address) {
                 instructions += self.meter.wire(&mut core.engine, now, message, &mut self.charged);
                 if !nodes.contains(&self.shape.node_of(*to)) {
@@ -492,12 +498,12 @@ impl<S: Source> VirtualCluster<S> {
                 self.charged.host += of_host;
                 self.charged.hops += 1;
                 instructions += of_host;
-                if !workers.contains(to) {
-                    workers.push(*to);
+                if !std::mem::replace(&mut self.cores[receiver].woken, true) {
+                    woken += 1;
                 }
             }
         }
-        (instructions, (nodes.len() + workers.len()) as u64)
+        (instructions, nodes.len() as u64 + woken)
     }
 
     /// What a core has done leaves it when it is done.

@@ -43,6 +43,8 @@ pub(crate) struct Shape {
     pub(crate) f: usize,
     /// How many times slower a virtual core is than one of this machine.
     pub(crate) slowness: f64,
+    /// What clients do is drawn by it.
+    pub(crate) seed: u32,
 }
 
 /// Virginia, California, Frankfurt, Ireland and Brazil, in the delays of `--wan aws`.
@@ -69,6 +71,7 @@ impl Shape {
             cores_per_node: workers,
             f: 1,
             slowness: 1.0,
+            seed: 0,
         }
     }
 

@@ -124,7 +124,7 @@ impl Model {
             }
             Step::WriteOut => journal.write_out()?,
             Step::Sync => self.persisted = journal.sync()?.0,
-            Step::Prepare => journal.prepare()?,
+            Step::Prepare => drop(journal.prepare()?),
             Step::BeginSnapshot(back) => {
                 let lsn = journal.last_lsn().0.saturating_sub(back).max(self.in_force);
                 self.writer = None;

@@ -3,7 +3,9 @@
 use std::io::ErrorKind;
 
 use proptest::prelude::*;
-use solera_journal::{Disk, Error, Fault, FaultyCall, Identity, Journal, Lsn, Options, SimDisk};
+use solera_journal::{
+    Disk, Error, Fault, FaultyCall, Identity, Journal, Lsn, Options, SimDisk, remove_unfinished,
+};
 
 use crate::{filled, last_segment, open, options, record, segments, snapshot};
 
@@ -288,7 +290,7 @@ fn after_a_failed_sync_nothing_is_taken_or_tried_again() {
     assert_eq!(journal.sync(), failed);
     assert_eq!(journal.append(b"a"), failed);
     assert_eq!(journal.commit(), failed);
-    assert_eq!(journal.prepare().map(|()| Lsn(0)), failed);
+    assert_eq!(journal.prepare().map(|_| Lsn(0)), failed);
     assert_eq!(journal.begin_snapshot(Lsn(3)).map(|_| Lsn(0)), failed);
     assert_eq!((journal.persisted_lsn(), disk.changes()), (Lsn(3), before));
 }
@@ -415,7 +417,7 @@ fn a_full_disk_is_told_while_there_is_room_in_the_segment() {
     journal.commit().unwrap();
     assert!(journal.prepare().unwrap_err().is_disk_full());
     // Told once, and nothing is left of the attempt.
-    assert_eq!(journal.prepare(), Ok(()));
+    assert_eq!(journal.prepare(), Ok(false));
     assert!(disk.content("spare.tmp").is_none());
     let mut lsn = 1;
     let error = loop {
@@ -427,10 +429,31 @@ fn a_full_disk_is_told_while_there_is_room_in_the_segment() {
     };
     assert!(error.is_disk_full() && lsn > 20, "{error} after {lsn}");
     assert_eq!(journal.append(b"a"), Err(Error::Failed(Box::new(error))));
+    assert!(disk.content("spare.tmp").is_none(), "it holds the rest of the disk");
     drop(journal);
     disk.crash();
     let (_, _, content) = open(&disk).unwrap();
     assert_eq!(content.records.len() as u64, lsn);
+}
+
+#[test]
+fn what_an_earlier_process_did_not_finish_is_removed_before_the_journal_is_opened() {
+    let disk = SimDisk::new(1);
+    let mut journal = filled(&disk, 10);
+    journal.prepare().unwrap();
+    assert_eq!(remove_unfinished(&disk), Err(Error::Locked));
+    let mut snapshot = journal.begin_snapshot(Lsn(10)).unwrap();
+    snapshot.add(&[1; 10_000]).unwrap();
+    std::mem::forget(snapshot);
+    drop(journal);
+    let used = disk.used();
+    let mut removed = remove_unfinished(&disk).unwrap();
+    removed.sort();
+    assert_eq!(removed.len(), 2, "{removed:?}");
+    assert_eq!(removed[1], "spare.tmp");
+    assert!(disk.used() < used);
+    assert_eq!(open(&disk).unwrap().2.records.len(), 10);
+    assert_eq!(remove_unfinished(&disk), Ok(vec![]), "of a journal that is whole nothing goes");
 }
 
 #[test]
@@ -440,7 +463,8 @@ fn a_snapshot_makes_room_on_a_full_disk() {
     disk.set_capacity(disk.used() + 3000);
     assert!(journal.prepare().unwrap_err().is_disk_full());
     snapshot(&mut journal, 60, 3);
-    assert_eq!(journal.prepare(), Ok(()));
+    assert_eq!(journal.prepare(), Ok(true), "all of it is there");
+    assert_eq!(journal.prepare(), Ok(false), "told once");
     assert!(disk.content("spare.tmp").is_some());
 }
 

@@ -204,13 +204,33 @@ fn a_full_disk_is_told_before_anything_is_lost() {
 }
 
 #[test]
+fn room_that_a_snapshot_makes_is_told() {
+    let disk = SimDisk::new(1);
+    drop(filled(&disk, 60));
+    assert!(segments(&disk).len() > 1);
+    let (mut syncer, told) = start(&disk, SyncPolicy::Always);
+    disk.set_capacity(disk.used() + 1000);
+    syncer.append(b"a").unwrap();
+    syncer.submit().unwrap();
+    persisted(&told, 61);
+    assert!(matches!(next(&told), Event::SpaceLow(Error::DiskFull { .. })));
+    syncer.append(b"b").unwrap();
+    syncer.submit().unwrap();
+    persisted(&told, 62);
+    syncer.begin_snapshot(Lsn(62)).unwrap().finish();
+    assert_eq!(next(&told), Event::SnapshotPublished(Lsn(62)));
+    assert_eq!(next(&told), Event::SpaceRegained);
+}
+
+#[test]
 fn a_disk_that_is_full_at_the_start_is_told_before_anything_is_taken() {
     let disk = SimDisk::new(1);
     drop(filled(&disk, 1));
     // Less than the next segment needs.
     disk.set_capacity(disk.used() + 4000);
-    let (_syncer, told) = start(&disk, SyncPolicy::Always);
-    assert!(matches!(next(&told), Event::SpaceLow(Error::DiskFull { .. })));
+    let (mut journal, _, _) = open(&disk).unwrap();
+    assert!(journal.prepare_whole().unwrap_err().is_disk_full());
+    assert!(disk.content("spare.tmp").is_none());
 }
 
 #[test]

@@ -173,6 +173,8 @@ impl Carrier {
         let Greeting::Hello(theirs) = read_greeting(stream).await? else {
             return Err(Failure::Refused(Refusal::Damaged));
         };
+        let link = self.links.iter().find(|link| link.peer == theirs.from);
+        let link = link.map(|link| (link, link.handshake()));
         let mut mine = self.card(theirs.from);
         let settings = self.network.settings();
         mine.belongs(&theirs, true, &settings).map_err(Failure::Refused)?;
@@ -188,11 +190,10 @@ impl Carrier {
         self.is_not_removed(&theirs)?;
         let ahead_us = mine.agrees(&theirs, true, &settings).map_err(Failure::Refused)?;
         self.lets_in(&theirs).await?;
-        let link = self.links.iter().find(|link| link.peer == theirs.from);
-        let link = link.ok_or(Failure::Refused(Refusal::NoSuchNode))?;
+        let (link, handshake) = link.ok_or(Failure::Refused(Refusal::NoSuchNode))?;
         // What looks late may have waited here. If it is late, this node's call shows it.
         self.note_skew(&link.name, ahead_us.max(0));
-        let accepted = link.accepted(theirs.incarnation);
+        let accepted = link.accepted(handshake, theirs.incarnation);
         let (connection, received) = accepted.ok_or(Failure::Refused(Refusal::Taken))?;
         let incoming = Incoming { link: link.clone(), connection };
         self.note_entry(&theirs).await;

@@ -90,6 +90,7 @@ impl Carrier {
 
     /// Makes a connection on which both have agreed to talk. Returns the other's card, too.
     async fn call(&self, link: &Link) -> Result<(Stream, Card), Failure> {
+        let handshake = link.handshake();
         let mut stream = self.reach(link).await?;
         let asked = self.card(link.peer);
         let asked_us = asked.clock_us;
@@ -104,7 +105,7 @@ impl Carrier {
                 mine.check(&theirs, false, &settings).map_err(Failure::Refused)?;
                 self.lets_in(&theirs).await?;
                 self.note_skew(&link.name, ahead_us);
-                if !link.opened(theirs.incarnation, theirs.received) {
+                if !link.opened(handshake, theirs.incarnation, theirs.received) {
                     return Err(Failure::Refused(Refusal::Taken));
                 }
                 // Nothing waits from here on: the link must be closed again.

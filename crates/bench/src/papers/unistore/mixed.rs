@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use solera::{ClusterSpec, Overrides};
 
-use super::saturation::{Curve, Load};
+use super::saturation::{Curve, Load, Point};
 use super::{Findings, Laboratory, SLOWNESS};
 use solera_node::Baseline;
 
@@ -99,13 +99,14 @@ impl Common {
                 ..laboratory.load(per_core * usize::from(size.cores), strong)
             };
             match variant {
-                // With more clients than it can serve, it only aborts.
-                Baseline::Strong => Curve::search(
-                    &laboratory,
-                    &name,
-                    cluster,
-                    Load { steps: laboratory.pick(5, 7), ..load },
-                ),
+                // With more clients than they can serve, one only aborts, and the other's strong transactions pile up.
+                Baseline::Strong | Baseline::RedBlue => {
+                    let steps = match variant {
+                        Baseline::Strong => laboratory.pick(5, 7),
+                        _ => load.steps,
+                    };
+                    Curve::search(&laboratory, &name, cluster, Load { steps, ..load })
+                }
                 _ => Curve::of(&laboratory, &name, &mut cluster(), load),
             }
         })
@@ -151,8 +152,12 @@ pub(super) fn run(laboratory: &Laboratory<'_>) -> Result<Findings, BenchError> {
         rows.push(Row::new(figure, quantity, None, ratio, "ratio"));
     }
     let series = VARIANTS.iter().zip(curves).map(|(variant, curve)| {
-        let point = |measured: &Measured| (measured.per_second(), latency(measured));
-        Series { name: name_of(*variant).to_owned(), points: curve.0.iter().map(point).collect() }
+        let settled = |point: &&Point| point.settled;
+        let point = |point: &Point| (point.measured.per_second(), latency(&point.measured));
+        Series {
+            name: name_of(*variant).to_owned(),
+            points: curve.0.iter().filter(settled).map(point).collect(),
+        }
     });
     let plot = Plot {
         title: format!("Figure 3: RUBiS on 3 sites of {size}"),
@@ -181,7 +186,7 @@ pub(super) fn run(laboratory: &Laboratory<'_>) -> Result<Findings, BenchError> {
         saturated(strong),
         saturated(causal),
         strong.peak().clients,
-        strong.0.iter().map(|measured| measured.clients).collect::<Vec<_>>(),
+        strong.0.iter().map(|point| point.measured.clients).collect::<Vec<_>>(),
     )];
     Ok(Findings { rows, plots: vec![plot], notes })
 }

@@ -8,7 +8,30 @@ use crate::virtual_cluster::source::Source;
 
 /// What was measured with more and more clients.
 #[derive(Clone, Debug)]
-pub(super) struct Curve(pub(super) Vec<Measured>);
+pub(super) struct Curve(pub(super) Vec<Point>);
+
+/// What was measured with one number of clients.
+#[derive(Clone, Debug)]
+pub(super) struct Point {
+    pub(super) measured: Measured,
+    /// Whether it can go on: otherwise something piles up, and what ends instead of it is no throughput that the protocol
+    /// can sustain.
+    pub(super) settled: bool,
+}
+
+impl Point {
+    /// Transactions per second that can go on.
+    fn sustained(&self) -> f64 {
+        if self.settled { self.measured.per_second() } else { 0.0 }
+    }
+}
+
+impl std::fmt::Display for Point {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.measured.fmt(f)?;
+        if self.settled { Ok(()) } else { f.write_str(", and has not settled") }
+    }
+}
 
 /// Throughput that grows by less has stopped growing.
 const GROWTH: f64 = 1.04;
@@ -36,28 +59,28 @@ pub(super) struct Load {
 }
 
 impl Curve {
-    /// Doubles the number of clients until throughput grows no more.
+    /// Doubles the number of clients until the throughput that can go on grows no more.
     pub(super) fn of<S: Source>(
         laboratory: &Laboratory<'_>,
         name: &str,
         cluster: &mut VirtualCluster<S>,
         load: Load,
     ) -> Curve {
-        let mut steps: Vec<Measured> = Vec::new();
+        let mut steps: Vec<Point> = Vec::new();
         let mut clients = load.first;
         while steps.len() < load.steps {
             cluster.set_clients(clients);
-            let measured = settled(laboratory, cluster, load);
-            (laboratory.tell)(&format!("{name}: {measured}"));
+            let point = settle(laboratory, cluster, load);
+            (laboratory.tell)(&format!("{name}: {point}"));
             let grows =
-                steps.last().is_none_or(|last| measured.per_second() > GROWTH * last.per_second());
-            steps.push(measured);
+                steps.last().is_none_or(|last| point.sustained() > GROWTH * last.sustained());
+            steps.push(point);
             if !grows {
                 break;
             }
             clients *= 2;
         }
-        let inexact = steps.last().map_or(0.0, |measured| measured.charged.inexact_share());
+        let inexact = steps.last().map_or(0.0, |point| point.measured.charged.inexact_share());
         (laboratory.tell)(&format!(
             "{name}: {:.1}% of all steps are of classes that the table of costs has not",
             100.0 * inexact
@@ -65,9 +88,9 @@ impl Curve {
         Curve(steps)
     }
 
-    /// Searches the number of clients with which throughput is greatest: doubles it until throughput falls, then looks
-    /// on both sides of the best. Each number is measured on a cluster of its own, as one that was overwhelmed may not
-    /// recover.
+    /// Searches the number of clients with which the throughput that can go on is greatest: doubles it until that falls,
+    /// then looks on both sides of the best. Each number is measured on a cluster of its own, as one that was overwhelmed
+    /// may not recover.
     pub(super) fn search<S: Source>(
         laboratory: &Laboratory<'_>,
         name: &str,
@@ -77,17 +100,21 @@ impl Curve {
         let steps = best_load(load.first, load.steps, |clients| {
             let mut cluster = cluster();
             cluster.set_clients(clients);
-            let measured = settled(laboratory, &mut cluster, load);
-            (laboratory.tell)(&format!("{name}: {measured}"));
-            measured
+            let point = settle(laboratory, &mut cluster, load);
+            (laboratory.tell)(&format!("{name}: {point}"));
+            point
         });
         Curve(steps)
     }
 
-    /// What was measured where throughput was greatest.
+    /// What was measured where throughput was greatest, of loads that have settled if any has.
     pub(super) fn peak(&self) -> &Measured {
-        let most = self.0.iter().max_by(|a, b| a.per_second().total_cmp(&b.per_second()));
-        most.expect("there is one step at least")
+        let order = |point: &Point| (point.sustained(), point.measured.per_second());
+        let most = self.0.iter().max_by(|a, b| {
+            let ((a, a_unsettled), (b, b_unsettled)) = (order(a), order(b));
+            a.total_cmp(&b).then(a_unsettled.total_cmp(&b_unsettled))
+        });
+        &most.expect("there is one step at least").measured
     }
 }
 
@@ -96,32 +123,32 @@ impl Curve {
 fn best_load(
     first: usize,
     most_steps: usize,
-    mut measure: impl FnMut(usize) -> Measured,
-) -> Vec<Measured> {
+    mut measure: impl FnMut(usize) -> Point,
+) -> Vec<Point> {
     let mut steps = vec![measure(first)];
-    let mut best = (steps[0].per_second(), first);
+    let mut best = (steps[0].sustained(), first);
     let mut clients = first;
     while steps.len() < most_steps {
         clients *= 2;
         steps.push(measure(clients));
-        let per_second = steps[steps.len() - 1].per_second();
+        let per_second = steps[steps.len() - 1].sustained();
         if per_second <= best.0 {
             break;
         }
         best = (per_second, clients);
     }
     steps.extend([best.1 * 3 / 4, best.1 * 3 / 2].map(measure));
-    steps.sort_by_key(|measured| measured.clients);
+    steps.sort_by_key(|point| point.measured.clients);
     steps
 }
 
 /// Measures window after window until the load has settled. What counts is the second half of them: how much ends
 /// within a single one owes a good deal to chance, as virtual cores take long for each batch.
-fn settled<S: Source>(
+fn settle<S: Source>(
     laboratory: &Laboratory<'_>,
     cluster: &mut VirtualCluster<S>,
     load: Load,
-) -> Measured {
+) -> Point {
     let mut warm_up = laboratory.warm_up() + load.think;
     let mut passed = warm_up;
     let mut windows: Vec<Measured> = Vec::new();
@@ -129,9 +156,10 @@ fn settled<S: Source>(
         windows.push(cluster.measure(std::mem::take(&mut warm_up), load.window));
         passed += load.window;
         let measured = Measured::together(&windows[windows.len() / 2..]);
-        // A load that has not settled after so many is measured as it is: it may get nowhere at all.
-        if has_settled(&measured, passed, load.strong) || windows.len() == MOST_WINDOWS {
-            return measured;
+        let settled = has_settled(&measured, passed, load.strong);
+        // It may get nowhere at all.
+        if settled || windows.len() == MOST_WINDOWS {
+            return Point { measured, settled };
         }
     }
 }
@@ -168,13 +196,26 @@ mod tests {
         // Throughput grows up to 300 clients, and collapses beyond.
         let measure = |clients: usize| {
             let served = if clients <= 300 { clients } else { 10 };
-            measured(clients, served as u32, 0)
+            Point { measured: measured(clients, served as u32, 0), settled: true }
         };
-        let clients_of = |steps: &[Measured]| steps.iter().map(|it| it.clients).collect::<Vec<_>>();
+        let clients_of =
+            |steps: &[Point]| steps.iter().map(|it| it.measured.clients).collect::<Vec<_>>();
         let steps = best_load(50, 7, measure);
         assert_eq!(clients_of(&steps), [50, 100, 150, 200, 300, 400]);
         assert_eq!(Curve(steps).peak().clients, 300);
         assert_eq!(clients_of(&best_load(500, 7, measure)), [375, 500, 750, 1000]);
+    }
+
+    #[test]
+    fn what_cannot_go_on_is_no_peak() {
+        let measure = |clients: usize| Point {
+            measured: measured(clients, clients as u32, 0),
+            settled: clients <= 150,
+        };
+        let steps = best_load(50, 7, measure);
+        assert_eq!(Curve(steps).peak().clients, 150);
+        let unsettled = [400, 300].map(measure);
+        assert_eq!(Curve(unsettled.into()).peak().clients, 400, "if nothing settles");
     }
 
     #[test]

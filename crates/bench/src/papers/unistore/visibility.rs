@@ -35,6 +35,7 @@ pub(super) fn run(laboratory: &Laboratory<'_>) -> Findings {
                 cores_per_node: CORES_PER_NODE,
                 f: 2,
                 slowness: SLOWNESS,
+                seed: 0,
             };
             let micro =
                 Micro { keys: 2000, updates: 15, strong: 0, hot: 0, value_bytes: 100, seed: 1 };
