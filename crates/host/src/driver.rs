@@ -1,5 +1,6 @@
 //! A machine and what it waits for.
 
+use std::convert::Infallible;
 use std::fmt;
 
 use solera_journal::{Error, Event, Lsn};
@@ -27,14 +28,15 @@ pub enum Flaw {
     AnswersWithoutLog,
 }
 
-/// Runs one machine; see the [crate](crate) for what its host calls when.
-pub struct Driver<M: Machine, L: Log> {
+/// Runs one machine; see the [crate](crate) for what its host calls when. `C` is what the host keeps of clients who call
+/// the machine directly.
+pub struct Driver<M: Machine, L: Log, C = Infallible> {
     machine: M,
     /// Nothing if the machine keeps no records.
-    gate: Option<Gate<M, L>>,
+    gate: Option<Gate<M, L, C>>,
 }
 
-impl<M: Machine, L: Log> Driver<M, L> {
+impl<M: Machine, L: Log, C> Driver<M, L, C> {
     /// Runs a machine that keeps no records.
     pub fn in_memory(machine: M) -> Self {
         Driver { machine, gate: None }
@@ -50,7 +52,8 @@ impl<M: Machine, L: Log> Driver<M, L> {
         &self.machine
     }
 
-    /// The machine, for direct calls. What it has to say leaves with the next [`poll`](Self::poll).
+    /// The machine, for direct calls. What it has to say leaves with the next [`poll`](Self::poll); whoever called it waits
+    /// with [`hold`](Self::hold).
     pub fn machine_mut(&mut self) -> &mut M {
         &mut self.machine
     }
@@ -129,16 +132,31 @@ impl<M: Machine, L: Log> Driver<M, L> {
         }
     }
 
-    /// Last record that must be durable before a client hears of what the machine has done so far; `None` if all are, or
-    /// need not be. To be called when [`poll`](Self::poll) has returned `None`, for records that were not polled are in
-    /// no log yet. After a failure of the log it says nothing: see [`answers`](Self::answers).
-    pub fn waits_for(&self) -> Option<Lsn> {
-        self.gate.as_ref().and_then(Gate::waits_for)
+    /// Keeps a client who has called the machine directly until all that the machine has done so far is durable; then
+    /// [`take_durable`](Self::take_durable) returns it. Returns the client at once if all is durable, or need not be. If
+    /// the log fails, or has failed, and nobody is answered any more, the client is dropped.
+    ///
+    /// To be called when [`poll`](Self::poll) has returned `None`, for records that were not polled are in no log yet.
+    pub fn hold(&mut self, client: C) -> Option<C> {
+        match &mut self.gate {
+            Some(gate) => gate.hold(client),
+            None => Some(client),
+        }
+    }
+
+    /// Returns the next client who has waited long enough, in the order in which they came.
+    pub fn take_durable(&mut self) -> Option<C> {
+        self.gate.as_mut().and_then(Gate::take_durable)
+    }
+
+    /// Whether [`hold`](Self::hold) would keep a client.
+    pub fn must_wait(&self) -> bool {
+        self.gate.as_ref().is_some_and(|gate| !gate.has_stopped() && gate.must_wait())
     }
 
     /// Whether records are appended that are not durable.
-    pub fn is_syncing(&self) -> bool {
-        self.gate.as_ref().is_some_and(Gate::is_syncing)
+    pub fn has_undurable(&self) -> bool {
+        self.gate.as_ref().is_some_and(Gate::has_undurable)
     }
 
     /// Why commands that write must be refused: the log has failed, or is about to, until it has room again.
@@ -201,7 +219,7 @@ impl<M: Machine, L: Log> Driver<M, L> {
     }
 }
 
-impl<M: Machine + fmt::Debug, L: Log> fmt::Debug for Driver<M, L> {
+impl<M: Machine + fmt::Debug, L: Log, C> fmt::Debug for Driver<M, L, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Driver").field("machine", &self.machine).finish_non_exhaustive()
     }

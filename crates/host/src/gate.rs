@@ -12,7 +12,7 @@ use crate::log::Log;
 /// Where nothing waits for it, so much is handed to the disk at once.
 const SUBMIT_BYTES: usize = 256 << 10;
 
-pub(crate) struct Gate<M: Machine, L: Log> {
+pub(crate) struct Gate<M: Machine, L: Log, C> {
     log: L,
     options: Options,
     persisted: Lsn,
@@ -23,6 +23,9 @@ pub(crate) struct Gate<M: Machine, L: Log> {
     held: VecDeque<(Lsn, OutputOf<M>)>,
     /// What may leave since they are.
     released: VecDeque<OutputOf<M>>,
+    /// Clients of direct calls who wait for records that are not durable yet, and those who need wait no more.
+    waiting: VecDeque<(Lsn, C)>,
+    durable: VecDeque<C>,
     /// Why writes are refused.
     failure: Option<Error>,
     /// The log has failed for good.
@@ -32,7 +35,7 @@ pub(crate) struct Gate<M: Machine, L: Log> {
     checkpoints: Checkpoints<M, L::Snapshot>,
 }
 
-impl<M: Machine, L: Log> Gate<M, L> {
+impl<M: Machine, L: Log, C> Gate<M, L, C> {
     pub(crate) fn new(log: L, persisted: Lsn, options: Options) -> Self {
         Gate {
             log,
@@ -42,6 +45,8 @@ impl<M: Machine, L: Log> Gate<M, L> {
             unsubmitted: 0,
             held: VecDeque::new(),
             released: VecDeque::new(),
+            waiting: VecDeque::new(),
+            durable: VecDeque::new(),
             failure: None,
             stopped: false,
             just_stopped: false,
@@ -77,11 +82,34 @@ impl<M: Machine, L: Log> Gate<M, L> {
             let reply = matches!(output, Output::Reply { .. });
             return (reply && self.answers()).then_some(output);
         }
-        if self.waits_for().is_none() || self.options.flaw == Some(Flaw::LeavesBeforeSync) {
+        if !self.must_wait() {
             return Some(output);
         }
         self.held.push_back((self.log.last(), output));
         None
+    }
+
+    /// A client who has called the machine directly goes on now, or waits for the records before.
+    pub(crate) fn hold(&mut self, client: C) -> Option<C> {
+        if self.stopped {
+            return self.answers().then_some(client);
+        }
+        if !self.must_wait() {
+            return Some(client);
+        }
+        self.waiting.push_back((self.log.last(), client));
+        None
+    }
+
+    pub(crate) fn take_durable(&mut self) -> Option<C> {
+        self.durable.pop_front()
+    }
+
+    /// Whether what is said now has records before it that are not durable.
+    pub(crate) fn must_wait(&self) -> bool {
+        self.options.waits
+            && self.has_undurable()
+            && self.options.flaw != Some(Flaw::LeavesBeforeSync)
     }
 
     pub(crate) fn take_released(&mut self) -> Option<OutputOf<M>> {
@@ -92,12 +120,7 @@ impl<M: Machine, L: Log> Gate<M, L> {
         self.options.waits
     }
 
-    pub(crate) fn waits_for(&self) -> Option<Lsn> {
-        let waits = self.options.waits && !self.stopped && self.is_syncing();
-        waits.then(|| self.log.last())
-    }
-
-    pub(crate) fn is_syncing(&self) -> bool {
+    pub(crate) fn has_undurable(&self) -> bool {
         self.persisted < self.log.last()
     }
 
@@ -129,6 +152,8 @@ impl<M: Machine, L: Log> Gate<M, L> {
                 self.publish();
                 let free = self.held.partition_point(|(of, _)| *of <= lsn);
                 self.released.extend(self.held.drain(..free).map(|(_, output)| output));
+                let durable = self.waiting.partition_point(|(of, _)| *of <= lsn);
+                self.durable.extend(self.waiting.drain(..durable).map(|(_, client)| client));
             }
             Event::SpaceLow(error) => {
                 self.failure.get_or_insert(error);
@@ -148,6 +173,7 @@ impl<M: Machine, L: Log> Gate<M, L> {
         self.just_stopped |= !self.stopped;
         self.stopped = true;
         self.held.clear();
+        self.waiting.clear();
         self.checkpoints.stop();
     }
 

@@ -5,17 +5,17 @@
 //! what leaves:
 //!
 //! 1. [`Driver::handle`], or a direct call of the machine through [`Driver::machine_mut`];
-//! 2. [`Driver::poll`] until it returns `None`: what may leave now, in order;
+//! 2. [`Driver::poll`] until it returns `None`: what may leave now, in order; then [`Driver::hold`] for each client who has
+//!    called directly;
 //! 3. where [`Driver::wants_submit`], [`Driver::submit`], at the latest when everyone who is ready to write has done so;
 //!    where replies do not wait for the log, also now and then, since small writes do not ask for it;
-//! 4. for each event of the log, [`Driver::on_log_event`], and then [`Driver::poll`] for what that lets go; after
-//!    [`Driver::has_just_stopped`], replies that the host holds back itself are given up;
+//! 4. for each event of the log, [`Driver::on_log_event`], and then [`Driver::poll`] and [`Driver::take_durable`] for what
+//!    that lets go; [`Driver::has_just_stopped`] tells that the rest will never leave;
 //! 5. where [`Driver::wants_checkpoint`], [`Driver::begin_checkpoint`], and then [`Driver::save`] until it is complete.
 //!
 //! **Nothing that a machine says leaves before the records that it emitted earlier are durable**
 //! (`docs/decisions/0007-durability.md`), unless the host acknowledges before that, and **a checkpoint is in force only
-//! once all records that it knows of are durable**. Hosts that answer a client by a direct call of the machine hold the
-//! reply back themselves until the record of [`Driver::waits_for`] is durable; no simulation covers that yet.
+//! once all records that it knows of are durable**.
 
 mod checkpoint;
 mod driver;

@@ -1,6 +1,6 @@
 //! The driver with a machine that counts, over a journal on a simulated disk.
 
-use solera_host::{Driver, Flaw, Log, Options, VirtualLog};
+use solera_host::{Driver, Flaw, Options, VirtualLog};
 use solera_journal::{Error, Event, Identity, SimDisk};
 use solera_machine::{
     Address, Input, Machine, Now, Output, OutputOf, Records, Recovery, RequestId,
@@ -102,7 +102,7 @@ const LONG: usize = 8 << 20;
 const DUE: usize = 64 << 20;
 const NOW: Now = Now { monotonic: Monotonic(0), physical: Physical(0) };
 
-type Tested = Driver<Sum, VirtualLog<SimDisk>>;
+type Tested = Driver<Sum, VirtualLog<SimDisk>, &'static str>;
 
 fn open_with(disk: &SimDisk, options: Options) -> Tested {
     let identity = Identity::new(b"sum").unwrap();
@@ -170,7 +170,7 @@ fn what_is_said_waits_for_the_records_before_it() {
     assert!(matches!(first, Some(Output::Records(_))), "whoever looks sees them: {first:?}");
     assert_eq!(driver.poll(), Some(Output::Trace(1)), "what happened has happened");
     assert_eq!(leaves(&mut driver), []);
-    assert_eq!(driver.waits_for(), driver.log().map(Log::last));
+    assert!(driver.must_wait());
     driver.submit();
     // While a sync is under way, what comes in is for the next.
     add(&mut driver, 2);
@@ -180,7 +180,40 @@ fn what_is_said_waits_for_the_records_before_it() {
     assert_eq!(leaves(&mut driver), [1, 1]);
     sync(&mut driver);
     assert_eq!(leaves(&mut driver), [3, 3]);
-    assert_eq!(driver.waits_for(), None);
+    assert!(!driver.must_wait());
+}
+
+#[test]
+fn clients_of_direct_calls_wait_for_all_that_was_done_before() {
+    let disk = SimDisk::new(1);
+    let mut driver = open(&disk);
+    assert_eq!(driver.hold("early"), Some("early"), "nothing is written");
+    add(&mut driver, 1);
+    leaves(&mut driver);
+    assert_eq!(driver.hold("first"), None);
+    driver.submit();
+    add(&mut driver, 2);
+    leaves(&mut driver);
+    assert_eq!((driver.hold("second"), driver.take_durable()), (None, None));
+    end_sync(&mut driver);
+    assert_eq!(driver.take_durable(), Some("first"));
+    assert_eq!(driver.take_durable(), None, "its record is on no disk");
+    disk.fail_power_after(0);
+    sync(&mut driver);
+    assert!(driver.has_stopped());
+    assert_eq!((driver.take_durable(), driver.hold("late")), (None, None));
+}
+
+#[test]
+fn clients_of_direct_calls_go_on_where_the_log_is_not_waited_for() {
+    let disk = SimDisk::new(1);
+    let mut driver = open_with(&disk, Options { waits: false, flaw: None });
+    add(&mut driver, 1);
+    leaves(&mut driver);
+    assert_eq!(driver.hold("first"), Some("first"));
+    disk.fail_power_after(0);
+    driver.submit();
+    assert_eq!((driver.has_stopped(), driver.hold("late")), (true, Some("late")));
 }
 
 #[test]
@@ -200,7 +233,7 @@ fn nothing_waits_where_the_log_is_not_waited_for() {
     let mut driver = open_with(&SimDisk::new(1), Options { waits: false, flaw: None });
     add(&mut driver, 1);
     assert_eq!(leaves(&mut driver), [1, 1]);
-    assert!(driver.waits_for().is_none() && !driver.wants_submit() && driver.is_syncing());
+    assert!(!driver.must_wait() && !driver.wants_submit() && driver.has_undurable());
     driver.on_deadline(NOW);
     leaves(&mut driver);
     assert!(driver.wants_submit(), "so much is not left to whoever writes now and then");

@@ -1,9 +1,8 @@
-//! A worker's journal: opening it, which clients wait for it, and what people are told of it.
+//! A worker's journal: opening it, and what people are told of it.
 //!
 //! A thread writes and syncs records; the driver appends them and holds back what the replica says after them until they
 //! are durable (`docs/decisions/0007-durability.md`).
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -86,14 +85,12 @@ impl fmt::Display for Found {
     }
 }
 
-/// What runs a worker.
-pub(crate) type Engine<D = RealDisk> = Driver<Replica, Syncer<D>>;
+/// What runs a worker, and tells clients that all they have done is durable.
+pub(crate) type Engine<D = RealDisk> = Driver<Replica, Syncer<D>, oneshot::Sender<()>>;
 
-/// What a worker's journal is to its clients and to people.
+/// What a worker's journal is to people.
 #[derive(Debug)]
 pub(crate) struct Storage {
-    /// Clients that wait until all up to a record is durable.
-    waiting: VecDeque<(Lsn, oneshot::Sender<()>)>,
     /// Where its files are.
     folder: PathBuf,
     checkpoints: Checkpoints,
@@ -154,7 +151,6 @@ impl Storage {
             engine.on_log_event(Event::SpaceLow(full));
         }
         let storage = Storage {
-            waiting: VecDeque::new(),
             folder: folder.to_owned(),
             checkpoints: Checkpoints {
                 upto: found.snapshot.unwrap_or_default(),
@@ -164,35 +160,16 @@ impl Storage {
         Ok((storage, engine, Found { worker, journal: found, keys, took, run }))
     }
 
-    /// Told when all that was written until now is durable; nothing if it is, or need not be. The
-    /// sender is dropped if that will never be. Of one that has stopped nothing can be said here: what
-    /// came before may be lost.
-    pub(crate) fn durable<D: Disk>(&mut self, engine: &Engine<D>) -> Option<oneshot::Receiver<()>> {
-        let lsn = engine.waits_for()?;
-        let (sender, receiver) = oneshot::channel();
-        self.waiting.push_back((lsn, sender));
-        Some(receiver)
-    }
-
     /// The journal's thread has something to say. What may leave now is the driver's.
     pub(crate) fn on_event<D: Disk>(&mut self, engine: &mut Engine<D>, event: Event) {
-        match event {
-            Event::Persisted(lsn) => {
-                let durable = self.waiting.partition_point(|(of, _)| *of <= lsn);
-                for (_, client) in self.waiting.drain(..durable) {
-                    // A client that is gone needs no word.
-                    let _ = client.send(());
-                }
-            }
-            Event::SnapshotPublished(upto) => self.count_checkpoint(upto),
-            _ => {}
+        if let Event::SnapshotPublished(upto) = event {
+            self.count_checkpoint(upto);
         }
         engine.on_log_event(event);
-    }
-
-    /// The journal has failed: nobody who waits is told that anything is durable.
-    pub(crate) fn give_up_waiting(&mut self) {
-        self.waiting.clear();
+        while let Some(client) = engine.take_durable() {
+            // One that is gone needs no word.
+            let _ = client.send(());
+        }
     }
 
     /// What there is to tell of the journal.
@@ -332,6 +309,12 @@ mod tests {
         while engine.poll().is_some() {}
     }
 
+    fn hold(engine: &mut Engine<SimDisk>) -> oneshot::Receiver<()> {
+        let (sender, receiver) = oneshot::channel();
+        assert!(engine.must_wait() && engine.hold(sender).is_none());
+        receiver
+    }
+
     #[test]
     fn a_slow_disk_is_noticed_until_it_has_caught_up() {
         let disk = SimDisk::new(1);
@@ -368,23 +351,22 @@ mod tests {
         let (sender, events) = mpsc::channel();
         let (mut storage, mut engine) = open_with(&disk, move |event| drop(sender.send(event)));
         write(&mut engine, b"v");
-        let mut told = storage.durable(&engine).unwrap();
+        let mut told = hold(&mut engine);
         engine.submit();
         assert!(told.try_recv().is_err());
-        while storage.durable(&engine).is_some() {
+        while engine.must_wait() {
             storage.on_event(&mut engine, events.recv().unwrap());
         }
         assert_eq!(told.try_recv(), Ok(()));
         disk.set_capacity(disk.used());
         // The first may find room in what is allocated.
         write(&mut engine, &vec![b'x'; 100 << 20]);
-        let mut told = storage.durable(&engine).unwrap();
+        let mut told = hold(&mut engine);
         engine.submit();
         while !engine.has_stopped() {
             storage.on_event(&mut engine, events.recv().unwrap());
         }
         assert!(in_words(engine.refuses().unwrap()).contains("disk is full"));
-        storage.give_up_waiting();
         assert_eq!(told.try_recv(), Err(oneshot::error::TryRecvError::Closed));
         assert!(!is_behind(&engine, 0));
     }

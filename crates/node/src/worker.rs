@@ -414,9 +414,6 @@ impl Worker {
             self.log
                 .error(format_args!("the journal of {who}, worker {worker}, has failed: {then}"));
             state.waiting.clear();
-            if let Some(storage) = &mut state.storage {
-                storage.give_up_waiting();
-            }
             // Comes before all that this worker says from now on.
             self.network.give_up_waiting();
         }
@@ -430,16 +427,18 @@ impl Worker {
     /// It may never be: the journal has failed meanwhile.
     pub(crate) async fn durable(&self, had_stopped: bool) -> Result<(), String> {
         let waiting = {
-            let State { engine, storage, .. } = &mut *self.state.borrow_mut();
+            let engine = &mut self.state.borrow_mut().engine;
             if engine.has_stopped() && !had_stopped {
                 return Err(self.refuses().unwrap_or_default());
             }
-            storage.as_mut().and_then(|storage| storage.durable(engine))
+            if !engine.must_wait() {
+                return Ok(());
+            }
+            let (sender, receiver) = oneshot::channel();
+            engine.hold(sender);
+            receiver
         };
-        match waiting {
-            Some(waiting) => waiting.await.map_err(|_| self.refuses().unwrap_or_default()),
-            None => Ok(()),
-        }
+        waiting.await.map_err(|_| self.refuses().unwrap_or_default())
     }
 
     /// Waits while too much waits for the disk: what clients write must not fill the memory when they

@@ -11,13 +11,13 @@ use solera_journal::{
     Disk, Error, Event as LogEvent, FaultyCall, Identity, Journal, Lsn, Options, Recovered,
     SimDisk, repair,
 };
-use solera_unistore::{Command, Config, Event, Recovery, Replica};
+use solera_unistore::{Command, Config, Event, Recovery, Replica, RequestId, Response};
 
 use crate::random::Random;
 use crate::scenario::Weakness;
 
-/// What runs a worker.
-pub(crate) type Worker = Driver<Replica, VirtualLog<SimDisk>>;
+/// What runs a worker. Clients whose commands it executes directly wait for their responses.
+pub(crate) type Worker = Driver<Replica, VirtualLog<SimDisk>, (RequestId, Response)>;
 
 /// A worker's disk, and what the world knows of the journal on it.
 #[derive(Debug)]
@@ -173,7 +173,7 @@ impl Storage {
     }
 
     pub(crate) fn note(&mut self, worker: &Worker, event: &Event) {
-        let undurable = worker.has_stopped() || worker.is_syncing();
+        let undurable = worker.has_stopped() || worker.has_undurable();
         if undurable && matches!(event, Event::Committed { .. } | Event::Certified { .. }) {
             // What a stopped worker does is in no record.
             let last = worker.log().map(Log::last).unwrap_or_default();

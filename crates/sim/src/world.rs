@@ -15,7 +15,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use solera_machine::Now;
 use solera_time::{Monotonic, Physical, SiteId, Timestamp, Vector};
 use solera_unistore::{
-    Address, Command, Config, Event, Input, Message, Output, Record, Replica, RequestId, Response,
+    Address, Command, Config, Event, Input, Message, Output, Pasts, Record, Replica, RequestId,
+    Response,
 };
 
 use crate::ambush::Ambush;
@@ -254,7 +255,47 @@ impl World {
                 self.push(self.now + PATIENCE, Due::Unanswered(to, request));
             }
         }
-        self.handle(to, Input::Client { request, command });
+        match self.execute_at_once(to, request, &command) {
+            Some(response) => self.answer_when_durable(to, request, response),
+            None => self.handle(to, Input::Client { request, command }),
+        }
+    }
+
+    /// Every other operation is executed by a direct call where that can be, as servers do with all of them.
+    fn execute_at_once(
+        &mut self,
+        at: Address,
+        request: RequestId,
+        command: &Command,
+    ) -> Option<Response> {
+        let Command::Execute { past, level, key, op } = command else { return None };
+        if request.0 % 2 == 0 {
+            return None;
+        }
+        let now = self.now_at(at);
+        let machine = self.workers.get_mut(&at)?.machine_mut();
+        let mut pasts = Pasts::causal(*past);
+        let outcome = machine.execute_at_once(now, &mut pasts, *level, key.as_bytes(), op)?;
+        Some(Response::Executed { outcome, pasts })
+    }
+
+    /// What the machine has to say, and the records that the client waits for, come first.
+    fn answer_when_durable(&mut self, at: Address, request: RequestId, response: Response) {
+        self.let_go(at);
+        let worker = self.workers.get_mut(&at);
+        if let Some((request, response)) =
+            worker.and_then(|worker| worker.hold((request, response)))
+        {
+            self.answer(at, request, response);
+        }
+        self.carry_out(at);
+    }
+
+    fn answer(&mut self, at: Address, request: RequestId, response: Response) {
+        if self.trace.is_on() {
+            self.trace.write(self.now, format_args!("{at:?} {request:?} {response:?}"));
+        }
+        self.happenings.push(Happening::Reply(at, request, response));
     }
 
     /// What the replicas answered to commands given since.
@@ -392,13 +433,7 @@ impl World {
                     }
                     self.send(address, to, message);
                 }
-                Output::Reply { request, response } => {
-                    if self.trace.is_on() {
-                        let at = self.now;
-                        self.trace.write(at, format_args!("{address:?} {request:?} {response:?}"));
-                    }
-                    self.happenings.push(Happening::Reply(address, request, response));
-                }
+                Output::Reply { request, response } => self.answer(address, request, response),
                 Output::Records(records) => {
                     if self.trace.is_on() {
                         for record in records.iter().flat_map(Record::decode) {
@@ -420,6 +455,11 @@ impl World {
                     self.happenings.push(Happening::Event(address, event));
                 }
             }
+        }
+        while let Some((request, response)) =
+            self.workers.get_mut(&address).and_then(Worker::take_durable)
+        {
+            self.answer(address, request, response);
         }
     }
 

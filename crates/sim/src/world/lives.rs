@@ -63,7 +63,7 @@ impl World {
             (status.open_transactions() > 0, "crashes with open transactions"),
             (status.prepared_transactions() > 0, "crashes with prepared transactions"),
             (status.unconfirmed_decisions() > 0, "crashes with unconfirmed decisions"),
-            (worker.is_syncing(), "crashes with unsynced records"),
+            (worker.has_undurable(), "crashes with unsynced records"),
             (worker.is_saving(), "crashes within a checkpoint"),
             (joining, "crashes while joining"),
             (!joining && some(Standing::Joining), "crashes while another site joins"),

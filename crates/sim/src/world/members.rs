@@ -130,7 +130,7 @@ impl World {
             let root = Address { site: SiteId(other as u8), worker: 0 };
             self.workers.get(&root).is_some_and(|worker| {
                 let standing = worker.machine().status().members().standing(id);
-                matches!(standing, Standing::Leaving | Standing::Gone) && !worker.is_syncing()
+                matches!(standing, Standing::Leaving | Standing::Gone) && !worker.has_undurable()
             })
         };
         (0..self.states.len()).filter(stays).all(knows)
