@@ -13,7 +13,7 @@ async function main() {
   const replies = await client.multi().incr("node").get("node").exec();
   assert.deepEqual(replies.map(String), ["6", "6"]);
   await assert.rejects(client.incr("nodehash"), /WRONGTYPE/);
-  assert.match(await client.sendCommand(["SOLERA.TOKEN"]), /^solera-2-/);
+  assert.match(await client.sendCommand(["SOLERA.TOKEN"]), /^solera-3-/);
   const source = `store words : causal;
     transaction note(log: handle<log<string>> in words, text: string) -> list<string> {
       log.append(text);

@@ -11,7 +11,7 @@
 //! 1b> GET k                     another session at site 1
 //! eventually 2> GET k           repeated until the reply is what is expected
 //! token = 1> SOLERA.TOKEN       keeps the reply; $token stands for it later
-//! solera-2-…                    a line that ends with … stands for all that begin so
+//! solera-3-…                    a line that ends with … stands for all that begin so
 //! fault cut 1 2                 as `solera fault`: cut, heal, kill, restart
 //! ```
 

@@ -11,13 +11,15 @@ const CHECKPOINT_BYTES: u64 = 64 << 20;
 /// The checkpoint that is being written, and when the next one is due.
 pub(crate) struct Checkpoints<M: Machine, S> {
     saving: Option<Saving<M, S>>,
+    /// The log puts a complete one in force.
+    publishing: bool,
     /// Bytes of records since the last checkpoint began, and of that checkpoint.
     since: u64,
     last: u64,
     /// The next one is due whatever was written: the disk has little room left, and records that a checkpoint stands for
     /// may go.
     makes_room: bool,
-    /// Why the last one came to nothing, until somebody has asked.
+    /// Why the last one failed, until somebody has asked.
     problem: Option<Error>,
     /// The bytes of a part.
     bytes: Vec<u8>,
@@ -35,6 +37,7 @@ impl<M: Machine, S> Default for Checkpoints<M, S> {
     fn default() -> Self {
         Checkpoints {
             saving: None,
+            publishing: false,
             since: 0,
             last: 0,
             makes_room: false,
@@ -52,12 +55,14 @@ impl<M: Machine, S: Snapshot> Checkpoints<M, S> {
 
     pub(crate) fn is_due(&self) -> bool {
         let enough = self.since >= CHECKPOINT_BYTES.max(self.last);
-        self.saving.is_none() && (enough || self.makes_room)
+        // Two at a time would need room for the data once more, and the log's events do not say which they mean.
+        let none = self.saving.is_none() && !self.publishing;
+        none && (enough || self.makes_room)
     }
 
-    /// The next checkpoint is due at once.
-    pub(crate) fn make_room(&mut self) {
-        self.makes_room = true;
+    /// Whether the next checkpoint is due at once, because the log needs room.
+    pub(crate) fn need_room(&mut self, needs: bool) {
+        self.makes_room = needs;
     }
 
     pub(crate) fn is_saving(&self) -> bool {
@@ -95,12 +100,19 @@ impl<M: Machine, S: Snapshot> Checkpoints<M, S> {
             .saving
             .take_if(|saving| M::is_complete(&saving.checkpoint) && saving.knows <= durable)?;
         self.last = saving.bytes;
+        self.publishing = true;
         Some(saving.snapshot)
+    }
+
+    /// The complete checkpoint is in force.
+    pub(crate) fn published(&mut self) {
+        self.publishing = false;
     }
 
     /// The next is begun when as much was written again.
     pub(crate) fn give_up(&mut self, error: Error) {
-        (self.saving, self.since, self.makes_room) = (None, 0, false);
+        (self.saving, self.publishing) = (None, false);
+        (self.since, self.makes_room) = (0, false);
         self.problem = Some(error);
     }
 

@@ -26,6 +26,8 @@ pub enum Flaw {
     LeavesBeforeSync,
     /// Replies leave although the log has failed.
     AnswersWithoutLog,
+    /// Clients who have called the machine directly go on at once.
+    HoldsNoClients,
 }
 
 /// Runs one machine; see the [crate](crate) for what its host calls when. `C` is what the host keeps of clients who call
@@ -151,7 +153,7 @@ impl<M: Machine, L: Log, C> Driver<M, L, C> {
 
     /// Whether [`hold`](Self::hold) would keep a client.
     pub fn must_wait(&self) -> bool {
-        self.gate.as_ref().is_some_and(|gate| !gate.has_stopped() && gate.must_wait())
+        self.gate.as_ref().is_some_and(Gate::must_wait)
     }
 
     /// Whether records are appended that are not durable.

@@ -94,7 +94,7 @@ impl<M: Machine, L: Log, C> Gate<M, L, C> {
         if self.stopped {
             return self.answers().then_some(client);
         }
-        if !self.must_wait() {
+        if !self.must_wait() || self.options.flaw == Some(Flaw::HoldsNoClients) {
             return Some(client);
         }
         self.waiting.push_back((self.log.last(), client));
@@ -105,11 +105,10 @@ impl<M: Machine, L: Log, C> Gate<M, L, C> {
         self.durable.pop_front()
     }
 
-    /// Whether what is said now has records before it that are not durable.
+    /// Whether what is said now waits for the records before it.
     pub(crate) fn must_wait(&self) -> bool {
-        self.options.waits
-            && self.has_undurable()
-            && self.options.flaw != Some(Flaw::LeavesBeforeSync)
+        let waits = self.options.waits && !self.stopped && self.has_undurable();
+        waits && self.options.flaw != Some(Flaw::LeavesBeforeSync)
     }
 
     pub(crate) fn take_released(&mut self) -> Option<OutputOf<M>> {
@@ -157,21 +156,25 @@ impl<M: Machine, L: Log, C> Gate<M, L, C> {
             }
             Event::SpaceLow(error) => {
                 self.failure.get_or_insert(error);
-                self.checkpoints.make_room();
+                self.checkpoints.need_room(true);
             }
-            Event::SpaceRegained if !self.stopped => self.failure = None,
-            Event::SpaceRegained => {}
+            Event::SpaceRegained => {
+                self.failure.take_if(|_| !self.stopped);
+                self.checkpoints.need_room(false);
+            }
             Event::Failed(error) => self.fail(error),
-            Event::SnapshotPublished(_) => {}
+            Event::SnapshotPublished(_) => self.checkpoints.published(),
             Event::SnapshotFailed(error) => self.checkpoints.give_up(error),
         }
     }
 
     /// From now on nothing is written. Whoever waits is not told that anything is durable.
     fn fail(&mut self, error: Error) {
-        self.failure.get_or_insert(error);
-        self.just_stopped |= !self.stopped;
-        self.stopped = true;
+        if !self.stopped {
+            // It tells more than that the disk was nearly full.
+            self.failure = Some(error);
+            (self.stopped, self.just_stopped) = (true, true);
+        }
         self.held.clear();
         self.waiting.clear();
         self.checkpoints.stop();
@@ -226,10 +229,11 @@ impl<M: Machine, L: Log, C> Gate<M, L, C> {
 
     /// A complete checkpoint is in force once all that it knows of is durable.
     fn publish(&mut self) {
-        if let Some(snapshot) = self.checkpoints.take_complete(self.persisted)
-            && let Err(error) = self.log.publish(snapshot)
-        {
-            self.checkpoints.give_up(error);
+        let Some(snapshot) = self.checkpoints.take_complete(self.persisted) else { return };
+        match self.log.publish(snapshot) {
+            Ok(true) => self.checkpoints.published(),
+            Ok(false) => {}
+            Err(error) => self.checkpoints.give_up(error),
         }
     }
 

@@ -26,14 +26,15 @@ pub trait Log {
     /// Begins a checkpoint that stands for all records up to `lsn`.
     ///
     /// # Errors
-    /// The checkpoint comes to nothing; the log may go on.
+    /// The checkpoint cannot be written; the log may go on.
     fn begin_snapshot(&mut self, lsn: Lsn) -> Result<Self::Snapshot, Error>;
 
-    /// Puts a complete checkpoint in force, now or soon.
+    /// Puts a complete checkpoint in force. Returns whether that is done; if not, an event tells when it is, or that it has
+    /// failed.
     ///
     /// # Errors
-    /// The checkpoint comes to nothing; the log may go on.
-    fn publish(&mut self, snapshot: Self::Snapshot) -> Result<(), Error>;
+    /// The checkpoint has failed; the log may go on.
+    fn publish(&mut self, snapshot: Self::Snapshot) -> Result<bool, Error>;
 }
 
 /// A checkpoint while it is written. Dropping it gives it up.
@@ -41,7 +42,7 @@ pub trait Snapshot {
     /// Takes the bytes of the next part.
     ///
     /// # Errors
-    /// The checkpoint comes to nothing.
+    /// The checkpoint cannot be written.
     fn add(&mut self, part: &[u8]) -> Result<(), Error>;
 
     /// How many bytes were taken and are not written yet.
@@ -67,9 +68,9 @@ impl<D: Disk> Log for Syncer<D> {
         self.begin_snapshot(lsn)
     }
 
-    fn publish(&mut self, snapshot: BackgroundSnapshot) -> Result<(), Error> {
+    fn publish(&mut self, snapshot: BackgroundSnapshot) -> Result<bool, Error> {
         snapshot.finish();
-        Ok(())
+        Ok(false)
     }
 }
 
@@ -117,7 +118,7 @@ impl Log for NoLog {
         match *self {}
     }
 
-    fn publish(&mut self, snapshot: NoLog) -> Result<(), Error> {
+    fn publish(&mut self, snapshot: NoLog) -> Result<bool, Error> {
         match snapshot {}
     }
 }

@@ -52,7 +52,8 @@ impl<D: Disk> Log for VirtualLog<D> {
         self.0.begin_snapshot(lsn)
     }
 
-    fn publish(&mut self, snapshot: SnapshotWriter<D>) -> Result<(), Error> {
-        self.0.publish(snapshot.finish()?)
+    fn publish(&mut self, snapshot: SnapshotWriter<D>) -> Result<bool, Error> {
+        self.0.publish(snapshot.finish()?)?;
+        Ok(true)
     }
 }

@@ -281,7 +281,15 @@ fn a_disk_that_is_nearly_full_refuses_writes_and_goes_on() {
     sync(&mut driver);
     assert_eq!(leaves(&mut driver), [1, 1], "what was begun is completed");
     driver.on_log_event(Event::SpaceRegained);
-    assert!(driver.refuses().is_none());
+    assert!(driver.refuses().is_none() && !driver.wants_checkpoint());
+}
+
+#[test]
+fn the_error_that_ends_a_log_is_told_instead_of_a_full_disk() {
+    let mut driver = open(&SimDisk::new(1));
+    driver.on_log_event(Event::SpaceLow(Error::Locked));
+    driver.on_log_event(Event::Failed(Error::Stopped));
+    assert_eq!(driver.refuses(), Some(&Error::Stopped));
 }
 
 #[test]
@@ -367,6 +375,11 @@ fn injected_faults_do_what_they_say() {
     let mut driver = open(&SimDisk::new(1), Flaw::LeavesBeforeSync);
     add(&mut driver, 1);
     assert_eq!(leaves(&mut driver), [1, 1]);
+    assert_eq!(driver.hold("client"), Some("client"));
+
+    let mut driver = open(&SimDisk::new(1), Flaw::HoldsNoClients);
+    add(&mut driver, 1);
+    assert_eq!((leaves(&mut driver), driver.hold("client")), (vec![], Some("client")));
 
     let disk = SimDisk::new(1);
     let mut driver = open(&disk, Flaw::AnswersWithoutLog);

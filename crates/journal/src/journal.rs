@@ -83,8 +83,8 @@ impl<D: Disk> Journal<D> {
     /// it had not.
     ///
     /// # Errors
-    /// [`Error::DiskFull`] is a warning: the journal goes on as long as its segment has room. The disk is asked again when
-    /// a snapshot has made a segment go. Any other error is the journal's end.
+    /// [`Error::DiskFull`] is a warning, given once: the journal goes on as long as its segment has room. The disk is asked
+    /// again when a snapshot or a segment was put in force. Any other error is the journal's end.
     pub fn prepare(&mut self) -> Result<bool, Error> {
         self.writer.prepare()
     }

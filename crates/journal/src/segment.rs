@@ -30,12 +30,19 @@ impl<F: DiskFile> Spare<F> {
     /// Writes the next `bytes` zeros.
     pub(crate) fn fill(&mut self, bytes: u64) -> Result<(), Error> {
         let end = self.size.min(self.filled.saturating_add(bytes));
-        let allocated = self.file.allocate(self.filled, end);
-        allocated.map_err(|error| Error::io("allocate", SPARE, &error))?;
-        self.filled = end;
-        let unsynced = self.filled - self.synced;
-        let sync = unsynced >= SYNC_STEP_BYTES || (self.ready() && unsynced > 0);
-        if sync { self.sync() } else { Ok(()) }
+        loop {
+            let next = end.min(self.filled.saturating_add(SYNC_STEP_BYTES));
+            let allocated = self.file.allocate(self.filled, next);
+            allocated.map_err(|error| Error::io("allocate", SPARE, &error))?;
+            self.filled = next;
+            let unsynced = self.filled - self.synced;
+            if unsynced >= SYNC_STEP_BYTES || (self.ready() && unsynced > 0) {
+                self.sync()?;
+            }
+            if next == end {
+                return Ok(());
+            }
+        }
     }
 
     pub(crate) fn ready(&self) -> bool {

@@ -90,6 +90,7 @@ enum Command {
     Policy(SyncPolicy),
     Publish(WrittenSnapshot),
     SnapshotFailed(Error),
+    LookForRoom,
     Close,
 }
 
@@ -139,6 +140,12 @@ impl<D: Disk> Syncer<D> {
             failure,
             thread,
         })
+    }
+
+    /// If the disk had no room for the next segment, it is asked once more: something may have gone from it.
+    pub fn look_for_room(&self) {
+        // A journal that has ended needs none.
+        let _ = self.commands.send(Command::LookForRoom);
     }
 
     /// Takes a record and returns its number. It goes nowhere before [`submit`](Self::submit).
@@ -390,6 +397,7 @@ impl<D: Disk, E: FnMut(Event)> Thread<D, E> {
             Command::Policy(policy) => self.change_policy(policy),
             Command::Publish(snapshot) => self.publish(snapshot)?,
             Command::SnapshotFailed(error) => (self.on_event)(Event::SnapshotFailed(error)),
+            Command::LookForRoom => self.writer.look_for_room(),
             Command::Close => return Ok(false),
         }
         Ok(true)

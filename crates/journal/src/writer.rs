@@ -43,9 +43,9 @@ pub(crate) struct Writer<D: Disk> {
 enum Room {
     /// As far as is known.
     Enough,
-    /// It had none. It is not asked again until a segment has gone.
+    /// It had none, and was told to have none.
     None,
-    /// It had none, and a segment has gone since.
+    /// The same, and something has gone since, or come where it needed room. It is asked once more.
     Perhaps,
 }
 
@@ -149,17 +149,24 @@ impl<D: Disk> Writer<D> {
         let bytes = if self.room == Room::Perhaps { u64::MAX } else { bytes };
         match self.fill_spare(bytes) {
             Err(full) if full.is_disk_full() => {
+                let told = std::mem::replace(&mut self.room, Room::None) == Room::Perhaps;
                 // The space is needed more for a snapshot, which makes room.
-                self.room = Room::None;
                 self.spare = None;
                 let removed = self.remove(SPARE);
                 self.or_fail(removed)?;
-                Err(full)
+                if told { Ok(false) } else { Err(full) }
             }
             filled => {
                 self.or_fail(filled)?;
                 Ok(std::mem::replace(&mut self.room, Room::Enough) == Room::Perhaps)
             }
+        }
+    }
+
+    /// If the disk had no room, [`Self::prepare`] asks it once more.
+    pub(crate) fn look_for_room(&mut self) {
+        if self.room == Room::None {
+            self.room = Room::Perhaps;
         }
     }
 
@@ -281,6 +288,7 @@ impl<D: Disk> Writer<D> {
             }
         })?;
         self.current = Current::new(file, number, size);
+        self.look_for_room();
         self.segments.push_back(SegmentRef { number, first: self.next });
         Ok(())
     }
@@ -309,10 +317,8 @@ impl<D: Disk> Writer<D> {
         while self.segments.get(1).is_some_and(|second| second.first <= snapshot.lsn.next().0) {
             let first = self.segments.pop_front().expect("there are two");
             self.remove(&segment_name(first.number))?;
-            if self.room == Room::None {
-                self.room = Room::Perhaps;
-            }
         }
+        self.look_for_room();
         // If the power brings back what was removed, opening the journal removes it again.
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! What one node knows of its connections with another.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use solera_time::Monotonic;
@@ -14,8 +15,9 @@ const GRACE: Duration = Duration::from_secs(1);
 pub struct Link<B> {
     within_site: bool,
     queue: Queue<B>,
-    /// The process that the peer was when it was last heard of.
+    /// The process that the peer was when it was last heard of, and those that it was before.
     incarnation: Option<u64>,
+    former: BTreeSet<u64>,
     /// Since when our connection to the peer stands, and the peer's to us.
     outgoing: Option<Monotonic>,
     incoming: Option<Monotonic>,
@@ -48,6 +50,7 @@ impl<B: Clone> Link<B> {
             within_site,
             queue: Queue::new(limit, within_site),
             incarnation: None,
+            former: BTreeSet::new(),
             outgoing: None,
             incoming: None,
             whole: None,
@@ -92,8 +95,7 @@ impl<B: Clone> Link<B> {
         self.queue.acknowledge(number);
     }
 
-    /// To be asked for before the peer is called, and when the greeting of its call was read. A host refuses a process
-    /// that it knew then to have been replaced; the link refuses one that has been replaced since.
+    /// To be asked for before the peer is called, and when the greeting of its call was read.
     pub fn handshake(&self) -> Handshake {
         Handshake { knew: self.incarnation }
     }
@@ -203,18 +205,18 @@ impl<B: Clone> Link<B> {
     }
 
     /// The peer is this process. If it was another one before, what waited for that one is dropped. While a connection
-    /// to that one stands, there are two who say they are the peer, and the later is not believed. Nor is one believed
-    /// that has been replaced since the handshake with it began: it is gone, and what has arrived from its successor
-    /// counts.
+    /// to that one stands, there are two who say they are the peer, and the later is not believed. Nor is one that has been
+    /// replaced, before or since the handshake with it began: what has arrived from its successor counts.
     fn meet(&mut self, handshake: Handshake, incarnation: u64) -> bool {
         if self.incarnation == Some(incarnation) {
             return true;
         }
         let stands = self.outgoing.is_some() || self.incoming.is_some();
-        if stands || handshake.knew != self.incarnation {
+        let replaced = handshake.knew != self.incarnation || self.former.contains(&incarnation);
+        if stands || replaced {
             return false;
         }
-        self.incarnation = Some(incarnation);
+        self.former.extend(self.incarnation.replace(incarnation));
         self.received = 0;
         self.queue.clear();
         true

@@ -14,13 +14,17 @@
 //! Every call runs to completion and never blocks. Input of any content must not panic.
 
 mod exchange;
+mod protocol;
 mod records;
+mod wire;
 
 use serde::{Deserialize, Serialize};
 use solera_time::{Monotonic, Physical, SiteId};
 
 pub use exchange::{Input, Output, RequestId};
+pub use protocol::{Foreign, Protocol};
 pub use records::Records;
+pub use wire::Wire;
 
 /// Where a machine runs: one worker of one site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

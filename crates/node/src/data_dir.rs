@@ -28,7 +28,7 @@ const LOCK: &str = "solera-data.lock";
 /// What the file system itself keeps in the root of a disk.
 const LOST_AND_FOUND: &str = "lost+found";
 const IN_USE: &str = "another process uses it";
-const FORMAT: u32 = 3;
+const FORMAT: u32 = 4;
 
 /// What was true when this data was first written, and must stay so; the list of sites may grow.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]

@@ -6,6 +6,7 @@ use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
+use solera_machine::Protocol;
 
 use crate::config::{ClusterSpec, NodeId, SiteSpec};
 use crate::membership::Runs;
@@ -13,7 +14,7 @@ use crate::peers::Origin;
 
 const MAGIC: [u8; 8] = *b"SOLERAPL";
 /// The version of all that nodes say to one another.
-const VERSION: u16 = 9;
+const VERSION: u16 = 10;
 /// Magic, version, kind, length and checksum: the same in every version.
 pub(crate) const HEAD: usize = 8 + 2 + 1 + 4 + 4;
 /// The longest greeting that is read.
@@ -49,6 +50,8 @@ pub(crate) struct Card {
     pub(crate) sites: Vec<(String, String)>,
     /// What else all nodes must agree on: `(what, how)`.
     pub(crate) agreed: Vec<(String, String)>,
+    /// The protocols that the node runs.
+    pub(crate) speaks: Vec<Speaks>,
     pub(crate) from: NodeId,
     /// Whom the sender means to talk to.
     pub(crate) to: NodeId,
@@ -68,6 +71,39 @@ pub(crate) struct Card {
     pub(crate) clock_us: u64,
     /// In a welcome: the last numbered frame that arrived from the caller's incarnation.
     pub(crate) received: u64,
+}
+
+/// A protocol that a node runs, and the versions of its messages that it understands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Speaks {
+    protocol: u8,
+    name: String,
+    oldest: u8,
+    newest: u8,
+}
+
+impl Speaks {
+    fn of(protocol: &Protocol) -> Speaks {
+        Speaks {
+            protocol: protocol.number,
+            name: protocol.name.to_owned(),
+            oldest: protocol.oldest_messages,
+            newest: protocol.messages,
+        }
+    }
+
+    /// The version in which two nodes talk: the newest that both understand.
+    fn common(&self, other: &Speaks) -> Option<u8> {
+        let newest = self.newest.min(other.newest);
+        (newest >= self.oldest.max(other.oldest)).then_some(newest)
+    }
+
+    fn versions(&self) -> String {
+        match self.oldest == self.newest {
+            true => format!("version {}", self.newest),
+            false => format!("versions {} to {}", self.oldest, self.newest),
+        }
+    }
 }
 
 /// Why two nodes do not talk to one another. Told to both, so it speaks of the caller and the called.
@@ -150,8 +186,8 @@ impl fmt::Display for Refusal {
             ),
             Refusal::Taken => write!(
                 f,
-                "another process has connections as this node; if it has just died, this ends \
-                 within seconds"
+                "another process speaks as this node, or has done so since this call began; if one of \
+                 them has just died, this ends within seconds"
             ),
             Refusal::Clocks { node, ahead_ms, limit_ms } => write!(
                 f,
@@ -274,6 +310,7 @@ impl Card {
             id: spec.id(),
             sites: sites(spec),
             agreed: agreed(spec),
+            speaks: vec![Speaks::of(&solera_unistore::PROTOCOL)],
             from,
             to,
             incarnation,
@@ -355,7 +392,9 @@ impl Card {
         spec: &ClusterSpec,
     ) -> Result<i64, Refusal> {
         let (caller, called) = if caller_is_other { (theirs, self) } else { (self, theirs) };
-        if let Some((what, caller, called)) = first_difference(caller, called) {
+        let difference =
+            first_difference(caller, called).or_else(|| unknown_protocol(caller, called));
+        if let Some((what, caller, called)) = difference {
             return Err(Refusal::Disagreement { what, caller, called });
         }
         let ahead_us = theirs.clock_us.wrapping_sub(self.clock_us) as i64;
@@ -445,6 +484,22 @@ fn first_difference(caller: &Card, called: &Card) -> Option<(String, String, Str
     })
 }
 
+/// A protocol of which two nodes have no version in common, and what each speaks of it.
+fn unknown_protocol(caller: &Card, called: &Card) -> Option<(String, String, String)> {
+    let of = |card: &Card, protocol| {
+        card.speaks.iter().find(|speaks| speaks.protocol == protocol).cloned()
+    };
+    let versions = |speaks: Option<Speaks>| {
+        speaks.map_or_else(|| "nothing".to_owned(), |speaks| speaks.versions())
+    };
+    caller.speaks.iter().chain(&called.speaks).find_map(|Speaks { protocol, name, .. }| {
+        let (one, other) = (of(caller, *protocol), of(called, *protocol));
+        let common = one.as_ref().zip(other.as_ref()).and_then(|(one, other)| one.common(other));
+        let what = || format!("messages of protocol {protocol} ({name})");
+        common.is_none().then(|| (what(), versions(one), versions(other)))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use solera_time::SiteId;
@@ -469,6 +524,24 @@ admin = 'c:3'
         let (head, body) = bytes.split_first_chunk::<HEAD>().ok_or(Refusal::Damaged)?;
         let length = Greeting::body_length(head)?;
         Greeting::decode(head, body.get(..length).ok_or(Refusal::Damaged)?)
+    }
+
+    fn speaks(protocol: u8, oldest: u8, newest: u8) -> Speaks {
+        Speaks { protocol, name: "UniStore".to_owned(), oldest, newest }
+    }
+
+    #[test]
+    fn nodes_talk_in_the_newest_version_that_both_understand() {
+        for (one, other, common) in [
+            ((1, 1), (1, 1), Some(1)),
+            ((1, 3), (2, 5), Some(3)),
+            ((2, 5), (1, 3), Some(3)),
+            ((1, 2), (3, 4), None),
+            ((3, 4), (1, 2), None),
+        ] {
+            let of = |(oldest, newest)| speaks(1, oldest, newest);
+            assert_eq!(of(one).common(&of(other)), common, "{one:?} {other:?}");
+        }
     }
 
     #[test]
@@ -573,6 +646,18 @@ admin = 'c:3'
             (Card { from: id(1), ..good.clone() }, "the caller is no other node of this cluster"),
             (Card { from: id(6), ..good.clone() }, "the caller is no other node of this cluster"),
             (Card { agreed: Vec::new(), ..good.clone() }, "partitions: 'nothing' at the caller"),
+            (
+                Card { speaks: vec![speaks(1, 2, 3)], ..good.clone() },
+                "messages of protocol 1 (UniStore): 'versions 2 to 3' at the caller, 'version 1' at",
+            ),
+            (
+                Card { speaks: vec![speaks(1, 1, 1), speaks(7, 1, 1)], ..good.clone() },
+                "messages of protocol 7 (UniStore): 'version 1' at the caller, 'nothing' at",
+            ),
+            (
+                Card { speaks: Vec::new(), ..good.clone() },
+                "messages of protocol 1 (UniStore): 'nothing' at the caller, 'version 1' at",
+            ),
             (
                 from(&format!("{NEW}{TWO_SITES}")),
                 "the sites: 'ap, eu, us' at the caller, 'eu, us' at",

@@ -64,7 +64,7 @@ pub(crate) struct Carrier {
     pub(crate) tls: Option<Arc<Current<PeerTls>>>,
     /// Tells this process from those that were this node before.
     pub(crate) incarnation: u64,
-    /// What it keeps its data in, if it does.
+    /// The data directory of this node, if it has one.
     pub(crate) data: Option<DataDir>,
     /// What its workers remembered when they began; nothing if it keeps none.
     pub(crate) runs: Runs,

@@ -177,7 +177,7 @@ impl Network {
 
     /// A worker has no reason any more to take no writes. Returns whether this process takes them from now on, and did not
     /// until now.
-    pub(crate) fn take_writes(&self, worker: Address) -> bool {
+    pub(crate) fn withdraw_refusal(&self, worker: Address) -> bool {
         if !self.refuses.load(Ordering::Relaxed) {
             return false;
         }
@@ -198,6 +198,15 @@ impl Network {
         for site in SiteId::all(self.workers.len()) {
             for worker in self.workers_here(site) {
                 self.control(worker, Control::GiveUpWaiting);
+            }
+        }
+    }
+
+    /// Something has gone from a disk that workers of this process may share.
+    pub(crate) fn look_for_room(&self) {
+        for site in SiteId::all(self.workers.len()) {
+            for worker in self.workers_here(site) {
+                self.control(worker, Control::LookForRoom);
             }
         }
     }
@@ -239,7 +248,7 @@ impl Network {
         let _ = mailbox.send(Parcel::Messages { from, due, life, messages });
     }
 
-    /// Gives a worker of this process an order. There is no ordering about of other nodes.
+    /// Gives a worker of this process an order. Workers of other nodes take none.
     pub(crate) fn control(&self, to: Address, control: Control) {
         if let Destination::Here(mailbox) = self.destination(to) {
             let _ = mailbox.send(Parcel::Control(control));

@@ -85,7 +85,7 @@ impl fmt::Display for Found {
     }
 }
 
-/// What runs a worker, and tells clients that all they have done is durable.
+/// What runs a worker. Clients who wait for the journal are told over a channel.
 pub(crate) type Engine<D = RealDisk> = Driver<Replica, Syncer<D>, oneshot::Sender<()>>;
 
 /// What a worker's journal is to people.
@@ -131,6 +131,7 @@ impl Storage {
         let (mut journal, found, mut replica) =
             solera_host::open(disk, &Options::new(identity), recovery, read)
                 .map_err(|error| unusable(in_words(&error)))?;
+        let (keys, took) = (replica.status().keys(), began.elapsed());
         let space_low = match found.last {
             Lsn(0) => None,
             _ => match journal.prepare_whole() {
@@ -143,7 +144,6 @@ impl Storage {
         let persisted = journal.persisted_lsn();
         let syncer = Syncer::start(journal, policy(durability), on_event)
             .map_err(|error| unusable(error.to_string()))?;
-        let (keys, took) = (replica.status().keys(), began.elapsed());
         let waits = durability == Durability::Always;
         let options = solera_host::Options { waits, flaw: None };
         let mut engine = Driver::with_log(replica, syncer, persisted, options);
@@ -160,16 +160,12 @@ impl Storage {
         Ok((storage, engine, Found { worker, journal: found, keys, took, run }))
     }
 
-    /// The journal's thread has something to say. What may leave now is the driver's.
+    /// The journal's thread has something to say.
     pub(crate) fn on_event<D: Disk>(&mut self, engine: &mut Engine<D>, event: Event) {
         if let Event::SnapshotPublished(upto) = event {
             self.count_checkpoint(upto);
         }
         engine.on_log_event(event);
-        while let Some(client) = engine.take_durable() {
-            // One that is gone needs no word.
-            let _ = client.send(());
-        }
     }
 
     /// What there is to tell of the journal.
@@ -357,6 +353,7 @@ mod tests {
         while engine.must_wait() {
             storage.on_event(&mut engine, events.recv().unwrap());
         }
+        engine.take_durable().unwrap().send(()).unwrap();
         assert_eq!(told.try_recv(), Ok(()));
         disk.set_capacity(disk.used());
         // The first may find room in what is allocated.

@@ -5,15 +5,15 @@
 use std::fmt;
 
 use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
-use solera_time::{MAX_SITES, SiteId, Timestamp, Vector};
-use solera_unistore::Pasts;
+use solera_machine::Foreign;
+use solera_unistore::{PROTOCOL, Pasts};
 
-const PREFIX: &str = "solera-2-";
+const PREFIX: &str = "solera-3-";
 /// What tokens of all versions begin with; a version and a hyphen follow.
 const FAMILY: &[u8] = b"solera-";
+/// The cluster, and how many protocols' pasts follow, each after its length.
 const HEADER: usize = 8 + 1;
-/// The causal past, the eventual writes, and what covers their snapshots.
-const VECTORS: usize = 3;
+const LENGTH: usize = 2;
 
 /// A session's causal and durability past, bound to their cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +35,8 @@ pub enum TokenError {
     Damaged,
     /// A token of another cluster, or of an earlier run.
     OtherCluster,
+    /// It has the past of a protocol or of a version that this program does not know.
+    Foreign(Foreign),
     /// It tells of sites that are not listed.
     MoreSites,
 }
@@ -43,11 +45,14 @@ impl fmt::Display for TokenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             TokenError::NotAToken => {
-                "this is not a token; take one with SOLERA.TOKEN, it begins with 'solera-2-'"
+                "this is not a token; take one with SOLERA.TOKEN, it begins with 'solera-3-'"
             }
             TokenError::OtherVersion => {
-                "the token is of another version: this server reads tokens that begin with 'solera-2-', \
-                 which carry a causal and a durability past; take a new one with SOLERA.TOKEN"
+                "the token is of another version: this server reads tokens that begin with 'solera-3-', \
+                 which name the protocols whose pasts they carry; take a new one with SOLERA.TOKEN"
+            }
+            TokenError::Foreign(foreign) => {
+                return write!(f, "the token carries pasts that this node cannot read: {foreign}");
             }
             TokenError::Damaged => "the token is damaged; copy it whole",
             TokenError::OtherCluster => {
@@ -67,14 +72,10 @@ impl Token {
     /// The token as text, safe to copy and paste.
     pub fn encode(&self) -> String {
         let mut bytes = self.cluster.to_be_bytes().to_vec();
-        let vectors = [&self.pasts.causal, self.pasts.eventual(), self.pasts.eventual_snap()];
-        let sites = vectors.iter().map(|vector| vector.entries().len()).max().unwrap_or(0);
-        bytes.push(sites as u8);
-        for vector in vectors {
-            for ts in vector.first(sites).iter().chain([&vector.strong]) {
-                bytes.extend_from_slice(&ts.0.to_be_bytes());
-            }
-        }
+        bytes.extend_from_slice(&[1, 0, 0]);
+        self.pasts.encode(&mut bytes);
+        let length = (bytes.len() - HEADER - LENGTH) as u16;
+        bytes[HEADER..HEADER + LENGTH].copy_from_slice(&length.to_be_bytes());
         let checksum = crc32c::crc32c(&bytes);
         bytes.extend_from_slice(&checksum.to_be_bytes());
         let mut text = PREFIX.to_owned();
@@ -94,28 +95,30 @@ impl Token {
         if crc32c::crc32c(body) != u32::from_be_bytes(*checksum) || body.len() < HEADER {
             return Err(TokenError::Damaged);
         }
-        let (head, entries) = body.split_at(HEADER);
-        let count = usize::from(head[8]);
-        if entries.len() != VECTORS * (count + 1) * 8 || count > MAX_SITES {
-            return Err(TokenError::Damaged);
-        }
+        let (head, rest) = body.split_at(HEADER);
         if number(&head[..8]) != cluster {
             return Err(TokenError::OtherCluster);
         }
-        let mut entries = entries.chunks_exact(8).map(|entry| Timestamp(number(entry)));
-        let vectors = [(); VECTORS].map(|()| {
-            let order = SiteId::all(count).chain([SiteId::STRONG]);
-            order.fold(Vector::zero(count), |vector, site| {
-                vector.with(site, entries.next().unwrap_or_default())
-            })
-        });
-        if vectors.iter().any(|vector| !vector.is_within(sites)) {
-            return Err(TokenError::MoreSites);
+        let [past] = pasts_of(head[8], rest)?.try_into().map_err(|_| TokenError::Damaged)?;
+        let pasts = Pasts::decode(past).ok_or(TokenError::Damaged)?;
+        match pasts.is_within(sites) {
+            true => Ok(Token { cluster, pasts }),
+            false => Err(TokenError::MoreSites),
         }
-        let [causal, eventual, eventual_snap] = vectors;
-        let pasts = Pasts::causal(causal).with_eventual(&eventual, &eventual_snap);
-        Ok(Token { cluster, pasts })
     }
+}
+
+/// What comes after protocol and version of each of `count` pasts.
+fn pasts_of(count: u8, mut rest: &[u8]) -> Result<Vec<&[u8]>, TokenError> {
+    let mut pasts = Vec::new();
+    for _ in 0..count {
+        let (length, after) = rest.split_first_chunk().ok_or(TokenError::Damaged)?;
+        let length = usize::from(u16::from_be_bytes(*length));
+        let (past, after) = after.split_at_checked(length).ok_or(TokenError::Damaged)?;
+        pasts.push(PROTOCOL.read_past(past).map_err(TokenError::Foreign)?);
+        rest = after;
+    }
+    if rest.is_empty() { Ok(pasts) } else { Err(TokenError::Damaged) }
 }
 
 /// Why a text without the prefix of this version is refused.
@@ -135,6 +138,8 @@ fn number(bytes: &[u8]) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use solera_time::{SiteId, Timestamp, Vector};
+
     use super::*;
 
     fn token() -> Token {
@@ -162,17 +167,35 @@ mod tests {
         assert_eq!(read_back(&token(), 3), token());
     }
 
+    fn sealed(prefix: &str, body: &[u8]) -> String {
+        let checksum = crc32c::crc32c(body).to_be_bytes();
+        format!("{prefix}{}", HEXLOWER.encode(&[body, &checksum].concat()))
+    }
+
     #[test]
-    fn tokens_without_a_durability_past_are_refused_in_words() {
-        // As version 1 had it: the cluster, one site, its entry, the strong entry and the checksum.
-        let mut bytes = [&0xfeed_u64.to_be_bytes()[..], &[1], &[0; 16]].concat();
-        bytes.extend_from_slice(&crc32c::crc32c(&bytes).to_be_bytes());
-        let hex = HEXLOWER.encode(&bytes);
-        let decode = |text: String| Token::decode(text.as_bytes(), 0xfeed, 1);
-        assert_eq!(decode(format!("solera-1-{hex}")), Err(TokenError::OtherVersion));
-        assert_eq!(decode(format!("solera-30-{hex}")), Err(TokenError::OtherVersion));
-        assert_eq!(decode(format!("solera-2-{hex}")), Err(TokenError::Damaged));
-        assert!(TokenError::OtherVersion.to_string().contains("durability past"));
+    fn tokens_of_other_versions_and_protocols_are_refused_in_words() {
+        let text = token().encode();
+        let bytes = HEXLOWER.decode(&text.as_bytes()[PREFIX.len()..]).unwrap();
+        let (body, _) = bytes.split_last_chunk::<4>().unwrap();
+        let decode = |text: String| Token::decode(text.as_bytes(), 0xfeed, 3);
+        assert_eq!(decode(sealed(PREFIX, body)), Ok(token()));
+        assert_eq!(decode(sealed("solera-2-", body)), Err(TokenError::OtherVersion));
+        assert_eq!(decode(sealed("solera-30-", body)), Err(TokenError::OtherVersion));
+        let with = |at: usize, byte: u8| {
+            let mut body = body.to_vec();
+            body[at] = byte;
+            decode(sealed(PREFIX, &body)).unwrap_err()
+        };
+        assert!(with(11, 7).to_string().contains("of protocol 7, and this is 1 (UniStore)"));
+        assert!(with(12, 7).to_string().contains("of version 7 of UniStore"));
+        // How many pasts, the length of the first, how many sites it tells of.
+        for at in [8, 10, 13] {
+            for byte in [0, 2, 200] {
+                let error = with(at, byte);
+                let damaged = [TokenError::Damaged, TokenError::Foreign(Foreign::Short)];
+                assert!(damaged.contains(&error), "byte {at} is {byte}: {error}");
+            }
+        }
         for text in ["solera-", "solera--", "solera-x-1"] {
             assert_eq!(decode(text.to_owned()), Err(TokenError::NotAToken), "{text}");
         }

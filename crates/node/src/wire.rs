@@ -4,11 +4,11 @@
 
 use std::fmt;
 
-use postcard::ser_flavors::{Flavor, Size};
+use postcard::ser_flavors::Size;
 use serde::{Deserialize, Serialize};
-use solera_data::OpError;
+use solera_machine::{Foreign, Protocol, Wire};
 use solera_time::SiteId;
-use solera_unistore::{Address, AtRisk, Change, Message, Response, Stretch, Topology};
+use solera_unistore::{Address, AtRisk, Change, Message, Topology};
 
 use crate::handshake::{Greeting, HEAD};
 use crate::membership::SitesTold;
@@ -17,6 +17,8 @@ use crate::status::WorkerSample;
 
 /// Length, checksum, kind and number.
 const HEADER: usize = 4 + 4 + 1 + 8;
+/// The two workers' numbers, the protocol and its version, before the messages of a batch.
+const BATCH_HEADER: usize = 2 + Protocol::HEADER_BYTES;
 /// The longest frame that is read. The largest value a client can send fits.
 const MAX_FRAME: usize = 1 << 30;
 /// The longest answer to a question. Answers are for people.
@@ -65,6 +67,8 @@ pub(crate) enum WireError {
     Kind(u8),
     /// The content is not what the frame's kind says.
     Content,
+    /// Messages of a protocol or version that this node does not run.
+    Foreign(Foreign),
     /// Messages that cannot be from where they say, or are not for this node.
     Misplaced,
 }
@@ -76,6 +80,7 @@ impl fmt::Display for WireError {
             WireError::Damaged => write!(f, "a frame that was damaged on its way"),
             WireError::Kind(kind) => write!(f, "a frame of kind {kind}, which has no place here"),
             WireError::Content => write!(f, "a frame whose content cannot be read"),
+            WireError::Foreign(foreign) => write!(f, "messages that cannot be read: {foreign}"),
             WireError::Misplaced => write!(f, "messages that do not fit this cluster"),
         }
     }
@@ -141,7 +146,8 @@ fn encode_within(
     to: Address,
     messages: Vec<Message>,
 ) -> Vec<Vec<u8>> {
-    let head = [from.worker, to.worker];
+    let [protocol, version] = Message::PROTOCOL.message_header();
+    let head = [from.worker, to.worker, protocol, version];
     let mut batch = Batch { longest, head, bodies: Vec::new(), body: Vec::new() };
     for message in messages {
         batch.add(message);
@@ -152,23 +158,22 @@ fn encode_within(
 
 struct Batch {
     longest: usize,
-    head: [u8; 2],
+    head: [u8; BATCH_HEADER],
     bodies: Vec<Vec<u8>>,
     body: Vec<u8>,
 }
 
 impl Batch {
     fn add(&mut self, mut message: Message) {
-        let size = postcard::serialize_with_flavor(&message, Size::default())
-            .expect("messages have a serialised form");
+        let size = message.encoded_bytes();
         if size > PIECE
-            && let Some(second) = split(&mut message)
+            && let Some(second) = message.split()
         {
             self.add(message);
             self.add(second);
         } else if size <= self.longest {
             self.append(&message, size);
-        } else if let Some(short) = too_large(message) {
+        } else if let Some(short) = message.too_large() {
             self.add(short);
         }
     }
@@ -181,68 +186,13 @@ impl Batch {
             self.body.reserve(size + self.head.len());
             self.body.extend_from_slice(&self.head);
         }
-        postcard::serialize_with_flavor(message, Appended(&mut self.body))
-            .expect("messages have a serialised form");
+        message.encode(&mut self.body);
     }
 
     fn end_body(&mut self) {
         if !self.body.is_empty() {
             self.bodies.push(std::mem::take(&mut self.body));
         }
-    }
-}
-
-/// What is said instead of an answer that is too long.
-fn too_large(message: Message) -> Option<Message> {
-    match message {
-        Message::ExecuteReply {
-            request,
-            response: Response::Executed { outcome: Ok(_), pasts },
-        } => {
-            let response = Response::Executed { outcome: Err(OpError::TooLarge), pasts };
-            Some(Message::ExecuteReply { request, response })
-        }
-        Message::Version { tx, request, level, key, mut executed } if executed.result.is_ok() => {
-            executed.result = Err(OpError::TooLarge);
-            Some(Message::Version { tx, request, level, key, executed })
-        }
-        _ => None,
-    }
-}
-
-/// Takes the second half off a message, if there is a place to cut.
-fn split(message: &mut Message) -> Option<Message> {
-    let Message::Replicate(stretches) = message else { return None };
-    if stretches.len() > 1 {
-        return Some(Message::Replicate(stretches.split_off(stretches.len() / 2)));
-    }
-    let first = stretches.first_mut().filter(|stretch| stretch.updates.len() > 1)?;
-    let updates = first.updates.split_off(first.updates.len() / 2);
-    // Updates are in the order of their local timestamps, of which no two are equal.
-    let middle = first.updates.last().map_or(first.prev, |update| update.dot.ts);
-    let second = Stretch { prev: middle, updates, ..*first };
-    first.known = middle;
-    Some(Message::Replicate(vec![second]))
-}
-
-/// Serialises to the end of a vector.
-struct Appended<'a>(&'a mut Vec<u8>);
-
-impl Flavor for Appended<'_> {
-    type Output = ();
-
-    fn try_push(&mut self, byte: u8) -> postcard::Result<()> {
-        self.0.push(byte);
-        Ok(())
-    }
-
-    fn try_extend(&mut self, bytes: &[u8]) -> postcard::Result<()> {
-        self.0.extend_from_slice(bytes);
-        Ok(())
-    }
-
-    fn finalize(self) -> postcard::Result<()> {
-        Ok(())
     }
 }
 
@@ -264,13 +214,13 @@ pub(crate) fn decode_batch(
     here: SiteId,
     topology: &Topology,
 ) -> Result<Delivery, WireError> {
-    let ([from, to], mut rest) = body.split_first_chunk::<2>().ok_or(WireError::Content)?;
+    let ([from, to], rest) = body.split_first_chunk::<2>().ok_or(WireError::Content)?;
+    let mut rest = Message::PROTOCOL.read_messages(rest).map_err(WireError::Foreign)?;
     let from = Address { site: there, worker: *from };
     let to = Address { site: here, worker: *to };
     let mut messages = Vec::new();
     while !rest.is_empty() {
-        let (message, left) =
-            postcard::take_from_bytes::<Message>(rest).map_err(|_| WireError::Content)?;
+        let (message, left) = Message::decode(rest).ok_or(WireError::Content)?;
         if !message.fits(from, to, topology) {
             return Err(WireError::Misplaced);
         }
@@ -333,9 +283,11 @@ pub(crate) enum Answer {
 mod tests {
     use std::sync::Arc;
 
-    use solera_data::{CellChange, Dot, Effect, Key, Outcome, Value};
+    use solera_data::{CellChange, Dot, Effect, Key, OpError, Outcome, Value};
     use solera_time::{Timestamp, Vector};
-    use solera_unistore::{PartitionId, Pasts, RequestId, TxId, Update, Write};
+    use solera_unistore::{
+        PROTOCOL, PartitionId, Pasts, RequestId, Response, Stretch, TxId, Update, Write,
+    };
 
     use super::*;
 
@@ -420,13 +372,27 @@ mod tests {
         let good = encode_batch(at(0), at(1), vec![replicate(9, vec![update(1, 10)])]).remove(0);
         let tx = TxId { coordinator: 0, sequence: 1 };
         let abort = encode_batch(at(0), at(1), vec![Message::Abort { tx }]).remove(0);
+        let with = |at: usize, byte: u8| {
+            let mut body = good.clone();
+            body[at] = byte;
+            body
+        };
         let mut endless = good.clone();
         // The number of stretches: as many as a number can say.
-        endless.splice(3..4, [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01]);
+        endless.splice(
+            BATCH_HEADER + 1..BATCH_HEADER + 2,
+            [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01],
+        );
         for (body, error) in [
             (vec![], WireError::Content),
             (vec![0], WireError::Content),
-            (vec![0, 0, 200], WireError::Content),
+            (vec![0, 0, 1, 1, 200], WireError::Content),
+            (vec![0, 0, 1], WireError::Foreign(Foreign::Short)),
+            (with(2, 9), WireError::Foreign(Foreign::Protocol { found: 9, expected: PROTOCOL })),
+            (
+                with(3, 9),
+                WireError::Foreign(Foreign::Version { found: 9, expected: 1, protocol: PROTOCOL }),
+            ),
             (good[..good.len() - 1].to_vec(), WireError::Content),
             (endless, WireError::Content),
             ([&[1, 0], &good[2..]].concat(), WireError::Misplaced),
@@ -449,7 +415,7 @@ mod tests {
     fn long_stretches_are_cut_where_the_receiver_can_go_on() {
         let updates: Vec<_> = (1..=40).map(|ts| update(ts, 100_000)).collect();
         let bodies = encode_batch(at(0), at(1), vec![replicate(99, updates.clone())]);
-        assert!(bodies.len() > 3 && bodies.iter().all(|body| body.len() <= PIECE + 2));
+        assert!(bodies.len() > 3 && bodies.iter().all(|body| body.len() <= PIECE + BATCH_HEADER));
         let mut reached = Timestamp(0);
         let mut read = Vec::new();
         for body in bodies {

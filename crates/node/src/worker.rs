@@ -87,6 +87,8 @@ pub(crate) enum Control {
     Journal(Event),
     /// The journal of some worker in this process has failed.
     GiveUpWaiting,
+    /// Something has gone from a disk that the worker may share.
+    LookForRoom,
     /// End.
     Stop,
 }
@@ -374,6 +376,10 @@ impl Worker {
             }
             state.let_go(output);
         }
+        while let Some(client) = state.engine.take_durable() {
+            // One that is gone needs no word.
+            let _ = client.send(());
+        }
         if state.engine.wants_submit() {
             self.written.notify_one();
         }
@@ -391,7 +397,7 @@ impl Worker {
     fn tell_failure(&self, state: &mut State) {
         let who = || self.node_name(self.address);
         let Some(reason) = state.engine.refuses() else {
-            if std::mem::take(&mut state.refuses) && self.network.take_writes(self.address) {
+            if std::mem::take(&mut state.refuses) && self.network.withdraw_refusal(self.address) {
                 self.log.info(format_args!("{} takes writes again: its disk has room", who()));
             }
             return;
@@ -411,8 +417,12 @@ impl Worker {
                 false => "it answers nobody until the node is started again",
             };
             let (who, worker) = (who(), self.address.worker);
-            self.log
-                .error(format_args!("the journal of {who}, worker {worker}, has failed: {then}"));
+            let reason = state.engine.refuses().map_or_else(String::new, in_words);
+            self.log.error(format_args!(
+                "the journal of {who}, worker {worker}, has failed: {then}: {reason}"
+            ));
+            // It may have refused writes for less before.
+            self.network.refuse_writes(self.address, reason);
             state.waiting.clear();
             // Comes before all that this worker says from now on.
             self.network.give_up_waiting();
@@ -435,7 +445,9 @@ impl Worker {
                 return Ok(());
             }
             let (sender, receiver) = oneshot::channel();
-            engine.hold(sender);
+            if engine.hold(sender).is_some() {
+                return Ok(());
+            }
             receiver
         };
         waiting.await.map_err(|_| self.refuses().unwrap_or_default())
@@ -555,11 +567,22 @@ impl Worker {
     fn on_journal(&self, event: Event) {
         let mut state = self.state.borrow_mut();
         let State { engine, storage, .. } = &mut *state;
+        let published = matches!(event, Event::SnapshotPublished(_));
         if let Some(storage) = storage {
             storage.on_event(engine, event);
         }
         drop(state);
+        if published && self.refuses_writes() {
+            // What has gone may be enough for those that share the disk, too.
+            self.network.look_for_room();
+        }
         self.flush();
+    }
+
+    pub(crate) fn look_for_room(&self) {
+        if let Some(log) = self.state.borrow().engine.log() {
+            log.look_for_room();
+        }
     }
 
     /// Ends when the site dies.

@@ -17,10 +17,16 @@ use crate::spaces::conflicts;
 #[derive(Debug, Default)]
 pub(crate) struct Places {
     places: BTreeMap<Cause, Witness>,
+    /// Which life of its site executed each.
+    lives: BTreeMap<Cause, u32>,
 }
 
 impl Places {
-    pub(crate) fn note(&mut self, event: &Event) {
+    /// Takes note of what that life of a site did.
+    pub(crate) fn note(&mut self, life: u32, event: &Event) {
+        if let Event::Snapshot { cause, .. } | Event::Committed { cause: Some(cause), .. } = event {
+            self.lives.insert(*cause, life);
+        }
         match event {
             Event::Snapshot { cause, snap_vec, .. } => {
                 let witness = witness(snap_vec, None);
@@ -75,7 +81,7 @@ pub(crate) fn history(
     removed: &BTreeMap<usize, Vec<Gap>>,
     uniform: &[Vec<u64>],
 ) -> History {
-    let mut transactions: Vec<Transaction> = recorded
+    let (mut transactions, lives): (Vec<Transaction>, Vec<u32>) = recorded
         .iter()
         .flat_map(|recorded| {
             let (eventual, causal): (Vec<&Step>, Vec<&Step>) =
@@ -83,15 +89,22 @@ pub(crate) fn history(
             let witness = recorded.cause.and_then(|cause| places.places.get(&cause)).cloned();
             let causal = Some(transaction(recorded, &causal, witness));
             let eventual = eventual.into_iter().map(|step| transaction(recorded, &[step], None));
-            causal.into_iter().filter(|t| !t.operations.is_empty()).chain(eventual)
+            let life = recorded.cause.and_then(|cause| places.lives.get(&cause)).copied();
+            let all = causal.into_iter().filter(|t| !t.operations.is_empty()).chain(eventual);
+            all.map(move |transaction| (transaction, life.unwrap_or(0)))
         })
-        .collect();
+        .unzip();
     let mut origins = sites;
-    for (site, gap) in removed.iter().flat_map(|(site, gaps)| gaps.iter().map(|gap| (*site, *gap)))
-    {
-        separate(&mut transactions, origins, site, gap);
-        destroyed.push(origins);
-        origins += 1;
+    for (site, gaps) in removed {
+        for (life, gap) in (0..).zip(gaps) {
+            let of_life = transactions.iter_mut().zip(&lives).filter(|(_, of)| **of == life);
+            separate(of_life.map(|(transaction, _)| transaction), origins, *site, gap.cut);
+            destroyed.push(origins);
+            origins += 1;
+        }
+    }
+    for witness in transactions.iter_mut().filter_map(|transaction| transaction.witness.as_mut()) {
+        witness.snapshot.resize(origins, 0);
     }
     for transaction in &mut transactions {
         transaction.lost = is_lost(transaction, &destroyed, uniform);
@@ -106,25 +119,28 @@ fn is_lost(transaction: &Transaction, destroyed: &[usize], uniform: &[Vec<u64>])
         && uniform.iter().all(|uniform| uniform.get(site).is_none_or(|uniform| *uniform < time))
 }
 
-/// Gives what is gone with a site's life an origin of its own, which only that life's own transactions
-/// observe: who knows that nothing more of the life will come has not observed it. Entries of the site itself stay
-/// as they are: sites learn the gap's end at different times, it may rise, and there is nothing left in the gap.
-fn separate(transactions: &mut [Transaction], origin: usize, site: usize, gap: Gap) {
-    for transaction in transactions {
-        let Some(witness) = &mut transaction.witness else { continue };
-        witness.snapshot.resize(origin + 1, 0);
-        if transaction.site != site {
+/// Gives what is gone with a life of a site an origin of its own, which only that life's own transactions observe: who
+/// knows that nothing more of the life will come has not observed it. Entries of the site itself stay as they are: sites
+/// learn at different times where the gap ends and the next life begins, and there is nothing left in the gap.
+fn separate<'a>(
+    of_life: impl Iterator<Item = &'a mut Transaction>,
+    origin: usize,
+    site: usize,
+    cut: Timestamp,
+) {
+    for transaction in of_life {
+        let Some(witness) = transaction.witness.as_mut().filter(|_| transaction.site == site)
+        else {
             continue;
-        }
+        };
+        witness.snapshot.resize(origin + 1, 0);
         let own = witness.snapshot[site];
-        // A new life may begin to read at the end.
-        if gap.cut.0 < own && own < gap.end.0 {
+        if own > cut.0 {
             witness.snapshot[origin] = own;
             transaction.site = origin;
         }
         if let Some((time, Origin::Site(_))) = witness.dot
-            && gap.cut.0 < time
-            && time <= gap.end.0
+            && time > cut.0
         {
             witness.dot = Some((time, Origin::Site(origin)));
             transaction.site = origin;

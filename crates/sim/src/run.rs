@@ -371,7 +371,7 @@ impl<'a> Run<'a> {
     }
 
     fn note(&mut self, address: Address, event: &Event) {
-        self.places.note(event);
+        self.places.note(self.world.life(address.site.index()), event);
         match event {
             Event::Committed { dot, snap_vec, partitions, .. } => {
                 let vector = entries(&snap_vec.with(dot.site, dot.ts));

@@ -255,38 +255,35 @@ impl World {
                 self.push(self.now + PATIENCE, Due::Unanswered(to, request));
             }
         }
-        match self.execute_at_once(to, request, &command) {
-            Some(response) => self.answer_when_durable(to, request, response),
-            None => self.handle(to, Input::Client { request, command }),
+        if let Command::Execute { past, level, key, op } = &command
+            && !request.0.is_multiple_of(2)
+        {
+            // As servers execute all operations on keys of their own.
+            let mut pasts = Pasts::causal(*past);
+            let now = self.now_at(to);
+            let outcome = self.workers.get_mut(&to).and_then(|worker| {
+                let machine = worker.machine_mut();
+                machine.execute(now, request, &mut pasts, *level, key.as_bytes(), op)
+            });
+            return match outcome {
+                Some(outcome) => {
+                    let response = Response::Executed { outcome, pasts };
+                    self.answer_when_durable(to, request, response);
+                }
+                // The machine replies when it can.
+                None => self.carry_out(to),
+            };
         }
-    }
-
-    /// Every other operation is executed by a direct call where that can be, as servers do with all of them.
-    fn execute_at_once(
-        &mut self,
-        at: Address,
-        request: RequestId,
-        command: &Command,
-    ) -> Option<Response> {
-        let Command::Execute { past, level, key, op } = command else { return None };
-        if request.0 % 2 == 0 {
-            return None;
-        }
-        let now = self.now_at(at);
-        let machine = self.workers.get_mut(&at)?.machine_mut();
-        let mut pasts = Pasts::causal(*past);
-        let outcome = machine.execute_at_once(now, &mut pasts, *level, key.as_bytes(), op)?;
-        Some(Response::Executed { outcome, pasts })
+        self.handle(to, Input::Client { request, command });
     }
 
     /// What the machine has to say, and the records that the client waits for, come first.
     fn answer_when_durable(&mut self, at: Address, request: RequestId, response: Response) {
         self.let_go(at);
         let worker = self.workers.get_mut(&at);
-        if let Some((request, response)) =
-            worker.and_then(|worker| worker.hold((request, response)))
-        {
-            self.answer(at, request, response);
+        match worker.and_then(|worker| worker.hold((request, response))) {
+            Some((request, response)) => self.answer(at, request, response),
+            None => self.tally.count("direct calls held"),
         }
         self.carry_out(at);
     }
@@ -329,6 +326,11 @@ impl World {
         let first = first % workers.len();
         let mut from_first = workers[first..].iter().chain(&workers[..first]);
         *from_first.find(|worker| self.answers(**worker)).unwrap_or(&workers[first])
+    }
+
+    /// Which life of a site runs, or was the last to run.
+    pub(crate) fn life(&self, site: usize) -> u32 {
+        self.lives[site]
     }
 
     pub(crate) fn sites(&self) -> usize {

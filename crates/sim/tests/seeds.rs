@@ -244,6 +244,8 @@ fn an_attempt_on_a_slow_network_finds_its_keys_free() {
 #[test]
 fn what_a_short_life_has_read_is_not_older_than_the_end_of_the_life_before() {
     clean_members(50_000_179);
+    // All of a second life was lost; what it had read is not what was lost with the first.
+    clean_members(640_000_043);
 }
 
 /// A mark that was written when a journal was opened never reached the disk, because the next sync failed. The
@@ -278,13 +280,11 @@ fn a_promised_eventual_write_survives_with_its_snapshot() {
     }
 }
 
-/// The same seeds, with the rule taken out.
+/// The first of these seeds, with the rule taken out.
 #[test]
 fn an_eventual_write_without_its_snapshot_would_be_promised() {
-    for seed in [279_670_067, 279_670_345] {
-        let scenario = Scenario::durable(seed).promising().without(Some(Rule::EventualSnapshots));
-        let report = run(&scenario, Trace::off());
-        let is_broken = |violation: &Violation| matches!(violation, Violation::Promise(_));
-        assert!(report.violations.iter().any(is_broken), "seed {seed}: {:?}", report.violations);
-    }
+    let scenario = Scenario::durable(279_670_067).promising();
+    let report = run(&scenario.without(Some(Rule::EventualSnapshots)), Trace::off());
+    let is_broken = |violation: &Violation| matches!(violation, Violation::Promise(_));
+    assert!(report.violations.iter().any(is_broken), "{:?}", report.violations);
 }

@@ -93,6 +93,14 @@ fn records_before_words() {
     });
 }
 
+/// The same for clients whose operations are executed by a direct call of the machine.
+#[test]
+fn records_before_answers_to_direct_calls() {
+    weakened(Weakness::Driver(Flaw::HoldsNoClients), |violation| {
+        matches!(violation, Violation::Anomaly(solera_checker::Violation::Lost { .. }))
+    });
+}
+
 /// A journal that is damaged must not be started from: what is cut off was acknowledged.
 #[test]
 fn damage_refuses_to_start() {

@@ -24,7 +24,7 @@
 //! | `record`, `checkpoint`, `recovery` | what a journal keeps, and building a replica from it |
 //! | `membership` | who takes part |
 //! | `transfer`, `joining` | a partition's full state for a site that joins: its donor, its receiver |
-//! | `fits` | whether a message from a wire can be true |
+//! | `encoding`, `fits` | the bytes of messages and records; whether a message from a wire can be true |
 
 mod barriers;
 mod checkpoint;
@@ -34,6 +34,7 @@ mod config;
 mod coordinator;
 mod demand;
 mod dissemination;
+mod encoding;
 mod failure_detector;
 mod fits;
 mod joining;
@@ -61,6 +62,7 @@ mod uniformity;
 pub use checkpoint::Checkpoint;
 pub use command::{Command, CommandError, Response, StrongLimit, TxId};
 pub use config::{Address, Config, Protocol, Rule, StrongLimits, Timing, Topology};
+pub use encoding::{DecodeError, PROTOCOL};
 pub use joining::Progress;
 pub use keys::Held;
 pub use membership::{Change, Gap, MemberError, Members, Standing};
@@ -71,7 +73,7 @@ pub use message::{
 pub use partitioning::PartitionId;
 pub use pasts::Pasts;
 pub use rare::ALL as RARE_PATHS;
-pub use record::{Decision, DecodeError, Part, Prepared, Promise, Record, SavedKey};
+pub use record::{Decision, Part, Prepared, Promise, Record, SavedKey};
 pub use recovery::{ForeignPartition, Recovery};
 pub use replica::Replica;
 pub use solera_certification::{Access, Claim, Kind, MAX_WORKERS, TransactionId};

@@ -38,8 +38,9 @@ mod tests {
     use solera_time::{SiteId, Timestamp};
 
     use super::*;
+    use crate::encoding::append_record;
     use crate::message::{Update, Write};
-    use crate::record::{Record, append};
+    use crate::record::Record;
 
     #[test]
     fn what_passes_is_read_as_what_was_kept() {
@@ -52,7 +53,7 @@ mod tests {
         let mut records = Records::default();
         let write = [PassingWrite { key: &key, effect: &effect }];
         let update = PassingUpdate { dot, snap_vec: &snap_vec, writes: &write, eventual: false };
-        records.push_with(|bytes| append(&Passing::Stored(&[(partition, update)]), bytes));
+        records.push_with(|bytes| append_record(&Passing::Stored(&[(partition, update)]), bytes));
         let writes = vec![Write { key, effect }];
         let update = Update { dot, snap_vec, writes, eventual: false };
         let kept = Record::Stored(smallvec![(partition, Arc::new(update))]);

@@ -1,7 +1,9 @@
 //! The two pasts of a session: one that its reads rest on, and one that it may want to survive.
 
 use serde::{Deserialize, Serialize};
-use solera_time::{SiteId, Vector};
+use solera_time::{MAX_SITES, SiteId, Timestamp, Vector};
+
+use crate::encoding::PROTOCOL;
 
 /// The causal past and the durability past of a session.
 ///
@@ -38,6 +40,43 @@ impl Pasts {
         self.eventual.join(eventual);
         self.eventual_snap.join(eventual_snap);
         self
+    }
+
+    /// Appends the pasts as tokens carry them: protocol, version, number of sites, and for each vector the entries of the
+    /// sites and that of strong transactions, big-endian.
+    pub fn encode(&self, bytes: &mut Vec<u8>) {
+        bytes.extend_from_slice(&PROTOCOL.past_header());
+        let vectors = [&self.causal, &self.eventual, &self.eventual_snap];
+        let sites = vectors.iter().map(|vector| vector.entries().len()).max().unwrap_or(0);
+        bytes.push(sites as u8);
+        for vector in vectors {
+            for ts in vector.first(sites).iter().chain([&vector.strong]) {
+                bytes.extend_from_slice(&ts.0.to_be_bytes());
+            }
+        }
+    }
+
+    /// Reads what comes after the protocol and its version; `None` if these are no pasts.
+    pub fn decode(bytes: &[u8]) -> Option<Pasts> {
+        let (sites, entries) = bytes.split_first()?;
+        let sites = usize::from(*sites);
+        if sites > MAX_SITES || entries.len() != 3 * (sites + 1) * size_of::<u64>() {
+            return None;
+        }
+        let (entries, _) = entries.as_chunks();
+        let mut entries = entries.iter().map(|entry| Timestamp(u64::from_be_bytes(*entry)));
+        let [causal, eventual, eventual_snap] = [(); 3].map(|()| {
+            let order = SiteId::all(sites).chain([SiteId::STRONG]);
+            order.fold(Vector::zero(sites), |vector, site| {
+                vector.with(site, entries.next().unwrap_or_default())
+            })
+        });
+        Some(Pasts { causal, eventual, eventual_snap })
+    }
+
+    /// Whether they tell of nothing but the first `sites` sites.
+    pub fn is_within(&self, sites: usize) -> bool {
+        [self.causal, self.eventual, self.eventual_snap].iter().all(|it| it.is_within(sites))
     }
 
     /// Times of the session's writes to eventual spaces, by the site that executed them.

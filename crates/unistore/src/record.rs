@@ -4,11 +4,8 @@
 //! host writes records in order, and lets nothing of what a replica says after a record leave before
 //! the record is durable (`docs/decisions/0007-durability.md`).
 
-use std::fmt;
 use std::sync::Arc;
 
-use postcard::ser_flavors::Flavor;
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use solera_data::{Dot, Key, Op, State};
@@ -16,12 +13,10 @@ use solera_time::{SiteId, Timestamp, Vector};
 
 use crate::command::TxId;
 use crate::config::Address;
+use crate::encoding::{DecodeError, append_record, read_record};
 use crate::membership::Members;
 use crate::message::{Chunk, Update, Write};
 use crate::partitioning::PartitionId;
-
-/// The version of records and parts; their first byte.
-const VERSION: u8 = 3;
 
 /// A step that must survive a restart.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -158,34 +153,10 @@ pub struct SavedKey {
     pub pending: Vec<Dot>,
 }
 
-/// Bytes that are no record or part.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum DecodeError {
-    /// A version that this program does not know.
-    Version(u8),
-    /// Not what this version writes.
-    Malformed(String),
-}
-
-impl fmt::Display for DecodeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            DecodeError::Version(version) => write!(
-                f,
-                "written by a version of Solera with records of version {version}; this one reads \
-                 version {VERSION}"
-            ),
-            DecodeError::Malformed(reason) => write!(f, "no record: {reason}"),
-        }
-    }
-}
-
-impl std::error::Error for DecodeError {}
-
 impl Record {
     /// Appends the record's bytes.
     pub fn encode(&self, bytes: &mut Vec<u8>) {
-        append(self, bytes);
+        append_record(self, bytes);
     }
 
     /// Reads a record.
@@ -193,14 +164,14 @@ impl Record {
     /// # Errors
     /// See [`DecodeError`].
     pub fn decode(bytes: &[u8]) -> Result<Record, DecodeError> {
-        decode(bytes)
+        read_record(bytes)
     }
 }
 
 impl Part {
     /// Appends the part's bytes.
     pub fn encode(&self, bytes: &mut Vec<u8>) {
-        append(self, bytes);
+        append_record(self, bytes);
     }
 
     /// Reads a part.
@@ -208,53 +179,6 @@ impl Part {
     /// # Errors
     /// See [`DecodeError`].
     pub fn decode(bytes: &[u8]) -> Result<Part, DecodeError> {
-        decode(bytes)
-    }
-}
-
-/// Appends the bytes of a record or part.
-pub(crate) fn append(value: &impl Serialize, bytes: &mut Vec<u8>) {
-    bytes.push(VERSION);
-    let appended = postcard::serialize_with_flavor(value, Appended(bytes));
-    appended.expect("a vector takes all bytes");
-}
-
-/// Serialises to the end of a vector.
-struct Appended<'a>(&'a mut Vec<u8>);
-
-impl Flavor for Appended<'_> {
-    type Output = ();
-
-    #[inline]
-    fn try_push(&mut self, byte: u8) -> postcard::Result<()> {
-        self.0.push(byte);
-        Ok(())
-    }
-
-    #[inline]
-    fn try_extend(&mut self, bytes: &[u8]) -> postcard::Result<()> {
-        // Most numbers are small: a call to copy them would take longer than all else.
-        if let [byte] = bytes {
-            return self.try_push(*byte);
-        }
-        self.0.extend_from_slice(bytes);
-        Ok(())
-    }
-
-    fn finalize(self) -> postcard::Result<()> {
-        Ok(())
-    }
-}
-
-fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
-    let malformed = |reason: &str| DecodeError::Malformed(reason.to_owned());
-    let (version, body) = bytes.split_first().ok_or_else(|| malformed("it is empty"))?;
-    if *version != VERSION {
-        return Err(DecodeError::Version(*version));
-    }
-    match postcard::take_from_bytes(body) {
-        Ok((value, [])) => Ok(value),
-        Ok(_) => Err(malformed("bytes are left over")),
-        Err(error) => Err(DecodeError::Malformed(error.to_string())),
+        read_record(bytes)
     }
 }

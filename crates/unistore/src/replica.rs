@@ -17,6 +17,7 @@ use crate::config::{Address, Config, Rule, StrongLimits};
 use crate::coordinator::Coordinator;
 use crate::demand::Demand;
 use crate::dissemination::Dissemination;
+use crate::encoding::append_record;
 use crate::failure_detector::FailureDetector;
 use crate::joining::Joining;
 use crate::keys::Held;
@@ -27,7 +28,7 @@ use crate::partition::{Done, ORIGINS, Partition, Storing};
 use crate::partitioning::PartitionId;
 use crate::passing::{Passing, PassingUpdate};
 use crate::pasts::Pasts;
-use crate::record::{Part, Promise, Record, append};
+use crate::record::{Part, Promise, Record};
 use crate::status::Status;
 use crate::strong::Strong;
 use crate::transfer::Donor;
@@ -843,9 +844,9 @@ impl Machine for Replica {
 /// Appends to the records that are the last output, so that these are one for many operations.
 fn push_record(outputs: &mut VecDeque<Output>, record: &impl Serialize) {
     if let Some(Output::Records(records)) = outputs.back_mut() {
-        return records.push_with(|bytes| append(record, bytes));
+        return records.push_with(|bytes| append_record(record, bytes));
     }
     let mut records = Records::default();
-    records.push_with(|bytes| append(record, bytes));
+    records.push_with(|bytes| append_record(record, bytes));
     outputs.push_back(Output::Records(records));
 }

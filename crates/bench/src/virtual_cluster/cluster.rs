@@ -88,6 +88,8 @@ struct Core {
     inbox: VecDeque<Item>,
     /// Another worker of its process has woken it since it last took what waits.
     woken: bool,
+    /// How often it has woken others, which it is not charged for yet.
+    wakes: u64,
     free_at: u64,
     /// When its next tick is due, if one is scheduled.
     tick_at: Option<u64>,
@@ -224,6 +226,7 @@ impl<S: Source> VirtualCluster<S> {
             engine: Engine::in_memory(Replica::new(config, 1)),
             inbox: VecDeque::new(),
             woken: false,
+            wakes: 0,
             free_at: 0,
             tick_at: None,
             busy: 0,
@@ -365,6 +368,9 @@ impl<S: Source> VirtualCluster<S> {
                         }
                         self.cores[core].tick_at = None;
                     }
+                    if let Item::Message(from, _) = &item {
+                        self.wake(*from, core);
+                    }
                     self.cores[core].inbox.push_back(item);
                     self.work(core);
                 }
@@ -378,6 +384,16 @@ impl<S: Source> VirtualCluster<S> {
             }
         }
         self.now = end;
+    }
+
+    /// A message of another worker of its process wakes a core, once for all that comes before it takes what waits. The
+    /// sender is charged with its next work.
+    fn wake(&mut self, from: Address, core: usize) {
+        let (sender, receiver) = (self.place(from), &mut self.cores[core]);
+        if sender != core && self.shape.same_node(from, receiver.address) && !receiver.woken {
+            receiver.woken = true;
+            self.cores[sender].wakes += 1;
+        }
     }
 
     fn schedule_tick(&mut self, core: usize, at: u64) {
@@ -400,7 +416,7 @@ impl<S: Source> VirtualCluster<S> {
         core.woken = false;
         let (mut sent, mut told) = (Vec::new(), Vec::new());
         // Waiting for all of it takes one system call.
-        let (mut instructions, mut system_calls) = (0.0, 1);
+        let (mut instructions, mut system_calls) = (0.0, 1 + std::mem::take(&mut core.wakes));
         let (mut senders, mut steps, mut outputs) = (Vec::new(), VecDeque::new(), Vec::new());
         for item in items {
             let (step, operations) = match item {
@@ -477,17 +493,16 @@ impl<S: Source> VirtualCluster<S> {
     }
 
     /// Instructions and system calls of sending: encoding for other processes, and a system call for each of them; handing
-    /// over to other workers of this process, and a system call to wake each of them that nobody has woken yet.
+    /// over to other workers of this process. See [`Self::wake`] for what it takes to wake these.
     fn cost_of_sending(
         &mut self,
         place: usize,
         now: Now,
         sent: &[(Address, Message)],
     ) -> (f64, u64) {
-        let (mut nodes, mut woken, mut instructions) = (Vec::new(), 0, 0.0);
+        let core = &mut self.cores[place];
+        let (mut nodes, mut instructions) = (Vec::new(), 0.0);
         for (to, message) in sent {
-            let receiver = self.place(*to);
-            let core = &mut self.cores[place];
             if !self.shape.same_node(*to, core.address) {
                 instructions += self.meter.wire(&mut core.engine, now, message, &mut self.charged);
                 if !nodes.contains(&self.shape.node_of(*to)) {
@@ -498,12 +513,9 @@ impl<S: Source> VirtualCluster<S> {
                 self.charged.host += of_host;
                 self.charged.hops += 1;
                 instructions += of_host;
-                if !std::mem::replace(&mut self.cores[receiver].woken, true) {
-                    woken += 1;
-                }
             }
         }
-        (instructions, nodes.len() as u64 + woken)
+        (instructions, nodes.len() as u64)
     }
 
     /// What a core has done leaves it when it is done.

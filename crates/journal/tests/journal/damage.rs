@@ -469,6 +469,24 @@ fn a_snapshot_makes_room_on_a_full_disk() {
 }
 
 #[test]
+fn the_room_of_an_older_snapshot_is_noticed_too() {
+    for (records, enough) in [(1000, true), (3, false)] {
+        let disk = SimDisk::new(1);
+        let (mut journal, _, _) = open(&disk).unwrap();
+        snapshot(&mut journal, 0, records);
+        disk.set_capacity(disk.used() + 2000);
+        assert!(journal.prepare().unwrap_err().is_disk_full());
+        journal.append(b"a").unwrap();
+        journal.commit().unwrap();
+        assert_eq!(journal.prepare(), Ok(false));
+        snapshot(&mut journal, 1, 1);
+        // No segment has gone. That there is no room is told once.
+        assert_eq!(journal.prepare(), Ok(enough));
+        assert_eq!(disk.content("spare.tmp").is_some(), enough);
+    }
+}
+
+#[test]
 fn a_snapshot_that_does_not_fit_harms_nothing() {
     let disk = SimDisk::new(1);
     let mut journal = filled(&disk, 10);

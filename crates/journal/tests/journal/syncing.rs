@@ -223,6 +223,27 @@ fn room_that_a_snapshot_makes_is_told() {
 }
 
 #[test]
+fn a_journal_is_asked_again_whether_there_is_room() {
+    let disk = SimDisk::new(1);
+    let (mut syncer, told) = start(&disk, SyncPolicy::Always);
+    disk.set_capacity(disk.used() + 100);
+    let mut write = |last| {
+        syncer.append(b"a").unwrap();
+        syncer.submit().unwrap();
+        persisted(&told, last);
+    };
+    write(1);
+    assert!(matches!(next(&told), Event::SpaceLow(Error::DiskFull { .. })));
+    disk.set_capacity(u64::MAX);
+    write(2);
+    assert!(told.try_recv().is_err(), "it does not look by itself");
+    syncer.look_for_room();
+    assert_eq!(next(&told), Event::SpaceRegained);
+    let size = disk.content("spare.tmp").unwrap().len() as u64;
+    assert_eq!(size, options().segment_bytes, "all of the segment is there");
+}
+
+#[test]
 fn a_disk_that_is_full_at_the_start_is_told_before_anything_is_taken() {
     let disk = SimDisk::new(1);
     drop(filled(&disk, 1));

@@ -137,6 +137,7 @@ impl Postman {
                 let _ = done.send(listen(&self.worker));
             }
             Control::Journal(event) => self.worker.on_journal(event),
+            Control::LookForRoom => self.worker.look_for_room(),
             Control::GiveUpWaiting => self.worker.state.borrow_mut().waiting.clear(),
             Control::Stop => self.stopping = true,
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use solera_time::{SiteId, Timestamp};
+use solera_time::SiteId;
 use solera_unistore::{Address, Change, Gap, Standing};
 
 use super::{Due, EPOCH_MICROS, Happening, SiteState, World};
@@ -48,28 +48,13 @@ impl World {
         2 * up > members.len()
     }
 
-    /// The sites that were removed in some life, with what is gone of them.
+    /// The sites that were removed in some life, with what is gone of each of these lives.
     pub(crate) fn removed(&self) -> impl Iterator<Item = (usize, Vec<Gap>)> + '_ {
         self.removed.iter().map(|site| {
             let root = self.root_beside(*site).and_then(|root| self.replica(&root));
             let members = root.map(|replica| replica.status().members().clone());
             let id = SiteId(*site as u8);
-            let mut gaps = members.as_ref().map_or(Vec::new(), |members| members.gaps(id).to_vec());
-            if let (Some(gap), Some(members)) = (gaps.last_mut(), members)
-                && !members.is_member(id)
-            {
-                // Nobody knows how long it went on.
-                gap.end = Timestamp::MAX;
-            }
-            // A life that never served leaves nothing between two gaps.
-            gaps.dedup_by(|next, last| {
-                let adjoin = next.cut == last.end;
-                if adjoin {
-                    last.end = next.end;
-                }
-                adjoin
-            });
-            (*site, gaps)
+            (*site, members.map_or(Vec::new(), |members| members.gaps(id).to_vec()))
         })
     }
 

@@ -169,15 +169,30 @@ pub(super) fn run(laboratory: &Laboratory<'_>) -> Result<Findings, BenchError> {
         let (cores, busiest) = curve.peak().busy;
         format!("{:.0} and {:.0}%", 100.0 * cores, 100.0 * busiest)
     };
+    let unsettled: Vec<&str> = VARIANTS
+        .iter()
+        .zip(curves)
+        .filter(|(_, curve)| !curve.has_settled())
+        .map(|(variant, _)| name_of(*variant))
+        .collect();
+    let unsettled = match unsettled.as_slice() {
+        [] => String::new(),
+        names => format!(
+            " No load of {} has settled, so that these are no throughputs that can go on.",
+            names.join(", ")
+        ),
+    };
     let notes = vec![format!(
         "Figure 3: clients replay {} transactions that clients of the real RUBiS (scale {SCALE}) sent to \
          a cluster of one site, drawn at random; what they name anew gets a new name each time, and all are about \
          other ones of {} items. \
          Each site has {size} (the paper's: {PAPERS}), clients think {} ms. Conflicts are those of RUBiS' spaces; for \
          REDBLUE all strong operations on a key conflict, and one group certifies all strong transactions; for STRONG \
-         everything does. Where throughput was greatest cores were busy, on average and at most: UniStore {}, \
+         everything does. Loads that do not settle, as strong transactions pile up, count for nothing and are not plotted. \
+         REDBLUE and STRONG are also measured between the doublings, each number of clients on a cluster of its own. Where \
+         throughput was greatest cores were busy, on average and at most: UniStore {}, \
          REDBLUE {}, STRONG {}, CAUSAL {}. STRONG is measured with as many clients as it serves best, {} of {:?} that \
-         were tried.",
+         were tried.{unsettled}",
         common.recording.transactions.len(),
         common.recording.items * COPIES,
         THINK.as_millis(),

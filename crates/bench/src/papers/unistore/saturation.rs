@@ -107,6 +107,11 @@ impl Curve {
         Curve(steps)
     }
 
+    /// Whether what [`peak`](Self::peak) tells can go on.
+    pub(super) fn has_settled(&self) -> bool {
+        self.0.iter().any(|point| point.settled)
+    }
+
     /// What was measured where throughput was greatest, of loads that have settled if any has.
     pub(super) fn peak(&self) -> &Measured {
         let order = |point: &Point| (point.sustained(), point.measured.per_second());
@@ -118,8 +123,8 @@ impl Curve {
     }
 }
 
-/// Measures with more and more clients until throughput falls, and then with a quarter less and half as many more than
-/// were best. Returns all in the order of their numbers of clients.
+/// Measures with fewer and fewer clients until the load settles, with more and more until throughput falls, and then with
+/// a quarter less and half as many more than were best. Returns all in the order of their numbers of clients.
 fn best_load(
     first: usize,
     most_steps: usize,
@@ -127,8 +132,15 @@ fn best_load(
 ) -> Vec<Point> {
     let mut steps = vec![measure(first)];
     let mut best = (steps[0].sustained(), first);
+    while best.0 == 0.0 && best.1 > 1 && steps.len() < most_steps {
+        best.1 /= 2;
+        steps.push(measure(best.1));
+        best.0 = steps[steps.len() - 1].sustained();
+    }
     let mut clients = first;
-    while steps.len() < most_steps {
+    // If it was halved, twice the best is known to be too much.
+    let settled = best.1 == first;
+    while settled && steps.len() < most_steps {
         clients *= 2;
         steps.push(measure(clients));
         let per_second = steps[steps.len() - 1].sustained();
@@ -214,7 +226,10 @@ mod tests {
         };
         let steps = best_load(50, 7, measure);
         assert_eq!(Curve(steps).peak().clients, 150);
+        let steps = best_load(800, 7, measure);
+        assert_eq!(Curve(steps).peak().clients, 150, "from above, too");
         let unsettled = [400, 300].map(measure);
+        assert!(!Curve(unsettled.clone().into()).has_settled());
         assert_eq!(Curve(unsettled.into()).peak().clients, 400, "if nothing settles");
     }
 

@@ -1,0 +1,31 @@
+//! How messages travel between processes.
+
+use crate::{Address, Protocol};
+
+/// A protocol's message that can leave its process. Hosts put several into a frame, one after the other.
+pub trait Wire: Sized {
+    /// The protocol whose message it is.
+    const PROTOCOL: Protocol;
+    /// What tells whether a message makes sense.
+    type Shape;
+
+    /// The length of its encoding in bytes.
+    fn encoded_bytes(&self) -> usize;
+
+    /// Appends its encoding.
+    fn encode(&self, bytes: &mut Vec<u8>);
+
+    /// Reads the first message of `bytes`, and returns what comes after it; `None` if no message begins like this.
+    fn decode(bytes: &[u8]) -> Option<(Self, &[u8])>;
+
+    /// Whether the message makes sense from `from` to `to`. What does not must not be given to a machine, which relies on
+    /// it.
+    fn fits(&self, from: Address, to: Address, shape: &Self::Shape) -> bool;
+
+    /// Takes the second half off a long message; `None` if there is no place to cut. Receivers take both, one after the
+    /// other, for the whole.
+    fn split(&mut self) -> Option<Self>;
+
+    /// What is sent instead of a message that is longer than any frame; `None` if nothing is.
+    fn too_large(self) -> Option<Self>;
+}
