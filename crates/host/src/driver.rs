@@ -187,6 +187,13 @@ impl<M: Machine, L: Log, C> Driver<M, L, C> {
         self.gate.as_ref().is_some_and(Gate::wants_checkpoint)
     }
 
+    /// A checkpoint is due whatever was written: the log may find room by it.
+    pub fn need_checkpoint(&mut self) {
+        if let Some(gate) = &mut self.gate {
+            gate.need_checkpoint();
+        }
+    }
+
     /// Whether a checkpoint is being written.
     pub fn is_saving(&self) -> bool {
         self.gate.as_ref().is_some_and(Gate::is_saving)

@@ -201,6 +201,10 @@ impl<M: Machine, L: Log, C> Gate<M, L, C> {
         !self.stopped && self.checkpoints.is_due()
     }
 
+    pub(crate) fn need_checkpoint(&mut self) {
+        self.checkpoints.need_room(true);
+    }
+
     pub(crate) fn is_saving(&self) -> bool {
         self.checkpoints.is_saving()
     }

@@ -226,8 +226,12 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::Io { doing, file, reason, .. } => write!(f, "cannot {doing} {file}: {reason}"),
+            Error::DiskFull { doing: "allocate", file } => write!(
+                f,
+                "the disk is full: it has no room for the journal's next segment ({file}); make room"
+            ),
             Error::DiskFull { doing, file } => {
-                write!(f, "cannot {doing} {file}: the disk is full; make room and start again")
+                write!(f, "cannot {doing} {file}: the disk is full; make room")
             }
             Error::Locked => f.write_str(
                 "the journal is in use: another process holds its lock; only one may open it",

@@ -107,7 +107,8 @@ pub type OutputOf<M> =
     Output<<M as Machine>::Message, <M as Machine>::Response, <M as Machine>::Event>;
 
 /// A machine that is built again from what its host has kept: first all parts of a checkpoint, if there is one, then
-/// all records since the checkpoint began, in order.
+/// all records since the checkpoint began, in order. A part may know of some of these records: of what the part holds, they
+/// change nothing.
 pub trait Recovery {
     /// What is built.
     type Machine: Machine;

@@ -22,6 +22,9 @@ use crate::status::JournalSample;
 const KEYS_PER_PART: usize = 64;
 /// How long a worker writes at a checkpoint before it looks after its clients again.
 const CHECKPOINT_SLICE: Duration = Duration::from_micros(500);
+/// After so long a disk without room is tried again, and then more and more rarely.
+const FIRST_PAUSE: Duration = Duration::from_secs(5);
+const LAST_PAUSE: Duration = Duration::from_secs(300);
 /// More than this the checkpoint's thread need not have waiting.
 const CHECKPOINT_BACKLOG: usize = 8 << 20;
 
@@ -94,6 +97,8 @@ pub(crate) struct Storage {
     /// Where its files are.
     folder: PathBuf,
     checkpoints: Checkpoints,
+    /// While the disk has no room: when it is tried again, and how long after the last time that is.
+    again: Option<(Instant, Duration)>,
 }
 
 /// What is told of checkpoints.
@@ -156,6 +161,7 @@ impl Storage {
                 upto: found.snapshot.unwrap_or_default(),
                 ..Checkpoints::default()
             },
+            again: None,
         };
         Ok((storage, engine, Found { worker, journal: found, keys, took, run }))
     }
@@ -194,6 +200,7 @@ impl Storage {
     /// Goes on with a checkpoint, or begins one when enough was written.
     pub(crate) fn save<D: Disk>(&mut self, engine: &mut Engine<D>) {
         let began = Instant::now();
+        self.look_for_room(engine, began);
         if engine.wants_checkpoint() {
             engine.begin_checkpoint();
             self.checkpoints.begun = engine.is_saving().then_some(began);
@@ -202,6 +209,27 @@ impl Storage {
             && began.elapsed() < CHECKPOINT_SLICE
             && engine.save(KEYS_PER_PART).is_some()
         {}
+    }
+}
+
+impl Storage {
+    /// Others may have made room, and a checkpoint may be smaller than one that failed: after a start it holds versions that
+    /// are gone a moment later.
+    fn look_for_room<D: Disk>(&mut self, engine: &mut Engine<D>, now: Instant) {
+        if engine.refuses().is_none() || engine.has_stopped() {
+            self.again = None;
+            return;
+        }
+        let (at, pause) = *self.again.get_or_insert((now + FIRST_PAUSE, FIRST_PAUSE));
+        if now < at {
+            return;
+        }
+        let pause = (pause * 2).min(LAST_PAUSE);
+        self.again = Some((now + pause, pause));
+        engine.need_checkpoint();
+        if let Some(log) = engine.log() {
+            log.look_for_room();
+        }
     }
 }
 
@@ -339,6 +367,31 @@ mod tests {
         let told = storage.sample(engine.log().unwrap());
         // And one from when it began.
         assert_eq!((told.stats.records, told.since_checkpoint), (4, 4));
+    }
+
+    #[test]
+    fn a_disk_without_room_is_tried_again_and_again() {
+        let disk = SimDisk::new(1);
+        let (sender, events) = mpsc::channel();
+        let (mut storage, mut engine) = open_with(&disk, move |event| drop(sender.send(event)));
+        let full = Error::DiskFull { doing: "allocate", file: "spare.tmp".to_owned() };
+        storage.on_event(&mut engine, Event::SpaceLow(full));
+        engine.begin_checkpoint();
+        storage.on_event(&mut engine, Event::SnapshotFailed(Error::Stopped));
+        let begin = Instant::now();
+        let mut tries = Vec::new();
+        for seconds in 0..100 {
+            storage.look_for_room(&mut engine, begin + Duration::from_secs(seconds));
+            if engine.wants_checkpoint() {
+                tries.push(seconds);
+                storage.on_event(&mut engine, Event::SnapshotFailed(Error::Stopped));
+            }
+        }
+        assert_eq!(tries, [5, 15, 35, 75]);
+        storage.on_event(&mut engine, Event::SpaceRegained);
+        storage.look_for_room(&mut engine, begin + Duration::from_secs(1000));
+        assert!(!engine.wants_checkpoint() && storage.again.is_none());
+        drop(events);
     }
 
     #[test]
