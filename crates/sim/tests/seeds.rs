@@ -248,6 +248,13 @@ fn what_a_short_life_has_read_is_not_older_than_the_end_of_the_life_before() {
     clean_members(640_000_043);
 }
 
+/// While a checkpoint was written, a site was removed and joined again. Its part of a partition had updates of the new life
+/// already; when the record of the removal was replayed over it, they were dropped as what is gone with the former life.
+#[test]
+fn a_removal_that_a_checkpoint_knows_of_drops_nothing_again() {
+    clean_members(113_720_244);
+}
+
 /// A mark that was written when a journal was opened never reached the disk, because the next sync failed. The
 /// opening after that took it for durable and did not write it again; a loss of power then left a hole before
 /// a later mark, which is damage, so the site never came back. (Since marks are written when a journal is opened.)

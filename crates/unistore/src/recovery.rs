@@ -94,7 +94,7 @@ impl Recovery {
                 for partition in &mut self.replica.partitions {
                     partition.filled = true;
                 }
-                self.members(&members);
+                self.members(lsn, &members);
                 self.promised(&promise);
                 for (tx, prepared) in prepared {
                     self.prepared(tx, prepared);
@@ -178,7 +178,7 @@ impl Recovery {
             Record::Decided(tx, decision) => self.decided(tx, decision),
             Record::Forgotten(tx) => self.replica.coordinator.forget(tx),
             Record::Promised(promise) => self.promised(&promise),
-            Record::Members(members) => self.members(&members),
+            Record::Members(members) => self.members(lsn, &members),
             Record::Known(partition, site, known) => {
                 let index = self.index_of(partition)?;
                 self.replica.partitions[index].known_vec.raise(site, known);
@@ -294,7 +294,7 @@ impl Recovery {
         self.replica.coordinator.restore(tx, decision);
     }
 
-    fn members(&mut self, theirs: &Members) {
+    fn members(&mut self, lsn: u64, theirs: &Members) {
         let mut members = self.replica.dissemination.members.clone();
         if members.merge(theirs) {
             let replica = &mut self.replica;
@@ -302,7 +302,8 @@ impl Recovery {
                 // It may have begun to be filled anew.
                 self.promise.known_vec = Vector::zero(members.sites());
             }
-            replica.set_members(members);
+            let listed = &self.listed;
+            replica.set_members(members, |index| lsn <= listed[index]);
         }
     }
 

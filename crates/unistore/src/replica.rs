@@ -634,7 +634,7 @@ impl Replica {
         if members.merge(theirs) {
             self.be_active(now);
             self.record(|| Record::Members(members.clone()));
-            self.set_members(members);
+            self.set_members(members, |_| false);
             for site in SiteId::all(self.config.topology.sites()) {
                 for index in 0..self.partitions.len() {
                     self.keep_known(index, site);
@@ -643,8 +643,9 @@ impl Replica {
         }
     }
 
-    /// What follows from new standings.
-    pub(crate) fn set_members(&mut self, members: Members) {
+    /// What follows from new standings. `knows` tells of a partition, by its place, whether it comes from a checkpoint that knows of
+    /// this change already: what it holds after the end of a life is of the next one.
+    pub(crate) fn set_members(&mut self, members: Members, knows: impl Fn(usize) -> bool) {
         let before = std::mem::replace(&mut self.dissemination.members, members.clone());
         // All workers of a site that has joined begin after its former lives.
         for gap in members.gaps(self.me) {
@@ -657,8 +658,9 @@ impl Replica {
                     self.begin_filling_anew();
                 }
                 let drops = self.config.keeps(Rule::DropAfterCut);
-                for partition in self.partitions.iter_mut().filter(|partition| partition.filled) {
-                    if drops {
+                let filled = self.partitions.iter_mut().enumerate();
+                for (index, partition) in filled.filter(|(_, partition)| partition.filled) {
+                    if drops && !knows(index) {
                         partition.drop_causal_after(site, gap.cut);
                     }
                     partition.has_all_of(site, gap.end);
