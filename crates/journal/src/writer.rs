@@ -43,7 +43,7 @@ pub(crate) struct Writer<D: Disk> {
 enum Room {
     /// As far as is known.
     Enough,
-    /// It had none, and was told to have none.
+    /// It had none, and that was told.
     None,
     /// The same, and something has gone since, or come where it needed room. It is asked once more.
     Perhaps,

@@ -15,8 +15,9 @@ const GRACE: Duration = Duration::from_secs(1);
 pub struct Link<B> {
     within_site: bool,
     queue: Queue<B>,
-    /// The process that the peer was when it was last heard of, and those that it was before.
+    /// The process that the peer was when it was last heard of.
     incarnation: Option<u64>,
+    /// Those that it was before.
     former: BTreeSet<u64>,
     /// Since when our connection to the peer stands, and the peer's to us.
     outgoing: Option<Monotonic>,

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use solera_journal::{Disk, RealDisk, is_begun, remove_unfinished};
+use solera_journal::{Disk, RealDisk, is_begun};
 use solera_unistore::Address;
 
 use crate::config::ClusterSpec;
@@ -137,7 +137,7 @@ impl DataDir {
             dir.is_of(&found, about);
             for worker in workers {
                 dir.must_hold(*worker)?;
-                dir.make_room(*worker)?;
+                dir.remove_unfinished(*worker)?;
             }
             // Durable before any other node hears of this start.
             dir.starts = found.starts + 1;
@@ -261,9 +261,9 @@ impl DataDir {
 
     /// What an earlier process was preparing may hold the rest of a full disk, and something must be written before the
     /// journal is opened.
-    fn make_room(&self, worker: Address) -> Result<(), StorageError> {
+    fn remove_unfinished(&self, worker: Address) -> Result<(), StorageError> {
         let folder = self.of(worker);
-        let removed = remove_unfinished(&RealDisk::new(&folder));
+        let removed = solera_journal::remove_unfinished(&RealDisk::new(&folder));
         removed.map(drop).map_err(|error| StorageError { folder, reason: in_words(&error) })
     }
 }

@@ -195,19 +195,15 @@ impl Network {
 
     /// The journal of a worker has failed, and what others have asked of it may never be answered.
     pub(crate) fn give_up_waiting(&self) {
-        for site in SiteId::all(self.workers.len()) {
-            for worker in self.workers_here(site) {
-                self.control(worker, Control::GiveUpWaiting);
-            }
+        for worker in self.all_here() {
+            self.control(worker, Control::GiveUpWaiting);
         }
     }
 
     /// Something has gone from a disk that workers of this process may share.
     pub(crate) fn look_for_room(&self) {
-        for site in SiteId::all(self.workers.len()) {
-            for worker in self.workers_here(site) {
-                self.control(worker, Control::LookForRoom);
-            }
+        for worker in self.all_here() {
+            self.control(worker, Control::LookForRoom);
         }
     }
 

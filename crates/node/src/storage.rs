@@ -210,9 +210,7 @@ impl Storage {
             && engine.save(KEYS_PER_PART).is_some()
         {}
     }
-}
 
-impl Storage {
     /// Others may have made room, and a checkpoint may be smaller than one that failed: after a start it holds versions that
     /// are gone a moment later.
     fn look_for_room<D: Disk>(&mut self, engine: &mut Engine<D>, now: Instant) {

@@ -140,3 +140,17 @@ impl fmt::Display for DecodeError {
 }
 
 impl std::error::Error for DecodeError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_counted_as_they_are_written() {
+        let message = Message::Replicate(Vec::new());
+        let mut written = Vec::new();
+        message.encode(&mut written);
+        assert_eq!(message.encoded_bytes(), written.len());
+        assert_eq!(postcard::to_stdvec(&message).unwrap(), written);
+    }
+}

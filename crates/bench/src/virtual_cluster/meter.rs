@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use solera_machine::Now;
+use solera_machine::{Now, Wire};
 use solera_unistore::{Message, Output};
 
 use super::cost::{Rates, WIRE};
 use super::counted::{FUNCTIONS, function};
-use super::step::{About, Class, Engine, MachineStep, bytes_of, logarithm, run};
+use super::step::{About, Class, Engine, MachineStep, logarithm, run};
 
 /// Instructions of each step while steps are counted: the course of the cluster that is counted must not depend on the
 /// table that comes of it.
@@ -154,7 +154,7 @@ impl Meter {
         message: &Message,
         charged: &mut Charged,
     ) -> f64 {
-        let bytes = bytes_of(message);
+        let bytes = message.encoded_bytes() as u64;
         match self {
             Meter::Table(rates) => {
                 let class = Class { kind: WIRE, size: logarithm(bytes), outputs: 0 };

@@ -1,9 +1,8 @@
 //! Steps of a machine, and the classes of steps that cost about the same.
 
-use postcard::ser_flavors::Flavor;
 use solera_data::Op;
 use solera_host::{Driver, NoLog};
-use solera_machine::Now;
+use solera_machine::{Now, Wire};
 use solera_unistore::{Address, Command, Input, Message, Output, Replica, RequestId};
 
 use super::cost::WIRE;
@@ -44,7 +43,7 @@ impl About {
     pub(crate) fn step(step: &MachineStep, operations: usize, since: u64) -> About {
         match step {
             MachineStep::Message(_, message) => {
-                About { kind: message.name(), size: bytes_of(message) }
+                About { kind: message.name(), size: message.encoded_bytes() as u64 }
             }
             MachineStep::Client(_, command) => {
                 let kind = name_of(command);
@@ -52,7 +51,9 @@ impl About {
                 About { kind, size }
             }
             MachineStep::Deadline => About { kind: "deadline", size: since },
-            MachineStep::Wire(message) => About { kind: WIRE, size: bytes_of(message) },
+            MachineStep::Wire(message) => {
+                About { kind: WIRE, size: message.encoded_bytes() as u64 }
+            }
         }
     }
 
@@ -94,33 +95,6 @@ fn name_of(command: &Command) -> &'static str {
     }
 }
 
-/// How many bytes a message has between processes.
-pub(crate) fn bytes_of(message: &Message) -> u64 {
-    let bytes = postcard::serialize_with_flavor(message, Bytes(0));
-    bytes.expect("messages have a serialised form")
-}
-
-/// Counts what is written.
-struct Bytes(u64);
-
-impl Flavor for Bytes {
-    type Output = u64;
-
-    fn try_push(&mut self, _: u8) -> postcard::Result<()> {
-        self.0 += 1;
-        Ok(())
-    }
-
-    fn try_extend(&mut self, data: &[u8]) -> postcard::Result<()> {
-        self.0 += data.len() as u64;
-        Ok(())
-    }
-
-    fn finalize(self) -> postcard::Result<u64> {
-        Ok(self.0)
-    }
-}
-
 /// Does a step; what leaves the machine is appended to `outputs`.
 pub(crate) fn run(engine: &mut Engine, now: Now, step: MachineStep, outputs: &mut Vec<Output>) {
     match step {
@@ -151,12 +125,5 @@ mod tests {
     fn sizes_within_a_power_of_two_are_of_one_class() {
         let classes = [0, 1, 2, 3, 4, 7, 8, 1023, 1024].map(logarithm);
         assert_eq!(classes, [0, 1, 2, 2, 3, 3, 4, 10, 11]);
-    }
-
-    #[test]
-    fn bytes_are_counted_as_they_are_written() {
-        let message = Message::Replicate(Vec::new());
-        let written = postcard::to_stdvec(&message).unwrap();
-        assert_eq!(bytes_of(&message), written.len() as u64);
     }
 }

@@ -114,10 +114,9 @@ impl Curve {
 
     /// What was measured where throughput was greatest, of loads that have settled if any has.
     pub(super) fn peak(&self) -> &Measured {
-        let order = |point: &Point| (point.sustained(), point.measured.per_second());
         let most = self.0.iter().max_by(|a, b| {
-            let ((a, a_unsettled), (b, b_unsettled)) = (order(a), order(b));
-            a.total_cmp(&b).then(a_unsettled.total_cmp(&b_unsettled))
+            let faster = a.measured.per_second().total_cmp(&b.measured.per_second());
+            a.settled.cmp(&b.settled).then(faster)
         });
         &most.expect("there is one step at least").measured
     }
