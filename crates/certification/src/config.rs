@@ -103,6 +103,8 @@ pub enum Rule {
     InTime,
     /// A transaction that was aborted before goes first. Only progress depends on it.
     AbortedFirst,
+    /// Who does not lead names who last led, and no candidate. Only progress depends on it.
+    NameLeaders,
 }
 
 impl Config {

@@ -33,7 +33,7 @@ pub(crate) struct Coordinator<W> {
     /// Told to clients as names of transactions that will be submitted later.
     reserved: BTreeSet<Serial>,
     pending: BTreeMap<TransactionId, Pending<W>>,
-    /// The highest ballot that each group is known to have had.
+    /// The last term of each group that is known to have begun.
     ballots: BTreeMap<GroupId, Ballot>,
     /// Of own transactions whose clients know the name.
     outcomes: Outcomes<Serial>,
@@ -220,7 +220,7 @@ impl<W: Clone> Coordinator<W> {
         }
     }
 
-    /// A member does not lead, and names who might.
+    /// A member does not lead, and names who last led.
     pub(crate) fn on_not_leader(&mut self, step: &mut Step<'_, W>, group: GroupId, ballot: Ballot) {
         if !self.learn_ballot(group, ballot) {
             return;

@@ -197,7 +197,11 @@ impl<W: Clone> Member<W> {
     ) {
         self.learn_oldest(step, tid.coordinator, oldest);
         if !self.leads() {
-            step.send(asked.coordinator, self.group, Body::NotLeader { ballot: self.ballot });
+            let ballot = match step.config.keeps(Rule::NameLeaders) {
+                true => self.last_led(),
+                false => self.ballot,
+            };
+            step.send(asked.coordinator, self.group, Body::NotLeader { ballot });
             return;
         }
         let since = self.early.remove(&tid).map_or(step.now.monotonic, |early| early.since);

@@ -102,10 +102,15 @@ impl<W: Clone> Member<W> {
         matches!(self.role, Role::Leader(_))
     }
 
-    /// Who was last seen to lead. That is not `ballot`'s leader, which may be a candidate that gets no quorum.
+    /// Who was last seen to lead.
     pub(crate) fn leader(&self) -> SiteId {
-        // After a restart: of the last term that it took part in, the first one to begin with.
-        self.named.unwrap_or(self.state.accepted_in).leader
+        self.last_led().leader
+    }
+
+    /// The last term that was seen to have begun. Not `ballot`, whose leader may be a candidate that gets no quorum.
+    pub(crate) fn last_led(&self) -> Ballot {
+        // After a restart: the last term that it took part in, the first one to begin with.
+        self.named.unwrap_or(self.state.accepted_in)
     }
 
     pub(crate) fn on_message(&mut self, step: &mut Step<'_, W>, from: Address, body: Body<W>) {

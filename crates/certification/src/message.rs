@@ -42,7 +42,7 @@ pub enum Body<W> {
     },
     /// The leader of this ballot should be asked.
     NotLeader {
-        /// The highest ballot known.
+        /// The last that is known to have led: coordinators would ask a candidate that gets no quorum first, for ever.
         ballot: Ballot,
     },
     /// A leader's vote, for the group's members to keep.

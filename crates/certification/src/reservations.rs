@@ -19,6 +19,9 @@ use crate::share::{Kind, Share};
 const MOST: usize = 256;
 /// How many keys each of them has.
 const MOST_KEYS: usize = 64;
+/// How many attempts in a row may come without what they lack, and keep the reservation: where that takes longer than
+/// the next attempt waits for it, somebody else would be first each time.
+const MOST_IN_VAIN: u8 = 1;
 
 /// The reservations of a group.
 #[derive(Debug)]
@@ -33,6 +36,8 @@ struct Held {
     keys: Vec<Key>,
     /// What the next attempt must have seen, if this one was aborted.
     lacks: Option<Vector>,
+    /// How many attempts in a row came without what the one before lacked.
+    in_vain: u8,
     until: Monotonic,
 }
 
@@ -55,7 +60,7 @@ impl Reservations {
 
     /// Keeps the keys of a transaction that was aborted before free, for another attempt if this one
     /// `lacks` something. Returns whether it does: not for one that comes without what it lacked the last
-    /// time, because it may never get it.
+    /// times, because it may never get it.
     pub(crate) fn keep<W>(
         &mut self,
         claim: Claim,
@@ -63,8 +68,12 @@ impl Reservations {
         lacks: Option<Vector>,
         until: Monotonic,
     ) -> bool {
-        let before = self.release(claim).and_then(|held| held.lacks);
-        if lacks.is_some() && before.is_some_and(|before| !share.snap_vec.covers(&before)) {
+        let is_in_vain = |held: &Held| {
+            lacks.is_some() && held.lacks.is_some_and(|before| !share.snap_vec.covers(&before))
+        };
+        let before = self.release(claim);
+        let in_vain = before.filter(is_in_vain).map_or(0, |held| held.in_vain + 1);
+        if in_vain > MOST_IN_VAIN {
             return false;
         }
         if self.held.len() >= MOST {
@@ -78,7 +87,7 @@ impl Reservations {
             self.keys.entry_ref(&access.key).or_default().push((claim, access.kind));
         }
         let keys = accesses.iter().map(|access| access.key.clone()).collect();
-        self.held.insert(claim, Held { keys, lacks, until });
+        self.held.insert(claim, Held { keys, lacks, in_vain, until });
         true
     }
 
@@ -174,8 +183,18 @@ mod tests {
         let mut reservations = Reservations::new();
         reservations.keep(claim(7), &share(5, &["a"]), lacks(6), Monotonic(10));
         assert!(reservations.keep(claim(7), &share(6, &["a"]), lacks(8), Monotonic(10)));
-        assert!(!reservations.keep(claim(7), &share(7, &["a"]), lacks(9), Monotonic(10)));
+        assert!(reservations.keep(claim(7), &share(7, &["a"]), lacks(9), Monotonic(10)), "once");
+        assert!(!reservations.keep(claim(7), &share(8, &["a"]), lacks(9), Monotonic(10)));
         assert!(!reservations.goes_before(None, &share(9, &["a"])));
+    }
+
+    #[test]
+    fn only_attempts_in_a_row_are_in_vain_too_often() {
+        let mut reservations = Reservations::new();
+        for strong in [5, 7, 7, 10, 10, 13, 13] {
+            let lacks = lacks(strong + 1);
+            assert!(reservations.keep(claim(7), &share(strong, &["a"]), lacks, Monotonic(10)));
+        }
     }
 
     #[test]

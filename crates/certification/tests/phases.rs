@@ -472,6 +472,30 @@ fn who_is_asked_to_lead_and_reaches_nobody_does_not_say_that_it_leads() {
     assert_eq!([0, 1, 2].map(|site| leader(&sites, site)), [Some(SiteId(2)); 3]);
 }
 
+/// A coordinator that asks a candidate once, because the leader does not answer, must not ask it first from then on.
+#[test]
+fn who_does_not_lead_names_no_candidate() {
+    let waits = |broken| {
+        let mut sites = Sites::without(1, broken);
+        // Site 1 would lead. Nobody hears of it, but who asks it something.
+        sites.lose = |body| matches!(body, Body::NewBallot { .. });
+        sites.cut = vec![(0, 1), (1, 0), (2, 0)];
+        let now = sites.time();
+        sites.services[1].as_mut().unwrap().move_leader(now, GroupId(0), SiteId(1));
+        sites.take(1);
+        sites.certify(2, &[(0, "a")], Timestamp::ZERO);
+        sites.cut.pop();
+        sites.run_for(700);
+        let began = sites.now / MILLI;
+        let tid = sites.certify(2, &[(0, "b")], Timestamp::ZERO);
+        sites.run_for(2000);
+        let decided = sites.decided.iter().find(|decided| decided.2 == tid);
+        decided.expect("all members are asked in turn").0 - began
+    };
+    assert!(waits(None) <= 90, "one round trip to the leader");
+    assert!(waits(Some(Rule::NameLeaders)) > 500, "no answer, before the next member is asked");
+}
+
 #[test]
 fn a_member_that_was_cut_off_does_not_disturb_the_others() {
     let mut sites = Sites::new(1);

@@ -239,6 +239,20 @@ fn an_attempt_on_a_slow_network_finds_its_keys_free() {
     clean_members(375_880_189);
 }
 
+/// A site shows a change more than half a second after it was decided. Who was aborted came again before that, was in
+/// vain, and lost what was kept free for it. (Since keys are kept free.)
+#[test]
+fn an_attempt_that_comes_too_early_may_come_once_more() {
+    clean_members(700_002_875);
+}
+
+/// A candidate that got no quorum, and was destroyed, was named as leader. Each transaction of a site asked it first, so that
+/// answers took more than a second, and others were always in the way. (Since leaders change.)
+#[test]
+fn nobody_asks_a_candidate_first_for_ever() {
+    clean_durable(149_040_153);
+}
+
 /// A site was removed and added again, and removed once more before anything that it did was kept. The judge took what its second
 /// life read for older than what others knew of the end of the first one.
 #[test]

@@ -132,7 +132,8 @@ impl Replica {
             return Some(Response::Failed(lost));
         }
         if waiting.until.is_some_and(|until| now.monotonic >= until) {
-            let behind = whole[site].ahead_of(reached[site]);
+            let behind =
+                (reached[site] > Timestamp::ZERO).then(|| whole[site].ahead_of(reached[site]));
             return Some(Response::Failed(CommandError::TimedOut { site, behind }));
         }
         None

@@ -167,8 +167,8 @@ pub enum CommandError {
     TimedOut {
         /// The site whose transactions are missing, or [`SiteId::STRONG`] if strong ones are.
         site: SiteId,
-        /// How far this site is behind the asked past, by that site's clock.
-        behind: Duration,
+        /// How far this site is behind the asked past, by that site's clock; none if nothing of it has arrived.
+        behind: Option<Duration>,
     },
     /// A strong transaction conflicts with another, which it has not seen. It had no effect.
     Aborted {
@@ -258,11 +258,15 @@ impl fmt::Display for CommandError {
                     "{others} {take} part, so nothing survives the loss of f = {sites}; add a site"
                 )
             }
-            CommandError::TimedOut { site: SiteId::STRONG, behind } => {
-                write!(f, "still {} ms behind the strong transactions", behind.as_millis())
-            }
             CommandError::TimedOut { site, behind } => {
-                write!(f, "still {} ms behind site {site}", behind.as_millis())
+                match behind {
+                    Some(behind) => write!(f, "still {} ms behind ", behind.as_millis())?,
+                    None => f.write_str("nothing has arrived yet of ")?,
+                }
+                match *site {
+                    SiteId::STRONG => f.write_str("the strong transactions"),
+                    site => write!(f, "site {site}"),
+                }
             }
             CommandError::Aborted { key, .. } => {
                 match key {

@@ -175,7 +175,7 @@ pub enum Rule {
 
 impl Rule {
     /// Every rule, with the name that commands use.
-    pub const ALL: [(Rule, &'static str); 35] = [
+    pub const ALL: [(Rule, &'static str); 36] = [
         (Rule::Forwarding, "forwarding"),
         (Rule::WaitOnKnownVec, "wait-on-known-vec"),
         (Rule::KnownVecBelowPrepared, "known-vec-below-prepared"),
@@ -211,6 +211,7 @@ impl Rule {
         (Rule::Certification(Certification::TellOldest), "tell-oldest"),
         (Rule::Certification(Certification::InTime), "in-time"),
         (Rule::Certification(Certification::AbortedFirst), "aborted-first"),
+        (Rule::Certification(Certification::NameLeaders), "name-leaders"),
     ];
 }
 

@@ -758,6 +758,27 @@ fn a_past_from_the_future_does_not_attach_and_moves_no_clock() {
     assert_eq!(ahead.as_secs(), 0);
 }
 
+#[test]
+fn a_wait_for_a_site_of_which_nothing_has_arrived_says_so() {
+    let mut stage = Stage::new(&[1, 1, 1], None);
+    let without_2 = |from: Address, to: Address| from.site.0 != 2 && to.site.0 != 2;
+    let wait_in_vain = |stage: &mut Stage| {
+        let seen = Timestamp::from_physical(stage.now().physical);
+        let pasts = Pasts::causal(Vector::zero(3).with(SiteId(2), seen));
+        let timeout = Some(Duration::from_millis(200));
+        let attach = stage.ask(at(1, 0), Command::Attach { pasts, timeout });
+        stage.pass(300, without_2);
+        match stage.reply(attach) {
+            Response::Failed(CommandError::TimedOut { behind, .. }) => *behind,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(wait_in_vain(&mut stage), None);
+    stage.pass(300, always);
+    let behind = wait_in_vain(&mut stage).expect("something has arrived");
+    assert_eq!(behind.as_secs(), 0, "{behind:?}");
+}
+
 /// REDBLUE: what the central certifier spreads within its site may be lost when a link between two nodes
 /// of the site breaks.
 #[test]

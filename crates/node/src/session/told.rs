@@ -50,25 +50,31 @@ impl Session {
 
     /// A barrier or attach that did not succeed in time, because this site misses so much of another one's writes, or others
     /// of its own.
-    fn told_late(&self, site: SiteId, behind: Duration) -> String {
-        let ms = behind.as_millis().max(1);
+    fn told_late(&self, site: SiteId, behind: Option<Duration>) -> String {
         let worker = &self.worker;
+        let far = match behind {
+            Some(behind) => format!("still {} ms behind", behind.as_millis().max(1)),
+            None => "nothing has arrived yet of".to_owned(),
+        };
         let (missing, advice) = match site {
             SiteId::STRONG => (
-                format!("still {ms} ms behind the strong transactions that the token has seen"),
+                format!("{far} the strong transactions that the token has seen"),
                 "too few sites may be reached, try again",
             ),
-            site if site == worker.address.site => (
-                format!(
-                    "the last writes of this site, made within {ms} ms, are not yet at {} sites",
-                    worker.spec.f + 1
-                ),
-                "others may be cut off, try again",
-            ),
-            site => (
-                format!("still {ms} ms behind site {}", worker.site_name(site)),
-                "it may be cut off, try again",
-            ),
+            site if site == worker.address.site => {
+                let within = match behind {
+                    Some(behind) => format!(", made within {} ms,", behind.as_millis().max(1)),
+                    None => String::new(),
+                };
+                let sites = worker.spec.f + 1;
+                (
+                    format!("the last writes of this site{within} are not yet at {sites} sites"),
+                    "others may be cut off, try again",
+                )
+            }
+            site => {
+                (format!("{far} site {}", worker.site_name(site)), "it may be cut off, try again")
+            }
         };
         // How far a site is, its nodes know only together.
         match worker.unreachable_neighbour() {
