@@ -28,6 +28,8 @@ pub enum Flaw {
     AnswersWithoutLog,
     /// Clients who have called the machine directly go on at once.
     HoldsNoClients,
+    /// A checkpoint is in force before the records that it knows of are durable.
+    PublishesTooEarly,
 }
 
 /// Runs one machine; see the [crate](crate) for what its host calls when. `C` is what the host keeps of clients who call

@@ -233,7 +233,11 @@ impl<M: Machine, L: Log, C> Gate<M, L, C> {
 
     /// A complete checkpoint is in force once all that it knows of is durable.
     fn publish(&mut self) {
-        let Some(snapshot) = self.checkpoints.take_complete(self.persisted) else { return };
+        let durable = match self.options.flaw {
+            Some(Flaw::PublishesTooEarly) => self.log.last(),
+            _ => self.persisted,
+        };
+        let Some(snapshot) = self.checkpoints.take_complete(durable) else { return };
         match self.log.publish(snapshot) {
             Ok(true) => self.checkpoints.published(),
             Ok(false) => {}

@@ -154,8 +154,8 @@ async fn status(
 }
 
 async fn ready(State(cluster): State<Arc<Cluster>>) -> (StatusCode, Cow<'static, str>) {
-    if cluster.network.refuses_writes() {
-        let reason = "this node takes no writes; its log says why\n";
+    if let Some(reason) = cluster.refuses_writes() {
+        let reason = format!("this process takes no writes: {reason}\n");
         return (StatusCode::SERVICE_UNAVAILABLE, reason.into());
     }
     if cluster.is_ready() {

@@ -579,6 +579,7 @@ impl Cluster {
             sites,
             links,
             memory: self.memory_status(),
+            takes_no_writes: self.refuses_writes(),
         }
     }
 

@@ -24,6 +24,8 @@ pub struct ClusterStatus {
     pub links: Vec<LinkStatus>,
     /// The process' memory.
     pub memory: MemoryStatus,
+    /// Why the process takes no writes, if a disk of it is nearly full or has failed.
+    pub takes_no_writes: Option<String>,
 }
 
 /// What a process takes of the machine's memory.
@@ -136,6 +138,8 @@ pub struct NodeStatus {
     pub ready: bool,
     /// Who refuses the node and why, if no other site accepts it, so that it takes no writes.
     pub refused: Option<String>,
+    /// Why the node takes no writes, if its disk is nearly full or has failed.
+    pub takes_no_writes: Option<String>,
     /// The whole of its site, but for the nodes that cannot be asked.
     pub own_site: SiteStatus,
     /// The numbers of the site's nodes that did not answer, whose part is missing in `own_site`.

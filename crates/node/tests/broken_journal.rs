@@ -139,5 +139,7 @@ async fn its_worker_answers_nobody_and_nobody_waits_for_ever() {
     }
     let reply = transaction.ask("SOLERA.COMMIT").await;
     assert!(reply.starts_with("-MISCONF this node takes no writes"), "{reply}");
+    let reason = cluster.status(false).await.takes_no_writes.expect("it says why");
+    assert!(reply.contains(&reason), "{reply}: {reason}");
     assert!(!cluster.is_ready(), "clients are better served by another node");
 }

@@ -55,6 +55,8 @@ pub struct Scenario {
     pub(crate) keys_per_kind: usize,
     /// Whether sessions ask for promises of durability, too.
     pub(crate) promises: bool,
+    /// Whether the power fails whenever a checkpoint has just been written that knows of records which are not durable.
+    pub(crate) power_fails_at_checkpoints: bool,
 }
 
 impl Scenario {
@@ -144,6 +146,7 @@ impl Scenario {
             transactions_per_session: random.within(20, 61) as usize,
             keys_per_kind: random.within(1, 5) as usize,
             promises: false,
+            power_fails_at_checkpoints: false,
         }
     }
 
@@ -306,6 +309,13 @@ impl Scenario {
     /// The same scenario with one rule of the protocol taken out.
     pub fn without(mut self, rule: Option<Rule>) -> Self {
         self.without = rule;
+        self
+    }
+
+    /// The same scenario, in which the power of a worker fails whenever it has just written a checkpoint that knows of
+    /// records which are not durable.
+    pub fn with_power_failures_at_checkpoints(mut self) -> Self {
+        self.power_fails_at_checkpoints = true;
         self
     }
 

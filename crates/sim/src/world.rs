@@ -144,6 +144,7 @@ pub(crate) struct World {
     steady: Option<Steady>,
     /// How long a link is busy with a piece of a partition for a joining site.
     piece_time: u64,
+    power_fails_at_checkpoints: bool,
     ambushes: Vec<Ambush>,
 }
 
@@ -184,6 +185,7 @@ impl World {
             jitter: scenario.jitter,
             steady: scenario.steady,
             piece_time: scenario.piece_time,
+            power_fails_at_checkpoints: scenario.power_fails_at_checkpoints,
             ambushes: Vec::new(),
         };
         for site in SiteId::all(sites) {

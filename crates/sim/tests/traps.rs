@@ -113,6 +113,16 @@ fn records_before_answers_to_direct_calls() {
     });
 }
 
+/// The same for checkpoints: of a transaction that a loss of power undoes, some parts may hold updates and others not.
+#[test]
+fn records_before_checkpoints() {
+    let weakness = Weakness::Driver(Flaw::PublishesTooEarly);
+    // One in some hundred seeds, for a transaction must change keys of two parts meanwhile.
+    let scenario = |seed| Scenario::durable(180 + seed).with_power_failures_at_checkpoints();
+    let broken = |scenario: Scenario| scenario.weakened(weakness);
+    trap(scenario, broken, |violation| matches!(violation, Violation::Anomaly(_)));
+}
+
 /// A journal that is damaged must not be started from: what is cut off was acknowledged.
 #[test]
 fn damage_refuses_to_start() {

@@ -763,7 +763,8 @@ fn a_wait_for_a_site_of_which_nothing_has_arrived_says_so() {
     let mut stage = Stage::new(&[1, 1, 1], None);
     let without_2 = |from: Address, to: Address| from.site.0 != 2 && to.site.0 != 2;
     let wait_in_vain = |stage: &mut Stage| {
-        let seen = Timestamp::from_physical(stage.now().physical);
+        // A little later than what has just arrived.
+        let seen = Timestamp::from_physical(Physical(stage.now().physical.0 + 100_000));
         let pasts = Pasts::causal(Vector::zero(3).with(SiteId(2), seen));
         let timeout = Some(Duration::from_millis(200));
         let attach = stage.ask(at(1, 0), Command::Attach { pasts, timeout });

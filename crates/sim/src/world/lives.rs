@@ -153,10 +153,18 @@ impl World {
             worker.begin_checkpoint();
         }
         let part = worker.save(keys);
+        let is_whole = part.is_none() || !worker.is_saving();
+        let power_fails = self.power_fails_at_checkpoints && is_whole && worker.has_undurable();
         if self.trace.is_on() {
             self.trace.write(self.now, format_args!("{address:?} saves {part:?}"));
         }
         self.look_after(address);
+        if power_fails {
+            self.tally.count("losses of power at a checkpoint");
+            self.kill(address, true);
+            let start = Fault::Disk(address.site.index(), address.worker.into(), DiskFault::Start);
+            self.push(self.now + 20 * MS, Due::Fault(start));
+        }
         part.is_some()
     }
 }
