@@ -6,7 +6,8 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use solera::{Endpoint, Overrides};
 use solera_bench::{BenchError, Micro, Pace, Place, Report, Scale, Strong, Work, run};
-use solera_node::{Level, Log, raise_descriptor_limit};
+use solera_config::LogLevel;
+use solera_node::{Log, raise_descriptor_limit};
 
 use crate::connect::LoginArgs;
 
@@ -213,7 +214,7 @@ impl BenchArgs {
     }
 
     fn measure(&self, work: &Work) -> Result<Report, BenchError> {
-        let log = Log::new(Level::Error);
+        let log = Log::new(LogLevel::Error);
         raise_descriptor_limit(&log);
         let place = self.place(work)?;
         let told = |what: &str| eprintln!("solera bench: {what}");

@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use solera_node::{Cluster, Log, Overrides};
+use solera_config::Overrides;
+use solera_node::{Cluster, Log};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Catches SIGHUP from now on. To be called before the process serves anybody: without it, the signal ends the process.

@@ -9,7 +9,7 @@ use clap::Args;
 use serde_json::json;
 use solera::{Client, Embedded, Endpoint};
 use solera_backup::{Allow, Difference, RestoreError, Restored, SpaceInfo, restore};
-use solera_node::{ClusterSpec, Overrides, Relation, Users};
+use solera_config::{ClusterSpec, Overrides, Relation, Users};
 
 use crate::backup::{Amount, Backup, Bar, check, open};
 use crate::connect::LoginArgs;

@@ -7,7 +7,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Args;
-use solera_node::{ClusterSpec, Level, Log, Node, Overrides, raise_descriptor_limit};
+use solera_config::{ClusterSpec, LogLevel, Overrides};
+use solera_node::{Log, Node, raise_descriptor_limit};
 
 use crate::stop::Stop;
 use crate::{reload, stores};
@@ -49,7 +50,7 @@ pub(crate) struct ServeArgs {
     bind: Option<IpAddr>,
     /// What to log on standard error: error, warn, info (the default) or debug
     #[arg(long)]
-    log_level: Option<Level>,
+    log_level: Option<LogLevel>,
 }
 
 /// The exit code of a node that other nodes will never let in again as it is: starting it again is of no

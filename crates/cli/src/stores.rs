@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::solera::modules::{Host, Pool, Settings, Store};
+use solera_config::{ClusterSpec, ConfigError, Placed, StoreSpec};
 use solera_mixt::store::Database;
-use solera_node::{ClusterSpec, ConfigError, Placed, StoreSpec};
 
 /// What runs the modules of a process, with the stores of its configuration.
 ///
@@ -79,7 +79,7 @@ fn require_level(spec: &StoreSpec, kind: &str, only: &str) -> Result<(), ConfigE
 
 #[cfg(test)]
 mod tests {
-    use solera_node::Overrides;
+    use solera_config::Overrides;
 
     use super::*;
 

@@ -7,9 +7,8 @@ use std::sync::Arc;
 
 use clap::Args;
 use solera_backup::Allow;
-use solera_node::{
-    AdminListener, Baseline, Cluster, ClusterSpec, Level, Log, Overrides, raise_descriptor_limit,
-};
+use solera_config::{Baseline, ClusterSpec, LogLevel, Overrides};
+use solera_node::{AdminListener, Cluster, Log, raise_descriptor_limit};
 
 use crate::stop::Stop;
 use crate::{reload, restore, stores};
@@ -62,7 +61,7 @@ pub(crate) struct UpArgs {
 
 /// Runs until Ctrl-C or SIGTERM.
 pub(crate) fn main(args: &UpArgs) -> ExitCode {
-    let log = Log::new(Level::default());
+    let log = Log::new(LogLevel::default());
     let done = run(args, log.clone());
     log.flush();
     match done {

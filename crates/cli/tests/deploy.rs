@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use common::{Folder, Node, SOLERA, free_ports, text, wait_until};
-use solera_node::{ClusterSpec, Overrides};
+use solera_config::{ClusterSpec, Overrides};
 
 fn read(name: &str) -> String {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../deploy");

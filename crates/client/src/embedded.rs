@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use solera_config::{ClusterSpec, LogLevel};
 use solera_mixt::store::BoxFuture;
-use solera_node::{Cluster, ClusterSpec, Fault, Level, Log};
+use solera_node::{Cluster, Fault, Log};
 
 use crate::client::{Client, Login, Target};
 use crate::error::Error;
@@ -47,7 +48,7 @@ impl Embedded {
     ) -> Result<Embedded, Error> {
         let modules = Host::start(settings, stores);
         let modules = modules.map_err(|error| Error::Start(error.to_string()))?;
-        let cluster = Cluster::start(spec, Log::new(Level::Error), Some(Arc::new(modules)))
+        let cluster = Cluster::start(spec, Log::new(LogLevel::Error), Some(Arc::new(modules)))
             .map_err(|error| Error::Start(error.to_string()))?;
         Ok(Embedded { cluster: Arc::new(cluster) })
     }

@@ -48,6 +48,7 @@ pub use transaction::{Outcome, Transaction};
 #[doc(inline)]
 pub use solera_mixt::{mixt, mixt_file, typed};
 
-pub use solera_node::{ClusterSpec, Fault, Overrides};
+pub use solera_config::{ClusterSpec, Overrides};
+pub use solera_node::Fault;
 pub use solera_resp::Value;
 pub use solera_tls::{Tls, TlsError};

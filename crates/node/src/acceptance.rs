@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use solera_unistore::{Members, Standing};
 
-use crate::config::NodeId;
+use solera_config::NodeId;
 
 /// What the nodes of other sites said to this node's calls.
 ///

@@ -18,13 +18,13 @@ use serde_json::json;
 use solera_time::SiteId;
 use solera_unistore::StrongCounts;
 
-use crate::acl::User;
 use crate::auth::Attempts;
 use crate::cluster::{Cluster, Fault, FaultError};
 use crate::http::{self, refusal};
 use crate::http_auth::{Guard, guard};
 use crate::modules::Incomplete;
 use crate::status::{JournalSample, MemoryStatus, PeerStatus, ReachedSite, SiteStatus};
+use solera_config::User;
 
 /// Why the HTTP side does not run.
 #[derive(Debug)]

@@ -12,8 +12,8 @@ use solera_resp::{Arguments, Command};
 use subtle::{Choice, ConstantTimeEq};
 use tokio::sync::watch;
 
-use crate::acl::{DEFAULT, Denied, Hash, User, Users};
 use crate::log::Log;
+use solera_config::{DEFAULT_USER, Denied, PasswordHash, User, Users};
 
 /// Failed attempts are logged at most so often, so that they cannot fill a disk.
 const LOG_INTERVAL: Duration = Duration::from_secs(1);
@@ -61,8 +61,8 @@ pub fn hash_password(password: &[u8]) -> String {
     HEXLOWER.encode(&sha256(password))
 }
 
-fn sha256(password: &[u8]) -> Hash {
-    let mut hash = Hash::default();
+fn sha256(password: &[u8]) -> PasswordHash {
+    let mut hash = PasswordHash::default();
     hash.copy_from_slice(digest(&SHA256, password).as_ref());
     hash
 }
@@ -95,7 +95,7 @@ impl Identity {
 
     /// As for a new connection.
     pub(crate) fn reset(&self, users: &Users) {
-        let default = users.get(DEFAULT).filter(|user| user.nopass && user.enabled);
+        let default = users.get(DEFAULT_USER).filter(|user| user.nopass && user.enabled);
         *self.user.borrow_mut() = default.cloned();
         self.since.set(Instant::now());
     }

@@ -20,7 +20,6 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_rustls::TlsAcceptor;
 
 use crate::clock::Clock;
-use crate::config::{ClusterSpec, ConfigError, SiteSpec};
 use crate::current::Current;
 use crate::data_dir::DataDir;
 use crate::descriptors::Needs;
@@ -34,9 +33,11 @@ use crate::node::Here;
 use crate::peers::Peers;
 use crate::recovering::{Opening, open_all};
 use crate::status::{ClusterStatus, LinkStatus, MemoryStatus, SiteStatus, WorkerSample};
-use crate::storage::{Durability, Engine, Found, Storage, StorageError};
+use crate::storage::{Engine, Found, Storage, StorageError};
 use crate::tls::{for_admin, for_clients};
 use crate::worker::{self, Control};
+use solera_config::Durability;
+use solera_config::{ClusterSpec, ConfigError, SiteSpec};
 
 /// How many keys at risk a status names.
 const KEYS_AT_RISK: usize = 10;
@@ -462,8 +463,7 @@ impl Cluster {
 
     /// The sites, in order.
     pub fn sites(&self) -> Vec<SiteInfo> {
-        let info =
-            |site: &crate::SiteSpec| SiteInfo { name: site.name.clone(), listen: site.listen };
+        let info = |site: &SiteSpec| SiteInfo { name: site.name.clone(), listen: site.listen };
         self.spec.sites.iter().map(info).collect()
     }
 
@@ -764,7 +764,7 @@ mod tests {
     fn what_was_never_heard_of_has_no_age() {
         let cluster = Cluster::start(
             ClusterSpec::local(3).unwrap(),
-            Log::new(crate::log::Level::Error),
+            Log::new(solera_config::LogLevel::Error),
             None,
         )
         .unwrap();

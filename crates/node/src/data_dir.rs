@@ -12,9 +12,9 @@ use serde::{Deserialize, Serialize};
 use solera_journal::{Disk, RealDisk, is_begun};
 use solera_unistore::Address;
 
-use crate::config::ClusterSpec;
 use crate::peers::{PEERS, Peers};
 use crate::storage::{StorageError, in_words};
+use solera_config::ClusterSpec;
 
 pub use examine::examine;
 
@@ -432,7 +432,7 @@ name = 'us'
         }
 
         fn open_with(&self, cluster: &str, workers: &[Address]) -> Result<DataDir, String> {
-            let spec = crate::config::sample::parse(cluster);
+            let spec = crate::sample::parse(cluster);
             DataDir::open(&self.0, &spec, workers, None).map_err(|error| error.reason)
         }
 

@@ -8,9 +8,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 use solera_machine::Protocol;
 
-use crate::config::{ClusterSpec, NodeId, SiteSpec};
 use crate::membership::Runs;
 use crate::peers::Origin;
+use solera_config::{ClusterSpec, NodeId, SiteSpec};
 
 const MAGIC: [u8; 8] = *b"SOLERAPL";
 /// The version of all that nodes say to one another.
@@ -505,7 +505,7 @@ mod tests {
     use solera_time::SiteId;
 
     use super::*;
-    use crate::config::sample::{TWO_SITES, parse};
+    use crate::sample::{TWO_SITES, parse};
 
     const NEW: &str = "\
 [[site]]

@@ -8,10 +8,10 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::Response;
 
-use crate::acl::{DEFAULT, User, Users};
 use crate::auth::{Attempts, verify};
 use crate::cluster::Cluster;
 use crate::http::refusal;
+use solera_config::{DEFAULT_USER, User, Users};
 
 /// Where a request comes from.
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +41,8 @@ pub(crate) async fn guard(
             next.run(request).await
         }
         Ok(user)
-            if user.name == DEFAULT && !request.headers().contains_key(header::AUTHORIZATION) =>
+            if user.name == DEFAULT_USER
+                && !request.headers().contains_key(header::AUTHORIZATION) =>
         {
             unauthorized("this needs a user; say who you are by HTTP Basic")
         }
@@ -87,7 +88,7 @@ fn may(user: &User, method: &Method) -> bool {
 /// The name, if there was one, that was not proved.
 fn user_of(users: &Users, headers: &HeaderMap) -> Result<Arc<User>, Option<Vec<u8>>> {
     let Some(given) = headers.get(header::AUTHORIZATION) else {
-        let default = users.get(DEFAULT).filter(|user| user.nopass && user.enabled);
+        let default = users.get(DEFAULT_USER).filter(|user| user.nopass && user.enabled);
         return default.cloned().ok_or(None);
     };
     let (name, password) = credentials(given.as_bytes()).ok_or(None)?;

@@ -5,14 +5,12 @@
 //! the protocol's machine, a command on another's is one message there and one back.
 
 mod acceptance;
-mod acl;
 mod admin;
 mod auth;
 mod clients;
 mod clock;
 mod cluster;
 mod commands;
-mod config;
 mod connection;
 mod current;
 mod data_dir;
@@ -34,39 +32,32 @@ mod peers;
 mod recovering;
 mod reload;
 mod room;
+#[cfg(test)]
+mod sample;
 mod scan;
 mod session;
-mod spaces;
 mod status;
 mod storage;
 mod tls;
 mod token;
-mod wan;
 mod wire;
 mod worker;
 
-pub use acl::Users;
 pub use admin::{AdminError, AdminListener};
 pub use auth::hash_password;
 pub use clock::Clock;
 pub use cluster::{Cluster, Fault, FaultError, SiteDown, SiteInfo, SiteRef, StartError};
-pub use config::{
-    Baseline, ClientTls, ClusterSpec, ConfigError, HostPort, ModuleSpec, NamedFile, NodeId,
-    NodeSpec, Overrides, PasswordSource, Placed, SiteSpec, StoreSpace, StoreSpec, TlsFiles,
-};
 pub use data_dir::{disown, examine};
 pub use descriptors::raise_descriptor_limit;
 pub use drain::Unfinished;
-pub use log::{Level, Log, utc};
+pub use log::{Log, utc};
 pub use modules::{Incomplete, Local, Modules, RESERVED, Wanted};
 pub use node::{Node, ServeError};
 pub use reload::ReloadError;
-pub use spaces::{Class, Relation, Space, SpaceError, Spaces};
 pub use status::{
     ClusterStatus, LinkStatus, MemoryStatus, NodeStatus, PeerStatus, ReachedSite, SiteStatus,
 };
-pub use storage::{Durability, Found, StorageError};
+pub use storage::{Found, StorageError};
 pub use token::{Token, TokenError};
-pub use wan::{Wan, WanError};
 #[doc(hidden)]
 pub use wire::read_as_peer;

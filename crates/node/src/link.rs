@@ -9,10 +9,10 @@ use solera_time::Monotonic;
 use solera_unistore::{Address, Message};
 use tokio::sync::{Notify, oneshot};
 
-use crate::config::{HostPort, NodeId};
 use crate::log::Log;
 use crate::status::PeerStatus;
 use crate::wire::{Answer, Frame, Kind, Question, encode_batch, write_frame};
+use solera_config::{HostPort, NodeId};
 
 /// The most that waits for one node.
 const QUEUE_LIMIT: usize = 64 << 20;
@@ -271,7 +271,7 @@ mod tests {
 
     fn link(within_site: bool) -> Link {
         let peer = NodeId { site: SiteId(0), node: 1 };
-        let log = Log::new(crate::log::Level::Error);
+        let log = Log::new(solera_config::LogLevel::Error);
         Link::new(peer, "it".into(), "h:1".parse().unwrap(), within_site, log)
     }
 

@@ -12,7 +12,6 @@ use tokio::sync::watch;
 use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::timeout;
 
-use crate::config::{ClusterSpec, NodeId};
 use crate::current::Current;
 use crate::data_dir::DataDir;
 use crate::handshake::{Card, Greeting, HEAD, Refusal};
@@ -23,6 +22,7 @@ use crate::network::Network;
 use crate::node::refused_by;
 use crate::tls::PeerTls;
 use crate::wire::WireError;
+use solera_config::{ClusterSpec, NodeId};
 
 mod answering;
 mod calling;

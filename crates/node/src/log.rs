@@ -5,11 +5,12 @@
 
 use std::fmt;
 use std::io::Write;
-use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use solera_config::LogLevel;
 
 /// How many lines wait for a reader.
 const LINES: usize = 1024;
@@ -18,81 +19,43 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// How often it looks whether there is room.
 const RETRY: Duration = Duration::from_millis(5);
 
-/// How much an event matters; what matters less than asked for is not written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
-    /// Something that a person must mend.
-    Error,
-    /// Something that a person may have to mend.
-    Warn,
-    /// What happens.
-    #[default]
-    Info,
-    /// Every attempt.
-    Debug,
-}
-
-impl Level {
-    const ALL: [(Level, &str); 4] = [
-        (Level::Error, "error"),
-        (Level::Warn, "warn"),
-        (Level::Info, "info"),
-        (Level::Debug, "debug"),
-    ];
-}
-
-impl fmt::Display for Level {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(Level::ALL[*self as usize].1)
-    }
-}
-
-impl FromStr for Level {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let found = Level::ALL.iter().find(|(_, name)| *name == text).map(|(level, _)| *level);
-        found.ok_or_else(|| "the levels are error, warn, info and debug".to_owned())
-    }
-}
-
 /// Writes events up to its level, which all clones share. Where standard error is closed, they are
 /// lost.
 #[derive(Clone, Debug)]
 pub struct Log {
-    /// Its place in [`Level::ALL`].
+    /// As [`LogLevel`] numbers them.
     level: Arc<AtomicUsize>,
 }
 
 impl Log {
     /// Writes events up to this level.
-    pub fn new(level: Level) -> Log {
+    pub fn new(level: LogLevel) -> Log {
         Log { level: Arc::new(AtomicUsize::new(level as usize)) }
     }
 
     /// Writes events up to this level from now on.
-    pub fn set_level(&self, level: Level) {
+    pub fn set_level(&self, level: LogLevel) {
         self.level.store(level as usize, Ordering::Relaxed);
     }
 
-    /// Writes an [`Level::Error`].
+    /// Writes an [`LogLevel::Error`].
     pub fn error(&self, event: fmt::Arguments<'_>) {
-        self.write(Level::Error, event);
+        self.write(LogLevel::Error, event);
     }
 
-    /// Writes a [`Level::Warn`].
+    /// Writes a [`LogLevel::Warn`].
     pub fn warn(&self, event: fmt::Arguments<'_>) {
-        self.write(Level::Warn, event);
+        self.write(LogLevel::Warn, event);
     }
 
-    /// Writes a [`Level::Info`].
+    /// Writes a [`LogLevel::Info`].
     pub fn info(&self, event: fmt::Arguments<'_>) {
-        self.write(Level::Info, event);
+        self.write(LogLevel::Info, event);
     }
 
-    /// Writes a [`Level::Debug`].
+    /// Writes a [`LogLevel::Debug`].
     pub fn debug(&self, event: fmt::Arguments<'_>) {
-        self.write(Level::Debug, event);
+        self.write(LogLevel::Debug, event);
     }
 
     /// Waits until all lines so far are written, or for a second: best called before the process ends.
@@ -102,16 +65,18 @@ impl Log {
         }
     }
 
-    fn write(&self, level: Level, event: fmt::Arguments<'_>) {
+    fn write(&self, level: LogLevel, event: fmt::Arguments<'_>) {
         if level as usize > self.level.load(Ordering::Relaxed) {
             return;
         }
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let (_, name) = Level::ALL[level as usize];
         // What others sent us may be in an event; it must not look like several.
         let event = event.to_string().replace(|c: char| c.is_control(), " ");
-        let line =
-            format!("{} {:<5} {event}\n", utc(since_epoch.as_millis() as u64), name.to_uppercase());
+        let line = format!(
+            "{} {:<5} {event}\n",
+            utc(since_epoch.as_millis() as u64),
+            level.to_string().to_uppercase()
+        );
         WRITER.get_or_init(|| Writer::start(std::io::stderr())).write(line);
     }
 }
@@ -248,16 +213,6 @@ mod tests {
             (1_767_225_600_000, "2026-01-01T00:00:00.000Z"),
         ] {
             assert_eq!(utc(ms), text);
-        }
-    }
-
-    #[test]
-    fn levels_are_ordered_and_named() {
-        assert!(Level::Error < Level::Debug);
-        assert_eq!("warn".parse(), Ok(Level::Warn));
-        assert!("loud".parse::<Level>().unwrap_err().contains("debug"));
-        for (place, (level, _)) in Level::ALL.iter().enumerate() {
-            assert_eq!(*level as usize, place);
         }
     }
 }

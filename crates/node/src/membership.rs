@@ -11,8 +11,8 @@ use solera_unistore::{MemberError, Members, Progress, Standing};
 use tokio::sync::watch;
 
 use crate::acceptance::Acceptance;
-use crate::config::NodeId;
 use crate::peers::{Origin, Peers};
+use solera_config::NodeId;
 
 /// Shared by the workers of a process, and its links.
 #[derive(Debug)]

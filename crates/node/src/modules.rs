@@ -12,12 +12,12 @@ use solera_unistore::{Address, Pasts};
 use tokio::io::DuplexStream;
 use tokio::sync::oneshot;
 
-use crate::acl::{DEFAULT, User, Users};
-use crate::config::ClusterSpec;
 use crate::log::Log;
 use crate::network::Network;
-use crate::spaces::{Space, Spaces};
 use crate::worker::{Control, Worker};
+use solera_config::ClusterSpec;
+use solera_config::{DEFAULT_USER, User, Users};
+use solera_config::{Space, Spaces};
 
 /// What keys begin with, after the prefix of their space, that hold modules and what transactions of modules keep.
 pub const RESERVED: &str = "solera:";
@@ -130,7 +130,7 @@ impl Local {
     /// A user as it is now. Where nobody needs rights, everybody is the one who needs none.
     fn current(&self, name: &str) -> Result<Option<Arc<User>>, String> {
         let Some(users) = self.users() else { return Ok(None) };
-        let known = if users.are_configured() { name } else { DEFAULT };
+        let known = if users.are_configured() { name } else { DEFAULT_USER };
         match users.get(known) {
             Some(user) if user.enabled => Ok(Some(user.clone())),
             Some(_) => Err(format!("NOPERM user '{}' is disabled", name.escape_debug())),

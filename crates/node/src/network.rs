@@ -13,7 +13,6 @@ use tokio::sync::{oneshot, watch};
 
 use crate::clients::Clients;
 use crate::clock::Clock;
-use crate::config::ClusterSpec;
 use crate::current::Current;
 use crate::link::Link;
 use crate::membership::{Membership, SitesTold};
@@ -23,6 +22,7 @@ use crate::scan;
 use crate::status::WorkerSample;
 use crate::wire::{Answer, Question};
 use crate::worker::Control;
+use solera_config::ClusterSpec;
 
 /// What arrives in a worker's mailbox.
 pub(crate) enum Parcel {

@@ -13,7 +13,6 @@ use tokio_rustls::TlsAcceptor;
 use crate::admin::AdminListener;
 use crate::clock::Clock;
 use crate::cluster::{Cluster, Run, StartError, admin_tls};
-use crate::config::{ClusterSpec, ConfigError, HostPort, NodeId};
 use crate::current::Current;
 use crate::data_dir::part_of;
 use crate::handshake::clock_us;
@@ -24,6 +23,7 @@ use crate::membership::share;
 use crate::modules::Modules;
 use crate::status::{NodeStatus, ReachedSite, SiteStatus};
 use crate::tls::{PeerTls, for_clients};
+use solera_config::{ClusterSpec, ConfigError, HostPort, NodeId};
 
 /// Why a node cannot serve.
 #[derive(Debug)]
@@ -377,7 +377,7 @@ fn take_port(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::sample::parse;
+    use crate::sample::parse;
 
     fn refused(text: &str, site: &str, node: usize) -> String {
         Node::bind(parse(text), site, node, None).err().unwrap().to_string()

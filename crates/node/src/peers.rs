@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use solera_time::SiteId;
 
-use crate::config::NodeId;
+use solera_config::NodeId;
 
 /// The file beside `solera-data.toml`.
 pub(crate) const PEERS: &str = "solera-peers.toml";

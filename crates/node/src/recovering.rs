@@ -13,8 +13,9 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use crate::log::Log;
 use crate::network::Parcel;
-use crate::storage::{Durability, Engine, Found, Storage, StorageError};
+use crate::storage::{Engine, Found, Storage, StorageError};
 use crate::worker::Control;
+use solera_config::Durability;
 
 /// How often is told how far it is.
 const TELL_INTERVAL: Duration = Duration::from_secs(2);
@@ -130,7 +131,7 @@ mod tests {
     use tokio::sync::mpsc::unbounded_channel;
 
     use super::*;
-    use crate::log::Level;
+    use solera_config::LogLevel;
 
     fn opening(root: &Path, worker: u8) -> Opening {
         let topology = Arc::new(Topology { partitions: 8, workers: vec![8] });
@@ -148,7 +149,7 @@ mod tests {
     #[test]
     fn journals_are_opened_in_their_order_or_not_at_all() {
         let root = std::env::temp_dir().join(format!("solera-recovering-{}", std::process::id()));
-        let log = Log::new(Level::Error);
+        let log = Log::new(LogLevel::Error);
         let open = || {
             let openings = (0..8).map(|worker| opening(&root, worker)).collect();
             open_all(openings, Durability::Always, 1, &log)

@@ -5,9 +5,9 @@ use std::fmt;
 use solera_time::SiteId;
 
 use crate::cluster::{Cluster, admin_tls};
-use crate::config::{ClusterSpec, ConfigError};
 use crate::tls::{PeerTls, for_clients};
 use crate::worker::Control;
+use solera_config::{ClusterSpec, ConfigError};
 
 /// Why the settings stay as they were.
 #[derive(Debug)]

@@ -13,7 +13,7 @@ use solera_machine::Now;
 use solera_time::{Monotonic, Vector};
 use solera_unistore::{PartitionId, Replica};
 
-use crate::spaces::Spaces;
+use solera_config::Spaces;
 
 /// A page ends when it has so many bytes. It is short, because nobody else is served meanwhile.
 const PAGE_BYTES: usize = 64 * 1024;

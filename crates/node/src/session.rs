@@ -22,14 +22,14 @@ use solera_unistore::{Command, CommandError, Pasts, TxId};
 use self::queue::Queue;
 use self::strong::Watched;
 use self::transaction::GivenUp;
-use crate::acl::User;
 use crate::auth::Identity;
 use crate::clients::{Client, Clients};
 use crate::commands;
-use crate::config::Baseline;
 use crate::modules::Lent;
 use crate::node::refused_by;
 use crate::worker::Worker;
+use solera_config::Baseline;
+use solera_config::User;
 
 /// What becomes of the connection after a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

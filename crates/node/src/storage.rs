@@ -7,6 +7,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use solera_config::Durability;
 use solera_host::Driver;
 use solera_journal::{
     Disk, Error, Event, Identity, Lsn, Options, RealDisk, Recovered, SyncPolicy, Syncer,
@@ -27,17 +28,6 @@ const FIRST_PAUSE: Duration = Duration::from_secs(5);
 const LAST_PAUSE: Duration = Duration::from_secs(300);
 /// More than this the checkpoint's thread need not have waiting.
 const CHECKPOINT_BACKLOG: usize = 8 << 20;
-
-/// When an acknowledged write is on the disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Durability {
-    /// Before it is acknowledged.
-    Always,
-    /// At most so much later.
-    Interval(Duration),
-    /// Never.
-    Memory,
-}
 
 /// A worker's data cannot be used.
 #[derive(Debug)]

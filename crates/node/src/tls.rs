@@ -17,8 +17,8 @@ use tokio_rustls::rustls::{
 };
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
-use crate::config::{ConfigError, NamedFile, TlsFiles};
 use crate::log::utc;
+use solera_config::{ConfigError, NamedFile, TlsFiles};
 
 const VALID_SETTINGS: &str = "the provider has what these versions of TLS need";
 

@@ -35,10 +35,8 @@ use tokio_rustls::TlsAcceptor;
 
 use self::listening::listen;
 use self::postman::Postman;
-use crate::acl::Users;
 use crate::auth::{Attempts, Identity, verify};
 use crate::cluster::Run;
-use crate::config::ClusterSpec;
 use crate::current::Current;
 use crate::joining::News;
 use crate::links::tell_of_acceptance;
@@ -49,6 +47,8 @@ use crate::network::{Network, Parcel};
 use crate::scan::{self, Scans};
 use crate::status::{NOBODY, WorkerSample};
 use crate::storage::{Engine, Storage, in_words, is_behind, set_durability};
+use solera_config::ClusterSpec;
+use solera_config::Users;
 
 /// While more bytes of records wait for the disk, no more commands are read.
 const MAX_UNWRITTEN: u64 = 32 << 20;

@@ -4,7 +4,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use solera_node::{Cluster, ClusterSpec, Level, Log, Overrides};
+use solera_config::{ClusterSpec, LogLevel, Overrides};
+use solera_node::{Cluster, Log};
 use solera_time::SiteId;
 use solera_unistore::PartitionId;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, DuplexStream};
@@ -93,7 +94,7 @@ async fn its_worker_answers_nobody_and_nobody_waits_for_ever() {
         let partition = PartitionId::of(key.as_bytes(), topology.partitions);
         topology.owner(SiteId(0), partition).worker
     };
-    let cluster = Cluster::start(spec, Log::new(Level::Error), None).unwrap();
+    let cluster = Cluster::start(spec, Log::new(LogLevel::Error), None).unwrap();
     // Two at each worker, in turn.
     let mut clients = Vec::new();
     for _ in 0..4 {

@@ -23,7 +23,7 @@ use self::saturation::Load;
 use super::plot::Plot;
 use super::{Effort, Page, Results, Row, side_by_side};
 use crate::error::BenchError;
-use solera_node::Baseline;
+use solera_config::Baseline;
 
 use crate::virtual_cluster::cost::Costs;
 use crate::virtual_cluster::meter::Meter;

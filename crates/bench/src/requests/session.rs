@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use solera::modules::{Host, Settings};
 use solera::{ClusterSpec, Overrides};
-use solera_node::{Clock, Cluster, Level, Log};
+use solera_config::LogLevel;
+use solera_node::{Clock, Cluster, Log};
 use solera_resp::{ReplyParser, Value};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, DuplexStream};
 use tokio::sync::oneshot;
@@ -66,7 +67,7 @@ fn start(clock: &Clock, workers: u8, port: Option<u16>) -> Result<Cluster, Bench
     let mut spec = spec.map_err(|error| failed(&error))?;
     spec.sites[0].listen = port.map(|port| ([127, 0, 0, 1], port).into());
     let modules = Host::start(Settings::default(), Vec::new()).map_err(|error| failed(&error))?;
-    let (log, modules) = (Log::new(Level::Error), Some(Arc::new(modules) as _));
+    let (log, modules) = (Log::new(LogLevel::Error), Some(Arc::new(modules) as _));
     Cluster::start_with_clock(spec, log, modules, clock.clone()).map_err(|error| failed(&error))
 }
 

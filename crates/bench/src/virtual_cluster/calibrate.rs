@@ -4,9 +4,9 @@
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use solera_config::Baseline;
 use solera_data::{Key, Op, Value};
 use solera_levels::Level;
-use solera_node::Baseline;
 use solera_unistore::Kind;
 
 use super::cluster::VirtualCluster;

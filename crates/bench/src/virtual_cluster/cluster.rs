@@ -646,7 +646,7 @@ impl<S: Source> VirtualCluster<S> {
 mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
-    use solera_node::Baseline;
+    use solera_config::Baseline;
 
     use super::super::cost::{Costs, Rates};
     use super::super::three_items::ThreeItems;

@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use solera_node::Baseline;
+use solera_config::Baseline;
 
 use super::shape::name_of;
 use super::step::Class;

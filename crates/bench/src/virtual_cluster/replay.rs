@@ -6,8 +6,9 @@
 use std::sync::Arc;
 
 use solera::ClusterSpec;
+use solera_config::Baseline;
+use solera_config::Class as Certified;
 use solera_data::{Key, Op};
-use solera_node::{Baseline, Class as Certified};
 use solera_resp::lookup;
 use solera_unistore::Kind;
 

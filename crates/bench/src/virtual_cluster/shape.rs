@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use solera_node::{Baseline, Wan};
+use solera_config::{Baseline, Wan};
 use solera_time::SiteId;
 use solera_unistore::{Address, Config, Kind, Topology};
 

@@ -83,7 +83,7 @@ async fn tell(table: &Table, time: Duration) -> Told {
 
 /// A cluster whose modules use the table.
 fn start(table: &Table) -> Result<Embedded, Untrue> {
-    let wrong = |error: solera_node::ConfigError| Untrue(error.to_string());
+    let wrong = |error: solera_config::ConfigError| Untrue(error.to_string());
     let over = Overrides { wan: Some("aws".into()), ..Overrides::default() };
     let spec = ClusterSpec::parse("the demo's settings", &table.settings(), over).map_err(wrong)?;
     let settings = Settings::configured(&spec.modules).map_err(wrong)?;

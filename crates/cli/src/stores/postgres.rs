@@ -1,6 +1,6 @@
 //! `kind = "postgres"`.
 
-use solera_node::{ConfigError, Placed, StoreSpec};
+use solera_config::{ConfigError, Placed, StoreSpec};
 use solera_postgres::{ConfigError as Wrong, Postgres};
 
 use super::{refuse, require_level};

@@ -1,6 +1,6 @@
 //! `kind = "redis"`.
 
-use solera_node::{ConfigError, StoreSpec};
+use solera_config::{ConfigError, StoreSpec};
 use solera_redis::{Redis, TIMEOUT, Target, TargetError};
 
 use super::{refuse, require_level};

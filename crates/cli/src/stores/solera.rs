@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use solera::mixed::Cluster;
 use solera::{Client, Endpoint, Error};
+use solera_config::{ConfigError, PasswordSource, StoreSpec};
 use solera_levels::Level;
 use solera_mixt::store::BoxFuture;
-use solera_node::{ConfigError, PasswordSource, StoreSpec};
 
 use super::refuse;
 

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use solera_config::{ConfigError, ModuleSpec, Placed};
 use solera_language::run;
 use solera_mixt::outcome::Limits;
-use solera_node::{ConfigError, ModuleSpec, Placed};
 
 /// What modules and their calls may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,7 +86,7 @@ fn set<T: TryFrom<u64>>(to: &mut T, given: &Option<Placed<u64>>) {
 
 #[cfg(test)]
 mod tests {
-    use solera_node::{ClusterSpec, Overrides};
+    use solera_config::{ClusterSpec, Overrides};
 
     use super::*;
 

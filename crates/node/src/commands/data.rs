@@ -232,3 +232,66 @@ fn write_outcome(out: &mut Writer, outcome: &Outcome) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use solera_config::Relation;
+    use solera_resp::{RequestParser, command::COMMANDS, lookup};
+
+    use super::*;
+
+    /// A command, with its operation on each key.
+    fn ops_of(line: &str) -> Vec<(CommandId, Op)> {
+        let request = format!("{line}\r\n");
+        let mut parser = RequestParser::new();
+        let (arguments, _) = parser.next(request.as_bytes()).unwrap().unwrap();
+        let command = lookup(arguments.get(0)).unwrap();
+        let plan = plan(command.id, &arguments).unwrap();
+        plan.ops.into_iter().map(|op| (command.id, op.op)).collect()
+    }
+
+    fn with_strong(name: &str) -> Option<Relation> {
+        Relation::named(&[name.to_owned()], &[])
+    }
+
+    #[test]
+    fn every_command_on_keys_does_what_its_name_stands_for_in_spaces() {
+        // These look at keys, or ask what they are.
+        let others = [CommandId::SoleraLevel, CommandId::Watch];
+        for command in COMMANDS.iter().filter(|command| !others.contains(&command.id)) {
+            let relation = with_strong(command.name);
+            assert_eq!(relation.is_some(), command.is_data(), "{}", command.name);
+            let Some(relation) = relation else { continue };
+            let given = ["1"; 4];
+            let most = command.arity.unsigned_abs() as usize - 1;
+            let line = format!("{} {}", command.name, given[..most].join(" "));
+            for (id, op) in ops_of(&line) {
+                let class = relation.class_of(id, &op);
+                assert!(class.strong, "{line}");
+                assert_eq!(class.update, op.is_update(), "{line}");
+                assert_eq!(class.update, command.has_flag("write"), "{line}");
+            }
+        }
+    }
+
+    #[test]
+    fn adding_a_negative_number_is_told_apart() {
+        for (line, is_incrby, is_decrby) in [
+            ("INCR k", true, false),
+            ("INCRBY k 0", true, false),
+            ("INCRBY k -1", true, true),
+            ("DECR k", false, true),
+            ("DECRBY k 0", false, true),
+            ("DECRBY k -1", true, true),
+            ("HINCRBY k f -1", false, false),
+        ] {
+            let (id, op) = ops_of(line).remove(0);
+            let is_strong = |name| with_strong(name).unwrap().class_of(id, &op).strong;
+            assert_eq!(
+                (is_strong("INCRBY"), is_strong("DECRBY")),
+                (is_incrby, is_decrby),
+                "{line}"
+            );
+        }
+    }
+}

@@ -7,9 +7,9 @@ use solera_time::SiteId;
 use solera_unistore::PartitionId;
 
 use super::sites::site_named;
-use crate::config::ClusterSpec;
 use crate::session::Session;
 use crate::worker::Unreachable;
+use solera_config::ClusterSpec;
 
 const SYNTAX: &str =
     "ERR syntax error: SOLERA.LEADERS [PARTITIONS | MOVE site [ALL | partition …]]";

@@ -4,9 +4,9 @@ use solera_resp::Arguments;
 use solera_time::SiteId;
 use solera_unistore::{Change, Standing};
 
-use crate::config::ClusterSpec;
 use crate::session::Session;
 use crate::worker::Worker;
+use solera_config::ClusterSpec;
 
 const SYNTAX: &str = "ERR syntax error: SOLERA.SITES [REMOVE site [FORCE] | ADD site]";
 

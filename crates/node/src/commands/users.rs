@@ -5,8 +5,8 @@ use ring::rand::{SecureRandom, SystemRandom};
 use solera_resp::command::unknown_subcommand;
 use solera_resp::{Arguments, CATEGORIES, Unit, parse_integer};
 
-use crate::acl::DEFAULT;
 use crate::session::Session;
+use solera_config::DEFAULT_USER;
 
 const WRONG: &str = "WRONGPASS invalid username-password pair or user is disabled.";
 const NO_PASSWORD: &str = "ERR AUTH <password> called without any password configured for the \
@@ -41,10 +41,10 @@ pub(crate) fn auth(session: &mut Session, arguments: &Arguments<'_>) {
     let authenticated = match arguments.len() {
         2 => {
             let users = session.worker.users();
-            if users.get(DEFAULT).is_some_and(|user| user.nopass) {
+            if users.get(DEFAULT_USER).is_some_and(|user| user.nopass) {
                 return session.fail(NO_PASSWORD);
             }
-            authenticate(session, DEFAULT.as_bytes(), arguments.get(1))
+            authenticate(session, DEFAULT_USER.as_bytes(), arguments.get(1))
         }
         3 => authenticate(session, arguments.get(1), arguments.get(2)),
         _ => return session.fail("ERR syntax error"),

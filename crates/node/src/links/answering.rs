@@ -14,7 +14,6 @@ use super::{
     Carrier, Failure, GREETING_TIMEOUT, LAST_PAUSE, LAST_WORDS, NOTABLE_SKEW_US, SILENCE, Stream,
     consume, read_greeting, read_more, shortened, silent,
 };
-use crate::config::NodeId;
 use crate::handshake::{Greeting, Refusal, clock_us};
 use crate::link::Link;
 use crate::network::Network;
@@ -22,6 +21,7 @@ use crate::room::{Place, Room};
 use crate::wire::{
     Answer, Frame, Kind, Question, WireError, decode_batch, encode_answer, read_frame, write_frame,
 };
+use solera_config::NodeId;
 
 /// What the first byte of TLS says.
 const TLS_HANDSHAKE: u8 = 0x16;

@@ -3,9 +3,9 @@
 use solera_resp::{Arguments, Command as Described};
 
 use super::Session;
-use crate::acl::Denied;
 use crate::auth::Refused;
 use crate::modules::{Lent, is_reserved};
+use solera_config::Denied;
 
 impl Session {
     /// Acts for another session from the beginning.

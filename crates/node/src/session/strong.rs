@@ -7,15 +7,15 @@ use solera_levels::Level;
 use solera_resp::{Arguments, CommandId};
 use solera_time::Vector;
 use solera_unistore::{
-    Claim, Command, CommandError, Kind, LONGEST_RETRY_WAIT, Pasts, RETRY_PAUSE, Response, TxId,
+    Claim, Command, CommandError, LONGEST_RETRY_WAIT, Pasts, RETRY_PAUSE, Response, TxId,
 };
 
 use super::Session;
 use super::operations::Failure;
 use super::queue::Queue;
 use crate::commands::{KeyOp, Plan};
-use crate::config::Baseline;
-use crate::spaces::Class;
+use solera_config::Baseline;
+use solera_config::Class;
 
 /// For how long commands that are known in full are run again after conflicts.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -63,12 +63,6 @@ enum Executed {
     Conflict,
     /// The reply says why not.
     Failed,
-}
-
-impl Class {
-    pub(crate) fn as_kind(self) -> Kind {
-        Kind { number: self.kind, conflicts: self.conflicts }
-    }
 }
 
 impl Session {

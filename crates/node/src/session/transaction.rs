@@ -6,7 +6,7 @@ use solera_resp::Arguments;
 use solera_unistore::{Command, CommandError, Response, TxId};
 
 use super::{Session, strong};
-use crate::acl::User;
+use solera_config::User;
 
 /// Why a transaction that its client has not ended has no effect: the error that the client was told.
 #[derive(Debug)]

@@ -104,10 +104,25 @@ pub(crate) const HOUSE: &[Room] = &[
         &["solera-language", "solera-mixt"],
     ),
     room(
+        "solera-config",
+        "config",
+        Floor::Hosting,
+        &[
+            "solera-data",
+            "solera-levels",
+            "solera-resp",
+            "solera-time",
+            "solera-tls",
+            "solera-unistore",
+        ],
+        &[],
+    ),
+    room(
         "solera-node",
         "node",
         Floor::Hosting,
         &[
+            "solera-config",
             "solera-data",
             "solera-host",
             "solera-journal",
@@ -126,6 +141,7 @@ pub(crate) const HOUSE: &[Room] = &[
         "client",
         Floor::Programming,
         &[
+            "solera-config",
             "solera-data",
             "solera-language",
             "solera-levels",
@@ -158,6 +174,7 @@ pub(crate) const HOUSE: &[Room] = &[
         Floor::Evidence,
         &[
             "solera",
+            "solera-config",
             "solera-data",
             "solera-host",
             "solera-language",
@@ -182,6 +199,7 @@ pub(crate) const HOUSE: &[Room] = &[
             "solera-backup",
             "solera-bench",
             "solera-checker",
+            "solera-config",
             "solera-data",
             "solera-journal",
             "solera-language",

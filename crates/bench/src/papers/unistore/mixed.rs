@@ -7,7 +7,7 @@ use solera::{ClusterSpec, Overrides};
 
 use super::saturation::{Curve, Load, Point};
 use super::{Findings, Laboratory, SLOWNESS};
-use solera_node::Baseline;
+use solera_config::Baseline;
 
 use crate::error::BenchError;
 use crate::papers::Row;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::saturation::Curve;
 use super::{Findings, Laboratory, SLOWNESS};
-use solera_node::Baseline;
+use solera_config::Baseline;
 
 use crate::micro::Micro;
 use crate::papers::Row;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::{Findings, Laboratory, SLOWNESS};
-use solera_node::Baseline;
+use solera_config::Baseline;
 
 use crate::histogram::Histogram;
 use crate::micro::Micro;

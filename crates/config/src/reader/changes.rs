@@ -5,9 +5,11 @@ use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::{ClusterSpec, ConfigError, Overrides, Reader};
+use super::Reader;
+use crate::durability::Durability;
+use crate::error::ConfigError;
 use crate::spaces::Spaces;
-use crate::storage::Durability;
+use crate::spec::{ClusterSpec, Overrides};
 
 impl ClusterSpec {
     /// Reads the configuration of a running cluster again, whose settings are `self`.
@@ -76,7 +78,7 @@ impl ClusterSpec {
     }
 
     /// What differs in other settings, in words.
-    pub(crate) fn changes_to(&self, new: &ClusterSpec) -> Vec<String> {
+    pub fn changes_to(&self, new: &ClusterSpec) -> Vec<String> {
         let interval = |spec: &ClusterSpec| match spec.durability {
             Durability::Interval(interval) => interval.as_millis() as u64,
             Durability::Always | Durability::Memory => 0,
@@ -145,7 +147,7 @@ impl Reader<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::sample::{TWO_SITES, parse};
+    use crate::sample::{TWO_SITES, parse};
 
     const HEAD: &str = "\
 partitions = 32

@@ -1,6 +1,6 @@
 //! A configuration for tests.
 
-use super::{ClusterSpec, Overrides};
+use crate::spec::{ClusterSpec, Overrides};
 
 /// Two sites of one node each.
 pub(crate) const TWO_SITES: &str = "\

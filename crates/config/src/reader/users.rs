@@ -3,8 +3,9 @@
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::{ConfigError, Reader};
+use super::Reader;
 use crate::acl::{RuleError, User, Users};
+use crate::error::ConfigError;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -71,7 +72,7 @@ impl Reader<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{ClusterSpec, Overrides};
+    use crate::spec::{ClusterSpec, Overrides};
 
     fn parse(text: &str) -> Result<ClusterSpec, String> {
         let text = format!("[[user]]\nname = 'alice'\n{text}");

@@ -4,7 +4,8 @@ use serde::Deserialize;
 use solera_levels::{Level, UnknownLevel};
 use toml::Spanned;
 
-use super::{ConfigError, Reader};
+use super::Reader;
+use crate::error::ConfigError;
 use crate::spaces::{Declared, Relation, Space, SpaceError, Spaces, served_levels};
 
 #[derive(Debug, Deserialize)]
@@ -108,7 +109,7 @@ impl Reader<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{ClusterSpec, Overrides};
+    use crate::spec::{ClusterSpec, Overrides};
 
     /// A space of these settings, on lines from 4 on.
     fn parse(text: &str) -> Result<ClusterSpec, String> {

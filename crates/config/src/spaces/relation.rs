@@ -9,6 +9,7 @@ use std::fmt;
 use solera_data::Op;
 use solera_levels::Level;
 use solera_resp::CommandId;
+use solera_unistore::Kind;
 
 use super::declared::{ANY, Declared};
 use super::operation::Operation;
@@ -25,6 +26,13 @@ pub struct Class {
     /// The kinds that it conflicts with on the same key in strong transactions, one bit each. If it
     /// conflicts with another operation of its space, that one conflicts with it.
     pub conflicts: u64,
+}
+
+impl Class {
+    /// What certification needs to know of it.
+    pub fn as_kind(self) -> Kind {
+        Kind { number: self.kind, conflicts: self.conflicts }
+    }
 }
 
 /// Which operations of a space are strong, and which conflict.
@@ -161,7 +169,7 @@ pub(super) fn all_where(holds: impl Fn(Operation) -> bool) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::super::Declared;
-    use super::super::operation::tests::ops_of;
+    use super::super::operation::tests::op_of;
     use super::*;
 
     fn declared(strong: &[&str], pairs: &[[&str; 2]]) -> Relation {
@@ -172,7 +180,7 @@ mod tests {
     }
 
     fn class(relation: &Relation, line: &str) -> Class {
-        let (command, op) = ops_of(line).remove(0);
+        let (command, op) = op_of(line);
         relation.class_of(command, &op)
     }
 

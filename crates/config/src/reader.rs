@@ -1,140 +1,77 @@
-//! What a cluster is made of, and `solera.toml`.
+//! `solera.toml`: what it holds, and where in it something is wrong.
 
-use std::fmt;
-use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::Deserialize;
-use solera_time::{MAX_SITES, SiteId};
-use solera_unistore::{MAX_WORKERS, StrongLimits, Topology};
+use solera_time::MAX_SITES;
+use solera_unistore::MAX_WORKERS;
 use toml::Spanned;
 
-use crate::acl::Users;
-use crate::log::Level;
-use crate::spaces::Spaces;
-use crate::storage::Durability;
+use crate::error::ConfigError;
+use crate::log_level::LogLevel;
+use crate::placed::Placed;
+use crate::spec::{ClusterSpec, Overrides, SiteSpec};
 use crate::wan::Wan;
 
 mod amount;
 mod changes;
+mod durability;
 mod modules;
 mod nodes;
-mod placed;
 mod protocol;
-#[cfg(test)]
-pub(crate) mod sample;
 mod spaces;
 mod stores;
 mod tls;
 mod users;
 
-pub use self::protocol::Baseline;
 use amount::Amount;
-pub use tls::{ClientTls, NamedFile, TlsFiles};
 
-pub use modules::ModuleSpec;
-pub use nodes::{HostPort, NodeId, NodeSpec};
-pub use placed::Placed;
-pub use stores::{PasswordSource, StoreSpace, StoreSpec};
+impl ClusterSpec {
+    /// The cluster of a configuration file, or of the defaults where `file` is `None`. Sites do not
+    /// listen yet.
+    ///
+    /// # Errors
+    /// See [`ConfigError`].
+    pub fn load(file: Option<&Path>, over: Overrides) -> Result<ClusterSpec, ConfigError> {
+        let Some(path) = file else { return Reader::default().read(over) };
+        let name = path.display().to_string();
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| ConfigError::Unreadable(name.clone(), error.to_string()))?;
+        ClusterSpec::parse(&name, &text, over)
+    }
 
-/// One site of a cluster.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SiteSpec {
-    /// Its name.
-    pub name: String,
-    /// Where it speaks RESP; `None` for in-memory connections only.
-    pub listen: Option<SocketAddr>,
-    /// Where it speaks RESP over TLS.
-    pub listen_tls: Option<SocketAddr>,
-    /// The processes it is made of; none where all runs in one process.
-    pub nodes: Vec<NodeSpec>,
-}
+    /// The cluster that the text of a configuration file describes. `name` is for errors.
+    ///
+    /// # Errors
+    /// See [`ConfigError`].
+    pub fn parse(name: &str, text: &str, over: Overrides) -> Result<ClusterSpec, ConfigError> {
+        Reader { file: Some(name.to_owned()), text }.read(over)
+    }
 
-/// A whole cluster.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ClusterSpec {
-    /// Its name; tokens are bound to it and to the sites' names.
-    pub name: String,
-    /// Its sites, in order.
-    pub sites: Vec<SiteSpec>,
-    /// Logical partitions of the key space.
-    pub partitions: u16,
-    /// Workers per site that lists no nodes, and per node that does not say.
-    pub workers: u8,
-    /// How many sites may fail.
-    pub f: usize,
-    /// Spaces.
-    pub spaces: Spaces,
-    /// The protocol.
-    pub protocol: Baseline,
-    /// From where strong transactions are led at first.
-    pub leader: SiteId,
-    /// How large strong transactions may be.
-    pub strong_limits: StrongLimits,
-    /// Delays between sites.
-    pub wan: Wan,
-    /// Open transactions are aborted when their client does nothing for so long.
-    pub transaction_timeout: Duration,
-    /// Open transactions are aborted at this age, whatever their client does.
-    pub transaction_max_age: Duration,
-    /// Client connections per site and process.
-    pub max_connections: usize,
-    /// Nodes whose clocks differ by more do not talk to one another.
-    pub max_clock_skew: Duration,
-    /// Where data is kept; in memory alone without it.
-    pub data: Option<PathBuf>,
-    /// Whether `data` is from the file that all nodes share, and each takes a part of it.
-    pub data_is_shared: bool,
-    /// When an acknowledged write is there.
-    pub durability: Durability,
-    /// Who may do what.
-    pub users: Users,
-    /// TLS for clients.
-    pub tls: Option<ClientTls>,
-    /// TLS between nodes.
-    pub peer_tls: Option<TlsFiles>,
-    /// How many bytes the process may take before it refuses writes.
-    pub max_memory: Option<u64>,
-    /// How long clients may take to come to an end when the process is told to stop.
-    pub drain: Duration,
-    /// What to log, if the configuration says it.
-    pub log_level: Option<Level>,
-    /// What modules may take.
-    pub modules: ModuleSpec,
-    /// Databases of others that modules use.
-    pub stores: Vec<StoreSpec>,
-}
-
-/// A configuration that cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ConfigError {
-    /// The file cannot be read.
-    Unreadable(String, String),
-    /// The file is not TOML, or has a setting that does not exist; tells line and column.
-    Malformed(String, String),
-    /// A setting that contradicts another or is out of range.
-    Invalid {
-        /// Where it stands, if in a file: its name and line.
-        at: Option<String>,
-        /// What is wrong with it.
-        reason: String,
-    },
-}
-
-impl fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ConfigError::Unreadable(file, reason) => write!(f, "cannot read {file}: {reason}"),
-            ConfigError::Malformed(file, reason) => write!(f, "{file}: {reason}"),
-            ConfigError::Invalid { at: Some(at), reason } => write!(f, "{at}: {reason}"),
-            ConfigError::Invalid { at: None, reason } => f.write_str(reason),
-        }
+    /// A cluster of `sites` sites without delays, for tests and embedding.
+    ///
+    /// # Errors
+    /// See [`ConfigError`].
+    pub fn local(sites: usize) -> Result<ClusterSpec, ConfigError> {
+        ClusterSpec::load(None, Overrides { sites: Some(sites), ..Overrides::default() })
     }
 }
 
-impl std::error::Error for ConfigError {}
+/// What a process takes without any data, and a little more.
+const LEAST_MEMORY: u64 = 32 << 20;
+
+/// How many clients a site takes in one process if the configuration does not say.
+pub const MAX_CONNECTIONS: usize = 10_000;
+
+const NAMES: &str = "names have 1 to 64 letters, digits, '-', '_' or '.', the last not in front";
+
+fn is_name(name: &str) -> bool {
+    let allowed = |c: char| c.is_alphanumeric() || "-_.".contains(c);
+    // Folders are named so, too.
+    !name.starts_with('.') && (1..=64).contains(&name.len()) && name.chars().all(allowed)
+}
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -179,137 +116,6 @@ struct SiteTable {
     name: Spanned<String>,
     #[serde(default)]
     node: Vec<nodes::NodeTable>,
-}
-
-/// Settings given on the command line; they win over the file.
-#[derive(Clone, Debug, Default)]
-pub struct Overrides {
-    /// How many sites.
-    pub sites: Option<usize>,
-    /// Logical partitions of the key space.
-    pub partitions: Option<u16>,
-    /// Workers per site.
-    pub workers: Option<u8>,
-    /// See [`Wan::named`].
-    pub wan: Option<String>,
-    /// Where data is kept.
-    pub data: Option<PathBuf>,
-    /// What to log.
-    pub log_level: Option<Level>,
-}
-
-impl ClusterSpec {
-    /// How far ahead of a node's clock others may name strong times: their clocks differ, and leaders name
-    /// times ahead of theirs.
-    pub(crate) fn max_ahead(&self) -> Duration {
-        self.max_clock_skew + Duration::from_secs(10)
-    }
-
-    /// The cluster of a configuration file, or of the defaults where `file` is `None`. Sites do not
-    /// listen yet.
-    ///
-    /// # Errors
-    /// See [`ConfigError`].
-    pub fn load(file: Option<&Path>, over: Overrides) -> Result<ClusterSpec, ConfigError> {
-        let Some(path) = file else { return Reader::default().read(over) };
-        let name = path.display().to_string();
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| ConfigError::Unreadable(name.clone(), error.to_string()))?;
-        ClusterSpec::parse(&name, &text, over)
-    }
-
-    /// The cluster that the text of a configuration file describes. `name` is for errors.
-    ///
-    /// # Errors
-    /// See [`ConfigError`].
-    pub fn parse(name: &str, text: &str, over: Overrides) -> Result<ClusterSpec, ConfigError> {
-        Reader { file: Some(name.to_owned()), text }.read(over)
-    }
-
-    /// A cluster of `sites` sites without delays, for tests and embedding.
-    ///
-    /// # Errors
-    /// See [`ConfigError`].
-    pub fn local(sites: usize) -> Result<ClusterSpec, ConfigError> {
-        ClusterSpec::load(None, Overrides { sites: Some(sites), ..Overrides::default() })
-    }
-
-    /// Lets site `i`, counted from 1, speak RESP on `port + i` of 127.0.0.1, and over TLS on its port
-    /// `+ i` if there is one.
-    ///
-    /// # Errors
-    /// The ports must exist.
-    pub fn listen_from(mut self, port: u16) -> Result<ClusterSpec, ConfigError> {
-        let tls_port = self.tls.as_ref().and_then(|tls| tls.port);
-        for (i, site) in (1..).zip(&mut self.sites) {
-            let on = |port: u16, option| match port.checked_add(i) {
-                Some(port) => Ok(SocketAddr::from(([127, 0, 0, 1], port))),
-                None => Err(ConfigError::Invalid {
-                    at: None,
-                    reason: format!(
-                        "there is no port {} for site {i}; choose a smaller base with {option}",
-                        u32::from(port) + u32::from(i)
-                    ),
-                }),
-            };
-            site.listen = Some(on(port, "--port")?);
-            site.listen_tls = tls_port.map(|port| on(port, "tls.port")).transpose()?;
-        }
-        Ok(self)
-    }
-
-    /// How many workers a site has, on all of its nodes.
-    pub fn workers_of(&self, site: usize) -> u8 {
-        match self.sites[site].nodes.as_slice() {
-            [] => self.workers,
-            // Checked when the nodes were read.
-            nodes => nodes.iter().map(|node| node.workers).sum(),
-        }
-    }
-
-    /// The shape of the cluster: a site's workers are numbered through over its nodes.
-    pub fn topology(&self) -> Topology {
-        let workers = (0..self.sites.len()).map(|site| self.workers_of(site)).collect();
-        Topology { partitions: self.partitions, workers }
-    }
-
-    /// Settings that work and that one would rarely want.
-    pub fn warnings(&self) -> Vec<String> {
-        let (f, sites) = (self.f, self.sites.len());
-        let reachable = f + 1;
-        let mut warnings = Vec::new();
-        if self.protocol != Baseline::UniStore {
-            warnings.push(format!(
-                "the protocol is '{}', which is for comparisons: {}",
-                self.protocol.name(),
-                self.protocol.explained()
-            ));
-        }
-        if f > (sites - 1) / 2 {
-            warnings.push(format!(
-                "with f = {f}, writes become visible elsewhere, and strong transactions commit, only while \
-                 {reachable} of {sites} sites are up and connected"
-            ));
-        }
-        for user in self.users.iter() {
-            warnings.extend(user.idle_rules().map(|rule| {
-                format!("user '{}': '{rule}' takes a command away that is not served", user.name)
-            }));
-        }
-        warnings.extend(self.peer_tls.as_ref().and_then(|_| self.shared_hosts()));
-        warnings
-    }
-
-    /// Identifies the cluster in tokens, by its name and its first site: the list of sites may grow.
-    pub fn id(&self) -> u64 {
-        // FNV-1a: stable across versions and machines.
-        let first = self.sites.first().map_or("", |site| &site.name);
-        [self.name.as_str(), first].into_iter().fold(0xcbf2_9ce4_8422_2325, |hash, name| {
-            name.bytes().chain([0]).fold(hash, |hash: u64, byte| {
-                (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-            })
-        })
-    }
 }
 
 /// Reads a file and tells where in it something is wrong.
@@ -367,6 +173,11 @@ impl Reader<'_> {
             "conflicts" => "conflicts is a list of pairs: [[\"DECRBY\", \"SET\"]]".to_owned(),
             setting => format!("{setting} is a list: [{found}]"),
         })
+    }
+
+    /// A value that is checked by those who know what it means.
+    fn placed<T>(&self, read: Spanned<T>) -> Placed<T> {
+        Placed { at: self.at(Some(read.span().start)), value: read.into_inner() }
     }
 
     fn invalid<T>(&self, place: Option<usize>, reason: String) -> Result<T, ConfigError> {
@@ -538,48 +349,12 @@ impl Reader<'_> {
         }
     }
 
-    fn log_level(&self, level: &Spanned<String>) -> Result<Level, ConfigError> {
+    fn log_level(&self, level: &Spanned<String>) -> Result<LogLevel, ConfigError> {
         let named = level.get_ref().parse();
         named.or_else(|reason: String| {
             let reason = format!("there is no level '{}': {reason}", level.get_ref());
             self.invalid(Some(level.span().start), reason)
         })
-    }
-
-    fn durability(
-        &self,
-        kept: bool,
-        name: Option<Spanned<String>>,
-        interval: Option<Spanned<u64>>,
-    ) -> Result<Durability, ConfigError> {
-        let place = name.as_ref().map(|name| name.span().start);
-        let default = if kept { "always" } else { "memory" };
-        let name = name.map_or_else(|| default.to_owned(), Spanned::into_inner);
-        if !["always", "interval", "memory"].contains(&name.as_str()) {
-            let reason = format!("durability is 'always', 'interval' or 'memory', not '{name}'");
-            return self.invalid(place, reason);
-        }
-        if !kept && name != "memory" {
-            let reason = format!("durability '{name}' needs a directory: set data, or use --data");
-            return self.invalid(place, reason);
-        }
-        match (name.as_str(), interval) {
-            ("interval", interval) => {
-                let interval = Setting::new(None, interval, 100);
-                if !(1..=60_000).contains(&interval.value) {
-                    let reason = "sync_interval_ms is 1 to 60000".to_owned();
-                    return self.invalid(interval.place, reason);
-                }
-                Ok(Durability::Interval(Duration::from_millis(interval.value)))
-            }
-            (_, Some(interval)) => {
-                let reason =
-                    format!("sync_interval_ms goes with durability 'interval', not '{name}'");
-                self.invalid(Some(interval.span().start), reason)
-            }
-            ("memory", None) => Ok(Durability::Memory),
-            (_, None) => Ok(Durability::Always),
-        }
     }
 
     fn site_names(
@@ -628,20 +403,6 @@ impl Reader<'_> {
         }
         Ok(names)
     }
-}
-
-/// What a process takes without any data, and a little more.
-const LEAST_MEMORY: u64 = 32 << 20;
-
-/// How many clients a site takes in one process if the configuration does not say.
-pub(crate) const MAX_CONNECTIONS: usize = 10_000;
-
-const NAMES: &str = "names have 1 to 64 letters, digits, '-', '_' or '.', the last not in front";
-
-fn is_name(name: &str) -> bool {
-    let allowed = |c: char| c.is_alphanumeric() || "-_.".contains(c);
-    // Folders are named so, too.
-    !name.starts_with('.') && (1..=64).contains(&name.len()) && name.chars().all(allowed)
 }
 
 #[cfg(test)]

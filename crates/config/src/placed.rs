@@ -1,8 +1,6 @@
 //! Settings that are checked by those who know what they mean.
 
-use toml::Spanned;
-
-use super::{ConfigError, Reader};
+use crate::error::ConfigError;
 
 /// A value, and where in the file it stands. It is the same wherever it stands.
 #[derive(Clone, Debug, Default)]
@@ -30,9 +28,3 @@ impl<T: PartialEq> PartialEq for Placed<T> {
 }
 
 impl<T: Eq> Eq for Placed<T> {}
-
-impl Reader<'_> {
-    pub(super) fn placed<T>(&self, read: Spanned<T>) -> Placed<T> {
-        Placed { at: self.at(Some(read.span().start)), value: read.into_inner() }
-    }
-}

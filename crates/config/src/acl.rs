@@ -12,14 +12,14 @@ mod pattern;
 use pattern::{matches, meets};
 
 /// The user that a connection is before it says who it is.
-pub(crate) const DEFAULT: &str = "default";
+pub const DEFAULT_USER: &str = "default";
 
 /// A SHA-256 of a password.
-pub(crate) type Hash = [u8; 32];
+pub type PasswordHash = [u8; 32];
 
 /// A rule that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum RuleError {
+pub enum RuleError {
     /// Neither adds nor removes anything.
     Syntax(String),
     /// No command or category of this name is served.
@@ -124,7 +124,7 @@ impl fmt::Display for Keys {
 
 /// What a user may not do.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Denied {
+pub enum Denied {
     /// Run the command of this name.
     Command(String),
     /// Use one of the keys.
@@ -144,12 +144,15 @@ impl fmt::Display for Denied {
 
 /// A user.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct User {
-    pub(crate) name: String,
-    pub(crate) enabled: bool,
+pub struct User {
+    /// Its name.
+    pub name: String,
+    /// Whether it may log in.
+    pub enabled: bool,
     /// Any password is right.
-    pub(crate) nopass: bool,
-    pub(crate) hashes: Vec<Hash>,
+    pub nopass: bool,
+    /// The passwords that it may log in with.
+    pub hashes: Vec<PasswordHash>,
     /// The rules for commands, as given, in order.
     rules: Vec<String>,
     /// What they allow, by [`Unit::index`].
@@ -159,7 +162,7 @@ pub(crate) struct User {
 
 impl User {
     /// A user that may do nothing.
-    pub(crate) fn new(name: &str) -> User {
+    pub fn new(name: &str) -> User {
         User {
             name: name.to_owned(),
             enabled: true,
@@ -173,28 +176,34 @@ impl User {
 
     /// The user of a server without any: who need not say anything, and may do everything.
     fn anybody() -> User {
-        let mut user = User { nopass: true, ..User::new(DEFAULT) };
+        let mut user = User { nopass: true, ..User::new(DEFAULT_USER) };
         user.add_rule("+@all").expect("it is a rule");
         user.add_keys("*").expect("it is a pattern");
         user
     }
 
     /// Adds a password by its hash, in hexadecimal, with or without `#`.
-    pub(crate) fn add_hash(&mut self, text: &str) -> Result<(), RuleError> {
+    ///
+    /// # Errors
+    /// [`RuleError::Hash`].
+    pub fn add_hash(&mut self, text: &str) -> Result<(), RuleError> {
         let digits = text.strip_prefix('#').unwrap_or(text).as_bytes();
         let bytes = HEXLOWER_PERMISSIVE.decode(digits).map_err(|_| RuleError::Hash)?;
-        self.hashes.push(Hash::try_from(bytes).map_err(|_| RuleError::Hash)?);
+        self.hashes.push(PasswordHash::try_from(bytes).map_err(|_| RuleError::Hash)?);
         Ok(())
     }
 
     /// Adds keys that the user may use.
-    pub(crate) fn add_keys(&mut self, pattern: &str) -> Result<(), RuleError> {
+    ///
+    /// # Errors
+    /// [`RuleError::Keys`] and [`RuleError::NotKeys`].
+    pub fn add_keys(&mut self, pattern: &str) -> Result<(), RuleError> {
         self.keys.push(Keys::parse(pattern)?);
         Ok(())
     }
 
     /// Whether the user may read whatever there is.
-    pub(crate) fn reads_all_keys(&self) -> bool {
+    pub fn reads_all_keys(&self) -> bool {
         self.keys.iter().any(|keys| keys.read && keys.pattern == b"*")
     }
 
@@ -206,7 +215,10 @@ impl User {
     }
 
     /// Adds a rule for commands. Later rules win over earlier ones.
-    pub(crate) fn add_rule(&mut self, rule: &str) -> Result<(), RuleError> {
+    ///
+    /// # Errors
+    /// [`RuleError::Syntax`] and [`RuleError::Unknown`].
+    pub fn add_rule(&mut self, rule: &str) -> Result<(), RuleError> {
         let lower = rule.to_ascii_lowercase();
         let lower = match lower.as_str() {
             "allcommands" => "+@all",
@@ -246,21 +258,17 @@ impl User {
     }
 
     /// Whether the user may run a command, or a subcommand as `acl|list`, whatever its arguments.
-    pub(crate) fn may_run(&self, name: &str) -> bool {
+    pub fn may_run(&self, name: &str) -> bool {
         Unit::find(name).is_some_and(|unit| self.allows(unit))
     }
 
     /// Whether the user may run all commands of a category.
-    pub(crate) fn may_run_all(&self, category: &str) -> bool {
+    pub fn may_run_all(&self, category: &str) -> bool {
         Unit::all().filter(|unit| unit.is_in(category)).all(|unit| self.allowed[unit.index()])
     }
 
     /// Whether the user may send a request. Its number of arguments has been checked.
-    pub(crate) fn may(
-        &self,
-        command: &'static Command,
-        arguments: &Arguments<'_>,
-    ) -> Result<(), Denied> {
+    pub fn may(&self, command: &'static Command, arguments: &Arguments<'_>) -> Result<(), Denied> {
         let unit = Unit::of(command, arguments);
         // Whoever is not known yet must be able to say who they are, and to leave.
         if !command.has_flag("no_auth") && !self.allows(unit) {
@@ -285,7 +293,7 @@ impl User {
     }
 
     /// Whether the user may use some key that begins so, as a command uses keys.
-    pub(crate) fn may_use_some(&self, start: &[u8], command: &Command) -> bool {
+    pub fn may_use_some(&self, start: &[u8], command: &Command) -> bool {
         let (reads, writes) = (command.reads_keys(), command.writes_keys());
         self.keys.iter().any(|keys| {
             (keys.read || !reads) && (keys.write || !writes) && meets(&keys.pattern, start)
@@ -293,17 +301,17 @@ impl User {
     }
 
     /// Whether the user may use a key, as a command uses keys.
-    pub(crate) fn may_use_for(&self, key: &[u8], command: &Command) -> bool {
+    pub fn may_use_for(&self, key: &[u8], command: &Command) -> bool {
         self.may_use(key, command.reads_keys(), command.writes_keys())
     }
 
     /// The hashes as people write them.
-    pub(crate) fn hashes_in_hex(&self) -> impl Iterator<Item = String> {
+    pub fn hashes_in_hex(&self) -> impl Iterator<Item = String> {
         self.hashes.iter().map(|hash| HEXLOWER.encode(hash))
     }
 
     /// The rules for commands, in one line.
-    pub(crate) fn rules(&self) -> String {
+    pub fn rules(&self) -> String {
         match self.rules.first().map(String::as_str) {
             Some("+@all" | "-@all") => self.rules.join(" "),
             Some(_) => format!("-@all {}", self.rules.join(" ")),
@@ -312,7 +320,7 @@ impl User {
     }
 
     /// The patterns of keys, in one line.
-    pub(crate) fn keys(&self) -> String {
+    pub fn keys(&self) -> String {
         self.keys.iter().map(Keys::to_string).collect::<Vec<_>>().join(" ")
     }
 }
@@ -344,13 +352,13 @@ impl Default for Users {
     /// Nobody needs a password.
     fn default() -> Self {
         let anybody = Arc::new(User::anybody());
-        Users { users: BTreeMap::from([(DEFAULT.to_owned(), anybody)]), guarded: false }
+        Users { users: BTreeMap::from([(DEFAULT_USER.to_owned(), anybody)]), guarded: false }
     }
 }
 
 impl Users {
     /// These users and no others; if there are none, nobody needs a password.
-    pub(crate) fn new(users: Vec<User>) -> Users {
+    pub fn new(users: Vec<User>) -> Users {
         if users.is_empty() {
             return Users::default();
         }
@@ -363,11 +371,13 @@ impl Users {
         self.guarded
     }
 
-    pub(crate) fn get(&self, name: &str) -> Option<&Arc<User>> {
+    /// The user of this name.
+    pub fn get(&self, name: &str) -> Option<&Arc<User>> {
         self.users.get(name)
     }
 
-    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = &User> {
+    /// All of them, by name.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &User> {
         self.users.values().map(|user| &**user)
     }
 }

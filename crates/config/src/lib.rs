@@ -1,0 +1,33 @@
+//! What a cluster is made of, and `solera.toml`: settings that contradict one another are refused, with file and line.
+
+mod acl;
+mod durability;
+mod error;
+mod log_level;
+mod modules;
+mod nodes;
+mod placed;
+mod protocol;
+mod reader;
+#[cfg(test)]
+mod sample;
+mod spaces;
+mod spec;
+mod stores;
+mod tls;
+mod wan;
+
+pub use acl::{DEFAULT_USER, Denied, PasswordHash, RuleError, User, Users};
+pub use durability::Durability;
+pub use error::ConfigError;
+pub use log_level::LogLevel;
+pub use modules::ModuleSpec;
+pub use nodes::{HostPort, NodeId, NodeSpec};
+pub use placed::Placed;
+pub use protocol::Baseline;
+pub use reader::MAX_CONNECTIONS;
+pub use spaces::{Class, Relation, Space, SpaceError, Spaces};
+pub use spec::{ClusterSpec, Overrides, SiteSpec};
+pub use stores::{PasswordSource, StoreSpace, StoreSpec};
+pub use tls::{ClientTls, NamedFile, TlsFiles};
+pub use wan::{Wan, WanError};

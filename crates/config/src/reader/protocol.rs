@@ -1,0 +1,85 @@
+//! Which protocol a cluster runs, from where strong transactions are led, and how large they may be.
+
+use solera_time::SiteId;
+use solera_unistore::StrongLimits;
+use toml::Spanned;
+
+use super::Reader;
+use super::amount::Amount;
+use crate::error::ConfigError;
+use crate::protocol::Baseline;
+
+/// The limits of strong transactions are within these. No transaction at all may be larger than the most.
+const LEAST_BYTES: u64 = 1 << 10;
+const MOST_BYTES: u64 = 512 << 20;
+const MOST_OPERATIONS: usize = 10_000_000;
+
+impl Reader<'_> {
+    /// The protocol. Other than UniStore, it is for measuring, and keeps nothing on disk.
+    pub(super) fn protocol(
+        &self,
+        name: Option<&Spanned<String>>,
+        has_data: bool,
+    ) -> Result<Baseline, ConfigError> {
+        let Some(name) = name else { return Ok(Baseline::UniStore) };
+        let place = Some(name.span().start);
+        let mut names = Baseline::NAMES.into_iter();
+        let Some((baseline, _)) = names.find(|(_, other)| name.get_ref() == other) else {
+            let names = Baseline::NAMES.map(|(_, name)| name).join(", ");
+            let reason = format!("there is no protocol '{}'; there are {names}", name.get_ref());
+            return self.invalid(place, reason);
+        };
+        if has_data && baseline != Baseline::UniStore {
+            let reason = format!(
+                "the protocol '{}' is for comparisons and keeps no data; leave 'data' out",
+                name.get_ref()
+            );
+            return self.invalid(place, reason);
+        }
+        Ok(baseline)
+    }
+
+    pub(super) fn strong_limits(
+        &self,
+        bytes: Option<Spanned<Amount>>,
+        operations: Option<Spanned<usize>>,
+    ) -> Result<StrongLimits, ConfigError> {
+        let mut limits = StrongLimits::default();
+        if let Some(amount) = bytes {
+            let place = Some(amount.span().start);
+            limits.bytes = match amount.get_ref().bytes() {
+                Ok(bytes @ LEAST_BYTES..=MOST_BYTES) => bytes as usize,
+                Ok(_) => {
+                    return self.invalid(place, "strong_max_bytes is 1 KiB to 512 MiB".to_owned());
+                }
+                Err(reason) => return self.invalid(place, reason),
+            };
+        }
+        if let Some(operations) = operations {
+            if !(1..=MOST_OPERATIONS).contains(operations.get_ref()) {
+                let reason = format!("strong_max_operations is 1 to {MOST_OPERATIONS}");
+                return self.invalid(Some(operations.span().start), reason);
+            }
+            limits.operations = operations.into_inner();
+        }
+        Ok(limits)
+    }
+
+    /// The site that leads at first.
+    pub(super) fn leader(
+        &self,
+        name: Option<&Spanned<String>>,
+        sites: &[String],
+    ) -> Result<SiteId, ConfigError> {
+        let Some(name) = name else { return Ok(SiteId(0)) };
+        match sites.iter().position(|site| site == name.get_ref()) {
+            Some(site) => Ok(SiteId(site as u8)),
+            None => {
+                let sites = sites.join(", ");
+                let reason =
+                    format!("there is no site '{}' to lead; the sites are {sites}", name.get_ref());
+                self.invalid(Some(name.span().start), reason)
+            }
+        }
+    }
+}

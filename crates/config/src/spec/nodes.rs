@@ -1,0 +1,63 @@
+//! Which processes make up a cluster, and which of them runs a worker.
+
+use std::ops::Range;
+
+use solera_time::SiteId;
+use solera_unistore::Address;
+
+use super::ClusterSpec;
+use crate::nodes::{NodeId, NodeSpec};
+
+impl ClusterSpec {
+    /// Every node, in order.
+    pub fn nodes(&self) -> impl Iterator<Item = (NodeId, &NodeSpec)> {
+        SiteId::all(self.sites.len()).zip(&self.sites).flat_map(|(site, spec)| {
+            (0..).zip(&spec.nodes).map(move |(node, spec)| (NodeId { site, node }, spec))
+        })
+    }
+
+    /// What a node is made of, if there is such a node.
+    pub fn node(&self, id: NodeId) -> Option<&NodeSpec> {
+        self.sites.get(id.site.index())?.nodes.get(usize::from(id.node))
+    }
+
+    /// The numbers of a node's workers within its site; none if there is no such node.
+    pub fn workers_on(&self, id: NodeId) -> Range<u8> {
+        let mut first = 0;
+        for (node, spec) in self.nodes().filter(|(node, _)| node.site == id.site) {
+            if node == id {
+                return first..first + spec.workers;
+            }
+            first += spec.workers;
+        }
+        0..0
+    }
+
+    /// The node that a worker runs on, where its site lists nodes.
+    pub fn node_of(&self, worker: Address) -> Option<NodeId> {
+        let mut nodes = self.nodes().map(|(id, _)| id).filter(|id| id.site == worker.site);
+        nodes.find(|id| self.workers_on(*id).contains(&worker.worker))
+    }
+
+    /// A certificate is for a host, so that nodes of one host can pass for one another.
+    pub(super) fn shared_hosts(&self) -> Option<String> {
+        let nodes: Vec<_> = self.nodes().collect();
+        nodes.iter().enumerate().find_map(|(at, (id, node))| {
+            let host = &node.peer.host;
+            let same = |(_, other): &&(_, &NodeSpec)| other.peer.host.eq_ignore_ascii_case(host);
+            let (other, _) = nodes[at + 1..].iter().find(same)?;
+            Some(format!(
+                "{} and {} share the host {host} of peer; certificates are for hosts, so that each \
+                 can pass for the other: give each a name of its own",
+                self.name_of(*id),
+                self.name_of(*other)
+            ))
+        })
+    }
+
+    /// The node as people call it.
+    pub fn name_of(&self, id: NodeId) -> String {
+        let site = self.sites.get(id.site.index()).map_or("?", |site| &site.name);
+        format!("node {} of site {site}", u16::from(id.node) + 1)
+    }
+}

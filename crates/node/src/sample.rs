@@ -1,0 +1,25 @@
+//! A configuration for tests.
+
+use solera_config::{ClusterSpec, Overrides};
+
+/// Two sites of one node each.
+pub(crate) const TWO_SITES: &str = "\
+[[site]]
+name = 'eu'
+[[site.node]]
+resp = 'a:1'
+peer = 'a:2'
+admin = 'a:3'
+[[site]]
+name = 'us'
+[[site.node]]
+resp = 'b:1'
+peer = 'b:2'
+admin = 'b:3'
+";
+
+/// What a file `s.toml` with this content says; it must be right.
+pub(crate) fn parse(text: &str) -> ClusterSpec {
+    ClusterSpec::parse("s.toml", text, Overrides::default())
+        .expect("a test gives what can be parsed")
+}
