@@ -34,6 +34,7 @@ pub struct Report {
 }
 
 impl Report {
+    #[expect(clippy::too_many_arguments, reason = "one per section of the report")]
     pub(crate) fn new(
         workload: String,
         strong: Strong,

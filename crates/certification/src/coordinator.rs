@@ -132,6 +132,7 @@ impl<W: Clone> Coordinator<W> {
         }
     }
 
+    #[expect(clippy::too_many_arguments, reason = "one per field of PREPARE")]
     fn begin(
         &mut self,
         step: &mut Step<'_, W>,

@@ -264,6 +264,7 @@ impl Violation {
 }
 
 impl fmt::Display for Violation {
+    #[expect(clippy::too_many_lines, reason = "one arm per violation")]
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Violation::WrongAnswer { transaction, key, op, expected, got } => write!(

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use solera_journal::{
-    Entry, Error, RealDisk, Report, check, dump, is_begun, must_be_repaired, repair,
+    Entry, Error, RealDisk, Repair, Report, check, dump, is_begun, must_be_repaired, repair,
 };
 use solera_node::{disown, examine};
 use solera_unistore::{Part, Record};
@@ -254,6 +254,25 @@ fn mend(dir: &Path, backup: Option<&Path>) -> Result<bool, String> {
         }
         return Ok(lacks.is_empty());
     }
+    tell_repaired(&done, &backup);
+    if let Some(root) = disowned {
+        say!(
+            "the data in {} has a new id: other sites, which may have been told of what is lost, \
+             refuse it. Remove the site and add it anew; a cluster of one site goes on with what is \
+             left",
+            root.display()
+        );
+    } else {
+        say!(
+            "no solera-data.toml was found two folders above: if this is a copy, do not give it to \
+             a node whose cluster has other sites"
+        );
+    }
+    Ok(true)
+}
+
+/// What was damaged, what became of it, and what is lost.
+fn tell_repaired(done: &Repair, backup: &Path) {
     for problem in &done.problems {
         say!("damaged: {problem}");
     }
@@ -276,18 +295,4 @@ fn mend(dir: &Path, backup: Option<&Path>) -> Result<bool, String> {
             done.seen.0
         ),
     }
-    if let Some(root) = disowned {
-        say!(
-            "the data in {} has a new id: other sites, which may have been told of what is lost, \
-             refuse it. Remove the site and add it anew; a cluster of one site goes on with what is \
-             left",
-            root.display()
-        );
-    } else {
-        say!(
-            "no solera-data.toml was found two folders above: if this is a copy, do not give it to \
-             a node whose cluster has other sites"
-        );
-    }
-    Ok(true)
 }

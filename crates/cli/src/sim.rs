@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -204,10 +204,7 @@ fn many(args: &SimArgs) -> ExitCode {
         return ExitCode::from(2);
     };
     let started = AtomicU64::new(0);
-    let failed: Arc<Mutex<Vec<u64>>> = Arc::default();
-    let (transactions, steps) = (AtomicU64::new(0), AtomicU64::new(0));
-    let known: Mutex<Vec<u64>> = Mutex::default();
-    let tally: Mutex<Tally> = Mutex::default();
+    let found: Mutex<Found> = Mutex::default();
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
@@ -218,20 +215,14 @@ fn many(args: &SimArgs) -> ExitCode {
                     }
                     let seed = args.from + offset;
                     let report = run(&scenario(args, seed), Trace::off());
-                    transactions.fetch_add(report.transactions as u64, Ordering::Relaxed);
-                    steps.fetch_add(report.steps, Ordering::Relaxed);
-                    tally.lock().expect("no thread panics with the lock").add(&report.tally);
-                    if !report.known_failures.is_empty() {
-                        known.lock().expect("no thread panics with the lock").push(seed);
-                    }
+                    let mut found = found.lock().expect("no thread panics with the lock");
+                    found.add(seed, &report);
                     if !report.violations.is_empty() {
-                        let mut failed = failed.lock().expect("no thread panics with the lock");
-                        failed.push(seed);
                         bar.suspend(|| {
                             say!("seed {seed} failed; replay: {}", replay(args, seed));
                             say!("  {}", report.violations[0]);
                         });
-                        bar.set_message(format!("{} failed", failed.len()));
+                        bar.set_message(format!("{} failed", found.failed));
                     }
                     bar.inc(1);
                 }
@@ -239,17 +230,36 @@ fn many(args: &SimArgs) -> ExitCode {
         }
     });
     bar.finish_and_clear();
-    let mut failed = failed.lock().expect("no thread panics with the lock").clone();
-    failed.sort_unstable();
-    say!(
-        "{} seeds from {}: {} transactions, {} steps; {} failed",
-        args.seeds,
-        args.from,
-        transactions.into_inner(),
-        steps.into_inner(),
-        failed.len()
-    );
-    let mut known = known.into_inner().expect("no thread panics with the lock");
+    tell_found(args, found.into_inner().expect("no thread panics with the lock"))
+}
+
+/// What many seeds came to.
+#[derive(Default)]
+struct Found {
+    transactions: u64,
+    steps: u64,
+    failed: usize,
+    /// The seeds whose failure is known.
+    known: Vec<u64>,
+    tally: Tally,
+}
+
+impl Found {
+    fn add(&mut self, seed: u64, report: &Report) {
+        self.transactions += report.transactions as u64;
+        self.steps += report.steps;
+        self.failed += usize::from(!report.violations.is_empty());
+        self.tally.add(&report.tally);
+        if !report.known_failures.is_empty() {
+            self.known.push(seed);
+        }
+    }
+}
+
+fn tell_found(args: &SimArgs, found: Found) -> ExitCode {
+    let Found { transactions, steps, failed, mut known, tally } = found;
+    let (seeds, from) = (args.seeds, args.from);
+    say!("{seeds} seeds from {from}: {transactions} transactions, {steps} steps; {failed} failed");
     known.sort_unstable();
     if !known.is_empty() {
         let seeds: Vec<String> = known.iter().map(u64::to_string).collect();
@@ -261,14 +271,13 @@ fn many(args: &SimArgs) -> ExitCode {
             seeds.join(" ")
         );
     }
-    let tally = tally.into_inner().expect("no thread panics with the lock");
     tell_faults(&tally);
     tell_paths(&tally);
     let too_rare = tally.too_rare(kind(args), args.from, args.seeds);
     for (what, least) in &too_rare {
         say!("too rare to have been tried: {what}; there should be {least} at least");
     }
-    if failed.is_empty() && too_rare.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if failed == 0 && too_rare.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn replay(args: &SimArgs, seed: u64) -> String {

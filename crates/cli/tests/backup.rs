@@ -115,6 +115,7 @@ async fn check_invariants(client: &mut Client) {
 }
 
 #[tokio::test]
+#[expect(clippy::too_many_lines, reason = "one story, told from its beginning to its end")]
 async fn a_backup_under_load_is_a_causal_snapshot_and_becomes_a_new_cluster() {
     let folder = Folder::new();
     let config = folder.text("solera.toml");
@@ -280,6 +281,7 @@ fn log(level: &str) -> String {
 }
 
 #[tokio::test]
+#[expect(clippy::too_many_lines, reason = "one story, told from its beginning to its end")]
 async fn spaces_that_promise_other_things_are_listed_and_refused_unless_allowed() {
     let folder = Folder::new();
     let (file, config) = (folder.text("a.backup"), folder.text("solera.toml"));

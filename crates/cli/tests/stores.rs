@@ -176,6 +176,7 @@ fn certificates(folder: &Folder) {
 }
 
 #[tokio::test]
+#[expect(clippy::too_many_lines, reason = "one story, told from its beginning to its end")]
 async fn stores_are_spoken_with_over_tls_and_trusted_by_their_authority() {
     let shop = Shop::create("tls").await;
     let folder = Folder::new();

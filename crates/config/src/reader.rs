@@ -1,6 +1,6 @@
 //! `solera.toml`: what it holds, and where in it something is wrong.
 
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -206,18 +206,9 @@ impl Reader<'_> {
         }
     }
 
+    #[expect(clippy::too_many_lines, reason = "one setting after the other")]
     fn build(&self, file: File, over: Overrides) -> Result<ClusterSpec, ConfigError> {
-        let named = file.site.len();
-        let sites = Setting::new(over.sites, file.sites, if named > 0 { named } else { 3 });
-        let Setting { value: sites, place } = sites;
-        if !(1..=MAX_SITES).contains(&sites) {
-            return self
-                .invalid(place, format!("a cluster has 1 to {MAX_SITES} sites, not {sites}"));
-        }
-        if named > 0 && named != sites {
-            let reason = format!("{sites} sites are asked for, but {named} are named");
-            return self.invalid(place, reason);
-        }
+        let sites = self.site_count(over.sites, file.sites, file.site.len())?;
         let wan = Setting::new(over.wan, file.wan, "none".to_owned());
         let wan = match Wan::named(&wan.value, sites) {
             Ok(found) => found,
@@ -229,21 +220,9 @@ impl Reader<'_> {
             self.strong_limits(file.strong_max_bytes, file.strong_max_operations)?;
 
         let partitions = Setting::new(over.partitions, file.partitions, 16);
-        if partitions.value == 0 || partitions.value > 4096 {
-            let reason = format!("there are 1 to 4096 partitions, not {}", partitions.value);
-            return self.invalid(partitions.place, reason);
-        }
         let workers = Setting::new(over.workers.map(u16::from), file.workers, 1);
-        let workers = self.worker_count(workers, "site")?;
-        let (partitions, place) = (partitions.value, workers.place.or(partitions.place));
-        if u16::from(workers.value) > partitions {
-            let reason = format!(
-                "{} workers cannot share {partitions} partitions: each needs at least one",
-                workers.value
-            );
-            return self.invalid(place, reason);
-        }
-        let mut nodes = self.nodes(&file.site, workers.value, partitions)?;
+        let (partitions, workers) = self.shares(partitions, workers)?;
+        let mut nodes = self.nodes(&file.site, workers, partitions)?;
         let tls = file.tls.as_ref();
         let place = tls.map(|table| table.span().start);
         let tls = tls.map(|table| self.client_tls(table.get_ref())).transpose()?;
@@ -251,43 +230,24 @@ impl Reader<'_> {
         if over.workers.is_some() {
             nodes.clear();
         }
-        let f = Setting::new(None, file.f, (sites - 1) / 2);
-        if f.value >= sites {
-            let reason = format!(
-                "{} of {sites} sites cannot fail without losing data; f is at most {}",
-                f.value,
-                sites - 1
-            );
-            return self.invalid(f.place, reason);
-        }
-        let timeout = Setting::new(None, file.transaction_timeout_ms, 60_000);
-        if timeout.value == 0 {
-            let reason = "no transaction could be used within 0 ms".to_owned();
-            return self.invalid(timeout.place, reason);
-        }
-        let max_age = Setting::new(None, file.transaction_max_age_ms, 600_000);
-        if max_age.value < timeout.value {
-            let reason = format!(
-                "transactions end after {} ms, before they may have been idle for {} ms \
-                 (transaction_timeout_ms)",
-                max_age.value, timeout.value
-            );
-            return self.invalid(max_age.place.or(timeout.place), reason);
-        }
-        let connections = Setting::new(None, file.max_connections, MAX_CONNECTIONS);
-        if connections.value == 0 {
-            return self.invalid(connections.place, "nobody could connect".to_owned());
-        }
-        let skew = Setting::new(None, file.max_clock_skew_ms, 60_000);
-        if skew.value < 1000 {
-            let reason = "clocks differ by milliseconds; allow at least 1000 ms".to_owned();
-            return self.invalid(skew.place, reason);
-        }
-        let drain = Setting::new(None, file.drain_ms, 5000);
-        if drain.value > 3_600_000 {
-            let reason = "drain_ms is at most 3600000, an hour".to_owned();
-            return self.invalid(drain.place, reason);
-        }
+        let f = self.failures(file.f, sites)?;
+        let [transaction_timeout, transaction_max_age] =
+            self.transaction_times(file.transaction_timeout_ms, file.transaction_max_age_ms)?;
+        let max_connections = self.within(
+            Setting::new(None, file.max_connections, MAX_CONNECTIONS),
+            1..=usize::MAX,
+            "nobody could connect",
+        )?;
+        let max_clock_skew = self.within(
+            Setting::new(None, file.max_clock_skew_ms, 60_000),
+            1000..=u64::MAX,
+            "clocks differ by milliseconds; allow at least 1000 ms",
+        )?;
+        let drain = self.within(
+            Setting::new(None, file.drain_ms, 5000),
+            0..=3_600_000,
+            "drain_ms is at most 3600000, an hour",
+        )?;
         let cluster = Setting::new(None, file.cluster, "solera".to_owned());
         if !is_name(&cluster.value) {
             let reason = format!("{:?} is no name for a cluster: {NAMES}", cluster.value);
@@ -314,26 +274,118 @@ impl Reader<'_> {
                 .map(|(name, nodes)| SiteSpec { name, listen: None, listen_tls: None, nodes })
                 .collect(),
             partitions,
-            workers: workers.value,
-            f: f.value,
+            workers,
+            f,
             spaces: self.spaces(&file.space)?,
             protocol,
             leader,
             strong_limits,
             wan,
-            transaction_timeout: Duration::from_millis(timeout.value),
-            transaction_max_age: Duration::from_millis(max_age.value),
-            max_connections: connections.value,
-            max_clock_skew: Duration::from_millis(skew.value),
+            transaction_timeout,
+            transaction_max_age,
+            max_connections,
+            max_clock_skew: Duration::from_millis(max_clock_skew),
             users: self.users(&file.user)?,
             tls,
             peer_tls: file.peer_tls.as_ref().map(|table| self.peer_tls(table)).transpose()?,
             max_memory: file.max_memory.map(|amount| self.max_memory(&amount)).transpose()?,
-            drain: Duration::from_millis(drain.value),
+            drain: Duration::from_millis(drain),
             log_level,
             modules: self.modules(file.modules)?,
             stores,
         })
+    }
+
+    /// A setting that must be within some bounds.
+    fn within<T: PartialOrd>(
+        &self,
+        setting: Setting<T>,
+        bounds: RangeInclusive<T>,
+        reason: &str,
+    ) -> Result<T, ConfigError> {
+        match bounds.contains(&setting.value) {
+            true => Ok(setting.value),
+            false => self.invalid(setting.place, reason.to_owned()),
+        }
+    }
+
+    /// How many sites there are, of which so many are named.
+    fn site_count(
+        &self,
+        given: Option<usize>,
+        read: Option<Spanned<usize>>,
+        named: usize,
+    ) -> Result<usize, ConfigError> {
+        let sites = Setting::new(given, read, if named > 0 { named } else { 3 });
+        let Setting { value: sites, place } = sites;
+        if !(1..=MAX_SITES).contains(&sites) {
+            return self
+                .invalid(place, format!("a cluster has 1 to {MAX_SITES} sites, not {sites}"));
+        }
+        if named > 0 && named != sites {
+            let reason = format!("{sites} sites are asked for, but {named} are named");
+            return self.invalid(place, reason);
+        }
+        Ok(sites)
+    }
+
+    /// How many partitions there are, and how many workers of a site share them.
+    fn shares(
+        &self,
+        partitions: Setting<u16>,
+        workers: Setting<u16>,
+    ) -> Result<(u16, u8), ConfigError> {
+        if partitions.value == 0 || partitions.value > 4096 {
+            let reason = format!("there are 1 to 4096 partitions, not {}", partitions.value);
+            return self.invalid(partitions.place, reason);
+        }
+        let workers = self.worker_count(workers, "site")?;
+        let (partitions, place) = (partitions.value, workers.place.or(partitions.place));
+        if u16::from(workers.value) > partitions {
+            let reason = format!(
+                "{} workers cannot share {partitions} partitions: each needs at least one",
+                workers.value
+            );
+            return self.invalid(place, reason);
+        }
+        Ok((partitions, workers.value))
+    }
+
+    /// How many sites may fail.
+    fn failures(&self, read: Option<Spanned<usize>>, sites: usize) -> Result<usize, ConfigError> {
+        let f = Setting::new(None, read, (sites - 1) / 2);
+        if f.value >= sites {
+            let reason = format!(
+                "{} of {sites} sites cannot fail without losing data; f is at most {}",
+                f.value,
+                sites - 1
+            );
+            return self.invalid(f.place, reason);
+        }
+        Ok(f.value)
+    }
+
+    /// How long transactions may be idle, and how old they may become.
+    fn transaction_times(
+        &self,
+        timeout_ms: Option<Spanned<u64>>,
+        max_age_ms: Option<Spanned<u64>>,
+    ) -> Result<[Duration; 2], ConfigError> {
+        let timeout = Setting::new(None, timeout_ms, 60_000);
+        if timeout.value == 0 {
+            let reason = "no transaction could be used within 0 ms".to_owned();
+            return self.invalid(timeout.place, reason);
+        }
+        let max_age = Setting::new(None, max_age_ms, 600_000);
+        if max_age.value < timeout.value {
+            let reason = format!(
+                "transactions end after {} ms, before they may have been idle for {} ms \
+                 (transaction_timeout_ms)",
+                max_age.value, timeout.value
+            );
+            return self.invalid(max_age.place.or(timeout.place), reason);
+        }
+        Ok([timeout.value, max_age.value].map(Duration::from_millis))
     }
 
     fn max_memory(&self, amount: &Spanned<Amount>) -> Result<u64, ConfigError> {

@@ -117,6 +117,7 @@ pub struct Signature {
 }
 
 /// The method of a value by its name.
+#[expect(clippy::too_many_lines, reason = "a table, by type and name")]
 pub fn method(receiver: &Type, name: &str) -> Option<Signature> {
     use Builtin as B;
     let string = || Type::String;

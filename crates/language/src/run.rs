@@ -104,6 +104,7 @@ impl Run {
     ///
     /// # Errors
     /// If there is no such transaction or phase, or the arguments do not have the parameters' types.
+    #[expect(clippy::too_many_arguments, reason = "all that a phase runs with")]
     pub fn new(
         program: Arc<Program>,
         transaction: usize,

@@ -17,6 +17,7 @@ use crate::types::Types;
 const NAME: &str = "inline_transaction";
 
 /// A future of the result; or errors.
+#[expect(clippy::too_many_lines, reason = "the pieces of one template")]
 pub(crate) fn expression(tokens: TokenStream, paths: &TokenStream) -> TokenStream {
     let read = match Written::read(tokens) {
         Ok(read) => read,

@@ -175,6 +175,10 @@ pub async fn transactions_are_atomic(database: &dyn Database, space: &str) {
 ///
 /// # Panics
 /// If they are not.
+#[expect(
+    clippy::too_many_lines,
+    reason = "a story in which each step goes on where the one before ended"
+)]
 pub async fn names_are_kept(database: &dyn Database, space: &str) {
     let mut one = Session::new(database, space).await;
     let mut other = Session::new(database, space).await;
@@ -335,6 +339,7 @@ fn program() -> Program {
 type Told = (ObjectOp, Vec<Value>, Option<Value>);
 
 /// What happens to an object of each kind.
+#[expect(clippy::too_many_lines, reason = "a table, by type and operation")]
 fn story() -> Vec<(&'static str, u32, Vec<Told>)> {
     use ObjectOp::{
         Append, At, Contains, ContainsKey, Create, Delete, Elements, Entries, Exists, Field, Get,

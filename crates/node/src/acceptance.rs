@@ -2,9 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use solera_unistore::{Members, Standing};
-
 use solera_config::NodeId;
+use solera_unistore::{Members, Standing};
 
 /// What the nodes of other sites said to this node's calls.
 ///

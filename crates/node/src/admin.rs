@@ -15,6 +15,7 @@ use axum::routing::{get, post};
 use axum::{Extension, Json, Router};
 use serde::Deserialize;
 use serde_json::json;
+use solera_config::User;
 use solera_time::SiteId;
 use solera_unistore::StrongCounts;
 
@@ -24,7 +25,6 @@ use crate::http::{self, refusal};
 use crate::http_auth::{Guard, guard};
 use crate::modules::Incomplete;
 use crate::status::{JournalSample, MemoryStatus, PeerStatus, ReachedSite, SiteStatus};
-use solera_config::User;
 
 /// Why the HTTP side does not run.
 #[derive(Debug)]
@@ -237,6 +237,33 @@ async fn metrics(State(cluster): State<Arc<Cluster>>) -> Response {
     ([("content-type", "text/plain; version=0.0.4")], text).into_response()
 }
 
+type Counter = (&'static str, &'static str, fn(&SiteStatus) -> u64);
+
+const COUNTERS: [Counter; 6] = [
+    (
+        "solera_certification_ignored_total",
+        "Messages of certification that came again, too late to count, or from the future.",
+        |s| s.strong.ignored,
+    ),
+    (
+        "solera_certification_reserved_total",
+        "Votes for which leaders of the site kept keys free, after an abort.",
+        |s| s.strong.reserved,
+    ),
+    (
+        "solera_certification_waited_total",
+        "Transactions that leaders of the site had wait for one that was aborted before.",
+        |s| s.strong.waited,
+    ),
+    ("solera_errors_total", "Error replies.", |s| s.errors),
+    ("solera_failed_logins_total", "Attempts to authenticate that failed.", |s| s.failed_logins),
+    (
+        "solera_refused_connections_total",
+        "Connections that were not served, for their TLS or because there were too many.",
+        |s| s.refused_connections,
+    ),
+];
+
 type Gauge = (&'static str, &'static str, fn(&SiteStatus) -> Option<f64>);
 
 const GAUGES: [Gauge; 10] = [
@@ -282,112 +309,66 @@ fn render(sites: &[SiteStatus]) -> String {
     let version = env!("CARGO_PKG_VERSION");
     let _ = writeln!(text, "solera_build_info{{version=\"{version}\"}} 1");
     for (name, help, value) in GAUGES {
-        head(&mut text, name, help, "gauge");
-        for site in sites {
-            if let Some(value) = value(site) {
-                let _ = writeln!(text, "{name}{{site=\"{}\"}} {value}", site.name);
-            }
-        }
+        let one = |site: &SiteStatus| value(site).map(|value| (String::new(), value));
+        render_metric(&mut text, sites, (name, help, "gauge"), one);
     }
-    head(&mut text, "solera_space_keys", "Keys stored at the site, by space.", "gauge");
-    for site in sites {
-        for (space, keys) in &site.space_keys {
-            let (site, space) = (&site.name, label(space));
-            let _ = writeln!(text, "solera_space_keys{{site=\"{site}\",space=\"{space}\"}} {keys}");
-        }
+    for (name, help, value) in COUNTERS {
+        let one = |site: &SiteStatus| [(String::new(), value(site))];
+        render_metric(&mut text, sites, (name, help, "counter"), one);
     }
-    let help = "Partitions, by the site that leads their strong transactions.";
-    head(&mut text, "solera_led_partitions", help, "gauge");
-    for site in sites {
-        for (leader, led) in &site.leaders {
-            let site = &site.name;
-            let _ = writeln!(
-                text,
-                "solera_led_partitions{{site=\"{site}\",leader=\"{leader}\"}} {led}"
-            );
-        }
-    }
-    let help = "What strong transactions of the site's clients have come to.";
-    head(&mut text, "solera_strong_transactions_total", help, "counter");
-    for site in sites {
-        let StrongCounts { committed, aborted, unavailable, .. } = site.strong;
-        for (outcome, count) in
-            [("committed", committed), ("aborted", aborted), ("unavailable", unavailable)]
-        {
-            let site = &site.name;
-            let _ = writeln!(
-                text,
-                "solera_strong_transactions_total{{site=\"{site}\",outcome=\"{outcome}\"}} {count}"
-            );
-        }
-    }
-    let help = "Messages of certification that came again, too late to count, or from the future.";
-    head(&mut text, "solera_certification_ignored_total", help, "counter");
-    for site in sites {
-        let (site, ignored) = (&site.name, site.strong.ignored);
-        let _ = writeln!(text, "solera_certification_ignored_total{{site=\"{site}\"}} {ignored}");
-    }
-    let help = "Votes for which leaders of the site kept keys free, after an abort.";
-    head(&mut text, "solera_certification_reserved_total", help, "counter");
-    for site in sites {
-        let (site, reserved) = (&site.name, site.strong.reserved);
-        let _ = writeln!(text, "solera_certification_reserved_total{{site=\"{site}\"}} {reserved}");
-    }
-    let help = "Transactions that leaders of the site had wait for one that was aborted before.";
-    head(&mut text, "solera_certification_waited_total", help, "counter");
-    for site in sites {
-        let (site, waited) = (&site.name, site.strong.waited);
-        let _ = writeln!(text, "solera_certification_waited_total{{site=\"{site}\"}} {waited}");
-    }
-    head(&mut text, "solera_commands_total", "Commands processed.", "counter");
-    for site in sites {
-        for (command, count) in &site.commands {
-            let _ = writeln!(
-                text,
-                "solera_commands_total{{site=\"{}\",command=\"{command}\"}} {count}",
-                site.name
-            );
-        }
-    }
-    head(&mut text, "solera_errors_total", "Error replies.", "counter");
-    for site in sites {
-        let _ = writeln!(text, "solera_errors_total{{site=\"{}\"}} {}", site.name, site.errors);
-    }
-    head(
-        &mut text,
-        "solera_failed_logins_total",
-        "Attempts to authenticate that failed.",
-        "counter",
-    );
-    for site in sites {
-        let (name, failed) = (&site.name, site.failed_logins);
-        let _ = writeln!(text, "solera_failed_logins_total{{site=\"{name}\"}} {failed}");
-    }
-    let help = "Connections that were not served, for their TLS or because there were too many.";
-    head(&mut text, "solera_refused_connections_total", help, "counter");
-    for site in sites {
-        let (name, refused) = (&site.name, site.refused_connections);
-        let _ = writeln!(text, "solera_refused_connections_total{{site=\"{name}\"}} {refused}");
-    }
-    let help = "How far the site's visible state is behind another site.";
-    head(&mut text, "solera_lag_seconds", help, "gauge");
-    for site in sites {
-        for (other, lag) in &site.lag_ms {
-            if let Some(lag) = lag {
-                let (name, lag) = (&site.name, lag / 1000.0);
-                let _ = writeln!(
-                    text,
-                    "solera_lag_seconds{{site=\"{name}\",behind=\"{other}\"}} {lag}"
-                );
-            }
-        }
-    }
+    render_labelled(&mut text, sites);
     head(&mut text, "solera_batch_seconds", "Time to process a batch of commands.", "histogram");
     for site in sites {
         let metric = ("solera_batch_seconds", &*site.name);
         render_histogram(&mut text, metric, &site.batch_us, site.batch_sum_us);
     }
     text
+}
+
+/// The metrics that have a value for each of something at a site.
+fn render_labelled(text: &mut String, sites: &[SiteStatus]) {
+    let metric = ("solera_space_keys", "Keys stored at the site, by space.", "gauge");
+    render_metric(text, sites, metric, |site| {
+        let keys = site.space_keys.iter();
+        keys.map(|(space, keys)| (format!(",space=\"{}\"", label(space)), *keys))
+    });
+    let help = "Partitions, by the site that leads their strong transactions.";
+    render_metric(text, sites, ("solera_led_partitions", help, "gauge"), |site| {
+        let leaders = site.leaders.iter();
+        leaders.map(|(leader, led)| (format!(",leader=\"{leader}\""), *led))
+    });
+    let help = "What strong transactions of the site's clients have come to.";
+    let metric = ("solera_strong_transactions_total", help, "counter");
+    render_metric(text, sites, metric, |site| {
+        let StrongCounts { committed, aborted, unavailable, .. } = site.strong;
+        [("committed", committed), ("aborted", aborted), ("unavailable", unavailable)]
+            .map(|(outcome, count)| (format!(",outcome=\"{outcome}\""), count))
+    });
+    let metric = ("solera_commands_total", "Commands processed.", "counter");
+    render_metric(text, sites, metric, |site| {
+        let commands = site.commands.iter();
+        commands.map(|(command, count)| (format!(",command=\"{command}\""), *count))
+    });
+    let help = "How far the site's visible state is behind another site.";
+    render_metric(text, sites, ("solera_lag_seconds", help, "gauge"), |site| {
+        let known = site.lag_ms.iter().filter_map(|(other, lag)| Some((other, (*lag)?)));
+        known.map(|(other, lag)| (format!(",behind=\"{other}\""), lag / 1000.0))
+    });
+}
+
+/// A metric, and its values at each site, with the labels that each has beside the site.
+fn render_metric<'a, V: fmt::Display, I: IntoIterator<Item = (String, V)>>(
+    text: &mut String,
+    sites: &'a [SiteStatus],
+    (name, help, kind): (&str, &str, &str),
+    values: impl Fn(&'a SiteStatus) -> I,
+) {
+    head(text, name, help, kind);
+    for site in sites {
+        for (labels, value) in values(site) {
+            let _ = writeln!(text, "{name}{{site=\"{}\"{labels}}} {value}", site.name);
+        }
+    }
 }
 
 /// A histogram of durations: how many took less than so many microseconds, but for the last, which have

@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 
 use data_encoding::HEXLOWER;
 use ring::digest::{SHA256, digest};
+use solera_config::{DEFAULT_USER, Denied, PasswordHash, User, Users};
 use solera_resp::{Arguments, Command};
 use subtle::{Choice, ConstantTimeEq};
 use tokio::sync::watch;
 
 use crate::log::Log;
-use solera_config::{DEFAULT_USER, Denied, PasswordHash, User, Users};
 
 /// Failed attempts are logged at most so often, so that they cannot fill a disk.
 const LOG_INTERVAL: Duration = Duration::from_secs(1);

@@ -12,9 +12,10 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use serde::Deserialize;
+use solera_config::{ClusterSpec, ConfigError, Durability, SiteSpec};
 use solera_resp::command::COMMANDS;
 use solera_time::SiteId;
-use solera_unistore::{Address, Config, Members, Replica};
+use solera_unistore::{Address, Config, Members, Replica, Topology};
 use tokio::io::DuplexStream;
 use tokio::sync::{mpsc, oneshot};
 use tokio_rustls::TlsAcceptor;
@@ -36,8 +37,6 @@ use crate::status::{ClusterStatus, LinkStatus, MemoryStatus, SiteStatus, WorkerS
 use crate::storage::{Engine, Found, Storage, StorageError};
 use crate::tls::{for_admin, for_clients};
 use crate::worker::{self, Control};
-use solera_config::Durability;
-use solera_config::{ClusterSpec, ConfigError, SiteSpec};
 
 /// How many keys at risk a status names.
 const KEYS_AT_RISK: usize = 10;
@@ -306,21 +305,7 @@ impl Cluster {
         run: Run,
         link_to: impl Fn(Address) -> Option<Arc<Link>>,
     ) -> Result<Cluster, StartError> {
-        let topology = Arc::new(spec.topology());
-        let mut workers: Vec<Vec<Destination>> = Vec::new();
-        let mut receivers = Vec::new();
-        for site in SiteId::all(spec.sites.len()) {
-            let at = |worker| Address { site, worker };
-            let destination = |address| match link_to(address) {
-                Some(link) => Destination::There(link),
-                None => {
-                    let (sender, receiver) = mpsc::unbounded_channel();
-                    receivers.push((address, sender.clone(), receiver));
-                    Destination::Here(sender)
-                }
-            };
-            workers.push((0..topology.workers[site.index()]).map(at).map(destination).collect());
-        }
+        let (workers, receivers) = destinations(&spec, link_to);
         let mut sites: Vec<&SiteSpec> =
             receivers.iter().map(|(address, ..)| &spec.sites[address.site.index()]).collect();
         sites.dedup();
@@ -364,16 +349,22 @@ impl Cluster {
             found: Vec::new(),
             data: None,
         };
+        cluster.start_workers(receivers, &run, data, (life, founders))?;
+        Ok(cluster)
+    }
+
+    /// Builds the machines of the workers that run here, from their journals if they have any, and starts the workers.
+    fn start_workers(
+        &mut self,
+        receivers: Vec<Receiver>,
+        run: &Run,
+        data: Option<DataDir>,
+        (life, founders): (u32, usize),
+    ) -> Result<(), StartError> {
+        let topology = Arc::new(self.spec.topology());
         let (mut openings, mut workers, mut mailboxes) = (Vec::new(), Vec::new(), Vec::new());
         for (address, mailbox_of, mailbox) in receivers {
-            let mut config = Config::new(address, topology.clone());
-            config.f = cluster.spec.f;
-            config.protocol = cluster.spec.protocol.protocol();
-            config.leader = cluster.spec.leader;
-            config.strong_limits = cluster.spec.strong_limits;
-            config.certification.max_ahead = cluster.spec.max_ahead();
-            config.timing.idle_transaction_timeout = cluster.spec.transaction_timeout;
-            config.timing.max_transaction_age = cluster.spec.transaction_max_age;
+            let mut config = machine_config(&self.spec, address, &topology);
             config.first_transaction = run.first_number;
             config.journal = data.is_some();
             (config.life, config.founders) = (life, founders);
@@ -384,33 +375,33 @@ impl Cluster {
                     folder: data.of(address),
                     config,
                     seed,
-                    name: format!("{} worker {}", cluster.site_name(address), address.worker),
+                    name: format!("{} worker {}", self.site_name(address), address.worker),
                     mailbox: mailbox_of,
                 }),
             }
             mailboxes.push(mailbox);
         }
-        let (durability, id) = (cluster.spec.durability, cluster.spec.id());
+        let (durability, id) = (self.spec.durability, self.spec.id());
         let opened = open_all(openings, durability, id, &run.log).map_err(StartError::Storage)?;
         if let Some(data) = &data {
             data.grow().map_err(StartError::Storage)?;
         }
         for (storage, engine, found) in opened {
-            cluster.network.membership().note_clock(found.run.0);
+            self.network.membership().note_clock(found.run.0);
             // Links go by this from their first greeting on.
-            cluster.network.membership().note(engine.machine().status().members());
+            self.network.membership().note(engine.machine().status().members());
             workers.push((engine, Some(storage)));
-            cluster.found.push(found);
+            self.found.push(found);
         }
         // In the order of their mailboxes: either all have a journal or none has.
         for ((engine, storage), mailbox) in workers.into_iter().zip(mailboxes) {
-            cluster.start_worker(engine, storage, run.clone(), mailbox)?;
+            self.start_worker(engine, storage, run.clone(), mailbox)?;
         }
         if let Some(data) = data {
             data.finish().map_err(StartError::Storage)?;
-            cluster.data = Some(data);
+            self.data = Some(data);
         }
-        Ok(cluster)
+        Ok(())
     }
 
     fn start_worker(
@@ -754,6 +745,44 @@ impl Drop for Cluster {
             let _ = thread.join();
         }
     }
+}
+
+/// A worker that runs here, its mailbox, and what the worker reads of it.
+type Receiver = (Address, mpsc::UnboundedSender<Parcel>, mpsc::UnboundedReceiver<Parcel>);
+
+/// Where messages for each worker of the cluster go, and the workers that run here: those that no link leads to.
+fn destinations(
+    spec: &ClusterSpec,
+    link_to: impl Fn(Address) -> Option<Arc<Link>>,
+) -> (Vec<Vec<Destination>>, Vec<Receiver>) {
+    let mut receivers = Vec::new();
+    let mut destination = |address| match link_to(address) {
+        Some(link) => Destination::There(link),
+        None => {
+            let (sender, receiver) = mpsc::unbounded_channel();
+            receivers.push((address, sender.clone(), receiver));
+            Destination::Here(sender)
+        }
+    };
+    let workers_of = |site: SiteId| {
+        (0..spec.workers_of(site.index())).map(move |worker| Address { site, worker })
+    };
+    let sites = SiteId::all(spec.sites.len());
+    let workers = sites.map(|site| workers_of(site).map(&mut destination).collect()).collect();
+    (workers, receivers)
+}
+
+/// What the machine of a worker goes by, as far as the cluster's configuration says it.
+fn machine_config(spec: &ClusterSpec, address: Address, topology: &Arc<Topology>) -> Config {
+    let mut config = Config::new(address, topology.clone());
+    config.f = spec.f;
+    config.protocol = spec.protocol.protocol();
+    config.leader = spec.leader;
+    config.strong_limits = spec.strong_limits;
+    config.certification.max_ahead = spec.max_ahead();
+    config.timing.idle_transaction_timeout = spec.transaction_timeout;
+    config.timing.max_transaction_age = spec.transaction_max_age;
+    config
 }
 
 #[cfg(test)]

@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use solera_config::ClusterSpec;
 use solera_journal::{Disk, RealDisk, is_begun};
 use solera_unistore::Address;
 
 use crate::peers::{PEERS, Peers};
 use crate::storage::{StorageError, in_words};
-use solera_config::ClusterSpec;
 
 pub use examine::examine;
 

@@ -4,11 +4,11 @@
 use std::fs;
 
 use rlimit::Resource;
+use solera_config::{ClusterSpec, MAX_CONNECTIONS};
 
 use crate::http::CONNECTIONS;
 use crate::links::unwelcome_callers;
 use crate::log::Log;
-use solera_config::{ClusterSpec, MAX_CONNECTIONS};
 
 /// What the process needs beside what is counted: standard streams, files that are read, libraries.
 const RESERVE: usize = 64;

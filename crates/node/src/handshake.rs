@@ -6,11 +6,11 @@ use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
+use solera_config::{ClusterSpec, NodeId, SiteSpec};
 use solera_machine::Protocol;
 
 use crate::membership::Runs;
 use crate::peers::Origin;
-use solera_config::{ClusterSpec, NodeId, SiteSpec};
 
 const MAGIC: [u8; 8] = *b"SOLERAPL";
 /// The version of all that nodes say to one another.
@@ -150,6 +150,7 @@ pub(crate) enum Refusal {
 }
 
 impl fmt::Display for Refusal {
+    #[expect(clippy::too_many_lines, reason = "one arm per refusal")]
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Refusal::NotSolera => write!(f, "what speaks there is no node of Solera"),
@@ -604,6 +605,7 @@ admin = 'c:3'
     }
 
     #[test]
+    #[expect(clippy::too_many_lines, reason = "a table of reasons")]
     fn strangers_are_told_why() {
         let ours = parse(TWO_SITES);
         let called = Card::new(&ours, id(1), id(0), 1);

@@ -7,11 +7,11 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::Response;
+use solera_config::{DEFAULT_USER, User, Users};
 
 use crate::auth::{Attempts, verify};
 use crate::cluster::Cluster;
 use crate::http::refusal;
-use solera_config::{DEFAULT_USER, User, Users};
 
 /// Where a request comes from.
 #[derive(Clone, Copy, Debug)]

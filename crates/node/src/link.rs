@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use solera_config::{HostPort, NodeId};
 use solera_links::Handshake;
 use solera_time::Monotonic;
 use solera_unistore::{Address, Message};
@@ -12,7 +13,6 @@ use tokio::sync::{Notify, oneshot};
 use crate::log::Log;
 use crate::status::PeerStatus;
 use crate::wire::{Answer, Frame, Kind, Question, encode_batch, write_frame};
-use solera_config::{HostPort, NodeId};
 
 /// The most that waits for one node.
 const QUEUE_LIMIT: usize = 64 << 20;

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use solera_config::{ClusterSpec, NodeId};
 use solera_unistore::Topology;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadHalf};
 use tokio::net::TcpListener;
@@ -22,7 +23,6 @@ use crate::network::Network;
 use crate::node::refused_by;
 use crate::tls::PeerTls;
 use crate::wire::WireError;
-use solera_config::{ClusterSpec, NodeId};
 
 mod answering;
 mod calling;

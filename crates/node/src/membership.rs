@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};
 
 use serde::{Deserialize, Serialize};
+use solera_config::NodeId;
 use solera_time::{SiteId, Timestamp};
 use solera_unistore::{MemberError, Members, Progress, Standing};
 use tokio::sync::watch;
 
 use crate::acceptance::Acceptance;
 use crate::peers::{Origin, Peers};
-use solera_config::NodeId;
 
 /// Shared by the workers of a process, and its links.
 #[derive(Debug)]

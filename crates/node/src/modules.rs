@@ -7,6 +7,7 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use solera_config::{ClusterSpec, DEFAULT_USER, Space, Spaces, User, Users};
 use solera_resp::{CommandId, Value, lookup};
 use solera_unistore::{Address, Pasts};
 use tokio::io::DuplexStream;
@@ -15,9 +16,6 @@ use tokio::sync::oneshot;
 use crate::log::Log;
 use crate::network::Network;
 use crate::worker::{Control, Worker};
-use solera_config::ClusterSpec;
-use solera_config::{DEFAULT_USER, User, Users};
-use solera_config::{Space, Spaces};
 
 /// What keys begin with, after the prefix of their space, that hold modules and what transactions of modules keep.
 pub const RESERVED: &str = "solera:";

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
+use solera_config::ClusterSpec;
 use solera_time::{SiteId, Timestamp, Vector};
 use solera_unistore::{Address, AtRisk, Change, Message, PartitionId};
 use tokio::sync::mpsc::UnboundedSender;
@@ -22,7 +23,6 @@ use crate::scan;
 use crate::status::WorkerSample;
 use crate::wire::{Answer, Question};
 use crate::worker::Control;
-use solera_config::ClusterSpec;
 
 /// What arrives in a worker's mailbox.
 pub(crate) enum Parcel {

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use solera_config::{ClusterSpec, ConfigError, HostPort, NodeId};
 use solera_time::SiteId;
 use tokio_rustls::TlsAcceptor;
 
@@ -23,7 +24,6 @@ use crate::membership::share;
 use crate::modules::Modules;
 use crate::status::{NodeStatus, ReachedSite, SiteStatus};
 use crate::tls::{PeerTls, for_clients};
-use solera_config::{ClusterSpec, ConfigError, HostPort, NodeId};
 
 /// Why a node cannot serve.
 #[derive(Debug)]

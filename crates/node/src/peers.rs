@@ -6,9 +6,8 @@ use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use solera_time::SiteId;
-
 use solera_config::NodeId;
+use solera_time::SiteId;
 
 /// The file beside `solera-data.toml`.
 pub(crate) const PEERS: &str = "solera-peers.toml";

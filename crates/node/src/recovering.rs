@@ -7,6 +7,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use solera_config::Durability;
 use solera_journal::RealDisk;
 use solera_unistore::Config;
 use tokio::sync::mpsc::UnboundedSender;
@@ -15,7 +16,6 @@ use crate::log::Log;
 use crate::network::Parcel;
 use crate::storage::{Engine, Found, Storage, StorageError};
 use crate::worker::Control;
-use solera_config::Durability;
 
 /// How often is told how far it is.
 const TELL_INTERVAL: Duration = Duration::from_secs(2);
@@ -126,12 +126,12 @@ fn records_on_disk(folder: &Path) -> u64 {
 mod tests {
     use std::sync::Arc;
 
+    use solera_config::LogLevel;
     use solera_time::SiteId;
     use solera_unistore::{Address, Topology};
     use tokio::sync::mpsc::unbounded_channel;
 
     use super::*;
-    use solera_config::LogLevel;
 
     fn opening(root: &Path, worker: u8) -> Opening {
         let topology = Arc::new(Topology { partitions: 8, workers: vec![8] });

@@ -2,12 +2,12 @@
 
 use std::fmt;
 
+use solera_config::{ClusterSpec, ConfigError};
 use solera_time::SiteId;
 
 use crate::cluster::{Cluster, admin_tls};
 use crate::tls::{PeerTls, for_clients};
 use crate::worker::Control;
-use solera_config::{ClusterSpec, ConfigError};
 
 /// Why the settings stay as they were.
 #[derive(Debug)]

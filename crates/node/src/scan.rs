@@ -8,12 +8,11 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use solera_config::Spaces;
 use solera_data::{Key, Outcome, Value};
 use solera_machine::Now;
 use solera_time::{Monotonic, Vector};
 use solera_unistore::{PartitionId, Replica};
-
-use solera_config::Spaces;
 
 /// A page ends when it has so many bytes. It is short, because nobody else is served meanwhile.
 const PAGE_BYTES: usize = 64 * 1024;

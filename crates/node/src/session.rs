@@ -12,6 +12,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
+use solera_config::{Baseline, User};
 use solera_data::Op;
 use solera_levels::Level;
 use solera_machine::Now;
@@ -28,8 +29,6 @@ use crate::commands;
 use crate::modules::Lent;
 use crate::node::refused_by;
 use crate::worker::Worker;
-use solera_config::Baseline;
-use solera_config::User;
 
 /// What becomes of the connection after a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

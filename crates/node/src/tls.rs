@@ -4,6 +4,7 @@ use std::fmt;
 use std::io::ErrorKind;
 use std::sync::Arc;
 
+use solera_config::{ConfigError, NamedFile, TlsFiles};
 use tokio_rustls::rustls::client::WebPkiServerVerifier;
 use tokio_rustls::rustls::client::danger::ServerCertVerifier;
 use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
@@ -18,7 +19,6 @@ use tokio_rustls::rustls::{
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use crate::log::utc;
-use solera_config::{ConfigError, NamedFile, TlsFiles};
 
 const VALID_SETTINGS: &str = "the provider has what these versions of TLS need";
 

@@ -16,6 +16,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use solera_config::{ClusterSpec, Users};
 use solera_data::{Op, OpError, Outcome};
 use solera_journal::Event;
 use solera_levels::Level;
@@ -47,8 +48,6 @@ use crate::network::{Network, Parcel};
 use crate::scan::{self, Scans};
 use crate::status::{NOBODY, WorkerSample};
 use crate::storage::{Engine, Storage, in_words, is_behind, set_durability};
-use solera_config::ClusterSpec;
-use solera_config::Users;
 
 /// While more bytes of records wait for the disk, no more commands are read.
 const MAX_UNWRITTEN: u64 = 32 << 20;
@@ -261,6 +260,10 @@ impl Worker {
     }
 
     /// Runs a single operation on a key of this worker, if nothing blocks it.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "one per field of the command, which is borrowed here"
+    )]
     pub(crate) fn execute_at_once(
         &self,
         now: Now,
@@ -678,6 +681,7 @@ impl Drop for Forgotten<'_> {
 }
 
 /// Runs a worker until it is told to stop. `started` tells when it serves, or why it cannot.
+#[expect(clippy::too_many_arguments, reason = "all that a thread takes with it")]
 pub(crate) fn run(
     engine: Engine,
     storage: Option<Storage>,

@@ -57,6 +57,7 @@ pub(crate) struct Sql {
 }
 
 impl Sql {
+    #[expect(clippy::too_many_lines, reason = "one statement per field")]
     pub(crate) fn new(schema: &str) -> Sql {
         let s = format!("\"{}\"", schema.replace('"', "\"\""));
         let of_object = "space = $1 AND key = $2";

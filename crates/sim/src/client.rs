@@ -212,6 +212,7 @@ impl Clients {
     }
 
     /// A reply has come for someone.
+    #[expect(clippy::too_many_lines, reason = "one arm for each reply that may be waited for")]
     pub(crate) fn reply(
         &mut self,
         world: &mut World,
@@ -447,6 +448,7 @@ impl Clients {
         world.command(tid.coordinator, request, Command::Outcome { tid });
     }
 
+    #[expect(clippy::too_many_arguments, reason = "a transaction, and where it runs")]
     fn next_operation(
         &mut self,
         world: &mut World,

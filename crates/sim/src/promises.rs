@@ -203,6 +203,7 @@ impl Promises {
         self.ask(world, index, Doing::Begin(writes), command);
     }
 
+    #[expect(clippy::too_many_arguments, reason = "a transaction, and where it runs")]
     fn operate(
         &mut self,
         world: &mut World,

@@ -583,6 +583,7 @@ impl World {
         self.storages.get(&worker).map_or(0, |storage| storage.starts)
     }
 
+    #[expect(clippy::too_many_arguments, reason = "one per field of `Due::Deliver`")]
     fn deliver(
         &mut self,
         from: Address,

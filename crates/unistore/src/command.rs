@@ -224,6 +224,7 @@ impl fmt::Display for StrongLimit {
 }
 
 impl fmt::Display for CommandError {
+    #[expect(clippy::too_many_lines, reason = "one arm per error")]
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             CommandError::NoSuchTransaction => {

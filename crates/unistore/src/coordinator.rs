@@ -311,6 +311,7 @@ impl Replica {
     }
 
     /// VERSION (UniStore Alg. 1 l. 12–17).
+    #[expect(clippy::too_many_arguments, reason = "one per field of the message")]
     pub(crate) fn on_version(
         &mut self,
         now: Now,
@@ -324,6 +325,7 @@ impl Replica {
         self.operated_strong(now, request, tx, response);
     }
 
+    #[expect(clippy::too_many_arguments, reason = "the fields of VERSION")]
     fn record_version(
         &mut self,
         now: Now,

@@ -237,6 +237,7 @@ impl Replica {
     }
 
     /// Another worker waits for the progress of this one.
+    #[expect(clippy::too_many_arguments, reason = "one per field of the message")]
     pub(crate) fn on_wanted(
         &mut self,
         now: Now,

@@ -45,8 +45,18 @@ struct Parked {
 
 #[derive(Debug)]
 enum Read {
-    Execute { to: ReplyTo, past: Vector, level: Level, key: Key, op: Op },
+    Execute(Execute),
     GetVersion(Box<GetVersion>),
+}
+
+/// A transaction of one operation, and who wants to know what it answers.
+#[derive(Debug)]
+pub(crate) struct Execute {
+    pub(crate) to: ReplyTo,
+    pub(crate) past: Vector,
+    pub(crate) level: Level,
+    pub(crate) key: Key,
+    pub(crate) op: Op,
 }
 
 #[derive(Debug)]
@@ -67,17 +77,8 @@ impl Participant {
         Participant { prepared: BTreeMap::new(), parked: Vec::new(), executed }
     }
 
-    pub(crate) fn park_execute(
-        &mut self,
-        since: Monotonic,
-        to: ReplyTo,
-        past: Vector,
-        level: Level,
-        key: Key,
-        op: Op,
-    ) {
-        let read = Read::Execute { to, past, level, key, op };
-        self.parked.push(Parked { since, read });
+    pub(crate) fn park_execute(&mut self, since: Monotonic, execute: Execute) {
+        self.parked.push(Parked { since, read: Read::Execute(execute) });
     }
 
     pub(crate) fn is_idle(&self) -> bool {
@@ -136,6 +137,7 @@ impl Replica {
     }
 
     /// A single-operation transaction that another worker's client asked for.
+    #[expect(clippy::too_many_arguments, reason = "one per field of the message")]
     pub(crate) fn execute_for_peer(
         &mut self,
         now: Now,
@@ -154,7 +156,8 @@ impl Replica {
             Some(outcome) => self.answer(to, Response::Executed { outcome, pasts }),
             None => {
                 self.wait_for_strong(past.strong);
-                self.participant.park_execute(now.monotonic, to, past, level, key, op);
+                let execute = Execute { to, past, level, key, op };
+                self.participant.park_execute(now.monotonic, execute);
             }
         }
     }
@@ -199,6 +202,7 @@ impl Replica {
 
     /// Executes an operation of a transaction on an owned key, or `None` while a prepared
     /// transaction blocks the read.
+    #[expect(clippy::too_many_arguments, reason = "one per field of the message that asks for it")]
     pub(crate) fn version(
         &mut self,
         now: Now,
@@ -233,6 +237,7 @@ impl Replica {
     }
 
     /// PREPARE (UniStore Alg. 1 l. 36–41).
+    #[expect(clippy::too_many_arguments, reason = "one per field of the message")]
     pub(crate) fn on_prepare(
         &mut self,
         now: Now,
@@ -377,7 +382,7 @@ impl Replica {
         for Parked { since, read } in std::mem::take(&mut self.participant.parked) {
             let parked = self.participant.parked.len();
             match read {
-                Read::Execute { to, past, level, key, op } => {
+                Read::Execute(Execute { to, past, level, key, op }) => {
                     self.execute_for_peer(now, to, past, level, key, op);
                 }
                 Read::GetVersion(read) => self.answer_version(now, read),
@@ -401,7 +406,7 @@ impl Replica {
             self.reach(rare::GIVES_UP_READ);
             let response = Response::Failed(CommandError::NotHereYet);
             match read {
-                Read::Execute { to, .. } => self.answer(to, response),
+                Read::Execute(Execute { to, .. }) => self.answer(to, response),
                 Read::GetVersion(read) => {
                     let request = read.request;
                     self.send(read.from, Message::ExecuteReply { request, response });

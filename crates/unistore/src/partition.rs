@@ -173,6 +173,10 @@ impl Partition {
     /// A transaction of one operation, with a single look at its key: reads the version at `snap_vec`
     /// and stores what the operation does there, at the time that `new_dot` takes. If there is a journal,
     /// `passing` is shown an update that nobody keeps.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "an operation, its snapshot, and what becomes of it"
+    )]
     pub(crate) fn execute(
         &mut self,
         key: &[u8],

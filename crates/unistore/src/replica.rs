@@ -23,7 +23,7 @@ use crate::joining::Joining;
 use crate::keys::Held;
 use crate::membership::{Change, MemberError, Members, Standing};
 use crate::message::{Cause, Event, Input, Message, Output, SiteView, Subtree};
-use crate::participant::Participant;
+use crate::participant::{Execute, Participant};
 use crate::partition::{Done, ORIGINS, Partition, Storing};
 use crate::partitioning::PartitionId;
 use crate::passing::{Passing, PassingUpdate};
@@ -168,6 +168,10 @@ impl Replica {
     ///
     /// Answers at once if this worker owns the key and nothing blocks the read; `pasts` then contain the
     /// transaction. Otherwise answers `None`, and later yields [`Output::Reply`] for `request`.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "one per field of the command, which is borrowed here"
+    )]
     pub fn execute(
         &mut self,
         now: Now,
@@ -192,10 +196,10 @@ impl Replica {
         {
             return Some(result);
         }
-        let (key, op) = (Key::from(key), op.clone());
-        let to = ReplyTo::Client(request);
-        self.wait_for_strong(pasts.causal.strong);
-        self.participant.park_execute(now.monotonic, to, pasts.causal, level, key, op);
+        let (to, past) = (ReplyTo::Client(request), pasts.causal);
+        self.wait_for_strong(past.strong);
+        let execute = Execute { to, past, level, key: Key::from(key), op: op.clone() };
+        self.participant.park_execute(now.monotonic, execute);
         None
     }
 

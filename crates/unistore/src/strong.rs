@@ -286,6 +286,7 @@ impl Replica {
     }
 
     /// A strong transaction of one operation, for a client of this worker.
+    #[expect(clippy::too_many_arguments, reason = "one per field of the command")]
     pub(crate) fn execute_strong(
         &mut self,
         now: Now,
@@ -404,6 +405,7 @@ impl Replica {
     }
 
     /// COMMIT_STRONG (UniStore Alg. 3 l. 1–3).
+    #[expect(clippy::too_many_arguments, reason = "a transaction, and what its client says of it")]
     pub(crate) fn commit_strong(
         &mut self,
         now: Now,

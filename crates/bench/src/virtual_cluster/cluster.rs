@@ -419,36 +419,19 @@ impl<S: Source> VirtualCluster<S> {
         let (mut instructions, mut system_calls) = (0.0, 1 + std::mem::take(&mut core.wakes));
         let (mut senders, mut steps, mut outputs) = (Vec::new(), VecDeque::new(), Vec::new());
         for item in items {
-            let (step, operations) = match item {
-                Item::Message(from, message) => {
-                    if !self.shape.same_node(from, core.address) {
-                        instructions +=
-                            self.meter.wire(&mut core.engine, now, &message, &mut self.charged);
-                        let node = self.shape.node_of(from);
-                        if !senders.contains(&node) {
-                            senders.push(node);
-                        }
-                    }
-                    (MachineStep::Message(from, message), 0)
-                }
-                Item::Round(client) => {
-                    let this = &self.clients[client];
-                    let of_host = self.meter.round(this.commands(), this.writes());
-                    self.charged.host += of_host;
-                    instructions += of_host;
-                    // Reading what came, and writing the answers.
-                    system_calls += 2;
-                    (
-                        MachineStep::Client(RequestId(client as u64), this.command()),
-                        this.operations(),
-                    )
-                }
-                Item::Probe(request, command) => {
-                    (MachineStep::Client(RequestId(request), command), 1)
-                }
-                Item::Tick => (MachineStep::Deadline, 0),
-            };
+            if let Item::Message(from, _) = &item
+                && !self.shape.same_node(*from, self.cores[place].address)
+                && let node = self.shape.node_of(*from)
+                && !senders.contains(&node)
+            {
+                senders.push(node);
+            }
+            // Reading what came of a client, and writing the answers.
+            system_calls += if matches!(item, Item::Round(_)) { 2 } else { 0 };
+            let (step, operations, of_host) = self.begin_step(place, now, item);
+            instructions += of_host;
             steps.push_back((step, operations));
+            let core = &mut self.cores[place];
             while let Some((step, operations)) = steps.pop_front() {
                 let about = About::step(&step, operations, core.since);
                 core.since = if let MachineStep::Deadline = step { 0 } else { core.since + 1 };
@@ -460,26 +443,26 @@ impl<S: Source> VirtualCluster<S> {
                     &mut self.charged,
                 );
                 for output in outputs.drain(..) {
-                    match output {
-                        Output::Send { to, message } => sent.push((to, message)),
-                        Output::Reply { request, response } if request.0 >= PROBES => {
-                            told.push((request, response));
+                    let (request, response) = match output {
+                        Output::Send { to, message } => {
+                            sent.push((to, message));
+                            continue;
                         }
-                        Output::Reply { request, response } => {
-                            let client = &mut self.clients[request.0 as usize];
-                            match client.answered(response) {
-                                Then::Go(command) => {
-                                    let operations = client.operations();
-                                    steps.push_back((
-                                        MachineStep::Client(request, command),
-                                        operations,
-                                    ));
-                                }
-                                Then::Tell => told.push((request, Response::Uniform)),
-                            }
-                        }
+                        Output::Reply { request, response } => (request, response),
                         // Nothing is kept, and nobody watches.
-                        _ => {}
+                        _ => continue,
+                    };
+                    if request.0 >= PROBES {
+                        told.push((request, response));
+                        continue;
+                    }
+                    let client = &mut self.clients[request.0 as usize];
+                    match client.answered(response) {
+                        Then::Go(command) => {
+                            let next = MachineStep::Client(request, command);
+                            steps.push_back((next, client.operations()));
+                        }
+                        Then::Tell => told.push((request, Response::Uniform)),
                     }
                 }
             }
@@ -490,6 +473,31 @@ impl<S: Source> VirtualCluster<S> {
         let time = self.meter.time(instructions + of_sending, system_calls + calls);
         let busy = if self.busy { (time * self.shape.slowness) as u64 } else { 0 };
         self.finish(place, busy, sent, told);
+    }
+
+    /// What a core's machine is given of what has arrived, how many operations that is, and what it takes the host.
+    fn begin_step(&mut self, place: usize, now: Now, item: Item) -> (MachineStep, usize, f64) {
+        match item {
+            Item::Message(from, message) => {
+                let core = &mut self.cores[place];
+                let of_host = match self.shape.same_node(from, core.address) {
+                    true => 0.0,
+                    false => self.meter.wire(&mut core.engine, now, &message, &mut self.charged),
+                };
+                (MachineStep::Message(from, message), 0, of_host)
+            }
+            Item::Round(client) => {
+                let this = &self.clients[client];
+                let of_host = self.meter.round(this.commands(), this.writes());
+                self.charged.host += of_host;
+                let step = MachineStep::Client(RequestId(client as u64), this.command());
+                (step, this.operations(), of_host)
+            }
+            Item::Probe(request, command) => {
+                (MachineStep::Client(RequestId(request), command), 1, 0.0)
+            }
+            Item::Tick => (MachineStep::Deadline, 0, 0.0),
+        }
     }
 
     /// Instructions and system calls of sending: encoding for other processes, and a system call for each of them; handing

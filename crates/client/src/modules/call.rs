@@ -202,20 +202,25 @@ async fn run(
         Outcome::Incomplete { ticket: Some(ref record), .. } => {
             let kept = keep(local, &ticket, record).await;
             shared.upkeep.give_up((**record).clone());
-            let then = match kept {
-                Ok(()) if outcome.denied().is_some() => format!(
-                    "SOLERA.CALL RESUME {ticket} completes it, or Solera by itself, once that is permitted; \
-                     an administrator with the right +solera.phase completes it with rights of their own (SOLERA.CALL \
-                     COMPLETE), or gives it up (FORGET)"
-                ),
-                Ok(()) => format!("SOLERA.CALL RESUME {ticket} completes it, or Solera by itself"),
-                // Its record is in the store, as far as anything of it is.
-                Err(_) => "it is completed when its stores can be reached again".to_owned(),
-            };
+            let then = who_completes(&ticket, kept.is_ok(), outcome.denied().is_some());
             Err(format!("INCOMPLETE {outcome}{place}; {then}"))
         }
         Outcome::Incomplete { why: Why::Completed, .. } => Err(format!("UNKNOWN {outcome}")),
         Outcome::Incomplete { ticket: None, .. } => Err(format!("UNKNOWN {outcome}{place}")),
+    }
+}
+
+/// What completes a transaction of which a part has committed.
+fn who_completes(ticket: &str, kept: bool, denied: bool) -> String {
+    match (kept, denied) {
+        (true, true) => format!(
+            "SOLERA.CALL RESUME {ticket} completes it, or Solera by itself, once that is permitted; \
+             an administrator with the right +solera.phase completes it with rights of their own (SOLERA.CALL \
+             COMPLETE), or gives it up (FORGET)"
+        ),
+        (true, false) => format!("SOLERA.CALL RESUME {ticket} completes it, or Solera by itself"),
+        // Its record is in the store, as far as anything of it is.
+        (false, _) => "it is completed when its stores can be reached again".to_owned(),
     }
 }
 

@@ -13,6 +13,7 @@ use crate::value::Value;
 impl Lower<'_> {
     /// The value of an expression. `wanted` helps where the expression alone does not tell its type, as `[]`;
     /// whether the type fits is the caller's to check.
+    #[expect(clippy::too_many_lines, reason = "one arm per kind of expression")]
     pub(super) fn expression(&mut self, expr: &Expr, wanted: Option<&Type>) -> Var {
         let span = expr.span;
         match &expr.kind {

@@ -25,6 +25,7 @@ pub(super) enum Place {
 
 impl Lower<'_> {
     /// The place that an expression stands for, or an error.
+    #[expect(clippy::too_many_lines, reason = "one arm per kind of expression")]
     pub(super) fn place(&mut self, expr: &Expr) -> Option<Place> {
         match &expr.kind {
             ExprKind::Name(name) => {

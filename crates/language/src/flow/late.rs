@@ -8,6 +8,7 @@ use crate::diagnostic::Diagnostic;
 use crate::span::Span;
 
 /// Warns of steps that fail on bad data after something was committed: the transaction is then incomplete.
+#[expect(clippy::too_many_arguments, reason = "what the analysis has found so far")]
 pub(super) fn warn(
     table: &Table,
     slots: &[Option<Slot>],

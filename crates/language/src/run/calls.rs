@@ -84,6 +84,7 @@ impl Caller<'_> {
         }
     }
 
+    #[expect(clippy::too_many_arguments, reason = "one per operand of the instruction")]
     fn remote(
         &mut self,
         dst: Reg,

@@ -159,6 +159,7 @@ impl Program<'_> {
         self.pc = pc;
     }
 
+    #[expect(clippy::too_many_lines, reason = "one arm per kind of statement")]
     fn statement(&mut self, depth: u32) {
         let kind = self.random.below(if depth == 0 { 6 } else { 12 });
         match kind {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use solera_config::ClusterSpec;
 use solera_resp::{Arguments, parse_integer};
 use solera_time::SiteId;
 use solera_unistore::PartitionId;
@@ -9,7 +10,6 @@ use solera_unistore::PartitionId;
 use super::sites::site_named;
 use crate::session::Session;
 use crate::worker::Unreachable;
-use solera_config::ClusterSpec;
 
 const SYNTAX: &str =
     "ERR syntax error: SOLERA.LEADERS [PARTITIONS | MOVE site [ALL | partition …]]";

@@ -1,60 +1,23 @@
 //! SOLERA.SITES: how the sites stand, and removing and adding one.
 
+use std::borrow::Cow;
+
+use solera_config::ClusterSpec;
 use solera_resp::Arguments;
 use solera_time::SiteId;
 use solera_unistore::{Change, Standing};
 
 use crate::session::Session;
 use crate::worker::Worker;
-use solera_config::ClusterSpec;
 
 const SYNTAX: &str = "ERR syntax error: SOLERA.SITES [REMOVE site [FORCE] | ADD site]";
 
 /// SOLERA.SITES [REMOVE name [FORCE] | ADD name]: how each site stands, after the change.
 pub(crate) async fn sites(session: &mut Session, arguments: &Arguments<'_>) {
     let worker = session.worker.clone();
-    let spec = worker.spec.clone();
-    let change = match arguments.len() {
-        1 => None,
-        length @ (3 | 4) => {
-            let force = length == 4 && arguments.get(3).eq_ignore_ascii_case(b"force");
-            let (word, wanted) = (arguments.get(1), arguments.get(2));
-            if length == 4 && !(force && word.eq_ignore_ascii_case(b"remove")) {
-                return session.fail(SYNTAX);
-            }
-            let change = match () {
-                () if word.eq_ignore_ascii_case(b"remove") => Change::Remove,
-                () if word.eq_ignore_ascii_case(b"add") => Change::Add,
-                () => return session.fail(SYNTAX),
-            };
-            let site = match site_named(&spec, wanted) {
-                Ok(site) => site,
-                Err(error) => return session.fail(error),
-            };
-            if spec.nodes().next().is_none() {
-                return session.fail("ERR the sites of one process come and go together");
-            }
-            if change == Change::Remove
-                && !force
-                && let Some(alive) = who_answers(&worker, site)
-            {
-                return session.fail(format!(
-                    "ALIVE {alive} answers. To remove its site loses what the site has acknowledged and \
-                     told nobody, and ends its processes. Stop its nodes first, or say FORCE"
-                ));
-            }
-            if change == Change::Add
-                && let Some(unready) = without(&worker, site)
-            {
-                let name = worker.site_name(site);
-                return session.fail(format!(
-                    "ERR site {name} must be in the list of every node first; {unready} does not list it \
-                     yet, or was not heard since this node started"
-                ));
-            }
-            Some((site, change))
-        }
-        _ => return session.fail(SYNTAX),
+    let change = match asked(&worker, arguments) {
+        Ok(change) => change,
+        Err(error) => return session.fail(error),
     };
     let me = worker.address.site;
     let Some(told) = worker.network.sites(me, change).await else {
@@ -70,7 +33,7 @@ pub(crate) async fn sites(session: &mut Session, arguments: &Arguments<'_>) {
     }
     let out = &mut session.out;
     // The root may list more sites than this node, or fewer.
-    let sites = told.members.sites().min(spec.sites.len());
+    let sites = told.members.sites().min(worker.spec.sites.len());
     out.array(sites);
     for site in SiteId::all(sites) {
         out.map(4);
@@ -86,6 +49,60 @@ pub(crate) async fn sites(session: &mut Session, arguments: &Arguments<'_>) {
         let waits = told.not_agreed.map(name).unwrap_or_default();
         out.bulk(waits.as_bytes());
     }
+}
+
+/// The change that is asked for, if one is.
+///
+/// # Errors
+/// The error reply: it is none, or must not be made now.
+fn asked(
+    worker: &Worker,
+    arguments: &Arguments<'_>,
+) -> Result<Option<(SiteId, Change)>, Cow<'static, str>> {
+    let length = arguments.len();
+    if length == 1 {
+        return Ok(None);
+    }
+    if !(3..=4).contains(&length) {
+        return Err(SYNTAX.into());
+    }
+    let (word, wanted) = (arguments.get(1), arguments.get(2));
+    let change = match () {
+        () if word.eq_ignore_ascii_case(b"remove") => Change::Remove,
+        () if word.eq_ignore_ascii_case(b"add") => Change::Add,
+        () => return Err(SYNTAX.into()),
+    };
+    let force = length == 4 && arguments.get(3).eq_ignore_ascii_case(b"force");
+    if length == 4 && !(force && change == Change::Remove) {
+        return Err(SYNTAX.into());
+    }
+    let site = site_named(&worker.spec, wanted)?;
+    if worker.spec.nodes().next().is_none() {
+        return Err("ERR the sites of one process come and go together".into());
+    }
+    match change {
+        Change::Remove if force => {}
+        Change::Remove => {
+            if let Some(alive) = who_answers(worker, site) {
+                return Err(format!(
+                    "ALIVE {alive} answers. To remove its site loses what the site has acknowledged and \
+                     told nobody, and ends its processes. Stop its nodes first, or say FORCE"
+                )
+                .into());
+            }
+        }
+        Change::Add => {
+            if let Some(unready) = without(worker, site) {
+                let name = worker.site_name(site);
+                return Err(format!(
+                    "ERR site {name} must be in the list of every node first; {unready} does not list it \
+                     yet, or was not heard since this node started"
+                )
+                .into());
+            }
+        }
+    }
+    Ok(Some((site, change)))
 }
 
 /// A site by its name.

@@ -2,11 +2,11 @@
 
 use data_encoding::HEXLOWER;
 use ring::rand::{SecureRandom, SystemRandom};
+use solera_config::DEFAULT_USER;
 use solera_resp::command::unknown_subcommand;
 use solera_resp::{Arguments, CATEGORIES, Unit, parse_integer};
 
 use crate::session::Session;
-use solera_config::DEFAULT_USER;
 
 const WRONG: &str = "WRONGPASS invalid username-password pair or user is disabled.";
 const NO_PASSWORD: &str = "ERR AUTH <password> called without any password configured for the \

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
+use solera_config::NodeId;
 use solera_unistore::Address;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, split};
 use tokio::net::{TcpListener, TcpStream};
@@ -21,7 +22,6 @@ use crate::room::{Place, Room};
 use crate::wire::{
     Answer, Frame, Kind, Question, WireError, decode_batch, encode_answer, read_frame, write_frame,
 };
-use solera_config::NodeId;
 
 /// What the first byte of TLS says.
 const TLS_HANDSHAKE: u8 = 0x16;

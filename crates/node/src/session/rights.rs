@@ -1,11 +1,11 @@
 //! What the client may do.
 
+use solera_config::Denied;
 use solera_resp::{Arguments, Command as Described};
 
 use super::Session;
 use crate::auth::Refused;
 use crate::modules::{Lent, is_reserved};
-use solera_config::Denied;
 
 impl Session {
     /// Acts for another session from the beginning.

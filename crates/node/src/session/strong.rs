@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use solera_config::{Baseline, Class};
 use solera_data::{Key, Op, OpError, Outcome};
 use solera_levels::Level;
 use solera_resp::{Arguments, CommandId};
@@ -14,8 +15,6 @@ use super::Session;
 use super::operations::Failure;
 use super::queue::Queue;
 use crate::commands::{KeyOp, Plan};
-use solera_config::Baseline;
-use solera_config::Class;
 
 /// For how long commands that are known in full are run again after conflicts.
 const PATIENCE: Duration = Duration::from_secs(5);

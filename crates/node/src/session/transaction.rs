@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use solera_config::User;
 use solera_resp::Arguments;
 use solera_unistore::{Command, CommandError, Response, TxId};
 
 use super::{Session, strong};
-use solera_config::User;
 
 /// Why a transaction that its client has not ended has no effect: the error that the client was told.
 #[derive(Debug)]

@@ -28,6 +28,10 @@ const SERIES: [(&str, Tracking, bool); 5] = [
 const WITHOUT: usize = 1;
 const WITH: usize = 2;
 
+#[expect(
+    clippy::too_many_lines,
+    reason = "an experiment, in the order in which it runs and is told"
+)]
 pub(super) fn run(laboratory: &Laboratory<'_>, place: &Place) -> Result<Findings, BenchError> {
     let popular = Arc::new(Zipf::new(COUNTERS));
     let shares = laboratory.pick(&[0, 90, 100][..], &[0, 20, 40, 60, 80, 90, 95, 100]);

@@ -113,6 +113,10 @@ impl Common {
     }
 }
 
+#[expect(
+    clippy::too_many_lines,
+    reason = "an experiment, in the order in which it runs and is told"
+)]
 pub(super) fn run(laboratory: &Laboratory<'_>) -> Result<Findings, BenchError> {
     let common = Common::of(laboratory)?;
     let size = laboratory.pick(SMALL, PAPERS);

@@ -26,6 +26,10 @@ const EXPLAINED: (u8, u8) = (10, 0);
 /// many are still one process: otherwise a small site would be one, and its messages free.
 const PARTITIONS_PER_NODE: u16 = CORES_PER_NODE as u16;
 
+#[expect(
+    clippy::too_many_lines,
+    reason = "an experiment, in the order in which it runs and is told"
+)]
 pub(super) fn run(laboratory: &Laboratory<'_>) -> Findings {
     let sizes: &[u16] = laboratory.pick(&[16, 64], &[16, 32, 64]);
     let ratios: &[u8] = laboratory.pick(&[0, 10], &[0, 10, 25, 50, 100]);

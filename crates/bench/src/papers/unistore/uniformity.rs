@@ -19,6 +19,10 @@ const REGIONS: [usize; 5] = [VIRGINIA, CALIFORNIA, FRANKFURT, IRELAND, BRAZIL];
 const FIGURE: &str = "Fig. 5";
 const SITES: [usize; 3] = [3, 4, 5];
 
+#[expect(
+    clippy::too_many_lines,
+    reason = "an experiment, in the order in which it runs and is told"
+)]
 pub(super) fn run(laboratory: &Laboratory<'_>) -> Findings {
     let workers = laboratory.pick(8, 16);
     let repeats = laboratory.pick(1, 4);
