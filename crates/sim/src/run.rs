@@ -94,8 +94,8 @@ impl fmt::Display for Violation {
 const PATIENCE: u64 = 60_000 * MS;
 /// How long the world rests before it is judged.
 const REST: u64 = 2_500 * MS;
-/// How much longer, where workers have restarted, until strong time is past all that others may still
-/// commit of what they had submitted. That depends on how their clocks differed.
+/// How much longer, at most, until times are past all that may still commit: of transactions whose coordinators
+/// restarted, and of workers whose clocks are ahead of others'.
 const GRACE: u64 = 30_000 * MS;
 /// Steps between two checks of the properties.
 const CHECK_EVERY: u64 = 64;
@@ -220,7 +220,7 @@ impl<'a> Run<'a> {
     /// Lets everything settle, and checks that nothing is left over.
     fn rest(&mut self) {
         self.load(self.world.now + REST);
-        let end = self.world.now + if self.scenario.durable { GRACE } else { 0 };
+        let end = self.world.now + GRACE;
         let mut left = self.left();
         while !left.is_empty() && self.world.now < end {
             self.load(self.world.now + REST / 5);

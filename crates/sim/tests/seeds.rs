@@ -246,6 +246,13 @@ fn an_attempt_that_comes_too_early_may_come_once_more() {
     clean_members(700_002_875);
 }
 
+/// The clock of one worker of six was set back by 1.5 s, and all that the site does is as late as it; each floor that is announced
+/// waits for it twice. The judge did not wait so long without journals.
+#[test]
+fn what_is_settled_waits_for_the_slowest_clock() {
+    clean(840_008_315);
+}
+
 /// A candidate that got no quorum, and was destroyed, was named as leader. Each transaction of a site asked it first, so that
 /// answers took more than a second, and others were always in the way. (Since leaders change.)
 #[test]
