@@ -9,8 +9,8 @@ mod nodes;
 mod placed;
 mod protocol;
 mod reader;
-#[cfg(test)]
-mod sample;
+#[doc(hidden)]
+pub mod sample;
 mod spaces;
 mod spec;
 mod stores;

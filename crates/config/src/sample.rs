@@ -1,9 +1,9 @@
-//! A configuration for tests.
+//! A configuration for tests, here and in crates that stand on this one.
 
 use crate::spec::{ClusterSpec, Overrides};
 
 /// Two sites of one node each.
-pub(crate) const TWO_SITES: &str = "\
+pub const TWO_SITES: &str = "\
 [[site]]
 name = 'eu'
 [[site.node]]
@@ -18,8 +18,11 @@ peer = 'b:2'
 admin = 'b:3'
 ";
 
-/// What a file `s.toml` with this content says; it must be right.
-pub(crate) fn parse(text: &str) -> ClusterSpec {
+/// What a file `s.toml` with this content says.
+///
+/// # Panics
+/// If the content is wrong.
+pub fn parse(text: &str) -> ClusterSpec {
     ClusterSpec::parse("s.toml", text, Overrides::default())
         .expect("a test gives what can be parsed")
 }

@@ -432,7 +432,7 @@ name = 'us'
         }
 
         fn open_with(&self, cluster: &str, workers: &[Address]) -> Result<DataDir, String> {
-            let spec = crate::sample::parse(cluster);
+            let spec = solera_config::sample::parse(cluster);
             DataDir::open(&self.0, &spec, workers, None).map_err(|error| error.reason)
         }
 

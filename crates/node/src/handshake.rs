@@ -506,7 +506,7 @@ mod tests {
     use solera_time::SiteId;
 
     use super::*;
-    use crate::sample::{TWO_SITES, parse};
+    use solera_config::sample::{TWO_SITES, parse};
 
     const NEW: &str = "\
 [[site]]

@@ -32,8 +32,6 @@ mod peers;
 mod recovering;
 mod reload;
 mod room;
-#[cfg(test)]
-mod sample;
 mod scan;
 mod session;
 mod status;

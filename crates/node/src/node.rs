@@ -377,7 +377,7 @@ fn take_port(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample::parse;
+    use solera_config::sample::parse;
 
     fn refused(text: &str, site: &str, node: usize) -> String {
         Node::bind(parse(text), site, node, None).err().unwrap().to_string()
