@@ -85,18 +85,6 @@ fn who_was_aborted_goes_first() {
     });
 }
 
-/// A candidate that gets no quorum is no leader: whoever asks it first is slower than all others.
-#[test]
-fn who_does_not_lead_names_no_candidate() {
-    let rule = Rule::Certification(Certification::NameLeaders);
-    let seed = |_| Scenario::durable(149_040_153);
-    trap(
-        seed,
-        |scenario| scenario.without(Some(rule)),
-        |violation| matches!(violation, Violation::Starved(_)),
-    );
-}
-
 /// `docs/decisions/0007-durability.md`: what is acknowledged before it is durable may be undone.
 #[test]
 fn records_before_words() {

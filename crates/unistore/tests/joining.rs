@@ -6,10 +6,11 @@ use std::sync::Arc;
 use solera_data::{Key, Op, Outcome, Value};
 use solera_levels::Level;
 use solera_machine::{Machine, Now};
-use solera_time::{Monotonic, Physical, SiteId, Vector};
+use solera_time::{Monotonic, Physical, SiteId, Timestamp, Vector};
 use solera_unistore::{
-    Address, Change, Command, CommandError, Config, Filling, Input, MemberError, Message, Output,
-    Pasts, Place, Replica, RequestId, Response, SiteView, Standing, Topology,
+    Address, Change, Command, CommandError, Config, Fetch, Filling, Input, MemberError, Members,
+    Message, Output, PartitionId, Pasts, Place, Replica, RequestId, Response, Rule, SiteView,
+    Standing, Topology,
 };
 
 const A: SiteId = SiteId(0);
@@ -444,6 +445,46 @@ fn who_does_not_serve_yet_answers_no_other_worker() {
     now.monotonic = now.monotonic.after(std::time::Duration::from_secs(1));
     replica.on_deadline(now);
     assert_eq!(replies(&mut replica), 1);
+}
+
+/// A worker's keys may be later than any snapshot of a site that has just joined: what it handed over would come twice.
+#[test]
+fn a_site_that_has_just_joined_hands_nothing_over() {
+    let hands_over = |serving: bool, without: Option<Rule>| {
+        let topology = Arc::new(Topology { partitions: 2, workers: vec![1, 2, 1] });
+        let [root, worker] = [0, 1].map(|worker| Address { site: B, worker });
+        let mut config = Config::new(worker, topology.clone());
+        (config.life, config.without) = (1, without);
+        let mut replica = Replica::new(config, 1);
+        let mut now =
+            Now { monotonic: Monotonic(1_000_000), physical: Physical(1_800_000_000_000_000) };
+        // B is a member again, and C joins.
+        let stages = vec![(0u32, vec![]), (4, vec![(0u64, 0u64)]), (3, vec![(0, 0)])];
+        let members: Members =
+            postcard::from_bytes(&postcard::to_stdvec(&stages).unwrap()).unwrap();
+        assert_eq!(members.standing(C), Standing::Joining);
+        let view = SiteView { serving, ..*replica.status().view() };
+        let message = Message::Down(view, members.clone());
+        replica.handle(now, Input::Message { from: root, life: 1, message });
+        let partitions = (0..2).map(PartitionId);
+        let partition = partitions.into_iter().find(|id| topology.owner(B, *id) == worker).unwrap();
+        let fetch =
+            Fetch { partition, attempt: 1, at: Place::START, window: 1 << 20, again: false };
+        let (from, message) = (Address { site: C, worker: 0 }, Message::Fetch(fetch));
+        replica.handle(now, Input::Message { from, life: 1, message });
+        // The snapshot that it took is uniform.
+        let soon = Timestamp::from_physical(Physical(now.physical.0 + 1_000_000));
+        let uniform_vec = Vector::zero(3).with(B, soon);
+        let message = Message::Down(SiteView { uniform_vec, ..view }, members);
+        replica.handle(now, Input::Message { from: root, life: 1, message });
+        now.monotonic = now.monotonic.after(std::time::Duration::from_millis(100));
+        replica.on_deadline(now);
+        std::iter::from_fn(|| replica.poll_output())
+            .any(|output| matches!(output, Output::Send { message: Message::Filling(_), .. }))
+    };
+    assert!(hands_over(true, None));
+    assert!(!hands_over(false, None));
+    assert!(hands_over(false, Some(Rule::DonorServes)), "else this shows nothing");
 }
 
 /// B wrote to an eventual space after it had seen a write of C there that nobody else got. Nothing else is
