@@ -8,7 +8,11 @@
 //! connections, as long as both processes live. **Between sites a frame arrives at most once, and never after a later
 //! one**; the protocols ask again for what is lost. `tests/world.rs` judges both.
 
+mod batch;
+mod frame;
 mod link;
 mod queue;
 
+pub use batch::{Delivery, Sizes, decode_batch, encode_batch};
+pub use frame::{Frame, Kind, WireError, read_frame, write_frame};
 pub use link::{Handshake, Link, Ticket};

@@ -16,6 +16,7 @@ mod current;
 mod data_dir;
 mod descriptors;
 mod drain;
+mod fuzzing;
 mod handshake;
 mod http;
 mod http_auth;
@@ -29,6 +30,7 @@ mod modules;
 mod network;
 mod node;
 mod peers;
+mod questions;
 mod recovering;
 mod reload;
 mod room;
@@ -38,7 +40,6 @@ mod status;
 mod storage;
 mod tls;
 mod token;
-mod wire;
 mod worker;
 
 pub use admin::{AdminError, AdminListener};
@@ -48,6 +49,8 @@ pub use cluster::{Cluster, Fault, FaultError, SiteDown, SiteInfo, SiteRef, Start
 pub use data_dir::{disown, examine};
 pub use descriptors::raise_descriptor_limit;
 pub use drain::Unfinished;
+#[doc(hidden)]
+pub use fuzzing::read_as_peer;
 pub use log::{Log, utc};
 pub use modules::{Incomplete, Local, Modules, RESERVED, Wanted};
 pub use node::{Node, ServeError};
@@ -57,5 +60,3 @@ pub use status::{
 };
 pub use storage::{Found, StorageError};
 pub use token::{Token, TokenError};
-#[doc(hidden)]
-pub use wire::read_as_peer;

@@ -5,14 +5,14 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use solera_config::{HostPort, NodeId};
-use solera_links::Handshake;
+use solera_links::{Frame, Handshake, Kind, Sizes, encode_batch, write_frame};
 use solera_time::Monotonic;
 use solera_unistore::{Address, Message};
 use tokio::sync::{Notify, oneshot};
 
 use crate::log::Log;
+use crate::questions::{Answer, Question};
 use crate::status::PeerStatus;
-use crate::wire::{Answer, Frame, Kind, Question, encode_batch, write_frame};
 
 /// The most that waits for one node.
 const QUEUE_LIMIT: usize = 64 << 20;
@@ -87,7 +87,7 @@ impl Link {
         if let Some(ticket) = state.machine.admit() {
             // Encoding takes time in which other workers send.
             drop(state);
-            let bodies = encode_batch(from, to, messages);
+            let bodies = encode_batch(Sizes::default(), from, to, messages);
             state = self.state();
             for body in bodies {
                 let bytes = body.len();
@@ -263,11 +263,11 @@ impl Link {
 
 #[cfg(test)]
 mod tests {
+    use solera_links::read_frame;
     use solera_time::SiteId;
     use solera_unistore::TxId;
 
     use super::*;
-    use crate::wire::read_frame;
 
     fn link(within_site: bool) -> Link {
         let peer = NodeId { site: SiteId(0), node: 1 };

@@ -6,6 +6,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use solera_config::{ClusterSpec, NodeId};
+use solera_links::WireError;
 use solera_unistore::Topology;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadHalf};
 use tokio::net::TcpListener;
@@ -22,7 +23,6 @@ use crate::membership::{Runs, Unwelcome, has_forgotten};
 use crate::network::Network;
 use crate::node::refused_by;
 use crate::tls::PeerTls;
-use crate::wire::WireError;
 
 mod answering;
 mod calling;

@@ -19,9 +19,9 @@ use crate::link::Link;
 use crate::membership::{Membership, SitesTold};
 use crate::memory::Memory;
 use crate::modules::Modules;
+use crate::questions::{Answer, Question};
 use crate::scan;
 use crate::status::WorkerSample;
-use crate::wire::{Answer, Question};
 use crate::worker::Control;
 
 /// What arrives in a worker's mailbox.

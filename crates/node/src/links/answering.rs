@@ -4,7 +4,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use solera_config::NodeId;
-use solera_unistore::Address;
+use solera_links::{Frame, Kind, WireError, decode_batch, read_frame, write_frame};
+use solera_unistore::{Address, Message, Topology};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, split};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
@@ -18,10 +19,8 @@ use super::{
 use crate::handshake::{Greeting, Refusal, clock_us};
 use crate::link::Link;
 use crate::network::Network;
+use crate::questions::{Answer, Question, encode_answer};
 use crate::room::{Place, Room};
-use crate::wire::{
-    Answer, Frame, Kind, Question, WireError, decode_batch, encode_answer, read_frame, write_frame,
-};
 
 /// What the first byte of TLS says.
 const TLS_HANDSHAKE: u8 = 0x16;
@@ -274,7 +273,8 @@ impl Carrier {
         frame: Frame<'_>,
     ) -> Result<(), Failure> {
         self.admits(link.peer, life)?;
-        let delivery = decode_batch(frame.body, link.peer.site, self.me.site, &self.topology)?;
+        let topology: &Topology = &self.topology;
+        let delivery = decode_batch::<Message>(frame.body, link.peer.site, self.me.site, topology)?;
         if self.spec.node_of(delivery.from) != Some(link.peer)
             || self.spec.node_of(delivery.to) != Some(self.me)
         {

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use solera_links::{Frame, Kind, WireError, read_frame, write_frame};
 use tokio::io::{AsyncWriteExt, ReadHalf, WriteHalf, split};
 use tokio::net::{TcpStream, ToSocketAddrs, lookup_host};
 use tokio::sync::watch;
@@ -17,7 +18,6 @@ use super::{
 };
 use crate::handshake::{Card, Greeting, Refusal, clock_us};
 use crate::link::Link;
-use crate::wire::{Frame, Kind, WireError, read_frame, write_frame};
 
 /// Pauses between calls grow from here to [`LAST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(50);

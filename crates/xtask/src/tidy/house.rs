@@ -71,8 +71,14 @@ pub(crate) const HOUSE: &[Room] = &[
         &["solera-journal", "solera-machine", "solera-time"],
         &[],
     ),
-    // Connections and what waits for them; it knows nothing of what is sent.
-    room("solera-links", "links", Floor::Hosting, &["solera-time"], &[]),
+    // Connections, queues and frames; whose messages they carry is a parameter.
+    room(
+        "solera-links",
+        "links",
+        Floor::Hosting,
+        &["solera-machine", "solera-time"],
+        &["solera-data", "solera-unistore"],
+    ),
     // Bytes between any client and any server: it knows nothing of what they say.
     room("solera-wan", "wan", Floor::Hosting, &[], &[]),
     // A stream in another: it knows nothing of what is said.
@@ -97,6 +103,7 @@ pub(crate) const HOUSE: &[Room] = &[
             "solera-host",
             "solera-journal",
             "solera-levels",
+            "solera-links",
             "solera-machine",
             "solera-time",
             "solera-unistore",

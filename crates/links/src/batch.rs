@@ -1,0 +1,121 @@
+//! Batches of messages in the bodies of frames.
+//!
+//! `docs/formats/wire.md` draws the bytes.
+
+use solera_machine::{Address, Protocol, Wire};
+use solera_time::SiteId;
+
+use crate::frame::{HEADER, MAX_FRAME, WireError};
+
+/// The two workers' numbers, the protocol and its version, before the messages of a batch.
+const BATCH_HEADER: usize = 2 + Protocol::HEADER_BYTES;
+
+/// How long the bodies of frames with messages get, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Sizes {
+    /// Batches are cut into bodies of about this size, so that no message waits behind a very long one.
+    pub piece: usize,
+    /// No message is longer.
+    pub longest: usize,
+}
+
+impl Default for Sizes {
+    fn default() -> Sizes {
+        Sizes { piece: 1 << 20, longest: MAX_FRAME - HEADER }
+    }
+}
+
+/// The bodies of frames that carry messages from one worker to another, in order. An answer that is
+/// too long for any frame becomes one that says so; nothing else gets so long.
+pub fn encode_batch<M: Wire>(
+    sizes: Sizes,
+    from: Address,
+    to: Address,
+    messages: Vec<M>,
+) -> Vec<Vec<u8>> {
+    let [protocol, version] = M::PROTOCOL.message_header();
+    let head = [from.worker, to.worker, protocol, version];
+    let mut batch = Batch { sizes, head, bodies: Vec::new(), body: Vec::new() };
+    for message in messages {
+        batch.add(message);
+    }
+    batch.end_body();
+    batch.bodies
+}
+
+struct Batch {
+    sizes: Sizes,
+    head: [u8; BATCH_HEADER],
+    bodies: Vec<Vec<u8>>,
+    body: Vec<u8>,
+}
+
+impl Batch {
+    fn add<M: Wire>(&mut self, mut message: M) {
+        let size = message.encoded_bytes();
+        if size > self.sizes.piece
+            && let Some(second) = message.split()
+        {
+            self.add(message);
+            self.add(second);
+        } else if size <= self.sizes.longest {
+            self.append(&message, size);
+        } else if let Some(short) = message.too_large() {
+            self.add(short);
+        }
+    }
+
+    fn append(&mut self, message: &impl Wire, size: usize) {
+        if self.body.len() + size > self.sizes.piece {
+            self.end_body();
+        }
+        if self.body.is_empty() {
+            self.body.reserve(size + self.head.len());
+            self.body.extend_from_slice(&self.head);
+        }
+        message.encode(&mut self.body);
+    }
+
+    fn end_body(&mut self) {
+        if !self.body.is_empty() {
+            self.bodies.push(std::mem::take(&mut self.body));
+        }
+    }
+}
+
+/// A batch that has arrived.
+#[derive(Debug, PartialEq)]
+pub struct Delivery<M> {
+    /// The sender.
+    pub from: Address,
+    /// The receiver.
+    pub to: Address,
+    /// In the order in which they were sent.
+    pub messages: Vec<M>,
+}
+
+/// Reads a batch that a node of site `there` sent to this one, at site `here`.
+///
+/// # Errors
+/// The content cannot be read, or is nothing that a participant of this cluster sends to `to`.
+pub fn decode_batch<M: Wire>(
+    body: &[u8],
+    there: SiteId,
+    here: SiteId,
+    shape: &M::Shape,
+) -> Result<Delivery<M>, WireError> {
+    let ([from, to], rest) = body.split_first_chunk::<2>().ok_or(WireError::Content)?;
+    let mut rest = M::PROTOCOL.read_messages(rest).map_err(WireError::Foreign)?;
+    let from = Address { site: there, worker: *from };
+    let to = Address { site: here, worker: *to };
+    let mut messages = Vec::new();
+    while !rest.is_empty() {
+        let (message, left) = M::decode(rest).ok_or(WireError::Content)?;
+        if !message.fits(from, to, shape) {
+            return Err(WireError::Misplaced);
+        }
+        messages.push(message);
+        rest = left;
+    }
+    Ok(Delivery { from, to, messages })
+}
