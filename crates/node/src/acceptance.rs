@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use solera_config::NodeId;
-use solera_unistore::{Members, Standing};
+use solera_membership::{Members, Standing};
 
 /// What the nodes of other sites said to this node's calls.
 ///

@@ -13,9 +13,10 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use solera_config::{ClusterSpec, ConfigError, Durability, SiteSpec};
+use solera_membership::Members;
 use solera_resp::command::COMMANDS;
 use solera_time::SiteId;
-use solera_unistore::{Address, Config, Members, Replica, Topology};
+use solera_unistore::{Address, Config, Replica, Topology};
 use tokio::io::DuplexStream;
 use tokio::sync::{mpsc, oneshot};
 use tokio_rustls::TlsAcceptor;

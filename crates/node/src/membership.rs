@@ -7,8 +7,9 @@ use std::sync::{Mutex, MutexGuard};
 
 use serde::{Deserialize, Serialize};
 use solera_config::NodeId;
+use solera_membership::{MemberError, Members, Standing};
 use solera_time::{SiteId, Timestamp};
-use solera_unistore::{MemberError, Members, Progress, Standing};
+use solera_unistore::Progress;
 use tokio::sync::watch;
 
 use crate::acceptance::Acceptance;

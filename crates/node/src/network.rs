@@ -7,8 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
 use solera_config::ClusterSpec;
+use solera_membership::Change;
 use solera_time::{SiteId, Timestamp, Vector};
-use solera_unistore::{Address, AtRisk, Change, Message, PartitionId};
+use solera_unistore::{Address, AtRisk, Message, PartitionId};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{oneshot, watch};
 

@@ -2,8 +2,9 @@
 
 use postcard::ser_flavors::Size;
 use serde::{Deserialize, Serialize};
+use solera_membership::Change;
 use solera_time::SiteId;
-use solera_unistore::{AtRisk, Change};
+use solera_unistore::AtRisk;
 
 use crate::membership::SitesTold;
 use crate::scan;

@@ -21,12 +21,13 @@ use solera_data::{Op, OpError, Outcome};
 use solera_journal::Event;
 use solera_levels::Level;
 use solera_machine::Now;
+use solera_membership::{Change, Members};
 use solera_resp::CommandId;
 use solera_resp::command::COMMANDS;
 use solera_time::{Monotonic, SiteId, Timestamp};
 use solera_unistore::{
-    Address, AtRisk, Change, Command, Held, Input, Members, Message, Output, PartitionId, Pasts,
-    Replica, RequestId, Response, Status,
+    Address, AtRisk, Command, Held, Input, Message, Output, PartitionId, Pasts, Replica, RequestId,
+    Response, Status,
 };
 use tokio::io::DuplexStream;
 use tokio::sync::mpsc::UnboundedReceiver;

@@ -7,8 +7,9 @@ use solera_checker::{
 };
 use solera_data::{Op, OpError, Outcome, Value};
 use solera_levels::Level;
+use solera_membership::Gap;
 use solera_time::{Timestamp, Vector};
-use solera_unistore::{Cause, Event, Gap};
+use solera_unistore::{Cause, Event};
 
 use crate::client::{Recorded, Status, Step};
 use crate::spaces::conflicts;

@@ -9,10 +9,9 @@ use solera_checker::properties::{Access, Broken, Ledger, Vectors};
 use solera_checker::{FinalRead, History, Origin, Violation as Anomaly};
 use solera_data::{Key, Op, OpError, Outcome};
 use solera_levels::Level;
+use solera_membership::{Gap, Standing};
 use solera_time::{SiteId, Timestamp, Vector};
-use solera_unistore::{
-    Address, Command, Event, Gap, PartitionId, RequestId, Response, Standing, TransactionId,
-};
+use solera_unistore::{Address, Command, Event, PartitionId, RequestId, Response, TransactionId};
 
 use crate::client::{Clients, Recorded, Status};
 use crate::history::{Places, answer, entries, history};

@@ -3,10 +3,10 @@
 
 use std::collections::VecDeque;
 
+use solera_membership::{Members, Standing};
 use solera_time::{SiteId, Timestamp, Vector};
 
 use crate::config::{Address, Config, Rule};
-use crate::membership::{Members, Standing};
 use crate::message::{Converged, SiteView, Subtree};
 use crate::uniformity::uniform_vec;
 

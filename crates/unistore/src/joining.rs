@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use solera_machine::Now;
+use solera_membership::Standing;
 use solera_time::{Monotonic, SiteId, Vector};
 
 use crate::config::Address;
-use crate::membership::Standing;
 use crate::message::{Chunk, Event, Fetch, Filling, Message, Place};
 use crate::partition::Partition;
 use crate::partitioning::PartitionId;

@@ -22,7 +22,6 @@
 //! | `pasts` | the causal and the durability past of a session |
 //! | `failure_detector` | who is suspected |
 //! | `record`, `checkpoint`, `recovery` | what a journal keeps, and building a replica from it |
-//! | `membership` | who takes part |
 //! | `transfer`, `joining` | a partition's full state for a site that joins: its donor, its receiver |
 //! | `encoding`, `fits` | the bytes of messages and records; whether a message from a wire can be true |
 
@@ -39,7 +38,6 @@ mod failure_detector;
 mod fits;
 mod joining;
 mod keys;
-mod membership;
 mod message;
 mod op_log;
 mod participant;
@@ -65,7 +63,6 @@ pub use config::{Address, Config, Protocol, Rule, StrongLimits, Timing, Topology
 pub use encoding::{DecodeError, PROTOCOL};
 pub use joining::Progress;
 pub use keys::Held;
-pub use membership::{Change, Gap, MemberError, Members, Standing};
 pub use message::{
     Begin, Cause, Chunk, Converged, Event, Executed, Fetch, Filling, Input, Message, Output, Place,
     SiteView, Stretch, Subtree, Update, Write,

@@ -7,11 +7,11 @@ use solera_certification::{Access, TransactionId};
 use solera_data::{Context, Dot, Effect, Key, Op, OpError, Outcome, State};
 use solera_levels::Level;
 use solera_machine::{RarePath, RequestId};
+use solera_membership::{Gap, Members};
 use solera_time::{MAX_SITES, SiteId, Timestamp, Vector};
 
 use crate::command::{Command, Response, TxId};
 use crate::config::Address;
-use crate::membership::{Gap, Members};
 use crate::partitioning::PartitionId;
 
 /// One key's change by a transaction.

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use solera_data::{Context, Dot, Effect, Key, Op, OpError, Outcome, State, View, execute};
+use solera_membership::Members;
 use solera_time::{MAX_SITES, SiteId, Timestamp, Vector};
 
 use crate::committed::Committed;
 use crate::keys::{Held, Keys};
-use crate::membership::Members;
 use crate::message::{Begin, Update, Write};
 use crate::op_log::OpLog;
 use crate::partitioning::PartitionId;

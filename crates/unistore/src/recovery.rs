@@ -6,17 +6,18 @@ use std::sync::Arc;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use solera_data::{Dot, Key};
+use solera_membership::Members;
 use solera_time::{SiteId, Vector};
 
 use crate::command::TxId;
 use crate::config::Config;
-use crate::membership::{Members, first_run};
 use crate::message::Update;
 use crate::partition::Restoring;
 use crate::partitioning::PartitionId;
 use crate::rare;
 use crate::record::{Decision, Part, Prepared, Promise, Record};
 use crate::replica::Replica;
+use crate::strong::first_run;
 
 /// A replica that is being built again: first all parts of a checkpoint, if there is one, then all
 /// records since the checkpoint began, in order.

@@ -8,6 +8,7 @@ use smallvec::smallvec;
 use solera_data::{Dot, Key, Op, OpError, Outcome};
 use solera_levels::Level;
 use solera_machine::{Machine, Now, RarePath, Records, RequestId};
+use solera_membership::{Change, MemberError, Members, Standing};
 use solera_time::{HybridClock, Lane, Monotonic, Physical, SiteId, Timestamp, Vector};
 
 use crate::barriers::Barriers;
@@ -21,7 +22,6 @@ use crate::encoding::append_record;
 use crate::failure_detector::FailureDetector;
 use crate::joining::Joining;
 use crate::keys::Held;
-use crate::membership::{Change, MemberError, Members, Standing};
 use crate::message::{Cause, Event, Input, Message, Output, SiteView, Subtree};
 use crate::participant::{Execute, Participant};
 use crate::partition::{Done, ORIGINS, Partition, Storing};

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use smallvec::smallvec;
 use solera_machine::Now;
+use solera_membership::{Gap, Members, Standing};
 use solera_time::{SiteId, Timestamp, Vector};
 
 use crate::config::{Address, Rule};
-use crate::membership::{Gap, Members, Standing};
 use crate::message::{Converged, Event, Message, Stretch, Subtree};
 use crate::partitioning::PartitionId;
 use crate::rare;

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use solera_certification::TransactionId;
 use solera_data::Key;
+use solera_membership::Members;
 use solera_time::{SiteId, Timestamp, Vector};
 
 use crate::command::CommandError;
 use crate::config::Rule;
 use crate::joining::Progress;
-use crate::membership::Members;
 use crate::message::{SiteView, Update};
 use crate::partition::Partition;
 use crate::partitioning::PartitionId;

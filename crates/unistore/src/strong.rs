@@ -20,12 +20,12 @@ use solera_certification::{
 use solera_data::{Dot, Key, Op, OpError, Outcome as Answer};
 use solera_levels::Level;
 use solera_machine::{Now, RequestId};
+use solera_membership::Members;
 use solera_time::{Monotonic, SiteId, Timestamp, Vector};
 
 use crate::command::{CommandError, Response, TxId};
 use crate::config::{Address, Config, Protocol, Rule};
 use crate::coordinator::Transaction;
-use crate::membership::{Members, first_run};
 use crate::message::{Cause, Event, Message, Stretch, Update, Write};
 use crate::partitioning::PartitionId;
 use crate::pasts::Pasts;
@@ -90,6 +90,12 @@ pub struct StrongCounts {
     pub reserved: u64,
     /// Transactions that waited, at this worker as a leader, for one that had been aborted before.
     pub waited: u64,
+}
+
+/// Returns a number below that of every run in a site's life, and above those of its lives before. Runs number
+/// transactions, which so have different names in each life.
+pub(crate) fn first_run(life: u32) -> u64 {
+    u64::from(life) << 16
 }
 
 impl StrongCounts {

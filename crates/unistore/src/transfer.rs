@@ -13,10 +13,10 @@ use std::time::Duration;
 
 use solera_data::State;
 use solera_machine::Now;
+use solera_membership::Standing;
 use solera_time::{Monotonic, Vector};
 
 use crate::config::{Address, Rule};
-use crate::membership::Standing;
 use crate::message::{Chunk, Fetch, Filling, Message, Place};
 use crate::partition::{HandOver, Partition};
 use crate::partitioning::PartitionId;

@@ -1,8 +1,7 @@
 //! Which transactions are uniform (§5.4, second stage).
 
+use solera_membership::Members;
 use solera_time::{SiteId, Timestamp, Vector};
-
-use crate::membership::Members;
 
 /// Computes `uniformVec` from `stableMatrix` (Alg. 2 l. 33–36): entry `j` is the greatest timestamp
 /// such that `f + 1` sites, `me` among them, store all of `j`'s transactions up to it.

@@ -7,10 +7,11 @@ use std::sync::Arc;
 use solera_data::{Op, Outcome, Value};
 use solera_levels::Level;
 use solera_machine::{Machine, Now};
+use solera_membership::{Change, MemberError, Standing};
 use solera_time::{Monotonic, Physical, SiteId, Timestamp, Vector};
 use solera_unistore::{
-    Address, Change, Checkpoint, Command, Config, Input, MemberError, Message, Output, Part,
-    Record, Recovery, Replica, RequestId, Response, Standing, Topology,
+    Address, Checkpoint, Command, Config, Input, Message, Output, Part, Record, Recovery, Replica,
+    RequestId, Response, Topology,
 };
 
 const PARTITIONS: u16 = 4;

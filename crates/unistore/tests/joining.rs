@@ -6,11 +6,11 @@ use std::sync::Arc;
 use solera_data::{Key, Op, Outcome, Value};
 use solera_levels::Level;
 use solera_machine::{Machine, Now};
+use solera_membership::{Change, MemberError, Members, Standing};
 use solera_time::{Monotonic, Physical, SiteId, Timestamp, Vector};
 use solera_unistore::{
-    Address, Change, Command, CommandError, Config, Fetch, Filling, Input, MemberError, Members,
-    Message, Output, PartitionId, Pasts, Place, Replica, RequestId, Response, Rule, SiteView,
-    Standing, Topology,
+    Address, Command, CommandError, Config, Fetch, Filling, Input, Message, Output, PartitionId,
+    Pasts, Place, Replica, RequestId, Response, Rule, SiteView, Topology,
 };
 
 const A: SiteId = SiteId(0);

@@ -11,10 +11,11 @@ use solera_certification::{Body, Rule as Certification};
 use solera_data::{Key, Op, Outcome, Value};
 use solera_levels::Level;
 use solera_machine::{Machine, Now};
+use solera_membership::{Change, Standing};
 use solera_time::{Monotonic, Physical, SiteId, Vector};
 use solera_unistore::{
-    Address, Change, Command, Config, Input, Kind, Message, Output, Record, Recovery, Replica,
-    RequestId, Response, Rule, Standing, Topology, TxId,
+    Address, Command, Config, Input, Kind, Message, Output, Record, Recovery, Replica, RequestId,
+    Response, Rule, Topology, TxId,
 };
 
 const A: SiteId = SiteId(0);

@@ -3,9 +3,9 @@
 use std::borrow::Cow;
 
 use solera_config::ClusterSpec;
+use solera_membership::{Change, Standing};
 use solera_resp::Arguments;
 use solera_time::SiteId;
-use solera_unistore::{Change, Standing};
 
 use crate::session::Session;
 use crate::worker::Worker;

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use solera_levels::Level;
+use solera_membership::Standing;
 use solera_resp::{Arguments, Writer, parse_integer};
 use solera_time::{Physical, SiteId, Timestamp, Vector};
-use solera_unistore::{Command, Pasts, Response, Standing, TransactionId};
+use solera_unistore::{Command, Pasts, Response, TransactionId};
 
 use super::sites::site_named;
 use crate::session::Session;

@@ -1,6 +1,7 @@
 //! Workers that crash, start from their disks, and write checkpoints.
 
-use solera_unistore::{Address, Standing};
+use solera_membership::Standing;
+use solera_unistore::Address;
 
 use super::{Due, Happening, SiteState, World};
 use crate::disk_faults::DiskFault;

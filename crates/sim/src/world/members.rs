@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use solera_membership::{Change, Gap, Standing};
 use solera_time::SiteId;
-use solera_unistore::{Address, Change, Gap, Standing};
+use solera_unistore::Address;
 
 use super::{Due, EPOCH_MICROS, Happening, SiteState, World};
 use crate::faults::Fault;

@@ -1,15 +1,11 @@
-//! Which sites take part.
-//!
-//! The paper's sites are a fixed set. Here an operator may declare one dead for good, and bring it, or
-//! what replaces it, back with no memory of its own. How that is safe is told in
-//! `docs/decisions/0011-membership.md`; in short: every member stops to listen to a site that leaves,
-//! the members give one another what they have of its history, and once all have the same, all draw
-//! the same conclusion from it.
+//! The standings of sites, as far as a participant knows.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use solera_time::{MAX_SITES, SiteId, Timestamp};
+
+use crate::change::{Change, MemberError};
 
 /// How a site stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,38 +54,7 @@ struct Slot {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Members(Vec<Slot>);
 
-/// Why a site's standing cannot be changed now.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum MemberError {
-    /// The asked site itself is not a member.
-    NotAMember,
-    /// A site does not remove itself.
-    Itself,
-    /// The site stands so that there is nothing to change.
-    Already(u32),
-    /// Another site is leaving or joining, and this one has to wait until it has left or joined.
-    Busy(SiteId),
-    /// A site that has not told, since the asked one started, that all of its workers list the same sites
-    /// and that it knows of all earlier changes.
-    NotAgreed(SiteId),
-}
-
-/// A change of a site's standing that an operator can ask for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Change {
-    /// It is dead for good.
-    Remove,
-    /// It may join, with nothing of its own.
-    Add,
-}
-
-/// Returns a number below that of every run in a site's life, and above those of its lives before. Runs number
-/// transactions, which so have different names in each life.
-pub(crate) fn first_run(life: u32) -> u64 {
-    u64::from(life) << 16
-}
-
-fn standing_at(stage: u32) -> Standing {
+pub(crate) fn standing_at(stage: u32) -> Standing {
     match stage % 4 {
         0 => Standing::Member,
         1 => Standing::Leaving,
@@ -103,36 +68,6 @@ impl Slot {
     fn before(life: u32) -> Slot {
         let unknown = Gap { cut: Timestamp::ZERO, end: Timestamp::ZERO };
         Slot { stage: 4 * life - 2, gaps: vec![unknown; life as usize] }
-    }
-}
-
-impl MemberError {
-    /// In words, with the sites' names.
-    pub fn explain(&self, name: impl Fn(SiteId) -> String) -> String {
-        match self {
-            MemberError::NotAMember => "this site is no member itself; ask another one".to_owned(),
-            MemberError::Itself => {
-                "a site does not remove itself; ask another one, when this one is stopped"
-                    .to_owned()
-            }
-            MemberError::Already(stage) => match standing_at(*stage) {
-                Standing::Member => "the site is a member already".to_owned(),
-                Standing::Leaving => {
-                    "the site is leaving; it can be added once it is gone".to_owned()
-                }
-                Standing::Gone => "the site is gone already".to_owned(),
-                Standing::Joining => "the site is joining already".to_owned(),
-            },
-            MemberError::Busy(site) => format!(
-                "site {} is leaving or joining; one site joins at a time, when none is leaving",
-                name(*site)
-            ),
-            MemberError::NotAgreed(site) => format!(
-                "site {} has not confirmed the last change yet, or was not heard since this site \
-                 started; all of its nodes must be reachable, and list the same sites",
-                name(*site)
-            ),
-        }
     }
 }
 
@@ -154,7 +89,7 @@ impl Members {
 
     /// What a replica of a site's life knows at first. In any but the first life the site is no member
     /// before others have told that it may join.
-    pub(crate) fn at_start(sites: usize, founders: usize, site: SiteId, life: u32) -> Self {
+    pub fn at_start(sites: usize, founders: usize, site: SiteId, life: u32) -> Self {
         let mut members = Members::founded(founders, sites);
         if life > 0 {
             members.0[site.index()] = Slot::before(life);
@@ -163,7 +98,7 @@ impl Members {
     }
 
     /// What is known of the first sites.
-    pub(crate) fn first(&self, sites: usize) -> Members {
+    pub fn first(&self, sites: usize) -> Members {
         Members(self.0.iter().take(sites).cloned().collect())
     }
 
@@ -183,7 +118,7 @@ impl Members {
     }
 
     /// How often a site's standing has changed.
-    pub(crate) fn stage(&self, site: SiteId) -> u64 {
+    pub fn stage(&self, site: SiteId) -> u64 {
         self.0[site.index()].stage.into()
     }
 
@@ -198,7 +133,7 @@ impl Members {
     }
 
     /// The sites that take part or will.
-    pub(crate) fn listening(&self) -> impl Iterator<Item = SiteId> + '_ {
+    pub fn listening(&self) -> impl Iterator<Item = SiteId> + '_ {
         self.members().chain(self.which(Standing::Joining))
     }
 
@@ -214,7 +149,7 @@ impl Members {
 
     /// The gap of the last life of a site that is gone and has not joined again: nothing of the site
     /// will be added to what there is.
-    pub(crate) fn open_gap(&self, site: SiteId) -> Option<Gap> {
+    pub fn open_gap(&self, site: SiteId) -> Option<Gap> {
         let gone = matches!(self.standing(site), Standing::Gone | Standing::Joining);
         self.gaps(site).last().copied().filter(|_| gone)
     }
@@ -234,7 +169,7 @@ impl Members {
     }
 
     /// Whether this can be a list of sites.
-    pub(crate) fn is_well_formed(&self) -> bool {
+    pub fn is_well_formed(&self) -> bool {
         self.sites() <= MAX_SITES
             && self.0.iter().all(|slot| slot.gaps.len() == (slot.stage as usize + 2) / 4)
     }
@@ -259,7 +194,7 @@ impl Members {
     }
 
     /// The list after a change, asked for at site `me`.
-    pub(crate) fn changed(
+    pub fn changed(
         &self,
         me: SiteId,
         site: SiteId,
@@ -290,7 +225,7 @@ impl Members {
     }
 
     /// The list after a site that leaves is gone.
-    pub(crate) fn closed(&self, site: SiteId, gap: Gap) -> Members {
+    pub fn closed(&self, site: SiteId, gap: Gap) -> Members {
         let mut members = self.clone();
         let slot = &mut members.0[site.index()];
         slot.stage += 1;
@@ -299,7 +234,7 @@ impl Members {
     }
 
     /// The list when more is known of the end of a site that is gone: updates of others depend on it.
-    pub(crate) fn ended_at(&self, site: SiteId, end: Timestamp) -> Members {
+    pub fn ended_at(&self, site: SiteId, end: Timestamp) -> Members {
         let mut members = self.clone();
         if let Some(gap) = members.0[site.index()].gaps.last_mut() {
             gap.end = gap.end.max(end);
@@ -308,7 +243,7 @@ impl Members {
     }
 
     /// The list after a site has joined. Its new life begins after `now`.
-    pub(crate) fn joined(&self, site: SiteId, now: Timestamp) -> Members {
+    pub fn joined(&self, site: SiteId, now: Timestamp) -> Members {
         let mut members = self.ended_at(site, now);
         members.0[site.index()].stage += 1;
         members
