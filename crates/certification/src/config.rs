@@ -103,7 +103,7 @@ pub enum Rule {
     InTime,
     /// A transaction that was aborted before goes first. Only progress depends on it.
     AbortedFirst,
-    /// Who does not lead names who last led, and no candidate. Only progress depends on it.
+    /// A member that does not lead names the last term that it saw begin, and no candidate. Only progress depends on it.
     NameLeaders,
 }
 

@@ -186,19 +186,53 @@ impl<W: Clone> Coordinator<W> {
         self.ballots.get(&group).map_or(step.config.leader, |ballot| ballot.leader)
     }
 
-    /// A member of this worker has named a leader.
-    pub(crate) fn learn_leader(&mut self, member: &Member<W>) {
+    /// A member of this worker has seen a term begin.
+    pub(crate) fn learn_leader(&mut self, step: &mut Step<'_, W>, member: &Member<W>) {
         if let Some(ballot) = member.named {
-            self.learn_ballot(member.group, ballot);
+            self.learn_ballot(step, member.group, ballot);
         }
     }
 
-    /// Returns whether it is news.
-    fn learn_ballot(&mut self, group: GroupId, ballot: Ballot) -> bool {
-        let known = self.ballots.entry(group).or_insert(ballot);
-        let news = ballot > *known;
-        *known = (*known).max(ballot);
-        news
+    /// Somebody has seen this term begin. If another site leads than the one that was asked first, or others were asked
+    /// meanwhile because that one does not answer, the leader is asked at once.
+    fn learn_ballot(&mut self, step: &mut Step<'_, W>, group: GroupId, ballot: Ballot) {
+        let Some(former) = self.note_ballot(step, group, ballot) else { return };
+        let moved = former.leader != ballot.leader;
+        self.ask_leader(step, group, |pending| moved || pending.attempts > 0);
+    }
+
+    /// Returns the latest term that was known before, if this one is later.
+    fn note_ballot(
+        &mut self,
+        step: &Step<'_, W>,
+        group: GroupId,
+        ballot: Ballot,
+    ) -> Option<Ballot> {
+        // Who knows of no term asks the configured leader.
+        let first = Ballot { configuration: 0, round: 0, leader: step.config.leader };
+        let known = self.ballots.entry(group).or_insert(first);
+        (ballot > *known).then(|| std::mem::replace(known, ballot))
+    }
+
+    /// Asks the leader of a group about the transactions that wait for it.
+    fn ask_leader(
+        &mut self,
+        step: &mut Step<'_, W>,
+        group: GroupId,
+        which: impl Fn(&Pending<W>) -> bool,
+    ) {
+        let mut waiting = Vec::new();
+        for (tid, pending) in &mut self.pending {
+            let waits =
+                pending.participants.contains(&group) && !pending.chosen.contains_key(&group);
+            if waits && which(pending) {
+                pending.attempts = 0;
+                waiting.push(*tid);
+            }
+        }
+        for tid in waiting {
+            self.ask(step, tid);
+        }
     }
 
     /// Asks again where answers are missing.
@@ -221,20 +255,10 @@ impl<W: Clone> Coordinator<W> {
         }
     }
 
-    /// A member does not lead, and names who last led.
+    /// A member does not lead, and names the last term that it has seen begin.
     pub(crate) fn on_not_leader(&mut self, step: &mut Step<'_, W>, group: GroupId, ballot: Ballot) {
-        if !self.learn_ballot(group, ballot) {
-            return;
-        }
-        let mut waiting = Vec::new();
-        for (tid, pending) in &mut self.pending {
-            if pending.participants.contains(&group) && !pending.chosen.contains_key(&group) {
-                pending.attempts = 0;
-                waiting.push(*tid);
-            }
-        }
-        for tid in waiting {
-            self.ask(step, tid);
+        if self.note_ballot(step, group, ballot).is_some() {
+            self.ask_leader(step, group, |_| true);
         }
     }
 
@@ -250,7 +274,7 @@ impl<W: Clone> Coordinator<W> {
         vote: Vote,
         ts: Timestamp,
     ) {
-        self.learn_ballot(group, ballot);
+        self.learn_ballot(step, group, ballot);
         // Of a term with other members it is not known here what a quorum is.
         let counts = step.configuration.members.contains(&from)
             && ballot.configuration == step.configuration.number;

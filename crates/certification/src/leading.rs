@@ -198,7 +198,7 @@ impl<W: Clone> Member<W> {
         self.learn_oldest(step, tid.coordinator, oldest);
         if !self.leads() {
             let ballot = match step.config.keeps(Rule::NameLeaders) {
-                true => self.last_led(),
+                true => self.last_begun(),
                 false => self.ballot,
             };
             step.send(asked.coordinator, self.group, Body::NotLeader { ballot });

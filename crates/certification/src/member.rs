@@ -30,7 +30,7 @@ pub(crate) struct Member<W> {
     pub(crate) role: Role<W>,
     /// When the leader of `ballot` last gave a sign of life, or began to be waited for.
     pub(crate) heard: Monotonic,
-    /// Whom this member has named as leader.
+    /// Last term that this member saw begin since it started; `None` before.
     pub(crate) named: Option<Ballot>,
     /// What its site stores of all sites' transactions, all partitions together (`stableVec`).
     pub(crate) site_vec: Vector,
@@ -104,11 +104,11 @@ impl<W: Clone> Member<W> {
 
     /// Who was last seen to lead.
     pub(crate) fn leader(&self) -> SiteId {
-        self.last_led().leader
+        self.last_begun().leader
     }
 
     /// The last term that was seen to have begun. Not `ballot`, whose leader may be a candidate that gets no quorum.
-    pub(crate) fn last_led(&self) -> Ballot {
+    pub(crate) fn last_begun(&self) -> Ballot {
         // After a restart: the last term that it took part in, the first one to begin with.
         self.named.unwrap_or(self.state.accepted_in)
     }

@@ -40,9 +40,10 @@ pub enum Body<W> {
         /// Of a transaction that was aborted before.
         claim: Option<Claim>,
     },
-    /// The leader of this ballot should be asked.
+    /// The sender does not lead.
     NotLeader {
-        /// The last that is known to have led: coordinators would ask a candidate that gets no quorum first, for ever.
+        /// Last term that the sender saw begin. Never a candidate's: a coordinator would ask it first for every
+        /// transaction, though it may never get a quorum.
         ballot: Ballot,
     },
     /// A leader's vote, for the group's members to keep.

@@ -19,8 +19,8 @@ use crate::share::{Kind, Share};
 const MOST: usize = 256;
 /// How many keys each of them has.
 const MOST_KEYS: usize = 64;
-/// How many attempts in a row may come without what they lack, and keep the reservation: where that takes longer than
-/// the next attempt waits for it, somebody else would be first each time.
+/// How many consecutive attempts may keep a reservation although they lack what the previous one lacked. Some sites show a
+/// change only after the next attempt has started; with 0 they would lose their turn each time.
 const MOST_IN_VAIN: u8 = 1;
 
 /// The reservations of a group.
@@ -59,8 +59,8 @@ impl Reservations {
     }
 
     /// Keeps the keys of a transaction that was aborted before free, for another attempt if this one
-    /// `lacks` something. Returns whether it does: not for one that comes without what it lacked the last
-    /// times, because it may never get it.
+    /// `lacks` something. Returns whether it does: not for an attempt that lacks what the last ones lacked, so that others
+    /// have their turn. The next attempt is counted anew.
     pub(crate) fn keep<W>(
         &mut self,
         claim: Claim,

@@ -348,11 +348,10 @@ impl<W: Clone + Send> Service<W> {
         let Service { config, configuration, clock, outputs, counts, loopback, outcomes, .. } =
             self;
         let member = self.members.get_mut(&group)?;
-        let result = act(
-            member,
-            &mut Self::step(now, config, configuration, clock, outputs, counts, loopback, outcomes),
-        );
-        self.coordinator.learn_leader(member);
+        let mut step =
+            Self::step(now, config, configuration, clock, outputs, counts, loopback, outcomes);
+        let result = act(member, &mut step);
+        self.coordinator.learn_leader(&mut step, member);
         Some(result)
     }
 
@@ -363,7 +362,7 @@ impl<W: Clone + Send> Service<W> {
             Self::step(now, config, configuration, clock, outputs, counts, loopback, outcomes);
         for member in self.members.values_mut() {
             act(member, &mut step);
-            self.coordinator.learn_leader(member);
+            self.coordinator.learn_leader(&mut step, member);
         }
     }
 

@@ -496,6 +496,48 @@ fn who_does_not_lead_names_no_candidate() {
     assert!(waits(Some(Rule::NameLeaders)) > 500, "no answer, before the next member is asked");
 }
 
+/// How long a transaction takes that a worker coordinates which has no member of its group, and has just started.
+fn first_decision(sites: &mut Sites) -> u64 {
+    let (now, config) = (sites.time(), Config { groups: Vec::new(), run: 1, ..sites.config(2) });
+    let mut service = Service::new(now, config);
+    service.begin(now, true);
+    sites.services[2] = Some(service);
+    let began = sites.now / MILLI;
+    let tid = sites.certify(2, &[(0, "a")], Timestamp::ZERO);
+    sites.run_for(4000);
+    let decided = sites.decided.iter().find(|decided| decided.2 == tid);
+    decided.expect("all members are asked in turn").0 - began
+}
+
+/// It knows of no term, and asks the configured leader, whose answer is the first that it hears of any.
+#[test]
+fn who_has_just_started_asks_the_leader_that_the_first_answer_names() {
+    let mut sites = Sites::new(1);
+    let now = sites.time();
+    sites.services[1].as_mut().unwrap().move_leader(now, GroupId(0), SiteId(1));
+    sites.take(1);
+    sites.run_for(1000);
+    assert!(sites.services[1].as_ref().unwrap().leads(GroupId(0)));
+    let round_trips = 2 * (44 + 73);
+    assert!(first_decision(&mut sites) < round_trips + 10, "one to each of the two leaders");
+}
+
+/// Its own member has seen the new leader: it need not wait until that one's turn comes.
+#[test]
+fn a_coordinator_whose_member_sees_a_leader_begin_asks_that_one_at_once() {
+    let mut sites = Sites::new(1);
+    sites.services[0] = None;
+    let tid = sites.certify(2, &[(0, "a")], Timestamp::ZERO);
+    let led = sites.led;
+    while sites.led == led {
+        sites.run_for(1);
+    }
+    let began = sites.now / MILLI;
+    sites.run_for(4000);
+    let decided = sites.decided.iter().find(|decided| decided.2 == tid).expect("it is decided").0;
+    assert!(decided - began < 3 * 73 + 10, "{} ms after a leader began", decided - began);
+}
+
 #[test]
 fn a_member_that_was_cut_off_does_not_disturb_the_others() {
     let mut sites = Sites::new(1);

@@ -249,16 +249,12 @@ fn what_is_settled_waits_for_the_slowest_clock() {
 }
 
 /// A candidate that got no quorum, and was destroyed, was named as leader. Each transaction of a site asked it first, so that
-/// answers took more than a second, and others were always in the way. (Since leaders change.)
+/// answers took more than a second, and others were always in the way. (Since leaders change; what coordinators ask since
+/// then hides it here. `certification/tests/phases.rs` takes the rule out.)
 #[test]
 fn nobody_asks_a_candidate_first_for_ever() {
     let seed = 149_040_153;
-    let scenario = Scenario::durable(seed).promising();
-    stays_clean(&scenario, seed);
-    let rule = Rule::Certification(Certification::NameLeaders);
-    let report = run(&scenario.without(Some(rule)), Trace::off());
-    let starves = |violation: &Violation| matches!(violation, Violation::Starved(_));
-    assert!(report.violations.iter().any(starves), "{:?}", report.violations);
+    stays_clean(&Scenario::durable(seed).promising(), seed);
 }
 
 /// A site was removed and added again, and removed once more before anything that it did was kept. The judge took what its second
