@@ -154,8 +154,10 @@ async fn status(
 }
 
 async fn ready(State(cluster): State<Arc<Cluster>>) -> (StatusCode, Cow<'static, str>) {
-    if let Some(reason) = cluster.refuses_writes() {
-        let reason = format!("this process takes no writes: {reason}\n");
+    if cluster.refuses_writes().is_some() {
+        // Anybody may ask, so it names no files.
+        let reason = "this process takes no writes: a disk is nearly full or has failed; \
+                      takes_no_writes in /status tells more\n";
         return (StatusCode::SERVICE_UNAVAILABLE, reason.into());
     }
     if cluster.is_ready() {

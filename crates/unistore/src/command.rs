@@ -167,7 +167,7 @@ pub enum CommandError {
     TimedOut {
         /// The site whose transactions are missing, or [`SiteId::STRONG`] if strong ones are.
         site: SiteId,
-        /// How far this site is behind the asked past, by that site's clock; none if nothing of it has arrived.
+        /// How far this site is behind the asked past, by that site's clock; `None` if nothing of it is visible here yet.
         behind: Option<Duration>,
     },
     /// A strong transaction conflicts with another, which it has not seen. It had no effect.
@@ -261,8 +261,8 @@ impl fmt::Display for CommandError {
             }
             CommandError::TimedOut { site, behind } => {
                 match behind {
-                    Some(behind) => write!(f, "still {} ms behind ", behind.as_millis())?,
-                    None => f.write_str("nothing has arrived yet of ")?,
+                    Some(behind) => write!(f, "still {} ms behind ", behind.as_millis().max(1))?,
+                    None => f.write_str("nothing is visible here yet of ")?,
                 }
                 match *site {
                     SiteId::STRONG => f.write_str("the strong transactions"),

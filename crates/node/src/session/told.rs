@@ -54,7 +54,7 @@ impl Session {
         let worker = &self.worker;
         let far = match behind {
             Some(behind) => format!("still {} ms behind", behind.as_millis().max(1)),
-            None => "nothing has arrived yet of".to_owned(),
+            None => "nothing is visible here yet of".to_owned(),
         };
         let (missing, advice) = match site {
             SiteId::STRONG => (
