@@ -93,8 +93,8 @@ impl fmt::Display for Violation {
 const PATIENCE: u64 = 60_000 * MS;
 /// How long the world rests before it is judged.
 const REST: u64 = 2_500 * MS;
-/// How much longer, at most, until times are past all that may still commit: of transactions whose coordinators
-/// restarted, and of workers whose clocks are ahead of others'.
+/// How much longer, at most, where workers restart, until times are past all that may still commit. Elsewhere it takes as
+/// long as clocks differ.
 const GRACE: u64 = 30_000 * MS;
 /// Steps between two checks of the properties.
 const CHECK_EVERY: u64 = 64;
@@ -219,7 +219,8 @@ impl<'a> Run<'a> {
     /// Lets everything settle, and checks that nothing is left over.
     fn rest(&mut self) {
         self.load(self.world.now + REST);
-        let end = self.world.now + GRACE;
+        let end =
+            self.world.now + if self.scenario.durable { GRACE } else { self.world.clock_spread() };
         let mut left = self.left();
         while !left.is_empty() && self.world.now < end {
             self.load(self.world.now + REST / 5);

@@ -405,6 +405,13 @@ impl World {
     fn deadline(&mut self, address: Address) {
         if self.scheduled.get(&address) != Some(&self.now) {
             return;
+    /// By how much wall clocks differ, in nanoseconds.
+    pub(crate) fn clock_spread(&self) -> u64 {
+        let offsets = || self.configs.keys().map(|worker| self.skew[worker]);
+        let spread = offsets().max().unwrap_or(0) - offsets().min().unwrap_or(0);
+        spread.unsigned_abs() * 1000
+    }
+
         }
         self.scheduled.remove(&address);
         if !self.runs(address.site.index()) {
