@@ -20,6 +20,7 @@ Examples:
   solera sim --seed 42 --trace out.txt and everything that happened
   solera sim --seeds 300 --durable     with journals on simulated disks, crashes and restarts
   solera sim --seeds 300 --members     and lost sites that are removed and added again
+  solera sim --seeds 300 --links       and connections that break and carry so much in their time
   solera sim --seeds 300 --promises    promises of durability are judged in every seed
   solera sim --seeds 40 --outages      sites, or parts of one, are down for a minute
   solera sim --seeds 300 --without forwarding
@@ -53,12 +54,18 @@ pub(crate) struct SimArgs {
     /// The same, and remove lost sites and add them again
     #[arg(long, conflicts_with = "durable")]
     members: bool,
+    /// The same, and let each worker be a process of its own, with links to the others
+    ///
+    /// What decides about queues, frames and handshakes is what servers run. Connections break for one side before the
+    /// other; bytes take their time; queues are short.
+    #[arg(long, conflicts_with_all = ["durable", "members"])]
+    links: bool,
     /// Have sites, workers of one site, or a link to the leading site down for a minute, while the others must commit
     ///
     /// Each site that is whole commits strongly on every group, three times during the minute, and within
     /// five seconds each time. What is known to fail is listed and does not fail the run: other sites may wait for a
     /// site of which only some workers are down, above all for the leading one.
-    #[arg(long, conflicts_with_all = ["durable", "members"])]
+    #[arg(long, conflicts_with_all = ["durable", "members", "links"])]
     outages: bool,
     /// Judge promises of durability in every seed, not only in every third
     ///
@@ -91,10 +98,11 @@ pub(crate) fn main(args: &SimArgs) -> ExitCode {
 }
 
 fn kind(args: &SimArgs) -> Kind {
-    match (args.durable, args.members, args.outages) {
-        (_, _, true) => Kind::Outages,
-        (_, true, _) => Kind::Members,
-        (true, ..) => Kind::Durable,
+    match args {
+        SimArgs { outages: true, .. } => Kind::Outages,
+        SimArgs { links: true, .. } => Kind::Links,
+        SimArgs { members: true, .. } => Kind::Members,
+        SimArgs { durable: true, .. } => Kind::Durable,
         _ => Kind::Plain,
     }
 }
@@ -104,6 +112,7 @@ fn scenario(args: &SimArgs, seed: u64) -> Scenario {
         Kind::Plain => Scenario::from_seed(seed),
         Kind::Durable => Scenario::durable(seed),
         Kind::Members => Scenario::members(seed),
+        Kind::Links => Scenario::links(seed),
         Kind::Outages => Scenario::outage(seed),
     };
     let scenario = if judges_promises(args, seed) { scenario.promising() } else { scenario };
@@ -289,6 +298,7 @@ fn replay(args: &SimArgs, seed: u64) -> String {
         Kind::Plain => "",
         Kind::Durable => " --durable",
         Kind::Members => " --members",
+        Kind::Links => " --links",
         Kind::Outages => " --outages",
     };
     let promises = if args.promises { " --promises" } else { "" };

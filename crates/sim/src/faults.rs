@@ -1,5 +1,8 @@
 //! What goes wrong, and when.
 
+use solera_time::SiteId;
+use solera_unistore::Address;
+
 use crate::ambush::Ambush;
 use crate::disk_faults::DiskFault;
 use crate::random::Random;
@@ -14,6 +17,8 @@ pub(crate) enum Fault {
     Mend(usize, usize),
     /// What is under way between two sites is lost, as when a connection breaks.
     Reset(usize, usize),
+    /// The connections between two workers break.
+    Break(Address, Address),
     /// What one site replicates to another is lost; all else arrives.
     Mute(usize, usize),
     /// A site stops; its clients are cut off; it keeps its state.
@@ -167,4 +172,20 @@ pub(crate) fn operate(
         }
     }
     operations
+}
+
+/// Draws connections between workers that break before `end`.
+pub(crate) fn breaks(random: &mut Random, workers: &[u8], end: u64) -> Vec<(u64, Fault)> {
+    let worker = |random: &mut Random| {
+        let site = random.below(workers.len());
+        let worker = random.below(usize::from(workers[site])) as u8;
+        Address { site: SiteId(site as u8), worker }
+    };
+    let count = random.weighted(&[(20, 0), (50, 10), (30, 60)]);
+    let mut faults = Vec::new();
+    for _ in 0..count {
+        let (at, one, other) = (random.within(MS, end), worker(random), worker(random));
+        faults.push((at, Fault::Break(one, other)));
+    }
+    faults
 }

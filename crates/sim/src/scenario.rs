@@ -4,13 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use solera_host::Flaw;
+use solera_links::Sizes;
 use solera_unistore::{Rule, Timing, Topology};
 
 use crate::ambush::ambushes;
 use crate::disk_faults::disk_faults;
-use crate::faults::{Fault, crashes, operate, schedule};
+use crate::faults::{Fault, breaks, crashes, operate, schedule};
 use crate::outage::Outage;
 use crate::random::Random;
+use crate::world::Wiring;
 
 /// One millisecond of virtual time, in nanoseconds.
 pub(crate) const MS: u64 = 1_000_000;
@@ -35,6 +37,8 @@ pub struct Scenario {
     pub(crate) jitter: u64,
     /// How long a link is busy with a piece of a partition for a joining site, in nanoseconds.
     pub(crate) piece_time: u64,
+    /// How connections between workers are, if they are simulated.
+    pub(crate) wiring: Option<Wiring>,
     /// The same time for each message within a site, and for each sync of a disk.
     pub(crate) steady: Option<Steady>,
     /// Initial clock skew per site and worker, in microseconds.
@@ -134,6 +138,7 @@ impl Scenario {
             delays,
             jitter: random.weighted(&[(30, 1), (50, 5 * MS), (20, 60 * MS)]),
             piece_time: 0,
+            wiring: None,
             steady: None,
             skew,
             faults,
@@ -203,6 +208,27 @@ impl Scenario {
         let slowness = random.within(50, 1500) * MS;
         scenario.piece_time = if random.chance(25) { slowness } else { 0 };
         scenario
+    }
+
+    /// The scenario of a seed in which, beside that, each worker is a process of its own, and messages travel over links:
+    /// connections break, carry so many bytes in their time, and before them wait queues without much room.
+    pub fn links(seed: u64) -> Self {
+        let mut scenario = Scenario::members(seed);
+        let mut random = Random::new(seed.wrapping_mul(49_979_687).wrapping_add(11));
+        let piece = random.weighted(&[(50, 200), (50, Sizes::default().piece)]);
+        scenario.wiring = Some(Wiring {
+            queue_limit: random.weighted(&[(30, 4), (40, 64), (30, 1024)]) << 10,
+            sizes: Sizes { piece, ..Sizes::default() },
+            byte_time: random.weighted(&[(40, 8), (40, 200), (20, 2000)]),
+        });
+        let broken = breaks(&mut random, &scenario.topology.workers, scenario.faults_end);
+        scenario.faults.extend(broken);
+        scenario.faults.sort_by_key(|(at, _)| *at);
+        scenario
+    }
+
+    pub(crate) fn delivers_all_frames(&self) -> bool {
+        self.weakness == Some(Weakness::DeliversAllFrames)
     }
 
     /// The scenario of a seed in which some sites, or some workers of one site, are down for a minute, and nothing
@@ -344,6 +370,8 @@ fn destroyed((_, fault): &(u64, Fault)) -> Option<usize> {
 pub enum Weakness {
     /// What runs the machines does wrong.
     Driver(Flaw),
+    /// Frames are delivered that had arrived before.
+    DeliversAllFrames,
     /// A damaged journal is cut at its first damage, and the worker starts.
     StartsFromDamage,
     /// Tokens carry the causal past of their session only.

@@ -3,10 +3,12 @@
 //! | module | subject |
 //! |---|---|
 //! | `faults` | what strikes links, sites, clocks and disks |
+//! | `links` | connections between workers, if they are simulated |
 //! | `lives` | workers that crash, start from their disks, and write checkpoints |
 //! | `members` | sites that an operator removes and adds |
 
 mod faults;
+mod links;
 mod lives;
 mod members;
 
@@ -28,6 +30,9 @@ use crate::scenario::{MS, Scenario, Steady};
 use crate::storage::{Health, Storage, Worker, takes};
 use crate::tally::Tally;
 use crate::trace::Trace;
+use links::{Links, Step};
+
+pub(crate) use links::Wiring;
 
 /// The wall clock at the start of the world, in microseconds since the Unix epoch.
 pub(crate) const EPOCH_MICROS: i64 = 1_800_000_000_000_000;
@@ -62,6 +67,7 @@ enum Due {
     /// A sync of the worker's journal is done, in this incarnation.
     Synced(Address, u64),
     Fault(Fault),
+    Link(Step),
     /// A client has waited long enough.
     Unanswered(Address, RequestId),
     Wake(usize),
@@ -136,6 +142,8 @@ pub(crate) struct World {
     slow: ByWorker<u64>,
     /// Messages within a paused site; they arrive when it resumes.
     deferred: Vec<Deferred>,
+    /// The links between workers; without them, messages are sent one by one.
+    links: Option<Links>,
     happenings: Vec<Happening>,
     /// After how long others take a silent site's transactions for lost.
     lost_after: u64,
@@ -180,6 +188,7 @@ impl World {
             skew: ByWorker::default(),
             slow: ByWorker::default(),
             deferred: Vec::new(),
+            links: scenario.wiring.map(|wiring| Links::new(wiring, scenario.delivers_all_frames())),
             happenings: Vec::new(),
             delays: scenario.delays.clone(),
             jitter: scenario.jitter,
@@ -234,6 +243,7 @@ impl World {
             Due::Deadline(address) => self.deadline(address),
             Due::Synced(address, life) => self.synced(address, life),
             Due::Fault(fault) => self.strike(fault),
+            Due::Link(step) => self.link_step(step),
             Due::Unanswered(worker, request) => {
                 self.happenings.push(Happening::Unanswered(worker, request));
             }
@@ -250,6 +260,11 @@ impl World {
         if self.storages.contains_key(&to) {
             if self.workers.get(&to).is_some_and(|worker| !takes(worker, &command)) {
                 self.tally.count("commands refused");
+                self.happenings.push(Happening::Refused(to, request));
+                return;
+            }
+            if self.is_out_of_reach(to, &command) {
+                self.tally.count("commands refused for a link");
                 self.happenings.push(Happening::Refused(to, request));
                 return;
             }
@@ -367,6 +382,7 @@ impl World {
         self.slow.clear();
         self.ambushes.clear();
         self.piece_time = 0;
+        self.links.iter_mut().for_each(Links::heal);
         self.storages.values_mut().for_each(Storage::heal);
         for site in 0..self.states.len() {
             self.resume(site);
@@ -389,6 +405,13 @@ impl World {
         }
     }
 
+    /// By how much wall clocks differ, in nanoseconds.
+    pub(crate) fn clock_spread(&self) -> u64 {
+        let offsets = || self.configs.keys().map(|worker| self.skew[worker]);
+        let spread = offsets().max().unwrap_or(0) - offsets().min().unwrap_or(0);
+        spread.unsigned_abs() * 1000
+    }
+
     /// When a worker's host was last started: its monotonic clock begins there.
     fn booted(&self, address: Address) -> u64 {
         self.booted.get(&address).copied().unwrap_or(0)
@@ -405,20 +428,18 @@ impl World {
     fn deadline(&mut self, address: Address) {
         if self.scheduled.get(&address) != Some(&self.now) {
             return;
-    /// By how much wall clocks differ, in nanoseconds.
-    pub(crate) fn clock_spread(&self) -> u64 {
-        let offsets = || self.configs.keys().map(|worker| self.skew[worker]);
-        let spread = offsets().max().unwrap_or(0) - offsets().min().unwrap_or(0);
-        spread.unsigned_abs() * 1000
-    }
-
         }
         self.scheduled.remove(&address);
         if !self.runs(address.site.index()) {
             return;
         }
         let now = self.now_at(address);
+        let full = self.full_links(address);
+        if !full.is_empty() {
+            self.tally.count("ticks that held workers back");
+        }
         if let Some(worker) = self.workers.get_mut(&address) {
+            worker.machine_mut().hold_back(full);
             worker.on_deadline(now);
         }
         self.carry_out(address);
@@ -472,6 +493,7 @@ impl World {
         {
             self.answer(address, request, response);
         }
+        self.send_outbox(address);
     }
 
     fn note_claims(&mut self, worker: Address, message: &Message) {
@@ -557,17 +579,18 @@ impl World {
 
     fn send(&mut self, from: Address, to: Address, message: Message) {
         let (a, b) = (from.site.index(), to.site.index());
-        let delay = if a == b {
-            let slow = self.slow.get(&from).max(self.slow.get(&to)).copied().unwrap_or(0);
-            let random = self.random.within(5_000, 100_000);
-            self.steady.map_or(random, |steady| steady.hop) + slow
-        } else {
-            let muted = self.mute.contains(&(a, b)) && matches!(message, Message::Replicate(_));
-            if self.cuts[a][b] > 0 || muted || !self.runs(b) {
-                return;
-            }
-            self.delays[a][b] + self.random.within(0, self.jitter)
-        };
+        if self.mute.contains(&(a, b)) && matches!(message, Message::Replicate(_)) {
+            return;
+        }
+        if let Some(links) = &mut self.links
+            && from != to
+        {
+            return links.say(to, message);
+        }
+        if a != b && (self.cuts[a][b] > 0 || !self.runs(b)) {
+            return;
+        }
+        let delay = self.travel_time(from, to);
         let busy = if matches!(message, Message::Filling(_)) { self.piece_time } else { 0 };
         let earliest = self.now + delay;
         let last = self.last_arrival(from, to);
@@ -577,6 +600,17 @@ impl World {
         let incarnations = (self.incarnation(from), self.incarnation(to));
         let message = Box::new(message);
         self.push(at, Due::Deliver { from, to, message, life, epoch, incarnations });
+    }
+
+    /// How long a message takes from one worker to another.
+    fn travel_time(&mut self, from: Address, to: Address) -> u64 {
+        let (a, b) = (from.site.index(), to.site.index());
+        if a != b {
+            return self.delays[a][b] + self.random.within(0, self.jitter);
+        }
+        let slow = self.slow.get(&from).max(self.slow.get(&to)).copied().unwrap_or(0);
+        let random = self.random.within(5_000, 100_000);
+        self.steady.map_or(random, |steady| steady.hop) + slow
     }
 
     /// When the last message from one worker to another arrives.

@@ -111,6 +111,13 @@ fn records_before_checkpoints() {
     trap(scenario, broken, |violation| matches!(violation, Violation::Anomaly(_)));
 }
 
+/// `docs/decisions/0008-links.md`: a frame that is sent again over another connection is delivered once.
+#[test]
+fn frames_are_delivered_once() {
+    let broken = |scenario: Scenario| scenario.weakened(Weakness::DeliversAllFrames);
+    trap(Scenario::links, broken, |_| true);
+}
+
 /// A journal that is damaged must not be started from: what is cut off was acknowledged.
 #[test]
 fn damage_refuses_to_start() {

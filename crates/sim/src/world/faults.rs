@@ -3,6 +3,7 @@
 use solera_time::SiteId;
 use solera_unistore::{Address, Message};
 
+use super::links::Links;
 use super::{Due, Happening, SiteState, World};
 use crate::ambush::{Ambush, Blow};
 use crate::disk_faults::DiskFault;
@@ -83,6 +84,7 @@ impl World {
                 self.tally.count("connections broken");
                 self.lose(a, b);
             }
+            Fault::Break(a, b) => self.break_link(a, b),
             Fault::Mute(a, b) => {
                 self.mute.insert((a, b));
             }
@@ -125,6 +127,7 @@ impl World {
     pub(super) fn lose(&mut self, a: usize, b: usize) {
         self.epochs[a][b] += 1;
         self.epochs[b][a] += 1;
+        self.break_links(a, b);
     }
 
     pub(super) fn stop(&mut self, site: usize, state: SiteState) {
@@ -164,6 +167,11 @@ impl World {
             *last = at;
             let (epoch, life) = (self.epochs[site][site], self.lives[site]);
             self.push(at, Due::Deliver { from, to, message, life, epoch, incarnations });
+        }
+        // Steps of another site that is paused are put off again.
+        let steps = self.links.as_mut().map_or_else(Vec::new, Links::take_deferred);
+        for (step, place) in steps.into_iter().zip(0..) {
+            self.push(self.now + MS / 100 + place, Due::Link(step));
         }
         let addresses: Vec<_> =
             self.workers.keys().filter(|address| address.site.index() == site).copied().collect();

@@ -43,6 +43,7 @@ impl World {
         let worker = self.workers.remove(&address);
         let ran = worker.is_some();
         storage.crash(worker, power);
+        self.end_links(address);
         self.scheduled.remove(&address);
         if ran {
             let last = self.now + self.random.within(0, 200_000);
@@ -106,6 +107,7 @@ impl World {
                     self.claims[site].join(&uniform_vec);
                 }
                 self.workers.insert(address, started.worker);
+                self.begin_links(address);
                 self.carry_out(address);
             }
             Err(Refusal::NotNow) => {

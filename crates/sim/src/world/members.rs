@@ -177,6 +177,7 @@ impl World {
         // None of its former life may be asked whether it serves.
         for address in self.addresses_of(site) {
             self.workers.remove(&address);
+            self.end_links(address);
             self.scheduled.remove(&address);
         }
         for address in self.addresses_of(site) {

@@ -1,0 +1,602 @@
+//! Links between workers, each of which is a process of its own, over connections in virtual time.
+//!
+//! [`solera_links::Link`] decides what is queued, sent again, and delivered, as in servers. This module is its host: it
+//! makes connections, lets them break for one end before the other, and carries frames in the time that their bytes
+//! take.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use solera_links::{Handshake, Link, Sizes, decode_batch, encode_batch};
+use solera_time::{Monotonic, SiteId};
+use solera_unistore::{Address, Command, Message};
+
+use super::{Due, SiteState, World};
+use crate::scenario::MS;
+
+/// What stands before the body of a frame, in bytes.
+const FRAME_HEADER: usize = 17;
+
+/// How connections are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wiring {
+    /// About how many bytes may wait for a worker.
+    pub(crate) queue_limit: usize,
+    /// How batches are cut into frames.
+    pub(crate) sizes: Sizes,
+    /// How long a byte occupies a connection, in nanoseconds.
+    pub(crate) byte_time: u64,
+}
+
+/// A worker, and its incarnation.
+type Process = (Address, u64);
+type Body = Arc<Vec<u8>>;
+
+/// All links of a world.
+pub(super) struct Links {
+    wiring: Wiring,
+    /// Hosts deliver what links do not take; see [`crate::Weakness::DeliversAllFrames`].
+    delivers_all: bool,
+    /// What a worker knows of its link with another.
+    ends: BTreeMap<(Address, Address), End>,
+    connections: BTreeMap<u64, Connection>,
+    /// The number of the latest connection.
+    latest: u64,
+    /// What a worker has to say in this turn.
+    outbox: BTreeMap<Address, Vec<Message>>,
+    /// What reaches workers of paused sites; they take it when they resume.
+    deferred: Vec<Step>,
+    /// Whether faults have ended: then the judges read all at once, and try nothing again.
+    is_healed: bool,
+}
+
+struct End {
+    link: Link<Body>,
+    /// The connection that this worker made.
+    connection: Option<u64>,
+    /// Counts the calls of this worker.
+    attempt: u64,
+    /// Whether the latest may still be answered.
+    is_calling: bool,
+}
+
+/// A connection, over which the caller sends frames.
+struct Connection {
+    caller: Process,
+    called: Process,
+    /// The life of the caller's site.
+    life: u32,
+    /// As the called worker's link counts it.
+    number: u64,
+    caller_is_there: bool,
+    called_is_there: bool,
+    /// What arrives from then on is lost.
+    broken_at: Option<u64>,
+    /// When the caller can send the next frame.
+    free_at: u64,
+    /// Whether it will be reminded of that.
+    will_send: bool,
+    /// When the last frame arrives, and the last acknowledgement.
+    last_arrival: (u64, u64),
+}
+
+/// One of the two processes that a connection is between.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    Caller,
+    Called,
+}
+
+/// A call on its way to become a connection.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Call {
+    caller: Process,
+    called: Address,
+    attempt: u64,
+    life: u32,
+    handshake: Handshake,
+}
+
+/// Something that happens to a link.
+#[derive(Debug)]
+pub(super) enum Step {
+    /// A worker calls another, unless it has begun another attempt since.
+    Call(Process, Address, u64),
+    /// The called worker reads the greeting.
+    Greeting(Call),
+    /// It has made up its mind.
+    Decision(Call, Process, Handshake),
+    /// The caller reads that it is welcome, and which frame was the last that had arrived.
+    Welcome(Call, u64, u64),
+    /// The connection has room for the next frame.
+    Room(u64),
+    /// A frame arrives.
+    Frame(u64, u64, Body),
+    /// An acknowledgement arrives.
+    Ack(u64, u64),
+    /// One side notices that the connection is broken.
+    Noticed(u64, Side),
+}
+
+impl Links {
+    pub(super) fn new(wiring: Wiring, delivers_all: bool) -> Links {
+        Links {
+            wiring,
+            delivers_all,
+            ends: BTreeMap::new(),
+            connections: BTreeMap::new(),
+            latest: 0,
+            outbox: BTreeMap::new(),
+            deferred: Vec::new(),
+            is_healed: false,
+        }
+    }
+
+    /// Bytes take no time any more, and no command is refused.
+    pub(super) fn heal(&mut self) {
+        self.is_healed = true;
+        self.wiring.byte_time = 0;
+    }
+
+    /// Adds to what a worker says in this turn.
+    pub(super) fn say(&mut self, to: Address, message: Message) {
+        self.outbox.entry(to).or_default().push(message);
+    }
+
+    pub(super) fn take_deferred(&mut self) -> Vec<Step> {
+        std::mem::take(&mut self.deferred)
+    }
+
+    /// Who takes part in a step.
+    fn process(&self, step: &Step) -> Option<Process> {
+        let side = |connection: &u64, side| {
+            let connection = self.connections.get(connection)?;
+            Some(match side {
+                Side::Caller => connection.caller,
+                Side::Called => connection.called,
+            })
+        };
+        match step {
+            Step::Call(caller, ..) => Some(*caller),
+            Step::Greeting(_) => None,
+            Step::Decision(_, called, _) => Some(*called),
+            Step::Welcome(call, ..) => Some(call.caller),
+            Step::Room(connection) | Step::Ack(connection, _) => side(connection, Side::Caller),
+            Step::Frame(connection, ..) => side(connection, Side::Called),
+            Step::Noticed(connection, which) => side(connection, *which),
+        }
+    }
+
+    /// The connections of which one side is a worker that `is_one` and the other one that `is_other`.
+    fn between(
+        &self,
+        is_one: impl Fn(Address) -> bool,
+        is_other: impl Fn(Address) -> bool,
+    ) -> Vec<u64> {
+        let between = |connection: &Connection| {
+            let (caller, called) = (connection.caller.0, connection.called.0);
+            (is_one(caller) && is_other(called)) || (is_one(called) && is_other(caller))
+        };
+        let connections = self.connections.iter().filter(|(_, connection)| between(connection));
+        connections.map(|(number, _)| *number).collect()
+    }
+}
+
+impl World {
+    /// A worker's process begins: it knows nobody, and calls all others.
+    pub(super) fn begin_links(&mut self, worker: Address) {
+        self.end_links(worker);
+        let process = (worker, self.incarnation(worker));
+        let topology = self.configs[&worker].topology.clone();
+        let of_site = |site: SiteId| {
+            (0..topology.workers[site.index()]).map(move |worker| Address { site, worker })
+        };
+        let all = SiteId::all(topology.sites()).flat_map(of_site);
+        for other in all.filter(|other| *other != worker) {
+            let Some(links) = &mut self.links else { return };
+            let link = Link::new(links.wiring.queue_limit, worker.site == other.site);
+            let end = End { link, connection: None, attempt: 0, is_calling: false };
+            links.ends.insert((worker, other), end);
+            let at = self.now + self.random.within(0, MS / 10);
+            self.push(at, Due::Link(Step::Call(process, other, 0)));
+        }
+    }
+
+    /// A worker's process is gone. What it has sent may arrive for a moment.
+    pub(super) fn end_links(&mut self, worker: Address) {
+        let Some(links) = &mut self.links else { return };
+        links.ends.retain(|(one, _), _| *one != worker);
+        for number in links.between(|one| one == worker, |_| true) {
+            let last = self.now + self.random.within(0, MS / 5);
+            self.break_connection(number, last);
+            let Some(connection) = self.connection(number) else { continue };
+            match connection.caller.0 == worker {
+                true => connection.caller_is_there = false,
+                false => connection.called_is_there = false,
+            }
+            self.forget_if_over(number);
+        }
+    }
+
+    /// All connections between two sites break.
+    pub(super) fn break_links(&mut self, a: usize, b: usize) {
+        let Some(links) = &self.links else { return };
+        let at = |site: usize| move |worker: Address| worker.site.index() == site;
+        for connection in links.between(at(a), at(b)) {
+            self.break_connection(connection, self.now);
+        }
+    }
+
+    /// The connections between two workers break.
+    pub(super) fn break_link(&mut self, a: Address, b: Address) {
+        let Some(links) = &self.links else { return };
+        for connection in links.between(|one| one == a, |other| other == b) {
+            self.tally.count("connections of two workers broken");
+            self.break_connection(connection, self.now);
+        }
+    }
+
+    /// Nothing arrives from `at` on, and each side notices some time.
+    fn break_connection(&mut self, number: u64, at: u64) {
+        let Some(connection) = self.connection(number) else { return };
+        if connection.broken_at.is_some() {
+            return;
+        }
+        connection.broken_at = Some(at);
+        for side in [Side::Caller, Side::Called] {
+            let most = if self.random.chance(50) { MS } else { 200 * MS };
+            let at = at + self.random.within(0, most);
+            self.push(at, Due::Link(Step::Noticed(number, side)));
+        }
+    }
+
+    /// A connection is forgotten when both sides have given it up.
+    fn forget_if_over(&mut self, number: u64) {
+        let Some(links) = &mut self.links else { return };
+        let is_over = |connection: &Connection| {
+            let Connection { caller_is_there, called_is_there, broken_at, .. } = connection;
+            broken_at.is_some() && !caller_is_there && !called_is_there
+        };
+        if links.connections.get(&number).is_some_and(is_over) {
+            links.connections.remove(&number);
+        }
+    }
+
+    fn connection(&mut self, number: u64) -> Option<&mut Connection> {
+        self.links.as_mut()?.connections.get_mut(&number)
+    }
+
+    fn end(&mut self, worker: Address, other: Address) -> Option<&mut End> {
+        self.links.as_mut()?.ends.get_mut(&(worker, other))
+    }
+
+    /// Whether a worker's process runs, or is only paused.
+    fn is_there(&self, process: Process) -> bool {
+        let (worker, incarnation) = process;
+        let state = self.states[worker.site.index()];
+        let there = self.runs(worker.site.index()) || state == SiteState::Paused;
+        there && self.incarnation(worker) == incarnation && self.workers.contains_key(&worker)
+    }
+
+    /// Whether a greeting gets from one worker to another.
+    fn passes(&self, from: Address, to: Address) -> bool {
+        let (a, b) = (from.site.index(), to.site.index());
+        a == b || self.cuts[a][b] == 0
+    }
+
+    pub(super) fn link_step(&mut self, step: Step) {
+        let Some(links) = &mut self.links else { return };
+        if let Some(process) = links.process(&step) {
+            if self.states[process.0.site.index()] == SiteState::Paused {
+                links.deferred.push(step);
+                return;
+            }
+            if !self.is_there(process) {
+                return;
+            }
+        }
+        match step {
+            Step::Call(caller, called, attempt) => self.call(caller, called, attempt),
+            Step::Greeting(call) => self.read_greeting(call),
+            Step::Decision(call, called, read) => self.decide(call, called, read),
+            Step::Welcome(call, connection, received) => self.welcome(call, connection, received),
+            Step::Room(connection) => {
+                if let Some(connection) = self.connection(connection) {
+                    connection.will_send = false;
+                }
+                self.send_frames(connection);
+            }
+            Step::Frame(connection, number, body) => self.take_frame(connection, number, &body),
+            Step::Ack(number, last) => self.take_ack(number, last),
+            Step::Noticed(connection, side) => self.notice(connection, side),
+        }
+    }
+
+    /// Has a worker call another after so many nanoseconds, unless it is connected by then.
+    fn call_after(&mut self, worker: Address, other: Address, after: u64) {
+        let process = (worker, self.incarnation(worker));
+        if let Some(end) = self.end(worker, other) {
+            end.attempt += 1;
+            let step = Step::Call(process, other, end.attempt);
+            self.push(self.now + after, Due::Link(step));
+        }
+    }
+
+    fn call(&mut self, caller: Process, called: Address, attempt: u64) {
+        let life = self.lives[caller.0.site.index()];
+        let Some(end) = self.end(caller.0, called) else { return };
+        if end.connection.is_some() || end.attempt != attempt {
+            return;
+        }
+        end.attempt += 1;
+        end.is_calling = true;
+        let (attempt, handshake) = (end.attempt, end.link.handshake());
+        let call = Call { caller, called, attempt, life, handshake };
+        let there = self.travel_time(caller.0, called);
+        let back = self.travel_time(called, caller.0);
+        if self.passes(caller.0, called) {
+            self.push(self.now + there, Due::Link(Step::Greeting(call)));
+        }
+        // Mostly time enough for an answer.
+        let patience = there + back + self.random.within(MS, 60 * MS);
+        self.push(self.now + patience, Due::Link(Step::Call(caller, called, attempt)));
+    }
+
+    fn read_greeting(&mut self, call: Call) {
+        let process = (call.called, self.incarnation(call.called));
+        let site = call.called.site.index();
+        if !self.runs(site) || !self.is_there(process) || !self.passes(call.caller.0, call.called) {
+            return;
+        }
+        let Some(end) = self.end(call.called, call.caller.0) else { return };
+        let read = end.link.handshake();
+        let most = if self.random.chance(80) { MS / 10 } else { 20 * MS };
+        let at = self.now + self.random.within(0, most);
+        self.push(at, Due::Link(Step::Decision(call, process, read)));
+    }
+
+    fn decide(&mut self, call: Call, called: Process, read: Handshake) {
+        let (now, caller) = (Monotonic(self.now), call.caller);
+        let Some(end) = self.end(called.0, caller.0) else { return };
+        let Some((number, received)) = end.link.accepted(now, read, caller.1) else {
+            return self.tally.count("calls refused");
+        };
+        let calls_back = end.connection.is_none() && !end.is_calling;
+        let Some(links) = &mut self.links else { return };
+        links.latest += 1;
+        let latest = links.latest;
+        let connection = Connection {
+            caller,
+            called,
+            life: call.life,
+            number,
+            caller_is_there: false,
+            called_is_there: true,
+            broken_at: None,
+            free_at: 0,
+            will_send: false,
+            last_arrival: (0, 0),
+        };
+        links.connections.insert(latest, connection);
+        let at = self.now + self.travel_time(called.0, caller.0);
+        if self.is_there(caller) && self.passes(called.0, caller.0) {
+            self.push(at, Due::Link(Step::Welcome(call, latest, received)));
+        } else {
+            self.break_connection(latest, self.now);
+        }
+        if calls_back {
+            self.call_after(called.0, caller.0, MS / 100);
+        }
+    }
+
+    fn welcome(&mut self, call: Call, number: u64, received: u64) {
+        let now = Monotonic(self.now);
+        let Some(connection) = self.connection(number) else { return };
+        let (called, broken) = (connection.called, connection.broken_at.is_some());
+        let Some(end) = self.end(call.caller.0, call.called) else { return };
+        let waits = end.connection.is_none() && end.attempt == call.attempt;
+        if broken || !waits || !end.link.opened(now, call.handshake, called.1, received) {
+            return self.break_connection(number, self.now);
+        }
+        end.connection = Some(number);
+        end.is_calling = false;
+        if end.link.reconnects() > 0 {
+            self.tally.count("connections made again");
+        }
+        if let Some(connection) = self.connection(number) {
+            connection.caller_is_there = true;
+        }
+        self.send_frames(number);
+    }
+
+    /// Sends what a worker had to say in its turn.
+    pub(super) fn send_outbox(&mut self, from: Address) {
+        while let Some((to, messages)) =
+            self.links.as_mut().and_then(|links| links.outbox.pop_first())
+        {
+            self.queue_messages(from, to, messages);
+        }
+    }
+
+    fn queue_messages(&mut self, from: Address, to: Address, messages: Vec<Message>) {
+        let Some(links) = &mut self.links else { return };
+        let Some(end) = links.ends.get_mut(&(from, to)) else { return };
+        let dropped = end.link.dropped();
+        let Some(ticket) = end.link.admit() else {
+            let is_full = end.link.dropped() > dropped;
+            return self.tally.count(match is_full {
+                true => "batches dropped before full queues",
+                false => "batches dropped without connection",
+            });
+        };
+        for body in encode_batch(links.wiring.sizes, from, to, messages) {
+            let bytes = body.len();
+            end.link.push(ticket, Arc::new(body), bytes);
+        }
+        if let Some(connection) = end.connection {
+            self.send_frames(connection);
+        }
+    }
+
+    /// Sends what waits for a connection, until that is occupied.
+    fn send_frames(&mut self, number: u64) {
+        loop {
+            let now = self.now;
+            let Some(links) = &mut self.links else { return };
+            let Some(connection) = links.connections.get_mut(&number) else { return };
+            let (from, to) = (connection.caller.0, connection.called.0);
+            let Some(end) = links.ends.get_mut(&(from, to)) else { return };
+            if !connection.caller_is_there || end.connection != Some(number) {
+                return;
+            }
+            if connection.free_at > now {
+                if !std::mem::replace(&mut connection.will_send, true) {
+                    let at = connection.free_at;
+                    self.push(at, Due::Link(Step::Room(number)));
+                }
+                return;
+            }
+            let Some((frame, body)) = end.link.next_frame() else { return };
+            let bytes = (FRAME_HEADER + body.len()) as u64;
+            connection.free_at = now + bytes * links.wiring.byte_time;
+            let earliest = connection.free_at + self.travel_time(from, to);
+            let Some(connection) = self.connection(number) else { return };
+            let at = earliest.max(connection.last_arrival.0 + 1);
+            connection.last_arrival.0 = at;
+            self.push(at, Due::Link(Step::Frame(number, frame, body)));
+        }
+    }
+
+    fn take_frame(&mut self, number: u64, frame: u64, body: &[u8]) {
+        let now = self.now;
+        let Some(connection) = self.connection(number) else { return };
+        let Connection { caller, called, life, number: counted, broken_at, .. } = *connection;
+        if !connection.called_is_there || broken_at.is_some_and(|at| at <= now) {
+            return;
+        }
+        let delivers_all = self.links.as_ref().is_some_and(|links| links.delivers_all);
+        let Some(end) = self.end(called.0, caller.0) else { return };
+        let takes = end.link.takes(counted, frame);
+        if !takes {
+            self.tally.count("frames that had arrived before");
+        }
+        if takes || delivers_all {
+            self.deliver_frame(number, (caller.0, life), called, body);
+        }
+        // The worker may have died of what it was sent.
+        let last = self.end(called.0, caller.0).map(|end| end.link.received(counted));
+        match last {
+            Some(Some(last)) if self.is_there(called) => self.acknowledge(number, last),
+            Some(None) => self.notice(number, Side::Called),
+            _ => {}
+        }
+    }
+
+    fn deliver_frame(&mut self, number: u64, from: (Address, u32), to: Process, body: &[u8]) {
+        let (from, life) = from;
+        let topology = &self.configs[&to.0].topology;
+        let delivery = decode_batch::<Message>(body, from.site, to.0.site, topology)
+            .expect("what a worker has encoded can be read, and fits");
+        for message in delivery.messages {
+            let sprung = self.spring(from, to.0, &message);
+            let strike = |world: &mut World, before: bool| {
+                if let Some((ambush, victim)) = sprung
+                    && ambush.before == before
+                {
+                    let sites = [from.site.index(), to.0.site.index()];
+                    let other = if sites[0] == victim { sites[1] } else { sites[0] };
+                    world.strike_in_ambush(ambush, victim, other);
+                }
+            };
+            strike(self, true);
+            let now = self.now;
+            let is_broken = |one: &mut Connection| one.broken_at.is_some_and(|at| at <= now);
+            let broken = self.connection(number).is_none_or(is_broken);
+            if broken || !self.is_there(to) {
+                return;
+            }
+            self.receive(from, to.0, Box::new(message), life);
+            strike(self, false);
+        }
+    }
+
+    fn acknowledge(&mut self, number: u64, last: u64) {
+        let Some(connection) = self.connection(number) else { return };
+        let (caller, called) = (connection.caller.0, connection.called.0);
+        let earliest = self.now + self.travel_time(called, caller);
+        let Some(connection) = self.connection(number) else { return };
+        let at = earliest.max(connection.last_arrival.1 + 1);
+        connection.last_arrival.1 = at;
+        self.push(at, Due::Link(Step::Ack(number, last)));
+    }
+
+    fn take_ack(&mut self, number: u64, last: u64) {
+        let now = self.now;
+        let Some(connection) = self.connection(number) else { return };
+        let Connection { caller, called, caller_is_there, broken_at, .. } = *connection;
+        if caller_is_there
+            && broken_at.is_none_or(|at| at > now)
+            && let Some(end) = self.end(caller.0, called.0)
+        {
+            end.link.acknowledge(last);
+        }
+    }
+
+    /// A side gives its connection up. If it was not broken, it is now.
+    fn notice(&mut self, number: u64, side: Side) {
+        self.break_connection(number, self.now);
+        let now = Monotonic(self.now);
+        let Some(connection) = self.connection(number) else { return };
+        let Connection { caller, called, number: counted, .. } = *connection;
+        let was_there = match side {
+            Side::Caller => std::mem::take(&mut connection.caller_is_there),
+            Side::Called => std::mem::take(&mut connection.called_is_there),
+        };
+        if !was_there {
+            return;
+        }
+        match side {
+            Side::Caller => {
+                let Some(end) = self.end(caller.0, called.0) else { return };
+                end.link.closed(now);
+                end.connection = None;
+                let pause = self.random.within(0, 50 * MS);
+                self.call_after(caller.0, called.0, pause);
+            }
+            Side::Called => {
+                if let Some(end) = self.end(called.0, caller.0) {
+                    end.link.hung_up(now, counted);
+                }
+            }
+        }
+        self.forget_if_over(number);
+    }
+
+    /// Whether a worker would have to wait for one of its site that cannot be reached, as sessions find out before they
+    /// give a command.
+    pub(super) fn is_out_of_reach(&self, worker: Address, command: &Command) -> bool {
+        let (Command::Execute { key, .. } | Command::Operate { key, .. }) = command else {
+            return false;
+        };
+        let Some(links) = self.links.as_ref().filter(|links| !links.is_healed) else {
+            return false;
+        };
+        let Some(owner) = self.replica(&worker).map(|replica| replica.owner_of(key.as_bytes()))
+        else {
+            return false;
+        };
+        let end = links.ends.get(&(worker, owner));
+        end.is_some_and(|end| !end.link.is_reachable(Monotonic(self.now)))
+    }
+
+    /// The workers of other sites to which enough is under way.
+    pub(super) fn full_links(&self, from: Address) -> Vec<Address> {
+        let Some(links) = &self.links else { return Vec::new() };
+        let enough = links.wiring.queue_limit / 4;
+        let ends = links.ends.range((from, Address { site: SiteId(0), worker: 0 })..);
+        ends.take_while(|((one, _), _)| *one == from)
+            .filter(|((_, other), end)| other.site != from.site && end.link.queue_bytes() >= enough)
+            .map(|((_, other), _)| *other)
+            .collect()
+    }
+}
