@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use std::collections::BTreeMap;
+
 use solera_checker::Level as Promise;
 use solera_data::{Key, Op, OpError, Outcome, Value};
 use solera_levels::Level;
@@ -109,8 +111,10 @@ pub(crate) struct Clients {
     pub(crate) outcomes: Vec<(TransactionId, Option<bool>)>,
     /// Decides who asks for the name of a strong transaction before committing it.
     naming: Random,
-    /// The names that they were told.
-    pub(crate) names: Vec<TransactionId>,
+    /// Transactions whose names they asked for.
+    asked_names: BTreeMap<RequestId, Cause>,
+    /// The names that they were told, and of what.
+    pub(crate) names: Vec<(TransactionId, Cause)>,
     workers: Vec<u8>,
     pace: u64,
     /// Clients that gave up a past that died with a site.
@@ -151,6 +155,7 @@ impl Clients {
             strong_share: scenario.strong_share,
             outcomes: Vec::new(),
             naming: Random::new(scenario.seed.wrapping_mul(523).wrapping_add(17)),
+            asked_names: BTreeMap::new(),
             names: Vec::new(),
             workers: scenario.topology.workers.clone(),
             pace: scenario.pace,
@@ -221,7 +226,8 @@ impl Clients {
         response: Response,
     ) {
         if let Response::Named(tid) = response {
-            return self.names.push(tid);
+            let cause = self.asked_names.remove(&request);
+            return self.names.extend(cause.map(|cause| (tid, cause)));
         }
         let Some(index) = self.waiting(from, request) else { return };
         self.clients[index].waiting_for = None;
@@ -233,11 +239,14 @@ impl Clients {
                 self.finish(world, index, recorded, Status::Committed);
             }
             (Doing::Begin(mut recorded, fate), Response::Begun(tx)) => {
-                recorded.cause = Some(Cause::Transaction(from.site, tx));
+                let cause = Cause::Transaction(from.site, tx);
+                recorded.cause = Some(cause);
                 if self.naming.chance(50) {
                     // Nobody waits for the answer, which tells causal transactions that they have no name.
                     self.requests += 1;
-                    world.command(from, RequestId(self.requests), Command::Name { tx });
+                    let request = RequestId(self.requests);
+                    self.asked_names.insert(request, cause);
+                    world.command(from, request, Command::Name { tx });
                 }
                 self.next_operation(world, index, from, recorded, fate, tx);
             }

@@ -11,7 +11,9 @@ use solera_data::{Key, Op, OpError, Outcome};
 use solera_levels::Level;
 use solera_membership::{Gap, Standing};
 use solera_time::{SiteId, Timestamp, Vector};
-use solera_unistore::{Address, Command, Event, PartitionId, RequestId, Response, TransactionId};
+use solera_unistore::{
+    Address, Cause, Command, Event, PartitionId, RequestId, Response, TransactionId,
+};
 
 use crate::client::{Clients, Recorded, Status};
 use crate::history::{Places, answer, entries, history};
@@ -493,10 +495,13 @@ impl<'a> Run<'a> {
     fn outcomes_of_names(&self) -> Vec<(TransactionId, Option<bool>)> {
         let sites = SiteId::all(self.scenario.topology.sites());
         let up = sites.filter(|site| self.world.state(site.index()) == SiteState::Up);
-        let certified = self.clients.names.iter().copied();
-        // What has accessed nothing that needs an order commits without being certified.
-        let certified = certified.filter(|tid| self.outcomes.submission(*tid).is_some());
-        let names: Vec<TransactionId> = certified.collect();
+        // What has accessed nothing that needs an order commits without being certified. A former run of which nothing was
+        // durable may have submitted another transaction of that name, of which nobody has heard.
+        let is_certified = |(tid, cause): &&(TransactionId, Cause)| {
+            self.outcomes.submission(*tid).is_some_and(|submission| submission.cause == *cause)
+        };
+        let certified = self.clients.names.iter().filter(is_certified);
+        let names: Vec<TransactionId> = certified.map(|(tid, _)| *tid).collect();
         let mut told = Vec::new();
         for site in up {
             for tid in &names {

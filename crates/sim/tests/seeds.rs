@@ -257,6 +257,13 @@ fn nobody_asks_a_candidate_first_for_ever() {
     stays_clean(&Scenario::durable(seed).promising(), seed);
 }
 
+/// A worker crashed with nothing of its run durable, so that the next run had its number, and named a transaction like one that
+/// was submitted before, which had not left the worker. The judge took one for the other.
+#[test]
+fn a_run_that_left_nothing_has_submitted_nothing() {
+    clean_durable(880_000_364);
+}
+
 /// A site was removed and added again, and removed once more before anything that it did was kept. The judge took what its second
 /// life read for older than what others knew of the end of the first one.
 #[test]
