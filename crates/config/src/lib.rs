@@ -22,7 +22,7 @@ pub use durability::Durability;
 pub use error::ConfigError;
 pub use log_level::LogLevel;
 pub use modules::ModuleSpec;
-pub use nodes::{HostPort, NodeId, NodeSpec};
+pub use nodes::{HostPort, NodeSpec};
 pub use placed::Placed;
 pub use protocol::Baseline;
 pub use reader::MAX_CONNECTIONS;

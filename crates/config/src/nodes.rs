@@ -4,9 +4,6 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-use serde::{Deserialize, Serialize};
-use solera_time::SiteId;
-
 /// A host by name or address, and a port. Names are looked up when they are used.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct HostPort {
@@ -72,13 +69,4 @@ pub struct NodeSpec {
     pub admin: HostPort,
     /// Its workers.
     pub workers: u8,
-}
-
-/// A node by its site and its place there, from 0. People count nodes from 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct NodeId {
-    /// Its site.
-    pub site: SiteId,
-    /// Its place in the site's list.
-    pub node: u8,
 }

@@ -2,17 +2,20 @@
 //!
 //! Each of two nodes calls the other and sends over the connection that it made. A [`Link`] is what one of them knows
 //! of both connections, what waits to be sent, and what has arrived. Hosts make the connections, carry frames and read
-//! the clock.
+//! the clock. [`Admission`] decides who is let in, by what is known of the sites and of the data that nodes had before.
 //!
 //! **Within a site every frame that was queued for a process arrives there once and in order**, whatever becomes of
 //! connections, as long as both processes live. **Between sites a frame arrives at most once, and never after a later
 //! one**; the protocols ask again for what is lost. `tests/world.rs` judges both.
 
+mod acceptance;
+mod admission;
 mod batch;
 mod frame;
 mod link;
 mod queue;
 
+pub use admission::{Admission, Origin, Place, Run, Unwelcome};
 pub use batch::{Delivery, Sizes, decode_batch, encode_batch};
 pub use frame::{Frame, Kind, WireError, read_frame, write_frame};
 pub use link::{Handshake, Link, Ticket};

@@ -35,6 +35,15 @@ pub struct Address {
     pub worker: u8,
 }
 
+/// A node by its site and its place there, from 0. People count nodes from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct NodeId {
+    /// Its site.
+    pub site: SiteId,
+    /// Its place in the site's list.
+    pub node: u8,
+}
+
 /// The time of an input, as the host read its clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Now {

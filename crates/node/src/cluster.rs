@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use solera_config::{ClusterSpec, ConfigError, Durability, SiteSpec};
+use solera_links::Place;
 use solera_membership::Members;
 use solera_resp::command::COMMANDS;
 use solera_time::SiteId;
@@ -329,7 +330,8 @@ impl Cluster {
         };
         let founders = data.as_ref().map_or(spec.sites.len(), DataDir::founders);
         let members = Members::founded(founders, spec.sites.len());
-        let membership = Membership::new(members, run.site, data.is_some(), life, peers);
+        let place = Place { site: run.site, durable: data.is_some(), life };
+        let membership = Membership::new(members, place, peers);
         let network = Arc::new(Network::new(workers, &spec, membership, run.clock.clone()));
         // Clients may come as soon as the first worker listens.
         if let Some(modules) = &run.modules {

@@ -6,11 +6,11 @@ use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
-use solera_config::{ClusterSpec, NodeId, SiteSpec};
-use solera_machine::Protocol;
+use solera_config::{ClusterSpec, SiteSpec};
+use solera_links::Origin;
+use solera_machine::{NodeId, Protocol};
 
 use crate::membership::Runs;
-use crate::peers::Origin;
 
 const MAGIC: [u8; 8] = *b"SOLERAPL";
 /// The version of all that nodes say to one another.

@@ -4,7 +4,6 @@
 //! mailboxes. A connection lives on one worker; a command on a key of that worker is a direct call of
 //! the protocol's machine, a command on another's is one message there and one back.
 
-mod acceptance;
 mod admin;
 mod auth;
 mod clients;

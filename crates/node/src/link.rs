@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use solera_config::{HostPort, NodeId};
+use solera_config::HostPort;
 use solera_links::{Frame, Handshake, Kind, Sizes, encode_batch, write_frame};
+use solera_machine::NodeId;
 use solera_time::Monotonic;
 use solera_unistore::{Address, Message};
 use tokio::sync::{Notify, oneshot};

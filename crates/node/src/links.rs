@@ -5,8 +5,10 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use solera_config::{ClusterSpec, NodeId};
-use solera_links::WireError;
+use solera_config::ClusterSpec;
+use solera_links::{Unwelcome, WireError};
+use solera_machine::NodeId;
+use solera_membership::Standing;
 use solera_unistore::Topology;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadHalf};
 use tokio::net::TcpListener;
@@ -19,7 +21,7 @@ use crate::data_dir::DataDir;
 use crate::handshake::{Card, Greeting, HEAD, Refusal};
 use crate::link::Link;
 use crate::log::Log;
-use crate::membership::{Runs, Unwelcome, has_forgotten};
+use crate::membership::Runs;
 use crate::network::Network;
 use crate::node::refused_by;
 use crate::tls::PeerTls;
@@ -196,14 +198,17 @@ impl Carrier {
     /// Whether this node has heard something of another one that the other does not remember.
     async fn has_forgotten(&self, theirs: &Card) -> bool {
         let site = theirs.from.site;
-        let Some(former) = self.network.membership().life_began(site) else { return false };
+        let membership = self.network.membership();
+        if membership.standing(site) != Standing::Member {
+            return false;
+        }
         let first = self.spec.workers_on(theirs.from).start;
         let heard = self.network.heard_of(site).await;
         heard.into_iter().any(|(partition, known)| {
             let worker = self.topology.owner(site, partition).worker;
             let place = worker.checked_sub(first).map(usize::from);
             let run = place.and_then(|place| theirs.runs.get(place));
-            known > former && run.is_some_and(|run| has_forgotten(*run, known))
+            run.is_some_and(|run| membership.has_forgotten(site, *run, known))
         })
     }
 

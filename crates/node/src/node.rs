@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use solera_config::{ClusterSpec, ConfigError, HostPort, NodeId};
+use solera_config::{ClusterSpec, ConfigError, HostPort};
+use solera_machine::NodeId;
 use solera_time::SiteId;
 use tokio_rustls::TlsAcceptor;
 

@@ -6,7 +6,8 @@ use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use solera_config::NodeId;
+use solera_links::{Admission, Origin};
+use solera_machine::NodeId;
 use solera_time::SiteId;
 
 /// The file beside `solera-data.toml`.
@@ -15,25 +16,11 @@ pub(crate) const PEERS: &str = "solera-peers.toml";
 const NEXT: &str = "solera-peers.toml.next";
 const FORMAT: u32 = 1;
 
-/// What a node says of its data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Origin {
-    /// Which life of its site it belongs to.
-    pub(crate) life: u32,
-    /// Drawn when the data was begun.
-    pub(crate) data: u64,
-    /// How often a process was started with it; 0 of a node that keeps none.
-    pub(crate) starts: u64,
-    /// Drawn anew by each process.
-    pub(crate) incarnation: u64,
-}
-
-/// What was last known of each node.
+/// The file, and what was in it.
 #[derive(Debug, Default)]
 pub(crate) struct Peers {
     known: BTreeMap<NodeId, Origin>,
-    /// Counts what was learned, and how much of that is in the file.
-    learned: u64,
+    /// How many of [`Admission::changes`] are in the file.
     written: u64,
     /// Where it is kept, and the sites' names, which stand for their numbers there.
     kept: Option<(PathBuf, Vec<String>)>,
@@ -42,7 +29,6 @@ pub(crate) struct Peers {
 /// What is to be in the file, to be written without holding [`Peers`].
 #[derive(Debug)]
 pub(crate) struct Unwritten {
-    learned: u64,
     root: PathBuf,
     file: File,
 }
@@ -115,20 +101,14 @@ impl Peers {
         Ok(Peers { known, kept, ..Peers::default() })
     }
 
-    pub(crate) fn get(&self, node: NodeId) -> Option<&Origin> {
-        self.known.get(&node)
-    }
-
-    /// This is known from now on; after a restart, once it is written.
-    pub(crate) fn note(&mut self, node: NodeId, origin: Origin) {
-        if self.known.insert(node, origin) != Some(origin) {
-            self.learned += 1;
-        }
+    /// What was known when the file was opened.
+    pub(crate) fn take_known(&mut self) -> BTreeMap<NodeId, Origin> {
+        std::mem::take(&mut self.known)
     }
 
     /// What the file lacks; nothing if it lacks nothing, or if there is none. Only one may be under way.
-    pub(crate) fn unwritten(&self) -> Option<Unwritten> {
-        let (root, sites) = self.kept.as_ref().filter(|_| self.written < self.learned)?;
+    pub(crate) fn unwritten(&self, admission: &Admission) -> Option<Unwritten> {
+        let (root, sites) = self.kept.as_ref().filter(|_| self.written < admission.changes())?;
         let entry = |(node, origin): (&NodeId, &Origin)| Entry {
             site: sites[node.site.index()].clone(),
             node: node.node + 1,
@@ -137,13 +117,13 @@ impl Peers {
             starts: origin.starts,
             incarnation: format!("{:016x}", origin.incarnation),
         };
-        let file = File { format: FORMAT, peer: self.known.iter().map(entry).collect() };
-        Some(Unwritten { learned: self.learned, root: root.clone(), file })
+        let file = File { format: FORMAT, peer: admission.entered().iter().map(entry).collect() };
+        Some(Unwritten { root: root.clone(), file })
     }
 
-    /// This is in the file now.
-    pub(crate) fn is_written(&mut self, written: &Unwritten) {
-        self.written = written.learned;
+    /// So many of [`Admission::changes`] are in the file now.
+    pub(crate) fn note_written(&mut self, changes: u64) {
+        self.written = changes;
     }
 }
 
@@ -187,12 +167,15 @@ fn write(root: &Path, text: &str) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use solera_links::Place;
+    use solera_membership::Members;
+
     use super::*;
 
-    fn save(peers: &mut Peers) -> Result<bool, String> {
-        let Some(unwritten) = peers.unwritten() else { return Ok(false) };
+    fn save(peers: &mut Peers, admission: &Admission) -> Result<bool, String> {
+        let Some(unwritten) = peers.unwritten(admission) else { return Ok(false) };
         unwritten.write()?;
-        peers.is_written(&unwritten);
+        peers.note_written(admission.changes());
         Ok(true)
     }
 
@@ -203,17 +186,20 @@ mod tests {
         let sites = ["eu".to_owned(), "us".to_owned()];
         let node = NodeId { site: SiteId(1), node: 1 };
         let origin = Origin { life: 1, data: u64::MAX, starts: 3, incarnation: 1 };
+        let place = Place { site: Some(SiteId(0)), durable: true, life: 0 };
+        let mut admission = Admission::new(place, Members::new(2), BTreeMap::new());
+        let known = || Peers::open(&root, &sites).unwrap().take_known();
         let mut peers = Peers::open(&root, &sites).unwrap();
-        assert_eq!(save(&mut peers), Ok(false));
-        peers.note(node, origin);
-        assert_eq!(save(&mut peers), Ok(true));
-        peers.note(node, origin);
-        assert_eq!(save(&mut peers), Ok(false), "nothing new");
-        assert_eq!(Peers::open(&root, &sites).unwrap().get(node), Some(&origin));
+        assert_eq!(save(&mut peers, &admission), Ok(false));
+        admission.note_entry(node, origin, 2);
+        assert_eq!(save(&mut peers, &admission), Ok(true));
+        admission.note_entry(node, origin, 2);
+        assert_eq!(save(&mut peers, &admission), Ok(false), "nothing new");
+        assert_eq!(known().get(&node), Some(&origin));
         let text = fs::read_to_string(root.join(PEERS)).unwrap();
         assert!(text.contains("format = 1\n"), "{text}");
         fs::write(root.join(PEERS), text.replace("format = 1\n", "")).unwrap();
-        assert_eq!(Peers::open(&root, &sites).unwrap().get(node), Some(&origin));
+        assert_eq!(known().get(&node), Some(&origin));
         fs::write(root.join(PEERS), "format = 2\nnews = 1").unwrap();
         let error = Peers::open(&root, &sites).unwrap_err();
         assert_eq!(error, "solera-peers.toml has format 2; this version of Solera reads 1");
@@ -228,14 +214,13 @@ mod tests {
         }
         fs::remove_dir_all(&root).unwrap();
         let later = Origin { starts: 4, ..origin };
-        peers.note(node, later);
-        assert!(save(&mut peers).is_err());
-        assert_eq!(peers.get(node), Some(&later));
+        admission.note_entry(node, later, 2);
+        assert!(save(&mut peers, &admission).is_err());
         // Once it can be written, it is, though nothing new is heard.
         fs::create_dir_all(&root).unwrap();
-        peers.note(node, later);
-        assert_eq!(save(&mut peers), Ok(true));
-        assert_eq!(Peers::open(&root, &sites).unwrap().get(node), Some(&later));
+        admission.note_entry(node, later, 2);
+        assert_eq!(save(&mut peers, &admission), Ok(true));
+        assert_eq!(known().get(&node), Some(&later));
         fs::remove_dir_all(&root).unwrap();
     }
 }

@@ -2,11 +2,12 @@
 
 use std::ops::Range;
 
+use solera_machine::NodeId;
 use solera_time::SiteId;
 use solera_unistore::Address;
 
 use super::ClusterSpec;
-use crate::nodes::{NodeId, NodeSpec};
+use crate::nodes::NodeSpec;
 
 impl ClusterSpec {
     /// Every node, in order.

@@ -3,8 +3,8 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use solera_config::NodeId;
 use solera_links::{Frame, Kind, WireError, decode_batch, read_frame, write_frame};
+use solera_machine::NodeId;
 use solera_unistore::{Address, Message, Topology};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, split};
 use tokio::net::{TcpListener, TcpStream};

@@ -84,7 +84,7 @@ pub(crate) const HOUSE: &[Room] = &[
         "solera-links",
         "links",
         Floor::Hosting,
-        &["solera-machine", "solera-time"],
+        &["solera-machine", "solera-membership", "solera-time"],
         &["solera-data", "solera-unistore"],
     ),
     // Bytes between any client and any server: it knows nothing of what they say.
@@ -126,6 +126,7 @@ pub(crate) const HOUSE: &[Room] = &[
         &[
             "solera-data",
             "solera-levels",
+            "solera-machine",
             "solera-resp",
             "solera-time",
             "solera-tls",

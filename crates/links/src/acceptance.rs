@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use solera_config::NodeId;
+use solera_machine::NodeId;
 use solera_membership::{Members, Standing};
 
 /// What the nodes of other sites said to this node's calls.
