@@ -247,10 +247,14 @@ impl Storage {
 /// Whether a worker takes a client's command: one without space takes no writes, and one whose journal has failed
 /// answers nobody, for what is in its memory may be undone.
 pub(crate) fn takes(worker: &Worker, command: &Command) -> bool {
-    let writes = match command {
+    worker.answers() && !(writes(command) && worker.refuses().is_some())
+}
+
+/// Whether a command may change something.
+pub(crate) fn writes(command: &Command) -> bool {
+    match command {
         Command::Execute { op, .. } | Command::Operate { op, .. } => op.is_update(),
         Command::ExecuteStrong { .. } | Command::Commit { .. } => true,
         _ => false,
-    };
-    worker.answers() && !(writes && worker.refuses().is_some())
+    }
 }

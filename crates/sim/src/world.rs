@@ -2,11 +2,13 @@
 //!
 //! | module | subject |
 //! |---|---|
+//! | `doors` | which workers let which others in, if links are simulated |
 //! | `faults` | what strikes links, sites, clocks and disks |
 //! | `links` | connections between workers, if they are simulated |
 //! | `lives` | workers that crash, start from their disks, and write checkpoints |
 //! | `members` | sites that an operator removes and adds |
 
+mod doors;
 mod faults;
 mod links;
 mod lives;
@@ -263,6 +265,11 @@ impl World {
                 self.happenings.push(Happening::Refused(to, request));
                 return;
             }
+            if self.links.as_ref().is_some_and(|links| links.doors.refuses(to, &command)) {
+                self.tally.count("commands refused because others refuse the worker");
+                self.happenings.push(Happening::Refused(to, request));
+                return;
+            }
             if self.is_out_of_reach(to, &command) {
                 self.tally.count("commands refused for a link");
                 self.happenings.push(Happening::Refused(to, request));
@@ -441,6 +448,9 @@ impl World {
         if let Some(worker) = self.workers.get_mut(&address) {
             worker.machine_mut().hold_back(full);
             worker.on_deadline(now);
+            if let Some(links) = &mut self.links {
+                links.doors.note(address, worker.machine().status().members());
+            }
         }
         self.carry_out(address);
     }

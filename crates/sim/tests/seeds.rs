@@ -264,6 +264,15 @@ fn a_run_that_left_nothing_has_submitted_nothing() {
     clean_durable(880_000_364);
 }
 
+/// A peer recovered a time of another worker of the site for what a restarted worker had told, and refused it as one that
+/// has forgotten something. (Since nodes are refused for that.)
+#[test]
+fn who_remembers_all_that_it_has_told_is_let_in() {
+    for seed in [50, 214] {
+        stays_clean(&Scenario::links(seed), seed);
+    }
+}
+
 /// A site was removed and added again, and removed once more before anything that it did was kept. The judge took what its second
 /// life read for older than what others knew of the end of the first one.
 #[test]

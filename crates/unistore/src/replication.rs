@@ -219,6 +219,9 @@ impl Replica {
             }
         }
         self.partitions[index].known_vec.raise(origin, known);
+        if from.site == origin {
+            self.partitions[index].heard.raise(origin, known);
+        }
         if known <= already {
             return;
         }

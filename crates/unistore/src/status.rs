@@ -48,6 +48,13 @@ impl Status<'_> {
         self.replica.partitions.iter().map(|partition| (partition.id, partition.known_vec))
     }
 
+    /// The greatest times that each sibling at a site has told of its own history, as far as this worker remembers: its last
+    /// update that is stored here, and since this process began also times in which nothing happened.
+    pub fn heard_of(&self, site: SiteId) -> impl Iterator<Item = (PartitionId, Timestamp)> + '_ {
+        let heard = move |partition: &Partition| partition.arrived[site].max(partition.heard[site]);
+        self.replica.partitions.iter().map(move |partition| (partition.id, heard(partition)))
+    }
+
     /// What strong transactions of this worker's clients have come to.
     pub fn strong(&self) -> StrongCounts {
         self.replica.strong.counts()

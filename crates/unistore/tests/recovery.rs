@@ -557,3 +557,38 @@ fn a_site_that_is_gone_ends_after_what_strong_transactions_have_seen_of_it() {
     let gap = *host.members().gaps(C).last().expect("it is gone");
     assert!(gap.end >= at(500), "{gap:?}");
 }
+
+/// A worker knows its siblings up to different times, and recovers the least of these for all: that is none that the other
+/// sibling has told. Nor is what a third site knows of it. (`solera sim --seed 50 --links`: a worker was refused for a time that it
+/// was said to have forgotten.)
+#[test]
+fn what_is_known_of_a_sibling_is_not_all_that_it_has_told() {
+    let topology = Topology { partitions: 2, workers: vec![1, 2, 1] };
+    let config = Config { journal: true, ..Config::new(ME, Arc::new(topology)) };
+    let mut host = Host::of(config);
+    let tell = |host: &mut Host, from, partition, known, updates: &[Update]| {
+        let updates = updates.iter().cloned().map(Arc::new).collect();
+        let (partition, prev) = (PartitionId(partition), Timestamp::ZERO);
+        let stretch = Stretch { partition, origin: B, prev, known, updates };
+        let message = Message::Replicate(vec![stretch]);
+        host.handle(now(5, 1000), Input::Message { from, life: 0, message });
+    };
+    let heard = |host: &Host| -> Vec<Timestamp> {
+        host.replica.status().heard_of(B).map(|(_, heard)| heard).collect()
+    };
+    let known = |host: &Host| -> Vec<Timestamp> {
+        host.replica.status().known_vecs().map(|(_, known_vec)| known_vec[B]).collect()
+    };
+    let [first, second] = [0, 1].map(|worker| Address { site: B, worker });
+    let update = update_of(B, at(110), Vector::zero(3), Effect::default());
+    tell(&mut host, first, 0, at(100), &[]);
+    tell(&mut host, second, 1, at(200), &[update]);
+    assert_eq!(heard(&host), [at(100), at(200)]);
+    tell(&mut host, Address { site: C, worker: 0 }, 0, at(120), &[]);
+    assert_eq!(known(&host), [at(120), at(200)]);
+    assert_eq!(heard(&host), [at(100), at(200)]);
+    host.tick(now(1000, 2000));
+    host.restart();
+    assert_eq!(known(&host), [at(120), at(120)], "the least of both");
+    assert_eq!(heard(&host), [Timestamp::ZERO, at(110)], "an update remains");
+}

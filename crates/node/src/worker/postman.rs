@@ -108,11 +108,8 @@ impl Postman {
                 let _ = reply.send(at_risk);
             }
             Control::Heard(site, reply) => {
-                let known = self.worker.with(|replica| {
-                    let status = replica.status();
-                    status.known_vecs().map(|(partition, known)| (partition, known[site])).collect()
-                });
-                let _ = reply.send(known);
+                let heard = self.worker.with(|replica| replica.status().heard_of(site).collect());
+                let _ = reply.send(heard);
             }
             Control::Sites(change, reply) => {
                 let worker = self.worker.clone();

@@ -7,13 +7,16 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use solera_links::{Handshake, Link, Sizes, decode_batch, encode_batch};
+use solera_links::{Handshake, Link, Sizes, Unwelcome, decode_batch, encode_batch};
 use solera_time::{Monotonic, SiteId};
 use solera_unistore::{Address, Command, Message};
 
+use super::doors::{Card, Doors};
 use super::{Due, SiteState, World};
 use crate::scenario::MS;
 
+/// After so long without an answer, in nanoseconds, a refusal counts no more.
+const SILENCE: u64 = 1_000 * MS;
 /// What stands before the body of a frame, in bytes.
 const FRAME_HEADER: usize = 17;
 
@@ -37,6 +40,7 @@ pub(super) struct Links {
     wiring: Wiring,
     /// Hosts deliver what links do not take; see [`crate::Weakness::DeliversAllFrames`].
     delivers_all: bool,
+    pub(super) doors: Doors,
     /// What a worker knows of its link with another.
     ends: BTreeMap<(Address, Address), End>,
     connections: BTreeMap<u64, Connection>,
@@ -58,6 +62,8 @@ struct End {
     attempt: u64,
     /// Whether the latest may still be answered.
     is_calling: bool,
+    /// When one was answered last, in nanoseconds.
+    answered: u64,
 }
 
 /// A connection, over which the caller sends frames.
@@ -95,6 +101,7 @@ pub(super) struct Call {
     attempt: u64,
     life: u32,
     handshake: Handshake,
+    card: Card,
 }
 
 /// Something that happens to a link.
@@ -106,8 +113,10 @@ pub(super) enum Step {
     Greeting(Call),
     /// It has made up its mind.
     Decision(Call, Process, Handshake),
-    /// The caller reads that it is welcome, and which frame was the last that had arrived.
-    Welcome(Call, u64, u64),
+    /// The caller reads that it is welcome: over which connection, and which frame was the last that had arrived.
+    Welcome(Call, u64, u64, Card),
+    /// The caller reads that it is not, and why.
+    Refusal(Call, Unwelcome),
     /// The connection has room for the next frame.
     Room(u64),
     /// A frame arrives.
@@ -123,6 +132,7 @@ impl Links {
         Links {
             wiring,
             delivers_all,
+            doors: Doors::default(),
             ends: BTreeMap::new(),
             connections: BTreeMap::new(),
             latest: 0,
@@ -160,7 +170,7 @@ impl Links {
             Step::Call(caller, ..) => Some(*caller),
             Step::Greeting(_) => None,
             Step::Decision(_, called, _) => Some(*called),
-            Step::Welcome(call, ..) => Some(call.caller),
+            Step::Welcome(call, ..) | Step::Refusal(call, _) => Some(call.caller),
             Step::Room(connection) | Step::Ack(connection, _) => side(connection, Side::Caller),
             Step::Frame(connection, ..) => side(connection, Side::Called),
             Step::Noticed(connection, which) => side(connection, *which),
@@ -186,6 +196,7 @@ impl World {
     /// A worker's process begins: it knows nobody, and calls all others.
     pub(super) fn begin_links(&mut self, worker: Address) {
         self.end_links(worker);
+        self.open_door(worker);
         let process = (worker, self.incarnation(worker));
         let topology = self.configs[&worker].topology.clone();
         let of_site = |site: SiteId| {
@@ -195,7 +206,8 @@ impl World {
         for other in all.filter(|other| *other != worker) {
             let Some(links) = &mut self.links else { return };
             let link = Link::new(links.wiring.queue_limit, worker.site == other.site);
-            let end = End { link, connection: None, attempt: 0, is_calling: false };
+            let end =
+                End { link, connection: None, attempt: 0, is_calling: false, answered: self.now };
             links.ends.insert((worker, other), end);
             let at = self.now + self.random.within(0, MS / 10);
             self.push(at, Due::Link(Step::Call(process, other, 0)));
@@ -271,7 +283,7 @@ impl World {
     }
 
     /// Whether a worker's process runs, or is only paused.
-    fn is_there(&self, process: Process) -> bool {
+    pub(super) fn is_there(&self, process: Process) -> bool {
         let (worker, incarnation) = process;
         let state = self.states[worker.site.index()];
         let there = self.runs(worker.site.index()) || state == SiteState::Paused;
@@ -299,7 +311,10 @@ impl World {
             Step::Call(caller, called, attempt) => self.call(caller, called, attempt),
             Step::Greeting(call) => self.read_greeting(call),
             Step::Decision(call, called, read) => self.decide(call, called, read),
-            Step::Welcome(call, connection, received) => self.welcome(call, connection, received),
+            Step::Welcome(call, connection, received, card) => {
+                self.welcome(call, connection, received, &card);
+            }
+            Step::Refusal(call, unwelcome) => self.take_refusal(call, unwelcome),
             Step::Room(connection) => {
                 if let Some(connection) = self.connection(connection) {
                     connection.will_send = false;
@@ -323,15 +338,22 @@ impl World {
     }
 
     fn call(&mut self, caller: Process, called: Address, attempt: u64) {
-        let life = self.lives[caller.0.site.index()];
+        let (now, life) = (self.now, self.lives[caller.0.site.index()]);
+        let Some(card) = self.links.as_ref().and_then(|links| links.doors.card(caller.0)) else {
+            return;
+        };
         let Some(end) = self.end(caller.0, called) else { return };
         if end.connection.is_some() || end.attempt != attempt {
             return;
         }
+        let is_silent = now - end.answered > SILENCE;
         end.attempt += 1;
         end.is_calling = true;
         let (attempt, handshake) = (end.attempt, end.link.handshake());
-        let call = Call { caller, called, attempt, life, handshake };
+        let call = Call { caller, called, attempt, life, handshake, card };
+        if let Some(links) = self.links.as_mut().filter(|_| is_silent) {
+            links.doors.silent(caller.0, called);
+        }
         let there = self.travel_time(caller.0, called);
         let back = self.travel_time(called, caller.0);
         if self.passes(caller.0, called) {
@@ -357,12 +379,22 @@ impl World {
 
     fn decide(&mut self, call: Call, called: Process, read: Handshake) {
         let (now, caller) = (Monotonic(self.now), call.caller);
+        if let Err(unwelcome) = self.lets_in(called.0, &call.card) {
+            self.tally.count("workers not let in");
+            let at = self.now + self.travel_time(called.0, caller.0);
+            if self.is_there(caller) && self.passes(called.0, caller.0) {
+                self.push(at, Due::Link(Step::Refusal(call, unwelcome)));
+            }
+            return;
+        }
         let Some(end) = self.end(called.0, caller.0) else { return };
         let Some((number, received)) = end.link.accepted(now, read, caller.1) else {
             return self.tally.count("calls refused");
         };
         let calls_back = end.connection.is_none() && !end.is_calling;
         let Some(links) = &mut self.links else { return };
+        links.doors.note_entry(called.0, &call.card);
+        let Some(card) = links.doors.card(called.0) else { return };
         links.latest += 1;
         let latest = links.latest;
         let connection = Connection {
@@ -380,7 +412,7 @@ impl World {
         links.connections.insert(latest, connection);
         let at = self.now + self.travel_time(called.0, caller.0);
         if self.is_there(caller) && self.passes(called.0, caller.0) {
-            self.push(at, Due::Link(Step::Welcome(call, latest, received)));
+            self.push(at, Due::Link(Step::Welcome(call, latest, received, card)));
         } else {
             self.break_connection(latest, self.now);
         }
@@ -389,10 +421,23 @@ impl World {
         }
     }
 
-    fn welcome(&mut self, call: Call, number: u64, received: u64) {
+    fn take_refusal(&mut self, call: Call, unwelcome: Unwelcome) {
+        let now = self.now;
+        if let Some(links) = &mut self.links {
+            links.doors.heard(call.caller.0, call.called, Err(unwelcome));
+        }
+        if let Some(end) = self.end(call.caller.0, call.called) {
+            end.answered = now;
+        }
+    }
+
+    fn welcome(&mut self, call: Call, number: u64, received: u64, card: &Card) {
         let now = Monotonic(self.now);
         let Some(connection) = self.connection(number) else { return };
         let (called, broken) = (connection.called, connection.broken_at.is_some());
+        if self.lets_in(call.caller.0, card).is_err() {
+            return self.break_connection(number, self.now);
+        }
         let Some(end) = self.end(call.caller.0, call.called) else { return };
         let waits = end.connection.is_none() && end.attempt == call.attempt;
         if broken || !waits || !end.link.opened(now, call.handshake, called.1, received) {
@@ -400,8 +445,13 @@ impl World {
         }
         end.connection = Some(number);
         end.is_calling = false;
+        end.answered = now.0;
         if end.link.reconnects() > 0 {
             self.tally.count("connections made again");
+        }
+        if let Some(links) = &mut self.links {
+            links.doors.note_entry(call.caller.0, card);
+            links.doors.heard(call.caller.0, call.called, Ok(()));
         }
         if let Some(connection) = self.connection(number) {
             connection.caller_is_there = true;
@@ -474,7 +524,11 @@ impl World {
         if !connection.called_is_there || broken_at.is_some_and(|at| at <= now) {
             return;
         }
-        let delivers_all = self.links.as_ref().is_some_and(|links| links.delivers_all);
+        let Some(links) = &self.links else { return };
+        if !links.doors.admits(called.0, caller.0, life) {
+            return self.notice(number, Side::Called);
+        }
+        let delivers_all = links.delivers_all;
         let Some(end) = self.end(called.0, caller.0) else { return };
         let takes = end.link.takes(counted, frame);
         if !takes {

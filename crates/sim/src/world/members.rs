@@ -186,6 +186,9 @@ impl World {
             config.first_transaction = lives << 50;
             let former = self.skew.get_or_insert_with(address, i64::default);
             *former = (*former).max(skew + 1);
+            if let Some(links) = &mut self.links {
+                links.doors.forget(address);
+            }
             if let Some(storage) = self.storages.get_mut(&address) {
                 storage.replace(config, self.random.next());
             }
