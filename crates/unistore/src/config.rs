@@ -237,7 +237,7 @@ pub struct Config {
     pub first_transaction: u64,
     /// Whether to emit [`Output::Trace`](crate::Output::Trace), for simulation.
     pub trace: bool,
-    /// Which life of its site the replica belongs to; see [`Members::life`](crate::Members::life). In
+    /// Which life of its site the replica belongs to; see [`Members::life`](solera_membership::Members::life). In
     /// any but the first it gets its data from the other sites.
     pub life: u32,
     /// How many of the sites take part from the beginning. Those after them were listed later, and
