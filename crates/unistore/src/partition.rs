@@ -453,6 +453,7 @@ impl Partition {
         let nothing = Vector::zero(self.sites());
         self.global_matrix[site.index()] = nothing;
         self.sent[site.index()] = nothing;
+        self.heard[site] = Timestamp::ZERO;
     }
 
     /// Forgets everything, to be filled anew.

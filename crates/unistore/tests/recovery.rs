@@ -5,7 +5,7 @@ use std::sync::Arc;
 use solera_data::{CellChange, Dot, Effect, Key, Op, Outcome, Value};
 use solera_levels::Level;
 use solera_machine::{Machine, Now, Records};
-use solera_membership::{Change, Members};
+use solera_membership::{Change, Gap, Members};
 use solera_time::{Monotonic, Physical, SiteId, Timestamp, Vector};
 use solera_unistore::{
     Address, Checkpoint, Command, Config, Decision, DecodeError, Event, Input, Kind, Message,
@@ -591,4 +591,18 @@ fn what_is_known_of_a_sibling_is_not_all_that_it_has_told() {
     host.restart();
     assert_eq!(known(&host), [at(120), at(120)], "the least of both");
     assert_eq!(heard(&host), [Timestamp::ZERO, at(110)], "an update remains");
+}
+
+/// Nobody asks a site that has joined again whether it remembers what its former life told.
+#[test]
+fn what_a_former_life_has_told_is_not_heard_of_the_next() {
+    let mut host = Host::of(config_of(&[1, 1, 1]));
+    host.tick(now(1, 1000));
+    host.replicate(C, C, at(900), &[]);
+    let heard = |host: &Host| host.replica.status().heard_of(C).next().unwrap().1;
+    assert_eq!(heard(&host), at(900));
+    let gap = Gap { cut: at(500), end: at(600) };
+    let removed = Members::new(3).changed(ME.site, C, Change::Remove).unwrap().closed(C, gap);
+    host.b_listens_to(removed.changed(ME.site, C, Change::Add).unwrap().joined(C, at(700)));
+    assert_eq!(heard(&host), at(700), "the end of the former life");
 }
