@@ -58,7 +58,8 @@ struct Pending<W> {
     chosen: BTreeMap<GroupId, (Vote, Timestamp)>,
     since: Monotonic,
     asked: Monotonic,
-    attempts: usize,
+    /// How many members were asked in turn, of each group whose leader does not answer.
+    attempts: BTreeMap<GroupId, usize>,
 }
 
 /// What the members of a group have answered in one term.
@@ -155,30 +156,41 @@ impl<W: Clone> Coordinator<W> {
             chosen: BTreeMap::new(),
             since: step.now.monotonic,
             asked: step.now.monotonic,
-            attempts: 0,
+            attempts: BTreeMap::new(),
         };
         self.pending.insert(tid, pending);
         self.ask(step, tid);
     }
 
-    /// Asks the groups that have not chosen: the leader, or if that does not answer, the next member.
+    /// Asks the groups that have not chosen.
     fn ask(&self, step: &mut Step<'_, W>, tid: TransactionId) {
         let Some(pending) = self.pending.get(&tid) else { return };
-        let oldest = self.oldest_for(tid);
+        for group in pending.not_chosen() {
+            self.ask_group(step, tid, pending, group);
+        }
+    }
+
+    /// Asks the leader of a group, or if that does not answer, the next member.
+    fn ask_group(
+        &self,
+        step: &mut Step<'_, W>,
+        tid: TransactionId,
+        pending: &Pending<W>,
+        group: GroupId,
+    ) {
         let members = &step.configuration.members;
         if members.is_empty() {
             return;
         }
-        for group in pending.not_chosen() {
-            let leader = self.leader(step, group);
-            let place = members.iter().position(|site| *site == leader);
-            let site = members[(place.unwrap_or(0) + pending.attempts) % members.len()];
-            let share = pending.shares.get(&group).cloned();
-            let (participants, claim) = (pending.participants.clone(), pending.claim);
-            let until = pending.until;
-            let body = Body::Prepare { tid, share, participants, oldest, until, claim };
-            step.send_member(group, site, body);
-        }
+        let leader = self.leader(step, group);
+        let place = members.iter().position(|site| *site == leader).unwrap_or(0);
+        let attempts = pending.attempts.get(&group).copied().unwrap_or(0);
+        let site = members[(place + attempts) % members.len()];
+        let share = pending.shares.get(&group).cloned();
+        let (participants, claim) = (pending.participants.clone(), pending.claim);
+        let (until, oldest) = (pending.until, self.oldest_for(tid));
+        let body = Body::Prepare { tid, share, participants, oldest, until, claim };
+        step.send_member(group, site, body);
     }
 
     /// Who leads a group, as far as this coordinator knows.
@@ -198,7 +210,7 @@ impl<W: Clone> Coordinator<W> {
     fn learn_ballot(&mut self, step: &mut Step<'_, W>, group: GroupId, ballot: Ballot) {
         let Some(former) = self.note_ballot(step, group, ballot) else { return };
         let moved = former.leader != ballot.leader;
-        self.ask_leader(step, group, |pending| moved || pending.attempts > 0);
+        self.ask_leader(step, group, |pending| moved || pending.attempts.contains_key(&group));
     }
 
     /// Returns the latest term that was known before, if this one is later.
@@ -226,12 +238,12 @@ impl<W: Clone> Coordinator<W> {
             let waits =
                 pending.participants.contains(&group) && !pending.chosen.contains_key(&group);
             if waits && which(pending) {
-                pending.attempts = 0;
+                pending.attempts.remove(&group);
                 waiting.push(*tid);
             }
         }
         for tid in waiting {
-            self.ask(step, tid);
+            self.ask_group(step, tid, &self.pending[&tid], group);
         }
     }
 
@@ -246,7 +258,11 @@ impl<W: Clone> Coordinator<W> {
             }
             if step.now.monotonic.since(pending.asked) >= step.config.timing.retry {
                 pending.asked = step.now.monotonic;
-                pending.attempts += 1;
+                for group in pending.participants.iter() {
+                    if !pending.chosen.contains_key(group) {
+                        *pending.attempts.entry(*group).or_default() += 1;
+                    }
+                }
                 silent.push(*tid);
             }
         }

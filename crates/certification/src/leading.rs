@@ -196,6 +196,7 @@ impl<W: Clone> Member<W> {
         oldest: Option<Serial>,
     ) {
         self.learn_oldest(step, tid.coordinator, oldest);
+        self.asked_by.insert(asked.coordinator);
         if !self.leads() {
             let ballot = match step.config.keeps(Rule::NameLeaders) {
                 true => self.last_begun(),

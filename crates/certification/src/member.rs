@@ -32,6 +32,8 @@ pub(crate) struct Member<W> {
     pub(crate) heard: Monotonic,
     /// Last term that this member saw begin since it started; `None` before.
     pub(crate) named: Option<Ballot>,
+    /// Coordinators that have asked it since that term began.
+    pub(crate) asked_by: BTreeSet<Address>,
     /// What its site stores of all sites' transactions, all partitions together (`stableVec`).
     pub(crate) site_vec: Vector,
     /// Votes that are kept and told when the site stores what their transactions have seen.
@@ -81,6 +83,7 @@ impl<W: Clone> Member<W> {
             role: Role::Follower,
             heard: now.monotonic,
             named: None,
+            asked_by: BTreeSet::new(),
             site_vec: Vector::zero(sites),
             untold: Vec::new(),
             unheard: Unheard::default(),
@@ -395,11 +398,15 @@ impl<W: Clone> Member<W> {
         }
     }
 
-    /// Tells the host and coordinators here who leads.
+    /// Tells who leads to the host, coordinators here, and those who asked in the former term or since: what they asked may
+    /// have no answer.
     pub(crate) fn name_leader(&mut self, step: &mut Step<'_, W>, ballot: Ballot) {
         if self.named < Some(ballot) {
             self.named = Some(ballot);
             step.outputs.push_back(Output::Leader { group: self.group, site: ballot.leader });
+            for coordinator in std::mem::take(&mut self.asked_by) {
+                step.send(coordinator, self.group, Body::NotLeader { ballot });
+            }
         }
     }
 
@@ -449,6 +456,7 @@ impl<W: Clone> Member<W> {
     pub(crate) fn forget_former(&mut self, config: &Config, configuration: &Configuration) {
         let stays = |site: &SiteId| configuration.members.contains(site);
         self.state.oldest.retain(|coordinator, _| stays(&coordinator.site));
+        self.asked_by.retain(|coordinator| stays(&coordinator.site));
         if config.keeps(Rule::ForgetFormer) {
             self.early.retain(|tid, _| stays(&tid.coordinator.site));
         }

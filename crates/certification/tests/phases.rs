@@ -522,6 +522,30 @@ fn who_has_just_started_asks_the_leader_that_the_first_answer_names() {
     assert!(first_decision(&mut sites) < round_trips + 10, "one to each of the two leaders");
 }
 
+/// Whenever a coordinator asks the former leader while another one is about to lead: who has asked is told.
+#[test]
+fn who_asks_between_two_terms_hears_when_the_next_begins() {
+    let mut slowest = 0;
+    for after in 0..200 {
+        let mut sites = Sites::new(1);
+        let (now, config) =
+            (sites.time(), Config { groups: Vec::new(), run: 1, ..sites.config(2) });
+        let mut service = Service::new(now, config);
+        service.begin(now, true);
+        sites.services[2] = Some(service);
+        sites.services[0].as_mut().unwrap().move_leader(now, GroupId(0), SiteId(1));
+        sites.take(0);
+        sites.run_for(after);
+        let began = sites.now / MILLI;
+        let tid = sites.certify(2, &[(0, "a")], Timestamp::ZERO);
+        sites.run_for(2000);
+        let decided = sites.decided.iter().find(|decided| decided.2 == tid).expect("it is decided");
+        slowest = slowest.max(decided.0 - began);
+    }
+    let round_trips = 3 * (44 + 73);
+    assert!(slowest < round_trips + 10, "{slowest} ms: to the former leader and to the next one");
+}
+
 /// Its own member has seen the new leader: it need not wait until that one's turn comes.
 #[test]
 fn a_coordinator_whose_member_sees_a_leader_begin_asks_that_one_at_once() {

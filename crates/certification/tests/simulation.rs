@@ -63,8 +63,8 @@ fn a_rule_left_out_is_noticed() {
     for rule in [Quorum, Gather, CatchUp, Remember] {
         is_missed(rule, 0);
     }
-    is_missed(Ceiling, 100);
-    is_missed(TellOldest, 480);
+    is_missed(Ceiling, 1100);
+    is_missed(TellOldest, 2960);
 }
 
 /// What a transaction has seen dies with a site that nobody else has it from.
