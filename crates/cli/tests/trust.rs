@@ -152,6 +152,25 @@ async fn a_copy_from_since_the_last_start_is_refused() {
     is_expelled(&mut copied, "does not remember all that it has told").await;
 }
 
+/// Nothing was written at the copy's site since, and the other node has started again: it remembers the times that it was told.
+#[tokio::test]
+async fn a_copy_that_only_times_tell_of_is_refused() {
+    let plan = Plan::new(2);
+    let mut nodes = plan.cluster().await;
+    write(&nodes[0], &nodes[1], "before").await;
+    let older = plan.folder.join("older");
+    copy(&plan.data_of(1), &older);
+    // Beyond what a node may promise ahead of its time, and until the other one has recorded it.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    write(&nodes[0], &nodes[1], "after").await;
+    nodes[1].kill();
+    nodes[0].kill();
+    nodes[0] = plan.start(0);
+    copy(&older, &plan.data_of(1));
+    let mut copied = plan.start(1);
+    is_expelled(&mut copied, "does not remember all that it has told").await;
+}
+
 #[tokio::test]
 async fn a_repaired_journal_is_refused() {
     let plan = Plan::new(2);

@@ -65,6 +65,8 @@ pub struct Admission {
     entered: BTreeMap<NodeId, Origin>,
     /// Counts the changes of `entered`.
     changes: u64,
+    /// The processes that were found to lack what they had stored, by incarnation.
+    lacking: BTreeMap<NodeId, u64>,
     /// How many sites the lists of those nodes have.
     listed: BTreeMap<NodeId, usize>,
 }
@@ -78,8 +80,9 @@ fn has_forgotten(run: Run, heard: Timestamp) -> bool {
 impl Admission {
     /// Of a node in this place. `members` are as they were in the beginning, `entered` those that were let in before.
     pub fn new(place: Place, members: Members, entered: BTreeMap<NodeId, Origin>) -> Admission {
-        let (acceptance, listed) = (Acceptance::default(), BTreeMap::new());
-        Admission { place, members, acceptance, entered, changes: 0, listed }
+        let (acceptance, listed, lacking) =
+            (Acceptance::default(), BTreeMap::new(), BTreeMap::new());
+        Admission { place, members, acceptance, entered, changes: 0, lacking, listed }
     }
 
     /// A replica of this node knows this of the sites. Returns whether it is news.
@@ -152,7 +155,29 @@ impl Admission {
         if before.incarnation != origin.incarnation && origin.starts <= before.starts {
             return Err(Unwelcome::OlderCopy);
         }
+        if self.lacking.get(&node) == Some(&origin.incarnation) {
+            return Err(Unwelcome::Forgetful);
+        }
         Ok(())
+    }
+
+    /// The process that was last let in as this node asks for updates that it had stored, and that are forgotten
+    /// everywhere since. It is let in no more.
+    pub fn note_lacking(&mut self, node: NodeId) {
+        if let Some(origin) = self.entered.get(&node) {
+            self.lacking.insert(node, origin.incarnation);
+        }
+    }
+
+    /// Whether messages of a node that was let in still count.
+    ///
+    /// # Errors
+    /// Why they do not.
+    pub fn may_speak(&self, node: NodeId, life: u32) -> Result<(), Unwelcome> {
+        self.admits(node.site, life)?;
+        let present = self.entered.get(&node).map(|origin| origin.incarnation);
+        let lacks = present.is_some() && self.lacking.get(&node).copied() == present;
+        if lacks { Err(Unwelcome::Forgetful) } else { Ok(()) }
     }
 
     /// Whether a worker of a site has forgotten a time of its own that was heard of it. Times of former lives of the site do
@@ -305,6 +330,21 @@ mod tests {
             admission.note_entry(node, origin, 3);
         }
         assert_eq!(without(&admission, 2), []);
+    }
+
+    #[test]
+    fn who_lacks_what_it_had_stored_speaks_no_more_and_is_not_let_in_again() {
+        let mut admission = of(2, true, 0);
+        let origin = |incarnation| Origin { life: 0, data: 7, starts: incarnation, incarnation };
+        admission.note_lacking(NODE);
+        admission.note_entry(NODE, origin(1), 2);
+        assert_eq!(admission.may_speak(NODE, 0), Ok(()), "it was not let in then");
+        admission.note_lacking(NODE);
+        assert_eq!(admission.may_speak(NODE, 0), Err(Unwelcome::Forgetful));
+        assert_eq!(admission.may_enter(NODE, origin(1), 2), Err(Unwelcome::Forgetful));
+        assert_eq!(admission.may_enter(NODE, origin(2), 2), Ok(()), "with the right data perhaps");
+        admission.note_entry(NODE, origin(2), 2);
+        assert_eq!(admission.may_speak(NODE, 0), Ok(()));
     }
 
     #[test]

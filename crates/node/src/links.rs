@@ -204,11 +204,10 @@ impl Carrier {
         }
         let first = self.spec.workers_on(theirs.from).start;
         let heard = self.network.heard_of(site).await;
-        heard.into_iter().any(|(partition, known)| {
-            let worker = self.topology.owner(site, partition).worker;
-            let place = worker.checked_sub(first).map(usize::from);
+        heard.into_iter().any(|(worker, ts)| {
+            let place = worker.worker.checked_sub(first).map(usize::from);
             let run = place.and_then(|place| theirs.runs.get(place));
-            run.is_some_and(|run| membership.has_forgotten(site, *run, known))
+            run.is_some_and(|run| membership.has_forgotten(site, *run, ts))
         })
     }
 
@@ -238,7 +237,7 @@ impl Carrier {
 
     /// Whether it still does.
     fn admits(&self, node: NodeId, life: u32) -> Result<(), Failure> {
-        let admitted = self.network.membership().admits(node.site, life);
+        let admitted = self.network.membership().may_speak(node, life);
         admitted.map_err(|unwelcome| self.unwelcome(node, unwelcome))
     }
 

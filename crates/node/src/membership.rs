@@ -85,6 +85,16 @@ impl Membership {
         self.known().has_forgotten(site, run, heard)
     }
 
+    /// See [`Admission::note_lacking`].
+    pub(crate) fn note_lacking(&self, node: NodeId) {
+        self.known().note_lacking(node);
+    }
+
+    /// See [`Admission::may_speak`].
+    pub(crate) fn may_speak(&self, node: NodeId, life: u32) -> Result<(), Unwelcome> {
+        self.known().may_speak(node, life)
+    }
+
     /// See [`Admission::survives`].
     pub(crate) fn survives(&self, f: usize) -> usize {
         self.known().survives(f)

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use solera_config::ClusterSpec;
 use solera_membership::Change;
 use solera_time::{SiteId, Timestamp, Vector};
-use solera_unistore::{Address, AtRisk, Message, PartitionId};
+use solera_unistore::{Address, AtRisk, Message};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{oneshot, watch};
 
@@ -285,8 +285,8 @@ impl Network {
         .await
     }
 
-    /// Up to when this process knows the history of a site, by partition.
-    pub(crate) async fn heard_of(&self, site: SiteId) -> Vec<(PartitionId, Timestamp)> {
+    /// What each worker of a site has told those of this process; see [`solera_unistore::Status::heard_of`].
+    pub(crate) async fn heard_of(&self, site: SiteId) -> Vec<(Address, Timestamp)> {
         let mut heard = Vec::new();
         let me = self.all_here().filter(|worker| worker.site != site);
         for worker in me.collect::<Vec<_>>() {

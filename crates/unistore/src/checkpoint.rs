@@ -30,6 +30,8 @@ pub struct Checkpoint {
     /// Of the partition before: what is still to be written.
     updates: Vec<Arc<Update>>,
     keys: Vec<Key>,
+    /// Whether what was heard of other sites' workers is written.
+    heard: bool,
     complete: bool,
 }
 
@@ -90,6 +92,10 @@ impl Replica {
             }
         }
         let Some(partition) = self.partitions.get(checkpoint.partition) else {
+            if !std::mem::replace(&mut checkpoint.heard, true) {
+                // After the partitions: they have forgotten updates because of what was heard before.
+                return Some(Part::Heard(self.heard_of.to_save()));
+            }
             checkpoint.complete = true;
             return None;
         };

@@ -36,6 +36,7 @@ mod dissemination;
 mod encoding;
 mod failure_detector;
 mod fits;
+mod heard;
 mod joining;
 mod keys;
 mod message;
@@ -61,6 +62,7 @@ pub use checkpoint::Checkpoint;
 pub use command::{Command, CommandError, Response, StrongLimit, TxId};
 pub use config::{Address, Config, Protocol, Rule, StrongLimits, Timing, Topology};
 pub use encoding::{DecodeError, PROTOCOL};
+pub use heard::Heard;
 pub use joining::Progress;
 pub use keys::Held;
 pub use message::{

@@ -525,6 +525,17 @@ pub enum Event {
         /// The transaction.
         tid: TransactionId,
     },
+    /// A sibling asks for updates that every site had stored, itself included, and that are forgotten here.
+    Lacks {
+        /// The sibling.
+        worker: Address,
+        /// The partition.
+        partition: PartitionId,
+        /// Whose updates.
+        origin: SiteId,
+        /// Up to when it has them.
+        known: Timestamp,
+    },
     /// A replica has got all that a donor had of a partition.
     Filled {
         /// The partition.

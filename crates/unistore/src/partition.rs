@@ -29,9 +29,6 @@ pub(crate) struct Partition {
     /// observes. The same updates are within `known_vec`, but that also counts the time in which
     /// nothing happened, for which nobody who gets the operation's effect should have to wait.
     pub(crate) arrived: Vector,
-    /// Up to when each sibling has told of its own history since this process began. `known_vec` may be of times that the
-    /// sibling never told: what a worker recovers of it is the least of what it knew of all of its partitions.
-    pub(crate) heard: Vector,
     /// `committedCausal`, per origin; that of strong transactions is at [`SiteId::STRONG`].
     pub(crate) committed: Vec<Committed>,
     /// `globalMatrix`: the siblings' `knownVec`s, by site (Alg. 2 l. 37–38).
@@ -107,7 +104,6 @@ impl Partition {
             keys: Keys::new(seed),
             known_vec: Vector::zero(sites),
             arrived: Vector::zero(sites),
-            heard: Vector::zero(sites),
             committed: no_history(),
             global_matrix: vec![Vector::zero(sites); sites],
             sent: vec![Vector::zero(sites); sites],
@@ -453,7 +449,6 @@ impl Partition {
         let nothing = Vector::zero(self.sites());
         self.global_matrix[site.index()] = nothing;
         self.sent[site.index()] = nothing;
-        self.heard[site] = Timestamp::ZERO;
     }
 
     /// Forgets everything, to be filled anew.

@@ -15,6 +15,7 @@ use solera_time::{SiteId, Timestamp, Vector};
 use crate::command::TxId;
 use crate::config::Address;
 use crate::encoding::{DecodeError, append_record, read_record};
+use crate::heard::Heard;
 use crate::message::{Chunk, Update, Write};
 use crate::partitioning::PartitionId;
 
@@ -48,6 +49,8 @@ pub enum Record {
     Filled(PartitionId, Chunk, bool),
     /// A step of the certification service.
     Certification(Box<solera_certification::Record<Write>>),
+    /// What each worker of another site has told of its own history.
+    Heard(Vec<Heard>),
 }
 
 /// A transaction that waits for its coordinator's decision.
@@ -138,6 +141,8 @@ pub enum Part {
     Updates(PartitionId, Vec<Arc<Update>>),
     /// Some of a partition's keys.
     Keys(PartitionId, Vec<SavedKey>),
+    /// See [`Record::Heard`]: at least what the partitions of the checkpoint had concluded from.
+    Heard(Vec<Heard>),
 }
 
 /// A key's versions.

@@ -11,6 +11,7 @@ use solera_time::{SiteId, Vector};
 
 use crate::command::TxId;
 use crate::config::Config;
+use crate::heard::Heard;
 use crate::message::Update;
 use crate::partition::Restoring;
 use crate::partitioning::PartitionId;
@@ -129,6 +130,7 @@ impl Recovery {
                     self.replica.partitions[index].restore_committed(update);
                 }
             }
+            Part::Heard(heard) => self.heard(heard),
             Part::Keys(partition, keys) => {
                 let index = self.index_of(partition)?;
                 for saved in keys {
@@ -185,6 +187,7 @@ impl Recovery {
                 self.replica.partitions[index].known_vec.raise(site, known);
             }
             Record::Certification(record) => self.replica.strong.service.restore(*record),
+            Record::Heard(heard) => self.heard(heard),
             Record::Filled(partition, chunk, complete) => {
                 let index = self.index_of(partition)?;
                 // Otherwise the checkpoint has it, and what came after.
@@ -317,6 +320,12 @@ impl Recovery {
         self.promise.floor.join(&promise.floor);
         self.promise.known_vec.join(&promise.known_vec);
         self.promise.clock = self.promise.clock.max(promise.clock);
+    }
+
+    fn heard(&mut self, heard: Vec<Heard>) {
+        for heard in heard {
+            self.replica.heard_of.raise(heard);
+        }
     }
 
     fn index_of(&self, partition: PartitionId) -> Result<usize, ForeignPartition> {

@@ -1,6 +1,6 @@
 //! The machine: what comes in, what goes out, and when.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use serde::Serialize;
@@ -20,6 +20,7 @@ use crate::demand::Demand;
 use crate::dissemination::Dissemination;
 use crate::encoding::append_record;
 use crate::failure_detector::FailureDetector;
+use crate::heard::HeardOf;
 use crate::joining::Joining;
 use crate::keys::Held;
 use crate::message::{Cause, Event, Input, Message, Output, SiteView, Subtree};
@@ -69,6 +70,10 @@ pub struct Replica {
     pub(crate) first_to_send: usize,
     /// When the receiver of a gap last asked for it, per owned partition and origin.
     pub(crate) gap_asked: Vec<Vec<Option<Monotonic>>>,
+    /// What workers of other sites have told of their own histories.
+    pub(crate) heard_of: HeardOf,
+    /// Siblings that lack updates which they had stored.
+    pub(crate) lacking: BTreeSet<Address>,
     /// The last promise that was recorded, and when.
     pub(crate) promised: Promise,
     pub(crate) promised_at: Option<Monotonic>,
@@ -133,6 +138,8 @@ impl Replica {
             held_back: Vec::new(),
             first_to_send: 0,
             gap_asked: vec![vec![None; ORIGINS]; partitions.len()],
+            heard_of: HeardOf::default(),
+            lacking: BTreeSet::new(),
             promised: Promise {
                 floor: Vector::zero(sites),
                 known_vec: Vector::zero(sites),
@@ -157,6 +164,12 @@ impl Replica {
     /// of a run that it has forgotten.
     pub fn begin_run(&mut self, physical: Physical) -> (Timestamp, Timestamp) {
         (self.clock.last(), self.clock.read(physical))
+    }
+
+    /// The siblings at other sites that were found since the last call to lack updates which they had stored: nobody can
+    /// send these again.
+    pub fn take_lacking(&mut self) -> BTreeSet<Address> {
+        std::mem::take(&mut self.lacking)
     }
 
     /// Where this replica runs.
@@ -531,7 +544,7 @@ impl Replica {
             Message::Down(view, members) => self.on_down(now, view, &members),
             Message::Replicate(stretches) => self.on_replicate(now, from, stretches),
             Message::Gap { partition, origin, known } => {
-                self.on_gap(from.site, partition, origin, known);
+                self.on_gap(from, partition, origin, known);
             }
             Message::KnownVecGlobal { known_vecs, suspects, members, voted } => {
                 self.on_known_vec_global(from.site, known_vecs, suspects, &members, voted);

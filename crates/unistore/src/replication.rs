@@ -150,6 +150,10 @@ impl Replica {
 
     /// REPLICATE and HEARTBEAT (UniStore Alg. 2 l. 9–18).
     pub(crate) fn on_replicate(&mut self, now: Now, from: Address, stretches: Vec<Stretch>) {
+        let own = stretches.iter().filter(|stretch| stretch.origin == from.site);
+        if let Some(told) = own.map(|stretch| stretch.known).max() {
+            self.hear(from, told);
+        }
         for stretch in stretches {
             if let Some(index) = self.index_of(stretch.partition)
                 && self.partitions[index].filled
@@ -219,9 +223,6 @@ impl Replica {
             }
         }
         self.partitions[index].known_vec.raise(origin, known);
-        if from.site == origin {
-            self.partitions[index].heard.raise(origin, known);
-        }
         if known <= already {
             return;
         }
@@ -272,17 +273,23 @@ impl Replica {
     /// A sibling lacks what was sent after `known`; it is sent again at once.
     pub(crate) fn on_gap(
         &mut self,
-        site: SiteId,
+        from: Address,
         partition: PartitionId,
         origin: SiteId,
         known: Timestamp,
     ) {
+        let site = from.site;
         if site == self.me {
             return self.spread_again(partition, known);
         }
         if let Some(index) = self.index_of(partition)
             && self.is_origin(origin)
         {
+            if known < self.partitions[index].committed[origin.index()].forgotten() {
+                // Every site stored it, or it would not be forgotten here. Nobody can send it again.
+                self.lacking.insert(from);
+                self.trace(|| Event::Lacks { worker: from, partition, origin, known });
+            }
             if origin == SiteId::STRONG {
                 self.asked_for_strong(index, site);
             }
@@ -554,6 +561,7 @@ impl Replica {
         self.promised_at = Some(now.monotonic);
         let promise = self.promised;
         self.record(|| Record::Promised(promise));
+        self.record_heard();
     }
 
     pub(crate) fn send_down(&mut self) {

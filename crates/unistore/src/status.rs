@@ -1,6 +1,6 @@
 //! What a replica knows and holds, for status reports and for the simulator's assertions.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ use solera_membership::Members;
 use solera_time::{SiteId, Timestamp, Vector};
 
 use crate::command::CommandError;
-use crate::config::Rule;
+use crate::config::{Address, Rule};
 use crate::joining::Progress;
 use crate::message::{SiteView, Update};
 use crate::partition::Partition;
@@ -48,11 +48,17 @@ impl Status<'_> {
         self.replica.partitions.iter().map(|partition| (partition.id, partition.known_vec))
     }
 
-    /// The greatest times that each sibling at a site has told of its own history, as far as this worker remembers: its last
-    /// update that is stored here, and since this process began also times in which nothing happened.
-    pub fn heard_of(&self, site: SiteId) -> impl Iterator<Item = (PartitionId, Timestamp)> + '_ {
-        let heard = move |partition: &Partition| partition.arrived[site].max(partition.heard[site]);
-        self.replica.partitions.iter().map(move |partition| (partition.id, heard(partition)))
+    /// The greatest time of its own that each worker of another site has told this one, as far as that is recorded, or that
+    /// an update has which it sent. `knownVec` may hold times that a worker never told: other workers of its site
+    /// told them.
+    pub fn heard_of(&self, site: SiteId) -> BTreeMap<Address, Timestamp> {
+        let topology = &self.replica.config.topology;
+        let mut heard: BTreeMap<_, _> = self.replica.heard_of.of(site, self.members()).collect();
+        for partition in &self.replica.partitions {
+            let latest = heard.entry(topology.owner(site, partition.id)).or_default();
+            *latest = (*latest).max(partition.arrived[site]);
+        }
+        heard
     }
 
     /// What strong transactions of this worker's clients have come to.

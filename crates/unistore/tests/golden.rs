@@ -130,16 +130,16 @@ fn messages_are_encoded_as_ever() {
 
 #[test]
 fn records_are_encoded_as_ever() {
-    judge("records-1", (12, 16), record);
+    judge("records-1", (13, 17), record);
 }
 
 #[test]
 fn parts_are_encoded_as_ever() {
-    judge("parts-1", (5, 9), part);
+    judge("parts-1", (6, 10), part);
 }
 
 /// What is not within a version that is read is refused, and the next variant is none.
 #[test]
 fn what_comes_after_the_last_variant_is_refused() {
-    assert!(message(&draw(0, 24)).is_none() && record(&draw(0, 12)).is_none());
+    assert!(message(&draw(0, 24)).is_none() && record(&draw(0, 13)).is_none());
 }

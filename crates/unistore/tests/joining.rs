@@ -226,6 +226,26 @@ fn a_site_that_joined_has_what_it_had_told_and_no_more() {
     assert_eq!(unsettled, 0, "something is kept for nobody");
 }
 
+/// A sibling that asks for what every site has stored, itself included, has lost it, and nobody can send it again.
+#[test]
+fn who_asks_for_what_is_forgotten_everywhere_lacks_it() {
+    let mut stage = Stage::new(2);
+    stage.execute(A, "told", &Op::Set(Value::from("yes")));
+    stage.run(20);
+    assert_eq!(stage.replica(A).status().unsettled_updates(), 0);
+    let sibling = Address { site: B, worker: 0 };
+    let known = stage.replica(B).status().known_vecs().next().unwrap().1[A];
+    let mut ask = |known| {
+        let now = stage.now();
+        let message = Message::Gap { partition: PartitionId(0), origin: A, known };
+        stage.replica(A).handle(now, Input::Message { from: sibling, life: 0, message });
+        stage.replica(A).take_lacking()
+    };
+    assert_eq!(ask(known), BTreeSet::new());
+    assert_eq!(ask(Timestamp::ZERO), BTreeSet::from([sibling]));
+    assert_eq!(ask(known), BTreeSet::new(), "this is said once");
+}
+
 #[test]
 fn nothing_is_promised_that_too_few_sites_could_keep() {
     let topology = Arc::new(Topology { partitions: 1, workers: vec![1, 1] });

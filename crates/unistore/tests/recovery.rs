@@ -574,7 +574,7 @@ fn what_is_known_of_a_sibling_is_not_all_that_it_has_told() {
         host.handle(now(5, 1000), Input::Message { from, life: 0, message });
     };
     let heard = |host: &Host| -> Vec<Timestamp> {
-        host.replica.status().heard_of(B).map(|(_, heard)| heard).collect()
+        host.replica.status().heard_of(B).into_values().collect()
     };
     let known = |host: &Host| -> Vec<Timestamp> {
         host.replica.status().known_vecs().map(|(_, known_vec)| known_vec[B]).collect()
@@ -590,7 +590,11 @@ fn what_is_known_of_a_sibling_is_not_all_that_it_has_told() {
     host.tick(now(1000, 2000));
     host.restart();
     assert_eq!(known(&host), [at(120), at(120)], "the least of both");
-    assert_eq!(heard(&host), [Timestamp::ZERO, at(110)], "an update remains");
+    assert_eq!(heard(&host), [at(100), at(200)], "what each has told");
+    host.outputs();
+    host.checkpoint();
+    host.restart();
+    assert_eq!(heard(&host), [at(100), at(200)], "also in a checkpoint");
 }
 
 /// Nobody asks a site that has joined again whether it remembers what its former life told.
@@ -599,10 +603,13 @@ fn what_a_former_life_has_told_is_not_heard_of_the_next() {
     let mut host = Host::of(config_of(&[1, 1, 1]));
     host.tick(now(1, 1000));
     host.replicate(C, C, at(900), &[]);
-    let heard = |host: &Host| host.replica.status().heard_of(C).next().unwrap().1;
+    let heard = |host: &Host| host.replica.status().heard_of(C)[&Address { site: C, worker: 0 }];
     assert_eq!(heard(&host), at(900));
     let gap = Gap { cut: at(500), end: at(600) };
     let removed = Members::new(3).changed(ME.site, C, Change::Remove).unwrap().closed(C, gap);
     host.b_listens_to(removed.changed(ME.site, C, Change::Add).unwrap().joined(C, at(700)));
     assert_eq!(heard(&host), at(700), "the end of the former life");
+    host.tick(now(1000, 2000));
+    host.restart();
+    assert_eq!(heard(&host), at(700), "also after a restart");
 }

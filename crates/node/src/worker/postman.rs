@@ -108,7 +108,7 @@ impl Postman {
                 let _ = reply.send(at_risk);
             }
             Control::Heard(site, reply) => {
-                let heard = self.worker.with(|replica| replica.status().heard_of(site).collect());
+                let heard = self.worker.with(|replica| replica.status().heard_of(site));
                 let _ = reply.send(heard);
             }
             Control::Sites(change, reply) => {
@@ -167,6 +167,9 @@ impl Postman {
             let full = network.full_links(self.worker.address);
             state.engine.machine_mut().hold_back(full);
             state.engine.on_deadline(now);
+            let lacking = state.engine.machine_mut().take_lacking();
+            let lacking = lacking.into_iter().filter_map(|it| self.worker.spec.node_of(it));
+            lacking.for_each(|node| network.membership().note_lacking(node));
             let status = state.engine.machine().status();
             self.worker.note_members(status.members());
             network.membership().note_clock(status.clock());
