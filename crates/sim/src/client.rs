@@ -113,8 +113,8 @@ pub(crate) struct Clients {
     naming: Random,
     /// Transactions whose names they asked for.
     asked_names: BTreeMap<RequestId, Cause>,
-    /// The names that they were told, and of what.
-    pub(crate) names: Vec<(TransactionId, Cause)>,
+    /// The names that they were told, of what, and in which step.
+    pub(crate) names: Vec<(TransactionId, Cause, u64)>,
     workers: Vec<u8>,
     pace: u64,
     /// Clients that gave up a past that died with a site.
@@ -227,7 +227,7 @@ impl Clients {
     ) {
         if let Response::Named(tid) = response {
             let cause = self.asked_names.remove(&request);
-            return self.names.extend(cause.map(|cause| (tid, cause)));
+            return self.names.extend(cause.map(|cause| (tid, cause, world.steps)));
         }
         let Some(index) = self.waiting(from, request) else { return };
         self.clients[index].waiting_for = None;

@@ -12,6 +12,8 @@ pub(crate) struct Submission {
     pub(crate) snap_vec: Vector,
     pub(crate) partitions: Vec<PartitionId>,
     pub(crate) accesses: Vec<Access>,
+    /// In which step.
+    pub(crate) step: u64,
 }
 
 /// An outcome, and how often which workers have told it and not forgotten that in a crash: one that has

@@ -383,7 +383,8 @@ impl<'a> Run<'a> {
             Event::Submitted { cause, tid, snap_vec, partitions, accesses } => {
                 let (cause, snap_vec) = (*cause, *snap_vec);
                 let (partitions, accesses) = (partitions.clone(), accesses.clone());
-                let submission = Submission { cause, snap_vec, partitions, accesses };
+                let submission =
+                    Submission { cause, snap_vec, partitions, accesses, step: self.world.steps };
                 self.outcomes.submit(*tid, submission);
             }
             Event::Certified { tid, ts } => {
@@ -400,6 +401,10 @@ impl<'a> Run<'a> {
                 let site = address.site.index();
                 self.ledger.stored(site, partition, origin(dot.site), dot.ts.0);
             }
+            Event::Lacks { .. } => {
+                let what = format!("{address:?} has forgotten what a sibling asks for: {event:?}");
+                self.violations.push(Violation::Lost(what));
+            }
             Event::Filled { partition, known_vec } => {
                 let (site, partition) = (address.site.index(), usize::from(partition.0));
                 self.ledger.filled(site, partition, &entries(known_vec));
@@ -415,7 +420,7 @@ impl<'a> Run<'a> {
     }
 
     fn note_certified(&mut self, tid: TransactionId, ts: Timestamp) {
-        let Some(Submission { cause, snap_vec, partitions, accesses }) =
+        let Some(Submission { cause, snap_vec, partitions, accesses, .. }) =
             self.outcomes.submission(tid)
         else {
             let what = format!("{tid} committed and was never submitted");
@@ -478,6 +483,7 @@ impl<'a> Run<'a> {
             }
         }
         let mut told = std::mem::take(&mut self.clients.outcomes);
+        contradictions.extend(self.names_given_twice());
         told.extend(self.outcomes_of_names());
         for (tid, told) in told {
             self.world.tally.count("outcomes asked for");
@@ -497,11 +503,11 @@ impl<'a> Run<'a> {
         let up = sites.filter(|site| self.world.state(site.index()) == SiteState::Up);
         // What has accessed nothing that needs an order commits without being certified. A former run of which nothing was
         // durable may have submitted another transaction of that name, of which nobody has heard.
-        let is_certified = |(tid, cause): &&(TransactionId, Cause)| {
+        let is_certified = |(tid, cause, _): &&(TransactionId, Cause, u64)| {
             self.outcomes.submission(*tid).is_some_and(|submission| submission.cause == *cause)
         };
         let certified = self.clients.names.iter().filter(is_certified);
-        let names: Vec<TransactionId> = certified.map(|(tid, _)| *tid).collect();
+        let names: Vec<TransactionId> = certified.map(|(tid, ..)| *tid).collect();
         let mut told = Vec::new();
         for site in up {
             for tid in &names {
@@ -514,6 +520,16 @@ impl<'a> Run<'a> {
             }
         }
         told
+    }
+
+    /// Names that clients were told, and that were given to other transactions after that.
+    fn names_given_twice(&self) -> Vec<String> {
+        let given_twice = |(tid, cause, told): &(TransactionId, Cause, u64)| {
+            let submission = self.outcomes.submission(*tid)?;
+            let is_later = submission.cause != *cause && submission.step > *told;
+            is_later.then(|| format!("{tid} is {cause:?} and then {:?}", submission.cause))
+        };
+        self.clients.names.iter().filter_map(given_twice).collect()
     }
 
     fn check_properties(&mut self) {

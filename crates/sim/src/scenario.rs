@@ -227,10 +227,6 @@ impl Scenario {
         scenario
     }
 
-    pub(crate) fn delivers_all_frames(&self) -> bool {
-        self.weakness == Some(Weakness::DeliversAllFrames)
-    }
-
     /// The scenario of a seed in which some sites, or some workers of one site, are down for a minute, and nothing
     /// else goes wrong: while it lasts, the other sites must commit strongly on every group.
     pub fn outage(seed: u64) -> Self {
@@ -372,6 +368,10 @@ pub enum Weakness {
     Driver(Flaw),
     /// Frames are delivered that had arrived before.
     DeliversAllFrames,
+    /// The first frame of a connection that is made again is not sent.
+    LosesFrames,
+    /// Nobody compares what a worker remembers with what it has told.
+    LetsCopiesIn,
     /// A damaged journal is cut at its first damage, and the worker starts.
     StartsFromDamage,
     /// Tokens carry the causal past of their session only.

@@ -8,8 +8,10 @@
 //! | `lives` | workers that crash, start from their disks, and write checkpoints |
 //! | `members` | sites that an operator removes and adds |
 
+mod copies;
 mod doors;
 mod faults;
+mod frame_ledger;
 mod links;
 mod lives;
 mod members;
@@ -190,7 +192,7 @@ impl World {
             skew: ByWorker::default(),
             slow: ByWorker::default(),
             deferred: Vec::new(),
-            links: scenario.wiring.map(|wiring| Links::new(wiring, scenario.delivers_all_frames())),
+            links: scenario.wiring.map(|wiring| Links::new(wiring, scenario.weakness)),
             happenings: Vec::new(),
             delays: scenario.delays.clone(),
             jitter: scenario.jitter,
@@ -535,6 +537,9 @@ impl World {
                 let at = self.now + storage.slow + takes;
                 let life = storage.starts;
                 self.push(at, Due::Synced(address, life));
+                if let Some(links) = &mut self.links {
+                    links.copies.submit(address, self.now);
+                }
             }
         }
         self.look_after(address);
@@ -551,6 +556,9 @@ impl World {
             return;
         }
         storage.end_sync(worker);
+        if let Some(links) = &mut self.links {
+            links.copies.synced(address);
+        }
         self.let_go(address);
         self.look_after(address);
         self.sync(address);

@@ -32,6 +32,16 @@ fn weakened(weakness: Weakness, expected: impl Fn(&Violation) -> bool) {
     trap(Scenario::durable, |scenario| scenario.weakened(weakness), expected);
 }
 
+/// With something wrong between workers that are processes of their own.
+fn over_links(weakness: Weakness, expected: &str) {
+    let broken = |scenario: Scenario| scenario.weakened(weakness);
+    let is_expected = |violation: &Violation| match violation {
+        Violation::Lost(what) => what.contains(expected),
+        _ => false,
+    };
+    trap(Scenario::links, broken, is_expected);
+}
+
 /// Without a rule of the protocol, where lost sites are removed and added again.
 fn without_among_members(rule: Rule) {
     trap(Scenario::members, |scenario| scenario.without(Some(rule)), |_| true);
@@ -114,8 +124,19 @@ fn records_before_checkpoints() {
 /// `docs/decisions/0008-links.md`: a frame that is sent again over another connection is delivered once.
 #[test]
 fn frames_are_delivered_once() {
-    let broken = |scenario: Scenario| scenario.weakened(Weakness::DeliversAllFrames);
-    trap(Scenario::links, broken, |_| true);
+    over_links(Weakness::DeliversAllFrames, "delivered again");
+}
+
+/// Within a site all frames arrive, also those that were under way when a connection broke.
+#[test]
+fn frames_that_were_under_way_are_sent_again() {
+    over_links(Weakness::LosesFrames, "is not the next in order");
+}
+
+/// A copy of a disk that lacks what its worker has told is not let in, by whoever was told.
+#[test]
+fn older_copies_of_disks_are_refused() {
+    over_links(Weakness::LetsCopiesIn, "lets a copy in");
 }
 
 /// A journal that is damaged must not be started from: what is cut off was acknowledged.

@@ -1,6 +1,7 @@
 //! Who lets whom in: each worker is a node that remembers whose data the others had, as servers do.
 //!
-//! No worker of this world ever runs with less than it has told others, so nobody may ever be refused for that.
+//! No worker of this world ever runs with less than it has told others, so nobody who runs may be refused for that. Copies of
+//! disks that lack something are only shown ([`super::copies`]).
 
 use std::collections::BTreeMap;
 
@@ -10,6 +11,7 @@ use solera_membership::Members;
 use solera_unistore::{Address, Command};
 
 use super::{Happening, World};
+use crate::scenario::Weakness;
 use crate::storage::writes;
 
 /// What a worker's process says of itself.
@@ -18,6 +20,14 @@ pub(super) struct Card {
     pub(super) worker: Address,
     pub(super) origin: Origin,
     run: Run,
+}
+
+impl Card {
+    /// What a copy of a worker's data would say, started once more than the worker ever was.
+    pub(super) fn of_copy(worker: Address, life: u32, run: Run) -> Card {
+        let origin = Origin { life, data: life.into(), starts: u64::MAX, incarnation: u64::MAX };
+        Card { worker, origin, run }
+    }
 }
 
 /// What a worker's process knows of the others.
@@ -104,6 +114,7 @@ impl World {
         let origin = Origin { life, data: life.into(), starts: incarnation, incarnation };
         let card = Card { worker, origin, run };
         let place = Place { site: Some(worker.site), durable: true, life };
+        links.copies.begin(worker, life, run);
         let kept = links.doors.kept.get(&worker).cloned().unwrap_or_default();
         let mut admission = Admission::new(place, Members::new(members.sites()), kept);
         admission.note(&members);
@@ -113,12 +124,14 @@ impl World {
     /// Whether a worker lets another in that has shown its card.
     pub(super) fn lets_in(&mut self, worker: Address, theirs: &Card) -> Result<(), Unwelcome> {
         let welcome = self.is_welcome(worker, theirs);
-        let is_final = |unwelcome: &Unwelcome| {
-            matches!(unwelcome, Unwelcome::OtherData | Unwelcome::OlderCopy | Unwelcome::Forgetful)
+        let is_wrong = |unwelcome: &Unwelcome| match unwelcome {
+            Unwelcome::Removed => !self.removed.contains(&theirs.worker.site.index()),
+            Unwelcome::OtherData | Unwelcome::OlderCopy | Unwelcome::Forgetful => true,
+            Unwelcome::Unknown | Unwelcome::Lacks(_) => false,
         };
         // Of a process that has died meanwhile, another one may have been let in.
         if let Err(unwelcome) = welcome
-            && is_final(&unwelcome)
+            && is_wrong(&unwelcome)
             && self.is_there((theirs.worker, theirs.origin.incarnation))
         {
             let what = format!("{worker:?} refuses {theirs:?}: {unwelcome:?}");
@@ -127,22 +140,18 @@ impl World {
         welcome
     }
 
-    fn is_welcome(&self, worker: Address, theirs: &Card) -> Result<(), Unwelcome> {
+    /// What [`Self::lets_in`] finds.
+    pub(super) fn is_welcome(&self, worker: Address, theirs: &Card) -> Result<(), Unwelcome> {
         let door = self.links.as_ref().and_then(|links| links.doors.doors.get(&worker));
         let (Some(door), Some(replica)) = (door, self.replica(&worker)) else {
             return Err(Unwelcome::Unknown);
         };
         let (admission, other) = (&door.admission, theirs.worker);
         admission.may_enter(node(other), theirs.origin, admission.members().sites())?;
-        let topology = &self.configs[&worker].topology;
-        let status = replica.status();
-        let mut heard = status
-            .heard_of(other.site)
-            .filter(|(partition, _)| topology.owner(other.site, *partition) == other)
-            .map(|(_, heard)| heard);
-        let is_other_site = worker.site != other.site;
-        let forgotten = is_other_site
-            && heard.any(|heard| admission.has_forgotten(other.site, theirs.run, heard));
+        let heard = replica.status().heard_of(other.site).get(&other).copied();
+        let forgotten = worker.site != other.site
+            && self.links.as_ref().is_some_and(|links| !links.has(Weakness::LetsCopiesIn))
+            && heard.is_some_and(|heard| admission.has_forgotten(other.site, theirs.run, heard));
         if forgotten { Err(Unwelcome::Forgetful) } else { Ok(()) }
     }
 }

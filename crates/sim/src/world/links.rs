@@ -11,9 +11,11 @@ use solera_links::{Handshake, Link, Sizes, Unwelcome, decode_batch, encode_batch
 use solera_time::{Monotonic, SiteId};
 use solera_unistore::{Address, Command, Message};
 
+use super::copies::Copies;
 use super::doors::{Card, Doors};
-use super::{Due, SiteState, World};
-use crate::scenario::MS;
+use super::frame_ledger::FrameLedger;
+use super::{Due, Happening, SiteState, World};
+use crate::scenario::{MS, Weakness};
 
 /// After so long without an answer, in nanoseconds, a refusal counts no more.
 const SILENCE: u64 = 1_000 * MS;
@@ -32,15 +34,16 @@ pub(crate) struct Wiring {
 }
 
 /// A worker, and its incarnation.
-type Process = (Address, u64);
-type Body = Arc<Vec<u8>>;
+pub(super) type Process = (Address, u64);
+pub(super) type Body = Arc<Vec<u8>>;
 
 /// All links of a world.
 pub(super) struct Links {
     wiring: Wiring,
-    /// Hosts deliver what links do not take; see [`crate::Weakness::DeliversAllFrames`].
-    delivers_all: bool,
+    weakness: Option<Weakness>,
     pub(super) doors: Doors,
+    pub(super) copies: Copies,
+    ledger: FrameLedger,
     /// What a worker knows of its link with another.
     ends: BTreeMap<(Address, Address), End>,
     connections: BTreeMap<u64, Connection>,
@@ -78,6 +81,8 @@ struct Connection {
     called_is_there: bool,
     /// What arrives from then on is lost.
     broken_at: Option<u64>,
+    /// Whether the caller has sent a frame.
+    has_sent: bool,
     /// When the caller can send the next frame.
     free_at: u64,
     /// Whether it will be reminded of that.
@@ -128,11 +133,13 @@ pub(super) enum Step {
 }
 
 impl Links {
-    pub(super) fn new(wiring: Wiring, delivers_all: bool) -> Links {
+    pub(super) fn new(wiring: Wiring, weakness: Option<Weakness>) -> Links {
         Links {
             wiring,
-            delivers_all,
+            weakness,
             doors: Doors::default(),
+            copies: Copies::default(),
+            ledger: FrameLedger::default(),
             ends: BTreeMap::new(),
             connections: BTreeMap::new(),
             latest: 0,
@@ -146,6 +153,10 @@ impl Links {
     pub(super) fn heal(&mut self) {
         self.is_healed = true;
         self.wiring.byte_time = 0;
+    }
+
+    pub(super) fn has(&self, weakness: Weakness) -> bool {
+        self.weakness == Some(weakness)
     }
 
     /// Adds to what a worker says in this turn.
@@ -218,6 +229,7 @@ impl World {
     pub(super) fn end_links(&mut self, worker: Address) {
         let Some(links) = &mut self.links else { return };
         links.ends.retain(|(one, _), _| *one != worker);
+        links.ledger.end(worker);
         for number in links.between(|one| one == worker, |_| true) {
             let last = self.now + self.random.within(0, MS / 5);
             self.break_connection(number, last);
@@ -405,6 +417,7 @@ impl World {
             caller_is_there: false,
             called_is_there: true,
             broken_at: None,
+            has_sent: false,
             free_at: 0,
             will_send: false,
             last_arrival: (0, 0),
@@ -469,6 +482,7 @@ impl World {
     }
 
     fn queue_messages(&mut self, from: Address, to: Address, messages: Vec<Message>) {
+        let sender = (from, self.incarnation(from));
         let Some(links) = &mut self.links else { return };
         let Some(end) = links.ends.get_mut(&(from, to)) else { return };
         let dropped = end.link.dropped();
@@ -480,8 +494,11 @@ impl World {
             });
         };
         for body in encode_batch(links.wiring.sizes, from, to, messages) {
-            let bytes = body.len();
-            end.link.push(ticket, Arc::new(body), bytes);
+            let (bytes, body) = (body.len(), Arc::new(body));
+            if let Some(incarnation) = end.link.incarnation().filter(|_| from.site == to.site) {
+                links.ledger.queued(sender, (to, incarnation), body.clone());
+            }
+            end.link.push(ticket, body, bytes);
         }
         if let Some(connection) = end.connection {
             self.send_frames(connection);
@@ -507,6 +524,13 @@ impl World {
                 return;
             }
             let Some((frame, body)) = end.link.next_frame() else { return };
+            let is_first = !std::mem::replace(&mut connection.has_sent, true);
+            if is_first
+                && end.link.reconnects() > 0
+                && links.weakness == Some(Weakness::LosesFrames)
+            {
+                continue;
+            }
             let bytes = (FRAME_HEADER + body.len()) as u64;
             connection.free_at = now + bytes * links.wiring.byte_time;
             let earliest = connection.free_at + self.travel_time(from, to);
@@ -517,7 +541,7 @@ impl World {
         }
     }
 
-    fn take_frame(&mut self, number: u64, frame: u64, body: &[u8]) {
+    fn take_frame(&mut self, number: u64, frame: u64, body: &Body) {
         let now = self.now;
         let Some(connection) = self.connection(number) else { return };
         let Connection { caller, called, life, number: counted, broken_at, .. } = *connection;
@@ -528,14 +552,18 @@ impl World {
         if !links.doors.admits(called.0, caller.0, life) {
             return self.notice(number, Side::Called);
         }
-        let delivers_all = links.delivers_all;
+        let delivers_all = links.has(Weakness::DeliversAllFrames);
         let Some(end) = self.end(called.0, caller.0) else { return };
         let takes = end.link.takes(counted, frame);
         if !takes {
             self.tally.count("frames that had arrived before");
         }
         if takes || delivers_all {
-            self.deliver_frame(number, (caller.0, life), called, body);
+            let ledger = self.links.as_mut().map(|links| &mut links.ledger);
+            if let Some(Err(what)) = ledger.map(|it| it.delivered(caller, called, frame, body)) {
+                self.happenings.push(Happening::Lost(what));
+            }
+            self.deliver_frame((caller.0, life), called, body);
         }
         // The worker may have died of what it was sent.
         let last = self.end(called.0, caller.0).map(|end| end.link.received(counted));
@@ -546,7 +574,8 @@ impl World {
         }
     }
 
-    fn deliver_frame(&mut self, number: u64, from: (Address, u32), to: Process, body: &[u8]) {
+    /// A frame that has arrived is delivered whole, whatever becomes of its connection meanwhile.
+    fn deliver_frame(&mut self, from: (Address, u32), to: Process, body: &[u8]) {
         let (from, life) = from;
         let topology = &self.configs[&to.0].topology;
         let delivery = decode_batch::<Message>(body, from.site, to.0.site, topology)
@@ -563,11 +592,11 @@ impl World {
                 }
             };
             strike(self, true);
-            let now = self.now;
-            let is_broken = |one: &mut Connection| one.broken_at.is_some_and(|at| at <= now);
-            let broken = self.connection(number).is_none_or(is_broken);
-            if broken || !self.is_there(to) {
+            if !self.is_there(to) {
                 return;
+            }
+            if from.site != to.0.site {
+                self.note_told(from, to.0, &message, life);
             }
             self.receive(from, to.0, Box::new(message), life);
             strike(self, false);

@@ -108,6 +108,7 @@ impl World {
                 }
                 self.workers.insert(address, started.worker);
                 self.begin_links(address);
+                self.show_copies(address);
                 self.carry_out(address);
             }
             Err(Refusal::NotNow) => {

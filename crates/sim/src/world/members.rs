@@ -188,6 +188,7 @@ impl World {
             *former = (*former).max(skew + 1);
             if let Some(links) = &mut self.links {
                 links.doors.forget(address);
+                links.copies.forget(address);
             }
             if let Some(storage) = self.storages.get_mut(&address) {
                 storage.replace(config, self.random.next());

@@ -1,0 +1,58 @@
+//! What frames must be delivered, in which order: all that a worker queues for another of its site arrives there once and in
+//! order, as long as both processes live. Between sites frames may be lost.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use solera_unistore::Address;
+
+use super::links::{Body, Process};
+
+/// From which process to which.
+type Way = (Process, Process);
+
+/// Judges deliveries by what was queued; it does not ask links.
+#[derive(Default)]
+pub(super) struct FrameLedger {
+    /// What is queued or under way between workers of a site.
+    queued: BTreeMap<Way, VecDeque<Body>>,
+    /// The number of the last frame that was delivered.
+    delivered: BTreeMap<Way, u64>,
+}
+
+impl FrameLedger {
+    /// A worker queues a body for a process of its site.
+    pub(super) fn queued(&mut self, from: Process, to: Process, body: Body) {
+        self.queued.entry((from, to)).or_default().push_back(body);
+    }
+
+    /// A frame is delivered.
+    ///
+    /// # Errors
+    /// It should not be, or not yet.
+    pub(super) fn delivered(
+        &mut self,
+        from: Process,
+        to: Process,
+        number: u64,
+        body: &Body,
+    ) -> Result<(), String> {
+        let way = (from, to);
+        if self.delivered.insert(way, number).is_some_and(|last| last >= number) {
+            return Err(format!("frame {number} from {from:?} to {to:?} was delivered again"));
+        }
+        let is_within_site = from.0.site == to.0.site;
+        let next = self.queued.get_mut(&way).and_then(VecDeque::pop_front);
+        let is_next = next.is_some_and(|next| Arc::ptr_eq(&next, body));
+        if is_within_site && !is_next {
+            return Err(format!("frame {number} from {from:?} to {to:?} is not the next in order"));
+        }
+        Ok(())
+    }
+
+    /// A worker's process has ended. What it has sent may still arrive.
+    pub(super) fn end(&mut self, worker: Address) {
+        self.queued.retain(|(_, (to, _)), _| *to != worker);
+        self.delivered.retain(|(_, (to, _)), _| *to != worker);
+    }
+}
