@@ -213,6 +213,12 @@ async fn a_node_that_no_site_accepts_takes_no_writes_until_one_does() {
     assert_eq!(client.get("k").await.unwrap(), None);
     client.command(&["MULTI"]).await.unwrap();
     assert!(client.set("k", "v").await.is_err() && client.command(&["EXEC"]).await.is_err());
+    // What only reads goes on.
+    for [begin, end] in [["MULTI", "EXEC"], ["SOLERA.BEGIN", "SOLERA.COMMIT"]] {
+        client.command(&[begin]).await.unwrap();
+        client.command(&["GET", "k"]).await.unwrap();
+        client.command(&[end]).await.unwrap();
+    }
     theirs.kill();
     plan.write("f = 1");
     let theirs = plan.start(1);

@@ -74,6 +74,8 @@ pub(crate) struct Session {
     tx: Option<TxId>,
     /// Whether it will be certified.
     tx_is_strong: bool,
+    /// Whether a command in it may write.
+    tx_writes: bool,
     /// The keys that the next EXEC or SOLERA.BEGIN STRONG depends on.
     watched: Vec<Watched>,
     /// What the session's last strong transaction has come to, if it aborted.
@@ -106,6 +108,7 @@ impl Session {
             queue: None,
             tx: None,
             tx_is_strong: false,
+            tx_writes: false,
             watched: Vec::new(),
             conflict: None,
             began_as: None,
@@ -227,22 +230,19 @@ impl Session {
     }
 
     /// Runs one command and appends its reply. If that is an error, an open transaction has no effect: it
-    /// would not be what its client meant.
+    /// would not be what its client meant. Whatever the answer to its end is, it is over.
     pub(crate) async fn run(&mut self, arguments: &Arguments<'_>) -> Next {
         let (was_open, start) = (self.tx.is_some(), self.out.bytes.len());
         let next = self.run_command(arguments).await;
-        let reply = self.out.bytes.get(start..).filter(|_| was_open);
-        let error = reply.and_then(|reply| reply.strip_prefix(b"-"));
-        if let Some(error) = error {
+        let reply = self.out.bytes.get(start..);
+        let Some(error) = reply.and_then(|reply| reply.strip_prefix(b"-")) else { return next };
+        let ends = lookup(arguments.get(0)).is_some_and(|command| ends_transaction(command.id));
+        if was_open || ends {
             let error = String::from_utf8_lossy(error.trim_ascii_end()).into_owned();
-            let ended =
-                lookup(arguments.get(0)).is_some_and(|command| ends_transaction(command.id));
-            match self.tx.take() {
-                Some(tx) => self.worker.tell(Command::Abort { tx }),
-                None if ended => return next,
-                None => {}
+            if let Some(tx) = self.tx.take() {
+                self.worker.tell(Command::Abort { tx });
             }
-            self.given_up = Some(GivenUp(error));
+            self.given_up = (!ends).then_some(GivenUp(error));
         }
         next
     }
@@ -258,46 +258,13 @@ impl Session {
                 return Next::Close;
             }
             let rest = arguments.from(1);
-            self.refuse(&solera_resp::command::unknown_command(arguments.get(0), rest));
+            self.spoil(&solera_resp::command::unknown_command(arguments.get(0), rest));
             return Next::Stay;
         };
         self.worker.count(|counters| counters.commands[command.id as usize] += 1);
         self.last_command = command.name;
-        if !command.takes(arguments.len()) {
-            self.refuse(&command.wrong_arity());
-            return Next::Stay;
-        }
-        if let Err(refused) = self.may(command, arguments) {
-            self.refuse(&refused.to_string());
-            return Next::Stay;
-        }
-        if !self.worker.serves() && needs_data(command) {
-            let site = self.worker.site_name(self.worker.address.site);
-            self.refuse(&match self.worker.network.membership().refusal() {
-                Some((node, reason)) => {
-                    let reason = refused_by(&self.worker.spec, node, &reason);
-                    format!("LOADING site {site} does not get its data: {reason}")
-                }
-                None => format!("LOADING site {site} is getting its data from the other sites"),
-            });
-            return Next::Stay;
-        }
-        if self.worker.refuses_writes()
-            && (command.has_flag("write") || commits(command.id))
-            && let Some(reason) = self.worker.refuses()
-        {
-            self.refuse(&format!("MISCONF this node takes no writes: {reason}"));
-            return Next::Stay;
-        }
-        if (command.has_flag("write") || commits(command.id))
-            && let Some((node, reason)) = self.worker.network.membership().refusal()
-        {
-            let reason = refused_by(&self.worker.spec, node, &reason);
-            self.refuse(&format!("REFUSED this node takes no writes: {reason}"));
-            return Next::Stay;
-        }
-        if self.worker.network.memory().is_full() && command.has_flag("denyoom") {
-            self.refuse("OOM command not allowed when used memory > 'maxmemory'.");
+        if let Err(error) = self.check(command, arguments) {
+            self.refuse(command.id, &error);
             return Next::Stay;
         }
         if self.queue.is_some() && !ends_queue(command.id) {
@@ -308,7 +275,47 @@ impl Session {
             self.fail(given_up.before_the_end());
             return Next::Stay;
         }
+        self.tx_writes |= self.tx.is_some() && command.has_flag("write");
         self.dispatch(command, arguments).await
+    }
+
+    /// Whether a command may be run now, or queued.
+    ///
+    /// # Errors
+    /// Why not, as the client is told.
+    fn check(&self, command: &'static Described, arguments: &Arguments<'_>) -> Result<(), String> {
+        if !command.takes(arguments.len()) {
+            return Err(command.wrong_arity());
+        }
+        self.may(command, arguments).map_err(|refused| refused.to_string())?;
+        if !self.worker.serves() && needs_data(command) {
+            let site = self.worker.site_name(self.worker.address.site);
+            return Err(match self.worker.network.membership().refusal() {
+                Some((node, reason)) => {
+                    let reason = refused_by(&self.worker.spec, node, &reason);
+                    format!("LOADING site {site} does not get its data: {reason}")
+                }
+                None => format!("LOADING site {site} is getting its data from the other sites"),
+            });
+        }
+        if (command.has_flag("write") || self.commits_writes(command.id))
+            && let Some(reason) = self.worker.takes_no_writes()
+        {
+            return Err(reason);
+        }
+        if self.worker.network.memory().is_full() && command.has_flag("denyoom") {
+            return Err("OOM command not allowed when used memory > 'maxmemory'.".to_owned());
+        }
+        Ok(())
+    }
+
+    /// Whether a command ends a transaction that may write.
+    fn commits_writes(&self, command: CommandId) -> bool {
+        match command {
+            CommandId::Exec => self.queue.as_ref().is_some_and(|queue| queue.writes),
+            CommandId::SoleraCommit => self.tx.is_some() && self.tx_writes,
+            _ => false,
+        }
     }
 
     async fn dispatch(&mut self, command: &Described, arguments: &Arguments<'_>) -> Next {
@@ -351,7 +358,7 @@ impl Session {
                 }
                 Some(tx) => match self.may_commit() {
                     Ok(()) => {
-                        if self.commit(tx, true).await {
+                        if self.commit(tx, self.tx_writes).await {
                             self.out.simple("OK");
                         }
                     }
@@ -391,8 +398,17 @@ impl Session {
         }
     }
 
+    /// A command is refused. EXEC ends its transaction all the same, as in Redis.
+    fn refuse(&mut self, command: CommandId, error: &str) {
+        if command == CommandId::Exec && self.queue.take().is_some() {
+            self.watched.clear();
+            return self.fail(format!("EXECABORT Transaction discarded because of: {error}"));
+        }
+        self.spoil(error);
+    }
+
     /// An error before execution also spoils a queue.
-    fn refuse(&mut self, error: &str) {
+    fn spoil(&mut self, error: &str) {
         if let Some(queue) = &mut self.queue {
             queue.broken = true;
         }
@@ -417,11 +433,6 @@ fn needs_data(command: &Described) -> bool {
                 | CommandId::SoleraPhase
                 | CommandId::Wait
         )
-}
-
-/// What may bring writes about that were buffered before.
-fn commits(command: CommandId) -> bool {
-    matches!(command, CommandId::Exec | CommandId::SoleraCommit)
 }
 
 /// What a client may send after its transaction was given up.

@@ -46,6 +46,7 @@ use crate::log::Log;
 use crate::membership::SitesTold;
 use crate::modules::Lent;
 use crate::network::{Network, Parcel};
+use crate::node::refused_by;
 use crate::scan::{self, Scans};
 use crate::status::{NOBODY, WorkerSample};
 use crate::storage::{Engine, Storage, in_words, is_behind, set_durability};
@@ -529,6 +530,16 @@ impl Worker {
     /// Why this process takes no writes, if it does not.
     pub(crate) fn refuses(&self) -> Option<String> {
         self.network.why_no_writes()
+    }
+
+    /// Why this process takes no writes, if it does not, as clients are told.
+    pub(crate) fn takes_no_writes(&self) -> Option<String> {
+        if let Some(reason) = self.refuses() {
+            return Some(format!("MISCONF this node takes no writes: {reason}"));
+        }
+        let (node, reason) = self.network.membership().refusal()?;
+        let reason = refused_by(&self.spec, node, &reason);
+        Some(format!("REFUSED this node takes no writes: {reason}"))
     }
 
     /// Goes on with a checkpoint, and hands the disk what nobody waits for. All records must be in

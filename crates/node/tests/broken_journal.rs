@@ -97,7 +97,7 @@ async fn its_worker_answers_nobody_and_nobody_waits_for_ever() {
     let cluster = Cluster::start(spec, Log::new(LogLevel::Error), None).unwrap();
     // Two at each worker, in turn.
     let mut clients = Vec::new();
-    for _ in 0..4 {
+    for _ in 0..8 {
         clients.push(Client(BufReader::new(cluster.connect(0).unwrap())));
     }
     let keys: Vec<String> = (0..8).map(|i| format!("k{i}")).collect();
@@ -107,7 +107,13 @@ async fn its_worker_answers_nobody_and_nobody_waits_for_ever() {
     let served: Vec<_> = keys.iter().filter(|key| owner(key) == 1).collect();
     assert!(cluster.is_ready());
     let far = keys.iter().find(|key| owner(key) == 0).unwrap();
-    let [second, first, _, transaction] = &mut clients[..] else { panic!("there are four") };
+    let [second, first, _, transaction, _, queued, _, exporting] = &mut clients[..] else {
+        panic!("there are eight")
+    };
+    assert_eq!(exporting.ask("SOLERA.BEGIN").await, "+OK");
+    for command in ["WATCH k0", "MULTI", &format!("SET {far} queued")] {
+        assert!(queued.ask(command).await.starts_with('+'), "{command}");
+    }
     assert_eq!(transaction.ask("SOLERA.BEGIN").await, "+OK");
     assert_eq!(transaction.ask(&format!("SET {far} buffered")).await, "+OK");
 
@@ -129,11 +135,11 @@ async fn its_worker_answers_nobody_and_nobody_waits_for_ever() {
         assert!(reply.starts_with("-TRYAGAIN"), "{question}: {reply}");
     }
     let partition = PartitionId::of(far.as_bytes(), topology.partitions).0;
-    let reply = transaction.ask(&format!("SOLERA.EXPORT {partition} 0")).await;
+    let reply = exporting.ask(&format!("SOLERA.EXPORT {partition} 0")).await;
     assert!(reply.starts_with("-TRYAGAIN"), "{reply}");
     assert_eq!(cluster.status(false).await.sites[0].keys, served.len());
     // The other has a journal of its own, but takes no writes either: they share a disk.
-    for key in served {
+    for key in &served {
         assert_eq!(first.ask(&format!("GET {key}")).await, "v");
         let reply = first.ask(&format!("SET {key} w")).await;
         assert!(reply.starts_with("-MISCONF this node takes no writes"), "{reply}");
@@ -142,5 +148,20 @@ async fn its_worker_answers_nobody_and_nobody_waits_for_ever() {
     assert!(reply.starts_with("-MISCONF this node takes no writes"), "{reply}");
     let reason = cluster.status(false).await.takes_no_writes.expect("it says why");
     assert!(reply.contains(&reason), "{reply}: {reason}");
+    let reply = queued.ask("EXEC").await;
+    let because = "-EXECABORT Transaction discarded because of: MISCONF this node takes no writes";
+    assert!(reply.starts_with(because), "{reply}");
+    // Both are over, and what only reads goes on.
+    let reply = exporting.ask("SOLERA.COMMIT").await;
+    assert!(reply.starts_with("-EXECABORT") && reply.contains("TRYAGAIN"), "{reply}");
+    for client in [transaction, queued, exporting] {
+        assert_eq!(client.ask(&format!("GET {}", served[0])).await, "v");
+        assert_eq!(client.ask("SOLERA.BEGIN").await, "+OK");
+        assert_eq!(client.ask(&format!("GET {}", served[0])).await, "v");
+        assert_eq!(client.ask("SOLERA.COMMIT").await, "+OK");
+        assert_eq!(client.ask("MULTI").await, "+OK");
+        assert_eq!(client.ask(&format!("GET {}", served[0])).await, "+QUEUED");
+        assert_eq!(client.ask("EXEC").await, "v");
+    }
     assert!(!cluster.is_ready(), "clients are better served by another node");
 }

@@ -58,18 +58,26 @@ impl Failure {
         }
     }
 
+    /// The code of the error because of which a transaction was given up, as Redis names it; of another error, its own.
+    fn code_of_cause(code: &str, text: &str) -> String {
+        let cause = text.split_once("because of: ").filter(|_| code == "EXECABORT");
+        let cause = cause.and_then(|(_, cause)| cause.split(' ').next());
+        cause.unwrap_or(code).to_owned()
+    }
+
     /// As that of a command which may be repeated.
     pub(crate) fn told(self) -> StoreError {
         match self {
             Failure::Unreached(text) | Failure::Lost(text) => StoreError::Unavailable(text),
-            Failure::Said { code, text } if PASSING.contains(&&*code) => {
-                StoreError::Unavailable(text)
-            }
             Failure::Shut(text) => StoreError::Denied(text),
-            Failure::Said { code, text } if DENYING.contains(&code.as_str()) => {
-                StoreError::Denied(text)
+            Failure::Said { code, text } => {
+                let code = Failure::code_of_cause(&code, &text);
+                match code.as_str() {
+                    code if PASSING.contains(&code) => StoreError::Unavailable(text),
+                    code if DENYING.contains(&code) => StoreError::Denied(text),
+                    _ => StoreError::Refused(text),
+                }
             }
-            Failure::Said { text, .. } => StoreError::Refused(text),
         }
     }
 }
@@ -84,7 +92,10 @@ mod tests {
             let code = text.split(' ').next().unwrap().to_owned();
             Failure::Said { code, text: text.to_owned() }.told()
         };
-        for text in ["LOADING Redis is loading", "OOM command not allowed", "CLUSTERDOWN no"] {
+        let discarded = "EXECABORT Transaction discarded because of: MISCONF no disk";
+        for text in
+            ["LOADING Redis is loading", "OOM command not allowed", "CLUSTERDOWN no", discarded]
+        {
             assert_eq!(said(text), StoreError::Unavailable(text.to_owned()));
         }
         assert_eq!(said("NOPERM no"), StoreError::Denied("NOPERM no".to_owned()));

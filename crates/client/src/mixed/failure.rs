@@ -4,8 +4,18 @@ use solera_mixt::store::StoreError;
 
 use crate::error::Error;
 
+/// The code and text of the error because of which a transaction was given up; of another error, its own.
+fn cause<'a>(code: &'a str, message: &'a str) -> (&'a str, &'a str) {
+    let cause = message.split_once("because of: ").or_else(|| message.split_once("first: "));
+    match cause.filter(|_| code == "EXECABORT") {
+        Some((_, cause)) => cause.split_once(' ').unwrap_or((cause, "")),
+        None => (code, message),
+    }
+}
+
 /// Whether an error says that the server has no time or means to answer, rather than that it never will.
 fn is_passing(code: &str, message: &str) -> bool {
+    let (code, message) = cause(code, message);
     let codes =
         ["TRYAGAIN", "TOOFEW", "LOADING", "MISCONF", "REFUSED", "TIMEOUT", "UNKNOWN", "OOM"];
     codes.contains(&code) || (code == "ERR" && message == "the server is stopping")
@@ -98,6 +108,10 @@ mod tests {
             StoreError::OutcomeUnknown(_)
         ));
         assert!(matches!(command("LOADING site x"), StoreError::Unavailable(_)));
+        for text in ["because of: MISCONF full", "because of previous errors, first: OOM full"] {
+            let text = format!("EXECABORT Transaction discarded {text}");
+            assert!(matches!(commit(&text), StoreError::Unavailable(_)), "{text}");
+        }
         let broken = Error::Connection(std::io::ErrorKind::UnexpectedEof.into());
         assert!(matches!(of_commit(&broken), StoreError::OutcomeUnknown(_)));
         assert!(matches!(of_command(&broken), StoreError::Unavailable(_)));
@@ -112,5 +126,7 @@ mod tests {
         assert_eq!(commit(text), StoreError::Refused(told.to_owned()));
         let text = "WRONGTYPE it is a hash";
         assert_eq!(command(text), StoreError::Refused(text.to_owned()));
+        let text = "EXECABORT Transaction discarded because of previous errors, first: ERR no";
+        assert_eq!(commit(text), StoreError::Refused(text.to_owned()));
     }
 }

@@ -19,6 +19,8 @@ pub(super) struct Queue {
     pub(super) broken: bool,
     /// Whether one of the commands needs agreement.
     strong: bool,
+    /// Whether one of the commands may write.
+    pub(super) writes: bool,
 }
 
 impl Queue {
@@ -45,14 +47,15 @@ impl Session {
             self.fail("ERR WATCH inside MULTI is not allowed");
         } else if !inside {
             let name = command.name;
-            self.refuse(&format!("ERR Command not allowed inside a transaction: '{name}'"));
+            self.spoil(&format!("ERR Command not allowed inside a transaction: '{name}'"));
         } else if self.queue.as_mut().is_some_and(|queue| queue.push(arguments)) {
             if let Some(queue) = &mut self.queue {
                 queue.strong |= strong;
+                queue.writes |= command.has_flag("write");
             }
             self.out.simple("QUEUED");
         } else {
-            self.refuse(&format!(
+            self.spoil(&format!(
                 "ERR the commands since MULTI take more than {} MiB together; nothing will be done",
                 QUEUE_BYTES >> 20
             ));
@@ -86,7 +89,7 @@ impl Session {
         let replies = std::mem::replace(&mut self.out.bytes, before);
         if let Some(error) = self.exec_failed.take() {
             self.fail(error);
-        } else if self.commit(tx, true).await {
+        } else if self.commit(tx, queue.writes).await {
             self.out.bytes.extend_from_slice(&replies);
         }
     }

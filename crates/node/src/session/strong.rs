@@ -14,6 +14,7 @@ use solera_unistore::{
 use super::Session;
 use super::operations::Failure;
 use super::queue::Queue;
+use super::transaction::NotCommitted;
 use crate::commands::{KeyOp, Plan};
 
 /// For how long commands that are known in full are run again after conflicts.
@@ -241,7 +242,7 @@ impl Session {
             return Err(NotBegun::Failed);
         };
         // If the connection ends meanwhile, the transaction ends with it.
-        (self.tx, self.tx_is_strong) = (Some(tx), true);
+        (self.tx, self.tx_is_strong, self.tx_writes) = (Some(tx), true, false);
         for Watched { key, digest } in watched {
             let reason = match self.look(tx, key.as_bytes()).await {
                 Ok(now) if now == *digest => continue,
@@ -291,12 +292,12 @@ impl Session {
             self.fail(error);
             return Executed::Failed;
         }
-        match self.try_commit(tx, true).await {
+        match self.try_commit(tx, queue.writes).await {
             Ok(()) => {
                 self.out.bytes.extend_from_slice(&replies);
                 Executed::Done
             }
-            Err(Some(CommandError::Aborted { .. })) => Executed::Conflict,
+            Err(NotCommitted::Failed(CommandError::Aborted { .. })) => Executed::Conflict,
             Err(error) => {
                 self.fail_commit(error);
                 Executed::Failed
@@ -317,9 +318,11 @@ impl Session {
             let results = self.operate_all(tx, plan).await;
             self.tx = None;
             let Some(results) = results else { return };
-            match self.try_commit(tx, true).await {
+            match self.try_commit(tx, plan.ops.iter().any(|op| op.op.is_update())).await {
                 Ok(()) => return self.answer(plan, &results),
-                Err(Some(CommandError::Aborted { .. })) if began.elapsed() < PATIENCE => {
+                Err(NotCommitted::Failed(CommandError::Aborted { .. }))
+                    if began.elapsed() < PATIENCE =>
+                {
                     self.pause_after_conflict().await;
                 }
                 Err(error) => return self.fail_commit(error),

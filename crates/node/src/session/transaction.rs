@@ -42,6 +42,16 @@ impl GivenUp {
     }
 }
 
+/// Why a transaction was not committed.
+#[derive(Debug)]
+pub(super) enum NotCommitted {
+    /// The node takes no writes: what the client is told.
+    Refused(String),
+    Failed(CommandError),
+    /// The worker does not say.
+    Unanswered,
+}
+
 impl Session {
     pub(super) async fn begin(&mut self, arguments: &Arguments<'_>) {
         if self.in_transaction() {
@@ -69,7 +79,7 @@ impl Session {
         if let Some(Response::Begun(tx)) =
             self.worker.call(Command::Begin { past: self.pasts.causal, strong: false }).await
         {
-            (self.tx, self.tx_is_strong) = (Some(tx), false);
+            (self.tx, self.tx_is_strong, self.tx_writes) = (Some(tx), false, false);
             self.began_as = self.identity.user();
             self.out.simple("OK");
         } else {
@@ -88,30 +98,24 @@ impl Session {
         }
     }
 
-    /// Appends why a transaction was not committed; without an error, that was done.
-    pub(super) fn fail_commit(&mut self, error: Option<CommandError>) {
+    /// Appends why a transaction was not committed.
+    pub(super) fn fail_commit(&mut self, error: NotCommitted) {
         match error {
-            Some(error) => self.fail_command(&error),
-            None => match self.worker.refuses() {
-                Some(reason) => self.fail(format!("MISCONF this node takes no writes: {reason}")),
-                None => self.fail_unanswered(),
-            },
+            NotCommitted::Refused(reason) => self.fail(reason),
+            NotCommitted::Failed(error) => self.fail_command(&error),
+            NotCommitted::Unanswered => self.fail_unanswered(),
         }
     }
 
     /// Commits a transaction that may have `writes`.
     ///
     /// # Errors
-    /// Why it was not, or nothing if the worker does not say.
-    pub(super) async fn try_commit(
-        &mut self,
-        tx: TxId,
-        writes: bool,
-    ) -> Result<(), Option<CommandError>> {
+    /// Why it was not, as far as that is known.
+    pub(super) async fn try_commit(&mut self, tx: TxId, writes: bool) -> Result<(), NotCommitted> {
         // What came before the commit may have taken its time.
-        if writes && self.worker.refuses().is_some() {
+        if writes && let Some(reason) = self.worker.takes_no_writes() {
             self.worker.tell(Command::Abort { tx });
-            return Err(None);
+            return Err(NotCommitted::Refused(reason));
         }
         let conflict = self.conflict.as_ref().filter(|_| self.tx_is_strong);
         let claim = conflict.and_then(strong::Conflict::claim);
@@ -127,9 +131,9 @@ impl Session {
                 if let CommandError::Aborted { claim, lacks, .. } = &error {
                     self.conflict = Some(strong::Conflict::new(*claim, lacks.as_deref().copied()));
                 }
-                Err(Some(error))
+                Err(NotCommitted::Failed(error))
             }
-            _ => Err(None),
+            _ => Err(NotCommitted::Unanswered),
         }
     }
 
