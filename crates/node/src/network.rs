@@ -54,7 +54,7 @@ pub(crate) struct Network {
     alive: Vec<AtomicBool>,
     /// Workers whose journals take no writes, and why. Then none of this process takes any: they share its disks, more
     /// often than not.
-    refusing: Mutex<BTreeMap<Address, String>>,
+    refusing: Mutex<BTreeMap<Address, NoWrites>>,
     /// Whether there are any.
     refuses: AtomicBool,
     /// The clients of each site in this process.
@@ -69,6 +69,15 @@ pub(crate) struct Network {
     modules: OnceLock<Arc<dyn Modules>>,
     /// How many workers of this process do not serve yet, because their site joins.
     not_serving: AtomicUsize,
+}
+
+/// Why a worker takes no writes. The last is the worst.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum NoWrites {
+    /// Its disk has too little room.
+    Full(String),
+    /// Its journal has failed: it writes nothing until the node starts again.
+    Failed(String),
 }
 
 impl Network {
@@ -170,9 +179,9 @@ impl Network {
 
     /// From now on this process takes no writes, for a reason of one of its workers. Returns whether it took them until
     /// now.
-    pub(crate) fn refuse_writes(&self, worker: Address, reason: String) -> bool {
+    pub(crate) fn refuse_writes(&self, worker: Address, why: NoWrites) -> bool {
         let mut refusing = self.refusing();
-        refusing.insert(worker, reason);
+        refusing.insert(worker, why);
         !self.refuses.swap(true, Ordering::Relaxed)
     }
 
@@ -190,7 +199,7 @@ impl Network {
         ends
     }
 
-    fn refusing(&self) -> MutexGuard<'_, BTreeMap<Address, String>> {
+    fn refusing(&self) -> MutexGuard<'_, BTreeMap<Address, NoWrites>> {
         self.refusing.lock().expect("nothing panics with the lock")
     }
 
@@ -218,7 +227,13 @@ impl Network {
         if !self.refuses_writes() {
             return None;
         }
-        self.refusing().values().next().cloned()
+        // What only a restart helps against comes first.
+        self.refusing().values().max().map(|why| match why {
+            NoWrites::Full(reason) => reason.clone(),
+            NoWrites::Failed(reason) => {
+                format!("{reason}; the journal has failed: mend that, then start the node again")
+            }
+        })
     }
 
     /// Hands messages over. Between sites they take their time, and are lost on a cut link or when

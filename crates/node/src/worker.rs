@@ -45,7 +45,7 @@ use crate::links::tell_of_acceptance;
 use crate::log::Log;
 use crate::membership::SitesTold;
 use crate::modules::Lent;
-use crate::network::{Network, Parcel};
+use crate::network::{Network, NoWrites, Parcel};
 use crate::node::refused_by;
 use crate::scan::{self, Scans};
 use crate::status::{NOBODY, WorkerSample};
@@ -411,7 +411,7 @@ impl Worker {
             let reason = in_words(reason);
             let line = format!("{} takes no writes from now on: {reason}", who());
             // Another worker may have been first.
-            if self.network.refuse_writes(self.address, reason) {
+            if self.network.refuse_writes(self.address, NoWrites::Full(reason)) {
                 self.log.error(format_args!("{line}"));
             }
         }
@@ -427,7 +427,7 @@ impl Worker {
                 "the journal of {who}, worker {worker}, has failed: {then}: {reason}"
             ));
             // It may have refused writes for less before.
-            self.network.refuse_writes(self.address, reason);
+            self.network.refuse_writes(self.address, NoWrites::Failed(reason));
             state.waiting.clear();
             // Comes before all that this worker says from now on.
             self.network.give_up_waiting();

@@ -148,6 +148,7 @@ async fn its_worker_answers_nobody_and_nobody_waits_for_ever() {
     assert!(reply.starts_with("-MISCONF this node takes no writes"), "{reply}");
     let reason = cluster.status(false).await.takes_no_writes.expect("it says why");
     assert!(reply.contains(&reason), "{reply}: {reason}");
+    assert!(reason.ends_with("then start the node again"), "{reason}");
     let reply = queued.ask("EXEC").await;
     let because = "-EXECABORT Transaction discarded because of: MISCONF this node takes no writes";
     assert!(reply.starts_with(because), "{reply}");
