@@ -79,6 +79,15 @@ impl Client {
     }
 }
 
+async fn reads_in_transactions(client: &mut Client, key: &str) {
+    let get = format!("GET {key}");
+    let commands = [&get, "SOLERA.BEGIN", &get, "SOLERA.COMMIT", "MULTI", &get, "EXEC"];
+    let replies = ["v", "+OK", "v", "+OK", "+OK", "+QUEUED", "v"];
+    for (command, reply) in commands.into_iter().zip(replies) {
+        assert_eq!(client.ask(command).await, reply, "{command}");
+    }
+}
+
 #[tokio::test]
 async fn its_worker_answers_nobody_and_nobody_waits_for_ever() {
     let folder = Folder::new();
@@ -156,13 +165,7 @@ async fn its_worker_answers_nobody_and_nobody_waits_for_ever() {
     let reply = exporting.ask("SOLERA.COMMIT").await;
     assert!(reply.starts_with("-EXECABORT") && reply.contains("TRYAGAIN"), "{reply}");
     for client in [transaction, queued, exporting] {
-        assert_eq!(client.ask(&format!("GET {}", served[0])).await, "v");
-        assert_eq!(client.ask("SOLERA.BEGIN").await, "+OK");
-        assert_eq!(client.ask(&format!("GET {}", served[0])).await, "v");
-        assert_eq!(client.ask("SOLERA.COMMIT").await, "+OK");
-        assert_eq!(client.ask("MULTI").await, "+OK");
-        assert_eq!(client.ask(&format!("GET {}", served[0])).await, "+QUEUED");
-        assert_eq!(client.ask("EXEC").await, "v");
+        reads_in_transactions(client, served[0]).await;
     }
     assert!(!cluster.is_ready(), "clients are better served by another node");
 }
