@@ -71,7 +71,7 @@ pub(crate) enum Control {
     /// Tell what the loss of sites could still undo, with at most so many keys.
     AtRisk(usize, oneshot::Sender<AtRisk>),
     /// Tell up to when you know the history of a site, by partition.
-    Heard(SiteId, oneshot::Sender<BTreeMap<Address, Timestamp>>),
+    Heard(SiteId, oneshot::Sender<Vec<(Address, Timestamp)>>),
     /// Change how a site stands, if asked to, and tell how all do.
     Sites(Option<(SiteId, Change)>, oneshot::Sender<SitesTold>),
     /// Tell the next page of a partition; nothing while that cannot be told yet.

@@ -159,8 +159,7 @@ async fn its_worker_answers_nobody_and_nobody_waits_for_ever() {
     assert!(reply.contains(&reason), "{reply}: {reason}");
     assert!(reason.ends_with("then start the node again"), "{reason}");
     let reply = queued.ask("EXEC").await;
-    let because = "-EXECABORT Transaction discarded because of: MISCONF this node takes no writes";
-    assert!(reply.starts_with(because), "{reply}");
+    assert!(reply.starts_with("-EXECABORT Transaction discarded because of: MISCONF"), "{reply}");
     // Both are over, and what only reads goes on.
     let reply = exporting.ask("SOLERA.COMMIT").await;
     assert!(reply.starts_with("-EXECABORT") && reply.contains("TRYAGAIN"), "{reply}");

@@ -273,6 +273,14 @@ fn who_remembers_all_that_it_has_told_is_let_in() {
     }
 }
 
+/// A third site forwarded an update of a later time than a copy began with, which hid what the copy's site had told itself.
+/// (Since that is recorded.)
+#[test]
+fn a_later_time_does_not_hide_what_was_told_before() {
+    let seed = 1_160_000_140;
+    stays_clean(&Scenario::links(seed), seed);
+}
+
 /// A site was removed and added again, and removed once more before anything that it did was kept. The judge took what its second
 /// life read for older than what others knew of the end of the first one.
 #[test]

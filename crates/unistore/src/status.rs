@@ -1,6 +1,6 @@
 //! What a replica knows and holds, for status reports and for the simulator's assertions.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -48,17 +48,16 @@ impl Status<'_> {
         self.replica.partitions.iter().map(|partition| (partition.id, partition.known_vec))
     }
 
-    /// The greatest time of its own that each worker of another site has told this one, as far as that is recorded, or that
-    /// an update has which it sent. `knownVec` may hold times that a worker never told: other workers of its site
-    /// told them.
-    pub fn heard_of(&self, site: SiteId) -> BTreeMap<Address, Timestamp> {
+    /// Times of their own that the workers of another site have told: the greatest that each has told this worker, and that of
+    /// the last update in each partition, whoever sent it. `knownVec` may hold times that a worker never told:
+    /// other workers of its site told them.
+    pub fn heard_of(&self, site: SiteId) -> impl Iterator<Item = (Address, Timestamp)> + '_ {
         let topology = &self.replica.config.topology;
-        let mut heard: BTreeMap<_, _> = self.replica.heard_of.of(site, self.members()).collect();
-        for partition in &self.replica.partitions {
-            let latest = heard.entry(topology.owner(site, partition.id)).or_default();
-            *latest = (*latest).max(partition.arrived[site]);
-        }
-        heard
+        let stored =
+            self.replica.partitions.iter().map(move |partition| {
+                (topology.owner(site, partition.id), partition.arrived[site])
+            });
+        self.replica.heard_of.of(site, self.members()).chain(stored)
     }
 
     /// What strong transactions of this worker's clients have come to.

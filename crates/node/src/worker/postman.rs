@@ -108,7 +108,7 @@ impl Postman {
                 let _ = reply.send(at_risk);
             }
             Control::Heard(site, reply) => {
-                let heard = self.worker.with(|replica| replica.status().heard_of(site));
+                let heard = self.worker.with(|replica| replica.status().heard_of(site).collect());
                 let _ = reply.send(heard);
             }
             Control::Sites(change, reply) => {

@@ -148,10 +148,11 @@ impl World {
         };
         let (admission, other) = (&door.admission, theirs.worker);
         admission.may_enter(node(other), theirs.origin, admission.members().sites())?;
-        let heard = replica.status().heard_of(other.site).get(&other).copied();
+        let status = replica.status();
+        let mut heard = status.heard_of(other.site).filter(|(worker, _)| *worker == other);
         let forgotten = worker.site != other.site
             && self.links.as_ref().is_some_and(|links| !links.has(Weakness::LetsCopiesIn))
-            && heard.is_some_and(|heard| admission.has_forgotten(other.site, theirs.run, heard));
+            && heard.any(|(_, ts)| admission.has_forgotten(other.site, theirs.run, ts));
         if forgotten { Err(Unwelcome::Forgetful) } else { Ok(()) }
     }
 }
