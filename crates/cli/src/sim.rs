@@ -1,10 +1,10 @@
 //! `solera sim`: seeds.
 
-use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::{fs, io};
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -91,9 +91,16 @@ fn rules() -> impl TypedValueParser<Value = Rule> {
 
 /// Runs the command; fails if any seed does.
 pub(crate) fn main(args: &SimArgs) -> ExitCode {
-    match args.seed {
-        Some(seed) => one(args, seed),
-        None => many(args),
+    match (args.seed, &args.trace) {
+        (Some(seed), _) => one(args, seed),
+        // clap waives `requires` where the required argument conflicts with one that is given.
+        (None, Some(_)) => {
+            eprintln!(
+                "solera sim: --trace shows one seed; give it with --seed instead of --seeds and --from"
+            );
+            ExitCode::from(2)
+        }
+        (None, None) => many(args),
     }
 }
 
@@ -125,6 +132,16 @@ fn judges_promises(args: &SimArgs, seed: u64) -> bool {
 }
 
 fn one(args: &SimArgs, seed: u64) -> ExitCode {
+    let cannot_write = |file: &Path, error: io::Error| {
+        eprintln!("solera sim: cannot write the trace to {}: {error}", file.display());
+        ExitCode::FAILURE
+    };
+    // Before the run, which may take long.
+    if let Some(file) = &args.trace
+        && let Err(error) = fs::File::create(file)
+    {
+        return cannot_write(file, error);
+    }
     let trace = if args.trace.is_some() { Trace::on() } else { Trace::off() };
     let report = run(&scenario(args, seed), trace);
     say!(
@@ -136,8 +153,7 @@ fn one(args: &SimArgs, seed: u64) -> ExitCode {
     tell_faults(&report.tally);
     if let Some(file) = &args.trace {
         if let Err(error) = fs::write(file, report.trace.bytes()) {
-            eprintln!("cannot write the trace to {}: {error}", file.display());
-            return ExitCode::from(2);
+            return cannot_write(file, error);
         }
         say!("the trace is in {}", file.display());
     }

@@ -224,6 +224,8 @@ fn a_contradictory_configuration_is_refused() {
 fn values_and_options_that_do_not_fit_are_refused() {
     for arguments in [
         &["sim", "--seeds", "3", "--from", "18446744073709551615"][..],
+        &["sim", "--seeds", "3", "--trace", "trace.txt"],
+        &["sim", "--seed", "3", "--trace", "/not/there/trace.txt"],
         &["sim", "--seeds", "0"],
         &["up", "--port", "0"],
         &["up", "--port", "65534"],

@@ -249,6 +249,25 @@ async fn who_takes_no_part_stops_nobody() {
     assert_eq!(only.http("/ready").unwrap().0, 200);
 }
 
+/// The others call it, too, and hang up when they have read who it is: that is no link that comes and goes.
+#[tokio::test]
+async fn who_joins_with_a_wrong_number_has_no_links() {
+    let plan = Plan::new(3);
+    let mut nodes = plan.cluster().await;
+    nodes[2].kill();
+    let removed = plan.site(0, &["remove", "ap", "--force"]);
+    assert!(removed.status.success(), "{}", String::from_utf8_lossy(&removed.stderr));
+    eventually(&nodes[0], async || plan.site(0, &["add", "ap"]).status.success()).await;
+    fs::remove_dir_all(plan.data_of(2)).unwrap();
+    let newcomer = plan.start_with(2, &["--join", "7"]);
+    eventually(&newcomer, async || newcomer.log().contains("takes no writes")).await;
+    let refused = async || nodes[0].log().contains("link to node 1 of site ap is refused");
+    eventually(&nodes[0], refused).await;
+    let log = newcomer.log();
+    assert!(log.contains("takes the number that `solera site add ap` told"), "{log}");
+    assert!(!log.contains("is up") && !log.contains("is down"), "{log}");
+}
+
 #[tokio::test]
 async fn a_removed_site_with_other_settings_is_still_told_that_it_was_removed() {
     let plan = Plan::new(2);

@@ -42,10 +42,10 @@ impl ClusterSpec {
         };
         for (setting, changed) in [
             ("cluster", self.name != new.name),
-            ("sites", self.sites.len() != new.sites.len()),
-            ("site", site(new).is_some()),
             ("partitions", self.partitions != new.partitions),
             ("workers", self.workers != new.workers),
+            ("sites", self.sites.len() != new.sites.len()),
+            ("site", site(new).is_some()),
             ("f", self.f != new.f),
             ("wan", self.wan != new.wan),
             ("data", self.data != new.data),
@@ -59,13 +59,24 @@ impl ClusterSpec {
             ("peer_tls", self.peer_tls.is_some() != new.peer_tls.is_some()),
         ] {
             if changed {
-                let reason = format!("{setting} cannot change while the process runs; restart it");
-                let entry = match setting {
-                    "site" => site(new),
-                    "space" => reader.changed_space(&self.spaces, &new.spaces),
-                    _ => None,
+                let reason = format!(
+                    "{setting} cannot change while the process runs; {}",
+                    self.way_to_change(setting)
+                );
+                let added = || names(new).iter().position(|name| !names(self).contains(name));
+                let place = match setting {
+                    "sites" => match added() {
+                        Some(added) => reader.place_of("site", Some(added)),
+                        None => reader.place_of(setting, None),
+                    },
+                    "site" => reader.place_of(setting, site(new)),
+                    "space" => {
+                        let changed = reader.changed_space(&self.spaces, &new.spaces);
+                        reader.place_of(setting, changed)
+                    }
+                    _ => reader.place_of(setting, None),
                 };
-                return match reader.place_of(setting, entry) {
+                return match place {
                     Some(place) => reader.invalid(Some(place), reason),
                     None => {
                         let at = reader.file.clone();
@@ -75,6 +86,20 @@ impl ClusterSpec {
             }
         }
         Ok(())
+    }
+
+    /// What to do to change a setting that is fixed while the process runs.
+    fn way_to_change(&self, setting: &str) -> &'static str {
+        match setting {
+            "partitions" | "workers" if self.data.is_some() => {
+                "the data is divided by it: back up, and restore into a new cluster"
+            }
+            "cluster" | "partitions" | "workers" | "f" | "space" => {
+                "nodes that differ in it refuse one another: stop all, change all their files, and start them"
+            }
+            "sites" => "restart it; 'solera site add' then lets a new site join",
+            _ => "restart it",
+        }
     }
 
     /// What differs in other settings, in words.
@@ -170,6 +195,13 @@ max_connections = 10
             ("'eu'", "'asia'", "line 5: site cannot"),
             ("'b:1'", "'b:7'", "line 11: site cannot"),
             ("'b:3'", "'b:3'\nworkers = 2", "line 11: site cannot"),
+            ("[[site]]", "workers = 2\n[[site]]", "line 5: workers cannot"),
+            (
+                "[[site]]",
+                "[[site]]\nname = 'new'\n[[site.node]]\nresp='c:1'\npeer='c:2'\nadmin='c:3'\n[[site]]",
+                "line 5: sites cannot change while the process runs; restart it; 'solera site add'",
+            ),
+            ("= 32", "= 16", "restore into a new cluster"),
             ("[[site]]", "[peer_tls]\ncert='a'\nkey='b'\nca='c'\n[[site]]", "line 5: peer_tls can"),
             (
                 "[[site]]",

@@ -31,7 +31,7 @@ impl Reader<'_> {
         };
         if has_data && baseline != Baseline::UniStore {
             let reason = format!(
-                "the protocol '{}' is for comparisons and keeps no data; leave 'data' out",
+                "the protocol '{}' is for comparisons and keeps no data; leave 'data' and --data out",
                 name.get_ref()
             );
             return self.invalid(place, reason);

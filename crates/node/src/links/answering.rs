@@ -102,11 +102,15 @@ impl Carrier {
         drop(place);
         let stream = opened.expect("who was welcomed has a connection");
         let Incoming { link, connection } = &incoming;
-        self.log.info(format_args!("link from {} is up", link.name));
-        let ended = self.hear(link, *connection, life, stream).await;
+        let mut has_spoken = false;
+        let ended = self.hear(link, *connection, life, stream, &mut has_spoken).await;
         if link.hung_up(*connection) {
             let reason = ended.err().map_or("it was closed".to_owned(), |error| error.to_string());
-            self.log.warn(format_args!("link from {} is down: {reason}", link.name));
+            match has_spoken {
+                true => self.log.warn(format_args!("link from {} is down: {reason}", link.name)),
+                // The caller does not let this node in, and will say so to its calls.
+                false => self.log.debug(format_args!("link from {}: {reason}", link.name)),
+            }
         }
     }
 
@@ -202,13 +206,14 @@ impl Carrier {
         Ok((incoming, theirs.life))
     }
 
-    /// Takes what the peer sends, until the connection breaks or the peer calls anew.
+    /// Takes what the peer sends, until the connection breaks or the peer calls anew. Notes whether it has sent anything.
     async fn hear(
         &self,
         link: &Arc<Link>,
         connection: u64,
         life: u32,
         stream: Stream,
+        has_spoken: &mut bool,
     ) -> Result<(), Failure> {
         let (mut read, mut write) = split(stream);
         let (answer, mut answers) = mpsc::unbounded_channel();
@@ -219,6 +224,9 @@ impl Carrier {
                 got = timeout(SILENCE, read_more(&mut read, &mut input)) => {
                     if silent(got)? == 0 {
                         return Ok(());
+                    }
+                    if !std::mem::replace(has_spoken, true) {
+                        self.log.info(format_args!("link from {} is up", link.name));
                     }
                     let mut used = 0;
                     while let Some((frame, length)) = read_frame(&input[used..])? {
