@@ -573,7 +573,7 @@ impl Cluster {
             sites,
             links,
             memory: self.memory_status(),
-            takes_no_writes: self.refuses_writes(),
+            takes_no_writes: self.refuses_writes().or_else(|| self.refused()),
         }
     }
 

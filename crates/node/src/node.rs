@@ -322,7 +322,7 @@ impl Cluster {
             node: u16::from(here.id.node) + 1,
             ready: self.is_ready(),
             refused: self.refused(),
-            takes_no_writes: self.refuses_writes(),
+            takes_no_writes: self.refuses_writes().or_else(|| self.refused()),
             own_site: self.site_status(site.index(), &samples),
             missing_nodes,
             sites: self.reached_sites(here),

@@ -282,12 +282,13 @@ impl fmt::Display for CommandError {
             }
             CommandError::Unavailable { tid: None } => write!(
                 f,
-                "too few sites can be reached to agree on a strong transaction; nothing was changed"
+                "too few sites, or too few of their nodes, answer to agree on a strong transaction; nothing \
+                 was changed"
             ),
             CommandError::Unavailable { tid: Some(tid) } => write!(
                 f,
-                "too few sites could be reached to agree in time; the outcome of transaction {tid} is \
-                 not known: ask SOLERA.OUTCOME {tid} until it is"
+                "too few sites, or too few of their nodes, answered to agree in time; the outcome of \
+                 transaction {tid} is not known: ask SOLERA.OUTCOME {tid} until it is"
             ),
             CommandError::NoStrong => {
                 write!(f, "this cluster's protocol has no strong transactions; nothing was changed")
