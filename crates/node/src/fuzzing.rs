@@ -1,10 +1,9 @@
 //! Entry points for fuzzing.
 
-use solera_links::{decode_batch, read_frame};
+use solera_links::{Greeting, HEAD, decode_batch, read_frame};
 use solera_time::SiteId;
 use solera_unistore::{Message, Topology};
 
-use crate::handshake::{Greeting, HEAD};
 use crate::questions::{Answer, Question};
 
 /// Reads bytes as a peer's greeting, as its frames, and as a batch of its messages, for fuzzing:

@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use solera_config::ClusterSpec;
-use solera_links::{Unwelcome, WireError};
+use solera_links::{Card, Greeting, HEAD, Identity, Refusal, Unwelcome, WireError};
 use solera_machine::NodeId;
 use solera_membership::Standing;
 use solera_unistore::Topology;
@@ -18,7 +18,7 @@ use tokio::time::timeout;
 
 use crate::current::Current;
 use crate::data_dir::DataDir;
-use crate::handshake::{Card, Greeting, HEAD, Refusal};
+use crate::handshake::clock_us;
 use crate::link::Link;
 use crate::log::Log;
 use crate::membership::Runs;
@@ -60,6 +60,8 @@ type Stream = Box<dyn Duplex>;
 /// What carries the messages of one node.
 pub(crate) struct Carrier {
     pub(crate) spec: Arc<ClusterSpec>,
+    /// What is compared with others; it cannot change while the process runs.
+    pub(crate) identity: Identity,
     pub(crate) topology: Arc<Topology>,
     pub(crate) me: NodeId,
     /// Between nodes, if they speak so.
@@ -148,7 +150,7 @@ impl Carrier {
     /// What this node shows to another one.
     fn card(&self, to: NodeId) -> Card {
         let membership = self.network.membership();
-        let card = Card::new(&self.spec, self.me, to, self.incarnation);
+        let card = Card::new(&self.identity, self.me, to, self.incarnation, clock_us());
         Card {
             life: membership.life,
             data: self.data.as_ref().map_or(card.data, DataDir::id),
@@ -242,18 +244,7 @@ impl Carrier {
     }
 
     fn unwelcome(&self, node: NodeId, unwelcome: Unwelcome) -> Failure {
-        let site = self.spec.sites[node.site.index()].name.clone();
-        Failure::Refused(match unwelcome {
-            Unwelcome::Removed => Refusal::Removed(site),
-            Unwelcome::Unknown => Refusal::UnknownLife(site),
-            Unwelcome::OtherData => Refusal::OtherData(self.spec.name_of(node), site),
-            Unwelcome::OlderCopy => Refusal::OlderCopy(self.spec.name_of(node), site),
-            Unwelcome::Forgetful => Refusal::Forgetful(self.spec.name_of(node), site),
-            Unwelcome::Lacks(added) => {
-                let added = self.spec.sites[added.index()].name.clone();
-                Refusal::Lacks(self.spec.name_of(node), added)
-            }
-        })
+        Failure::Refused(Refusal::of(unwelcome, node, &self.identity))
     }
 
     /// Says it in plain words if a connection with `whom` failed for its TLS.

@@ -17,7 +17,7 @@ use crate::clock::Clock;
 use crate::cluster::{Cluster, Run, StartError, admin_tls};
 use crate::current::Current;
 use crate::data_dir::part_of;
-use crate::handshake::clock_us;
+use crate::handshake::{clock_us, identity};
 use crate::link::Link;
 use crate::links::{Carrier, Running};
 use crate::log::Log;
@@ -222,16 +222,10 @@ impl Node {
             clock: Clock::system(),
         };
         let mut cluster = Cluster::launch(spec.clone(), run, link_to).map_err(ServeError::Start)?;
-        let ahead_us = cluster.network.membership().hybrid_us().saturating_sub(clock_us());
-        if Duration::from_micros(ahead_us) > spec.max_clock_skew {
-            log.warn(format_args!(
-                "the data holds times that are {} s ahead of this machine's clock: was it wrong then, or is \
-                 it now? Other sites refuse this node while its times are too far ahead of theirs",
-                ahead_us / 1_000_000
-            ));
-        }
+        warn_of_times_ahead(&cluster, &spec, &log);
         let carrier = Carrier {
             topology: Arc::new(spec.topology()),
+            identity: identity(&spec),
             spec,
             me,
             tls: peer_tls.clone(),
@@ -246,6 +240,18 @@ impl Node {
         let running = carrier.start(peer).map_err(cannot_listen("peer"))?;
         cluster.here = Some(Here { id: me, links, peer_tls, _running: running });
         Ok((cluster, admin))
+    }
+}
+
+/// Others refuse a node whose data holds times too far ahead of theirs: its log says so first.
+fn warn_of_times_ahead(cluster: &Cluster, spec: &ClusterSpec, log: &Log) {
+    let ahead_us = cluster.network.membership().hybrid_us().saturating_sub(clock_us());
+    if Duration::from_micros(ahead_us) > spec.max_clock_skew {
+        log.warn(format_args!(
+            "the data holds times that are {} s ahead of this machine's clock: was it wrong then, or is \
+             it now? Other sites refuse this node while its times are too far ahead of theirs",
+            ahead_us / 1_000_000
+        ));
     }
 }
 

@@ -3,7 +3,9 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use solera_links::{Frame, Kind, WireError, decode_batch, read_frame, write_frame};
+use solera_links::{
+    Frame, Greeting, Kind, Refusal, WireError, decode_batch, read_frame, write_frame,
+};
 use solera_machine::NodeId;
 use solera_unistore::{Address, Message, Topology};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, split};
@@ -16,7 +18,7 @@ use super::{
     Carrier, Failure, GREETING_TIMEOUT, LAST_PAUSE, LAST_WORDS, NOTABLE_SKEW_US, SILENCE, Stream,
     consume, read_greeting, read_more, shortened, silent,
 };
-use crate::handshake::{Greeting, Refusal, clock_us};
+use crate::handshake::clock_us;
 use crate::link::Link;
 use crate::network::Network;
 use crate::questions::{Answer, Question, encode_answer};
@@ -75,14 +77,7 @@ impl Carrier {
                     self.log.debug(format_args!("{line}"));
                 }
                 if let Some(stream) = opened {
-                    let greeting = match refusal {
-                        Refusal::Removed(_)
-                        | Refusal::OtherData(..)
-                        | Refusal::OlderCopy(..)
-                        | Refusal::Forgetful(..) => Greeting::Farewell(reason),
-                        Refusal::Taken => Greeting::NotNow(reason),
-                        _ => Greeting::Refusal(reason),
-                    };
+                    let greeting = refusal.answer(reason);
                     tokio::select! {
                         _ = timeout(GREETING_TIMEOUT, refuse(stream, greeting)) => {}
                         () = place.dismissed() => {}
@@ -180,7 +175,7 @@ impl Carrier {
         let link = link.map(|link| (link, link.handshake()));
         let mut mine = self.card(theirs.from);
         let settings = self.network.settings();
-        mine.belongs(&theirs, true, &settings).map_err(Failure::Refused)?;
+        mine.belongs(&theirs, true, &self.identity).map_err(Failure::Refused)?;
         if let (Some(tls), Some(node)) = (self.tls(), self.spec.node(theirs.from)) {
             let who = self.spec.name_of(theirs.from);
             // Verifying asks for one, so there is one.
@@ -191,7 +186,9 @@ impl Carrier {
         }
         // Before its settings: nobody gives new ones to a node that was removed, and it must end.
         self.is_not_removed(&theirs)?;
-        let ahead_us = mine.agrees(&theirs, true, &settings).map_err(Failure::Refused)?;
+        let ahead_us = mine
+            .agrees(&theirs, true, &self.identity, settings.max_clock_skew)
+            .map_err(Failure::Refused)?;
         self.lets_in(&theirs).await?;
         let (link, handshake) = link.ok_or(Failure::Refused(Refusal::NoSuchNode))?;
         // What looks late may have waited here. If it is late, this node's call shows it.

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use solera_links::{Frame, Kind, WireError, read_frame, write_frame};
+use solera_links::{Card, Frame, Greeting, Kind, Refusal, WireError, read_frame, write_frame};
 use tokio::io::{AsyncWriteExt, ReadHalf, WriteHalf, split};
 use tokio::net::{TcpStream, ToSocketAddrs, lookup_host};
 use tokio::sync::watch;
@@ -16,7 +16,7 @@ use super::{
     Carrier, Failure, GREETING_TIMEOUT, LAST_PAUSE, SILENCE, Stream, consume, read_greeting,
     read_more, shortened, silent, stopped, surely_ahead,
 };
-use crate::handshake::{Card, Greeting, Refusal, clock_us};
+use crate::handshake::clock_us;
 use crate::link::Link;
 
 /// Pauses between calls grow from here to [`LAST_PAUSE`].
@@ -101,8 +101,9 @@ impl Carrier {
                 let mine = self.card(link.peer);
                 let ahead_us = surely_ahead(asked_us, theirs.clock_us, mine.clock_us);
                 theirs.clock_us = mine.clock_us.saturating_add_signed(ahead_us);
-                let settings = self.network.settings();
-                mine.check(&theirs, false, &settings).map_err(Failure::Refused)?;
+                let limit = self.network.settings().max_clock_skew;
+                let checked = mine.check(&theirs, false, &self.identity, limit);
+                checked.map_err(Failure::Refused)?;
                 self.lets_in(&theirs).await?;
                 self.note_skew(&link.name, ahead_us);
                 if !link.opened(handshake, theirs.incarnation, theirs.received) {

@@ -9,7 +9,6 @@ use solera_links::Run;
 use solera_time::Timestamp;
 use solera_unistore::{Address, Message};
 
-use super::doors::Card;
 use super::{Happening, World};
 use crate::scenario::MS;
 
@@ -130,8 +129,8 @@ impl World {
                 |remembered: &&Timestamp| is_asked && (**remembered).max(former) < told.durable;
             for remembered in copies.filter(lacks) {
                 asked += 1;
-                let card = Card::of_copy(other, told.life, (*remembered, began));
-                if self.is_welcome(worker, &card).is_ok() {
+                let card = self.card_of_copy(other, told.life, (*remembered, began));
+                if card.is_some_and(|card| self.is_welcome(worker, &card).is_ok()) {
                     let_in.push(format!(
                         "{worker:?} was told {:?} by {other:?}, and lets a copy in that remembers \
                          {remembered:?}",

@@ -4,35 +4,28 @@
 //! disks that lack something are only shown ([`super::copies`]).
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use solera_links::{Admission, Origin, Place, Run, Unwelcome};
+use solera_links::{
+    Admission, Card, Greeting, HEAD, Identity, Origin, Place, Refusal, Run, Speaks, Unwelcome,
+    WITH_THE_SITES,
+};
 use solera_machine::NodeId;
 use solera_membership::Members;
-use solera_unistore::{Address, Command};
+use solera_unistore::{Address, Command, Config, PROTOCOL};
 
 use super::{Happening, World};
 use crate::scenario::Weakness;
 use crate::storage::writes;
 
-/// What a worker's process says of itself.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Card {
-    pub(super) worker: Address,
-    pub(super) origin: Origin,
-    run: Run,
-}
-
-impl Card {
-    /// What a copy of a worker's data would say, started once more than the worker ever was.
-    pub(super) fn of_copy(worker: Address, life: u32, run: Run) -> Card {
-        let origin = Origin { life, data: life.into(), starts: u64::MAX, incarnation: u64::MAX };
-        Card { worker, origin, run }
-    }
-}
+/// By how much clocks may differ: more than faults let them.
+const MAX_CLOCK_SKEW: Duration = Duration::from_secs(3600);
 
 /// What a worker's process knows of the others.
 struct Door {
+    /// What it shows, but for whom it is shown to, and when.
     card: Card,
+    identity: Identity,
     admission: Admission,
 }
 
@@ -48,6 +41,35 @@ fn node(worker: Address) -> NodeId {
     NodeId { site: worker.site, node: worker.worker }
 }
 
+fn worker_of(card: &Card) -> Address {
+    Address { site: card.from.site, worker: card.from.node }
+}
+
+/// What a worker takes its cluster for: each worker is a node.
+fn identity(config: &Config) -> Identity {
+    let topology = &config.topology;
+    let workers = topology.workers.iter().enumerate();
+    let agreed =
+        [("partitions", topology.partitions.to_string()), (WITH_THE_SITES, config.f.to_string())];
+    Identity {
+        cluster: "simulated".to_owned(),
+        id: 1,
+        sites: workers
+            .map(|(site, workers)| (format!("site {site}"), vec![1; usize::from(*workers)]))
+            .collect(),
+        agreed: agreed.map(|(what, how)| (what.to_owned(), how)).to_vec(),
+        speaks: vec![Speaks::of(&PROTOCOL)],
+    }
+}
+
+/// Reads a greeting that a worker has sent.
+pub(super) fn read_greeting(bytes: &[u8]) -> Greeting {
+    let (head, body) = bytes.split_first_chunk::<HEAD>().expect("greetings have a head");
+    let length = Greeting::body_length(head).expect("what a worker has sent is a greeting");
+    assert_eq!(length, body.len(), "greetings are sent whole");
+    Greeting::decode(head, body).expect("what a worker has sent can be read")
+}
+
 impl Doors {
     /// A worker begins without data.
     pub(super) fn forget(&mut self, worker: Address) {
@@ -55,22 +77,17 @@ impl Doors {
         self.kept.remove(&worker);
     }
 
-    pub(super) fn card(&self, worker: Address) -> Option<Card> {
-        self.doors.get(&worker).map(|door| door.card)
-    }
-
     /// A worker lets another in, and remembers that.
     pub(super) fn note_entry(&mut self, worker: Address, theirs: &Card) {
         let Some(door) = self.doors.get_mut(&worker) else { return };
         let sites = door.admission.members().sites();
-        door.admission.note_entry(node(theirs.worker), theirs.origin, sites);
+        door.admission.note_entry(theirs.from, theirs.origin(), sites);
         self.kept.insert(worker, door.admission.entered().clone());
     }
 
     /// Another worker has let this one in, or refused it.
-    pub(super) fn heard(&mut self, worker: Address, from: Address, word: Result<(), Unwelcome>) {
+    pub(super) fn heard(&mut self, worker: Address, from: Address, word: Result<(), String>) {
         if let Some(door) = self.doors.get_mut(&worker) {
-            let word = word.map_err(|unwelcome| format!("{unwelcome:?}"));
             door.admission.heard(node(from), word);
         }
     }
@@ -111,48 +128,87 @@ impl World {
         let Some(driver) = self.workers.get_mut(&worker) else { return };
         let run = driver.machine_mut().begin_run(physical);
         let members = driver.machine().status().members().clone();
-        let origin = Origin { life, data: life.into(), starts: incarnation, incarnation };
-        let card = Card { worker, origin, run };
-        let place = Place { site: Some(worker.site), durable: true, life };
+        let identity = identity(&self.configs[&worker]);
+        let card = Card::new(&identity, node(worker), node(worker), incarnation, physical.0);
+        let card = Card { life, data: life.into(), starts: incarnation, runs: vec![run], ..card };
         links.copies.begin(worker, life, run);
+        let place = Place { site: Some(worker.site), durable: true, life };
         let kept = links.doors.kept.get(&worker).cloned().unwrap_or_default();
         let mut admission = Admission::new(place, Members::new(members.sites()), kept);
         admission.note(&members);
-        links.doors.doors.insert(worker, Door { card, admission });
+        links.doors.doors.insert(worker, Door { card, identity, admission });
+    }
+
+    /// What a worker shows to another now. `received` is the last frame that has arrived from that one.
+    pub(super) fn card(&self, worker: Address, to: Address, received: u64) -> Option<Card> {
+        let door = self.links.as_ref()?.doors.doors.get(&worker)?;
+        let clock_us = self.now_at(worker).physical.0;
+        let hybrid_us = self.replica(&worker)?.status().clock().micros();
+        Some(Card { to: node(to), clock_us, hybrid_us, received, ..door.card.clone() })
+    }
+
+    /// What a copy of a worker's data would say that has begun so, started once more than the worker ever was.
+    pub(super) fn card_of_copy(&self, worker: Address, life: u32, run: Run) -> Option<Card> {
+        let card = self.card(worker, worker, 0).or_else(|| {
+            let identity = identity(&self.configs[&worker]);
+            Some(Card::new(&identity, node(worker), node(worker), 0, 0))
+        })?;
+        let (data, starts) = (life.into(), u64::MAX);
+        Some(Card { life, data, starts, incarnation: u64::MAX, runs: vec![run], ..card })
     }
 
     /// Whether a worker lets another in that has shown its card.
-    pub(super) fn lets_in(&mut self, worker: Address, theirs: &Card) -> Result<(), Unwelcome> {
+    pub(super) fn lets_in(
+        &mut self,
+        worker: Address,
+        theirs: &Card,
+        is_caller: bool,
+    ) -> Result<(), Refusal> {
+        let other = worker_of(theirs);
+        let Some(mine) = self.card(worker, other, 0) else { return Err(Refusal::NoSuchNode) };
+        let Some(door) = self.links.as_ref().and_then(|links| links.doors.doors.get(&worker))
+        else {
+            return Err(Refusal::NoSuchNode);
+        };
+        let identity = door.identity.clone();
+        let agrees = mine.check(theirs, is_caller, &identity, MAX_CLOCK_SKEW);
         let welcome = self.is_welcome(worker, theirs);
         let is_wrong = |unwelcome: &Unwelcome| match unwelcome {
-            Unwelcome::Removed => !self.removed.contains(&theirs.worker.site.index()),
+            Unwelcome::Removed => !self.removed.contains(&other.site.index()),
             Unwelcome::OtherData | Unwelcome::OlderCopy | Unwelcome::Forgetful => true,
             Unwelcome::Unknown | Unwelcome::Lacks(_) => false,
         };
+        let is_wrong = agrees.is_err() || welcome.as_ref().is_err_and(is_wrong);
+        let refusal = agrees.err().or_else(|| {
+            welcome.err().map(|unwelcome| Refusal::of(unwelcome, theirs.from, &identity))
+        });
+        let Some(refusal) = refusal else { return Ok(()) };
         // Of a process that has died meanwhile, another one may have been let in.
-        if let Err(unwelcome) = welcome
-            && is_wrong(&unwelcome)
-            && self.is_there((theirs.worker, theirs.origin.incarnation))
-        {
-            let what = format!("{worker:?} refuses {theirs:?}: {unwelcome:?}");
+        if is_wrong && self.is_there((other, theirs.incarnation)) {
+            let what = format!("{worker:?} refuses {theirs:?}: {refusal}");
             self.happenings.push(Happening::Lost(what));
         }
-        welcome
+        Err(refusal)
     }
 
-    /// What [`Self::lets_in`] finds.
+    /// Whether a worker may let another in, by what is known of the sites and of what it has told.
     pub(super) fn is_welcome(&self, worker: Address, theirs: &Card) -> Result<(), Unwelcome> {
         let door = self.links.as_ref().and_then(|links| links.doors.doors.get(&worker));
         let (Some(door), Some(replica)) = (door, self.replica(&worker)) else {
             return Err(Unwelcome::Unknown);
         };
-        let (admission, other) = (&door.admission, theirs.worker);
-        admission.may_enter(node(other), theirs.origin, admission.members().sites())?;
+        let (admission, other) = (&door.admission, worker_of(theirs));
+        admission.may_enter(theirs.from, theirs.origin(), admission.members().sites())?;
         let status = replica.status();
         let mut heard = status.heard_of(other.site).filter(|(worker, _)| *worker == other);
-        let forgotten = worker.site != other.site
-            && self.links.as_ref().is_some_and(|links| !links.has(Weakness::LetsCopiesIn))
-            && heard.any(|(_, ts)| admission.has_forgotten(other.site, theirs.run, ts));
-        if forgotten { Err(Unwelcome::Forgetful) } else { Ok(()) }
+        let mut has_forgotten = || {
+            let run = theirs.runs[0];
+            heard.any(|(_, ts)| admission.has_forgotten(other.site, run, ts))
+        };
+        let compares = self.links.as_ref().is_some_and(|links| !links.has(Weakness::LetsCopiesIn));
+        match worker.site != other.site && compares && has_forgotten() {
+            true => Err(Unwelcome::Forgetful),
+            false => Ok(()),
+        }
     }
 }

@@ -7,12 +7,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use solera_links::{Handshake, Link, Sizes, Unwelcome, decode_batch, encode_batch};
+use solera_links::{Greeting, Handshake, Link, Sizes, decode_batch, encode_batch};
 use solera_time::{Monotonic, SiteId};
 use solera_unistore::{Address, Command, Message};
 
 use super::copies::Copies;
-use super::doors::{Card, Doors};
+use super::doors::{Doors, read_greeting};
 use super::frame_ledger::FrameLedger;
 use super::{Due, Happening, SiteState, World};
 use crate::scenario::{MS, Weakness};
@@ -99,14 +99,15 @@ pub(super) enum Side {
 }
 
 /// A call on its way to become a connection.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Call {
     caller: Process,
     called: Address,
     attempt: u64,
     life: u32,
     handshake: Handshake,
-    card: Card,
+    /// The greeting's bytes.
+    hello: Body,
 }
 
 /// Something that happens to a link.
@@ -118,10 +119,10 @@ pub(super) enum Step {
     Greeting(Call),
     /// It has made up its mind.
     Decision(Call, Process, Handshake),
-    /// The caller reads that it is welcome: over which connection, and which frame was the last that had arrived.
-    Welcome(Call, u64, u64, Card),
+    /// The caller reads that it is welcome, and over which connection.
+    Welcome(Call, u64, Vec<u8>),
     /// The caller reads that it is not, and why.
-    Refusal(Call, Unwelcome),
+    Refusal(Call, Vec<u8>),
     /// The connection has room for the next frame.
     Room(u64),
     /// A frame arrives.
@@ -323,10 +324,10 @@ impl World {
             Step::Call(caller, called, attempt) => self.call(caller, called, attempt),
             Step::Greeting(call) => self.read_greeting(call),
             Step::Decision(call, called, read) => self.decide(call, called, read),
-            Step::Welcome(call, connection, received, card) => {
-                self.welcome(call, connection, received, &card);
+            Step::Welcome(call, connection, greeting) => {
+                self.welcome(&call, connection, &greeting);
             }
-            Step::Refusal(call, unwelcome) => self.take_refusal(call, unwelcome),
+            Step::Refusal(call, greeting) => self.take_refusal(&call, &greeting),
             Step::Room(connection) => {
                 if let Some(connection) = self.connection(connection) {
                     connection.will_send = false;
@@ -351,9 +352,7 @@ impl World {
 
     fn call(&mut self, caller: Process, called: Address, attempt: u64) {
         let (now, life) = (self.now, self.lives[caller.0.site.index()]);
-        let Some(card) = self.links.as_ref().and_then(|links| links.doors.card(caller.0)) else {
-            return;
-        };
+        let Some(card) = self.card(caller.0, called, 0) else { return };
         let Some(end) = self.end(caller.0, called) else { return };
         if end.connection.is_some() || end.attempt != attempt {
             return;
@@ -362,7 +361,8 @@ impl World {
         end.attempt += 1;
         end.is_calling = true;
         let (attempt, handshake) = (end.attempt, end.link.handshake());
-        let call = Call { caller, called, attempt, life, handshake, card };
+        let hello = Arc::new(Greeting::Hello(card).encode());
+        let call = Call { caller, called, attempt, life, handshake, hello };
         if let Some(links) = self.links.as_mut().filter(|_| is_silent) {
             links.doors.silent(caller.0, called);
         }
@@ -391,11 +391,15 @@ impl World {
 
     fn decide(&mut self, call: Call, called: Process, read: Handshake) {
         let (now, caller) = (Monotonic(self.now), call.caller);
-        if let Err(unwelcome) = self.lets_in(called.0, &call.card) {
+        let Greeting::Hello(theirs) = read_greeting(&call.hello) else {
+            unreachable!("callers say hello")
+        };
+        if let Err(refusal) = self.lets_in(called.0, &theirs, true) {
             self.tally.count("workers not let in");
             let at = self.now + self.travel_time(called.0, caller.0);
             if self.is_there(caller) && self.passes(called.0, caller.0) {
-                self.push(at, Due::Link(Step::Refusal(call, unwelcome)));
+                let greeting = refusal.answer(refusal.to_string()).encode();
+                self.push(at, Due::Link(Step::Refusal(call, greeting)));
             }
             return;
         }
@@ -405,8 +409,7 @@ impl World {
         };
         let calls_back = end.connection.is_none() && !end.is_calling;
         let Some(links) = &mut self.links else { return };
-        links.doors.note_entry(called.0, &call.card);
-        let Some(card) = links.doors.card(called.0) else { return };
+        links.doors.note_entry(called.0, &theirs);
         links.latest += 1;
         let latest = links.latest;
         let connection = Connection {
@@ -424,36 +427,47 @@ impl World {
         };
         links.connections.insert(latest, connection);
         let at = self.now + self.travel_time(called.0, caller.0);
-        if self.is_there(caller) && self.passes(called.0, caller.0) {
-            self.push(at, Due::Link(Step::Welcome(call, latest, received, card)));
-        } else {
-            self.break_connection(latest, self.now);
+        let card = self.card(called.0, caller.0, received);
+        match card.filter(|_| self.is_there(caller) && self.passes(called.0, caller.0)) {
+            Some(card) => {
+                let greeting = Greeting::Welcome(card).encode();
+                self.push(at, Due::Link(Step::Welcome(call, latest, greeting)));
+            }
+            None => self.break_connection(latest, self.now),
         }
         if calls_back {
             self.call_after(called.0, caller.0, MS / 100);
         }
     }
 
-    fn take_refusal(&mut self, call: Call, unwelcome: Unwelcome) {
+    fn take_refusal(&mut self, call: &Call, greeting: &[u8]) {
         let now = self.now;
+        let word = match read_greeting(greeting) {
+            Greeting::Refusal(word) | Greeting::Farewell(word) => word,
+            other => unreachable!("{other:?} is no refusal"),
+        };
         if let Some(links) = &mut self.links {
-            links.doors.heard(call.caller.0, call.called, Err(unwelcome));
+            links.doors.heard(call.caller.0, call.called, Err(word));
         }
         if let Some(end) = self.end(call.caller.0, call.called) {
             end.answered = now;
         }
     }
 
-    fn welcome(&mut self, call: Call, number: u64, received: u64, card: &Card) {
+    fn welcome(&mut self, call: &Call, number: u64, greeting: &[u8]) {
         let now = Monotonic(self.now);
+        let Greeting::Welcome(card) = read_greeting(greeting) else {
+            unreachable!("it is a welcome")
+        };
         let Some(connection) = self.connection(number) else { return };
-        let (called, broken) = (connection.called, connection.broken_at.is_some());
-        if self.lets_in(call.caller.0, card).is_err() {
+        let broken = connection.broken_at.is_some();
+        if self.lets_in(call.caller.0, &card, false).is_err() {
             return self.break_connection(number, self.now);
         }
         let Some(end) = self.end(call.caller.0, call.called) else { return };
         let waits = end.connection.is_none() && end.attempt == call.attempt;
-        if broken || !waits || !end.link.opened(now, call.handshake, called.1, received) {
+        let (peer, received) = (card.incarnation, card.received);
+        if broken || !waits || !end.link.opened(now, call.handshake, peer, received) {
             return self.break_connection(number, self.now);
         }
         end.connection = Some(number);
@@ -463,7 +477,7 @@ impl World {
             self.tally.count("connections made again");
         }
         if let Some(links) = &mut self.links {
-            links.doors.note_entry(call.caller.0, card);
+            links.doors.note_entry(call.caller.0, &card);
             links.doors.heard(call.caller.0, call.called, Ok(()));
         }
         if let Some(connection) = self.connection(number) {

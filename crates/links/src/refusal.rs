@@ -1,0 +1,205 @@
+//! Why two nodes do not talk to one another.
+
+use std::fmt;
+
+use solera_machine::NodeId;
+use solera_time::SiteId;
+
+use crate::admission::Unwelcome;
+use crate::card::Identity;
+use crate::greeting::{Greeting, VERSION};
+
+/// Why two nodes do not talk to one another. Told to both, so it speaks of the caller and the called.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Not the beginning of a greeting.
+    NotSolera,
+    /// Another version of the wire format.
+    Version(u16),
+    /// Cut short, altered, or not what this version writes.
+    Damaged,
+    /// Clusters of different names.
+    OtherCluster {
+        /// The caller's cluster.
+        caller: String,
+        /// The called node's.
+        called: String,
+    },
+    /// They were configured differently.
+    Disagreement {
+        /// What differs.
+        what: String,
+        /// How the caller has it.
+        caller: String,
+        /// How the called node has it.
+        called: String,
+    },
+    /// The caller meant somebody else.
+    WrongAddress {
+        /// Whom the caller meant.
+        meant: String,
+        /// Who was called.
+        called: String,
+    },
+    /// The caller is no other node of the cluster.
+    NoSuchNode,
+    /// The caller's site is new, and the called node does not list it.
+    NotListed(String),
+    /// A node's list lacks a site that was added.
+    Lacks(String, String),
+    /// Another process has connections as the same node.
+    Taken,
+    /// A node's clock is too far ahead of the other's, in milliseconds.
+    Clocks {
+        /// The node.
+        node: String,
+        /// How far it is ahead, in milliseconds.
+        ahead_ms: u64,
+        /// How far it may be, in milliseconds.
+        limit_ms: u64,
+    },
+    /// A node has seen times that are too far ahead, in milliseconds.
+    Ahead {
+        /// The node.
+        node: String,
+        /// How far it is ahead, in milliseconds.
+        ahead_ms: u64,
+        /// How far it may be, in milliseconds.
+        limit_ms: u64,
+    },
+    /// The site was removed.
+    Removed(String),
+    /// The site is not known to join.
+    UnknownLife(String),
+    /// The node, of this site, does not have the data that it had.
+    OtherData(String, String),
+    /// The data of the node, of this site, is a copy from before its last start.
+    OlderCopy(String, String),
+    /// The node, of this site, does not remember all that it has told.
+    Forgetful(String, String),
+    /// TLS between them does not come about.
+    Tls(String),
+    /// The other node's words.
+    Told(String),
+}
+
+impl fmt::Display for Refusal {
+    #[expect(clippy::too_many_lines, reason = "one arm per refusal")]
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::NotSolera => write!(f, "what speaks there is no node of Solera"),
+            Refusal::Version(version) => write!(
+                f,
+                "the other node speaks version {version} of the wire format, this one version \
+                 {VERSION}; upgrade the older one"
+            ),
+            Refusal::Damaged => write!(f, "the greeting is damaged"),
+            Refusal::OtherCluster { caller, called } => write!(
+                f,
+                "another cluster: the caller belongs to '{caller}', the called node to '{called}'"
+            ),
+            Refusal::Disagreement { what, caller, called } => write!(
+                f,
+                "contradictory configurations: {what}: '{caller}' at the caller, '{called}' at the \
+                 called node; give all nodes the same file"
+            ),
+            Refusal::WrongAddress { meant, called } => write!(
+                f,
+                "wrong address: the caller meant {meant}, but this is {called}; see `peer` in the \
+                 configuration"
+            ),
+            Refusal::NoSuchNode => write!(f, "the caller is no other node of this cluster"),
+            Refusal::NotListed(site) => write!(
+                f,
+                "the called node does not list site {site} yet; restart it with the caller's list of \
+                 sites"
+            ),
+            Refusal::Lacks(node, site) => write!(
+                f,
+                "{node} does not list site {site}, which was added; restart it with the other's list of \
+                 sites"
+            ),
+            Refusal::Taken => write!(
+                f,
+                "another process speaks as this node, or has done so since this call began; if one of \
+                 them has just died, this ends within seconds"
+            ),
+            Refusal::Clocks { node, ahead_ms, limit_ms } => write!(
+                f,
+                "the clock of {node} is {} s ahead of the other node's; {} s are allowed \
+                 (max_clock_skew_ms); set the clocks",
+                *ahead_ms as f64 / 1000.0,
+                *limit_ms as f64 / 1000.0
+            ),
+            Refusal::Ahead { node, ahead_ms, limit_ms } => write!(
+                f,
+                "{node} holds times that are {} s ahead of the other node's; {} s are allowed \
+                 (max_clock_skew_ms): its clock was wrong; wait until that time, or raise the limit \
+                 at all nodes to take the times as they are",
+                *ahead_ms as f64 / 1000.0,
+                *limit_ms as f64 / 1000.0
+            ),
+            Refusal::Removed(site) => write!(
+                f,
+                "site {site} was removed from the cluster; to let it in again, `solera site add {site}` \
+                 and start its nodes as that says, with empty directories"
+            ),
+            Refusal::UnknownLife(site) => write!(
+                f,
+                "site {site} was not added again with the number that its nodes were given, as far as this node \
+                 knows; `--join` takes the number that `solera site add {site}` told"
+            ),
+            Refusal::OtherData(node, site) => write!(
+                f,
+                "{node} has not the data that it had, so it is not the node it was; `solera site \
+                 remove {site}`, then add it again"
+            ),
+            Refusal::OlderCopy(node, site) => write!(
+                f,
+                "{node} runs with an older copy of its data, and lacks what it has told others since; \
+                 `solera site remove {site}`, then add it again"
+            ),
+            Refusal::Forgetful(node, site) => write!(
+                f,
+                "{node} does not remember all that it has told others, so its data is an older copy, or \
+                 its disk has lost something; `solera site remove {site}`, then add it again"
+            ),
+            Refusal::Tls(reason) | Refusal::Told(reason) => f.write_str(reason),
+        }
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+impl Refusal {
+    /// Why a node is not let in, in names.
+    pub fn of(unwelcome: Unwelcome, node: NodeId, identity: &Identity) -> Refusal {
+        let name = |site: SiteId| {
+            identity
+                .sites
+                .get(site.index())
+                .map_or_else(|| "?".to_owned(), |(name, _)| name.clone())
+        };
+        let (node, site) = (identity.name_of(node), name(node.site));
+        match unwelcome {
+            Unwelcome::Removed => Refusal::Removed(site),
+            Unwelcome::Unknown => Refusal::UnknownLife(site),
+            Unwelcome::OtherData => Refusal::OtherData(node, site),
+            Unwelcome::OlderCopy => Refusal::OlderCopy(node, site),
+            Unwelcome::Forgetful => Refusal::Forgetful(node, site),
+            Unwelcome::Lacks(added) => Refusal::Lacks(node, name(added)),
+        }
+    }
+
+    /// What a called node answers that refuses its caller, in words that may be shortened.
+    pub fn answer(&self, words: String) -> Greeting {
+        match self {
+            Refusal::Removed(_)
+            | Refusal::OtherData(..)
+            | Refusal::OlderCopy(..)
+            | Refusal::Forgetful(..) => Greeting::Farewell(words),
+            Refusal::Taken => Greeting::NotNow(words),
+            _ => Greeting::Refusal(words),
+        }
+    }
+}
