@@ -4,6 +4,7 @@
 #![allow(dead_code)]
 
 use std::collections::BTreeMap;
+use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -64,10 +65,23 @@ impl Server {
         });
         self.child = Some(started);
         let began = Instant::now();
-        while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
+        while !self.answers() {
             assert!(began.elapsed() < PATIENCE, "redis-server does not start");
             std::thread::sleep(Duration::from_millis(10));
         }
+    }
+
+    /// Whether it answers a PING. That a connection opens is not enough: one to a port where nobody listens can meet itself.
+    fn answers(&self) -> bool {
+        let ask = || -> std::io::Result<[u8; 5]> {
+            let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
+            stream.set_read_timeout(Some(Duration::from_secs(1)))?;
+            stream.write_all(b"PING\r\n")?;
+            let mut answer = [0; 5];
+            stream.read_exact(&mut answer)?;
+            Ok(answer)
+        };
+        ask().is_ok_and(|answer| answer == *b"+PONG")
     }
 
     pub(crate) fn kill(&mut self) {
@@ -95,8 +109,15 @@ impl Drop for Server {
     }
 }
 
+/// A port below those of outgoing connections: one of these could take the port while its server is away.
 fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    loop {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed) + u64::from(std::process::id()) * 50;
+        let port = 10_000 + (number % 10_000) as u16;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
 }
 
 /// The server that the environment names, or one of the test's own.
