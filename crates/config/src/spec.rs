@@ -4,8 +4,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use solera_machine::Topology;
 use solera_time::SiteId;
-use solera_unistore::{StrongLimits, Topology};
+use solera_unistore::StrongLimits;
 
 use crate::acl::Users;
 use crate::durability::Durability;

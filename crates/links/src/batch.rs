@@ -33,9 +33,8 @@ pub fn encode_batch<M: Wire>(
     to: Address,
     messages: Vec<M>,
 ) -> Vec<Vec<u8>> {
-    let [protocol, version] = M::PROTOCOL.message_header();
-    let head = [from.worker, to.worker, protocol, version];
-    let mut batch = Batch { sizes, head, bodies: Vec::new(), body: Vec::new() };
+    let workers = [from.worker, to.worker];
+    let mut batch = Batch { sizes, workers, bodies: Vec::new(), body: Vec::new() };
     for message in messages {
         batch.add(message);
     }
@@ -45,7 +44,7 @@ pub fn encode_batch<M: Wire>(
 
 struct Batch {
     sizes: Sizes,
-    head: [u8; BATCH_HEADER],
+    workers: [u8; 2],
     bodies: Vec<Vec<u8>>,
     body: Vec<u8>,
 }
@@ -66,12 +65,15 @@ impl Batch {
     }
 
     fn append(&mut self, message: &impl Wire, size: usize) {
-        if self.body.len() + size > self.sizes.piece {
+        let header = message.protocol().message_header();
+        let is_other = self.body.get(2..BATCH_HEADER).is_some_and(|former| former != header);
+        if is_other || self.body.len() + size > self.sizes.piece {
             self.end_body();
         }
         if self.body.is_empty() {
-            self.body.reserve(size + self.head.len());
-            self.body.extend_from_slice(&self.head);
+            self.body.reserve(size + BATCH_HEADER);
+            self.body.extend_from_slice(&self.workers);
+            self.body.extend_from_slice(&header);
         }
         message.encode(&mut self.body);
     }
@@ -105,12 +107,13 @@ pub fn decode_batch<M: Wire>(
     shape: &M::Shape,
 ) -> Result<Delivery<M>, WireError> {
     let ([from, to], rest) = body.split_first_chunk::<2>().ok_or(WireError::Content)?;
-    let mut rest = M::PROTOCOL.read_messages(rest).map_err(WireError::Foreign)?;
+    let (protocol, mut rest) =
+        Protocol::read_messages(M::PROTOCOLS, rest).map_err(WireError::Foreign)?;
     let from = Address { site: there, worker: *from };
     let to = Address { site: here, worker: *to };
     let mut messages = Vec::new();
     while !rest.is_empty() {
-        let (message, left) = M::decode(rest).ok_or(WireError::Content)?;
+        let (message, left) = M::decode(protocol, rest).ok_or(WireError::Content)?;
         if !message.fits(from, to, shape) {
             return Err(WireError::Misplaced);
         }

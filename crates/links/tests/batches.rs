@@ -4,12 +4,9 @@ use std::sync::Arc;
 
 use solera_data::{CellChange, Dot, Effect, Key, OpError, Outcome, Value};
 use solera_links::{Delivery, Sizes, WireError, decode_batch, encode_batch};
-use solera_machine::{Foreign, Protocol};
+use solera_machine::{Address, Foreign, PartitionId, Protocol, RequestId, Topology};
 use solera_time::{SiteId, Timestamp, Vector};
-use solera_unistore::{
-    Address, Message, PROTOCOL, PartitionId, Pasts, RequestId, Response, Stretch, Topology, TxId,
-    Update, Write,
-};
+use solera_unistore::{Message, PROTOCOL, Pasts, Response, Stretch, TxId, Update, Write};
 
 const TOPOLOGY: fn() -> Topology = || Topology { partitions: 1, workers: vec![1, 1] };
 /// The two workers' numbers, the protocol and its version.
@@ -67,7 +64,7 @@ fn malformed_batches_are_refused() {
         (vec![0], WireError::Content),
         (vec![0, 0, 1, 1, 200], WireError::Content),
         (vec![0, 0, 1], WireError::Foreign(Foreign::Short)),
-        (with(2, 9), WireError::Foreign(Foreign::Protocol { found: 9, expected: PROTOCOL })),
+        (with(2, 9), WireError::Foreign(Foreign::Protocol { found: 9, known: &[PROTOCOL] })),
         (
             with(3, 9),
             WireError::Foreign(Foreign::Version { found: 9, expected: 1, protocol: PROTOCOL }),

@@ -54,3 +54,18 @@ pub enum Output<M, R, E> {
     /// What happened, for the simulator's ledger; only where the machine is asked to tell.
     Trace(E),
 }
+
+impl<M, R, E> Output<M, R, E> {
+    /// Returns the same output as one of a machine that contains the machine whose output this is.
+    #[inline]
+    pub fn widen<M2: From<M>, R2: From<R>, E2: From<E>>(self) -> Output<M2, R2, E2> {
+        match self {
+            Output::Send { to, message } => Output::Send { to, message: message.into() },
+            Output::Reply { request, response } => {
+                Output::Reply { request, response: response.into() }
+            }
+            Output::Records(records) => Output::Records(records),
+            Output::Trace(event) => Output::Trace(event.into()),
+        }
+    }
+}

@@ -14,16 +14,20 @@
 //! Every call runs to completion and never blocks. Input of any content must not panic.
 
 mod exchange;
+mod partition;
 mod protocol;
 mod records;
+mod topology;
 mod wire;
 
 use serde::{Deserialize, Serialize};
 use solera_time::{Monotonic, Physical, SiteId};
 
 pub use exchange::{Input, Output, RequestId};
+pub use partition::PartitionId;
 pub use protocol::{Foreign, Protocol};
 pub use records::Records;
+pub use topology::Topology;
 pub use wire::Wire;
 
 /// Where a machine runs: one worker of one site.

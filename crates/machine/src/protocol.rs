@@ -28,12 +28,12 @@ pub struct Protocol {
 pub enum Foreign {
     /// They are too short to tell.
     Short,
-    /// They are of the protocol with this number.
+    /// They are of a protocol that is not expected here.
     Protocol {
-        /// Whose bytes they are.
+        /// Its number.
         found: u8,
-        /// Who reads them.
-        expected: Protocol,
+        /// Whose bytes can be read.
+        known: &'static [Protocol],
     },
     /// They are of another version.
     Version {
@@ -65,55 +65,71 @@ impl Protocol {
         [self.number, self.pasts]
     }
 
-    /// Reads what stands before a session's past. Returns what comes after it.
+    /// Reads what stands before a session's past. Returns which of the protocols it names, and what comes after it.
     ///
     /// # Errors
     /// See [`Foreign`].
-    pub fn read_past<'a>(&self, bytes: &'a [u8]) -> Result<&'a [u8], Foreign> {
-        self.read(self.pasts, bytes)
+    pub fn read_past<'a>(
+        known: &'static [Protocol],
+        bytes: &'a [u8],
+    ) -> Result<(Protocol, &'a [u8]), Foreign> {
+        read(known, |protocol| protocol.pasts, bytes)
     }
 
-    /// Reads what stands before messages. Returns what comes after it.
+    /// Reads what stands before messages. Returns which of the protocols it names, and what comes after it.
     ///
     /// # Errors
     /// See [`Foreign`].
-    pub fn read_messages<'a>(&self, bytes: &'a [u8]) -> Result<&'a [u8], Foreign> {
-        self.read(self.messages, bytes)
+    pub fn read_messages<'a>(
+        known: &'static [Protocol],
+        bytes: &'a [u8],
+    ) -> Result<(Protocol, &'a [u8]), Foreign> {
+        read(known, |protocol| protocol.messages, bytes)
     }
 
-    /// Reads what stands before a record or a part. Returns what comes after it.
+    /// Reads what stands before a record or a part. Returns which of the protocols it names, and what comes after it.
     ///
     /// # Errors
     /// See [`Foreign`].
-    pub fn read_record<'a>(&self, bytes: &'a [u8]) -> Result<&'a [u8], Foreign> {
-        self.read(self.records, bytes)
+    pub fn read_records<'a>(
+        known: &'static [Protocol],
+        bytes: &'a [u8],
+    ) -> Result<(Protocol, &'a [u8]), Foreign> {
+        read(known, |protocol| protocol.records, bytes)
     }
+}
 
-    fn read<'a>(&self, version: u8, bytes: &'a [u8]) -> Result<&'a [u8], Foreign> {
-        let protocol = *self;
-        match bytes.split_first_chunk::<{ Self::HEADER_BYTES }>() {
-            None => Err(Foreign::Short),
-            Some(([found, _], _)) if *found != self.number => {
-                Err(Foreign::Protocol { found: *found, expected: protocol })
-            }
-            Some(([_, found], _)) if *found != version => {
-                Err(Foreign::Version { found: *found, expected: version, protocol })
-            }
-            Some((_, rest)) => Ok(rest),
-        }
+/// Reads a protocol's number and the version that `version` says is read.
+fn read<'a>(
+    known: &'static [Protocol],
+    version: impl Fn(&Protocol) -> u8,
+    bytes: &'a [u8],
+) -> Result<(Protocol, &'a [u8]), Foreign> {
+    let Some(([number, found], rest)) = bytes.split_first_chunk() else {
+        return Err(Foreign::Short);
+    };
+    let Some(protocol) = known.iter().find(|protocol| protocol.number == *number) else {
+        return Err(Foreign::Protocol { found: *number, known });
+    };
+    let expected = version(protocol);
+    if *found != expected {
+        return Err(Foreign::Version { found: *found, expected, protocol: *protocol });
     }
+    Ok((*protocol, rest))
 }
 
 impl fmt::Display for Foreign {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Foreign::Short => f.write_str("they are too short to name a protocol"),
-            Foreign::Protocol { found, expected } => write!(
-                f,
-                "they are of protocol {found}, and this is {} ({}): a newer build wrote them, or \
-                 they are something else",
-                expected.number, expected.name
-            ),
+            Foreign::Protocol { found, known } => {
+                write!(f, "they are of protocol {found}, and this is ")?;
+                for (place, Protocol { number, name, .. }) in known.iter().enumerate() {
+                    let or = if place > 0 { " or " } else { "" };
+                    write!(f, "{or}{number} ({name})")?;
+                }
+                f.write_str(": a newer build wrote them, or they are something else")
+            }
             Foreign::Version { found, expected, protocol } => write!(
                 f,
                 "they are of version {found} of {}, and this build reads version {expected}",

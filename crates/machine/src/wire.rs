@@ -2,12 +2,15 @@
 
 use crate::{Address, Protocol};
 
-/// A protocol's message that can leave its process. Hosts put several into a frame, one after the other.
+/// A message that can leave its process. Hosts put several of one protocol into a frame, one after the other.
 pub trait Wire: Sized {
-    /// The protocol whose message it is.
-    const PROTOCOL: Protocol;
+    /// The protocols whose messages there are.
+    const PROTOCOLS: &'static [Protocol];
     /// What tells whether a message makes sense.
     type Shape;
+
+    /// The protocol whose message it is: one of [`PROTOCOLS`](Self::PROTOCOLS).
+    fn protocol(&self) -> Protocol;
 
     /// The length of its encoding in bytes.
     fn encoded_bytes(&self) -> usize;
@@ -15,8 +18,9 @@ pub trait Wire: Sized {
     /// Appends its encoding.
     fn encode(&self, bytes: &mut Vec<u8>);
 
-    /// Reads the first message of `bytes`, and returns what comes after it; `None` if no message begins like this.
-    fn decode(bytes: &[u8]) -> Option<(Self, &[u8])>;
+    /// Reads the first message of `bytes`, and returns what comes after it; `None` if no message of the protocol begins like
+    /// this.
+    fn decode(protocol: Protocol, bytes: &[u8]) -> Option<(Self, &[u8])>;
 
     /// Whether the message makes sense from `from` to `to`. What does not must not be given to a machine, which relies on
     /// it.

@@ -14,10 +14,12 @@ use std::time::Duration;
 use serde::Deserialize;
 use solera_config::{ClusterSpec, ConfigError, Durability, SiteSpec};
 use solera_links::Place;
+use solera_machine::{Address, Topology};
 use solera_membership::Members;
 use solera_resp::command::COMMANDS;
+use solera_site::Site;
 use solera_time::SiteId;
-use solera_unistore::{Address, Config, Replica, Topology};
+use solera_unistore::Config;
 use tokio::io::DuplexStream;
 use tokio::sync::{mpsc, oneshot};
 use tokio_rustls::TlsAcceptor;
@@ -373,7 +375,7 @@ impl Cluster {
             (config.life, config.founders) = (life, founders);
             let seed = RandomState::new().hash_one(address);
             match &data {
-                None => workers.push((Engine::in_memory(Replica::new(config, seed)), None)),
+                None => workers.push((Engine::in_memory(Site::new(config, seed)), None)),
                 Some(data) => openings.push(Opening {
                     folder: data.of(address),
                     config,
@@ -392,7 +394,7 @@ impl Cluster {
         for (storage, engine, found) in opened {
             self.network.membership().note_clock(found.run.0);
             // Links go by this from their first greeting on.
-            self.network.membership().note(engine.machine().status().members());
+            self.network.membership().note(engine.machine().members());
             workers.push((engine, Some(storage)));
             self.found.push(found);
         }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use solera_config::ClusterSpec;
 use solera_journal::{Disk, RealDisk, is_begun};
-use solera_unistore::Address;
+use solera_machine::Address;
 
 use crate::peers::{PEERS, Peers};
 use crate::storage::{StorageError, in_words};

@@ -1,8 +1,9 @@
 //! Entry points for fuzzing.
 
 use solera_links::{Greeting, HEAD, decode_batch, read_frame};
+use solera_machine::Topology;
+use solera_site::Message;
 use solera_time::SiteId;
-use solera_unistore::{Message, Topology};
 
 use crate::questions::{Answer, Question};
 

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use solera_config::HostPort;
 use solera_links::{Frame, Handshake, Kind, Sizes, encode_batch, write_frame};
-use solera_machine::NodeId;
+use solera_machine::{Address, NodeId};
+use solera_site::Message;
 use solera_time::Monotonic;
-use solera_unistore::{Address, Message};
 use tokio::sync::{Notify, oneshot};
 
 use crate::log::Log;
@@ -279,7 +279,7 @@ mod tests {
     fn say(link: &Link, sequence: u64) {
         let at = |worker| Address { site: SiteId(0), worker };
         let tx = TxId { coordinator: 0, sequence };
-        link.send(at(0), at(1), vec![Message::Abort { tx }]);
+        link.send(at(0), at(1), vec![solera_unistore::Message::Abort { tx }.into()]);
     }
 
     fn gathered(link: &Link) -> Vec<u64> {
@@ -356,15 +356,15 @@ mod tests {
 
     /// A message of about `size` bytes.
     fn say_much(link: &Link, size: usize) {
-        let message = Message::Execute {
-            request: solera_unistore::RequestId(1),
+        let message = solera_unistore::Message::Execute {
+            request: solera_machine::RequestId(1),
             past: solera_time::Vector::zero(1),
             level: solera_levels::Level::Causal,
             key: solera_data::Key::from("k"),
             op: solera_data::Op::Set(solera_data::Value::from(vec![b'x'; size])),
         };
         let at = |worker| Address { site: SiteId(0), worker };
-        link.send(at(0), at(1), vec![message]);
+        link.send(at(0), at(1), vec![message.into()]);
     }
 
     #[test]

@@ -7,9 +7,8 @@ use std::time::{Duration, Instant};
 
 use solera_config::ClusterSpec;
 use solera_links::{Card, Greeting, HEAD, Identity, Refusal, Unwelcome, WireError};
-use solera_machine::NodeId;
+use solera_machine::{NodeId, Topology};
 use solera_membership::Standing;
-use solera_unistore::Topology;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadHalf};
 use tokio::net::TcpListener;
 use tokio::sync::watch;

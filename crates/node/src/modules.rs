@@ -8,8 +8,9 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use solera_config::{ClusterSpec, DEFAULT_USER, Space, Spaces, User, Users};
+use solera_machine::Address;
 use solera_resp::{CommandId, Value, lookup};
-use solera_unistore::{Address, Pasts};
+use solera_unistore::Pasts;
 use tokio::io::DuplexStream;
 use tokio::sync::oneshot;
 

@@ -7,9 +7,11 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
 use solera_config::ClusterSpec;
+use solera_machine::Address;
 use solera_membership::Change;
+use solera_site::Message;
 use solera_time::{SiteId, Timestamp, Vector};
-use solera_unistore::{Address, AtRisk, Message};
+use solera_unistore::AtRisk;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{oneshot, watch};
 

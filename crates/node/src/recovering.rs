@@ -127,8 +127,8 @@ mod tests {
     use std::sync::Arc;
 
     use solera_config::LogLevel;
+    use solera_machine::{Address, Topology};
     use solera_time::SiteId;
-    use solera_unistore::{Address, Topology};
     use tokio::sync::mpsc::unbounded_channel;
 
     use super::*;

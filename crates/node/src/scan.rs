@@ -10,9 +10,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use solera_config::Spaces;
 use solera_data::{Key, Outcome, Value};
-use solera_machine::Now;
+use solera_machine::{Now, PartitionId};
 use solera_time::{Monotonic, Vector};
-use solera_unistore::{PartitionId, Replica};
+use solera_unistore::Replica;
 
 /// A page ends when it has so many bytes. It is short, because nobody else is served meanwhile.
 const PAGE_BYTES: usize = 64 * 1024;
@@ -257,8 +257,9 @@ mod tests {
 
     use solera_data::Op;
     use solera_levels::Level;
+    use solera_machine::{Address, Topology};
     use solera_time::{Physical, SiteId};
-    use solera_unistore::{Address, Config, Pasts, Topology};
+    use solera_unistore::{Config, Pasts};
 
     use super::*;
 

@@ -12,8 +12,10 @@ use solera_host::Driver;
 use solera_journal::{
     Disk, Error, Event, Identity, Lsn, Options, RealDisk, Recovered, SyncPolicy, Syncer,
 };
+use solera_machine::Address;
+use solera_site::{Recovery, Site};
 use solera_time::{Physical, Timestamp};
-use solera_unistore::{Address, Config, Recovery, Replica};
+use solera_unistore::Config;
 use tokio::sync::oneshot;
 
 use crate::recovering::Progress;
@@ -57,7 +59,7 @@ pub struct Found {
     pub keys: usize,
     /// How long it took.
     pub took: Duration,
-    /// See [`Replica::begin_run`].
+    /// See [`Site::begin_run`].
     pub(crate) run: (Timestamp, Timestamp),
 }
 
@@ -79,7 +81,7 @@ impl fmt::Display for Found {
 }
 
 /// What runs a worker. Clients who wait for the journal are told over a channel.
-pub(crate) type Engine<D = RealDisk> = Driver<Replica, Syncer<D>, oneshot::Sender<()>>;
+pub(crate) type Engine<D = RealDisk> = Driver<Site, Syncer<D>, oneshot::Sender<()>>;
 
 /// What a worker's journal is to people.
 #[derive(Debug)]
@@ -105,7 +107,7 @@ struct Checkpoints {
 
 impl Storage {
     /// Opens or begins the journal of a worker on `disk`, which people know as `folder`, and builds its
-    /// replica.
+    /// worker.
     #[expect(clippy::too_many_arguments, reason = "one caller, and all of them differ in type")]
     pub(crate) fn open<D: Disk>(
         disk: D,
@@ -123,10 +125,10 @@ impl Storage {
         let identity = identity(cluster, &config);
         let recovery = Recovery::new(config, seed);
         let read = |bytes| progress.read(bytes);
-        let (mut journal, found, mut replica) =
+        let (mut journal, found, mut site) =
             solera_host::open(disk, &Options::new(identity), recovery, read)
                 .map_err(|error| unusable(in_words(&error)))?;
-        let (keys, took) = (replica.status().keys(), began.elapsed());
+        let (keys, took) = (site.unistore().status().keys(), began.elapsed());
         let space_low = match found.last {
             Lsn(0) => None,
             _ => match journal.prepare_whole() {
@@ -135,13 +137,13 @@ impl Storage {
             },
         };
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let run = replica.begin_run(Physical(since_epoch.as_micros() as u64));
+        let run = site.begin_run(Physical(since_epoch.as_micros() as u64));
         let persisted = journal.persisted_lsn();
         let syncer = Syncer::start(journal, policy(durability), on_event)
             .map_err(|error| unusable(error.to_string()))?;
         let waits = durability == Durability::Always;
         let options = solera_host::Options { waits, flaw: None };
-        let mut engine = Driver::with_log(replica, syncer, persisted, options);
+        let mut engine = Driver::with_log(site, syncer, persisted, options);
         if let Some(full) = space_low {
             engine.on_log_event(Event::SpaceLow(full));
         }
@@ -278,9 +280,9 @@ mod tests {
     use solera_data::{Op, Value};
     use solera_journal::SimDisk;
     use solera_levels::Level;
-    use solera_machine::Now;
+    use solera_machine::{Now, Topology};
     use solera_time::{Monotonic, Physical, SiteId};
-    use solera_unistore::{Pasts, Topology};
+    use solera_unistore::Pasts;
 
     use super::*;
 
@@ -313,7 +315,7 @@ mod tests {
     fn write(engine: &mut Engine<SimDisk>, value: &[u8]) {
         let now = Now { monotonic: Monotonic(1), physical: Physical(1_000_000) };
         let op = Op::Set(Value::from(value));
-        let replica = engine.machine_mut();
+        let replica = engine.machine_mut().unistore_mut();
         replica
             .execute_at_once(now, &mut Pasts::none(1), Level::Causal, b"k", &op)
             .unwrap()

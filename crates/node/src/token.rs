@@ -5,7 +5,7 @@
 use std::fmt;
 
 use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
-use solera_machine::Foreign;
+use solera_machine::{Foreign, Protocol};
 use solera_unistore::{PROTOCOL, Pasts};
 
 const PREFIX: &str = "solera-3-";
@@ -115,7 +115,8 @@ fn pasts_of(count: u8, mut rest: &[u8]) -> Result<Vec<&[u8]>, TokenError> {
         let (length, after) = rest.split_first_chunk().ok_or(TokenError::Damaged)?;
         let length = usize::from(u16::from_be_bytes(*length));
         let (past, after) = after.split_at_checked(length).ok_or(TokenError::Damaged)?;
-        pasts.push(PROTOCOL.read_past(past).map_err(TokenError::Foreign)?);
+        let (_, past) = Protocol::read_past(&[PROTOCOL], past).map_err(TokenError::Foreign)?;
+        pasts.push(past);
         rest = after;
     }
     if rest.is_empty() { Ok(pasts) } else { Err(TokenError::Damaged) }

@@ -20,15 +20,13 @@ use solera_config::{ClusterSpec, Users};
 use solera_data::{Op, OpError, Outcome};
 use solera_journal::Event;
 use solera_levels::Level;
-use solera_machine::Now;
+use solera_machine::{Address, Now, PartitionId, RequestId};
 use solera_membership::{Change, Members};
 use solera_resp::CommandId;
 use solera_resp::command::COMMANDS;
+use solera_site::{Input, Message, Output};
 use solera_time::{Monotonic, SiteId, Timestamp};
-use solera_unistore::{
-    Address, AtRisk, Command, Held, Input, Message, Output, PartitionId, Pasts, Replica, RequestId,
-    Response, Status,
-};
+use solera_unistore::{AtRisk, Command, Held, Pasts, Replica, Response, Status};
 use tokio::io::DuplexStream;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::{Notify, oneshot, watch};
@@ -140,7 +138,7 @@ struct State {
     storage: Option<Storage>,
     /// Whether the journal takes no writes, as far as others were told.
     refuses: bool,
-    waiting: BTreeMap<RequestId, oneshot::Sender<Response>>,
+    waiting: BTreeMap<RequestId, oneshot::Sender<solera_site::Response>>,
     requests: u64,
     outbox: BTreeMap<Address, Vec<Message>>,
     armed: Option<Monotonic>,
@@ -187,9 +185,9 @@ impl Worker {
         Now { monotonic: Monotonic(elapsed.as_nanos() as u64), physical: clock.physical() }
     }
 
-    /// Runs `action` on the machine. Must not be called from within another.
+    /// Runs `action` on UniStore's machine. Must not be called from within another.
     pub(crate) fn with<R>(&self, action: impl FnOnce(&mut Replica) -> R) -> R {
-        action(self.state.borrow_mut().engine.machine_mut())
+        action(self.state.borrow_mut().engine.machine_mut().unistore_mut())
     }
 
     /// The next page of a partition of this worker; `None` while that cannot be told yet.
@@ -200,7 +198,7 @@ impl Worker {
         let now = self.now();
         let mut state = self.state.borrow_mut();
         let State { engine, scans, .. } = &mut *state;
-        let page = scans.page(engine.machine_mut(), &self.spec.spaces, now, ask);
+        let page = scans.page(engine.machine_mut().unistore_mut(), &self.spec.spaces, now, ask);
         drop(state);
         self.flush();
         page
@@ -230,7 +228,7 @@ impl Worker {
         self.guarded.set(spec.users.are_configured());
         self.users.send_replace(Arc::new(spec.users.clone()));
         let mut state = self.state.borrow_mut();
-        let replica = state.engine.machine_mut();
+        let replica = state.engine.machine_mut().unistore_mut();
         replica.limit_transactions(spec.transaction_timeout, spec.transaction_max_age);
         replica.limit_strong(spec.strong_limits);
         replica.limit_times_ahead(spec.max_ahead());
@@ -276,7 +274,7 @@ impl Worker {
         command: CommandId,
     ) -> Option<Result<Outcome, OpError>> {
         let mut state = self.state.borrow_mut();
-        let replica = state.engine.machine_mut();
+        let replica = state.engine.machine_mut().unistore_mut();
         let result = replica.execute_at_once(now, pasts, level, key, op)?;
         state.counters.commands[command as usize] += 1;
         Some(result)
@@ -306,7 +304,8 @@ impl Worker {
         self.state.borrow_mut().waiting.insert(request, sender);
         let _forgotten = Forgotten(self, request);
         self.flush();
-        receiver.await.ok()
+        let solera_site::Response::UniStore(response) = receiver.await.ok()?;
+        Some(response)
     }
 
     /// The same for a request on a key that `owner` holds. The journal of `owner` may fail meanwhile;
@@ -359,6 +358,7 @@ impl Worker {
     pub(crate) async fn call(&self, command: Command) -> Option<Response> {
         let request = self.new_request();
         let now = self.now();
+        let command = command.into();
         self.state.borrow_mut().engine.handle(now, Input::Client { request, command });
         self.reply_to(request).await
     }
@@ -366,6 +366,7 @@ impl Worker {
     /// Gives the machine a command that needs no reply.
     pub(crate) fn tell(&self, command: Command) {
         let (request, now) = (self.new_request(), self.now());
+        let command = command.into();
         self.state.borrow_mut().engine.handle(now, Input::Client { request, command });
         self.flush();
     }
@@ -495,7 +496,7 @@ impl Worker {
         let now = self.now();
         let told = {
             let mut state = self.state.borrow_mut();
-            let replica = state.engine.machine_mut();
+            let replica = state.engine.machine_mut().unistore_mut();
             let refused =
                 change.and_then(|(site, change)| replica.change_members(now, site, change).err());
             let status = replica.status();
@@ -623,7 +624,7 @@ impl Worker {
     fn sample(&self, detailed: bool) -> WorkerSample {
         let now = self.now();
         let state = self.state.borrow();
-        let status = state.engine.machine().status();
+        let status = state.engine.machine().unistore().status();
         let view = status.view();
         let entries = |vector: &solera_time::Vector| -> Vec<u64> {
             vector.entries().iter().map(|ts| ts.0).collect()
@@ -715,7 +716,7 @@ pub(crate) fn run(
     let address = engine.machine().address();
     let users = Arc::new(spec.users.clone());
     let guarded = Cell::new(users.are_configured());
-    let serving = engine.machine().status().view().serving;
+    let serving = engine.machine().serves();
     let started_at = network.clock().instant();
     let worker = Rc::new(Worker {
         address,

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use solera_config::{ClusterSpec, LogLevel, Overrides};
+use solera_machine::PartitionId;
 use solera_node::{Cluster, Log};
 use solera_time::SiteId;
-use solera_unistore::PartitionId;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, DuplexStream};
 use tokio::time::timeout;
 

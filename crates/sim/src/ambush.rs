@@ -1,8 +1,9 @@
 //! Faults that wait for a phase of certification, and strike who takes part in it.
 
 use solera_certification::Body;
+use solera_machine::Address;
 use solera_time::SiteId;
-use solera_unistore::{Address, Message};
+use solera_unistore::Message;
 
 use crate::faults::Fault;
 use crate::random::Random;
@@ -63,7 +64,13 @@ pub(crate) struct Ambush {
 
 impl Ambush {
     /// The site to strike, if this is the message to wait for.
-    pub(crate) fn victim(self, from: Address, to: Address, message: &Message) -> Option<SiteId> {
+    pub(crate) fn victim(
+        self,
+        from: Address,
+        to: Address,
+        message: &solera_site::Message,
+    ) -> Option<SiteId> {
+        let solera_site::Message::UniStore(message) = message;
         let (phase, coordinator, leader) = place(from, to, message)?;
         let victim = match self.victim {
             Victim::Coordinator => coordinator,

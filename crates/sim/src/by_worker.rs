@@ -2,7 +2,7 @@
 
 use std::ops::Index;
 
-use solera_unistore::Address;
+use solera_machine::Address;
 
 /// What there is of some workers, in the order of their addresses.
 #[derive(Debug)]

@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 use solera_checker::Level as Promise;
 use solera_data::{Key, Op, OpError, Outcome, Value};
 use solera_levels::Level;
+use solera_machine::{Address, RequestId};
 use solera_time::SiteId;
 use solera_unistore::{
-    Address, Cause, Claim, Command, CommandError, Kind, Pasts, RequestId, Response, TransactionId,
-    TxId,
+    Cause, Claim, Command, CommandError, Kind, Pasts, Response, TransactionId, TxId,
 };
 
 use crate::random::Random;

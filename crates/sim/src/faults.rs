@@ -1,7 +1,7 @@
 //! What goes wrong, and when.
 
+use solera_machine::Address;
 use solera_time::SiteId;
-use solera_unistore::Address;
 
 use crate::ambush::Ambush;
 use crate::disk_faults::DiskFault;

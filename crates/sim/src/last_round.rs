@@ -4,8 +4,9 @@
 use std::collections::BTreeMap;
 
 use solera_data::{Key, Op};
+use solera_machine::{PartitionId, RequestId, Topology};
 use solera_time::{SiteId, Vector};
-use solera_unistore::{Cause, CommandError, PartitionId, RequestId, Response, Topology};
+use solera_unistore::{Cause, CommandError, Response};
 
 use crate::client::{Recorded, Status};
 use crate::scenario::MS;

@@ -3,8 +3,9 @@
 
 use solera_data::{Key, Op, Outcome, Value};
 use solera_levels::Level;
+use solera_machine::{Address, PartitionId, RequestId};
 use solera_time::{SiteId, Vector};
-use solera_unistore::{Address, Command, Kind, PartitionId, Pasts, RequestId, Response, Rule};
+use solera_unistore::{Command, Kind, Pasts, Response, Rule};
 
 use crate::scenario::{MS, Scenario};
 use crate::trace::Trace;

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use solera_machine::{Address, PartitionId};
 use solera_time::{Timestamp, Vector};
-use solera_unistore::{Access, Address, Cause, Event, PartitionId, TransactionId};
+use solera_unistore::{Access, Cause, Event, TransactionId};
 
 /// What a strong transaction did, as it was submitted.
 #[derive(Clone, Debug)]

@@ -11,8 +11,9 @@ use std::time::Duration;
 
 use solera_data::{Key, Op, Outcome, Value};
 use solera_levels::Level;
+use solera_machine::{Address, RequestId};
 use solera_time::{SiteId, Vector};
-use solera_unistore::{Address, Command, Kind, Pasts, RequestId, Response, TxId};
+use solera_unistore::{Command, Kind, Pasts, Response, TxId};
 
 use crate::random::Random;
 use crate::scenario::{MS, Scenario, Weakness};

@@ -9,11 +9,10 @@ use solera_checker::properties::{Access, Broken, Ledger, Vectors};
 use solera_checker::{FinalRead, History, Origin, Violation as Anomaly};
 use solera_data::{Key, Op, OpError, Outcome};
 use solera_levels::Level;
+use solera_machine::{Address, PartitionId, RequestId};
 use solera_membership::{Gap, Standing};
 use solera_time::{SiteId, Timestamp, Vector};
-use solera_unistore::{
-    Address, Cause, Command, Event, PartitionId, RequestId, Response, TransactionId,
-};
+use solera_unistore::{Cause, Command, Event, Response, TransactionId};
 
 use crate::client::{Clients, Recorded, Status};
 use crate::history::{Places, answer, entries, history};

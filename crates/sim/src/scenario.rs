@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use solera_host::Flaw;
 use solera_links::Sizes;
-use solera_unistore::{Rule, Timing, Topology};
+use solera_machine::Topology;
+use solera_unistore::{Rule, Timing};
 
 use crate::ambush::ambushes;
 use crate::disk_faults::disk_faults;

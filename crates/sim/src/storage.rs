@@ -11,13 +11,15 @@ use solera_journal::{
     Disk, Error, Event as LogEvent, FaultyCall, Identity, Journal, Lsn, Options, Recovered,
     SimDisk, repair,
 };
-use solera_unistore::{Command, Config, Event, Recovery, Replica, RequestId, Response};
+use solera_machine::RequestId;
+use solera_site::{Recovery, Site};
+use solera_unistore::{Command, Config, Event, Response};
 
 use crate::random::Random;
 use crate::scenario::Weakness;
 
 /// What runs a worker. Clients whose commands it executes directly wait for their responses.
-pub(crate) type Worker = Driver<Replica, VirtualLog<SimDisk>, (RequestId, Response)>;
+pub(crate) type Worker = Driver<Site, VirtualLog<SimDisk>, (RequestId, Response)>;
 
 /// A worker's disk, and what the world knows of the journal on it.
 #[derive(Debug)]
@@ -105,7 +107,7 @@ impl Storage {
 
     /// Starts the worker from what is on the disk.
     pub(crate) fn start(&mut self, config: &Config, seed: u64) -> Result<Started, Refusal> {
-        let (journal, recovered, replica) = match self.open(config, seed) {
+        let (journal, recovered, site) = match self.open(config, seed) {
             Ok(opened) => opened,
             Err(_) if self.disk.power_failed() => {
                 self.crash(None, true);
@@ -135,7 +137,7 @@ impl Storage {
             _ => None,
         };
         let options = solera_host::Options { waits: true, flaw };
-        let worker = Driver::with_log(replica, VirtualLog::new(journal), self.promised, options);
+        let worker = Driver::with_log(site, VirtualLog::new(journal), self.promised, options);
         Ok(Started { worker, recovered, undone })
     }
 
@@ -143,7 +145,7 @@ impl Storage {
         &self,
         config: &Config,
         seed: u64,
-    ) -> Result<(Journal<SimDisk>, Recovered, Replica), Error> {
+    ) -> Result<(Journal<SimDisk>, Recovered, Site), Error> {
         let recovery = Recovery::new(config.clone(), seed);
         solera_host::open(self.disk.clone(), &self.options, recovery, |_| ())
     }

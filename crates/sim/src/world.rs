@@ -18,12 +18,10 @@ mod members;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use solera_machine::Now;
+use solera_machine::{Address, Now, RequestId};
+use solera_site::{Input, Message, Output, Site};
 use solera_time::{Monotonic, Physical, SiteId, Timestamp, Vector};
-use solera_unistore::{
-    Address, Command, Config, Event, Input, Message, Output, Pasts, Record, Replica, RequestId,
-    Response,
-};
+use solera_unistore::{Command, Config, Event, Pasts, Record, Replica, Response};
 
 use crate::ambush::Ambush;
 use crate::by_worker::ByWorker;
@@ -220,7 +218,7 @@ impl World {
                     world.storages.insert(address, storage);
                     world.start(address);
                 } else {
-                    let worker = Worker::in_memory(Replica::new(config, scenario.seed));
+                    let worker = Worker::in_memory(Site::new(config, scenario.seed));
                     world.workers.insert(address, worker);
                     world.schedule_deadline(address);
                 }
@@ -288,7 +286,7 @@ impl World {
             let mut pasts = Pasts::causal(*past);
             let now = self.now_at(to);
             let outcome = self.workers.get_mut(&to).and_then(|worker| {
-                let machine = worker.machine_mut();
+                let machine = worker.machine_mut().unistore_mut();
                 machine.execute(now, request, &mut pasts, *level, key.as_bytes(), op)
             });
             return match outcome {
@@ -300,7 +298,7 @@ impl World {
                 None => self.carry_out(to),
             };
         }
-        self.handle(to, Input::Client { request, command });
+        self.handle(to, Input::Client { request, command: command.into() });
     }
 
     /// What the machine has to say, and the records that the client waits for, come first.
@@ -343,7 +341,7 @@ impl World {
     /// Whether a worker runs and answers clients.
     pub(crate) fn answers(&self, worker: Address) -> bool {
         let worker = self.workers.get(&worker);
-        worker.is_some_and(|worker| worker.machine().status().view().serving && worker.answers())
+        worker.is_some_and(|worker| worker.machine().serves() && worker.answers())
     }
 
     /// The next worker of a site that answers, from one of them on.
@@ -375,11 +373,11 @@ impl World {
     }
 
     pub(crate) fn replicas(&self) -> impl Iterator<Item = (&Address, &Replica)> {
-        self.workers.iter().map(|(address, worker)| (address, worker.machine()))
+        self.workers.iter().map(|(address, worker)| (address, worker.machine().unistore()))
     }
 
     fn replica(&self, worker: &Address) -> Option<&Replica> {
-        self.workers.get(worker).map(Worker::machine)
+        self.workers.get(worker).map(|worker| worker.machine().unistore())
     }
 
     /// Ends all faults but destruction.
@@ -451,7 +449,7 @@ impl World {
             worker.machine_mut().hold_back(full);
             worker.on_deadline(now);
             if let Some(links) = &mut self.links {
-                links.doors.note(address, worker.machine().status().members());
+                links.doors.note(address, worker.machine().members());
             }
         }
         self.carry_out(address);
@@ -477,7 +475,9 @@ impl World {
                     }
                     self.send(address, to, message);
                 }
-                Output::Reply { request, response } => self.answer(address, request, response),
+                Output::Reply { request, response: solera_site::Response::UniStore(response) } => {
+                    self.answer(address, request, response);
+                }
                 Output::Records(records) => {
                     if self.trace.is_on() {
                         for record in records.iter().flat_map(Record::decode) {
@@ -486,7 +486,7 @@ impl World {
                         }
                     }
                 }
-                Output::Trace(event) => {
+                Output::Trace(solera_site::Event::UniStore(event)) => {
                     if let Some(storage) = self.storages.get_mut(&address) {
                         storage.note(worker, &event);
                     }
@@ -509,6 +509,9 @@ impl World {
     }
 
     fn note_claims(&mut self, worker: Address, message: &Message) {
+        use solera_unistore::Message;
+
+        let solera_site::Message::UniStore(message) = message;
         let claims = &mut self.claims[worker.site.index()];
         match message {
             Message::StableVec { stable_vec, .. } => claims.join(stable_vec),
@@ -597,7 +600,7 @@ impl World {
 
     fn send(&mut self, from: Address, to: Address, message: Message) {
         let (a, b) = (from.site.index(), to.site.index());
-        if self.mute.contains(&(a, b)) && matches!(message, Message::Replicate(_)) {
+        if self.mute.contains(&(a, b)) && is_replication(&message) {
             return;
         }
         if let Some(links) = &mut self.links
@@ -609,7 +612,7 @@ impl World {
             return;
         }
         let delay = self.travel_time(from, to);
-        let busy = if matches!(message, Message::Filling(_)) { self.piece_time } else { 0 };
+        let busy = if is_filling(&message) { self.piece_time } else { 0 };
         let earliest = self.now + delay;
         let last = self.last_arrival(from, to);
         let at = earliest.max(*last + 1) + busy;
@@ -692,4 +695,14 @@ impl World {
     fn addresses_of(&self, site: usize) -> Vec<Address> {
         self.configs.keys().copied().filter(|address| address.site.index() == site).collect()
     }
+}
+
+/// Whether a message holds updates of a site.
+fn is_replication(message: &Message) -> bool {
+    matches!(message, Message::UniStore(solera_unistore::Message::Replicate(_)))
+}
+
+/// Whether a message holds a piece of a partition for a joining site.
+fn is_filling(message: &Message) -> bool {
+    matches!(message, Message::UniStore(solera_unistore::Message::Filling(_)))
 }

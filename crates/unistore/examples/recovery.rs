@@ -8,12 +8,9 @@ use std::time::Instant;
 
 use solera_data::{Op, Value};
 use solera_levels::Level;
-use solera_machine::{Machine, Now};
+use solera_machine::{Address, Machine, Now, RequestId, Topology};
 use solera_time::{Monotonic, Physical, SiteId};
-use solera_unistore::{
-    Address, Checkpoint, Config, Output, Part, Pasts, Record, Recovery, Replica, RequestId,
-    Topology,
-};
+use solera_unistore::{Checkpoint, Config, Output, Part, Pasts, Record, Recovery, Replica};
 
 /// What a journal would hold.
 struct Host {

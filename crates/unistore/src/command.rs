@@ -7,9 +7,9 @@ use std::time::Duration;
 use solera_certification::{Claim, Kind, TransactionId};
 use solera_data::{Key, Op, OpError, Outcome};
 use solera_levels::Level;
+use solera_machine::Address;
 use solera_time::{SiteId, Vector};
 
-use crate::config::Address;
 use crate::pasts::Pasts;
 
 /// Names an interactive transaction within its site.

@@ -10,13 +10,12 @@ use std::time::Duration;
 use solera_certification::{Claim, Kind, Outcome as Certified, TransactionId};
 use solera_data::{Effect, Key, Op, OpError};
 use solera_levels::Level;
-use solera_machine::{Now, RequestId};
+use solera_machine::{Address, Now, PartitionId, RequestId};
 use solera_time::{Monotonic, SiteId, Timestamp, Vector};
 
 use crate::command::{CommandError, Response, StrongLimit, TxId};
-use crate::config::{Address, Rule, StrongLimits, Timing};
+use crate::config::{Rule, StrongLimits, Timing};
 use crate::message::{Cause, Event, Executed, Message, Write};
-use crate::partitioning::PartitionId;
 use crate::pasts::Pasts;
 use crate::record::{Decision, Record};
 use crate::replica::{MAX_UPDATE, Replica};

@@ -12,10 +12,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use solera_machine::Now;
+use solera_machine::{Address, Now};
 use solera_time::{Monotonic, SiteId, Timestamp, Vector};
 
-use crate::config::{Address, Rule};
+use crate::config::Rule;
 use crate::message::Message;
 use crate::replica::Replica;
 

@@ -3,10 +3,11 @@
 
 use std::collections::VecDeque;
 
+use solera_machine::Address;
 use solera_membership::{Members, Standing};
 use solera_time::{SiteId, Timestamp, Vector};
 
-use crate::config::{Address, Config, Rule};
+use crate::config::{Config, Rule};
 use crate::message::{Converged, SiteView, Subtree};
 use crate::uniformity::uniform_vec;
 

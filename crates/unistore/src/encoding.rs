@@ -6,10 +6,9 @@ use postcard::ser_flavors::{Flavor, Size};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use solera_data::OpError;
-use solera_machine::{Address, Foreign, Protocol, Wire};
+use solera_machine::{Address, Foreign, Protocol, Topology, Wire};
 
 use crate::command::Response;
-use crate::config::Topology;
 use crate::message::{Message, Stretch};
 
 /// UniStore, in bytes. `tests/golden` has samples of all that is written.
@@ -17,8 +16,12 @@ pub const PROTOCOL: Protocol =
     Protocol { number: 1, name: "UniStore", oldest_messages: 1, messages: 1, records: 1, pasts: 1 };
 
 impl Wire for Message {
-    const PROTOCOL: Protocol = PROTOCOL;
+    const PROTOCOLS: &'static [Protocol] = &[PROTOCOL];
     type Shape = Topology;
+
+    fn protocol(&self) -> Protocol {
+        PROTOCOL
+    }
 
     fn encoded_bytes(&self) -> usize {
         let size = postcard::serialize_with_flavor(self, Size::default());
@@ -29,7 +32,7 @@ impl Wire for Message {
         append(self, bytes);
     }
 
-    fn decode(bytes: &[u8]) -> Option<(Message, &[u8])> {
+    fn decode(_: Protocol, bytes: &[u8]) -> Option<(Message, &[u8])> {
         postcard::take_from_bytes(bytes).ok()
     }
 
@@ -81,7 +84,7 @@ pub(crate) fn append_record(value: &impl Serialize, bytes: &mut Vec<u8>) {
 
 /// Reads a record or part.
 pub(crate) fn read_record<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
-    let body = PROTOCOL.read_record(bytes).map_err(DecodeError::Foreign)?;
+    let (_, body) = Protocol::read_records(&[PROTOCOL], bytes).map_err(DecodeError::Foreign)?;
     match postcard::take_from_bytes(body) {
         Ok((value, [])) => Ok(value),
         Ok(_) => Err(DecodeError::Malformed("bytes are left over".to_owned())),

@@ -2,12 +2,11 @@
 
 use solera_certification::{Ballot, Entry, GroupId, Share, State, TransactionId};
 use solera_data::Key;
+use solera_machine::{Address, PartitionId, Topology};
 use solera_time::{SiteId, Vector};
 
 use crate::command::Response;
-use crate::config::{Address, Topology};
 use crate::message::{Chunk, Filling, Message, Stretch, Subtree, Write};
-use crate::partitioning::PartitionId;
 
 impl Message {
     /// Whether the message makes sense from `from` to `to`: both exist, its kind may travel between

@@ -7,10 +7,10 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use solera_machine::Address;
 use solera_membership::Members;
 use solera_time::{SiteId, Timestamp};
 
-use crate::config::Address;
 use crate::record::Record;
 use crate::replica::Replica;
 

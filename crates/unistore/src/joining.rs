@@ -7,14 +7,12 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use solera_machine::Now;
+use solera_machine::{Address, Now, PartitionId};
 use solera_membership::Standing;
 use solera_time::{Monotonic, SiteId, Vector};
 
-use crate::config::Address;
 use crate::message::{Chunk, Event, Fetch, Filling, Message, Place};
 use crate::partition::Partition;
-use crate::partitioning::PartitionId;
 use crate::rare;
 use crate::record::Record;
 use crate::replica::Replica;

@@ -43,7 +43,6 @@ mod message;
 mod op_log;
 mod participant;
 mod partition;
-mod partitioning;
 mod passing;
 mod pasts;
 mod pending;
@@ -60,7 +59,7 @@ mod uniformity;
 
 pub use checkpoint::Checkpoint;
 pub use command::{Command, CommandError, Response, StrongLimit, TxId};
-pub use config::{Address, Config, Protocol, Rule, StrongLimits, Timing, Topology};
+pub use config::{Config, Protocol, Rule, StrongLimits, Timing};
 pub use encoding::{DecodeError, PROTOCOL};
 pub use heard::Heard;
 pub use joining::Progress;
@@ -69,13 +68,11 @@ pub use message::{
     Begin, Cause, Chunk, Converged, Event, Executed, Fetch, Filling, Input, Message, Output, Place,
     SiteView, Stretch, Subtree, Update, Write,
 };
-pub use partitioning::PartitionId;
 pub use pasts::Pasts;
 pub use rare::ALL as RARE_PATHS;
 pub use record::{Decision, Part, Prepared, Promise, Record, SavedKey};
 pub use recovery::{ForeignPartition, Recovery};
 pub use replica::Replica;
 pub use solera_certification::{Access, Claim, Kind, MAX_WORKERS, TransactionId};
-pub use solera_machine::RequestId;
 pub use status::{AtRisk, Status};
 pub use strong::{LONGEST_RETRY_WAIT, RETRY_PAUSE, StrongCounts};

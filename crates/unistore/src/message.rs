@@ -6,13 +6,11 @@ use std::sync::Arc;
 use solera_certification::{Access, TransactionId};
 use solera_data::{Context, Dot, Effect, Key, Op, OpError, Outcome, State};
 use solera_levels::Level;
-use solera_machine::{RarePath, RequestId};
+use solera_machine::{Address, PartitionId, RarePath, RequestId};
 use solera_membership::{Gap, Members};
 use solera_time::{MAX_SITES, SiteId, Timestamp, Vector};
 
 use crate::command::{Command, Response, TxId};
-use crate::config::Address;
-use crate::partitioning::PartitionId;
 
 /// One key's change by a transaction.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -6,14 +6,13 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 use solera_data::{Dot, Effect, Key, Op, execute};
 use solera_levels::Level;
-use solera_machine::{Now, RequestId};
+use solera_machine::{Address, Now, PartitionId, RequestId};
 use solera_time::{Monotonic, Timestamp, Vector};
 
 use crate::command::{CommandError, Response, TxId};
-use crate::config::{Address, Rule};
+use crate::config::Rule;
 use crate::message::{Event, Executed, Message, Update, Write};
 use crate::partition::{Storing, group_by};
-use crate::partitioning::PartitionId;
 use crate::passing::PassingUpdate;
 use crate::pasts::Pasts;
 use crate::rare;

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use solera_data::{Context, Dot, Effect, Key, Op, OpError, Outcome, State, View, execute};
+use solera_machine::PartitionId;
 use solera_membership::Members;
 use solera_time::{MAX_SITES, SiteId, Timestamp, Vector};
 
@@ -11,7 +12,6 @@ use crate::committed::Committed;
 use crate::keys::{Held, Keys};
 use crate::message::{Begin, Update, Write};
 use crate::op_log::OpLog;
-use crate::partitioning::PartitionId;
 use crate::passing::{PassingUpdate, PassingWrite};
 use crate::record::{Part, SavedKey};
 use crate::recovery::Restored;

@@ -2,9 +2,8 @@
 
 use serde::Serialize;
 use solera_data::{Dot, Effect, Key};
+use solera_machine::PartitionId;
 use solera_time::Vector;
-
-use crate::partitioning::PartitionId;
 
 /// A [`Record::Stored`](crate::Record::Stored) of updates that nobody keeps, and serialised as it is.
 #[derive(Debug, Serialize)]

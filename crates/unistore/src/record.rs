@@ -9,15 +9,14 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use solera_data::{Dot, Key, Op, State};
+use solera_machine::{Address, PartitionId};
 use solera_membership::Members;
 use solera_time::{SiteId, Timestamp, Vector};
 
 use crate::command::TxId;
-use crate::config::Address;
 use crate::encoding::{DecodeError, append_record, read_record};
 use crate::heard::Heard;
 use crate::message::{Chunk, Update, Write};
-use crate::partitioning::PartitionId;
 
 /// A step that must survive a restart.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

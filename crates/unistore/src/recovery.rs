@@ -6,6 +6,7 @@ use std::sync::Arc;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use solera_data::{Dot, Key};
+use solera_machine::PartitionId;
 use solera_membership::Members;
 use solera_time::{SiteId, Vector};
 
@@ -14,7 +15,6 @@ use crate::config::Config;
 use crate::heard::Heard;
 use crate::message::Update;
 use crate::partition::Restoring;
-use crate::partitioning::PartitionId;
 use crate::rare;
 use crate::record::{Decision, Part, Prepared, Promise, Record};
 use crate::replica::Replica;

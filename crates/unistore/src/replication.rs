@@ -3,13 +3,12 @@
 use std::collections::BTreeMap;
 
 use smallvec::smallvec;
-use solera_machine::Now;
+use solera_machine::{Address, Now, PartitionId};
 use solera_membership::{Gap, Members, Standing};
 use solera_time::{SiteId, Timestamp, Vector};
 
-use crate::config::{Address, Rule};
+use crate::config::Rule;
 use crate::message::{Converged, Event, Message, Stretch, Subtree};
-use crate::partitioning::PartitionId;
 use crate::rare;
 use crate::record::{Promise, Record};
 use crate::replica::Replica;

@@ -7,12 +7,10 @@
 
 use solera_data::{Key, Op, Outcome, Type, View, execute};
 use solera_levels::Level;
-use solera_machine::Now;
+use solera_machine::{Address, Now, PartitionId};
 use solera_time::Vector;
 
 use crate::command::TxId;
-use crate::config::Address;
-use crate::partitioning::PartitionId;
 use crate::replica::Replica;
 
 impl Replica {

@@ -6,15 +6,15 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use solera_certification::TransactionId;
 use solera_data::Key;
+use solera_machine::{Address, PartitionId};
 use solera_membership::Members;
 use solera_time::{SiteId, Timestamp, Vector};
 
 use crate::command::CommandError;
-use crate::config::{Address, Rule};
+use crate::config::Rule;
 use crate::joining::Progress;
 use crate::message::{SiteView, Update};
 use crate::partition::Partition;
-use crate::partitioning::PartitionId;
 use crate::pasts::Pasts;
 use crate::replica::Replica;
 use crate::strong::{StrongCounts, group_of};
@@ -37,9 +37,9 @@ pub struct Status<'a> {
     pub(crate) replica: &'a Replica,
 }
 
-impl Status<'_> {
+impl<'a> Status<'a> {
     /// The site's vectors as this worker last heard them.
-    pub fn view(&self) -> &SiteView {
+    pub fn view(&self) -> &'a SiteView {
         &self.replica.dissemination.view
     }
 
@@ -92,7 +92,7 @@ impl Status<'_> {
     }
 
     /// How each site stands, as far as this worker knows.
-    pub fn members(&self) -> &Members {
+    pub fn members(&self) -> &'a Members {
         &self.replica.dissemination.members
     }
 

@@ -19,15 +19,14 @@ use solera_certification::{
 };
 use solera_data::{Dot, Key, Op, OpError, Outcome as Answer};
 use solera_levels::Level;
-use solera_machine::{Now, RequestId};
+use solera_machine::{Address, Now, PartitionId, RequestId};
 use solera_membership::Members;
 use solera_time::{Monotonic, SiteId, Timestamp, Vector};
 
 use crate::command::{CommandError, Response, TxId};
-use crate::config::{Address, Config, Protocol, Rule};
+use crate::config::{Config, Protocol, Rule};
 use crate::coordinator::Transaction;
 use crate::message::{Cause, Event, Message, Stretch, Update, Write};
-use crate::partitioning::PartitionId;
 use crate::pasts::Pasts;
 use crate::record::Record;
 use crate::replica::Replica;

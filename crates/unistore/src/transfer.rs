@@ -12,14 +12,13 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use solera_data::State;
-use solera_machine::Now;
+use solera_machine::{Address, Now, PartitionId};
 use solera_membership::Standing;
 use solera_time::{Monotonic, Vector};
 
-use crate::config::{Address, Rule};
+use crate::config::Rule;
 use crate::message::{Chunk, Fetch, Filling, Message, Place};
 use crate::partition::{HandOver, Partition};
-use crate::partitioning::PartitionId;
 use crate::replica::Replica;
 
 /// About how many bytes are in one piece: less than a millisecond of work.

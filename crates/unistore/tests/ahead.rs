@@ -5,11 +5,10 @@ use std::sync::Arc;
 
 use solera_data::{Key, Op, Outcome, Value};
 use solera_levels::Level;
-use solera_machine::{Machine, Now};
+use solera_machine::{Address, Machine, Now, RequestId, Topology};
 use solera_time::{Monotonic, Physical, SiteId, Vector};
 use solera_unistore::{
-    Address, Command, Config, Input, Kind, Message, Output, Record, Recovery, Replica, RequestId,
-    Response, Stretch, Topology,
+    Command, Config, Input, Kind, Message, Output, Record, Recovery, Replica, Response, Stretch,
 };
 
 /// Milliseconds from site to site, the paper's: Virginia, which leads, California, Frankfurt.

@@ -7,11 +7,10 @@ use std::time::Duration;
 
 use solera_data::{Key, Op, Outcome, Value};
 use solera_levels::Level;
-use solera_machine::{Machine, Now};
+use solera_machine::{Address, Machine, Now, PartitionId, RequestId, Topology};
 use solera_time::{Monotonic, Physical, SiteId, Timestamp, Vector};
 use solera_unistore::{
-    Address, Command, Config, Input, Kind, Message, Output, PartitionId, Pasts, Replica, RequestId,
-    Response, Rule, Topology,
+    Command, Config, Input, Kind, Message, Output, Pasts, Replica, Response, Rule,
 };
 
 const PARTITIONS: u16 = 4;

@@ -50,7 +50,7 @@ fn words(value: &impl Debug) -> (String, String) {
 }
 
 fn message(bytes: &[u8]) -> Option<Sample> {
-    let (message, _) = Message::decode(bytes)?;
+    let (message, _) = Message::decode(PROTOCOL, bytes)?;
     let mut bytes = Vec::new();
     message.encode(&mut bytes);
     let (name, words) = (message.name().to_owned(), words(&message).1);

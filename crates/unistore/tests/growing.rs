@@ -6,12 +6,11 @@ use std::sync::Arc;
 
 use solera_data::{Op, Outcome, Value};
 use solera_levels::Level;
-use solera_machine::{Machine, Now};
+use solera_machine::{Address, Machine, Now, RequestId, Topology};
 use solera_membership::{Change, MemberError, Standing};
 use solera_time::{Monotonic, Physical, SiteId, Timestamp, Vector};
 use solera_unistore::{
-    Address, Checkpoint, Command, Config, Input, Message, Output, Part, Record, Recovery, Replica,
-    RequestId, Response, Topology,
+    Checkpoint, Command, Config, Input, Message, Output, Part, Record, Recovery, Replica, Response,
 };
 
 const PARTITIONS: u16 = 4;

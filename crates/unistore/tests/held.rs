@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use solera_data::{Op, Value};
 use solera_levels::Level;
-use solera_machine::{Machine, Now};
+use solera_machine::{Address, Machine, Now, Topology};
 use solera_time::{Monotonic, Physical, SiteId};
-use solera_unistore::{Address, Config, Held, Pasts, Replica, Topology};
+use solera_unistore::{Config, Held, Pasts, Replica};
 
 fn now(ms: u64) -> Now {
     Now {

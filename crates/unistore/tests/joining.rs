@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use solera_data::{Key, Op, Outcome, Value};
 use solera_levels::Level;
-use solera_machine::{Machine, Now};
+use solera_machine::{Address, Machine, Now, PartitionId, RequestId, Topology};
 use solera_membership::{Change, MemberError, Members, Standing};
 use solera_time::{Monotonic, Physical, SiteId, Timestamp, Vector};
 use solera_unistore::{
-    Address, Command, CommandError, Config, Fetch, Filling, Input, Message, Output, PartitionId,
-    Pasts, Place, Replica, RequestId, Response, Rule, SiteView, Topology,
+    Command, CommandError, Config, Fetch, Filling, Input, Message, Output, Pasts, Place, Replica,
+    Response, Rule, SiteView,
 };
 
 const A: SiteId = SiteId(0);

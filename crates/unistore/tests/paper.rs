@@ -6,12 +6,11 @@ use std::time::Duration;
 
 use solera_data::{Key, Op, OpError, Outcome, Value};
 use solera_levels::Level;
-use solera_machine::{Machine, Now};
+use solera_machine::{Address, Machine, Now, PartitionId, RequestId, Topology};
 use solera_time::{Monotonic, Physical, SiteId, Timestamp, Vector};
 use solera_unistore::{
-    Address, Command, CommandError, Config, Input, Kind, Message, Output, PartitionId, Pasts,
-    Protocol, Replica, RequestId, Response, Rule, Stretch, StrongLimit, StrongLimits, Topology,
-    TxId,
+    Command, CommandError, Config, Input, Kind, Message, Output, Pasts, Protocol, Replica,
+    Response, Rule, Stretch, StrongLimit, StrongLimits, TxId,
 };
 
 const PARTITIONS: u16 = 2;

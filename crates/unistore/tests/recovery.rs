@@ -4,13 +4,12 @@ use std::sync::Arc;
 
 use solera_data::{CellChange, Dot, Effect, Key, Op, Outcome, Value};
 use solera_levels::Level;
-use solera_machine::{Machine, Now, Records};
+use solera_machine::{Address, Machine, Now, PartitionId, Records, RequestId, Topology};
 use solera_membership::{Change, Gap, Members};
 use solera_time::{Monotonic, Physical, SiteId, Timestamp, Vector};
 use solera_unistore::{
-    Address, Checkpoint, Command, Config, Decision, DecodeError, Event, Input, Kind, Message,
-    Output, Part, PartitionId, Pasts, Record, Recovery, Replica, RequestId, Response, Stretch,
-    Topology, TxId, Update, Write,
+    Checkpoint, Command, Config, Decision, DecodeError, Event, Input, Kind, Message, Output, Part,
+    Pasts, Record, Recovery, Replica, Response, Stretch, TxId, Update, Write,
 };
 
 const ME: Address = Address { site: SiteId(0), worker: 0 };

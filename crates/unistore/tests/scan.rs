@@ -5,11 +5,10 @@ use std::time::Duration;
 
 use solera_data::{CellChange, Effect, Key, Op, Outcome, Value};
 use solera_levels::Level;
-use solera_machine::{Machine, Now};
+use solera_machine::{Address, Machine, Now, PartitionId, RequestId, Topology};
 use solera_time::{Monotonic, Physical, SiteId, Vector};
 use solera_unistore::{
-    Address, Command, Config, Input, Message, Output, PartitionId, Pasts, Replica, RequestId,
-    Response, Topology, TxId, Write,
+    Command, Config, Input, Message, Output, Pasts, Replica, Response, TxId, Write,
 };
 
 const PARTITION: PartitionId = PartitionId(0);

@@ -10,12 +10,11 @@ use std::sync::Arc;
 use solera_certification::{Body, Rule as Certification};
 use solera_data::{Key, Op, Outcome, Value};
 use solera_levels::Level;
-use solera_machine::{Machine, Now};
+use solera_machine::{Address, Machine, Now, RequestId, Topology};
 use solera_membership::{Change, Standing};
 use solera_time::{Monotonic, Physical, SiteId, Vector};
 use solera_unistore::{
-    Address, Command, Config, Input, Kind, Message, Output, Record, Recovery, Replica, RequestId,
-    Response, Rule, Topology, TxId,
+    Command, Config, Input, Kind, Message, Output, Record, Recovery, Replica, Response, Rule, TxId,
 };
 
 const A: SiteId = SiteId(0);

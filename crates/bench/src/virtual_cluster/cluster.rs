@@ -5,8 +5,10 @@ use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::time::Duration;
 
 use solera_machine::Now;
+use solera_machine::{Address, RequestId};
+use solera_site::{Message, Output, Site};
 use solera_time::{Monotonic, Physical, SiteId, Timestamp, Vector};
-use solera_unistore::{Address, Command, Message, Output, Replica, RequestId, Response};
+use solera_unistore::{Command, Response};
 
 use super::client::{Client, Failed, Then};
 use super::meter::{Charged, Meter};
@@ -223,7 +225,7 @@ impl<S: Source> VirtualCluster<S> {
     pub(crate) fn new(shape: Shape, meter: Meter, source: S, think: Duration) -> Self {
         let core = |config: solera_unistore::Config| Core {
             address: config.address,
-            engine: Engine::in_memory(Replica::new(config, 1)),
+            engine: Engine::in_memory(Site::new(config, 1)),
             inbox: VecDeque::new(),
             woken: false,
             wakes: 0,
@@ -266,7 +268,7 @@ impl<S: Source> VirtualCluster<S> {
     /// Writes what the workload begins with, at the first site; the others get it from there.
     fn load(&mut self) {
         for (key, op) in self.source.load() {
-            let owner = self.cores[0].engine.machine().owner_of(key.as_bytes());
+            let owner = self.cores[0].engine.machine().unistore().owner_of(key.as_bytes());
             let core = self.place(owner);
             let past = Vector::zero(self.shape.sites());
             let level = solera_levels::Level::Causal;
@@ -325,6 +327,7 @@ impl<S: Source> VirtualCluster<S> {
             let owner = self.cores[origin * usize::from(self.shape.workers)]
                 .engine
                 .machine()
+                .unistore()
                 .owner_of(key.as_bytes());
             let command = Command::Execute {
                 past: Vector::zero(self.shape.sites()),
@@ -448,7 +451,10 @@ impl<S: Source> VirtualCluster<S> {
                             sent.push((to, message));
                             continue;
                         }
-                        Output::Reply { request, response } => (request, response),
+                        Output::Reply { request, response } => {
+                            let solera_site::Response::UniStore(response) = response;
+                            (request, response)
+                        }
                         // Nothing is kept, and nobody watches.
                         _ => continue,
                     };
@@ -635,7 +641,7 @@ impl<S: Source> VirtualCluster<S> {
         if probes.open.iter().all(|probe| probe.core != place) {
             return;
         }
-        let shown = self.cores[place].engine.machine().status().view().uniform_vec;
+        let shown = self.cores[place].engine.machine().unistore().status().view().uniform_vec;
         let site = self.cores[place].address.site.index();
         let shown = shown[SiteId(probes.origin as u8)];
         let (visible, open) = std::mem::take(&mut probes.open)

@@ -1,7 +1,7 @@
 //! The same step as many functions, so that callgrind counts the instructions of each class apart.
 
 use solera_machine::Now;
-use solera_unistore::Output;
+use solera_site::Output;
 
 use super::step::{Engine, MachineStep, run};
 

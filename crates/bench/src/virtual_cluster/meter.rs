@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use solera_machine::{Now, Wire};
-use solera_unistore::{Message, Output};
+use solera_site::{Message, Output};
 
 use super::cost::{Rates, WIRE};
 use super::counted::{FUNCTIONS, function};

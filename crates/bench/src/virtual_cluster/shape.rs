@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use solera_config::{Baseline, Wan};
+use solera_machine::{Address, Topology};
 use solera_time::SiteId;
-use solera_unistore::{Address, Config, Kind, Topology};
+use solera_unistore::{Config, Kind};
 
 /// A protocol's name in the paper.
 pub(crate) fn name_of(variant: Baseline) -> &'static str {

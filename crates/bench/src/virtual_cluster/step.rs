@@ -2,13 +2,14 @@
 
 use solera_data::Op;
 use solera_host::{Driver, NoLog};
-use solera_machine::{Now, Wire};
-use solera_unistore::{Address, Command, Input, Message, Output, Replica, RequestId};
+use solera_machine::{Address, Now, RequestId, Wire};
+use solera_site::{Input, Message, Output, Site};
+use solera_unistore::Command;
 
 use super::cost::WIRE;
 
 /// What runs a core's machine.
-pub(crate) type Engine = Driver<Replica, NoLog>;
+pub(crate) type Engine = Driver<Site, NoLog>;
 
 /// What a machine is given in one step, or what its host does beside it.
 pub(crate) enum MachineStep {
@@ -102,12 +103,13 @@ pub(crate) fn run(engine: &mut Engine, now: Now, step: MachineStep, outputs: &mu
             engine.handle(now, Input::Message { from, life: 0, message });
         }
         MachineStep::Client(request, command) => {
-            engine.handle(now, Input::Client { request, command })
+            engine.handle(now, Input::Client { request, command: command.into() });
         }
         MachineStep::Deadline => engine.on_deadline(now),
         MachineStep::Wire(message) => {
-            let bytes = postcard::to_stdvec(&*message).expect("messages have a serialised form");
-            let decoded: Message = postcard::from_bytes(&bytes).expect("it was just encoded");
+            let mut bytes = Vec::new();
+            message.encode(&mut bytes);
+            let decoded = Message::decode(message.protocol(), &bytes);
             drop(std::hint::black_box(decoded));
             return;
         }

@@ -2,7 +2,8 @@
 
 use solera_data::{Key, Op};
 use solera_levels::Level;
-use solera_unistore::{Kind, PartitionId};
+use solera_machine::PartitionId;
+use solera_unistore::Kind;
 
 use super::source::{Source, Step, Transaction};
 use crate::micro::Micro;

@@ -2,9 +2,8 @@
 
 use std::ops::Range;
 
-use solera_machine::NodeId;
+use solera_machine::{Address, NodeId};
 use solera_time::SiteId;
-use solera_unistore::Address;
 
 use super::ClusterSpec;
 use crate::nodes::NodeSpec;

@@ -3,9 +3,10 @@
 use std::time::{Duration, Instant};
 
 use solera_data::{Key, Outcome};
+use solera_machine::PartitionId;
 use solera_resp::{Arguments, Writer, parse_integer};
 use solera_time::Vector;
-use solera_unistore::{PartitionId, TxId};
+use solera_unistore::TxId;
 
 use super::server::count_keys;
 use crate::scan::{Ask, Cursor, Page};

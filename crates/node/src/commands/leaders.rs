@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use solera_config::ClusterSpec;
+use solera_machine::PartitionId;
 use solera_resp::{Arguments, parse_integer};
 use solera_time::SiteId;
-use solera_unistore::PartitionId;
 
 use super::sites::site_named;
 use crate::session::Session;

@@ -7,7 +7,8 @@ use solera_links::{
     Frame, Greeting, Kind, Refusal, WireError, decode_batch, read_frame, write_frame,
 };
 use solera_machine::NodeId;
-use solera_unistore::{Address, Message, Topology};
+use solera_machine::{Address, Topology};
+use solera_site::Message;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, split};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;

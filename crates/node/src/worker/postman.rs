@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use solera_unistore::{Address, Input, Message};
+use solera_machine::Address;
+use solera_site::{Input, Message};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::spawn_local;
 
@@ -170,14 +171,14 @@ impl Postman {
             let lacking = state.engine.machine_mut().take_lacking();
             let lacking = lacking.into_iter().filter_map(|it| self.worker.spec.node_of(it));
             lacking.for_each(|node| network.membership().note_lacking(node));
-            let status = state.engine.machine().status();
-            self.worker.note_members(status.members());
-            network.membership().note_clock(status.clock());
-            let serving = status.view().serving;
+            let site = state.engine.machine();
+            self.worker.note_members(site.members());
+            network.membership().note_clock(site.clock());
+            let serving = site.serves();
             if serving && !self.worker.serves.replace(true) {
                 network.note_serves();
             }
-            let news = self.joining.news(instant, status.progress(), serving);
+            let news = self.joining.news(instant, site.unistore().status().progress(), serving);
             if let Some(news) = news {
                 self.worker.tell_of_joining(&news);
             }

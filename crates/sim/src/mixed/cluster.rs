@@ -4,10 +4,10 @@ use std::pin::Pin;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
+use solera_machine::Address;
 use solera_membership::Standing;
 use solera_mixt::store::Horizon;
 use solera_time::{SiteId, Timestamp};
-use solera_unistore::Address;
 
 use super::desk::Desk;
 use super::store::SITES;

@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::Poll;
 
+use solera_machine::{Address, RequestId};
 use solera_mixt::drive::Clock;
 use solera_mixt::store::{BoxFuture, Horizon};
 use solera_time::SiteId;
-use solera_unistore::{Address, Command, RequestId, Response};
+use solera_unistore::{Command, Response};
 
 use crate::random::Random;
 use crate::scenario::MS;

@@ -7,15 +7,14 @@ use solera_data::{Key, Op, Outcome};
 use solera_language::operation::ObjectOp;
 use solera_language::value::Value;
 use solera_levels::Level;
+use solera_machine::Address;
 use solera_mixt::rights::{Access, Denial};
 use solera_mixt::store::{
     Answer, Begin, BoxFuture, Commits, Connection, Database, Description, Fields, Horizon, List,
     Name, NameWrite, ObjectCall, StoreError,
 };
 use solera_time::{Physical, SiteId, Timestamp, Vector};
-use solera_unistore::{
-    Address, Claim, Command, CommandError, Kind, Pasts, Response, TransactionId, TxId,
-};
+use solera_unistore::{Claim, Command, CommandError, Kind, Pasts, Response, TransactionId, TxId};
 
 use super::desk::Desk;
 use super::objects;

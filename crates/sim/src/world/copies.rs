@@ -6,8 +6,9 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use solera_links::Run;
+use solera_machine::Address;
+use solera_site::Message;
 use solera_time::Timestamp;
-use solera_unistore::{Address, Message};
 
 use super::{Happening, World};
 use crate::scenario::MS;
@@ -87,7 +88,9 @@ impl Copies {
 impl World {
     /// A worker is about to take a message of another site.
     pub(super) fn note_told(&mut self, from: Address, to: Address, message: &Message, life: u32) {
-        let Message::Replicate(stretches) = message else { return };
+        let Message::UniStore(solera_unistore::Message::Replicate(stretches)) = message else {
+            return;
+        };
         let own = stretches.iter().filter(|stretch| stretch.origin == from.site);
         let Some(ts) = own.map(|stretch| stretch.known).max() else { return };
         let takes = self.replica(&to).is_some_and(|replica| {

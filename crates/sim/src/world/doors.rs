@@ -10,9 +10,11 @@ use solera_links::{
     Admission, Card, Greeting, HEAD, Identity, Origin, Place, Refusal, Run, Speaks, Unwelcome,
     WITH_THE_SITES,
 };
+use solera_machine::Address;
 use solera_machine::NodeId;
 use solera_membership::Members;
-use solera_unistore::{Address, Command, Config, PROTOCOL};
+use solera_site::PROTOCOLS;
+use solera_unistore::{Command, Config};
 
 use super::{Happening, World};
 use crate::scenario::Weakness;
@@ -58,7 +60,7 @@ fn identity(config: &Config) -> Identity {
             .map(|(site, workers)| (format!("site {site}"), vec![1; usize::from(*workers)]))
             .collect(),
         agreed: agreed.map(|(what, how)| (what.to_owned(), how)).to_vec(),
-        speaks: vec![Speaks::of(&PROTOCOL)],
+        speaks: PROTOCOLS.iter().map(Speaks::of).collect(),
     }
 }
 
@@ -127,7 +129,7 @@ impl World {
         let Some(links) = &mut self.links else { return };
         let Some(driver) = self.workers.get_mut(&worker) else { return };
         let run = driver.machine_mut().begin_run(physical);
-        let members = driver.machine().status().members().clone();
+        let members = driver.machine().members().clone();
         let identity = identity(&self.configs[&worker]);
         let card = Card::new(&identity, node(worker), node(worker), incarnation, physical.0);
         let card = Card { life, data: life.into(), starts: incarnation, runs: vec![run], ..card };

@@ -1,7 +1,8 @@
 //! What strikes links, sites, clocks and disks.
 
+use solera_machine::Address;
+use solera_site::Message;
 use solera_time::SiteId;
-use solera_unistore::{Address, Message};
 
 use super::links::Links;
 use super::{Due, Happening, SiteState, World};
@@ -61,7 +62,7 @@ impl World {
         for address in self.addresses_of(root.site.index()) {
             let now = self.now_at(address);
             if let Some(worker) = self.workers.get_mut(&address) {
-                worker.machine_mut().move_leaders(now, SiteId(to as u8));
+                worker.machine_mut().unistore_mut().move_leaders(now, SiteId(to as u8));
             }
             self.carry_out(address);
         }

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use solera_unistore::Address;
+use solera_machine::Address;
 
 use super::links::{Body, Process};
 

@@ -8,8 +8,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use solera_links::{Greeting, Handshake, Link, Sizes, decode_batch, encode_batch};
+use solera_machine::Address;
+use solera_site::Message;
 use solera_time::{Monotonic, SiteId};
-use solera_unistore::{Address, Command, Message};
+use solera_unistore::Command;
 
 use super::copies::Copies;
 use super::doors::{Doors, read_greeting};

@@ -1,7 +1,7 @@
 //! Workers that crash, start from their disks, and write checkpoints.
 
+use solera_machine::Address;
 use solera_membership::Standing;
-use solera_unistore::Address;
 
 use super::{Due, Happening, SiteState, World};
 use crate::disk_faults::DiskFault;
@@ -58,7 +58,7 @@ impl World {
         if !self.storages.contains_key(&address) {
             return;
         }
-        let status = worker.machine().status();
+        let status = worker.machine().unistore().status();
         let some = |standing| status.members().which(standing).next().is_some();
         let joining = self.is_joining(address.site.index());
         for (state, what) in [
@@ -103,7 +103,8 @@ impl World {
                 );
                 self.booted.insert(address, self.now);
                 if !self.is_joining(site) {
-                    let uniform_vec = started.worker.machine().status().view().uniform_vec;
+                    let uniform_vec =
+                        started.worker.machine().unistore().status().view().uniform_vec;
                     self.claims[site].join(&uniform_vec);
                 }
                 self.workers.insert(address, started.worker);

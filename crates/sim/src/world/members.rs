@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use solera_machine::Address;
 use solera_membership::{Change, Gap, Standing};
 use solera_time::SiteId;
-use solera_unistore::Address;
 
 use super::{Due, EPOCH_MICROS, Happening, SiteState, World};
 use crate::faults::Fault;
@@ -81,7 +81,8 @@ impl World {
         let Some(root) = self.root_beside(site) else { return false };
         let now = self.now_at(root);
         let Some(worker) = self.workers.get_mut(&root) else { return false };
-        let done = worker.machine_mut().change_members(now, SiteId(site as u8), change);
+        let done =
+            worker.machine_mut().unistore_mut().change_members(now, SiteId(site as u8), change);
         self.trace.write(self.now, format_args!("{change:?} site {site}: {done:?}"));
         self.carry_out(root);
         done.is_ok()
@@ -115,7 +116,7 @@ impl World {
         let knows = |other: usize| {
             let root = Address { site: SiteId(other as u8), worker: 0 };
             self.workers.get(&root).is_some_and(|worker| {
-                let standing = worker.machine().status().members().standing(id);
+                let standing = worker.machine().members().standing(id);
                 matches!(standing, Standing::Leaving | Standing::Gone) && !worker.has_undurable()
             })
         };

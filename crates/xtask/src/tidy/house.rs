@@ -13,6 +13,7 @@ use crate::finding::Finding;
 pub(crate) enum Floor {
     Vocabulary,
     Protocols,
+    Composition,
     Hosting,
     Programming,
     Evidence,
@@ -34,7 +35,7 @@ pub(crate) struct Room {
 impl Room {
     /// Whether the crate must do no I/O and have no input but its arguments.
     pub(crate) fn pure(&self) -> bool {
-        self.floor <= Floor::Protocols
+        self.floor <= Floor::Composition
     }
 }
 
@@ -66,6 +67,14 @@ pub(crate) const HOUSE: &[Room] = &[
             "solera-time",
         ],
         &["solera-checker", "solera-sim"],
+    ),
+    // What one worker runs of them.
+    room(
+        "solera-site",
+        "site",
+        Floor::Composition,
+        &["solera-machine", "solera-membership", "solera-time", "solera-unistore"],
+        &[],
     ),
     // Judges what the others do, so it shares nothing with them.
     room("solera-checker", "checker", Floor::Protocols, &[], &[]),
@@ -114,6 +123,7 @@ pub(crate) const HOUSE: &[Room] = &[
             "solera-links",
             "solera-machine",
             "solera-membership",
+            "solera-site",
             "solera-time",
             "solera-unistore",
         ],
@@ -148,8 +158,8 @@ pub(crate) const HOUSE: &[Room] = &[
             "solera-machine",
             "solera-membership",
             "solera-resp",
+            "solera-site",
             "solera-time",
-            "solera-tls",
             "solera-unistore",
         ],
         &["solera-checker"],
@@ -202,6 +212,7 @@ pub(crate) const HOUSE: &[Room] = &[
             "solera-node",
             "solera-postgres",
             "solera-resp",
+            "solera-site",
             "solera-time",
             "solera-unistore",
             "solera-wan",

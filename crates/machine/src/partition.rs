@@ -1,7 +1,7 @@
 //! Which partition a key belongs to.
 
 use serde::{Deserialize, Serialize};
-/// A logical partition of the key space (the paper's `m ∈ P`).
+/// A logical partition of the key space (UniStore's `m ∈ P`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct PartitionId(pub u16);
 

@@ -1,0 +1,119 @@
+//! Inputs and outputs of all protocols of a worker: one enum each, with a variant per protocol.
+
+use std::fmt;
+
+use solera_machine::{Address, Protocol, Topology, Wire};
+
+use crate::PROTOCOLS;
+
+/// Input of a [`Site`](crate::Site).
+pub type Input = solera_machine::Input<Message, Command>;
+/// Output of a [`Site`](crate::Site).
+pub type Output = solera_machine::Output<Message, Response, Event>;
+
+/// Declares an enum with a variant for each protocol. `Debug` shows the content without the variant's name.
+macro_rules! of_each_protocol {
+    ($(#[$doc:meta])* $name:ident($of:ident) $(, $derived:ident)*) => {
+        $(#[$doc])*
+        #[derive(Clone, $($derived),*)]
+        pub enum $name {
+            /// Of UniStore.
+            UniStore(solera_unistore::$of),
+        }
+
+        impl From<solera_unistore::$of> for $name {
+            fn from(it: solera_unistore::$of) -> $name {
+                $name::UniStore(it)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                match self {
+                    $name::UniStore(it) => it.fmt(f),
+                }
+            }
+        }
+    };
+}
+
+of_each_protocol! {
+    /// Message between workers.
+    Message(Message), PartialEq
+}
+of_each_protocol! {
+    /// Command of a client.
+    Command(Command)
+}
+of_each_protocol! {
+    /// Reply to a command.
+    Response(Response), PartialEq
+}
+of_each_protocol! {
+    /// Step of a protocol, for judges of histories.
+    Event(Event), PartialEq
+}
+of_each_protocol! {
+    /// Part of a checkpoint.
+    Part(Part)
+}
+
+impl Message {
+    /// The variant's name within its protocol, as `name` of the protocol's messages returns it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Message::UniStore(message) => message.name(),
+        }
+    }
+}
+
+impl Wire for Message {
+    const PROTOCOLS: &'static [Protocol] = PROTOCOLS;
+    type Shape = Topology;
+
+    fn protocol(&self) -> Protocol {
+        match self {
+            Message::UniStore(message) => message.protocol(),
+        }
+    }
+
+    fn encoded_bytes(&self) -> usize {
+        match self {
+            Message::UniStore(message) => message.encoded_bytes(),
+        }
+    }
+
+    fn encode(&self, bytes: &mut Vec<u8>) {
+        match self {
+            Message::UniStore(message) => message.encode(bytes),
+        }
+    }
+
+    fn decode(protocol: Protocol, bytes: &[u8]) -> Option<(Message, &[u8])> {
+        match protocol {
+            solera_unistore::PROTOCOL => {
+                let (message, rest) = solera_unistore::Message::decode(protocol, bytes)?;
+                Some((Message::UniStore(message), rest))
+            }
+            _ => None,
+        }
+    }
+
+    fn fits(&self, from: Address, to: Address, topology: &Topology) -> bool {
+        match self {
+            Message::UniStore(message) => Wire::fits(message, from, to, topology),
+        }
+    }
+
+    fn split(&mut self) -> Option<Message> {
+        match self {
+            Message::UniStore(message) => message.split().map(Message::UniStore),
+        }
+    }
+
+    fn too_large(self) -> Option<Message> {
+        match self {
+            Message::UniStore(message) => message.too_large().map(Message::UniStore),
+        }
+    }
+}

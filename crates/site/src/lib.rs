@@ -1,0 +1,24 @@
+//! Composes the protocols that one worker of a site runs into one machine.
+//!
+//! Hosts run one [`Site`] per worker and know no protocol. A `Site` passes each input to the protocol that it is for. Outputs
+//! carry their protocol as the variant of [`Message`], [`Command`], [`Response`], [`Event`] or [`Part`], and as its number where
+//! bytes leave the process ([`PROTOCOLS`]).
+//!
+//! | module | subject |
+//! |---|---|
+//! | `composed` | inputs and outputs of all protocols |
+//! | `machine` | the machine |
+//! | `recovery` | rebuilds the machine from its journal |
+
+mod composed;
+mod machine;
+mod recovery;
+
+use solera_machine::Protocol;
+
+pub use composed::{Command, Event, Input, Message, Output, Part, Response};
+pub use machine::{Checkpoint, Site};
+pub use recovery::Recovery;
+
+/// Protocols that a worker runs. A number belongs to one protocol for ever.
+pub const PROTOCOLS: &[Protocol] = &[solera_unistore::PROTOCOL];
