@@ -15,6 +15,7 @@
 //!   come first.
 //! - [`convergence`]: after healing, all sites hold the same, and nothing that must survive is missing.
 //! - [`properties`]: UniStore's Properties 1–7 as running assertions.
+//! - [`primary`]: histories of the primary-copy protocol, apart from all the others.
 //! - [`text`]: histories as text, one transaction per line, for files, tests and other checkers.
 //!
 //! ```
@@ -37,6 +38,7 @@ pub mod dependencies;
 mod history;
 pub mod linearizability;
 mod model;
+pub mod primary;
 pub mod properties;
 mod sequential;
 pub mod strong;

@@ -22,6 +22,8 @@ Examples:
   solera sim --seeds 300 --members     and lost sites that are removed and added again
   solera sim --seeds 300 --links       and connections that break and carry so much in their time
   solera sim --seeds 300 --promises    promises of durability are judged in every seed
+  solera sim --seeds 300 --members --primary
+                                       a second protocol beside UniStore
   solera sim --seeds 40 --outages      sites, or parts of one, are down for a minute
   solera sim --seeds 300 --without forwarding
                                        take a rule out, to see that the checks notice
@@ -73,6 +75,9 @@ pub(crate) struct SimArgs {
     /// survives must keep every promise.
     #[arg(long, conflicts_with = "outages")]
     promises: bool,
+    /// Let workers also run the example protocol `primary`, and judge sessions that use it
+    #[arg(long, conflicts_with = "outages")]
+    primary: bool,
     /// Take a rule of the protocol out
     #[arg(long, value_name = "RULE", value_parser = rules())]
     without: Option<Rule>,
@@ -123,6 +128,7 @@ fn scenario(args: &SimArgs, seed: u64) -> Scenario {
         Kind::Outages => Scenario::outage(seed),
     };
     let scenario = if judges_promises(args, seed) { scenario.promising() } else { scenario };
+    let scenario = if args.primary { scenario.with_primary() } else { scenario };
     scenario.without(args.without)
 }
 
@@ -318,7 +324,8 @@ fn replay(args: &SimArgs, seed: u64) -> String {
         Kind::Outages => " --outages",
     };
     let promises = if args.promises { " --promises" } else { "" };
-    format!("solera sim --seed {seed}{kind}{promises}{without}")
+    let primary = if args.primary { " --primary" } else { "" };
+    format!("solera sim --seed {seed}{kind}{promises}{primary}{without}")
 }
 
 #[cfg(test)]

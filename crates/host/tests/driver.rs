@@ -27,7 +27,7 @@ impl Machine for Sum {
     fn handle(&mut self, _: Now, input: Input<u64, u64>) {
         let Input::Client { request, command } = input else { return };
         if command == 0 {
-            self.outputs.push_back(Output::Reply { request, response: self.sum + 100 });
+            self.outputs.push_back(Output::Reply { request, response: self.sum + 100, last: true });
             return;
         }
         self.sum += command;
@@ -37,7 +37,7 @@ impl Machine for Sum {
         self.outputs.extend([
             Output::Records(records),
             Output::Trace(self.sum),
-            Output::Reply { request, response: self.sum },
+            Output::Reply { request, response: self.sum, last: true },
             Output::Send { to, message: self.sum },
         ]);
     }

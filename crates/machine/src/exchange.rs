@@ -29,6 +29,12 @@ pub enum Input<M, C> {
         /// The command.
         command: C,
     },
+    /// The client wants no more replies to a request. The machine may have carried it out, and may still do so where it cannot
+    /// call it back. Harmless for a request that is over or unknown.
+    Cancel {
+        /// The request of the command.
+        request: RequestId,
+    },
 }
 
 /// An output of a machine with messages `M`, responses `R` and events `E`.
@@ -41,12 +47,14 @@ pub enum Output<M, R, E> {
         /// The message.
         message: M,
     },
-    /// The reply to a client's command.
+    /// A reply to a client's command. There may be several: each tells more than those before it.
     Reply {
         /// The command's request.
         request: RequestId,
         /// The answer.
         response: R,
+        /// Whether no other reply to the request follows. A machine sends nothing after it.
+        last: bool,
     },
     /// Steps for the journal, if the machine has one. Messages and replies after them must not leave before they are
     /// durable.
@@ -61,8 +69,8 @@ impl<M, R, E> Output<M, R, E> {
     pub fn widen<M2: From<M>, R2: From<R>, E2: From<E>>(self) -> Output<M2, R2, E2> {
         match self {
             Output::Send { to, message } => Output::Send { to, message: message.into() },
-            Output::Reply { request, response } => {
-                Output::Reply { request, response: response.into() }
+            Output::Reply { request, response, last } => {
+                Output::Reply { request, response: response.into(), last }
             }
             Output::Records(records) => Output::Records(records),
             Output::Trace(event) => Output::Trace(event.into()),

@@ -13,6 +13,7 @@
 //!
 //! Every call runs to completion and never blocks. Input of any content must not panic.
 
+pub mod codec;
 mod exchange;
 mod partition;
 mod protocol;
@@ -23,6 +24,7 @@ mod wire;
 use serde::{Deserialize, Serialize};
 use solera_time::{Monotonic, Physical, SiteId};
 
+pub use codec::DecodeError;
 pub use exchange::{Input, Output, RequestId};
 pub use partition::PartitionId;
 pub use protocol::{Foreign, Protocol};

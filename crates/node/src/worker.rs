@@ -68,7 +68,8 @@ pub(crate) enum Control {
     CountKeys(oneshot::Sender<usize>),
     /// Tell what the loss of sites could still undo, with at most so many keys.
     AtRisk(usize, oneshot::Sender<AtRisk>),
-    /// Tell up to when you know the history of a site, by partition.
+    /// Tell the greatest times of their own that the workers of a site have told you, with the worker of each: one for each
+    /// worker that told some, and one for the last update in each of your partitions.
     Heard(SiteId, oneshot::Sender<Vec<(Address, Timestamp)>>),
     /// Change how a site stands, if asked to, and tell how all do.
     Sites(Option<(SiteId, Change)>, oneshot::Sender<SitesTold>),
@@ -151,7 +152,8 @@ impl State {
     fn let_go(&mut self, output: Output) {
         match output {
             Output::Send { to, message } => self.outbox.entry(to).or_default().push(message),
-            Output::Reply { request, response } => {
+            // Servers run no protocol yet that replies more than once.
+            Output::Reply { request, response, last: _ } => {
                 if let Some(waiting) = self.waiting.remove(&request) {
                     // A client that is gone needs no reply.
                     let _ = waiting.send(response);
@@ -304,8 +306,10 @@ impl Worker {
         self.state.borrow_mut().waiting.insert(request, sender);
         let _forgotten = Forgotten(self, request);
         self.flush();
-        let solera_site::Response::UniStore(response) = receiver.await.ok()?;
-        Some(response)
+        match receiver.await.ok()? {
+            solera_site::Response::UniStore(response) => Some(response),
+            solera_site::Response::Primary(_) => unreachable!("the request was UniStore's"),
+        }
     }
 
     /// The same for a request on a key that `owner` holds. The journal of `owner` may fail meanwhile;
@@ -496,10 +500,10 @@ impl Worker {
         let now = self.now();
         let told = {
             let mut state = self.state.borrow_mut();
-            let replica = state.engine.machine_mut().unistore_mut();
+            let machine = state.engine.machine_mut();
             let refused =
-                change.and_then(|(site, change)| replica.change_members(now, site, change).err());
-            let status = replica.status();
+                change.and_then(|(site, change)| machine.change_members(now, site, change).err());
+            let status = machine.unistore().status();
             let (members, not_agreed) = (status.members().clone(), status.not_agreed());
             SitesTold { members, not_agreed, refused }
         };

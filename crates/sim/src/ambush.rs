@@ -70,7 +70,7 @@ impl Ambush {
         to: Address,
         message: &solera_site::Message,
     ) -> Option<SiteId> {
-        let solera_site::Message::UniStore(message) = message;
+        let solera_site::Message::UniStore(message) = message else { return None };
         let (phase, coordinator, leader) = place(from, to, message)?;
         let victim = match self.victim {
             Victim::Coordinator => coordinator,

@@ -19,6 +19,7 @@ mod latency;
 mod mixed;
 mod outage;
 mod outcomes;
+mod primary;
 mod promises;
 mod queue;
 mod random;

@@ -19,6 +19,7 @@ use crate::history::{Places, answer, entries, history};
 use crate::last_round::LastRound;
 use crate::outage::Outage;
 use crate::outcomes::{News, Outcomes, Submission};
+use crate::primary::PrimarySessions;
 use crate::promises::Promises;
 use crate::scenario::{MS, Scenario};
 use crate::tally::Tally;
@@ -61,6 +62,8 @@ pub enum Violation {
     Stuck(String),
     /// A surviving site lacks a write of which a client was promised that it survives.
     Promise(String),
+    /// `primary` broke one of its promises.
+    Primary(String),
     /// What counted as durable is not there after a restart.
     Lost(String),
     /// A site did not commit on a group in time, while other sites or parts of them were down.
@@ -81,6 +84,7 @@ impl fmt::Display for Violation {
             Violation::Contradiction(what) => write!(f, "contradiction: {what}"),
             Violation::Stuck(client) => write!(f, "a client is stuck: {client}"),
             Violation::Promise(what) => write!(f, "a broken promise: {what}"),
+            Violation::Primary(what) => write!(f, "primary: {what}"),
             Violation::Lost(what) => write!(f, "lost: {what}"),
             Violation::Silent(what) => write!(f, "not in time: {what}"),
             Violation::Starved(who) => write!(f, "others were always in the way of {who}"),
@@ -119,6 +123,7 @@ struct Run<'a> {
     world: World,
     clients: Clients,
     promises: Promises,
+    primary: PrimarySessions,
     places: Places,
     outcomes: Outcomes,
     ledger: Ledger,
@@ -133,10 +138,12 @@ impl<'a> Run<'a> {
         let mut world = World::new(scenario, trace);
         let clients = Clients::new(scenario, &mut world);
         let promises = Promises::new(scenario, &mut world);
+        let primary = PrimarySessions::new(scenario, &mut world);
         Run {
             scenario,
             clients,
             promises,
+            primary,
             world,
             places: Places::default(),
             outcomes: Outcomes::default(),
@@ -160,6 +167,7 @@ impl<'a> Run<'a> {
         let end = self.world.now + PATIENCE;
         while (!self.clients.all_done()
             || !self.promises.all_done()
+            || !self.primary.all_done()
             || self.world.unfinished().is_some())
             && self.world.now < end
         {
@@ -169,7 +177,13 @@ impl<'a> Run<'a> {
         if let Some(what) = self.world.unfinished() {
             self.violations.push(Violation::Unrest(what));
         }
-        for client in self.clients.stuck().into_iter().chain(self.promises.stuck()) {
+        for client in self
+            .clients
+            .stuck()
+            .into_iter()
+            .chain(self.promises.stuck())
+            .chain(self.primary.stuck())
+        {
             self.violations.push(Violation::Stuck(client));
         }
     }
@@ -235,7 +249,7 @@ impl<'a> Run<'a> {
         let missed = |site| !matches!(self.world.standing(site), Some((Standing::Gone, _)));
         let destroyed = self.destroyed().into_iter().any(missed);
         let quorum = self.world.has_quorum();
-        let mut texts = Vec::new();
+        let mut texts = self.primary.left(&self.world);
         for (address, replica) in self.world.replicas() {
             if self.world.state(address.site.index()) != SiteState::Up {
                 continue;
@@ -283,6 +297,8 @@ impl<'a> Run<'a> {
     fn judge(mut self) -> Report {
         let finals = self.final_reads();
         self.judge_promises();
+        let of_primary = self.primary.judge(&self.world);
+        self.violations.extend(of_primary.into_iter().map(Violation::Primary));
         let mut recorded = std::mem::take(&mut self.clients.recorded);
         recorded.append(&mut self.last_round.recorded);
         self.judge_outcomes(&recorded);
@@ -322,7 +338,9 @@ impl<'a> Run<'a> {
         for happening in happenings {
             match happening {
                 Happening::Wake(client) => {
-                    if !self.promises.wake(&mut self.world, client) {
+                    if !self.primary.wake(&mut self.world, client)
+                        && !self.promises.wake(&mut self.world, client)
+                    {
                         self.clients.wake(&mut self.world, client);
                     }
                 }
@@ -330,11 +348,13 @@ impl<'a> Run<'a> {
                 Happening::SiteDown(site) => {
                     self.clients.site_down(&mut self.world, site);
                     self.promises.site_down(&mut self.world, site);
+                    self.primary.site_down(&mut self.world, site);
                 }
                 Happening::Replaced(site, cut) => self.ledger.closed(site, cut.0),
                 Happening::WorkerDown(worker) => {
                     self.clients.worker_down(&mut self.world, worker);
                     self.promises.worker_down(&mut self.world, worker);
+                    self.primary.worker_down(&mut self.world, worker);
                 }
                 Happening::Refused(from, request) => {
                     if !self.promises.unanswered(&mut self.world, from, request) {
@@ -347,6 +367,9 @@ impl<'a> Run<'a> {
                     }
                 }
                 Happening::Lost(what) => self.violations.push(Violation::Lost(what)),
+                Happening::Primary(from, request, response, last) => {
+                    self.primary.reply(&mut self.world, (from, request), &response, last);
+                }
                 Happening::Event(address, event) => self.note(address, &event),
                 Happening::Reply(from, request, response) => {
                     if let Some((_, slot)) =

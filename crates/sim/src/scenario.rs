@@ -62,6 +62,10 @@ pub struct Scenario {
     pub(crate) promises: bool,
     /// Whether the power fails whenever a checkpoint has just been written that knows of records which are not durable.
     pub(crate) power_fails_at_checkpoints: bool,
+    /// How many of its last updates a partition of `primary` keeps, if that runs, too.
+    pub(crate) primary: Option<usize>,
+    /// The rule of `primary` that is taken out.
+    pub(crate) primary_without: Option<solera_primary::Rule>,
 }
 
 impl Scenario {
@@ -153,6 +157,8 @@ impl Scenario {
             keys_per_kind: random.within(1, 5) as usize,
             promises: false,
             power_fails_at_checkpoints: false,
+            primary: None,
+            primary_without: None,
         }
     }
 
@@ -326,6 +332,19 @@ impl Scenario {
         }
         self.faults.sort_by_key(|(at, _)| *at);
         self.promises = true;
+        self
+    }
+
+    /// The same scenario, in which workers also run `primary`, and sessions use it.
+    pub fn with_primary(mut self) -> Self {
+        let mut random = Random::new(self.seed.wrapping_mul(32_452_867).wrapping_add(7));
+        self.primary = Some(random.weighted(&[(40, 4), (30, 32), (30, 1024)]));
+        self
+    }
+
+    /// The same scenario with one rule of `primary` taken out.
+    pub fn primary_without(mut self, rule: solera_primary::Rule) -> Self {
+        self.primary_without = Some(rule);
         self
     }
 

@@ -106,7 +106,11 @@ impl Storage {
     }
 
     /// Starts the worker from what is on the disk.
-    pub(crate) fn start(&mut self, config: &Config, seed: u64) -> Result<Started, Refusal> {
+    pub(crate) fn start(
+        &mut self,
+        config: &solera_site::Config,
+        seed: u64,
+    ) -> Result<Started, Refusal> {
         let (journal, recovered, site) = match self.open(config, seed) {
             Ok(opened) => opened,
             Err(_) if self.disk.power_failed() => {
@@ -143,7 +147,7 @@ impl Storage {
 
     fn open(
         &self,
-        config: &Config,
+        config: &solera_site::Config,
         seed: u64,
     ) -> Result<(Journal<SimDisk>, Recovered, Site), Error> {
         let recovery = Recovery::new(config.clone(), seed);

@@ -127,9 +127,17 @@ impl Tally {
 
     /// Every rare path of the protocol, with how often it was taken.
     pub fn paths(&self) -> impl Iterator<Item = (RarePath, u64)> + '_ {
-        let all = [solera_certification::RARE_PATHS, solera_unistore::RARE_PATHS];
+        let all = [
+            solera_certification::RARE_PATHS,
+            solera_unistore::RARE_PATHS,
+            if self.ran_primary() { solera_primary::RARE_PATHS } else { &[] },
+        ];
         let count = |path: &RarePath| (*path, self.paths.get(path).copied().unwrap_or(0));
         all.into_iter().flatten().map(count)
+    }
+
+    fn ran_primary(&self) -> bool {
+        self.counts.keys().any(|what| what.starts_with("primary: "))
     }
 
     /// What happened too rarely for so many seeds, with how often it should have. What is rare is not required: chance

@@ -83,6 +83,8 @@ type Deferred = (Address, Address, Box<Message>, (u64, u64));
 pub(crate) enum Happening {
     /// A reply for a client of a worker.
     Reply(Address, RequestId, Response),
+    /// A reply of `primary`, and whether it is the last one.
+    Primary(Address, RequestId, solera_primary::Response, bool),
     /// A step of the protocol at a replica.
     Event(Address, Event),
     /// A site stopped: for good, or for a while.
@@ -156,6 +158,8 @@ pub(crate) struct World {
     piece_time: u64,
     power_fails_at_checkpoints: bool,
     ambushes: Vec<Ambush>,
+    /// How many updates partitions of `primary` keep, and the rule that is taken out, if workers run it.
+    primary: Option<(usize, Option<solera_primary::Rule>)>,
 }
 
 impl World {
@@ -198,6 +202,7 @@ impl World {
             piece_time: scenario.piece_time,
             power_fails_at_checkpoints: scenario.power_fails_at_checkpoints,
             ambushes: Vec::new(),
+            primary: scenario.primary.map(|entries| (entries, scenario.primary_without)),
         };
         for site in SiteId::all(sites) {
             for worker in 0..scenario.topology.workers[site.index()] {
@@ -218,7 +223,8 @@ impl World {
                     world.storages.insert(address, storage);
                     world.start(address);
                 } else {
-                    let worker = Worker::in_memory(Site::new(config, scenario.seed));
+                    let worker =
+                        Worker::in_memory(Site::new(world.site_config(address), scenario.seed));
                     world.workers.insert(address, worker);
                     world.schedule_deadline(address);
                 }
@@ -228,6 +234,17 @@ impl World {
             world.push(*at, Due::Fault(*fault));
         }
         world
+    }
+
+    /// What a worker is started with.
+    fn site_config(&self, address: Address) -> solera_site::Config {
+        let config = solera_site::Config::from(self.configs[&address].clone());
+        let Some(options) = self.primary else { return config };
+        let mut config = config.with_primary();
+        if let Some(primary) = &mut config.primary {
+            (primary.log_entries, primary.without) = options;
+        }
+        config
     }
 
     /// Does the next thing that is due and returns what came of it; nothing once `until` is reached.
@@ -299,6 +316,31 @@ impl World {
             };
         }
         self.handle(to, Input::Client { request, command: command.into() });
+    }
+
+    /// Gives a command of `primary` to a worker. Returns whether the worker takes commands.
+    pub(crate) fn primary_command(
+        &mut self,
+        to: Address,
+        request: RequestId,
+        command: solera_primary::Command,
+    ) -> bool {
+        let writes = matches!(command, solera_primary::Command::Update { .. });
+        let takes = |worker: &Worker| worker.answers() && !(writes && worker.refuses().is_some());
+        if !self.answers(to) || !self.workers.get(&to).is_some_and(takes) {
+            return false;
+        }
+        if self.trace.is_on() {
+            self.trace.write(self.now, format_args!("{to:?} {request:?} {command:?}"));
+        }
+        self.handle(to, Input::Client { request, command: command.into() });
+        true
+    }
+
+    /// Tells a worker that a client wants no more replies.
+    pub(crate) fn cancel(&mut self, to: Address, request: RequestId) {
+        self.trace.write(self.now, format_args!("{to:?} {request:?} is cancelled"));
+        self.handle(to, Input::Cancel { request });
     }
 
     /// What the machine has to say, and the records that the client waits for, come first.
@@ -374,6 +416,13 @@ impl World {
 
     pub(crate) fn replicas(&self) -> impl Iterator<Item = (&Address, &Replica)> {
         self.workers.iter().map(|(address, worker)| (address, worker.machine().unistore()))
+    }
+
+    /// The machines of `primary` at sites that are up.
+    pub(crate) fn primaries(&self) -> impl Iterator<Item = (Address, &solera_primary::Primary)> {
+        let up = |address: &Address| self.state(address.site.index()) == SiteState::Up;
+        let workers = self.workers.iter().filter(move |(address, _)| up(address));
+        workers.filter_map(|(address, worker)| Some((*address, worker.machine().primary()?)))
     }
 
     fn replica(&self, worker: &Address) -> Option<&Replica> {
@@ -475,7 +524,22 @@ impl World {
                     }
                     self.send(address, to, message);
                 }
-                Output::Reply { request, response: solera_site::Response::UniStore(response) } => {
+                Output::Reply { request, response, last } => {
+                    let response = match response {
+                        solera_site::Response::UniStore(response) => response,
+                        solera_site::Response::Primary(response) => {
+                            if self.trace.is_on() {
+                                let at = self.now;
+                                self.trace.write(
+                                    at,
+                                    format_args!("{address:?} {request:?} {response:?}"),
+                                );
+                            }
+                            let happening = Happening::Primary(address, request, response, last);
+                            self.happenings.push(happening);
+                            continue;
+                        }
+                    };
                     self.answer(address, request, response);
                 }
                 Output::Records(records) => {
@@ -485,6 +549,9 @@ impl World {
                             self.trace.write(at, format_args!("{address:?} writes {record:?}"));
                         }
                     }
+                }
+                Output::Trace(solera_site::Event::Primary(solera_primary::Event::Rare(path))) => {
+                    self.tally.reach(path);
                 }
                 Output::Trace(solera_site::Event::UniStore(event)) => {
                     if let Some(storage) = self.storages.get_mut(&address) {
@@ -511,7 +578,7 @@ impl World {
     fn note_claims(&mut self, worker: Address, message: &Message) {
         use solera_unistore::Message;
 
-        let solera_site::Message::UniStore(message) = message;
+        let solera_site::Message::UniStore(message) = message else { return };
         let claims = &mut self.claims[worker.site.index()];
         match message {
             Message::StableVec { stable_vec, .. } => claims.join(stable_vec),

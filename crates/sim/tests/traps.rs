@@ -334,3 +334,40 @@ fn attach_waits_for_the_causal_past() {
         |violation| matches!(violation, Violation::Promise(what) if what.starts_with("ATTACH")),
     );
 }
+
+/// Without a rule of `primary`, where lost sites are removed and added again.
+fn without_of_primary(rule: solera_primary::Rule, scenario: impl Fn(u64) -> Scenario) {
+    let of_primary = |seed| scenario(seed).with_primary();
+    let broken = |scenario: Scenario| scenario.primary_without(rule);
+    trap(of_primary, broken, |violation| matches!(violation, Violation::Primary(_)));
+}
+
+/// A new home that does not ask loses what the others have of the former one.
+#[test]
+fn a_new_home_takes_the_longest_history() {
+    without_of_primary(solera_primary::Rule::Gather, Scenario::members);
+}
+
+/// A barrier that waits for the home alone promises what is lost with it.
+#[test]
+fn a_barrier_of_primary_waits_for_enough_sites() {
+    without_of_primary(solera_primary::Rule::Quorum, Scenario::members);
+}
+
+/// An update whose answer was lost is sent again.
+#[test]
+fn an_update_that_comes_again_is_ordered_once() {
+    without_of_primary(solera_primary::Rule::Once, Scenario::from_seed);
+}
+
+/// What was sent while a link was cut is missing.
+#[test]
+fn a_replica_of_primary_leaves_no_gap() {
+    without_of_primary(solera_primary::Rule::InOrder, Scenario::from_seed);
+}
+
+/// A replica that has not heard of a removal answers a new home, and goes on with the former one.
+#[test]
+fn replicas_of_primary_listen_to_their_own_list_alone() {
+    without_of_primary(solera_primary::Rule::SameList, Scenario::members);
+}

@@ -15,10 +15,13 @@ pub type Output = solera_machine::Output<Message, Response, Event>;
 macro_rules! of_each_protocol {
     ($(#[$doc:meta])* $name:ident($of:ident) $(, $derived:ident)*) => {
         $(#[$doc])*
+        #[allow(clippy::large_enum_variant, reason = "a box for each input would cost more")]
         #[derive(Clone, $($derived),*)]
         pub enum $name {
             /// Of UniStore.
             UniStore(solera_unistore::$of),
+            /// Of `primary`.
+            Primary(solera_primary::$of),
         }
 
         impl From<solera_unistore::$of> for $name {
@@ -27,10 +30,17 @@ macro_rules! of_each_protocol {
             }
         }
 
+        impl From<solera_primary::$of> for $name {
+            fn from(it: solera_primary::$of) -> $name {
+                $name::Primary(it)
+            }
+        }
+
         impl fmt::Debug for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 match self {
                     $name::UniStore(it) => it.fmt(f),
+                    $name::Primary(it) => it.fmt(f),
                 }
             }
         }
@@ -59,10 +69,11 @@ of_each_protocol! {
 }
 
 impl Message {
-    /// The variant's name within its protocol, as `name` of the protocol's messages returns it.
+    /// The variant's name within its protocol, as cost tables name steps.
     pub fn name(&self) -> &'static str {
         match self {
             Message::UniStore(message) => message.name(),
+            Message::Primary(message) => message.name(),
         }
     }
 }
@@ -74,27 +85,35 @@ impl Wire for Message {
     fn protocol(&self) -> Protocol {
         match self {
             Message::UniStore(message) => message.protocol(),
+            Message::Primary(message) => message.protocol(),
         }
     }
 
     fn encoded_bytes(&self) -> usize {
         match self {
             Message::UniStore(message) => message.encoded_bytes(),
+            Message::Primary(message) => message.encoded_bytes(),
         }
     }
 
     fn encode(&self, bytes: &mut Vec<u8>) {
         match self {
             Message::UniStore(message) => message.encode(bytes),
+            Message::Primary(message) => message.encode(bytes),
         }
     }
 
     fn decode(protocol: Protocol, bytes: &[u8]) -> Option<(Message, &[u8])> {
+        fn of<M: Wire + Into<Message>>(
+            protocol: Protocol,
+            bytes: &[u8],
+        ) -> Option<(Message, &[u8])> {
+            let (message, rest) = M::decode(protocol, bytes)?;
+            Some((message.into(), rest))
+        }
         match protocol {
-            solera_unistore::PROTOCOL => {
-                let (message, rest) = solera_unistore::Message::decode(protocol, bytes)?;
-                Some((Message::UniStore(message), rest))
-            }
+            solera_unistore::PROTOCOL => of::<solera_unistore::Message>(protocol, bytes),
+            solera_primary::PROTOCOL => of::<solera_primary::Message>(protocol, bytes),
             _ => None,
         }
     }
@@ -102,18 +121,21 @@ impl Wire for Message {
     fn fits(&self, from: Address, to: Address, topology: &Topology) -> bool {
         match self {
             Message::UniStore(message) => Wire::fits(message, from, to, topology),
+            Message::Primary(message) => message.fits(from, to, topology),
         }
     }
 
     fn split(&mut self) -> Option<Message> {
         match self {
             Message::UniStore(message) => message.split().map(Message::UniStore),
+            Message::Primary(message) => message.split().map(Message::Primary),
         }
     }
 
     fn too_large(self) -> Option<Message> {
         match self {
             Message::UniStore(message) => message.too_large().map(Message::UniStore),
+            Message::Primary(message) => message.too_large().map(Message::Primary),
         }
     }
 }

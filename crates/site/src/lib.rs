@@ -17,8 +17,8 @@ mod recovery;
 use solera_machine::Protocol;
 
 pub use composed::{Command, Event, Input, Message, Output, Part, Response};
-pub use machine::{Checkpoint, Site};
+pub use machine::{Checkpoint, Config, Site};
 pub use recovery::Recovery;
 
 /// Protocols that a worker runs. A number belongs to one protocol for ever.
-pub const PROTOCOLS: &[Protocol] = &[solera_unistore::PROTOCOL];
+pub const PROTOCOLS: &[Protocol] = &[solera_unistore::PROTOCOL, solera_primary::PROTOCOL];

@@ -1,45 +1,59 @@
 //! Rebuilds a worker's machine from its journal.
 
 use solera_machine::{Foreign, Protocol};
-use solera_unistore::Config;
 
-use crate::{PROTOCOLS, Site};
+use crate::{Config, PROTOCOLS, Site};
 
 /// Gives each part and record to the protocol whose number it begins with.
 #[derive(Debug)]
 pub struct Recovery {
     unistore: solera_unistore::Recovery,
+    primary: Option<solera_primary::Recovery>,
 }
 
 impl Recovery {
     /// Creates a recovery that has taken nothing yet. `seed` only spreads keys over hash tables.
-    pub fn new(config: Config, seed: u64) -> Recovery {
-        Recovery { unistore: solera_unistore::Recovery::new(config, seed) }
+    pub fn new(config: impl Into<Config>, seed: u64) -> Recovery {
+        let config = config.into();
+        let first = config.first_members();
+        let primary = config.primary.map(|it| solera_primary::Recovery::new(it, &first));
+        Recovery { unistore: solera_unistore::Recovery::new(config.unistore, seed), primary }
     }
 
-    /// Returns the recovery of the protocol whose number `bytes` begin with.
-    fn of(&mut self, bytes: &[u8]) -> Result<&mut solera_unistore::Recovery, String> {
-        let unreadable = |foreign: Foreign| format!("bytes that cannot be read: {foreign}");
-        let (protocol, _) = Protocol::read_records(PROTOCOLS, bytes).map_err(unreadable)?;
-        match protocol {
-            solera_unistore::PROTOCOL => Ok(&mut self.unistore),
-            other => unreachable!("{} is in no list of protocols", other.name),
-        }
+    /// Returns the recovery of `primary`.
+    fn primary(&mut self) -> Result<&mut solera_primary::Recovery, String> {
+        self.primary.as_mut().ok_or_else(|| {
+            "bytes of protocol 2 (primary), which this worker does not run: its spaces were others".into()
+        })
     }
+}
+
+/// Returns the protocol whose number bytes begin with.
+fn protocol_of(bytes: &[u8]) -> Result<Protocol, String> {
+    let unreadable = |foreign: Foreign| format!("bytes that cannot be read: {foreign}");
+    Ok(Protocol::read_records(PROTOCOLS, bytes).map_err(unreadable)?.0)
 }
 
 impl solera_machine::Recovery for Recovery {
     type Machine = Site;
 
     fn take_part(&mut self, lsn: u64, part: &[u8]) -> Result<(), String> {
-        self.of(part)?.take_part(lsn, part)
+        match protocol_of(part)? {
+            solera_primary::PROTOCOL => self.primary()?.take_part(part),
+            _ => self.unistore.take_part(lsn, part),
+        }
     }
 
     fn take_record(&mut self, lsn: u64, record: &[u8]) -> Result<(), String> {
-        self.of(record)?.take_record(lsn, record)
+        match protocol_of(record)? {
+            solera_primary::PROTOCOL => self.primary()?.take_record(record),
+            _ => self.unistore.take_record(lsn, record),
+        }
     }
 
     fn into_machine(self) -> Site {
-        Site::of(self.unistore.into_machine())
+        let unistore = self.unistore.into_machine();
+        let primary = self.primary.map(|primary| primary.into_machine(unistore.members()));
+        Site::of(unistore, primary)
     }
 }

@@ -1,12 +1,7 @@
-//! The bytes of messages, records and parts: the protocol's number, a version, and postcard.
+//! UniStore's messages as bytes, and its number and versions.
 
-use std::fmt;
-
-use postcard::ser_flavors::{Flavor, Size};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 use solera_data::OpError;
-use solera_machine::{Address, Foreign, Protocol, Topology, Wire};
+use solera_machine::{Address, Protocol, Topology, Wire, codec};
 
 use crate::command::Response;
 use crate::message::{Message, Stretch};
@@ -24,16 +19,15 @@ impl Wire for Message {
     }
 
     fn encoded_bytes(&self) -> usize {
-        let size = postcard::serialize_with_flavor(self, Size::default());
-        size.expect("messages have a serialised form")
+        codec::encoded_bytes(self)
     }
 
     fn encode(&self, bytes: &mut Vec<u8>) {
-        append(self, bytes);
+        codec::append(self, bytes);
     }
 
     fn decode(_: Protocol, bytes: &[u8]) -> Option<(Message, &[u8])> {
-        postcard::take_from_bytes(bytes).ok()
+        codec::take(bytes)
     }
 
     fn fits(&self, from: Address, to: Address, shape: &Topology) -> bool {
@@ -75,74 +69,6 @@ impl Wire for Message {
         }
     }
 }
-
-/// Appends the bytes of a record or part.
-pub(crate) fn append_record(value: &impl Serialize, bytes: &mut Vec<u8>) {
-    bytes.extend_from_slice(&PROTOCOL.record_header());
-    append(value, bytes);
-}
-
-/// Reads a record or part.
-pub(crate) fn read_record<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
-    let (_, body) = Protocol::read_records(&[PROTOCOL], bytes).map_err(DecodeError::Foreign)?;
-    match postcard::take_from_bytes(body) {
-        Ok((value, [])) => Ok(value),
-        Ok(_) => Err(DecodeError::Malformed("bytes are left over".to_owned())),
-        Err(error) => Err(DecodeError::Malformed(error.to_string())),
-    }
-}
-
-fn append(value: &impl Serialize, bytes: &mut Vec<u8>) {
-    let appended = postcard::serialize_with_flavor(value, Appended(bytes));
-    appended.expect("a vector takes all bytes");
-}
-
-/// Serialises to the end of a vector.
-struct Appended<'a>(&'a mut Vec<u8>);
-
-impl Flavor for Appended<'_> {
-    type Output = ();
-
-    #[inline]
-    fn try_push(&mut self, byte: u8) -> postcard::Result<()> {
-        self.0.push(byte);
-        Ok(())
-    }
-
-    #[inline]
-    fn try_extend(&mut self, bytes: &[u8]) -> postcard::Result<()> {
-        // Most numbers are small: a call to copy them would take longer than all else.
-        if let [byte] = bytes {
-            return self.try_push(*byte);
-        }
-        self.0.extend_from_slice(bytes);
-        Ok(())
-    }
-
-    fn finalize(self) -> postcard::Result<()> {
-        Ok(())
-    }
-}
-
-/// Bytes that are no record or part.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum DecodeError {
-    /// Of another protocol or version.
-    Foreign(Foreign),
-    /// Not what this version writes.
-    Malformed(String),
-}
-
-impl fmt::Display for DecodeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            DecodeError::Foreign(foreign) => write!(f, "bytes that cannot be read: {foreign}"),
-            DecodeError::Malformed(reason) => write!(f, "no record: {reason}"),
-        }
-    }
-}
-
-impl std::error::Error for DecodeError {}
 
 #[cfg(test)]
 mod tests {

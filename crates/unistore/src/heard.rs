@@ -1,4 +1,4 @@
-//! How far workers of other sites have told of their own histories (`docs/decisions/0012-lost-data.md`).
+//! How far workers of other sites have told of their own histories (`docs/decisions/0012-former-selves.md`).
 //!
 //! A worker must not come back with less than it has told: others have drawn conclusions, and have forgotten updates because
 //! it stored them. Updates that this worker stores show what was told; a time in which nothing happened leaves no

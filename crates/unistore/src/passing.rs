@@ -37,7 +37,7 @@ mod tests {
     use solera_time::{SiteId, Timestamp};
 
     use super::*;
-    use crate::encoding::append_record;
+    use crate::encoding::PROTOCOL;
     use crate::message::{Update, Write};
     use crate::record::Record;
 
@@ -52,7 +52,9 @@ mod tests {
         let mut records = Records::default();
         let write = [PassingWrite { key: &key, effect: &effect }];
         let update = PassingUpdate { dot, snap_vec: &snap_vec, writes: &write, eventual: false };
-        records.push_with(|bytes| append_record(&Passing::Stored(&[(partition, update)]), bytes));
+        records.push_with(|bytes| {
+            PROTOCOL.append_record(&Passing::Stored(&[(partition, update)]), bytes)
+        });
         let writes = vec![Write { key, effect }];
         let update = Update { dot, snap_vec, writes, eventual: false };
         let kept = Record::Stored(smallvec![(partition, Arc::new(update))]);

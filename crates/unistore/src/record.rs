@@ -9,12 +9,12 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use solera_data::{Dot, Key, Op, State};
-use solera_machine::{Address, PartitionId};
+use solera_machine::{Address, DecodeError, PartitionId, Protocol};
 use solera_membership::Members;
 use solera_time::{SiteId, Timestamp, Vector};
 
 use crate::command::TxId;
-use crate::encoding::{DecodeError, append_record, read_record};
+use crate::encoding::PROTOCOL;
 use crate::heard::Heard;
 use crate::message::{Chunk, Update, Write};
 
@@ -160,7 +160,7 @@ pub struct SavedKey {
 impl Record {
     /// Appends the record's bytes.
     pub fn encode(&self, bytes: &mut Vec<u8>) {
-        append_record(self, bytes);
+        PROTOCOL.append_record(self, bytes);
     }
 
     /// Reads a record.
@@ -168,14 +168,14 @@ impl Record {
     /// # Errors
     /// See [`DecodeError`].
     pub fn decode(bytes: &[u8]) -> Result<Record, DecodeError> {
-        read_record(bytes)
+        Protocol::decode_record(&[PROTOCOL], bytes)
     }
 }
 
 impl Part {
     /// Appends the part's bytes.
     pub fn encode(&self, bytes: &mut Vec<u8>) {
-        append_record(self, bytes);
+        PROTOCOL.append_record(self, bytes);
     }
 
     /// Reads a part.
@@ -183,6 +183,6 @@ impl Part {
     /// # Errors
     /// See [`DecodeError`].
     pub fn decode(bytes: &[u8]) -> Result<Part, DecodeError> {
-        read_record(bytes)
+        Protocol::decode_record(&[PROTOCOL], bytes)
     }
 }

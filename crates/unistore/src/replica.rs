@@ -18,11 +18,12 @@ use crate::config::{Config, Rule, StrongLimits};
 use crate::coordinator::Coordinator;
 use crate::demand::Demand;
 use crate::dissemination::Dissemination;
-use crate::encoding::append_record;
+use crate::encoding::PROTOCOL;
 use crate::failure_detector::FailureDetector;
 use crate::heard::HeardOf;
 use crate::joining::Joining;
 use crate::keys::Held;
+use crate::lacking::Lacking;
 use crate::message::{Cause, Event, Input, Message, Output, SiteView, Subtree};
 use crate::participant::{Execute, Participant};
 use crate::partition::{Done, ORIGINS, Partition, Storing};
@@ -59,6 +60,8 @@ pub struct Replica {
     pub(crate) former_ceiling: Vector,
     /// Whether it also covers what others may still commit of strong transactions of former lives.
     pub(crate) former_lives_covered: bool,
+    /// See [`Replica::set_others_filled`].
+    pub(crate) others_are_filled: bool,
     /// When KNOWNVEC_GLOBAL was last sent.
     pub(crate) known_vec_sent: Monotonic,
     /// When what was forwarded without effect was last forwarded again.
@@ -72,7 +75,7 @@ pub struct Replica {
     /// What workers of other sites have told of their own histories.
     pub(crate) heard_of: HeardOf,
     /// Siblings that lack updates which they had stored.
-    pub(crate) lacking: BTreeSet<Address>,
+    pub(crate) lacking: Lacking,
     /// The last promise that was recorded, and when.
     pub(crate) promised: Promise,
     pub(crate) promised_at: Option<Monotonic>,
@@ -132,13 +135,14 @@ impl Replica {
             early: Vec::new(),
             former_ceiling: Vector::zero(sites),
             former_lives_covered: config.life == 0,
+            others_are_filled: true,
             known_vec_sent: Monotonic(0),
             forwarded_again: Monotonic(0),
             held_back: Vec::new(),
             first_to_send: 0,
             gap_asked: vec![vec![None; ORIGINS]; partitions.len()],
             heard_of: HeardOf::default(),
-            lacking: BTreeSet::new(),
+            lacking: Lacking::default(),
             promised: Promise {
                 floor: Vector::zero(sites),
                 known_vec: Vector::zero(sites),
@@ -168,7 +172,7 @@ impl Replica {
     /// The siblings at other sites that were found since the last call to lack updates which they had stored: nobody can
     /// send these again.
     pub fn take_lacking(&mut self) -> BTreeSet<Address> {
-        std::mem::take(&mut self.lacking)
+        self.lacking.take()
     }
 
     /// Where this replica runs.
@@ -414,7 +418,7 @@ impl Replica {
     }
 
     pub(crate) fn reply(&mut self, request: RequestId, response: Response) {
-        self.outputs.push_back(Output::Reply { request, response });
+        self.outputs.push_back(Output::Reply { request, response, last: true });
     }
 
     pub(crate) fn answer(&mut self, to: ReplyTo, response: Response) {
@@ -543,7 +547,7 @@ impl Replica {
             Message::Down(view, members) => self.on_down(now, view, &members),
             Message::Replicate(stretches) => self.on_replicate(now, from, stretches),
             Message::Gap { partition, origin, known } => {
-                self.on_gap(from, partition, origin, known);
+                self.on_gap(now, from, (partition, origin, known));
             }
             Message::KnownVecGlobal { known_vecs, suspects, members, voted } => {
                 self.on_known_vec_global(from.site, known_vecs, suspects, &members, voted);
@@ -642,6 +646,17 @@ impl Replica {
         }
         self.learn_members(now, &members);
         Ok(())
+    }
+
+    /// Returns the list of sites as this worker knows it.
+    pub fn members(&self) -> &Members {
+        &self.dissemination.members
+    }
+
+    /// Sets whether the worker's other protocols have what they need to serve. A joining site becomes a member when all
+    /// protocols of all its workers have.
+    pub fn set_others_filled(&mut self, filled: bool) {
+        self.others_are_filled = filled;
     }
 
     /// Takes what another knows of the sites' standings.
@@ -821,6 +836,8 @@ impl Machine for Replica {
                 self.on_message(now, from, message);
             }
             Input::Client { request, command } => self.on_command(now, request, command),
+            // Each command is answered once, and soon: by the timeout of its transaction at the latest.
+            Input::Cancel { .. } => {}
         }
         self.drain_loopback(now);
     }
@@ -862,9 +879,9 @@ impl Machine for Replica {
 /// Appends to the records that are the last output, so that these are one for many operations.
 fn push_record(outputs: &mut VecDeque<Output>, record: &impl Serialize) {
     if let Some(Output::Records(records)) = outputs.back_mut() {
-        return records.push_with(|bytes| append_record(record, bytes));
+        return records.push_with(|bytes| PROTOCOL.append_record(record, bytes));
     }
     let mut records = Records::default();
-    records.push_with(|bytes| append_record(record, bytes));
+    records.push_with(|bytes| PROTOCOL.append_record(record, bytes));
     outputs.push_back(Output::Records(records));
 }

@@ -272,10 +272,9 @@ impl Replica {
     /// A sibling lacks what was sent after `known`; it is sent again at once.
     pub(crate) fn on_gap(
         &mut self,
+        now: Now,
         from: Address,
-        partition: PartitionId,
-        origin: SiteId,
-        known: Timestamp,
+        (partition, origin, known): (PartitionId, SiteId, Timestamp),
     ) {
         let site = from.site;
         if site == self.me {
@@ -286,7 +285,7 @@ impl Replica {
         {
             if known < self.partitions[index].committed[origin.index()].forgotten() {
                 // Every site stored it, or it would not be forgotten here. Nobody can send it again.
-                self.lacking.insert(from);
+                self.lacking.note(now, from);
                 self.trace(|| Event::Lacks { worker: from, partition, origin, known });
             }
             if origin == SiteId::STRONG {
@@ -504,7 +503,7 @@ impl Replica {
             strong_folded,
             former_lives_covered: self.former_lives_covered,
             uniform_vec,
-            filled: self.is_filled(),
+            filled: self.is_filled() && self.others_are_filled,
             base_vec: self.joining.base_vec,
             listed: self.config.topology.sites() as u8,
             converged: self.converged(),

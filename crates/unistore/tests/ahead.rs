@@ -78,7 +78,7 @@ impl World {
                     let arrival = (self.now_ms + delay, self.sequence);
                     self.messages.insert(arrival, (address, to, message));
                 }
-                Output::Reply { request, response } => {
+                Output::Reply { request, response, .. } => {
                     self.replies.insert(request, response);
                 }
                 Output::Records(records) => {

@@ -69,7 +69,7 @@ impl Stage {
         while let Some(output) = replica.poll_output() {
             match output {
                 Output::Send { to, message } => self.links.push_back((address, to, message)),
-                Output::Reply { request, response } => {
+                Output::Reply { request, response, .. } => {
                     self.replies.insert(request, response);
                 }
                 Output::Records(_) | Output::Trace(_) => {}

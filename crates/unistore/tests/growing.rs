@@ -124,7 +124,7 @@ impl Stage {
                     Output::Records(records) => {
                         host.records.extend(records.iter().map(<[u8]>::to_vec));
                     }
-                    Output::Reply { request, response } => {
+                    Output::Reply { request, response, .. } => {
                         self.replies.insert(request, response);
                     }
                     Output::Trace(_) => {}

@@ -235,15 +235,27 @@ fn who_asks_for_what_is_forgotten_everywhere_lacks_it() {
     assert_eq!(stage.replica(A).status().unsettled_updates(), 0);
     let sibling = Address { site: B, worker: 0 };
     let known = stage.replica(B).status().known_vecs().next().unwrap().1[A];
-    let mut ask = |known| {
-        let now = stage.now();
+    let mut after = 0;
+    let mut ask = |known, seconds: f64| {
+        after += (seconds * 1e9) as u64;
+        let mut now = stage.now();
+        now.monotonic.0 += after;
         let message = Message::Gap { partition: PartitionId(0), origin: A, known };
         stage.replica(A).handle(now, Input::Message { from: sibling, life: 0, message });
         stage.replica(A).take_lacking()
     };
-    assert_eq!(ask(known), BTreeSet::new());
-    assert_eq!(ask(Timestamp::ZERO), BTreeSet::from([sibling]));
-    assert_eq!(ask(known), BTreeSet::new(), "this is said once");
+    for _ in 0..10 {
+        assert_eq!(ask(known, 1.0), BTreeSet::new());
+    }
+    // A message that was long under way, now and then, tells nothing.
+    for _ in 0..10 {
+        assert_eq!(ask(Timestamp::ZERO, 2.0), BTreeSet::new());
+    }
+    for _ in 0..5 {
+        assert_eq!(ask(Timestamp::ZERO, 1.0), BTreeSet::new());
+    }
+    assert_eq!(ask(Timestamp::ZERO, 1.0), BTreeSet::from([sibling]));
+    assert_eq!(ask(Timestamp::ZERO, 1.0), BTreeSet::new(), "this is said once");
 }
 
 #[test]

@@ -68,7 +68,7 @@ impl Stage {
                 Output::Send { to, message } => {
                     self.links.entry((address, to)).or_default().push_back(message);
                 }
-                Output::Reply { request, response } => {
+                Output::Reply { request, response, .. } => {
                     self.replies.insert(request, response);
                 }
                 Output::Records(_) | Output::Trace(_) => {}

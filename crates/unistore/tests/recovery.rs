@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use solera_data::{CellChange, Dot, Effect, Key, Op, Outcome, Value};
 use solera_levels::Level;
-use solera_machine::{Address, Machine, Now, PartitionId, Records, RequestId, Topology};
+use solera_machine::{
+    Address, DecodeError, Machine, Now, PartitionId, Records, RequestId, Topology,
+};
 use solera_membership::{Change, Gap, Members};
 use solera_time::{Monotonic, Physical, SiteId, Timestamp, Vector};
 use solera_unistore::{
-    Checkpoint, Command, Config, Decision, DecodeError, Event, Input, Kind, Message, Output, Part,
-    Pasts, Record, Recovery, Replica, Response, Stretch, TxId, Update, Write,
+    Checkpoint, Command, Config, Decision, Event, Input, Kind, Message, Output, Part, Pasts,
+    Record, Recovery, Replica, Response, Stretch, TxId, Update, Write,
 };
 
 const ME: Address = Address { site: SiteId(0), worker: 0 };

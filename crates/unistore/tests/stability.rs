@@ -102,7 +102,7 @@ impl Stage {
                         let records = records.iter().map(|bytes| Record::decode(bytes).unwrap());
                         self.journals.entry(*site).or_default().extend(records);
                     }
-                    Output::Reply { request, response } => {
+                    Output::Reply { request, response, .. } => {
                         self.replies.insert(request, response);
                     }
                     Output::Trace(_) => {}

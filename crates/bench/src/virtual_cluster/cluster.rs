@@ -451,8 +451,10 @@ impl<S: Source> VirtualCluster<S> {
                             sent.push((to, message));
                             continue;
                         }
-                        Output::Reply { request, response } => {
-                            let solera_site::Response::UniStore(response) = response;
+                        Output::Reply { request, response, .. } => {
+                            let solera_site::Response::UniStore(response) = response else {
+                                continue;
+                            };
                             (request, response)
                         }
                         // Nothing is kept, and nobody watches.

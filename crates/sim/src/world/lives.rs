@@ -83,8 +83,9 @@ impl World {
         if !self.runs(site) || self.workers.contains_key(&address) {
             return;
         }
+        let config = self.site_config(address);
         let Some(storage) = self.storages.get_mut(&address) else { return };
-        match storage.start(&self.configs[&address], self.now) {
+        match storage.start(&config, self.now) {
             Ok(started) => {
                 if let Some(torn) = &started.recovered.torn {
                     self.tally.count("torn tails");

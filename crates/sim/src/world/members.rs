@@ -81,8 +81,7 @@ impl World {
         let Some(root) = self.root_beside(site) else { return false };
         let now = self.now_at(root);
         let Some(worker) = self.workers.get_mut(&root) else { return false };
-        let done =
-            worker.machine_mut().unistore_mut().change_members(now, SiteId(site as u8), change);
+        let done = worker.machine_mut().change_members(now, SiteId(site as u8), change);
         self.trace.write(self.now, format_args!("{change:?} site {site}: {done:?}"));
         self.carry_out(root);
         done.is_ok()

@@ -1,0 +1,74 @@
+//! Parts of a checkpoint, written while the worker goes on.
+//!
+//! Keys of a partition come before the rest of it. Records of updates that were applied in between come again when the machine is
+//! rebuilt; each value knows the last update that it has.
+
+use std::ops::Bound;
+
+use solera_data::Key;
+
+use crate::machine::Primary;
+use crate::record::Part;
+
+/// A part with about so many bytes of values takes no more.
+const PART_BYTES: usize = 1 << 20;
+
+/// Progress of a checkpoint.
+#[derive(Debug, Default)]
+pub struct Checkpoint {
+    begun: bool,
+    /// The place of the partition whose turn it is.
+    partition: usize,
+    /// The last key of it that was written.
+    after: Option<Key>,
+    /// Whether all its keys were.
+    keys_done: bool,
+    complete: bool,
+}
+
+impl Checkpoint {
+    pub(crate) fn is_complete(&self) -> bool {
+        self.complete
+    }
+}
+
+impl Primary {
+    /// See [`Machine::next_part`](solera_machine::Machine::next_part).
+    pub(crate) fn part_of(&self, checkpoint: &mut Checkpoint, keys: usize) -> Option<Part> {
+        if !std::mem::replace(&mut checkpoint.begun, true) {
+            return Some(Part::Worker { numbers: self.requests.reserved });
+        }
+        let Some(replica) = self.replicas.get(checkpoint.partition) else {
+            checkpoint.complete = true;
+            return None;
+        };
+        let history = &replica.history;
+        if !checkpoint.keys_done {
+            let from = checkpoint.after.clone().map_or(Bound::Unbounded, Bound::Excluded);
+            let (mut values, mut bytes) = (Vec::new(), 0);
+            for (key, held) in history.values.range((from, Bound::Unbounded)) {
+                if values.len() >= keys.max(1) || bytes >= PART_BYTES {
+                    break;
+                }
+                bytes += key.len() + held.value.len();
+                values.push((key.clone(), held.value.clone(), held.at));
+            }
+            if let Some((last, ..)) = values.last() {
+                checkpoint.after = Some(last.clone());
+                return Some(Part::Values(history.id, values));
+            }
+            checkpoint.keys_done = true;
+        }
+        (checkpoint.partition, checkpoint.after) = (checkpoint.partition + 1, None);
+        checkpoint.keys_done = false;
+        Some(Part::Partition {
+            partition: history.id,
+            applied: history.applied,
+            log: history.log.iter().cloned().collect(),
+            seen: history.seen.iter().map(|(origin, seen)| (*origin, seen.clone())).collect(),
+            epochs: history.epochs.clone(),
+            home_for: replica.home_for.clone(),
+            filled: replica.filled,
+        })
+    }
+}

@@ -1,0 +1,171 @@
+//! What clients ask for, and what they are answered.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use solera_data::{Key, Value};
+use solera_machine::{Address, PartitionId, Topology};
+
+use crate::history::Position;
+
+/// Longest value in bytes.
+pub const MAX_VALUE: usize = 1 << 20;
+
+/// A change of one key's value.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Update {
+    /// Replaces the value.
+    Set(Value),
+    /// Appends to the value, which is empty if there is none.
+    Append(Value),
+    /// Adds to a decimal number, which is 0 if there is none.
+    IncrBy(i64),
+    /// Removes the value.
+    Delete,
+}
+
+/// What a session has seen: of each partition and epoch, the last index that it read at or heard applied.
+///
+/// A later epoch does not stand for an earlier one: what the session saw of that may be lost.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Past(BTreeMap<(PartitionId, u64), u64>);
+
+impl Past {
+    /// Adds a position that the session has seen.
+    pub fn note(&mut self, partition: PartitionId, position: Position) {
+        let index = self.0.entry((partition, position.epoch)).or_default();
+        *index = (*index).max(position.index);
+    }
+
+    /// Returns the positions.
+    pub fn positions(&self) -> impl Iterator<Item = (PartitionId, Position)> + '_ {
+        self.0.iter().map(|((id, epoch), index)| (*id, Position { epoch: *epoch, index: *index }))
+    }
+
+    /// Returns what was seen of the partitions of one worker.
+    #[must_use]
+    pub fn of_worker(&self, topology: &Topology, worker: Address) -> Past {
+        let owned = |id: &PartitionId| topology.owner(worker.site, *id) == worker;
+        let seen = self.0.iter().filter(|((id, _), _)| owned(id));
+        Past(seen.map(|(place, index)| (*place, *index)).collect())
+    }
+
+    /// Returns whether nothing was seen.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// A command of a client. It goes to the worker that owns the key, or the past's partitions, at the client's site.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Reads the local replica.
+    Read {
+        /// The key.
+        key: Key,
+    },
+    /// Changes a key at its home.
+    Update {
+        /// The key.
+        key: Key,
+        /// The change.
+        update: Update,
+    },
+    /// Waits until this worker has applied all that the session has seen.
+    Attach {
+        /// What the session has seen, of partitions of this worker.
+        past: Past,
+    },
+    /// Waits until f + 1 sites store all that the session has seen.
+    Barrier {
+        /// What the session has seen, of partitions of this worker.
+        past: Past,
+    },
+}
+
+/// A reply to a command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Response {
+    /// The value that the local replica has.
+    Value {
+        /// `None` if the key has none.
+        value: Option<Value>,
+        /// How much of the partition's history the replica has applied.
+        position: Position,
+    },
+    /// The home has ordered the update and keeps it. [`Response::Applied`] or [`Response::Failed`] follows.
+    Accepted,
+    /// This site has applied the update. The last reply.
+    Applied {
+        /// The update's place in the partition's history.
+        position: Position,
+    },
+    /// The past of an ATTACH is applied here.
+    Attached,
+    /// The past of a BARRIER is stored at f + 1 sites, or at all members if these are fewer.
+    Stored,
+    /// The command has failed. The last reply.
+    Failed(Failure),
+}
+
+/// Why a command has failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Failure {
+    /// Nothing came in time. An update may have been carried out, and may still be.
+    TimedOut,
+    /// The session has seen updates that only lost sites had.
+    Lost,
+    /// The value is not a decimal number, or the sum is out of range. Nothing was changed.
+    NotANumber,
+    /// The value would be longer than [`MAX_VALUE`]. Nothing was changed.
+    TooLarge,
+    /// Another worker of the site owns the partition. Nothing was done.
+    OtherWorker,
+    /// Too many updates wait at this worker. Nothing was done.
+    Busy,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Failure::TimedOut => {
+                "the home of the key did not answer in time; the outcome is unknown"
+            }
+            Failure::Lost => "the session has seen updates that were lost with a site",
+            Failure::NotANumber => "the value is not an integer or out of range",
+            Failure::TooLarge => "the value would be too long",
+            Failure::OtherWorker => "another worker of the site owns the key",
+            Failure::Busy => "too many updates wait at this worker",
+        })
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl Update {
+    /// Returns the value after the update. The same at each replica.
+    ///
+    /// # Errors
+    /// [`Failure::NotANumber`] and [`Failure::TooLarge`].
+    pub fn apply(&self, value: Option<&Value>) -> Result<Option<Value>, Failure> {
+        let bytes = value.map_or(&[][..], |value| value.as_bytes());
+        match self {
+            Update::Set(new) => bounded(new.clone()).map(Some),
+            Update::Append(end) if bytes.len() + end.len() > MAX_VALUE => Err(Failure::TooLarge),
+            Update::Append(end) => Ok(Some(Value::from(&[bytes, end.as_bytes()].concat()[..]))),
+            Update::IncrBy(by) => {
+                let text = if value.is_none() { Ok("0") } else { std::str::from_utf8(bytes) };
+                let number: i64 =
+                    text.ok().and_then(|text| text.parse().ok()).ok_or(Failure::NotANumber)?;
+                let sum = number.checked_add(*by).ok_or(Failure::NotANumber)?;
+                Ok(Some(Value::from(sum.to_string().as_bytes())))
+            }
+            Update::Delete => Ok(None),
+        }
+    }
+}
+
+fn bounded(value: Value) -> Result<Value, Failure> {
+    if value.len() > MAX_VALUE { Err(Failure::TooLarge) } else { Ok(value) }
+}

@@ -1,0 +1,194 @@
+//! What replicas other than the home do: apply the history, report how much of it they keep, and be filled.
+
+use solera_data::{Key, Value};
+use solera_machine::{Now, PartitionId};
+use solera_time::SiteId;
+
+use crate::history::{Entry, Epoch, Held, History};
+use crate::list::home_of;
+use crate::machine::{Primary, Replica, Role, Rule};
+use crate::message::{Body, End, Piece};
+use crate::rare;
+use crate::record::Record;
+
+/// The content of a [`Body::Append`].
+#[derive(Debug)]
+pub(crate) struct Sent {
+    pub(crate) after: u64,
+    pub(crate) entries: Vec<Entry>,
+    pub(crate) epochs: Vec<Epoch>,
+    pub(crate) settled: u64,
+    pub(crate) last: u64,
+}
+
+/// Pieces of a partition's values that have arrived.
+#[derive(Debug)]
+pub(crate) struct Staging {
+    applied: u64,
+    next: u32,
+    values: Vec<(Key, Value, u64)>,
+}
+
+impl Primary {
+    /// Applies what is new of the history that a home, or a site asked by a new home, has sent.
+    pub(crate) fn on_append(&mut self, now: Now, from: SiteId, index: usize, sent: Sent) {
+        let Sent { after, mut entries, epochs, settled, last } = sent;
+        if !self.listens_to(from, index) {
+            return;
+        }
+        let replica = &mut self.replicas[index];
+        let (id, applied) = (replica.history.id, replica.history.applied);
+        if applied < after && self.config.keeps(Rule::InOrder) {
+            if let Role::Following = replica.role {
+                self.report(id, from, true);
+            }
+            return;
+        }
+        let known =
+            usize::try_from(applied.saturating_sub(after)).unwrap_or(usize::MAX).min(entries.len());
+        entries.drain(..known);
+        self.apply(index, entries, &epochs);
+        let replica = &mut self.replicas[index];
+        replica.settled = replica.settled.max(settled);
+        let applied = replica.history.applied;
+        if matches!(replica.role, Role::Gathering(_)) {
+            return self.gather(now, index, true);
+        }
+        if !replica.filled && applied >= last {
+            replica.filled = true;
+            self.record(|| Record::Filled(id));
+        }
+        // An empty message is news, or asks.
+        self.report(id, from, false);
+    }
+
+    /// Appends entries to a partition's history, keeps them, and answers clients whose updates they are.
+    pub(crate) fn apply(&mut self, index: usize, entries: Vec<Entry>, epochs: &[Epoch]) {
+        let history = &mut self.replicas[index].history;
+        let before = history.epochs.last().copied();
+        history.learn_epochs(epochs);
+        if entries.is_empty() && history.epochs.last().copied() == before {
+            return;
+        }
+        let (partition, after, epochs) = (history.id, history.applied, history.epochs.clone());
+        let kept = entries.clone();
+        self.record(|| Record::Applied { partition, after, entries: kept, epochs });
+        for entry in entries {
+            let (origin, number) = (entry.origin, entry.number);
+            let history = &mut self.replicas[index].history;
+            history.apply(entry);
+            let position = history.position();
+            if origin == self.config.address {
+                self.note_applied(number, position);
+            }
+        }
+    }
+
+    /// A replica listens to its home; a new home to all members.
+    fn listens_to(&self, site: SiteId, index: usize) -> bool {
+        let replica = &self.replicas[index];
+        match replica.role {
+            Role::Home(_) => false,
+            Role::Gathering(_) => self.members.is_member(site),
+            Role::Following => home_of(&self.members, replica.history.id) == Some(site),
+        }
+    }
+
+    /// Tells a site how much of a partition's history is kept here.
+    pub(crate) fn report(&mut self, partition: PartitionId, to: SiteId, asks: bool) {
+        let Some(index) = self.index_of(partition) else { return };
+        if to != self.config.address.site {
+            let applied = self.replicas[index].history.applied;
+            self.send(to, partition, Body::Stored { partition, applied, asks });
+        }
+    }
+
+    /// Takes a piece of a partition's values; with the last one they replace what is here.
+    pub(crate) fn on_piece(&mut self, now: Now, from: SiteId, index: usize, piece: Piece) {
+        if !self.listens_to(from, index) || piece.applied <= self.replicas[index].history.applied {
+            return;
+        }
+        let kept = piece.clone();
+        let replica = &mut self.replicas[index];
+        let id = replica.history.id;
+        if !replica.stage(piece) {
+            return;
+        }
+        self.record(|| Record::Piece(id, kept));
+        if self.replicas[index].staging.is_some() {
+            return;
+        }
+        self.rare(rare::SNAPSHOT);
+        let history = &self.replicas[index].history;
+        let own = history.seen.get(&self.config.address).map(|seen| seen.numbers.clone());
+        for number in own.unwrap_or_default().into_keys() {
+            if let Some(position) = self.replicas[index].history.find(self.config.address, number) {
+                self.note_applied(number, position);
+            }
+        }
+        match self.replicas[index].role {
+            Role::Gathering(_) => self.gather(now, index, true),
+            // It may have more already.
+            _ => self.report(id, from, true),
+        }
+    }
+
+    /// At a joining site: what is here may be what only the former home had.
+    pub(crate) fn begin_anew(&mut self, index: usize) {
+        let replica = &mut self.replicas[index];
+        if replica.history.applied == 0 && replica.staging.is_none() && !replica.filled {
+            return;
+        }
+        replica.empty();
+        let id = replica.history.id;
+        self.rare(rare::FILLED_ANEW);
+        self.record(|| Record::Emptied(id));
+    }
+}
+
+impl Replica {
+    pub(crate) fn empty(&mut self) {
+        self.history = self.history.emptied();
+        (self.filled, self.staging) = (false, None);
+    }
+
+    /// Takes a piece if it is the next one. With the last piece the values are replaced, and nothing is staged any more.
+    pub(crate) fn stage(&mut self, piece: Piece) -> bool {
+        if piece.place == 0 {
+            let (applied, values) = (piece.applied, Vec::new());
+            self.staging = Some(Staging { applied, next: 0, values });
+        }
+        let Some(staging) = &mut self.staging else { return false };
+        if (staging.applied, staging.next) != (piece.applied, piece.place) {
+            return false;
+        }
+        staging.next += 1;
+        staging.values.extend(piece.values);
+        if let Some(end) = piece.end {
+            let values = std::mem::take(&mut staging.values).into_iter();
+            self.history.replace(piece.applied, values, end);
+            self.staging = None;
+        }
+        true
+    }
+}
+
+impl History {
+    fn emptied(&self) -> History {
+        History::new(self.id, self.log_limit())
+    }
+
+    /// Replaces the values by those at an index. When a journal is read, the partition may come from a checkpoint that knows of
+    /// later updates: these stay.
+    fn replace(&mut self, applied: u64, values: impl Iterator<Item = (Key, Value, u64)>, end: End) {
+        self.values.retain(|_, held| held.at > applied);
+        for (key, value, at) in values {
+            self.values.entry(key).or_insert(Held { value, at });
+        }
+        if applied > self.applied {
+            (self.applied, self.seen, self.epochs) =
+                (applied, end.seen.into_iter().collect(), end.epochs);
+            self.log.clear();
+        }
+    }
+}

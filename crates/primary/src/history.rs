@@ -1,0 +1,214 @@
+//! One partition: its values and its history, without any communication.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use serde::{Deserialize, Serialize};
+use solera_data::{Key, Value};
+use solera_machine::{Address, PartitionId};
+
+use crate::command::{Failure, Update};
+
+/// Epochs that a partition remembers. Positions before the first of them count as kept.
+const EPOCHS: usize = 16;
+
+/// A place in a partition's history.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+pub struct Position {
+    /// The epoch of the update there.
+    pub epoch: u64,
+    /// How many updates there are up to here.
+    pub index: u64,
+}
+
+/// The updates that one home has ordered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Epoch {
+    /// Grows with each home: with those, too, of whose epochs nobody else has heard.
+    pub number: u64,
+    /// It begins after this index.
+    pub after: u64,
+}
+
+/// An update in a partition's history.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// The worker whose client asked for it.
+    pub origin: Address,
+    /// Identifies it among those of its origin.
+    pub number: u64,
+    /// The smallest number of an update for which the origin still waits.
+    pub oldest: u64,
+    /// The key.
+    pub key: Key,
+    /// The change.
+    pub update: Update,
+}
+
+/// The updates of one origin in a partition's history for which the origin may still ask again.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Seen {
+    /// Smaller numbers are over.
+    pub oldest: u64,
+    /// Of numbers from `oldest` on, those in the history, and their index.
+    pub numbers: BTreeMap<u64, u64>,
+}
+
+/// Whether a replica has what is at a position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Has {
+    Yes,
+    NotYet,
+    /// Another update is there, and ever will be.
+    Lost,
+}
+
+/// A value, and the index of the last update of its key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Held {
+    pub(crate) value: Value,
+    pub(crate) at: u64,
+}
+
+/// A partition's values and the end of its history.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct History {
+    pub(crate) id: PartitionId,
+    pub(crate) values: BTreeMap<Key, Held>,
+    /// How many updates have been applied.
+    pub(crate) applied: u64,
+    /// The last updates, up to `applied`.
+    pub(crate) log: VecDeque<Entry>,
+    pub(crate) seen: BTreeMap<Address, Seen>,
+    /// The last epochs; never empty, in order.
+    pub(crate) epochs: Vec<Epoch>,
+    log_limit: usize,
+}
+
+impl History {
+    pub(crate) fn new(id: PartitionId, log_limit: usize) -> History {
+        History {
+            id,
+            values: BTreeMap::new(),
+            applied: 0,
+            log: VecDeque::new(),
+            seen: BTreeMap::new(),
+            epochs: vec![Epoch { number: 0, after: 0 }],
+            log_limit,
+        }
+    }
+
+    pub(crate) fn log_limit(&self) -> usize {
+        self.log_limit
+    }
+
+    pub(crate) fn position(&self) -> Position {
+        Position { epoch: self.epoch_at(self.applied), index: self.applied }
+    }
+
+    /// Returns where an update of an origin is in the history, if it is known.
+    pub(crate) fn find(&self, origin: Address, number: u64) -> Option<Position> {
+        let index = *self.seen.get(&origin)?.numbers.get(&number)?;
+        Some(Position { epoch: self.epoch_at(index), index })
+    }
+
+    /// Returns whether the origin no longer waits for an update.
+    pub(crate) fn is_over(&self, origin: Address, number: u64) -> bool {
+        self.seen.get(&origin).is_some_and(|seen| number < seen.oldest)
+    }
+
+    /// Returns the value that `update` would leave.
+    pub(crate) fn preview(&self, key: &Key, update: &Update) -> Result<Option<Value>, Failure> {
+        update.apply(self.values.get(key).map(|held| &held.value))
+    }
+
+    /// Appends an entry. The home has found that it can be applied.
+    pub(crate) fn apply(&mut self, entry: Entry) {
+        self.applied += 1;
+        self.change_value(self.applied, &entry);
+        let seen = self.seen.entry(entry.origin).or_default();
+        seen.numbers.insert(entry.number, self.applied);
+        if entry.oldest > seen.oldest {
+            seen.oldest = entry.oldest;
+            seen.numbers = seen.numbers.split_off(&entry.oldest);
+        }
+        self.log.push_back(entry);
+        if self.log.len() > self.log_limit {
+            self.log.pop_front();
+        }
+    }
+
+    /// Applies the entry at `index` to its key, unless the value has it already.
+    pub(crate) fn change_value(&mut self, index: u64, entry: &Entry) {
+        let held = self.values.get(&entry.key);
+        if held.is_some_and(|held| held.at >= index) {
+            return;
+        }
+        // The home orders no update that fails, and all replicas apply the same ones to the same values.
+        let Ok(value) = entry.update.apply(held.map(|held| &held.value)) else { return };
+        match value {
+            Some(value) => {
+                self.values.insert(entry.key.clone(), Held { value, at: index });
+            }
+            None => {
+                self.values.remove(&entry.key);
+            }
+        }
+    }
+
+    /// Returns at most `count` entries after an index; `None` if they are no longer in the log.
+    pub(crate) fn since(&self, after: u64, count: usize) -> Option<Vec<Entry>> {
+        let first = self.applied - self.log.len() as u64;
+        let skip = after.checked_sub(first)?;
+        Some(self.log.iter().skip(skip as usize).take(count).cloned().collect())
+    }
+
+    /// Returns whether the update at a position is in this history.
+    pub(crate) fn has(&self, position: Position) -> Has {
+        let replaced = self
+            .epochs
+            .iter()
+            .any(|epoch| epoch.number > position.epoch && epoch.after < position.index);
+        match replaced {
+            true => Has::Lost,
+            false if position.index <= self.applied => Has::Yes,
+            false => Has::NotYet,
+        }
+    }
+
+    /// Begins the next epoch, with at least this number.
+    pub(crate) fn begin_epoch(&mut self, least: u64) {
+        let number = least.max(self.last_epoch() + 1);
+        self.learn_epochs(&[Epoch { number, after: self.applied }]);
+    }
+
+    /// Takes epochs that another replica knows.
+    pub(crate) fn learn_epochs(&mut self, epochs: &[Epoch]) {
+        for epoch in epochs {
+            if epoch.number > self.last_epoch() {
+                self.epochs.push(*epoch);
+            }
+        }
+        let excess = self.epochs.len().saturating_sub(EPOCHS);
+        self.epochs.drain(..excess);
+    }
+
+    fn last_epoch(&self) -> u64 {
+        self.epochs.last().map_or(0, |epoch| epoch.number)
+    }
+
+    fn epoch_at(&self, index: u64) -> u64 {
+        let began = self.epochs.iter().rev().find(|epoch| epoch.after < index);
+        began.or(self.epochs.first()).map_or(0, |epoch| epoch.number)
+    }
+
+    /// Returns the keys whose last update comes after an index. Keys without a value are among them as long as the log has
+    /// their removal.
+    pub(crate) fn changed_since(&self, index: u64) -> BTreeSet<&Key> {
+        let changed = self.values.iter().filter(|(_, held)| held.at > index).map(|(key, _)| key);
+        let first = self.applied - self.log.len() as u64;
+        let logged = (first + 1..).zip(&self.log).filter(|(at, _)| *at > index);
+        changed.chain(logged.map(|(_, entry)| &entry.key)).collect()
+    }
+}

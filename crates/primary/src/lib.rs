@@ -1,0 +1,46 @@
+//! `primary`: a worked example of a protocol. Each key has a home site, which orders its updates; every site has a copy
+//! and reads it locally.
+//!
+//! A client's update goes from its own site to the home of the key's partition. The home appends it to the partition's
+//! history, answers that it is *accepted*, and sends the history to all sites. The client's own site answers again, for the last
+//! time, when it has *applied* the update. Replicas apply a prefix of the history, so all read the same sequence of values.
+//!
+//! The home is a function of the list of sites ([`Members`](solera_membership::Members)) alone. All messages name the list
+//! of their sender, and a replica drops those of another list. When the home moves, the new one first asks every member how
+//! much of the history it has, takes the longest, and begins a new [`Epoch`]: what only lost sites had is gone, and a
+//! [`Position`] in it is known to be lost.
+//!
+//! | module | subject |
+//! |---|---|
+//! | `command` | what clients ask for, and what they are answered |
+//! | `list` | lists of sites, and the home of a partition |
+//! | `history` | one partition's values and history, without any communication |
+//! | `machine` | the machine: dispatch, time, membership |
+//! | `requests` | updates of clients that wait |
+//! | `home` | what a home does: order, replicate, take over |
+//! | `following` | what other replicas do: apply, report, be filled |
+//! | `message`, `record` | what is sent, and what is kept |
+//! | `checkpoint`, `recovery` | parts of a checkpoint, and the machine rebuilt from them |
+
+mod checkpoint;
+mod command;
+mod following;
+mod history;
+mod home;
+mod list;
+mod machine;
+mod message;
+mod rare;
+mod record;
+mod recovery;
+mod requests;
+
+pub use checkpoint::Checkpoint;
+pub use command::{Command, Failure, MAX_VALUE, Past, Response, Update};
+pub use history::{Entry, Epoch, Position, Seen};
+pub use list::List;
+pub use machine::{Config, Primary, Rule, Timing};
+pub use message::{Answer, Body, End, Event, Input, Message, Output, PROTOCOL, Piece, Request};
+pub use rare::ALL as RARE_PATHS;
+pub use record::{Part, Record};
+pub use recovery::Recovery;

@@ -1,0 +1,491 @@
+//! The machine: dispatch, time, membership.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use solera_data::{Key, Value};
+use solera_machine::{Address, Machine, Now, PartitionId, RarePath, Records, RequestId, Topology};
+use solera_membership::{Members, Standing};
+use solera_time::{Monotonic, SiteId};
+
+use crate::checkpoint::Checkpoint;
+use crate::command::{Command, Failure, Past, Response};
+use crate::following::{Sent, Staging};
+use crate::history::{Has, History};
+use crate::home::{Gathering, Home};
+use crate::list::{List, home_of};
+use crate::message::{Body, Event, Input, Message, Output};
+use crate::rare;
+use crate::record::{Part, Record};
+use crate::requests::Requests;
+
+/// How often a worker does what it repeats, and how long it waits.
+#[derive(Clone, Copy, Debug)]
+pub struct Timing {
+    /// Between two looks at what waits, while something waits.
+    pub tick: Duration,
+    /// After so long without an answer a message is sent again.
+    pub retry: Duration,
+    /// After so long a command fails.
+    pub timeout: Duration,
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        Timing {
+            tick: Duration::from_millis(10),
+            retry: Duration::from_millis(300),
+            timeout: Duration::from_secs(5),
+        }
+    }
+}
+
+/// A rule that tests of the judges take out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// A new home takes the longest history of all members before it orders updates.
+    Gather,
+    /// What a session waits for is stored by f + 1 sites.
+    Quorum,
+    /// An update that comes again is ordered once.
+    Once,
+    /// A replica applies no entries that leave a gap.
+    InOrder,
+    /// Messages of senders with another list of sites are dropped.
+    SameList,
+}
+
+/// What a worker is told at its start.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The worker.
+    pub address: Address,
+    /// The cluster's shape; the same everywhere.
+    pub topology: Arc<Topology>,
+    /// How many sites may fail.
+    pub f: usize,
+    /// Which life of its site the worker belongs to. In any but the first it gets its data from others.
+    pub life: u32,
+    /// Whether to emit records.
+    pub journal: bool,
+    /// Updates are numbered from here, if the journal knows of no greater number.
+    pub first_number: u64,
+    /// Intervals and time-outs.
+    pub timing: Timing,
+    /// How many of its last updates a partition keeps for replicas that lack them.
+    pub log_entries: usize,
+    /// A rule to leave out; `None` except in tests of the judges.
+    pub without: Option<Rule>,
+}
+
+impl Config {
+    /// The usual configuration of the worker at `address`: f is the largest minority of sites.
+    pub fn new(address: Address, topology: Arc<Topology>) -> Config {
+        let f = (topology.sites() - 1) / 2;
+        Config {
+            address,
+            topology,
+            f,
+            life: 0,
+            journal: false,
+            first_number: 0,
+            timing: Timing::default(),
+            log_entries: 1024,
+            without: None,
+        }
+    }
+
+    pub(crate) fn keeps(&self, rule: Rule) -> bool {
+        self.without != Some(rule)
+    }
+}
+
+/// The part of a replica in its partition.
+#[derive(Debug)]
+pub(crate) enum Role {
+    /// It orders updates.
+    Home(Home),
+    /// It will, once it knows the longest history.
+    Gathering(Gathering),
+    /// It applies what the home sends.
+    Following,
+}
+
+/// One partition of this worker.
+#[derive(Debug)]
+pub(crate) struct Replica {
+    pub(crate) history: History,
+    pub(crate) role: Role,
+    /// The list for which it was the home; see [`Record::Home`].
+    pub(crate) home_for: Option<List>,
+    /// The greatest index that f + 1 sites are known to store.
+    pub(crate) settled: u64,
+    /// Whether it has what it needs to serve.
+    pub(crate) filled: bool,
+    /// Pieces that have arrived.
+    pub(crate) staging: Option<Staging>,
+}
+
+/// A command that waits for replicas to have what a session has seen.
+#[derive(Debug)]
+struct Waiting {
+    request: RequestId,
+    past: Past,
+    /// Whether at f + 1 sites, and not only here.
+    stored: bool,
+    deadline: Monotonic,
+}
+
+/// The machine of one worker.
+#[derive(Debug)]
+pub struct Primary {
+    pub(crate) config: Config,
+    pub(crate) members: Members,
+    pub(crate) list: List,
+    pub(crate) replicas: Vec<Replica>,
+    pub(crate) requests: Requests,
+    waiting: Vec<Waiting>,
+    outputs: VecDeque<Output>,
+    next_tick: Option<Monotonic>,
+}
+
+impl Replica {
+    pub(crate) fn new(id: PartitionId, config: &Config) -> Replica {
+        Replica {
+            history: History::new(id, config.log_entries),
+            role: Role::Following,
+            home_for: None,
+            settled: 0,
+            filled: config.life == 0,
+            staging: None,
+        }
+    }
+}
+
+impl Primary {
+    /// Creates the machine of a worker that stores nothing yet, and knows these sites.
+    pub fn new(config: Config, members: &Members) -> Primary {
+        let mut primary = Primary::empty(config, members);
+        if primary.config.life == 0 {
+            // Nobody has updates yet, so there is nothing to gather.
+            for replica in &mut primary.replicas {
+                replica.home_for = Some(primary.list.clone());
+            }
+        }
+        primary.take_roles();
+        primary
+    }
+
+    /// Creates a machine without roles.
+    pub(crate) fn empty(config: Config, members: &Members) -> Primary {
+        let owned = config.topology.owned_by(config.address);
+        let replicas = owned.map(|id| Replica::new(id, &config)).collect();
+        Primary {
+            requests: Requests::new(config.first_number),
+            members: members.clone(),
+            list: List::of(members),
+            replicas,
+            waiting: Vec::new(),
+            outputs: VecDeque::new(),
+            // The first tick sends what a restart may have lost.
+            next_tick: Some(Monotonic(0)),
+            config,
+        }
+    }
+
+    /// Decides what the worker is in each partition after a start.
+    pub(crate) fn take_roles(&mut self) {
+        for replica in &mut self.replicas {
+            let is_home =
+                home_of(&self.members, replica.history.id) == Some(self.config.address.site);
+            replica.role = match is_home {
+                true if replica.home_for.as_ref() == Some(&self.list) => {
+                    Role::Home(Home::default())
+                }
+                true => Role::Gathering(Gathering::default()),
+                false => Role::Following,
+            };
+        }
+    }
+
+    /// Takes another list of sites. Messages of the former list are dropped from now on.
+    pub fn set_members(&mut self, now: Now, members: &Members) {
+        let list = List::of(members);
+        let before = std::mem::replace(&mut self.members, members.clone());
+        if list == self.list {
+            return;
+        }
+        self.list = list;
+        self.arm(now);
+        let me = self.config.address.site;
+        let joins = members.standing(me) == Standing::Joining;
+        for index in 0..self.replicas.len() {
+            let id = self.replicas[index].history.id;
+            let (former, home) = (home_of(&before, id), home_of(members, id));
+            if former != home {
+                // The new home finds out anew what f + 1 sites store.
+                self.replicas[index].settled = 0;
+                if joins {
+                    self.begin_anew(index);
+                }
+            }
+            let was_home = matches!(self.replicas[index].role, Role::Home(_));
+            self.replicas[index].role = match home == Some(me) {
+                true if was_home => Role::Home(Home::default()),
+                true => Role::Gathering(Gathering::default()),
+                false => Role::Following,
+            };
+            if was_home && home == Some(me) {
+                self.note_home(index);
+            }
+            self.gather(now, index, false);
+        }
+    }
+
+    /// Returns the list of sites that the worker goes by.
+    pub fn members(&self) -> &Members {
+        &self.members
+    }
+
+    /// Returns whether the worker has what it needs to serve. At a joining site it gets that first.
+    pub fn is_filled(&self) -> bool {
+        self.replicas.iter().all(|replica| replica.filled)
+    }
+
+    /// Returns how many updates are here that f + 1 sites are not known to store.
+    pub fn unsettled(&self) -> u64 {
+        let unsettled = |replica: &Replica| replica.history.applied.saturating_sub(replica.settled);
+        self.replicas.iter().map(unsettled).sum()
+    }
+
+    /// Returns the keys whose last update f + 1 sites are not known to store.
+    pub fn at_risk(&self) -> impl Iterator<Item = &Key> {
+        self.replicas.iter().flat_map(|replica| replica.history.changed_since(replica.settled))
+    }
+
+    /// Returns the value of a key here.
+    pub fn value(&self, key: &Key) -> Option<&Value> {
+        let id = PartitionId::of(key, self.config.topology.partitions);
+        self.replicas[self.index_of(id)?].history.values.get(key).map(|held| &held.value)
+    }
+
+    /// Returns how much of each partition's history is here, and whether this worker is its home.
+    pub fn applied(&self) -> impl Iterator<Item = (PartitionId, u64, bool)> + '_ {
+        self.replicas.iter().map(|replica| {
+            let is_home = matches!(replica.role, Role::Home(_));
+            (replica.history.id, replica.history.applied, is_home)
+        })
+    }
+
+    /// Returns how many updates of clients wait for their home.
+    pub fn pending(&self) -> usize {
+        self.requests.len()
+    }
+
+    /// Returns the sites to which a home sends its history: all others that take part or will.
+    pub(crate) fn others(&self) -> impl Iterator<Item = SiteId> + '_ {
+        self.members.listening().filter(|site| *site != self.config.address.site)
+    }
+
+    /// Returns the replica of a partition of this worker.
+    pub(crate) fn index_of(&self, id: PartitionId) -> Option<usize> {
+        self.replicas.iter().position(|replica| replica.history.id == id)
+    }
+
+    pub(crate) fn send(&mut self, site: SiteId, partition: PartitionId, body: Body) {
+        let to = self.config.topology.owner(site, partition);
+        self.send_to(to, body);
+    }
+
+    pub(crate) fn send_to(&mut self, to: Address, body: Body) {
+        let message = Message { list: self.list.clone(), body };
+        self.outputs.push_back(Output::Send { to, message });
+    }
+
+    pub(crate) fn reply(&mut self, request: RequestId, response: Response) {
+        let last = response != Response::Accepted;
+        self.outputs.push_back(Output::Reply { request, response, last });
+    }
+
+    pub(crate) fn rare(&mut self, path: RarePath) {
+        self.outputs.push_back(Output::Trace(Event::Rare(path)));
+    }
+
+    pub(crate) fn record(&mut self, record: impl FnOnce() -> Record) {
+        if self.config.journal {
+            let mut records = Records::default();
+            records.push_with(|bytes| record().encode(bytes));
+            self.outputs.push_back(Output::Records(records));
+        }
+    }
+
+    /// Asks for a tick.
+    fn arm(&mut self, now: Now) {
+        if self.next_tick.is_none() {
+            self.next_tick = Some(now.monotonic.after(self.config.timing.tick));
+        }
+    }
+
+    fn on_message(&mut self, now: Now, from: Address, body: Body) {
+        match body {
+            Body::Forward(requests) => self.on_forward(now, from, requests),
+            Body::Answers(answers) => self.on_answers(answers),
+            Body::Append { partition, after, entries, epochs, settled, last } => {
+                let Some(index) = self.index_of(partition) else { return };
+                let sent = Sent { after, entries, epochs, settled, last };
+                self.on_append(now, from.site, index, sent);
+            }
+            Body::Stored { partition, applied, asks } => {
+                let Some(index) = self.index_of(partition) else { return };
+                self.on_stored(now, from.site, index, (applied, asks));
+            }
+            Body::Ask(partition) => self.report(partition, from.site, false),
+            Body::Take(partition, after) => self.on_take(from.site, partition, after),
+            Body::Piece(partition, piece) => {
+                let Some(index) = self.index_of(partition) else { return };
+                self.on_piece(now, from.site, index, piece);
+            }
+        }
+    }
+
+    fn on_command(&mut self, now: Now, request: RequestId, command: Command) {
+        match command {
+            Command::Read { key } => {
+                let id = PartitionId::of(&key, self.config.topology.partitions);
+                let response = match self.index_of(id) {
+                    Some(index) => {
+                        let history = &self.replicas[index].history;
+                        let value = history.values.get(&key).map(|held| held.value.clone());
+                        Response::Value { value, position: history.position() }
+                    }
+                    None => Response::Failed(Failure::OtherWorker),
+                };
+                self.reply(request, response);
+            }
+            Command::Update { key, update } => self.submit(now, request, key, update),
+            Command::Attach { past } => self.wait(now, request, past, false),
+            Command::Barrier { past } => self.wait(now, request, past, true),
+        }
+    }
+
+    fn wait(&mut self, now: Now, request: RequestId, past: Past, stored: bool) {
+        if past.positions().any(|(id, _)| self.index_of(id).is_none()) {
+            return self.reply(request, Response::Failed(Failure::OtherWorker));
+        }
+        let deadline = now.monotonic.after(self.config.timing.timeout);
+        self.waiting.push(Waiting { request, past, stored, deadline });
+        self.answer_waiting(now);
+    }
+
+    /// Answers those whose past is there, is lost, or who have waited too long.
+    fn answer_waiting(&mut self, now: Now) {
+        let mut answers = Vec::new();
+        let has = |waiting: &Waiting, id: PartitionId, position| {
+            let replica = self.replicas.iter().find(|replica| replica.history.id == id);
+            replica.map_or(Has::Lost, |replica| match replica.history.has(position) {
+                Has::Yes if waiting.stored && position.index > replica.settled => Has::NotYet,
+                has => has,
+            })
+        };
+        self.waiting.retain(|waiting| {
+            let all: Vec<Has> =
+                waiting.past.positions().map(|(id, at)| has(waiting, id, at)).collect();
+            let response = if all.contains(&Has::Lost) {
+                Response::Failed(Failure::Lost)
+            } else if !all.contains(&Has::NotYet) {
+                if waiting.stored { Response::Stored } else { Response::Attached }
+            } else if now.monotonic >= waiting.deadline {
+                Response::Failed(Failure::TimedOut)
+            } else {
+                return true;
+            };
+            answers.push((waiting.request, response));
+            false
+        });
+        for (request, response) in answers {
+            if response == Response::Failed(Failure::Lost) {
+                self.rare(rare::POSITION_LOST);
+            }
+            self.reply(request, response);
+        }
+    }
+
+    /// Asks homes for news if somebody waits for it.
+    fn ask_for_news(&mut self) {
+        let seen = self.waiting.iter().flat_map(|waiting| waiting.past.positions());
+        let ids: BTreeSet<PartitionId> = seen.map(|(id, _)| id).collect();
+        for id in ids {
+            if let Some(home) = home_of(&self.members, id) {
+                self.report(id, home, true);
+            }
+        }
+    }
+}
+
+impl Machine for Primary {
+    type Message = Message;
+    type Command = Command;
+    type Response = Response;
+    type Event = Event;
+    type Part = Part;
+    type Checkpoint = Checkpoint;
+
+    fn handle(&mut self, now: Now, input: Input) {
+        match input {
+            Input::Message { from, life, message } => {
+                let is_foreign = message.list != self.list && self.config.keeps(Rule::SameList);
+                if is_foreign || life != self.members.life(from.site) {
+                    return;
+                }
+                self.on_message(now, from, message.body);
+            }
+            Input::Client { request, command } => self.on_command(now, request, command),
+            Input::Cancel { request } => {
+                self.requests.cancel(request);
+                self.waiting.retain(|waiting| waiting.request != request);
+            }
+        }
+        self.answer_waiting(now);
+        self.arm(now);
+    }
+
+    fn on_deadline(&mut self, now: Now) {
+        if self.next_tick.is_none_or(|tick| now.monotonic < tick) {
+            return;
+        }
+        self.next_tick = None;
+        self.retry_requests(now);
+        self.ask_for_news();
+        let mut is_busy = !self.waiting.is_empty() || self.requests.len() > 0;
+        for index in 0..self.replicas.len() {
+            self.gather(now, index, false);
+            is_busy |= self.replicate(now, index);
+        }
+        self.answer_waiting(now);
+        if is_busy {
+            self.arm(now);
+        }
+    }
+
+    fn poll_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    fn next_deadline(&self) -> Option<Monotonic> {
+        self.next_tick
+    }
+
+    fn next_part(&self, checkpoint: &mut Checkpoint, keys: usize) -> Option<Part> {
+        assert!(self.outputs.is_empty(), "records are written before a part that knows of them");
+        self.part_of(checkpoint, keys)
+    }
+
+    fn is_complete(checkpoint: &Checkpoint) -> bool {
+        checkpoint.is_complete()
+    }
+
+    fn encode_part(part: &Part, bytes: &mut Vec<u8>) {
+        part.encode(bytes);
+    }
+}

@@ -1,0 +1,245 @@
+//! Messages between replicas, and their bytes.
+
+use serde::{Deserialize, Serialize};
+use solera_data::{Key, Value};
+use solera_machine::{Address, PartitionId, Protocol, RarePath, Topology, Wire, codec};
+
+use crate::command::{Command, Failure, Response, Update};
+use crate::history::{Entry, Epoch, Position, Seen};
+use crate::list::List;
+
+/// The number and versions of this protocol.
+pub const PROTOCOL: Protocol =
+    Protocol { number: 2, name: "primary", oldest_messages: 1, messages: 1, records: 1, pasts: 1 };
+
+/// Input of a [`Primary`](crate::Primary).
+pub type Input = solera_machine::Input<Message, Command>;
+/// Output of a [`Primary`](crate::Primary).
+pub type Output = solera_machine::Output<Message, Response, Event>;
+
+/// What judges and statistics are told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A rare path was taken.
+    Rare(RarePath),
+}
+
+/// An update on its way to its home.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Request {
+    /// Identifies it among the updates of the sender.
+    pub number: u64,
+    /// The smallest number for which the sender still waits.
+    pub oldest: u64,
+    /// The key.
+    pub key: Key,
+    /// The change.
+    pub update: Update,
+}
+
+/// A home's answer to a [`Request`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Answer {
+    /// The request's number.
+    pub number: u64,
+    /// Where the update is in the partition's history, or why it was not ordered.
+    pub result: Result<Position, Failure>,
+}
+
+/// A piece of a partition's values, as they are at one index.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Piece {
+    /// The index.
+    pub applied: u64,
+    /// The place of the piece among the pieces, from 0.
+    pub place: u32,
+    /// Keys, values and the index of each key's last update.
+    pub values: Vec<(Key, Value, u64)>,
+    /// What the last piece has besides.
+    pub end: Option<End>,
+}
+
+/// What a replica needs besides a partition's values.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct End {
+    /// Updates for which their origins may ask again.
+    pub seen: Vec<(Address, Seen)>,
+    /// The epochs.
+    pub epochs: Vec<Epoch>,
+}
+
+/// A message between workers. All are dropped by a receiver that has another list of sites.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Message {
+    /// The sender's list of sites.
+    pub list: List,
+    /// What it says.
+    pub body: Body,
+}
+
+/// What a [`Message`] says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Body {
+    /// To a home: order these updates.
+    Forward(Vec<Request>),
+    /// From a home to the worker that sent a [`Body::Forward`].
+    Answers(Vec<Answer>),
+    /// From a home to a replica, or to a new home that takes the end of the history.
+    Append {
+        /// The partition.
+        partition: PartitionId,
+        /// The index of the last update before `entries`.
+        after: u64,
+        /// The updates after that, in order.
+        entries: Vec<Entry>,
+        /// The epochs that the sender knows.
+        epochs: Vec<Epoch>,
+        /// The greatest index that f + 1 sites store, as far as the sender knows.
+        settled: u64,
+        /// The index of the sender's last update.
+        last: u64,
+    },
+    /// To a home: how much of the history the sender keeps.
+    Stored {
+        /// The partition.
+        partition: PartitionId,
+        /// The index of its last update.
+        applied: u64,
+        /// Whether the sender wants an [`Body::Append`] in return, because it lacks entries or waits for news.
+        asks: bool,
+    },
+    /// From a new home to all members: how much of the history do you have?
+    Ask(PartitionId),
+    /// From a new home to the member with the longest history: send me what comes after this index.
+    Take(PartitionId, u64),
+    /// To a replica that is too far behind for [`Body::Append`].
+    Piece(PartitionId, Piece),
+}
+
+impl Body {
+    fn partition(&self) -> Option<PartitionId> {
+        match self {
+            Body::Append { partition, .. }
+            | Body::Stored { partition, .. }
+            | Body::Ask(partition)
+            | Body::Take(partition, _)
+            | Body::Piece(partition, _) => Some(*partition),
+            Body::Forward(_) | Body::Answers(_) => None,
+        }
+    }
+
+    fn is_well_formed(&self, to: Address, topology: &Topology) -> bool {
+        let exists = |origin: &Address| {
+            topology.workers.get(origin.site.index()).is_some_and(|count| origin.worker < *count)
+        };
+        let in_order = |epochs: &[Epoch]| {
+            !epochs.is_empty()
+                && epochs.is_sorted_by(|a, b| a.number < b.number && a.after <= b.after)
+        };
+        match self {
+            Body::Forward(requests) => requests.iter().all(|request| {
+                let partition = PartitionId::of(&request.key, topology.partitions);
+                topology.owner(to.site, partition) == to && request.oldest <= request.number
+            }),
+            Body::Append { partition, after, entries, epochs, .. } => {
+                let belongs = |entry: &Entry| {
+                    exists(&entry.origin)
+                        && entry.oldest <= entry.number
+                        && PartitionId::of(&entry.key, topology.partitions) == *partition
+                };
+                after.checked_add(entries.len() as u64).is_some()
+                    && entries.iter().all(belongs)
+                    && in_order(epochs)
+            }
+            Body::Piece(partition, piece) => {
+                let belongs = |(key, _, at): &(Key, Value, u64)| {
+                    *at <= piece.applied && PartitionId::of(key, topology.partitions) == *partition
+                };
+                piece.values.iter().all(belongs)
+                    && piece.end.as_ref().is_none_or(|end| {
+                        end.seen.iter().all(|(origin, _)| exists(origin)) && in_order(&end.epochs)
+                    })
+            }
+            Body::Answers(_) | Body::Stored { .. } | Body::Ask(_) | Body::Take(..) => true,
+        }
+    }
+}
+
+impl Message {
+    /// Returns the variant's name, as cost tables name steps.
+    pub fn name(&self) -> &'static str {
+        match self.body {
+            Body::Forward(_) => "primary Forward",
+            Body::Answers(_) => "primary Answers",
+            Body::Append { .. } => "primary Append",
+            Body::Stored { .. } => "primary Stored",
+            Body::Ask(_) => "primary Ask",
+            Body::Take(..) => "primary Take",
+            Body::Piece(..) => "primary Piece",
+        }
+    }
+}
+
+impl Wire for Message {
+    const PROTOCOLS: &'static [Protocol] = &[PROTOCOL];
+    type Shape = Topology;
+
+    fn protocol(&self) -> Protocol {
+        PROTOCOL
+    }
+
+    fn encoded_bytes(&self) -> usize {
+        codec::encoded_bytes(self)
+    }
+
+    fn encode(&self, bytes: &mut Vec<u8>) {
+        codec::append(self, bytes);
+    }
+
+    fn decode(_: Protocol, bytes: &[u8]) -> Option<(Message, &[u8])> {
+        codec::take(bytes)
+    }
+
+    /// All messages go from site to site; those about a partition between its owners.
+    fn fits(&self, from: Address, to: Address, topology: &Topology) -> bool {
+        let exists = |worker: Address| {
+            topology.workers.get(worker.site.index()).is_some_and(|count| worker.worker < *count)
+        };
+        let owns = |worker: Address, partition: PartitionId| {
+            partition.0 < topology.partitions && topology.owner(worker.site, partition) == worker
+        };
+        exists(from)
+            && exists(to)
+            && from.site != to.site
+            && self.list.is_well_formed()
+            && self.body.partition().is_none_or(|id| owns(from, id) && owns(to, id))
+            && self.body.is_well_formed(to, topology)
+    }
+
+    fn split(&mut self) -> Option<Message> {
+        fn half<T>(all: &mut Vec<T>) -> Option<Vec<T>> {
+            (all.len() > 1).then(|| all.split_off(all.len() / 2))
+        }
+        let body = match &mut self.body {
+            Body::Forward(requests) => Body::Forward(half(requests)?),
+            Body::Answers(answers) => Body::Answers(half(answers)?),
+            Body::Append { partition, after, entries, epochs, settled, last } => {
+                let second = half(entries)?;
+                Body::Append {
+                    partition: *partition,
+                    after: *after + entries.len() as u64,
+                    entries: second,
+                    epochs: epochs.clone(),
+                    settled: *settled,
+                    last: *last,
+                }
+            }
+            Body::Stored { .. } | Body::Ask(_) | Body::Take(..) | Body::Piece(..) => return None,
+        };
+        Some(Message { list: self.list.clone(), body })
+    }
+
+    fn too_large(self) -> Option<Message> {
+        None
+    }
+}

@@ -1,0 +1,117 @@
+//! Rebuilds the machine from its journal.
+
+use solera_machine::{Address, PartitionId};
+use solera_membership::Members;
+
+use crate::history::{Entry, Epoch, Held, Seen};
+use crate::list::List;
+use crate::machine::{Config, Primary, Replica};
+use crate::record::{Part, Record};
+
+/// Takes the parts of a checkpoint and the records since.
+#[derive(Debug)]
+pub struct Recovery {
+    primary: Primary,
+}
+
+/// The content of a [`Part::Partition`].
+struct Rest {
+    applied: u64,
+    log: Vec<Entry>,
+    seen: Vec<(Address, Seen)>,
+    epochs: Vec<Epoch>,
+    home_for: Option<List>,
+    filled: bool,
+}
+
+impl Recovery {
+    /// Creates a recovery that has taken nothing yet. `first` is the list of sites with which the worker's life began.
+    pub fn new(config: Config, first: &Members) -> Recovery {
+        let journal = config.journal;
+        let mut primary = Primary::new(Config { journal: false, ..config }, first);
+        primary.config.journal = journal;
+        Recovery { primary }
+    }
+
+    /// Takes the bytes of a part.
+    ///
+    /// # Errors
+    /// Why these are not a part of this worker's checkpoints.
+    pub fn take_part(&mut self, part: &[u8]) -> Result<(), String> {
+        match Part::decode(part).map_err(|error| error.to_string())? {
+            Part::Worker { numbers } => self.primary.requests.skip_to(numbers),
+            Part::Values(id, values) => {
+                let history = &mut self.replica(id)?.history;
+                for (key, value, at) in values {
+                    history.values.insert(key, Held { value, at });
+                }
+            }
+            Part::Partition { partition, applied, log, seen, epochs, home_for, filled } => {
+                let rest = Rest { applied, log, seen, epochs, home_for, filled };
+                rest.restore(self.replica(partition)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the bytes of a record.
+    ///
+    /// # Errors
+    /// Why this is not a record of this worker.
+    pub fn take_record(&mut self, record: &[u8]) -> Result<(), String> {
+        match Record::decode(record).map_err(|error| error.to_string())? {
+            Record::Numbers(reserved) => self.primary.requests.skip_to(reserved),
+            Record::Applied { partition, after, entries, epochs } => {
+                let history = &mut self.replica(partition)?.history;
+                history.learn_epochs(&epochs);
+                for (index, entry) in (after + 1..).zip(entries) {
+                    if index > history.applied {
+                        history.apply(entry);
+                    } else {
+                        // The rest of the partition was saved later than this key.
+                        history.change_value(index, &entry);
+                    }
+                }
+            }
+            Record::Home { partition, list, epochs } => {
+                let replica = self.replica(partition)?;
+                replica.home_for = Some(list);
+                replica.history.learn_epochs(&epochs);
+            }
+            Record::Filled(id) => self.replica(id)?.filled = true,
+            Record::Emptied(id) => self.replica(id)?.empty(),
+            Record::Piece(id, piece) => {
+                self.replica(id)?.stage(piece);
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the machine, which begins with these sites: those of the journal's last record of them.
+    pub fn into_machine(mut self, members: &Members) -> Primary {
+        self.primary.members = members.clone();
+        self.primary.list = List::of(members);
+        for replica in &mut self.primary.replicas {
+            replica.staging = None;
+        }
+        self.primary.take_roles();
+        self.primary
+    }
+
+    fn replica(&mut self, id: PartitionId) -> Result<&mut Replica, String> {
+        let place = self.primary.index_of(id);
+        let place = place.ok_or_else(|| format!("partition {} belongs to another worker", id.0))?;
+        Ok(&mut self.primary.replicas[place])
+    }
+}
+
+impl Rest {
+    fn restore(self, replica: &mut Replica) {
+        let history = &mut replica.history;
+        history.applied = self.applied;
+        history.log = self.log.into();
+        history.seen = self.seen.into_iter().collect();
+        history.epochs = self.epochs;
+        (replica.home_for, replica.filled) = (self.home_for, self.filled);
+    }
+}
