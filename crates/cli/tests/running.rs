@@ -2,10 +2,10 @@
 
 mod common;
 
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
 
-use common::{SOLERA, Up, text, wait_until};
+use common::{Folder, Node, SOLERA, Up, free_ports, text, wait_until};
 
 fn start(settings: &str) -> Up {
     Up::configured("sites = 1\n", settings)
@@ -40,6 +40,38 @@ fn settings_change_while_the_server_runs() {
     up.says("instead of 4000000000, because this process may have only");
     up.reload("log_level = 'error'\nmax_connections = 2\ntransaction_timeout_ms = 1");
     up.says("log_level is error (was info)");
+}
+
+#[test]
+fn a_node_reads_a_file_again_that_says_where_data_is() {
+    let (folder, port) = (Folder::new(), free_ports(&["127.0.0.1"]));
+    let [resp, peer, admin] = [0, 1, 2].map(|n| SocketAddr::from(([127, 0, 0, 1], port + n)));
+    let write = |data: &str, connections: usize| {
+        let data = folder.at(data);
+        let settings = format!(
+            "data = '{}'\nmax_connections = {connections}\n[[site]]\nname = 'eu'\n\
+             [[site.node]]\nresp = '{resp}'\npeer = '{peer}'\nadmin = '{admin}'\n",
+            data.display()
+        );
+        folder.file("s.toml", &settings)
+    };
+    let file = write("data", 5);
+    let mut command = Command::new(SOLERA);
+    let node =
+        Node::start(command.args(["serve", "--site", "eu", "--config"]).arg(file), resp, admin);
+    wait_until(&node, || node.is_ready());
+    node.says("data/eu/node-1");
+    node.signal("-HUP");
+    node.says("s.toml again: nothing has changed");
+    write("elsewhere", 5);
+    node.signal("-HUP");
+    node.says("s.toml, line 1: data cannot change while the process runs; stop it, move the");
+    // Still after a reload.
+    for (connections, changed) in [(6, "max_connections is 6 (was 5)"), (7, "is 7 (was 6)")] {
+        write("data", connections);
+        node.signal("-HUP");
+        node.says(changed);
+    }
 }
 
 #[test]

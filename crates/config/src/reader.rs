@@ -164,15 +164,32 @@ impl Reader<'_> {
         if !message.contains("expected a sequence") {
             return None;
         }
+        if let Some(path) = self.table_at(at.start) {
+            let (_, name) = path.rsplit_once('.').unwrap_or(("", &path));
+            return Some(format!("each {name} is a table: [[{path}]]"));
+        }
         let mut lines = self.text.get(..at.start)?.rsplit('\n');
-        let setting = lines.find_map(|line| Some(line.split_once('=')?.0.trim()))?;
+        let setting = match found {
+            // The first part of a key with dots.
+            "site" | "space" | "store" | "user" => found,
+            _ => lines.find_map(|line| Some(line.split_once('=')?.0.trim()))?,
+        };
         Some(match setting {
-            "site" | "space" | "store" | "user" => {
+            "site" | "space" | "store" | "user" if !found.starts_with('{') => {
                 format!("each {setting} is a table: [[{setting}]]")
             }
             "conflicts" => "conflicts is a list of pairs: [[\"DECRBY\", \"SET\"]]".to_owned(),
             setting => format!("{setting} is a list: [{found}]"),
         })
+    }
+
+    /// The table whose header, `[table]`, begins at this place.
+    fn table_at(&self, start: usize) -> Option<String> {
+        let before = self.text.get(..start)?.rsplit('\n').next()?;
+        let header = self.text.get(start..)?.lines().next()?.strip_prefix('[')?;
+        let path = header.split_once(']').filter(|_| before.trim().is_empty())?.0;
+        let names = path.split('.').map(|name| name.trim().trim_matches(['"', '\'']));
+        Some(names.collect::<Vec<_>>().join("."))
     }
 
     /// A value that is checked by those who know what it means.
@@ -258,14 +275,14 @@ impl Reader<'_> {
             Some(level) => Some(self.log_level(&level)?),
             None => None,
         };
-        let data_is_shared = over.data.is_none();
-        let data = over.data.or(file.data);
+        let shared_data = file.data.filter(|_| over.data.is_none());
+        let data = over.data.or_else(|| shared_data.clone());
         let protocol = self.protocol(file.protocol.as_ref(), data.is_some())?;
         let durability = self.durability(data.is_some(), file.durability, file.sync_interval_ms)?;
         let stores = self.stores(file.store, &cluster.value)?;
         Ok(ClusterSpec {
             data,
-            data_is_shared,
+            shared_data,
             durability,
             name: cluster.value,
             sites: names
@@ -506,6 +523,15 @@ mod tests {
             ("[[space]]\nstrong = [\nDECRBY]", "texts stand in quotes: \"DECRBY\""),
             ("[[space]]\nstrong = 'SET'", "strong is a list: ['SET']"),
             ("[[space]]\nconflicts = [\n'SET', 'SET']", "conflicts is a list of pairs: [["),
+            ("max_connections = 100\n[space]\nname = 'a'", "each space is a table: [[space]]"),
+            ("drain_ms = 1\n[ \"user\" ] # x = 1\nname = 'a'", "each user is a table: [[user]]"),
+            (
+                "[[site]]\nname = 'eu'\n[site.node]\npeer = 'h:1'",
+                "each node is a table: [[site.node]]",
+            ),
+            ("[[store]]\nname = 'a'\n[store.space]", "each space is a table: [[store.space]]"),
+            ("drain_ms = 1\nspace.name = 'a'", "each space is a table: [[space]]"),
+            ("[[store]]\nspace = { name = 'b' }", "space is a list: [{ name = 'b' }]"),
             ("cluster = ''", "line 1: \"\" is no name for a cluster"),
             ("partitions = 2\nworkers = 3", "line 2: 3 workers cannot share 2"),
             ("\nworkers = 0", "line 2: a site has 1 to 32 workers, not 0"),

@@ -68,8 +68,8 @@ pub struct ClusterSpec {
     pub max_clock_skew: Duration,
     /// Where data is kept; in memory alone without it.
     pub data: Option<PathBuf>,
-    /// Whether `data` is from the file that all nodes share, and each takes a part of it.
-    pub data_is_shared: bool,
+    /// What the file that all nodes share says, if `data` is from there: each node takes a part of it.
+    pub shared_data: Option<PathBuf>,
     /// When an acknowledged write is there.
     pub durability: Durability,
     /// Who may do what.

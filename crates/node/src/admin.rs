@@ -24,6 +24,7 @@ use crate::cluster::{Cluster, Fault, FaultError};
 use crate::http::{self, refusal};
 use crate::http_auth::{Guard, guard};
 use crate::modules::Incomplete;
+use crate::network::NoWrites;
 use crate::status::{JournalSample, MemoryStatus, PeerStatus, ReachedSite, SiteStatus};
 
 /// Why the HTTP side does not run.
@@ -154,10 +155,17 @@ async fn status(
 }
 
 async fn ready(State(cluster): State<Arc<Cluster>>) -> (StatusCode, Cow<'static, str>) {
-    if cluster.refuses_writes().is_some() {
-        // Anybody may ask, so it names no files.
-        let reason = "this process takes no writes: a disk is nearly full or has failed; \
-                      takes_no_writes in /status tells more\n";
+    // Anybody may ask, so it names no files.
+    let failing = cluster.network.no_writes().map(|why| match why {
+        NoWrites::Full(_) => {
+            "this process takes no writes: a disk is nearly full; takes_no_writes in /status tells more\n"
+        }
+        NoWrites::Failed(_) => {
+            "a journal of this process has failed: until it is started again, it takes no writes and may \
+             answer no reads; takes_no_writes in /status tells more\n"
+        }
+    });
+    if let Some(reason) = failing {
         return (StatusCode::SERVICE_UNAVAILABLE, reason.into());
     }
     if cluster.is_ready() {
@@ -536,9 +544,33 @@ fn render_links(sites: &[ReachedSite]) -> String {
 mod tests {
     use std::collections::BTreeSet;
 
+    use solera_config::{ClusterSpec, LogLevel};
     use solera_journal::Stats;
+    use solera_machine::Address;
 
     use super::*;
+    use crate::log::Log;
+
+    /// Anybody may ask whether a process is ready, so it names no files.
+    #[tokio::test]
+    async fn a_process_that_takes_no_writes_tells_anybody_what_helps() {
+        let spec = ClusterSpec::local(1).unwrap();
+        let cluster = Arc::new(Cluster::start(spec, Log::new(LogLevel::Error), None).unwrap());
+        let worker = Address { site: SiteId(0), worker: 0 };
+        let file = || "/data/eu".to_owned();
+        for (why, told) in [
+            (NoWrites::Full(file()), "this process takes no writes: a disk is nearly full;"),
+            (NoWrites::Failed(file()), "a journal of this process has failed: until it is started"),
+        ] {
+            cluster.network.refuse_writes(worker, why);
+            let (code, reason) = ready(State(cluster.clone())).await;
+            assert_eq!(code, StatusCode::SERVICE_UNAVAILABLE);
+            assert!(reason.starts_with(told) && !reason.contains("/data"), "{reason}");
+            assert!(reason.ends_with("; takes_no_writes in /status tells more\n"), "{reason}");
+        }
+        cluster.network.withdraw_refusal(worker);
+        assert_eq!(ready(State(cluster)).await.0, StatusCode::OK);
+    }
 
     fn everything() -> String {
         let mut journal = JournalSample { checkpoint_at_s: Some(9.0), ..JournalSample::default() };

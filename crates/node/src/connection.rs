@@ -191,9 +191,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
             if !self.session.worker.answers() {
                 let reason = self.session.worker.refuses().unwrap_or_default();
                 let out = &mut self.session.out;
-                out.error(&format!(
-                    "MISCONF {reason}; nothing is answered until the node is started again"
-                ));
+                out.error(&format!("MISCONF {reason}; nothing is answered until then"));
                 return self.write().await;
             }
             self.had_stopped = self.session.worker.has_stopped();

@@ -224,18 +224,23 @@ impl Network {
         self.refuses.load(Ordering::Relaxed)
     }
 
-    /// Why it does not: the reason of one of its workers.
+    /// Why it does not, in words: the worst reason of its workers.
     pub(crate) fn why_no_writes(&self) -> Option<String> {
+        self.no_writes().map(|why| match why {
+            NoWrites::Full(reason) => reason,
+            NoWrites::Failed(reason) => {
+                format!("the journal has failed: {reason}; mend that, then start the node again")
+            }
+        })
+    }
+
+    /// Why this process takes no writes, if it does not: the worst reason of its workers.
+    pub(crate) fn no_writes(&self) -> Option<NoWrites> {
         if !self.refuses_writes() {
             return None;
         }
         // What only a restart helps against comes first.
-        self.refusing().values().max().map(|why| match why {
-            NoWrites::Full(reason) => reason.clone(),
-            NoWrites::Failed(reason) => {
-                format!("{reason}; the journal has failed: mend that, then start the node again")
-            }
-        })
+        self.refusing().values().max().cloned()
     }
 
     /// Hands messages over. Between sites they take their time, and are lost on a cut link or when
@@ -454,5 +459,37 @@ impl Network {
 
     pub(crate) fn is_alive(&self, site: usize) -> bool {
         self.alive[site].load(Ordering::SeqCst)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use solera_links::Place;
+    use solera_membership::Members;
+    use tokio::sync::mpsc::unbounded_channel;
+
+    use super::*;
+    use crate::peers::Peers;
+
+    #[test]
+    fn a_failed_journal_is_the_reason_before_a_full_disk() {
+        let spec = ClusterSpec::local(1).unwrap();
+        let place = Place { site: Some(SiteId(0)), durable: true, life: 0 };
+        let membership = Membership::new(Members::new(1), place, Peers::default());
+        let here = || Destination::Here(unbounded_channel().0);
+        let network =
+            Network::new(vec![vec![here(), here(), here()]], &spec, membership, Clock::system());
+        let worker = |worker| Address { site: SiteId(0), worker };
+        assert_eq!(network.why_no_writes(), None);
+        // The order of the reasons is neither that of the workers nor that of their words.
+        assert!(network.refuse_writes(worker(0), NoWrites::Full("a full disk".to_owned())));
+        assert!(!network.refuse_writes(worker(1), NoWrites::Failed("a broken disk".to_owned())));
+        assert!(!network.refuse_writes(worker(2), NoWrites::Full("the disk is full".to_owned())));
+        let failed = "the journal has failed: a broken disk; mend that, then start the node again";
+        assert_eq!(network.why_no_writes().as_deref(), Some(failed));
+        assert!(!network.withdraw_refusal(worker(1)), "the disk is full");
+        assert_eq!(network.why_no_writes().as_deref(), Some("the disk is full"));
+        assert!(!network.withdraw_refusal(worker(2)) && network.withdraw_refusal(worker(0)));
+        assert_eq!(network.why_no_writes(), None);
     }
 }

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs};
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -184,9 +183,8 @@ impl Node {
         let admin = AdminListener::from_std(admin).map_err(cannot_listen("admin"))?;
         let site = &mut spec.sites[me.site.index()];
         (site.listen, site.listen_tls) = (resp, resp_tls);
-        if spec.data_is_shared {
-            let part = |root: PathBuf| part_of(&root, &site.name, usize::from(me.node) + 1);
-            spec.data = spec.data.map(part);
+        if let Some(shared) = &spec.shared_data {
+            spec.data = Some(part_of(shared, &site.name, usize::from(me.node) + 1));
         }
         let spec = Arc::new(spec);
         let links: Vec<Arc<Link>> = spec

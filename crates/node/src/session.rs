@@ -230,13 +230,16 @@ impl Session {
     }
 
     /// Runs one command and appends its reply. If that is an error, an open transaction has no effect: it
-    /// would not be what its client meant. Whatever the answer to its end is, it is over.
+    /// would not be what its client meant. SOLERA.COMMIT and SOLERA.ABORT end it also by an error; any other
+    /// command, RESET among them, then leaves it given up, so that nothing after it runs outside.
     pub(crate) async fn run(&mut self, arguments: &Arguments<'_>) -> Next {
         let (was_open, start) = (self.tx.is_some(), self.out.bytes.len());
         let next = self.run_command(arguments).await;
         let reply = self.out.bytes.get(start..);
         let Some(error) = reply.and_then(|reply| reply.strip_prefix(b"-")) else { return next };
-        let ends = lookup(arguments.get(0)).is_some_and(|command| ends_transaction(command.id));
+        let ends = lookup(arguments.get(0)).is_some_and(|command| {
+            matches!(command.id, CommandId::SoleraCommit | CommandId::SoleraAbort)
+        });
         if was_open || ends {
             let error = String::from_utf8_lossy(error.trim_ascii_end()).into_owned();
             if let Some(tx) = self.tx.take() {

@@ -24,7 +24,7 @@ pub struct ClusterStatus {
     pub links: Vec<LinkStatus>,
     /// The process' memory.
     pub memory: MemoryStatus,
-    /// Why the process takes no writes: a disk of it is nearly full or has failed, or no other site accepts it.
+    /// Why the process takes no writes: a disk of it is nearly full, a journal of it has failed, or no other site accepts it.
     pub takes_no_writes: Option<String>,
 }
 
@@ -138,7 +138,7 @@ pub struct NodeStatus {
     pub ready: bool,
     /// Who refuses the node and why, if no other site accepts it, so that it takes no writes.
     pub refused: Option<String>,
-    /// Why the node takes no writes: its disk is nearly full or has failed, or it is refused.
+    /// Why the node takes no writes: its disk is nearly full, a journal of it has failed, or it is refused.
     pub takes_no_writes: Option<String>,
     /// The whole of its site, but for the nodes that cannot be asked.
     pub own_site: SiteStatus,

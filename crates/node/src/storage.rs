@@ -269,6 +269,8 @@ pub(crate) fn in_words(error: &Error) -> String {
         Error::OtherIdentity { expected, found, .. } => {
             format!("it was written as {found}, and this is {expected}")
         }
+        // Whoever tells it says that the journal has failed.
+        Error::Failed(cause) => in_words(cause),
         error => error.to_string(),
     }
 }

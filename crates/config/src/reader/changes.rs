@@ -8,8 +8,21 @@ use toml::de::{DeTable, DeValue};
 use super::Reader;
 use crate::durability::Durability;
 use crate::error::ConfigError;
+use crate::nodes::NodeSpec;
 use crate::spaces::Spaces;
-use crate::spec::{ClusterSpec, Overrides};
+use crate::spec::{ClusterSpec, Overrides, SiteSpec};
+
+/// What to do where nodes must agree.
+const ALIKE: &str =
+    "nodes that differ in it refuse one another: stop all, change all their files, and start them";
+
+/// What to do where a restart would begin anew.
+const WITHOUT_DATA: &str =
+    "a restart would begin without the data that is there: back up, and restore into a new cluster";
+
+fn names(spec: &ClusterSpec) -> impl Iterator<Item = &str> {
+    spec.sites.iter().map(|site| site.name.as_str())
+}
 
 impl ClusterSpec {
     /// Reads the configuration of a running cluster again, whose settings are `self`.
@@ -23,7 +36,8 @@ impl ClusterSpec {
         let reader = Reader { file: Some(name), text: &text };
         let mut new = reader.read(over)?;
         self.check_fixed(&new, &reader)?;
-        // Where this process listens is not from the file.
+        // Where this process listens is not from the file, nor is its part of the data.
+        new.data.clone_from(&self.data);
         for (new, own) in new.sites.iter_mut().zip(&self.sites) {
             (new.listen, new.listen_tls) = (own.listen, own.listen_tls);
         }
@@ -31,24 +45,18 @@ impl ClusterSpec {
     }
 
     fn check_fixed(&self, new: &ClusterSpec, reader: &Reader<'_>) -> Result<(), ConfigError> {
-        let names = |spec: &ClusterSpec| -> Vec<String> {
-            spec.sites.iter().map(|site| site.name.clone()).collect()
-        };
         let kind = |durability| std::mem::discriminant::<Durability>(durability);
         let speaks = |spec: &ClusterSpec| spec.tls.as_ref().map(|tls| (tls.port, tls.admin));
-        let site = |spec: &ClusterSpec| match names(spec) == names(self) {
-            true => self.sites.iter().zip(&spec.sites).position(|(a, b)| a.nodes != b.nodes),
-            false => names(self).iter().zip(names(spec)).position(|(a, b)| *a != b),
-        };
+        let node = self.node_with_other_workers(new);
         for (setting, changed) in [
             ("cluster", self.name != new.name),
             ("partitions", self.partitions != new.partitions),
-            ("workers", self.workers != new.workers),
+            ("workers", self.workers != new.workers || node.is_some()),
             ("sites", self.sites.len() != new.sites.len()),
-            ("site", site(new).is_some()),
+            ("site", self.other_site(new).is_some()),
             ("f", self.f != new.f),
             ("wan", self.wan != new.wan),
-            ("data", self.data != new.data),
+            ("data", self.data_setting() != new.data_setting()),
             ("durability", kind(&self.durability) != kind(&new.durability)),
             ("space", self.spaces != new.spaces),
             ("modules", self.modules != new.modules),
@@ -58,47 +66,131 @@ impl ClusterSpec {
             ("tls", speaks(self) != speaks(new)),
             ("peer_tls", self.peer_tls.is_some() != new.peer_tls.is_some()),
         ] {
-            if changed {
-                let reason = format!(
-                    "{setting} cannot change while the process runs; {}",
-                    self.way_to_change(setting)
-                );
-                let added = || names(new).iter().position(|name| !names(self).contains(name));
-                let place = match setting {
-                    "sites" => match added() {
-                        Some(added) => reader.place_of("site", Some(added)),
-                        None => reader.place_of(setting, None),
-                    },
-                    "site" => reader.place_of(setting, site(new)),
-                    "space" => {
-                        let changed = reader.changed_space(&self.spaces, &new.spaces);
-                        reader.place_of(setting, changed)
-                    }
-                    _ => reader.place_of(setting, None),
-                };
-                return match place {
-                    Some(place) => reader.invalid(Some(place), reason),
-                    None => {
-                        let at = reader.file.clone();
-                        Err(ConfigError::Invalid { at, reason })
-                    }
-                };
+            if !changed {
+                continue;
             }
+            let reason = format!(
+                "{setting} cannot change while the process runs; {}",
+                self.way_to_change(setting, new)
+            );
+            let added = || names(new).position(|name| names(self).all(|listed| listed != name));
+            let place = match setting {
+                "workers" if self.workers == new.workers => {
+                    node.and_then(|(site, node)| reader.place_of_workers(site, node))
+                }
+                "sites" => match added() {
+                    Some(added) => reader.place_of("site", Some(added)),
+                    None => reader.place_of(setting, None),
+                },
+                "site" => reader.place_of(setting, self.other_site(new)),
+                "space" => {
+                    let changed = reader.changed_space(&self.spaces, &new.spaces);
+                    reader.place_of(setting, changed)
+                }
+                _ => reader.place_of(setting, None),
+            };
+            return match place {
+                Some(place) => reader.invalid(Some(place), reason),
+                None => Err(ConfigError::Invalid { at: reader.file.clone(), reason }),
+            };
         }
         Ok(())
     }
 
+    /// Where data is kept, as it was set: the node's own part of what the file says is no other setting.
+    fn data_setting(&self) -> Option<&Path> {
+        self.shared_data.as_deref().or(self.data.as_deref())
+    }
+
+    /// The first site that has another name or other nodes.
+    fn other_site(&self, new: &ClusterSpec) -> Option<usize> {
+        let differs = |(a, b): (&SiteSpec, &SiteSpec)| a.name != b.name || a.nodes != b.nodes;
+        self.sites.iter().zip(&new.sites).position(differs)
+    }
+
+    /// The first node that has another number of workers, where sites and nodes are the same.
+    fn node_with_other_workers(&self, new: &ClusterSpec) -> Option<(usize, usize)> {
+        let pairs = || self.sites.iter().zip(&new.sites);
+        let same =
+            |(a, b): (&SiteSpec, &SiteSpec)| a.name == b.name && a.nodes.len() == b.nodes.len();
+        if self.sites.len() != new.sites.len() || !pairs().all(same) {
+            return None;
+        }
+        pairs().enumerate().find_map(|(site, (a, b))| {
+            let differs = |(a, b): (&NodeSpec, &NodeSpec)| a.workers != b.workers;
+            Some((site, a.nodes.iter().zip(&b.nodes).position(differs)?))
+        })
+    }
+
+    /// Whether a restart finds the data again.
+    fn keeps_data(&self) -> bool {
+        self.data.is_some() && self.durability != Durability::Memory
+    }
+
     /// What to do to change a setting that is fixed while the process runs.
-    fn way_to_change(&self, setting: &str) -> &'static str {
+    fn way_to_change(&self, setting: &str, new: &ClusterSpec) -> &'static str {
+        let (kept, alone) = (self.keeps_data(), self.nodes().next().is_none());
         match setting {
-            "partitions" | "workers" if self.data.is_some() => {
+            "partitions" | "workers" if kept => {
                 "the data is divided by it: back up, and restore into a new cluster"
             }
-            "cluster" | "partitions" | "workers" | "f" | "space" => {
-                "nodes that differ in it refuse one another: stop all, change all their files, and start them"
+            "cluster" if kept => {
+                "the data was written under that name, and a restart would be refused: back up, and restore \
+                 into a new cluster"
             }
-            "sites" => "restart it; 'solera site add' then lets a new site join",
+            "sites" => self.way_to_list(new),
+            "site" => self.way_to_change_site(new),
+            "data" if kept && new.keeps_data() => "stop it, move the directory, and start it",
+            "data" => WITHOUT_DATA,
+            "durability" if kept != new.keeps_data() => WITHOUT_DATA,
+            "leader" => {
+                "it names the site that leads at first, and nodes that differ in it refuse one another; \
+                 'solera leader move' lets another site lead while the cluster runs"
+            }
+            "peer_tls" => {
+                "nodes with it and nodes without it cannot talk to one another: stop all, change all their \
+                 files, and start them"
+            }
+            "cluster" | "partitions" | "workers" | "f" | "space" | "protocol" if !alone => ALIKE,
             _ => "restart it",
+        }
+    }
+
+    /// The same for more or fewer sites.
+    fn way_to_list(&self, new: &ClusterSpec) -> &'static str {
+        let (kept, alone) = (self.keeps_data(), self.nodes().next().is_none());
+        if alone && !kept {
+            "restart it"
+        } else if new.sites.len() < self.sites.len() {
+            "a site stays listed for ever: leave all of them listed; 'solera site remove' takes one out"
+        } else if names(self).zip(names(new)).any(|(listed, name)| listed != name) {
+            "leave the names and the order of the sites as they are, and list new ones after them"
+        } else if alone {
+            "one process cannot have more sites than its data: back up, and restore into a new cluster"
+        } else if kept {
+            "restart it; 'solera site add' then lets a new site join"
+        } else {
+            ALIKE
+        }
+    }
+
+    /// The same for the names of sites, their nodes, and their nodes' addresses.
+    fn way_to_change_site(&self, new: &ClusterSpec) -> &'static str {
+        let (kept, alone) = (self.keeps_data(), self.nodes().next().is_none());
+        let renamed = !names(self).eq(names(new));
+        let nodes = |spec: &ClusterSpec| -> Vec<usize> {
+            spec.sites.iter().map(|site| site.nodes.len()).collect()
+        };
+        if !renamed && nodes(self) == nodes(new) {
+            "restart it"
+        } else if kept && renamed {
+            "the data was written for sites of these names: back up, and restore into a new cluster"
+        } else if kept {
+            "the data of a site is divided among its nodes: back up, and restore into a new cluster"
+        } else if alone {
+            "restart it"
+        } else {
+            ALIKE
         }
     }
 
@@ -158,6 +250,14 @@ impl Reader<'_> {
         spaces.iter().position(named)
     }
 
+    /// Where the workers of a node stand, or the node if it has as many as the others.
+    fn place_of_workers(&self, site: usize, node: usize) -> Option<usize> {
+        let table = DeTable::parse(self.text).ok()?;
+        let site = table.get_ref().get("site")?.get_ref().as_array()?.get(site)?;
+        let node = site.get_ref().get("node")?.get_ref().as_array()?.get(node)?;
+        Some(node.get_ref().get("workers").unwrap_or(node).span().start)
+    }
+
     /// Where a setting stands: of a list of tables, the one that is asked for, or the first.
     fn place_of(&self, setting: &str, entry: Option<usize>) -> Option<usize> {
         let table = DeTable::parse(self.text).ok()?;
@@ -181,10 +281,26 @@ durability = 'interval'
 max_connections = 10
 ";
 
+    /// What a process with `file` says to the same with other words in it.
+    fn refusal(file: &str, from: &str, to: &str) -> String {
+        let text = file.replacen(from, to, 1);
+        assert_ne!(text, file);
+        let reader = Reader { file: Some("s.toml".to_owned()), text: &text };
+        parse(file).check_fixed(&parse(&text), &reader).unwrap_err().to_string()
+    }
+
+    const NEW_SITE: &str = "\
+[[site]]
+name = 'new'
+[[site.node]]
+resp = 'c:1'
+peer = 'c:2'
+admin = 'c:3'
+";
+
     #[test]
     fn what_cannot_change_is_named_with_its_line() {
         let file = format!("{HEAD}{TWO_SITES}");
-        let old = parse(&file);
         for (from, to, reason) in [
             ("partitions = 32", "partitions = 16", "s.toml, line 1: partitions cannot change"),
             ("partitions = 32", "", "s.toml: partitions cannot change"),
@@ -192,16 +308,12 @@ max_connections = 10
             ("'interval'", "'always'", "line 3: durability cannot"),
             ("[[site]]", "cluster = 'x'\n[[site]]", "line 5: cluster cannot"),
             ("[[site]]", "f = 1\n[[site]]", "line 5: f cannot"),
+            ("[[site]]", "leader = 'us'\n[[site]]", "line 5: leader cannot"),
             ("'eu'", "'asia'", "line 5: site cannot"),
             ("'b:1'", "'b:7'", "line 11: site cannot"),
-            ("'b:3'", "'b:3'\nworkers = 2", "line 11: site cannot"),
+            ("'b:3'", "'b:3'\nworkers = 2", "line 17: workers cannot"),
             ("[[site]]", "workers = 2\n[[site]]", "line 5: workers cannot"),
-            (
-                "[[site]]",
-                "[[site]]\nname = 'new'\n[[site.node]]\nresp='c:1'\npeer='c:2'\nadmin='c:3'\n[[site]]",
-                "line 5: sites cannot change while the process runs; restart it; 'solera site add'",
-            ),
-            ("= 32", "= 16", "restore into a new cluster"),
+            ("[[site]]", &format!("{NEW_SITE}[[site]]"), "line 5: sites cannot"),
             ("[[site]]", "[peer_tls]\ncert='a'\nkey='b'\nca='c'\n[[site]]", "line 5: peer_tls can"),
             (
                 "[[site]]",
@@ -215,11 +327,86 @@ max_connections = 10
                 "line 5: store cannot",
             ),
         ] {
-            let text = file.replacen(from, to, 1);
-            let reader = Reader { file: Some("s.toml".to_owned()), text: &text };
-            let error = old.check_fixed(&parse(&text), &reader).unwrap_err().to_string();
+            let error = refusal(&file, from, to);
             assert!(error.contains(reason), "{error}, not {reason}");
         }
+        let workers = file.replace("'b:3'", "'b:3'\nworkers = 2");
+        let error = refusal(&workers, "\nworkers = 2", "");
+        assert!(error.contains("line 13: workers cannot"), "{error}");
+    }
+
+    #[test]
+    fn what_to_do_instead_is_what_a_restart_would_take() {
+        let kept = format!("{HEAD}{TWO_SITES}");
+        let in_memory = TWO_SITES.to_owned();
+        let (one, one_kept) = ("sites = 2\n".to_owned(), "sites = 2\ndata = 'd'\n".to_owned());
+        let (_, second) = TWO_SITES.split_at(TWO_SITES.rfind("[[site]]").unwrap());
+        let node = "[[site.node]]\nresp = 'd:1'\npeer = 'd:2'\nadmin = 'd:3'\n";
+        let (another, appended) = (format!("{second}{node}"), format!("{second}{NEW_SITE}"));
+        let before = format!("{NEW_SITE}[[site]]");
+        let peer_tls = "[peer_tls]\ncert='a'\nkey='b'\nca='c'\n[[site]]";
+        let restored = "back up, and restore into a new cluster";
+        let alike = "stop all, change all their files, and start them";
+        for (file, from, to, way) in [
+            (&kept, "= 32", "= 16", restored),
+            (&kept, "'b:3'", "'b:3'\nworkers = 2", restored),
+            (&in_memory, "'b:3'", "'b:3'\nworkers = 2", alike),
+            (&kept, second, &another, restored),
+            (&in_memory, second, &another, alike),
+            (&kept, "'b:1'", "'b:7'", "runs; restart it"),
+            (&kept, second, "", "leave all of them listed; 'solera site remove' takes one out"),
+            (
+                &in_memory,
+                second,
+                "",
+                "leave all of them listed; 'solera site remove' takes one out",
+            ),
+            (&kept, second, &appended, "restart it; 'solera site add' then lets a new site join"),
+            (&in_memory, second, &appended, alike),
+            (&one_kept, "= 2", "= 3", restored),
+            (&one, "= 2", "= 3", "runs; restart it"),
+            (&one, "= 2", "= 1", "runs; restart it"),
+            (&kept, "[[site]]", &before, "list new ones after them"),
+            (&kept, "'eu'", "'asia'", restored),
+            (&in_memory, "'eu'", "'asia'", alike),
+            (
+                &kept,
+                "[[site]]",
+                "cluster = 'x'\n[[site]]",
+                "under that name, and a restart would be refused",
+            ),
+            (&kept, "[[site]]", "cluster = 'x'\n[[site]]", restored),
+            (&in_memory, "[[site]]", "cluster = 'x'\n[[site]]", alike),
+            (
+                &kept,
+                "[[site]]",
+                "leader = 'us'\n[[site]]",
+                "refuse one another; 'solera leader move'",
+            ),
+            (&in_memory, "[[site]]", "protocol = 'causal'\n[[site]]", alike),
+            (&one, "= 2", "= 2\nprotocol = 'causal'", "runs; restart it"),
+            (&kept, "[[site]]", peer_tls, "cannot talk to one another: stop all"),
+            (&kept, "data = 'd'", "data = 'e'", "stop it, move the directory, and start it"),
+            (&one, "= 2", "= 2\ndata = 'd'", "begin without the data that is there: back up"),
+            (&kept, "'interval'", "'memory'", "begin without the data that is there: back up"),
+            (&kept, "'interval'", "'always'", "runs; restart it"),
+        ] {
+            let error = refusal(file, from, to);
+            assert!(error.contains(way), "{to}: {error}, not {way}");
+        }
+    }
+
+    /// A node of several that share `data` keeps its own in a part of it.
+    #[test]
+    fn a_part_of_the_data_is_no_change() {
+        let file = format!("{HEAD}{TWO_SITES}");
+        let mut old = parse(&file);
+        old.data = Some("d/eu/node-1".into());
+        let reader = Reader { file: None, text: &file };
+        assert_eq!(old.check_fixed(&parse(&file), &reader), Ok(()));
+        let moved = file.replace("data = 'd'", "data = 'e'");
+        let error = old.check_fixed(&parse(&moved), &reader).unwrap_err().to_string();
+        assert!(error.contains("data cannot change"), "{error}");
     }
 
     #[test]
