@@ -1,13 +1,12 @@
 //! What replicas other than the home do: apply the history, report how much of it they keep, and be filled.
 
-use solera_data::{Key, Value};
 use solera_machine::{Now, PartitionId};
 use solera_time::SiteId;
 
 use crate::history::{Entry, Epoch, Held, History};
 use crate::list::home_of;
 use crate::machine::{Primary, Replica, Role, Rule};
-use crate::message::{Body, End, Piece};
+use crate::message::{Body, Piece};
 use crate::rare;
 use crate::record::Record;
 
@@ -21,13 +20,9 @@ pub(crate) struct Sent {
     pub(crate) last: u64,
 }
 
-/// Pieces of a partition's values that have arrived.
+/// Pieces of a partition's values that have arrived, from the first on.
 #[derive(Debug)]
-pub(crate) struct Staging {
-    applied: u64,
-    next: u32,
-    values: Vec<(Key, Value, u64)>,
-}
+pub(crate) struct Staging(Vec<Piece>);
 
 impl Primary {
     /// Applies what is new of the history that a home, or a site asked by a new home, has sent.
@@ -84,12 +79,12 @@ impl Primary {
         }
     }
 
-    /// A replica listens to its home; a new home to all members.
+    /// A replica listens to its home; a new home to all whom it asks.
     fn listens_to(&self, site: SiteId, index: usize) -> bool {
         let replica = &self.replicas[index];
         match replica.role {
             Role::Home(_) => false,
-            Role::Gathering(_) => self.members.is_member(site),
+            Role::Gathering(_) => self.members.listening().any(|other| other == site),
             Role::Following => home_of(&self.members, replica.history.id) == Some(site),
         }
     }
@@ -103,20 +98,17 @@ impl Primary {
         }
     }
 
-    /// Takes a piece of a partition's values; with the last one they replace what is here.
+    /// Takes a piece of a partition's values; with the last one they replace what is here. Records of all pieces are made then:
+    /// if a checkpoint began between two of them, nobody would have the first.
     pub(crate) fn on_piece(&mut self, now: Now, from: SiteId, index: usize, piece: Piece) {
         if !self.listens_to(from, index) || piece.applied <= self.replicas[index].history.applied {
             return;
         }
-        let kept = piece.clone();
         let replica = &mut self.replicas[index];
         let id = replica.history.id;
-        if !replica.stage(piece) {
-            return;
-        }
-        self.record(|| Record::Piece(id, kept));
-        if self.replicas[index].staging.is_some() {
-            return;
+        let Some(pieces) = replica.stage(piece) else { return };
+        for piece in pieces {
+            self.record(|| Record::Piece(id, piece));
         }
         self.rare(rare::SNAPSHOT);
         let history = &self.replicas[index].history;
@@ -152,24 +144,26 @@ impl Replica {
         (self.filled, self.staging) = (false, None);
     }
 
-    /// Takes a piece if it is the next one. With the last piece the values are replaced, and nothing is staged any more.
-    pub(crate) fn stage(&mut self, piece: Piece) -> bool {
+    /// Takes a piece if it is the next one. With the last piece the values are replaced, and nothing is staged any more: then
+    /// the pieces are returned.
+    pub(crate) fn stage(&mut self, piece: Piece) -> Option<Vec<Piece>> {
         if piece.place == 0 {
-            let (applied, values) = (piece.applied, Vec::new());
-            self.staging = Some(Staging { applied, next: 0, values });
+            self.staging = Some(Staging(Vec::new()));
         }
-        let Some(staging) = &mut self.staging else { return false };
-        if (staging.applied, staging.next) != (piece.applied, piece.place) {
-            return false;
+        let Staging(pieces) = self.staging.as_mut()?;
+        let is_next = pieces.len() as u64 == u64::from(piece.place)
+            && pieces.first().is_none_or(|first| first.applied == piece.applied);
+        if !is_next {
+            return None;
         }
-        staging.next += 1;
-        staging.values.extend(piece.values);
-        if let Some(end) = piece.end {
-            let values = std::mem::take(&mut staging.values).into_iter();
-            self.history.replace(piece.applied, values, end);
-            self.staging = None;
+        let is_last = piece.end.is_some();
+        pieces.push(piece);
+        if !is_last {
+            return None;
         }
-        true
+        let Staging(pieces) = self.staging.take()?;
+        self.history.replace(&pieces);
+        Some(pieces)
     }
 }
 
@@ -180,14 +174,15 @@ impl History {
 
     /// Replaces the values by those at an index. When a journal is read, the partition may come from a checkpoint that knows of
     /// later updates: these stay.
-    fn replace(&mut self, applied: u64, values: impl Iterator<Item = (Key, Value, u64)>, end: End) {
-        self.values.retain(|_, held| held.at > applied);
-        for (key, value, at) in values {
-            self.values.entry(key).or_insert(Held { value, at });
+    fn replace(&mut self, pieces: &[Piece]) {
+        let Some(Piece { applied, end: Some(end), .. }) = pieces.last() else { return };
+        self.values.retain(|_, held| held.at > *applied);
+        for (key, value, at) in pieces.iter().flat_map(|piece| &piece.values) {
+            self.values.entry(key.clone()).or_insert(Held { value: value.clone(), at: *at });
         }
-        if applied > self.applied {
-            (self.applied, self.seen, self.epochs) =
-                (applied, end.seen.into_iter().collect(), end.epochs);
+        if *applied > self.applied {
+            self.applied = *applied;
+            (self.seen, self.epochs) = (end.seen.iter().cloned().collect(), end.epochs.clone());
             self.log.clear();
         }
     }

@@ -172,6 +172,8 @@ impl History {
             .any(|epoch| epoch.number > position.epoch && epoch.after < position.index);
         match replaced {
             true => Has::Lost,
+            // Of a later epoch nothing is here before its beginning is known.
+            false if position.epoch > self.last_epoch() => Has::NotYet,
             false if position.index <= self.applied => Has::Yes,
             false => Has::NotYet,
         }

@@ -16,8 +16,6 @@ use crate::record::Record;
 const ENTRIES: usize = 256;
 /// Entries that may be on their way to a site.
 const WINDOW: u64 = 4096;
-/// Bytes of values in one piece, about.
-const PIECE_BYTES: usize = 64 << 10;
 /// Values take so many times longer than entries before they are sent again.
 const PIECES_RETRY: u32 = 10;
 
@@ -25,6 +23,8 @@ const PIECES_RETRY: u32 = 10;
 #[derive(Debug, Default)]
 pub(crate) struct Home {
     followers: BTreeMap<SiteId, Follower>,
+    /// Updates that were refused and may come again: their clients have been told.
+    refused: BTreeMap<Address, BTreeMap<u64, Failure>>,
 }
 
 /// What a home knows of a site.
@@ -34,14 +34,18 @@ struct Follower {
     stored: Option<u64>,
     /// The index of the last entry sent to it.
     sent: u64,
+    /// The index from which it was last answered when it asked.
+    answered: Option<u64>,
     /// From then on what was sent counts as lost.
     lost_at: Monotonic,
 }
 
-/// What a new home knows of the members' histories.
+/// What a new home knows of the other sites' histories.
 #[derive(Debug, Default)]
 pub(crate) struct Gathering {
     applied: BTreeMap<SiteId, u64>,
+    /// The index after which the end of the history was last asked for.
+    taking: Option<u64>,
     /// When it may ask again.
     next: Option<Monotonic>,
 }
@@ -87,12 +91,33 @@ impl Primary {
             self.rare(rare::ORDERED_BEFORE);
             return Some(Ok(position));
         }
-        if let Err(failure) = replica.history.preview(&key, &update) {
+        let refusal = self.refusal_of(index, (origin, number, oldest));
+        let refusal = refusal.or(self.replicas[index].history.preview(&key, &update).err());
+        if let Some(failure) = refusal {
+            if let Role::Home(home) = &mut self.replicas[index].role {
+                home.refused.entry(origin).or_default().insert(number, failure);
+            }
             return Some(Err(failure));
         }
         let entry = Entry { origin, number, oldest, key, update };
         self.apply(index, vec![entry], &[]);
         Some(Ok(self.replicas[index].history.position()))
+    }
+
+    /// Returns why an update was refused before, and forgets what its origin does not wait for any more.
+    fn refusal_of(
+        &mut self,
+        index: usize,
+        (origin, number, oldest): (Address, u64, u64),
+    ) -> Option<Failure> {
+        let Role::Home(home) = &mut self.replicas[index].role else { return None };
+        let refused = home.refused.get_mut(&origin)?;
+        *refused = refused.split_off(&oldest);
+        let failure = refused.get(&number).copied();
+        if refused.is_empty() {
+            home.refused.remove(&origin);
+        }
+        failure
     }
 
     /// Sends the other sites what they have not been sent.
@@ -150,7 +175,7 @@ impl Primary {
         let mut pieces = vec![Vec::new()];
         let mut bytes = 0;
         for (key, held) in &history.values {
-            if bytes >= PIECE_BYTES {
+            if bytes >= self.config.piece_bytes {
                 pieces.push(Vec::new());
                 bytes = 0;
             }
@@ -183,10 +208,16 @@ impl Primary {
         let last = self.replicas[index].history.applied;
         let Some(follower) = self.follower(index, from) else { return };
         follower.stored = Some(applied.min(last));
-        follower.sent = if asks { applied } else { follower.sent.max(applied) };
+        // What was sent for this question is on its way: it is sent again only when it counts as lost.
+        let is_new = follower.answered != Some(applied) || applied >= last;
+        let sends_again = asks && (is_new || now.monotonic >= follower.lost_at);
+        if sends_again {
+            follower.answered = Some(applied);
+        }
+        follower.sent = if sends_again { applied } else { follower.sent.max(applied) };
         let sent = follower.sent;
         self.settle(now, index);
-        if asks || sent < last {
+        if sends_again || sent < last {
             self.append_to(now, index, from, sent.min(last));
         }
     }
@@ -245,17 +276,17 @@ impl Primary {
         is_missing
     }
 
-    /// As a new home: asks the members for their histories, takes the longest, and begins when it has that. `is_news` tells
+    /// As a new home: asks the other sites for their histories, takes the longest, and begins when it has that. `is_news` tells
     /// whether it has just heard something.
     pub(crate) fn gather(&mut self, now: Now, index: usize, is_news: bool) {
         let me = self.config.address.site;
         // A joining site, too: it may be a member already, with another list, and have what only the former home had.
-        let members: Vec<SiteId> = self.members.listening().filter(|site| *site != me).collect();
+        let asked: Vec<SiteId> = self.members.listening().filter(|site| *site != me).collect();
         let replica = &mut self.replicas[index];
         let (id, applied) = (replica.history.id, replica.history.applied);
         let Role::Gathering(gathering) = &mut replica.role else { return };
         let silent: Vec<SiteId> =
-            members.iter().copied().filter(|it| !gathering.applied.contains_key(it)).collect();
+            asked.into_iter().filter(|it| !gathering.applied.contains_key(it)).collect();
         let longest = gathering.applied.iter().max_by_key(|(_, applied)| **applied);
         let longest = longest.map(|(site, applied)| (*site, *applied));
         if !self.config.keeps(Rule::Gather) {
@@ -265,9 +296,11 @@ impl Primary {
         if silent.is_empty() && longest.is_none_or(|(_, longest)| longest <= applied) {
             return self.become_home(now, index);
         }
-        if !(may_ask || is_news && silent.is_empty()) {
+        let takes = is_news && silent.is_empty() && gathering.taking != Some(applied);
+        if !(may_ask || takes) {
             return;
         }
+        gathering.taking = silent.is_empty().then_some(applied);
         gathering.next = Some(now.monotonic.after(self.config.timing.retry));
         match longest {
             Some((site, _)) if silent.is_empty() => {

@@ -6,9 +6,9 @@
 //! time, when it has *applied* the update. Replicas apply a prefix of the history, so all read the same sequence of values.
 //!
 //! The home is a function of the list of sites ([`Members`](solera_membership::Members)) alone. All messages name the list
-//! of their sender, and a replica drops those of another list. When the home moves, the new one first asks every member how
-//! much of the history it has, takes the longest, and begins a new [`Epoch`]: what only lost sites had is gone, and a
-//! [`Position`] in it is known to be lost.
+//! of their sender, and a replica drops those of another list. When the home moves, the new one first asks every site that
+//! takes part or will how much of the history it has, takes the longest, and begins a new [`Epoch`]: what only lost sites had
+//! is gone, and a [`Position`] in it is known to be lost.
 //!
 //! | module | subject |
 //! |---|---|

@@ -44,7 +44,7 @@ impl Default for Timing {
 /// A rule that tests of the judges take out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// A new home takes the longest history of all members before it orders updates.
+    /// A new home takes the longest history of all sites before it orders updates.
     Gather,
     /// What a session waits for is stored by f + 1 sites.
     Quorum,
@@ -52,8 +52,6 @@ pub enum Rule {
     Once,
     /// A replica applies no entries that leave a gap.
     InOrder,
-    /// Messages of senders with another list of sites are dropped.
-    SameList,
 }
 
 /// What a worker is told at its start.
@@ -69,12 +67,14 @@ pub struct Config {
     pub life: u32,
     /// Whether to emit records.
     pub journal: bool,
-    /// Updates are numbered from here, if the journal knows of no greater number.
+    /// Updates of the life are numbered from here (48 bits count), if the journal knows of no greater number.
     pub first_number: u64,
     /// Intervals and time-outs.
     pub timing: Timing,
     /// How many of its last updates a partition keeps for replicas that lack them.
     pub log_entries: usize,
+    /// About how many bytes of values are in one piece.
+    pub piece_bytes: usize,
     /// A rule to leave out; `None` except in tests of the judges.
     pub without: Option<Rule>,
 }
@@ -92,6 +92,7 @@ impl Config {
             first_number: 0,
             timing: Timing::default(),
             log_entries: 1024,
+            piece_bytes: 64 << 10,
             without: None,
         }
     }
@@ -148,6 +149,8 @@ pub struct Primary {
     waiting: Vec<Waiting>,
     outputs: VecDeque<Output>,
     next_tick: Option<Monotonic>,
+    /// When homes may be asked for news again.
+    next_question: Option<Monotonic>,
 }
 
 impl Replica {
@@ -182,7 +185,7 @@ impl Primary {
         let owned = config.topology.owned_by(config.address);
         let replicas = owned.map(|id| Replica::new(id, &config)).collect();
         Primary {
-            requests: Requests::new(config.first_number),
+            requests: Requests::new(config.life, config.first_number),
             members: members.clone(),
             list: List::of(members),
             replicas,
@@ -190,6 +193,7 @@ impl Primary {
             outputs: VecDeque::new(),
             // The first tick sends what a restart may have lost.
             next_tick: Some(Monotonic(0)),
+            next_question: None,
             config,
         }
     }
@@ -223,12 +227,10 @@ impl Primary {
         for index in 0..self.replicas.len() {
             let id = self.replicas[index].history.id;
             let (former, home) = (home_of(&before, id), home_of(members, id));
-            if former != home {
-                // The new home finds out anew what f + 1 sites store.
-                self.replicas[index].settled = 0;
-                if joins {
-                    self.begin_anew(index);
-                }
+            // What a site stored that has left no longer counts.
+            self.replicas[index].settled = 0;
+            if former != home && joins {
+                self.begin_anew(index);
             }
             let was_home = matches!(self.replicas[index].role, Role::Home(_));
             self.replicas[index].role = match home == Some(me) {
@@ -411,8 +413,12 @@ impl Primary {
         }
     }
 
-    /// Asks homes for news if somebody waits for it.
-    fn ask_for_news(&mut self) {
+    /// Asks homes for news, now and then, if somebody waits for it: what they sent may be lost.
+    fn ask_for_news(&mut self, now: Now) {
+        if self.waiting.is_empty() || self.next_question.is_some_and(|next| now.monotonic < next) {
+            return;
+        }
+        self.next_question = Some(now.monotonic.after(self.config.timing.retry));
         let seen = self.waiting.iter().flat_map(|waiting| waiting.past.positions());
         let ids: BTreeSet<PartitionId> = seen.map(|(id, _)| id).collect();
         for id in ids {
@@ -434,8 +440,7 @@ impl Machine for Primary {
     fn handle(&mut self, now: Now, input: Input) {
         match input {
             Input::Message { from, life, message } => {
-                let is_foreign = message.list != self.list && self.config.keeps(Rule::SameList);
-                if is_foreign || life != self.members.life(from.site) {
+                if message.list != self.list || life != self.members.life(from.site) {
                     return;
                 }
                 self.on_message(now, from, message.body);
@@ -456,7 +461,7 @@ impl Machine for Primary {
         }
         self.next_tick = None;
         self.retry_requests(now);
-        self.ask_for_news();
+        self.ask_for_news(now);
         let mut is_busy = !self.waiting.is_empty() || self.requests.len() > 0;
         for index in 0..self.replicas.len() {
             self.gather(now, index, false);

@@ -12,6 +12,9 @@ use crate::list::List;
 pub const PROTOCOL: Protocol =
     Protocol { number: 2, name: "primary", oldest_messages: 1, messages: 1, records: 1, pasts: 1 };
 
+/// Greatest index and number of an epoch that a message may name: there is room to count on.
+const MAX_INDEX: u64 = 1 << 62;
+
 /// Input of a [`Primary`](crate::Primary).
 pub type Input = solera_machine::Input<Message, Command>;
 /// Output of a [`Primary`](crate::Primary).
@@ -108,9 +111,9 @@ pub enum Body {
         /// Whether the sender wants an [`Body::Append`] in return, because it lacks entries or waits for news.
         asks: bool,
     },
-    /// From a new home to all members: how much of the history do you have?
+    /// From a new home to all sites that take part or will: how much of the history do you have?
     Ask(PartitionId),
-    /// From a new home to the member with the longest history: send me what comes after this index.
+    /// From a new home to the site with the longest history: send me what comes after this index.
     Take(PartitionId, u64),
     /// To a replica that is too far behind for [`Body::Append`].
     Piece(PartitionId, Piece),
@@ -134,6 +137,7 @@ impl Body {
         };
         let in_order = |epochs: &[Epoch]| {
             !epochs.is_empty()
+                && epochs.iter().all(|epoch| epoch.number.max(epoch.after) <= MAX_INDEX)
                 && epochs.is_sorted_by(|a, b| a.number < b.number && a.after <= b.after)
         };
         match self {
@@ -147,15 +151,14 @@ impl Body {
                         && entry.oldest <= entry.number
                         && PartitionId::of(&entry.key, topology.partitions) == *partition
                 };
-                after.checked_add(entries.len() as u64).is_some()
-                    && entries.iter().all(belongs)
-                    && in_order(epochs)
+                *after <= MAX_INDEX && entries.iter().all(belongs) && in_order(epochs)
             }
             Body::Piece(partition, piece) => {
                 let belongs = |(key, _, at): &(Key, Value, u64)| {
                     *at <= piece.applied && PartitionId::of(key, topology.partitions) == *partition
                 };
-                piece.values.iter().all(belongs)
+                piece.applied <= MAX_INDEX
+                    && piece.values.iter().all(belongs)
                     && piece.end.as_ref().is_none_or(|end| {
                         end.seen.iter().all(|(origin, _)| exists(origin)) && in_order(&end.epochs)
                     })

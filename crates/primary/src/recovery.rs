@@ -63,6 +63,10 @@ impl Recovery {
             Record::Numbers(reserved) => self.primary.requests.skip_to(reserved),
             Record::Applied { partition, after, entries, epochs } => {
                 let history = &mut self.replica(partition)?.history;
+                // It comes again, and the partition was emptied since: that record follows.
+                if after > history.applied {
+                    return Ok(());
+                }
                 history.learn_epochs(&epochs);
                 for (index, entry) in (after + 1..).zip(entries) {
                     if index > history.applied {

@@ -17,6 +17,8 @@ use crate::record::Record;
 const MAX_PENDING: usize = 4096;
 /// Numbers that one record reserves.
 const NUMBERS: u64 = 1024;
+/// Bits of a number below those of the life.
+const LIFE_SHIFT: u32 = 48;
 
 /// An update that waits.
 #[derive(Debug)]
@@ -40,7 +42,9 @@ pub(crate) struct Requests {
 }
 
 impl Requests {
-    pub(crate) fn new(first: u64) -> Requests {
+    /// Numbers of a later life of the site are greater: other sites remember what was over in an earlier one.
+    pub(crate) fn new(life: u32, first: u64) -> Requests {
+        let first = u64::from(life) << LIFE_SHIFT | (first & ((1 << LIFE_SHIFT) - 1));
         Requests { next: first, reserved: first, pending: BTreeMap::new() }
     }
 

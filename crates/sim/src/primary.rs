@@ -425,10 +425,15 @@ impl PrimarySessions {
             homes.extend(primary.applied().filter(|it| it.2).map(|(id, applied, _)| (id, applied)));
         }
         let mut texts = Vec::new();
+        let all_up = (0..self.topology.sites()).all(|site| world.state(site) == SiteState::Up);
         for (address, primary) in world.primaries() {
             for (id, applied, _) in primary.applied() {
-                if homes.get(&id).is_some_and(|home| *home != applied) {
-                    texts.push(format!("{address:?} lacks updates of {id:?}, its home is up"));
+                match homes.get(&id) {
+                    Some(home) if *home != applied => {
+                        texts.push(format!("{address:?} lacks updates of {id:?}, its home is up"));
+                    }
+                    None if all_up => texts.push(format!("no site is the home of {id:?}")),
+                    _ => {}
                 }
             }
             if primary.pending() > 0 {

@@ -243,6 +243,8 @@ impl World {
         let mut config = config.with_primary();
         if let Some(primary) = &mut config.primary {
             (primary.log_entries, primary.without) = options;
+            // Values are some hundred bytes.
+            primary.piece_bytes = 100;
         }
         config
     }

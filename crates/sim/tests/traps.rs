@@ -365,9 +365,3 @@ fn an_update_that_comes_again_is_ordered_once() {
 fn a_replica_of_primary_leaves_no_gap() {
     without_of_primary(solera_primary::Rule::InOrder, Scenario::from_seed);
 }
-
-/// A replica that has not heard of a removal answers a new home, and goes on with the former one.
-#[test]
-fn replicas_of_primary_listen_to_their_own_list_alone() {
-    without_of_primary(solera_primary::Rule::SameList, Scenario::members);
-}

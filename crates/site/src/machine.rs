@@ -35,8 +35,7 @@ pub struct Site {
 #[derive(Debug, Default)]
 pub struct Checkpoint {
     unistore: solera_unistore::Checkpoint,
-    /// `None` if the worker does not run it.
-    primary: Option<solera_primary::Checkpoint>,
+    primary: solera_primary::Checkpoint,
     complete: bool,
 }
 
@@ -156,6 +155,7 @@ impl Site {
         if primary.members() != self.unistore.members() {
             collect(&mut self.outputs, &mut self.unistore);
             primary.set_members(now, self.unistore.members());
+            collect(&mut self.outputs, primary);
             self.note_filled();
         }
     }
@@ -257,8 +257,7 @@ impl Machine for Site {
             }
         }
         let primary = self.primary.as_ref();
-        let of_primary = checkpoint.primary.get_or_insert_default();
-        let part = primary.and_then(|primary| primary.next_part(of_primary, keys));
+        let part = primary.and_then(|it| it.next_part(&mut checkpoint.primary, keys));
         checkpoint.complete = part.is_none();
         part.map(Part::Primary)
     }

@@ -1,0 +1,378 @@
+//! Sites with one worker each. The test delivers and loses messages, and moves the clock.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use solera_data::{Key, Value};
+use solera_machine::{Address, Machine, Now, PartitionId, RequestId, Topology, Wire};
+use solera_membership::{Change, Gap, Members};
+use solera_primary::{
+    Body, Checkpoint, Command, Config, Event, Input, Message, Output, Past, Position, Primary,
+    Recovery, Response, Update,
+};
+use solera_time::{Monotonic, Physical, SiteId, Timestamp};
+
+pub(crate) const A: SiteId = SiteId(0);
+pub(crate) const B: SiteId = SiteId(1);
+pub(crate) const C: SiteId = SiteId(2);
+pub(crate) const PARTITIONS: u16 = 24;
+/// Longer than the time after which messages are sent again.
+pub(crate) const RETRY_MS: u64 = 400;
+
+/// The worker of a site, with its journal.
+pub(crate) struct Worker {
+    pub(crate) config: Config,
+    /// `None` while it is stopped.
+    pub(crate) machine: Option<Primary>,
+    pub(crate) first: Members,
+    pub(crate) parts: Vec<Vec<u8>>,
+    pub(crate) records: Vec<Vec<u8>>,
+    /// The first record since the last checkpoint began.
+    pub(crate) since: usize,
+}
+
+pub(crate) struct Cluster {
+    pub(crate) workers: Vec<Worker>,
+    pub(crate) links: BTreeMap<(SiteId, SiteId), VecDeque<(u32, Message)>>,
+    pub(crate) replies: BTreeMap<RequestId, Vec<(Response, bool)>>,
+    pub(crate) rare: Vec<&'static str>,
+    topology: Arc<Topology>,
+    requests: u64,
+    now_ms: u64,
+}
+
+impl Cluster {
+    /// Three sites, of which one may fail. Each home knows that the others are there.
+    pub(crate) fn new(adapt: impl Fn(&mut Config)) -> Cluster {
+        Cluster::of(3, adapt)
+    }
+
+    pub(crate) fn of(sites: usize, adapt: impl Fn(&mut Config)) -> Cluster {
+        let topology = Arc::new(Topology { partitions: PARTITIONS, workers: vec![1; sites] });
+        let first = Members::new(sites);
+        let worker = |site| {
+            let mut config = Config::new(address(site), Arc::clone(&topology));
+            config.journal = true;
+            adapt(&mut config);
+            let machine = Some(Primary::new(config.clone(), &first));
+            let (parts, records) = (Vec::new(), Vec::new());
+            Worker { config, machine, first: first.clone(), parts, records, since: 0 }
+        };
+        let workers = SiteId::all(sites).map(worker).collect();
+        let mut cluster = Cluster {
+            workers,
+            links: BTreeMap::new(),
+            replies: BTreeMap::new(),
+            rare: Vec::new(),
+            topology: Arc::clone(&topology),
+            requests: 0,
+            now_ms: 0,
+        };
+        cluster.run();
+        cluster
+    }
+
+    pub(crate) fn at(&self, site: SiteId) -> &Primary {
+        self.workers[site.index()].machine.as_ref().expect("the worker runs")
+    }
+
+    pub(crate) fn now(&self) -> Now {
+        let monotonic = Monotonic(self.now_ms * 1_000_000);
+        Now { monotonic, physical: Physical(self.now_ms * 1000) }
+    }
+
+    pub(crate) fn input(&mut self, site: SiteId, input: Input) {
+        let now = self.now();
+        self.with(site, |machine| machine.handle(now, input));
+    }
+
+    pub(crate) fn command(&mut self, site: SiteId, command: Command) -> RequestId {
+        self.requests += 1;
+        let request = RequestId(self.requests);
+        self.input(site, Input::Client { request, command });
+        request
+    }
+
+    pub(crate) fn update(&mut self, site: SiteId, key: &Key, update: Update) -> RequestId {
+        self.command(site, Command::Update { key: key.clone(), update })
+    }
+
+    pub(crate) fn append(&mut self, site: SiteId, key: &Key, text: &str) -> RequestId {
+        self.update(site, key, Update::Append(Value::from(text)))
+    }
+
+    pub(crate) fn cancel(&mut self, site: SiteId, request: RequestId) {
+        self.input(site, Input::Cancel { request });
+    }
+
+    /// The replies to a request until now.
+    pub(crate) fn replies(&self, request: RequestId) -> &[(Response, bool)] {
+        self.replies.get(&request).map_or(&[], Vec::as_slice)
+    }
+
+    /// The only reply to a request, which must be its last.
+    pub(crate) fn answer(&self, request: RequestId) -> Option<&Response> {
+        match self.replies(request) {
+            [] => None,
+            [(response, true)] => Some(response),
+            others => panic!("one last reply, not {others:?}"),
+        }
+    }
+
+    /// Where a site's replica of the key's partition is.
+    pub(crate) fn position(&mut self, site: SiteId, key: &Key) -> Position {
+        let request = self.command(site, Command::Read { key: key.clone() });
+        match self.answer(request) {
+            Some(Response::Value { position, .. }) => *position,
+            other => panic!("a value, not {other:?}"),
+        }
+    }
+
+    pub(crate) fn value(&self, site: SiteId, key: &Key) -> Option<String> {
+        self.at(site).value(key).map(ToString::to_string)
+    }
+
+    pub(crate) fn applied(&self, site: SiteId, key: &Key) -> (u64, bool) {
+        let partition = PartitionId::of(key, PARTITIONS);
+        let mut found = self.at(site).applied().filter(|(id, ..)| *id == partition);
+        found.next().map(|(_, applied, is_home)| (applied, is_home)).expect("all have it")
+    }
+
+    /// The messages on a link, in order.
+    pub(crate) fn queued(&self, from: SiteId, to: SiteId) -> Vec<&Body> {
+        let link = self.links.get(&(from, to));
+        link.into_iter().flatten().map(|(_, message)| &message.body).collect()
+    }
+
+    /// Delivers the first message of a link. Returns whether there was one.
+    pub(crate) fn step(&mut self, from: SiteId, to: SiteId) -> bool {
+        let link = self.links.get_mut(&(from, to));
+        let Some((life, message)) = link.and_then(VecDeque::pop_front) else { return false };
+        if self.workers[to.index()].machine.is_some() {
+            self.input(to, Input::Message { from: address(from), life, message });
+        }
+        true
+    }
+
+    /// Delivers what is on a link now and what joins it meanwhile.
+    pub(crate) fn deliver_on(&mut self, from: SiteId, to: SiteId) {
+        while self.step(from, to) {}
+    }
+
+    /// Delivers until no message is left on links between these sites.
+    pub(crate) fn deliver_among(&mut self, sites: &[SiteId]) {
+        let pairs = |from: SiteId| sites.iter().map(move |to| (from, *to));
+        let all: Vec<_> = sites.iter().flat_map(|from| pairs(*from)).collect();
+        for _ in 0..10_000 {
+            let steps: Vec<bool> = all.iter().map(|(from, to)| self.step(*from, *to)).collect();
+            if !steps.contains(&true) {
+                return;
+            }
+        }
+        panic!("the sites send messages without end");
+    }
+
+    pub(crate) fn deliver(&mut self) {
+        let sites: Vec<SiteId> = SiteId::all(self.workers.len()).collect();
+        self.deliver_among(&sites);
+    }
+
+    /// Loses what is on a link.
+    pub(crate) fn lose(&mut self, from: SiteId, to: SiteId) {
+        self.links.remove(&(from, to));
+    }
+
+    /// Loses what is on a link but for these messages.
+    pub(crate) fn keep(&mut self, from: SiteId, to: SiteId, is_kept: impl Fn(&Body) -> bool) {
+        let link = self.links.entry((from, to)).or_default();
+        link.retain(|(_, message)| is_kept(&message.body));
+    }
+
+    /// Loses what a site has sent and what was sent to it.
+    pub(crate) fn cut_off(&mut self, site: SiteId) {
+        self.links.retain(|(from, to), _| *from != site && *to != site);
+    }
+
+    /// Moves the clock, and lets each running worker do what is due.
+    pub(crate) fn pass(&mut self, ms: u64) {
+        self.now_ms += ms;
+        let now = self.now();
+        for site in SiteId::all(self.workers.len()) {
+            if self.workers[site.index()].machine.is_some() {
+                self.with(site, |machine| machine.on_deadline(now));
+            }
+        }
+    }
+
+    /// Delivers everything, and lets workers send again, until nothing is missing anywhere.
+    pub(crate) fn run(&mut self) {
+        for _ in 0..8 {
+            self.pass(RETRY_MS);
+            self.deliver();
+        }
+    }
+
+    /// Stops a worker. What it has sent and was sent is lost.
+    pub(crate) fn stop(&mut self, site: SiteId) {
+        self.workers[site.index()].machine = None;
+        self.cut_off(site);
+    }
+
+    /// Starts a worker again from what it has kept.
+    pub(crate) fn restart(&mut self, site: SiteId, members: &Members) {
+        self.stop(site);
+        let worker = &mut self.workers[site.index()];
+        worker.machine = Some(worker.rebuilt(members));
+    }
+
+    /// Begins a new life of a site, with nothing of the former one.
+    pub(crate) fn begin_life(&mut self, site: SiteId, members: &Members) {
+        self.stop(site);
+        let worker = &mut self.workers[site.index()];
+        worker.config.life = members.life(site);
+        let sites = members.sites();
+        worker.first = Members::at_start(sites, sites, site, worker.config.life);
+        (worker.parts, worker.records, worker.since) = (Vec::new(), Vec::new(), 0);
+        worker.machine = Some(Primary::new(worker.config.clone(), &worker.first));
+        self.set_members(site, members);
+    }
+
+    pub(crate) fn set_members(&mut self, site: SiteId, members: &Members) {
+        let now = self.now();
+        self.with(site, |machine| machine.set_members(now, members));
+    }
+
+    /// Calls a machine and carries out what it asks for.
+    pub(crate) fn with(&mut self, site: SiteId, call: impl FnOnce(&mut Primary)) {
+        let worker = &mut self.workers[site.index()];
+        let machine = worker.machine.as_mut().expect("the worker runs");
+        call(machine);
+        while let Some(output) = machine.poll_output() {
+            match output {
+                Output::Records(records) => {
+                    worker.records.extend(records.iter().map(<[u8]>::to_vec));
+                }
+                Output::Send { to, message } => {
+                    let from = address(site);
+                    assert!(message.fits(from, to, &self.topology), "{message:?}");
+                    let link = self.links.entry((site, to.site)).or_default();
+                    link.push_back((machine.members().life(site), message));
+                }
+                Output::Reply { request, response, last } => {
+                    let replies = self.replies.entry(request).or_default();
+                    assert!(replies.iter().all(|(_, last)| !last), "a reply after the last");
+                    replies.push((response, last));
+                }
+                Output::Trace(Event::Rare(path)) => self.rare.push(path.0),
+            }
+        }
+    }
+}
+
+impl Worker {
+    /// Takes the next part of a checkpoint. Returns whether there was one.
+    pub(crate) fn take_part(&mut self, checkpoint: &mut Checkpoint, keys: usize) -> bool {
+        let machine = self.machine.as_ref().expect("the worker runs");
+        let Some(part) = machine.next_part(checkpoint, keys) else { return false };
+        let mut bytes = Vec::new();
+        part.encode(&mut bytes);
+        self.parts.push(bytes);
+        true
+    }
+
+    /// Forgets the last checkpoint, and the records before the one that begins.
+    pub(crate) fn begin_checkpoint(&mut self) -> Checkpoint {
+        self.parts.clear();
+        self.since = self.records.len();
+        Checkpoint::default()
+    }
+
+    /// The machine, rebuilt from the checkpoint and the records since that began.
+    pub(crate) fn rebuilt(&self, members: &Members) -> Primary {
+        let mut recovery = Recovery::new(self.config.clone(), &self.first);
+        for part in &self.parts {
+            recovery.take_part(part).expect("the worker has written the part");
+        }
+        for record in &self.records[self.since..] {
+            recovery.take_record(record).expect("the worker has written the record");
+        }
+        recovery.into_machine(members)
+    }
+}
+
+pub(crate) fn address(site: SiteId) -> Address {
+    Address { site, worker: 0 }
+}
+
+/// The site at which a partition's home is.
+pub(crate) fn home_of(members: &Members, partition: PartitionId) -> SiteId {
+    let topology = Topology { partitions: PARTITIONS, workers: vec![1; members.sites()] };
+    let topology = Arc::new(topology);
+    let is_home = |site: &SiteId| {
+        let machine = Primary::new(Config::new(address(*site), Arc::clone(&topology)), members);
+        machine.applied().any(|(id, _, is_home)| id == partition && is_home)
+    };
+    SiteId::all(members.sites()).find(is_home).expect("each partition has a home")
+}
+
+/// A key whose home is at the first site under the first list, and so on.
+pub(crate) fn key_at<const N: usize>(homes: [(&Members, SiteId); N]) -> Key {
+    let fits = |id: &PartitionId| homes.iter().all(|(list, home)| home_of(list, *id) == *home);
+    let partition = (0..PARTITIONS).map(PartitionId).find(fits).expect("some partition fits");
+    key_in(partition, 0)
+}
+
+/// One of the keys of a partition.
+pub(crate) fn key_in(partition: PartitionId, place: usize) -> Key {
+    let keys = (0..).map(|number| Key::from(format!("k{number}").as_str()));
+    keys.filter(|key| PartitionId::of(key, PARTITIONS) == partition).nth(place).expect("no end")
+}
+
+/// The list after a site was declared dead.
+pub(crate) fn without(members: &Members, site: SiteId) -> Members {
+    let asked = members.members().find(|other| *other != site).expect("another site is there");
+    members.changed(asked, site, Change::Remove).unwrap()
+}
+
+/// The list after a site that was declared dead is gone and may join.
+pub(crate) fn joining(members: &Members, site: SiteId) -> Members {
+    let gap = Gap { cut: Timestamp(1), end: Timestamp(1) };
+    let asked = members.members().next().expect("a site is there");
+    members.closed(site, gap).changed(asked, site, Change::Add).unwrap()
+}
+
+/// What a session has seen that saw one position of a key's partition.
+pub(crate) fn past(key: &Key, position: Position) -> Past {
+    let mut past = Past::default();
+    past.note(PartitionId::of(key, PARTITIONS), position);
+    past
+}
+
+pub(crate) fn at(epoch: u64, index: u64) -> Position {
+    Position { epoch, index }
+}
+
+/// The last reply to an update that is at this place of its partition's history.
+pub(crate) fn applied_at(epoch: u64, index: u64) -> Response {
+    Response::Applied { position: at(epoch, index) }
+}
+
+pub(crate) fn attach(past: &Past) -> Command {
+    Command::Attach { past: past.clone() }
+}
+
+pub(crate) fn barrier(past: &Past) -> Command {
+    Command::Barrier { past: past.clone() }
+}
+
+/// Asserts that all these sites have the same.
+pub(crate) fn assert_equal(cluster: &Cluster, sites: &[SiteId], keys: &[Key]) {
+    let of = |site: &SiteId| {
+        let applied: Vec<_> = cluster.at(*site).applied().map(|(id, at, _)| (id, at)).collect();
+        let values: Vec<_> = keys.iter().map(|key| cluster.value(*site, key)).collect();
+        (applied, values)
+    };
+    for site in sites {
+        assert_eq!(of(site), of(&sites[0]), "{site}");
+    }
+}
