@@ -78,6 +78,9 @@ pub(crate) struct SimArgs {
     /// Let workers also run the example protocol `primary`, and judge sessions that use it
     #[arg(long, conflicts_with = "outages")]
     primary: bool,
+    /// Let workers also run the protocol `trial`, which exercises jobs, lanes and questions between protocols
+    #[arg(long, conflicts_with = "outages")]
+    trial: bool,
     /// Take a rule of the protocol out
     #[arg(long, value_name = "RULE", value_parser = rules())]
     without: Option<Rule>,
@@ -129,6 +132,7 @@ fn scenario(args: &SimArgs, seed: u64) -> Scenario {
     };
     let scenario = if judges_promises(args, seed) { scenario.promising() } else { scenario };
     let scenario = if args.primary { scenario.with_primary() } else { scenario };
+    let scenario = if args.trial { scenario.with_trial() } else { scenario };
     scenario.without(args.without)
 }
 
@@ -325,7 +329,8 @@ fn replay(args: &SimArgs, seed: u64) -> String {
     };
     let promises = if args.promises { " --promises" } else { "" };
     let primary = if args.primary { " --primary" } else { "" };
-    format!("solera sim --seed {seed}{kind}{promises}{primary}{without}")
+    let trial = if args.trial { " --trial" } else { "" };
+    format!("solera sim --seed {seed}{kind}{promises}{primary}{trial}{without}")
 }
 
 #[cfg(test)]

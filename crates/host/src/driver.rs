@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::fmt;
 
 use solera_journal::{Error, Event, Lsn};
-use solera_machine::{Input, Machine, Now, Output, OutputOf};
+use solera_machine::{InputOf, Machine, Now, Output, OutputOf};
 use solera_time::Monotonic;
 
 use crate::gate::Gate;
@@ -73,7 +73,7 @@ impl<M: Machine, L: Log, C> Driver<M, L, C> {
     }
 
     /// Gives the machine an input.
-    pub fn handle(&mut self, now: Now, input: Input<M::Message, M::Command>) {
+    pub fn handle(&mut self, now: Now, input: InputOf<M>) {
         self.machine.handle(now, input);
     }
 
@@ -87,7 +87,7 @@ impl<M: Machine, L: Log, C> Driver<M, L, C> {
         self.machine.next_deadline()
     }
 
-    /// Returns the next output, in order: messages and replies that may leave now, events, and records. Records are
+    /// Returns the next output, in order: messages and replies that may leave now, events, jobs, and records. Records are
     /// appended to the log before they are returned, unless it has failed.
     pub fn poll(&mut self) -> Option<OutputOf<M>> {
         let Some(gate) = &mut self.gate else { return self.machine.poll_output() };
@@ -101,6 +101,7 @@ impl<M: Machine, L: Log, C> Driver<M, L, C> {
                     return Some(Output::Records(records));
                 }
                 Output::Trace(event) => return Some(Output::Trace(event)),
+                Output::Job { job, work } => return Some(Output::Job { job, work }),
                 output => {
                     if let Some(output) = gate.pass(output) {
                         return Some(output);

@@ -1,5 +1,7 @@
 //! The driver with a machine that counts, over a journal on a simulated disk.
 
+use std::convert::Infallible;
+
 use solera_host::{Driver, Flaw, Options, VirtualLog};
 use solera_journal::{Error, Event, Identity, SimDisk};
 use solera_machine::{
@@ -22,6 +24,9 @@ impl Machine for Sum {
     type Response = u64;
     type Event = u64;
     type Part = u64;
+    type Job = Infallible;
+    type Question = Infallible;
+    type Answer = Infallible;
     type Checkpoint = u8;
 
     fn handle(&mut self, _: Now, input: Input<u64, u64>) {

@@ -2,7 +2,7 @@
 //!
 //! `docs/formats/wire.md` draws the bytes.
 
-use solera_machine::{Address, Protocol, Wire};
+use solera_machine::{Address, Lane, Protocol, Wire};
 use solera_time::SiteId;
 
 use crate::frame::{HEADER, MAX_FRAME, WireError};
@@ -25,6 +25,17 @@ impl Default for Sizes {
     }
 }
 
+/// The body of a frame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Body {
+    /// The lane of its messages.
+    pub lane: Lane,
+    /// The number of their protocol.
+    pub protocol: u8,
+    /// Its content.
+    pub bytes: Vec<u8>,
+}
+
 /// The bodies of frames that carry messages from one worker to another, in order. An answer that is
 /// too long for any frame becomes one that says so; nothing else gets so long.
 pub fn encode_batch<M: Wire>(
@@ -32,9 +43,10 @@ pub fn encode_batch<M: Wire>(
     from: Address,
     to: Address,
     messages: Vec<M>,
-) -> Vec<Vec<u8>> {
+) -> Vec<Body> {
     let workers = [from.worker, to.worker];
-    let mut batch = Batch { sizes, workers, bodies: Vec::new(), body: Vec::new() };
+    let mut batch =
+        Batch { sizes, workers, bodies: Vec::new(), of: (Lane::USUAL, 0), body: Vec::new() };
     for message in messages {
         batch.add(message);
     }
@@ -45,7 +57,9 @@ pub fn encode_batch<M: Wire>(
 struct Batch {
     sizes: Sizes,
     workers: [u8; 2],
-    bodies: Vec<Vec<u8>>,
+    bodies: Vec<Body>,
+    /// The lane and protocol of the messages in `body`.
+    of: (Lane, u8),
     body: Vec<u8>,
 }
 
@@ -66,10 +80,11 @@ impl Batch {
 
     fn append(&mut self, message: &impl Wire, size: usize) {
         let header = message.protocol().message_header();
-        let is_other = self.body.get(2..BATCH_HEADER).is_some_and(|former| former != header);
-        if is_other || self.body.len() + size > self.sizes.piece {
+        let of = (message.lane(), message.protocol().number);
+        if of != self.of || self.body.len() + size > self.sizes.piece {
             self.end_body();
         }
+        self.of = of;
         if self.body.is_empty() {
             self.body.reserve(size + BATCH_HEADER);
             self.body.extend_from_slice(&self.workers);
@@ -80,7 +95,8 @@ impl Batch {
 
     fn end_body(&mut self) {
         if !self.body.is_empty() {
-            self.bodies.push(std::mem::take(&mut self.body));
+            let ((lane, protocol), bytes) = (self.of, std::mem::take(&mut self.body));
+            self.bodies.push(Body { lane, protocol, bytes });
         }
     }
 }

@@ -5,9 +5,10 @@
 //! the clock. A connection begins with a [`Greeting`] from each side, whose [`Card`] tells who it is and what it was
 //! configured with. [`Admission`] decides who is let in, by what is known of the sites and of the data that nodes had before.
 //!
-//! **Within a site every frame that was queued for a process arrives there once and in order**, whatever becomes of
-//! connections, as long as both processes live. **Between sites a frame arrives at most once, and never after a later
-//! one**; the protocols ask again for what is lost. `tests/world.rs` judges both.
+//! **Within a site every frame that was queued for a process arrives there once, and in order with those of its protocol
+//! and lane**, whatever becomes of connections, as long as both processes live. **Between sites a frame arrives at most once,
+//! and never after a later one of its protocol and lane**; the protocols ask again for what is lost. `tests/world.rs` judges
+//! both.
 
 mod acceptance;
 mod admission;
@@ -20,7 +21,7 @@ mod queue;
 mod refusal;
 
 pub use admission::{Admission, Origin, Place, Run, Unwelcome};
-pub use batch::{Delivery, Sizes, decode_batch, encode_batch};
+pub use batch::{Body, Delivery, Sizes, decode_batch, encode_batch};
 pub use card::{Card, Identity, Speaks, WITH_THE_SITES};
 pub use frame::{Frame, Kind, WireError, read_frame, write_frame};
 pub use greeting::{Greeting, HEAD};

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use solera_machine::Lane;
 use solera_time::Monotonic;
 
 use crate::queue::Queue;
@@ -77,12 +78,12 @@ impl<B: Clone> Link<B> {
         Some(Ticket { incarnation: self.incarnation })
     }
 
-    /// Queues the body of a frame, of so many bytes. It is dropped if the peer has become another process since the
+    /// Queues the body of a frame, of so many bytes, behind what waits of its protocol and lane. It is dropped if the peer has become another process since the
     /// ticket was given, for which it is not meant.
-    pub fn push(&mut self, ticket: Ticket, body: B, bytes: usize) {
+    pub fn push(&mut self, ticket: Ticket, (lane, protocol): (Lane, u8), body: B, bytes: usize) {
         let connected = self.outgoing.is_some();
         if ticket.incarnation == self.incarnation && (self.within_site || connected) {
-            self.queue.push(body, bytes);
+            self.queue.push(lane, protocol, body, bytes);
         }
     }
 

@@ -2,7 +2,9 @@
 
 use std::collections::VecDeque;
 
-/// The bodies of numbered frames, in order.
+use solera_machine::{Lane, Turns};
+
+/// The bodies of frames. A frame gets its number when it is first sent: protocols take turns until then.
 ///
 /// Within a site a frame stays until it is acknowledged, so that a broken connection loses nothing;
 /// between sites it is forgotten when it is sent, because the protocol asks again for what it misses.
@@ -11,8 +13,11 @@ use std::collections::VecDeque;
 /// catch up: a receiver can use what comes next, and nothing after a gap.
 #[derive(Debug)]
 pub(crate) struct Queue<B> {
-    frames: VecDeque<Waiting<B>>,
-    /// How many of `frames`, from the front, were sent over the present connection.
+    /// Bodies that were never sent, with their lengths.
+    waiting: Turns<(B, usize)>,
+    /// Frames that were sent and are kept.
+    kept: VecDeque<Kept<B>>,
+    /// How many of `kept`, from the front, were sent over the present connection.
     sent: usize,
     bytes: usize,
     limit: usize,
@@ -21,9 +26,9 @@ pub(crate) struct Queue<B> {
     dropped: u64,
 }
 
-/// A frame that waits.
+/// A frame that is not acknowledged.
 #[derive(Debug)]
-struct Waiting<B> {
+struct Kept<B> {
     number: u64,
     body: B,
     bytes: usize,
@@ -33,36 +38,41 @@ impl<B: Clone> Queue<B> {
     /// A queue that holds about `limit` bytes, and keeps what was sent until it is acknowledged if
     /// `keeps`.
     pub(crate) fn new(limit: usize, keeps: bool) -> Queue<B> {
-        let frames = VecDeque::new();
-        Queue { frames, sent: 0, bytes: 0, limit, last: 0, keeps, dropped: 0 }
+        let (waiting, kept) = (Turns::default(), VecDeque::new());
+        Queue { waiting, kept, sent: 0, bytes: 0, limit, last: 0, keeps, dropped: 0 }
     }
 
-    /// Adds a body of so many bytes, also beyond the limit: a long one would never find enough room among short ones.
-    pub(crate) fn push(&mut self, body: B, bytes: usize) {
-        self.last += 1;
+    /// Adds a body of so many bytes of a lane and protocol, also beyond the limit: a long one would never find enough room
+    /// among short ones.
+    pub(crate) fn push(&mut self, lane: Lane, protocol: u8, body: B, bytes: usize) {
         self.bytes += bytes;
-        self.frames.push_back(Waiting { number: self.last, body, bytes });
+        self.waiting.push(lane, protocol, bytes as u64, (body, bytes));
     }
 
     /// The next frame to send, which counts as sent from now on: its number and body.
     pub(crate) fn next(&mut self) -> Option<(u64, B)> {
-        if self.keeps {
-            let next = self.frames.get(self.sent)?;
+        if let Some(again) = self.kept.get(self.sent) {
             self.sent += 1;
-            return Some((next.number, next.body.clone()));
+            return Some((again.number, again.body.clone()));
         }
-        let next = self.frames.pop_front()?;
-        self.bytes -= next.bytes;
-        Some((next.number, next.body))
+        let (body, bytes) = self.waiting.pop()?;
+        self.last += 1;
+        if self.keeps {
+            self.kept.push_back(Kept { number: self.last, body: body.clone(), bytes });
+            self.sent += 1;
+        } else {
+            self.bytes -= bytes;
+        }
+        Some((self.last, body))
     }
 
     /// All frames up to this one have arrived.
     pub(crate) fn acknowledge(&mut self, number: u64) {
-        while let Some(first) = self.frames.front()
+        while let Some(first) = self.kept.front()
             && first.number <= number
         {
             self.bytes -= first.bytes;
-            self.frames.pop_front();
+            self.kept.pop_front();
             self.sent = self.sent.saturating_sub(1);
         }
     }
@@ -77,7 +87,8 @@ impl<B: Clone> Queue<B> {
 
     /// The receiver is gone for good.
     pub(crate) fn clear(&mut self) {
-        self.frames.clear();
+        self.waiting.clear();
+        self.kept.clear();
         self.sent = 0;
         self.bytes = 0;
     }
@@ -113,7 +124,7 @@ mod tests {
 
     fn filled(keeps: bool) -> Queue<()> {
         let mut queue = Queue::new(100, keeps);
-        (0..3).for_each(|_| queue.push((), 30));
+        (0..3).for_each(|_| queue.push(Lane::USUAL, 1, (), 30));
         queue
     }
 
@@ -122,14 +133,14 @@ mod tests {
         let mut queue = filled(true);
         assert_eq!(numbers(&mut queue), [1, 2, 3]);
         queue.acknowledge(1);
-        queue.push((), 30);
+        queue.push(Lane::USUAL, 1, (), 30);
         assert_eq!(numbers(&mut queue), [4]);
         queue.rewind();
         queue.acknowledge(2);
         assert_eq!(numbers(&mut queue), [3, 4]);
         queue.acknowledge(9);
         assert_eq!((queue.bytes(), numbers(&mut queue)), (0, vec![]));
-        queue.push((), 30);
+        queue.push(Lane::USUAL, 1, (), 30);
         assert_eq!(numbers(&mut queue), [5]);
     }
 
@@ -146,7 +157,7 @@ mod tests {
     fn the_last_frame_may_be_longer_than_the_room_that_is_left() {
         let mut queue = filled(true);
         assert!(!queue.is_full());
-        queue.push((), 1000);
+        queue.push(Lane::USUAL, 1, (), 1000);
         assert_eq!(
             (queue.is_full(), queue.bytes(), numbers(&mut queue)),
             (true, 1090, vec![1, 2, 3, 4])

@@ -13,7 +13,8 @@ const TOPOLOGY: fn() -> Topology = || Topology { partitions: 1, workers: vec![1,
 const HEADER: usize = 2 + Protocol::HEADER_BYTES;
 
 fn encode(messages: Vec<Message>) -> Vec<Vec<u8>> {
-    encode_batch(Sizes::default(), at(0), at(1), messages)
+    let bodies = encode_batch(Sizes::default(), at(0), at(1), messages);
+    bodies.into_iter().map(|body| body.bytes).collect()
 }
 
 fn at(site: u8) -> Address {
@@ -119,7 +120,7 @@ fn a_reply_that_is_too_long_says_so() {
     for (size, told) in [(100, outcome(100)), (2000, Err(OpError::TooLarge))] {
         let bodies = encode_batch(short, at(1), at(1), vec![reply(outcome(size))]);
         let delivery =
-            decode_batch::<Message>(&bodies[0], SiteId(1), SiteId(1), &TOPOLOGY()).unwrap();
+            decode_batch::<Message>(&bodies[0].bytes, SiteId(1), SiteId(1), &TOPOLOGY()).unwrap();
         assert_eq!(delivery.messages, [reply(told)]);
     }
 }

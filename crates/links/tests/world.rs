@@ -4,15 +4,20 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use solera_links::{Handshake, Link, Ticket};
+use solera_machine::Lane;
 use solera_time::Monotonic;
 
-/// What a frame carries: who sent it to whom, and as which of that pair's frames.
+/// What a frame carries: who sent it to whom, and as which of that pair's frames of its class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Body {
     from: u64,
     to: u64,
+    class: usize,
     place: usize,
 }
+
+/// Lanes and numbers of protocols. Frames of one class stay in order.
+const CLASSES: [(Lane, u8); 3] = [(Lane::USUAL, 1), (Lane::URGENT, 1), (Lane::USUAL, 2)];
 
 /// What a host may do wrong. The judge must notice each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,9 +78,9 @@ struct Node {
 
 #[derive(Default)]
 struct Judge {
-    /// By sender and receiver.
-    queued: BTreeMap<(u64, u64), usize>,
-    delivered: BTreeMap<(u64, u64), Vec<usize>>,
+    /// By sender, receiver and class.
+    queued: BTreeMap<(u64, u64, usize), usize>,
+    delivered: BTreeMap<(u64, u64, usize), Vec<usize>>,
 }
 
 struct World {
@@ -295,17 +300,18 @@ impl World {
         let Node { incarnation, link, encoding, .. } = &mut self.nodes[node];
         if let (None, Some(ticket)) = (&encoding, link.admit()) {
             let to = link.incarnation().expect("it was met before");
-            *encoding = Some((ticket, Body { from: *incarnation, to, place: 0 }));
+            *encoding = Some((ticket, Body { from: *incarnation, to, class: 0, place: 0 }));
         }
     }
 
     fn queue(&mut self, node: usize) {
         let Node { link, encoding, .. } = &mut self.nodes[node];
         let Some((ticket, body)) = encoding.take() else { return };
-        let place = self.judge.queued.entry((body.from, body.to)).or_default();
+        let class = (self.random >> 20) as usize % CLASSES.len();
+        let place = self.judge.queued.entry((body.from, body.to, class)).or_default();
         // Those that the link drops are no part of what it promises.
         let before = link.queue_bytes();
-        link.push(ticket, Body { place: *place, ..body }, 3);
+        link.push(ticket, CLASSES[class], Body { class, place: *place, ..body }, 3);
         let queued = link.queue_bytes() > before;
         *place += usize::from(queued);
         if self.within_site && queued != (link.incarnation() == Some(body.to)) {
@@ -409,11 +415,13 @@ impl World {
         }
         if self.within_site {
             let [one, other] = [self.nodes[0].incarnation, self.nodes[1].incarnation];
-            for pair in [(one, other), (other, one)] {
-                let queued = self.judge.queued.get(&pair).copied().unwrap_or_default();
-                let delivered = self.judge.delivered.get(&pair).map_or(0, Vec::len);
+            let ways = [(one, other), (other, one)];
+            let classes = (0..CLASSES.len()).flat_map(|class| ways.map(|(a, b)| (a, b, class)));
+            for way in classes {
+                let queued = self.judge.queued.get(&way).copied().unwrap_or_default();
+                let delivered = self.judge.delivered.get(&way).map_or(0, Vec::len);
                 if delivered != queued {
-                    self.problems.push(format!("{delivered} of {queued} arrived of {pair:?}"));
+                    self.problems.push(format!("{delivered} of {queued} arrived of {way:?}"));
                 }
             }
         }
@@ -422,7 +430,7 @@ impl World {
 
 impl Judge {
     fn deliver(&mut self, at: u64, body: Body, within_site: bool) -> Option<String> {
-        let delivered = self.delivered.entry((body.from, body.to)).or_default();
+        let delivered = self.delivered.entry((body.from, body.to, body.class)).or_default();
         let next = delivered.last().map_or(0, |last| last + 1);
         delivered.push(body.place);
         if at != body.to {

@@ -19,18 +19,20 @@ mod partition;
 mod protocol;
 mod records;
 mod topology;
+mod turns;
 mod wire;
 
 use serde::{Deserialize, Serialize};
 use solera_time::{Monotonic, Physical, SiteId};
 
 pub use codec::DecodeError;
-pub use exchange::{Input, Output, RequestId};
+pub use exchange::{AskId, Input, Job, JobId, Output, RequestId};
 pub use partition::PartitionId;
 pub use protocol::{Foreign, Protocol};
 pub use records::Records;
 pub use topology::Topology;
-pub use wire::Wire;
+pub use turns::Turns;
+pub use wire::{Lane, Wire};
 
 /// Where a machine runs: one worker of one site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -86,13 +88,19 @@ pub trait Machine: Send {
     type Response;
     /// What happened, for whoever judges a history.
     type Event;
+    /// Work that the host does elsewhere; `Infallible` if there is none.
+    type Job: Job;
+    /// What the machine asks other protocols of its worker; `Infallible` if nothing.
+    type Question;
+    /// What they answer.
+    type Answer;
     /// A part of a checkpoint.
     type Part;
     /// How far a checkpoint has come.
     type Checkpoint: Default;
 
     /// Handles one input to completion.
-    fn handle(&mut self, now: Now, input: Input<Self::Message, Self::Command>);
+    fn handle(&mut self, now: Now, input: InputOf<Self>);
 
     /// Does what is due at `now`. Harmless when nothing is.
     fn on_deadline(&mut self, now: Now);
@@ -117,9 +125,22 @@ pub trait Machine: Send {
     fn encode_part(part: &Self::Part, bytes: &mut Vec<u8>);
 }
 
+/// What goes into a machine.
+pub type InputOf<M> = Input<
+    <M as Machine>::Message,
+    <M as Machine>::Command,
+    <<M as Machine>::Job as Job>::Result,
+    <M as Machine>::Answer,
+>;
+
 /// What leaves a machine.
-pub type OutputOf<M> =
-    Output<<M as Machine>::Message, <M as Machine>::Response, <M as Machine>::Event>;
+pub type OutputOf<M> = Output<
+    <M as Machine>::Message,
+    <M as Machine>::Response,
+    <M as Machine>::Event,
+    <M as Machine>::Job,
+    <M as Machine>::Question,
+>;
 
 /// A machine that is built again from what its host has kept: first all parts of a checkpoint, if there is one, then
 /// all records since the checkpoint began, in order. A part may know of some of these records: of what the part holds, they

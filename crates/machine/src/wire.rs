@@ -2,6 +2,18 @@
 
 use crate::{Address, Protocol};
 
+/// A lane of the links between workers. Messages of one protocol in one lane stay in order; a message in another lane may
+/// arrive before them. Lanes with smaller numbers go first where a link is busy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Lane(pub u8);
+
+impl Lane {
+    /// For what must not wait behind bulk data, and is short.
+    pub const URGENT: Lane = Lane(0);
+    /// For everything else.
+    pub const USUAL: Lane = Lane(1);
+}
+
 /// A message that can leave its process. Hosts put several of one protocol into a frame, one after the other.
 pub trait Wire: Sized {
     /// The protocols whose messages there are.
@@ -11,6 +23,11 @@ pub trait Wire: Sized {
 
     /// The protocol whose message it is: one of [`PROTOCOLS`](Self::PROTOCOLS).
     fn protocol(&self) -> Protocol;
+
+    /// The lane in which it travels.
+    fn lane(&self) -> Lane {
+        Lane::USUAL
+    }
 
     /// The length of its encoding in bytes.
     fn encoded_bytes(&self) -> usize;

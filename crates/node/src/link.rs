@@ -91,8 +91,8 @@ impl Link {
             let bodies = encode_batch(Sizes::default(), from, to, messages);
             state = self.state();
             for body in bodies {
-                let bytes = body.len();
-                state.machine.push(ticket, Arc::new(body), bytes);
+                let (of, bytes) = ((body.lane, body.protocol), body.bytes.len());
+                state.machine.push(ticket, of, Arc::new(body.bytes), bytes);
             }
             drop(state);
             self.wake.notify_one();

@@ -20,11 +20,11 @@ use solera_config::{ClusterSpec, Users};
 use solera_data::{Op, OpError, Outcome};
 use solera_journal::Event;
 use solera_levels::Level;
-use solera_machine::{Address, Now, PartitionId, RequestId};
+use solera_machine::{Address, Job as _, JobId, Now, PartitionId, RequestId};
 use solera_membership::{Change, Members};
 use solera_resp::CommandId;
 use solera_resp::command::COMMANDS;
-use solera_site::{Input, Message, Output};
+use solera_site::{Input, Job, JobResult, Message, Output};
 use solera_time::{Monotonic, SiteId, Timestamp};
 use solera_unistore::{AtRisk, Command, Held, Pasts, Replica, Response, Status};
 use tokio::io::DuplexStream;
@@ -83,6 +83,8 @@ pub(crate) enum Control {
     Kill(oneshot::Sender<()>),
     /// Go on.
     Restart(oneshot::Sender<std::io::Result<()>>),
+    /// A job of the machine is done.
+    Done(JobId, JobResult),
     /// The journal's thread has something to say.
     Journal(Event),
     /// The journal of some worker in this process has failed.
@@ -142,6 +144,8 @@ struct State {
     waiting: BTreeMap<RequestId, oneshot::Sender<solera_site::Response>>,
     requests: u64,
     outbox: BTreeMap<Address, Vec<Message>>,
+    /// Work for other threads.
+    jobs: Vec<(JobId, Job)>,
     armed: Option<Monotonic>,
     counters: Counters,
     clients: u64,
@@ -159,6 +163,7 @@ impl State {
                     let _ = waiting.send(response);
                 }
             }
+            Output::Job { job, work } => self.jobs.push((job, work)),
             Output::Records(_) | Output::Trace(_) => {}
         }
     }
@@ -308,7 +313,7 @@ impl Worker {
         self.flush();
         match receiver.await.ok()? {
             solera_site::Response::UniStore(response) => Some(response),
-            solera_site::Response::Primary(_) => unreachable!("the request was UniStore's"),
+            _ => unreachable!("the request was UniStore's"),
         }
     }
 
@@ -396,10 +401,21 @@ impl Worker {
         while let Some((to, messages)) = state.outbox.pop_first() {
             self.network.send(self.address, to, messages);
         }
+        for (job, work) in state.jobs.drain(..) {
+            self.begin_job(job, work);
+        }
         let deadline = state.engine.next_deadline();
         if deadline < state.armed || (state.armed.is_none() && deadline.is_some()) {
             self.wake.notify_one();
         }
+    }
+
+    /// Runs a job on a thread of its own; the result comes back through the mailbox.
+    fn begin_job(&self, job: JobId, work: Job) {
+        let (network, address) = (self.network.clone(), self.address);
+        tokio::task::spawn_blocking(move || {
+            network.control(address, Control::Done(job, work.run()));
+        });
     }
 
     /// While the journal takes no writes, all of this process takes none. If it has failed, nobody waits for what may never
@@ -735,6 +751,7 @@ pub(crate) fn run(
             waiting: BTreeMap::new(),
             requests: run.first_number,
             outbox: BTreeMap::new(),
+            jobs: Vec::new(),
             armed: None,
             counters: Counters {
                 commands: vec![0; COMMANDS.len()],

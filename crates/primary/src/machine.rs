@@ -1,6 +1,7 @@
 //! The machine: dispatch, time, membership.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -434,6 +435,9 @@ impl Machine for Primary {
     type Command = Command;
     type Response = Response;
     type Event = Event;
+    type Job = Infallible;
+    type Question = Infallible;
+    type Answer = Infallible;
     type Part = Part;
     type Checkpoint = Checkpoint;
 

@@ -29,6 +29,7 @@ mod spaces;
 mod storage;
 mod tally;
 mod trace;
+mod trial;
 mod world;
 
 pub use run::{Report, Violation, run};

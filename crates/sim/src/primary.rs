@@ -278,7 +278,8 @@ impl PrimarySessions {
             let request = RequestId(self.requests);
             self.requests += 1;
             self.sessions[index].waiting_for.push((worker, request));
-            if !world.primary_command(worker, request, command) {
+            let writes = matches!(command, Command::Update { .. });
+            if !world.example_command(worker, request, command.into(), writes) {
                 return self.rest(world, index);
             }
         }

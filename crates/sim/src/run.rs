@@ -24,6 +24,7 @@ use crate::promises::Promises;
 use crate::scenario::{MS, Scenario};
 use crate::tally::Tally;
 use crate::trace::Trace;
+use crate::trial::TrialSessions;
 use crate::world::{Happening, SiteState, World};
 
 /// What a run showed.
@@ -62,6 +63,8 @@ pub enum Violation {
     Stuck(String),
     /// A surviving site lacks a write of which a client was promised that it survives.
     Promise(String),
+    /// The protocol interface does not do what `trial` relies on.
+    Trial(String),
     /// `primary` broke one of its promises.
     Primary(String),
     /// What counted as durable is not there after a restart.
@@ -85,6 +88,7 @@ impl fmt::Display for Violation {
             Violation::Stuck(client) => write!(f, "a client is stuck: {client}"),
             Violation::Promise(what) => write!(f, "a broken promise: {what}"),
             Violation::Primary(what) => write!(f, "primary: {what}"),
+            Violation::Trial(what) => write!(f, "trial: {what}"),
             Violation::Lost(what) => write!(f, "lost: {what}"),
             Violation::Silent(what) => write!(f, "not in time: {what}"),
             Violation::Starved(who) => write!(f, "others were always in the way of {who}"),
@@ -124,6 +128,7 @@ struct Run<'a> {
     clients: Clients,
     promises: Promises,
     primary: PrimarySessions,
+    trial: TrialSessions,
     places: Places,
     outcomes: Outcomes,
     ledger: Ledger,
@@ -139,11 +144,13 @@ impl<'a> Run<'a> {
         let clients = Clients::new(scenario, &mut world);
         let promises = Promises::new(scenario, &mut world);
         let primary = PrimarySessions::new(scenario, &mut world);
+        let trial = TrialSessions::new(scenario, &mut world);
         Run {
             scenario,
             clients,
             promises,
             primary,
+            trial,
             world,
             places: Places::default(),
             outcomes: Outcomes::default(),
@@ -168,6 +175,7 @@ impl<'a> Run<'a> {
         while (!self.clients.all_done()
             || !self.promises.all_done()
             || !self.primary.all_done()
+            || !self.trial.all_done()
             || self.world.unfinished().is_some())
             && self.world.now < end
         {
@@ -183,6 +191,7 @@ impl<'a> Run<'a> {
             .into_iter()
             .chain(self.promises.stuck())
             .chain(self.primary.stuck())
+            .chain(self.trial.stuck())
         {
             self.violations.push(Violation::Stuck(client));
         }
@@ -299,6 +308,7 @@ impl<'a> Run<'a> {
         self.judge_promises();
         let of_primary = self.primary.judge(&self.world);
         self.violations.extend(of_primary.into_iter().map(Violation::Primary));
+        self.violations.extend(self.trial.judge().into_iter().map(Violation::Trial));
         let mut recorded = std::mem::take(&mut self.clients.recorded);
         recorded.append(&mut self.last_round.recorded);
         self.judge_outcomes(&recorded);
@@ -338,7 +348,8 @@ impl<'a> Run<'a> {
         for happening in happenings {
             match happening {
                 Happening::Wake(client) => {
-                    if !self.primary.wake(&mut self.world, client)
+                    if !self.trial.wake(&mut self.world, client)
+                        && !self.primary.wake(&mut self.world, client)
                         && !self.promises.wake(&mut self.world, client)
                     {
                         self.clients.wake(&mut self.world, client);
@@ -349,12 +360,14 @@ impl<'a> Run<'a> {
                     self.clients.site_down(&mut self.world, site);
                     self.promises.site_down(&mut self.world, site);
                     self.primary.site_down(&mut self.world, site);
+                    self.trial.site_down(&mut self.world, site);
                 }
                 Happening::Replaced(site, cut) => self.ledger.closed(site, cut.0),
                 Happening::WorkerDown(worker) => {
                     self.clients.worker_down(&mut self.world, worker);
                     self.promises.worker_down(&mut self.world, worker);
                     self.primary.worker_down(&mut self.world, worker);
+                    self.trial.worker_down(&mut self.world, worker);
                 }
                 Happening::Refused(from, request) => {
                     if !self.promises.unanswered(&mut self.world, from, request) {
@@ -370,6 +383,10 @@ impl<'a> Run<'a> {
                 Happening::Primary(from, request, response, last) => {
                     self.primary.reply(&mut self.world, (from, request), &response, last);
                 }
+                Happening::Trial(from, request, response, last) => {
+                    self.trial.reply(&mut self.world, (from, request), &response, last);
+                }
+                Happening::Disorder(at, event) => self.trial.disorder(at, &event),
                 Happening::Event(address, event) => self.note(address, &event),
                 Happening::Reply(from, request, response) => {
                     if let Some((_, slot)) =

@@ -64,6 +64,8 @@ pub struct Scenario {
     pub(crate) power_fails_at_checkpoints: bool,
     /// How many of its last updates a partition of `primary` keeps, if that runs, too.
     pub(crate) primary: Option<usize>,
+    /// Whether workers run `trial`, too.
+    pub(crate) trial: bool,
     /// The rule of `primary` that is taken out.
     pub(crate) primary_without: Option<solera_primary::Rule>,
 }
@@ -158,6 +160,7 @@ impl Scenario {
             promises: false,
             power_fails_at_checkpoints: false,
             primary: None,
+            trial: false,
             primary_without: None,
         }
     }
@@ -339,6 +342,12 @@ impl Scenario {
     pub fn with_primary(mut self) -> Self {
         let mut random = Random::new(self.seed.wrapping_mul(32_452_867).wrapping_add(7));
         self.primary = Some(random.weighted(&[(40, 4), (30, 32), (30, 1024)]));
+        self
+    }
+
+    /// The same scenario, in which workers also run `trial`, and sessions use it.
+    pub fn with_trial(mut self) -> Self {
+        self.trial = true;
         self
     }
 

@@ -125,19 +125,25 @@ impl Tally {
         }
     }
 
+    /// How often something happened, by the name that reports show.
+    pub fn counted(&self, what: &str) -> u64 {
+        self.counts.get(what).copied().unwrap_or(0)
+    }
+
     /// Every rare path of the protocol, with how often it was taken.
     pub fn paths(&self) -> impl Iterator<Item = (RarePath, u64)> + '_ {
         let all = [
             solera_certification::RARE_PATHS,
             solera_unistore::RARE_PATHS,
-            if self.ran_primary() { solera_primary::RARE_PATHS } else { &[] },
+            if self.ran("primary: ") { solera_primary::RARE_PATHS } else { &[] },
+            if self.ran("trial: ") { solera_trial::RARE_PATHS } else { &[] },
         ];
         let count = |path: &RarePath| (*path, self.paths.get(path).copied().unwrap_or(0));
         all.into_iter().flatten().map(count)
     }
 
-    fn ran_primary(&self) -> bool {
-        self.counts.keys().any(|what| what.starts_with("primary: "))
+    fn ran(&self, prefix: &str) -> bool {
+        self.counts.keys().any(|what| what.starts_with(prefix))
     }
 
     /// What happened too rarely for so many seeds, with how often it should have. What is rare is not required: chance

@@ -18,8 +18,8 @@ mod members;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use solera_machine::{Address, Now, RequestId};
-use solera_site::{Input, Message, Output, Site};
+use solera_machine::{Address, Job as _, JobId, Lane, Now, RequestId, Wire};
+use solera_site::{Input, Job, Message, Output, Site};
 use solera_time::{Monotonic, Physical, SiteId, Timestamp, Vector};
 use solera_unistore::{Command, Config, Event, Pasts, Record, Replica, Response};
 
@@ -66,6 +66,8 @@ enum Due {
         incarnations: (u64, u64),
     },
     Deadline(Address),
+    /// A virtual core has done a job of the worker's process with this number.
+    Job(Address, u64, JobId, Box<Job>),
     /// A sync of the worker's journal is done, in this incarnation.
     Synced(Address, u64),
     Fault(Fault),
@@ -85,6 +87,10 @@ pub(crate) enum Happening {
     Reply(Address, RequestId, Response),
     /// A reply of `primary`, and whether it is the last one.
     Primary(Address, RequestId, solera_primary::Response, bool),
+    /// A reply of `trial`, and whether it is the last one.
+    Trial(Address, RequestId, solera_trial::Response, bool),
+    /// A worker of `trial` received messages out of order.
+    Disorder(Address, solera_trial::Event),
     /// A step of the protocol at a replica.
     Event(Address, Event),
     /// A site stopped: for good, or for a while.
@@ -127,8 +133,10 @@ pub(crate) struct World {
     stopped_at: Vec<u64>,
     queue: Queue<Due>,
     scheduled: ByWorker<u64>,
-    /// When the last message on each link arrives; links are FIFO.
-    last_arrival: ByWorker<ByWorker<u64>>,
+    /// When the last message of each class arrives on each link; links are FIFO within a class.
+    last_arrival: ByWorker<ByWorker<Vec<(Class, u64)>>>,
+    /// When each virtual core of a worker is free for another job.
+    cores: ByWorker<[u64; CORES]>,
     /// Messages sent between two sites in an earlier epoch are lost.
     epochs: Vec<Vec<u64>>,
     cuts: Vec<Vec<u32>>,
@@ -160,6 +168,18 @@ pub(crate) struct World {
     ambushes: Vec<Ambush>,
     /// How many updates partitions of `primary` keep, and the rule that is taken out, if workers run it.
     primary: Option<(usize, Option<solera_primary::Rule>)>,
+    /// Whether workers run `trial`.
+    trial: bool,
+}
+
+/// How many virtual cores run the jobs of a worker.
+const CORES: usize = 2;
+
+/// Messages of one lane and protocol stay in order.
+type Class = (Lane, u8);
+
+fn class_of(message: &Message) -> Class {
+    (message.lane(), message.protocol().number)
 }
 
 impl World {
@@ -184,6 +204,7 @@ impl World {
             queue: Queue::new(),
             scheduled: ByWorker::default(),
             last_arrival: ByWorker::default(),
+            cores: ByWorker::default(),
             epochs: vec![vec![0; sites]; sites],
             cuts: vec![vec![0; sites]; sites],
             mute: BTreeSet::new(),
@@ -203,6 +224,7 @@ impl World {
             power_fails_at_checkpoints: scenario.power_fails_at_checkpoints,
             ambushes: Vec::new(),
             primary: scenario.primary.map(|entries| (entries, scenario.primary_without)),
+            trial: scenario.trial,
         };
         for site in SiteId::all(sites) {
             for worker in 0..scenario.topology.workers[site.index()] {
@@ -239,6 +261,7 @@ impl World {
     /// What a worker is started with.
     fn site_config(&self, address: Address) -> solera_site::Config {
         let config = solera_site::Config::from(self.configs[&address].clone());
+        let config = if self.trial { config.with_trial() } else { config };
         let Some(options) = self.primary else { return config };
         let mut config = config.with_primary();
         if let Some(primary) = &mut config.primary {
@@ -262,6 +285,7 @@ impl World {
                 self.deliver(from, to, message, life, epoch, incarnations);
             }
             Due::Deadline(address) => self.deadline(address),
+            Due::Job(address, life, job, work) => self.finish(address, life, job, work),
             Due::Synced(address, life) => self.synced(address, life),
             Due::Fault(fault) => self.strike(fault),
             Due::Link(step) => self.link_step(step),
@@ -320,14 +344,14 @@ impl World {
         self.handle(to, Input::Client { request, command: command.into() });
     }
 
-    /// Gives a command of `primary` to a worker. Returns whether the worker takes commands.
-    pub(crate) fn primary_command(
+    /// Gives a command of another protocol than UniStore to a worker. Returns whether the worker takes commands.
+    pub(crate) fn example_command(
         &mut self,
         to: Address,
         request: RequestId,
-        command: solera_primary::Command,
+        command: solera_site::Command,
+        writes: bool,
     ) -> bool {
-        let writes = matches!(command, solera_primary::Command::Update { .. });
         let takes = |worker: &Worker| worker.answers() && !(writes && worker.refuses().is_some());
         if !self.answers(to) || !self.workers.get(&to).is_some_and(takes) {
             return false;
@@ -335,7 +359,7 @@ impl World {
         if self.trace.is_on() {
             self.trace.write(self.now, format_args!("{to:?} {request:?} {command:?}"));
         }
-        self.handle(to, Input::Client { request, command: command.into() });
+        self.handle(to, Input::Client { request, command });
         true
     }
 
@@ -541,6 +565,11 @@ impl World {
                             self.happenings.push(happening);
                             continue;
                         }
+                        solera_site::Response::Trial(response) => {
+                            let happening = Happening::Trial(address, request, response, last);
+                            self.happenings.push(happening);
+                            continue;
+                        }
                     };
                     self.answer(address, request, response);
                 }
@@ -552,8 +581,13 @@ impl World {
                         }
                     }
                 }
-                Output::Trace(solera_site::Event::Primary(solera_primary::Event::Rare(path))) => {
+                Output::Job { job, work } => self.begin_job(address, job, work),
+                Output::Trace(solera_site::Event::Primary(solera_primary::Event::Rare(path)))
+                | Output::Trace(solera_site::Event::Trial(solera_trial::Event::Rare(path))) => {
                     self.tally.reach(path);
+                }
+                Output::Trace(solera_site::Event::Trial(event)) => {
+                    self.happenings.push(Happening::Disorder(address, event));
                 }
                 Output::Trace(solera_site::Event::UniStore(event)) => {
                     if let Some(storage) = self.storages.get_mut(&address) {
@@ -683,7 +717,7 @@ impl World {
         let delay = self.travel_time(from, to);
         let busy = if is_filling(&message) { self.piece_time } else { 0 };
         let earliest = self.now + delay;
-        let last = self.last_arrival(from, to);
+        let last = self.last_arrival(from, to, class_of(&message));
         let at = earliest.max(*last + 1) + busy;
         *last = at;
         let (epoch, life) = (self.epochs[a][b], self.lives[a]);
@@ -703,10 +737,36 @@ impl World {
         self.steady.map_or(random, |steady| steady.hop) + slow
     }
 
-    /// When the last message from one worker to another arrives.
-    fn last_arrival(&mut self, from: Address, to: Address) -> &mut u64 {
+    /// When the last message of a class from one worker to another arrives.
+    fn last_arrival(&mut self, from: Address, to: Address, class: Class) -> &mut u64 {
         let links = self.last_arrival.get_or_insert_with(from, ByWorker::default);
-        links.get_or_insert_with(to, u64::default)
+        let classes = links.get_or_insert_with(to, Vec::new);
+        let place = classes.iter().position(|(other, _)| *other == class);
+        let place = place.unwrap_or_else(|| {
+            classes.push((class, 0));
+            classes.len() - 1
+        });
+        &mut classes[place].1
+    }
+
+    /// The core that is free first does a job.
+    fn begin_job(&mut self, address: Address, job: JobId, work: Job) {
+        let life = self.incarnation(address);
+        let cores = self.cores.get_or_insert_with(address, Default::default);
+        let core = cores.iter_mut().min().expect("there are some");
+        *core = (*core).max(self.now) + work.cost().as_nanos() as u64;
+        let at = *core;
+        self.push(at, Due::Job(address, life, job, Box::new(work)));
+    }
+
+    /// A job is done. It comes to nothing if its process has died.
+    fn finish(&mut self, address: Address, life: u64, job: JobId, work: Box<Job>) {
+        if self.states[address.site.index()] == SiteState::Paused {
+            return self.push(self.now + MS, Due::Job(address, life, job, work));
+        }
+        if self.runs(address.site.index()) && self.incarnation(address) == life {
+            self.handle(address, Input::Done { job, result: work.run() });
+        }
     }
 
     /// Which incarnation of a worker runs, or was the last to run.

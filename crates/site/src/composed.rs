@@ -1,15 +1,17 @@
 //! Inputs and outputs of all protocols of a worker: one enum each, with a variant per protocol.
 
+use std::convert::Infallible;
 use std::fmt;
+use std::time::Duration;
 
-use solera_machine::{Address, Protocol, Topology, Wire};
+use solera_machine::{Address, Lane, Protocol, Topology, Wire};
 
 use crate::PROTOCOLS;
 
 /// Input of a [`Site`](crate::Site).
-pub type Input = solera_machine::Input<Message, Command>;
+pub type Input = solera_machine::Input<Message, Command, JobResult>;
 /// Output of a [`Site`](crate::Site).
-pub type Output = solera_machine::Output<Message, Response, Event>;
+pub type Output = solera_machine::Output<Message, Response, Event, Job>;
 
 /// Declares an enum with a variant for each protocol. `Debug` shows the content without the variant's name.
 macro_rules! of_each_protocol {
@@ -22,6 +24,8 @@ macro_rules! of_each_protocol {
             UniStore(solera_unistore::$of),
             /// Of `primary`.
             Primary(solera_primary::$of),
+            /// Of `trial`.
+            Trial(solera_trial::$of),
         }
 
         impl From<solera_unistore::$of> for $name {
@@ -36,11 +40,18 @@ macro_rules! of_each_protocol {
             }
         }
 
+        impl From<solera_trial::$of> for $name {
+            fn from(it: solera_trial::$of) -> $name {
+                $name::Trial(it)
+            }
+        }
+
         impl fmt::Debug for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 match self {
                     $name::UniStore(it) => it.fmt(f),
                     $name::Primary(it) => it.fmt(f),
+                    $name::Trial(it) => it.fmt(f),
                 }
             }
         }
@@ -68,12 +79,55 @@ of_each_protocol! {
     Part(Part)
 }
 
+/// Work that a host does elsewhere.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Job {
+    /// Of `trial`.
+    Trial(solera_trial::Chain),
+}
+
+/// What came of a [`Job`].
+#[derive(Clone, Debug, PartialEq)]
+pub enum JobResult {
+    /// Of `trial`.
+    Trial(u64),
+}
+
+impl From<Infallible> for Job {
+    fn from(none: Infallible) -> Job {
+        match none {}
+    }
+}
+
+impl From<solera_trial::Chain> for Job {
+    fn from(work: solera_trial::Chain) -> Job {
+        Job::Trial(work)
+    }
+}
+
+impl solera_machine::Job for Job {
+    type Result = JobResult;
+
+    fn run(self) -> JobResult {
+        match self {
+            Job::Trial(work) => JobResult::Trial(work.run()),
+        }
+    }
+
+    fn cost(&self) -> Duration {
+        match self {
+            Job::Trial(work) => work.cost(),
+        }
+    }
+}
+
 impl Message {
     /// The variant's name within its protocol, as cost tables name steps.
     pub fn name(&self) -> &'static str {
         match self {
             Message::UniStore(message) => message.name(),
             Message::Primary(message) => message.name(),
+            Message::Trial(message) => message.name(),
         }
     }
 }
@@ -86,6 +140,15 @@ impl Wire for Message {
         match self {
             Message::UniStore(message) => message.protocol(),
             Message::Primary(message) => message.protocol(),
+            Message::Trial(message) => message.protocol(),
+        }
+    }
+
+    fn lane(&self) -> Lane {
+        match self {
+            Message::UniStore(message) => message.lane(),
+            Message::Primary(message) => message.lane(),
+            Message::Trial(message) => message.lane(),
         }
     }
 
@@ -93,6 +156,7 @@ impl Wire for Message {
         match self {
             Message::UniStore(message) => message.encoded_bytes(),
             Message::Primary(message) => message.encoded_bytes(),
+            Message::Trial(message) => message.encoded_bytes(),
         }
     }
 
@@ -100,6 +164,7 @@ impl Wire for Message {
         match self {
             Message::UniStore(message) => message.encode(bytes),
             Message::Primary(message) => message.encode(bytes),
+            Message::Trial(message) => message.encode(bytes),
         }
     }
 
@@ -114,6 +179,7 @@ impl Wire for Message {
         match protocol {
             solera_unistore::PROTOCOL => of::<solera_unistore::Message>(protocol, bytes),
             solera_primary::PROTOCOL => of::<solera_primary::Message>(protocol, bytes),
+            solera_trial::PROTOCOL => of::<solera_trial::Message>(protocol, bytes),
             _ => None,
         }
     }
@@ -122,6 +188,7 @@ impl Wire for Message {
         match self {
             Message::UniStore(message) => Wire::fits(message, from, to, topology),
             Message::Primary(message) => message.fits(from, to, topology),
+            Message::Trial(message) => message.fits(from, to, topology),
         }
     }
 
@@ -129,6 +196,7 @@ impl Wire for Message {
         match self {
             Message::UniStore(message) => message.split().map(Message::UniStore),
             Message::Primary(message) => message.split().map(Message::Primary),
+            Message::Trial(message) => message.split().map(Message::Trial),
         }
     }
 
@@ -136,6 +204,7 @@ impl Wire for Message {
         match self {
             Message::UniStore(message) => message.too_large().map(Message::UniStore),
             Message::Primary(message) => message.too_large().map(Message::Primary),
+            Message::Trial(message) => message.too_large().map(Message::Trial),
         }
     }
 }

@@ -7,18 +7,21 @@
 //! | module | subject |
 //! |---|---|
 //! | `composed` | inputs and outputs of all protocols |
+//! | `internal` | questions of one protocol to another |
 //! | `machine` | the machine |
 //! | `recovery` | rebuilds the machine from its journal |
 
 mod composed;
+mod internal;
 mod machine;
 mod recovery;
 
 use solera_machine::Protocol;
 
-pub use composed::{Command, Event, Input, Message, Output, Part, Response};
+pub use composed::{Command, Event, Input, Job, JobResult, Message, Output, Part, Response};
 pub use machine::{Checkpoint, Config, Site};
 pub use recovery::Recovery;
 
 /// Protocols that a worker runs. A number belongs to one protocol for ever.
-pub const PROTOCOLS: &[Protocol] = &[solera_unistore::PROTOCOL, solera_primary::PROTOCOL];
+pub const PROTOCOLS: &[Protocol] =
+    &[solera_unistore::PROTOCOL, solera_primary::PROTOCOL, solera_trial::PROTOCOL];

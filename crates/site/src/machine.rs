@@ -2,13 +2,17 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
+use std::convert::Infallible;
+
 use solera_machine::{Address, Machine, Now};
 use solera_membership::{Change, MemberError, Members};
 use solera_primary::Primary;
 use solera_time::{Monotonic, Physical, SiteId, Timestamp};
+use solera_trial::Trial;
 use solera_unistore::Replica;
 
-use crate::composed::{Command, Event, Input, Message, Output, Part, Response};
+use crate::composed::{Command, Event, Input, Job, JobResult, Message, Output, Part, Response};
+use crate::internal::{self, Asker, Internal};
 
 /// What a worker is told at its start.
 #[derive(Clone, Debug)]
@@ -17,6 +21,8 @@ pub struct Config {
     pub unistore: solera_unistore::Config,
     /// For `primary`, if the worker runs it.
     pub primary: Option<solera_primary::Config>,
+    /// Whether the worker runs `trial`.
+    pub trial: bool,
 }
 
 /// The machine of one worker: one machine for each protocol.
@@ -27,7 +33,9 @@ pub struct Config {
 pub struct Site {
     unistore: Replica,
     primary: Option<Primary>,
-    /// What both have said until one of them was last given something.
+    trial: Option<Trial>,
+    internal: Internal,
+    /// What the protocols have said until one of them was last given something.
     outputs: VecDeque<Output>,
 }
 
@@ -41,7 +49,7 @@ pub struct Checkpoint {
 
 impl From<solera_unistore::Config> for Config {
     fn from(unistore: solera_unistore::Config) -> Config {
-        Config { unistore, primary: None }
+        Config { unistore, primary: None, trial: false }
     }
 }
 
@@ -61,6 +69,13 @@ impl Config {
         self
     }
 
+    /// Lets the worker run `trial`, too.
+    #[must_use]
+    pub fn with_trial(mut self) -> Config {
+        self.trial = true;
+        self
+    }
+
     /// Returns the list of sites with which the worker's life began.
     pub(crate) fn first_members(&self) -> Members {
         let Config { unistore: config, .. } = self;
@@ -75,11 +90,17 @@ impl Site {
         let config = config.into();
         let members = config.first_members();
         let primary = config.primary.map(|primary| Primary::new(primary, &members));
-        Site::of(Replica::new(config.unistore, seed), primary)
+        Site::of(Replica::new(config.unistore, seed), primary, config.trial)
     }
 
-    pub(crate) fn of(unistore: Replica, primary: Option<Primary>) -> Site {
-        let mut site = Site { unistore, primary, outputs: VecDeque::new() };
+    pub(crate) fn of(unistore: Replica, primary: Option<Primary>, trial: bool) -> Site {
+        let mut site = Site {
+            unistore,
+            primary,
+            trial: trial.then(Trial::default),
+            internal: Internal::default(),
+            outputs: VecDeque::new(),
+        };
         site.note_filled();
         site
     }
@@ -167,6 +188,57 @@ impl Site {
         }
     }
 
+    /// Gives `trial` something to do; what UniStore has said until now leaves first.
+    fn with_trial(&mut self, now: Now, action: impl FnOnce(&mut Trial)) {
+        let Some(trial) = &mut self.trial else { return };
+        collect(&mut self.outputs, &mut self.unistore);
+        action(trial);
+        self.settle_trial(now);
+    }
+
+    /// Carries out what `trial` says.
+    fn settle_trial(&mut self, now: Now) {
+        while let Some(output) = self.trial.as_mut().and_then(Trial::poll_output) {
+            match output.widen() {
+                Ok(output) => self.outputs.push_back(output),
+                Err((ask, question)) => {
+                    let request = self.internal.ask(Asker::Trial(ask));
+                    let command = internal::command_of(question);
+                    let input = solera_machine::Input::Client { request, command };
+                    self.unistore.handle(now, input);
+                }
+            }
+        }
+        self.settle_answers(now);
+    }
+
+    /// Gives answers of UniStore to the protocols that have asked.
+    fn settle_answers(&mut self, now: Now) {
+        if self.internal.is_idle() {
+            return;
+        }
+        let mut answered = Vec::new();
+        while let Some(output) = self.unistore.poll_output() {
+            match output {
+                solera_machine::Output::Reply { request, response, .. }
+                    if Internal::answers(request) =>
+                {
+                    answered.extend(self.internal.take(request).zip(Some(response)));
+                }
+                output => {
+                    let Ok(output) = output.widen();
+                    self.outputs.push_back(output);
+                }
+            }
+        }
+        for (Asker::Trial(ask), response) in answered {
+            let answer = internal::answer_of(response);
+            self.with_trial(now, |trial| {
+                trial.handle(now, solera_machine::Input::Answered { ask, answer });
+            });
+        }
+    }
+
     /// Gives `primary` something to do; what UniStore has said until now leaves first.
     fn with_primary(&mut self, action: impl FnOnce(&mut Primary)) {
         let Some(primary) = &mut self.primary else { return };
@@ -177,16 +249,17 @@ impl Site {
     }
 }
 
-/// Moves the outputs of a protocol behind those that came before.
+/// Moves the outputs of a protocol that asks no questions behind those that came before.
 fn collect<M>(outputs: &mut VecDeque<Output>, machine: &mut M)
 where
-    M: Machine,
+    M: Machine<Job = Infallible, Question = Infallible>,
     Message: From<M::Message>,
     Response: From<M::Response>,
     Event: From<M::Event>,
 {
     while let Some(output) = machine.poll_output() {
-        outputs.push_back(output.widen());
+        let Ok(output) = output.widen();
+        outputs.push_back(output);
     }
 }
 
@@ -195,6 +268,9 @@ impl Machine for Site {
     type Command = Command;
     type Response = Response;
     type Event = Event;
+    type Job = Job;
+    type Question = Infallible;
+    type Answer = Infallible;
     type Part = Part;
     type Checkpoint = Checkpoint;
 
@@ -206,6 +282,7 @@ impl Machine for Site {
             Input::Message { from, life, message: Message::UniStore(message) } => {
                 self.unistore.handle(now, Of::Message { from, life, message });
                 self.pass_on_members(now);
+                self.settle_answers(now);
             }
             Input::Client { request, command: Command::UniStore(command) } => {
                 self.unistore.handle(now, Of::Client { request, command });
@@ -217,9 +294,19 @@ impl Machine for Site {
             Input::Client { request, command: Command::Primary(command) } => {
                 self.with_primary(|it| it.handle(now, Of::Client { request, command }));
             }
+            Input::Message { from, life, message: Message::Trial(message) } => {
+                self.with_trial(now, |it| it.handle(now, Of::Message { from, life, message }));
+            }
+            Input::Client { request, command: Command::Trial(command) } => {
+                self.with_trial(now, |it| it.handle(now, Of::Client { request, command }));
+            }
+            Input::Done { job, result: JobResult::Trial(result) } => {
+                self.with_trial(now, |it| it.handle(now, Of::Done { job, result }));
+            }
             Input::Cancel { request } => {
                 self.unistore.handle(now, Of::Cancel { request });
                 self.with_primary(|it| it.handle(now, Of::Cancel { request }));
+                self.with_trial(now, |it| it.handle(now, Of::Cancel { request }));
             }
         }
     }
@@ -228,6 +315,7 @@ impl Machine for Site {
         self.unistore.on_deadline(now);
         self.pass_on_members(now);
         self.with_primary(|primary| primary.on_deadline(now));
+        self.settle_answers(now);
     }
 
     #[inline]
@@ -236,9 +324,11 @@ impl Machine for Site {
             return Some(output);
         }
         if let Some(output) = self.unistore.poll_output() {
-            return Some(output.widen());
+            let Ok(output) = output.widen();
+            return Some(output);
         }
-        self.primary.as_mut()?.poll_output().map(solera_machine::Output::widen)
+        let Ok(output) = self.primary.as_mut()?.poll_output()?.widen();
+        Some(output)
     }
 
     fn next_deadline(&self) -> Option<Monotonic> {
@@ -270,6 +360,7 @@ impl Machine for Site {
         match part {
             Part::UniStore(part) => Replica::encode_part(part, bytes),
             Part::Primary(part) => part.encode(bytes),
+            Part::Trial(part) => Trial::encode_part(part, bytes),
         }
     }
 }

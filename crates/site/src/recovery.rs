@@ -9,6 +9,7 @@ use crate::{Config, PROTOCOLS, Site};
 pub struct Recovery {
     unistore: solera_unistore::Recovery,
     primary: Option<solera_primary::Recovery>,
+    trial: bool,
 }
 
 impl Recovery {
@@ -17,7 +18,8 @@ impl Recovery {
         let config = config.into();
         let first = config.first_members();
         let primary = config.primary.map(|it| solera_primary::Recovery::new(it, &first));
-        Recovery { unistore: solera_unistore::Recovery::new(config.unistore, seed), primary }
+        let unistore = solera_unistore::Recovery::new(config.unistore, seed);
+        Recovery { unistore, primary, trial: config.trial }
     }
 
     /// Returns the recovery of `primary`.
@@ -54,6 +56,6 @@ impl solera_machine::Recovery for Recovery {
     fn into_machine(self) -> Site {
         let unistore = self.unistore.into_machine();
         let primary = self.primary.map(|primary| primary.into_machine(unistore.members()));
-        Site::of(unistore, primary)
+        Site::of(unistore, primary, self.trial)
     }
 }

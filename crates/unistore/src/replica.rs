@@ -1,6 +1,7 @@
 //! The machine: what comes in, what goes out, and when.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::convert::Infallible;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -820,6 +821,9 @@ impl Machine for Replica {
     type Command = Command;
     type Response = Response;
     type Event = Event;
+    type Job = Infallible;
+    type Question = Infallible;
+    type Answer = Infallible;
     type Part = Part;
     type Checkpoint = Checkpoint;
 

@@ -134,6 +134,11 @@ impl Postman {
                 self.worker.alive.send_replace(true);
                 let _ = done.send(listen(&self.worker));
             }
+            Control::Done(job, result) => {
+                let now = self.worker.now();
+                let mut state = self.worker.state.borrow_mut();
+                state.engine.handle(now, Input::Done { job, result });
+            }
             Control::Journal(event) => self.worker.on_journal(event),
             Control::LookForRoom => self.worker.look_for_room(),
             Control::GiveUpWaiting => self.worker.state.borrow_mut().waiting.clear(),

@@ -4,6 +4,7 @@ use solera_machine::Address;
 use solera_site::Message;
 use solera_time::SiteId;
 
+use super::class_of;
 use super::links::Links;
 use super::{Due, Happening, SiteState, World};
 use crate::ambush::{Ambush, Blow};
@@ -163,7 +164,7 @@ impl World {
         self.deferred = others;
         for (from, to, message, incarnations) in mine {
             let earliest = self.now + MS / 100;
-            let last = self.last_arrival(from, to);
+            let last = self.last_arrival(from, to, class_of(&message));
             let at = earliest.max(*last + 1);
             *last = at;
             let (epoch, life) = (self.epochs[site][site], self.lives[site]);

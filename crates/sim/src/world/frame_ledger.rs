@@ -1,29 +1,33 @@
-//! What frames must be delivered, in which order: all that a worker queues for another of its site arrives there once and in
-//! order, as long as both processes live. Between sites frames may be lost.
+//! What frames must be delivered, in which order: all that a worker queues for another of its site arrives there once, and in
+//! order within its protocol and lane, as long as both processes live. Between sites frames may be lost.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use solera_machine::Address;
+use solera_machine::{Address, Lane};
 
 use super::links::{Body, Process};
 
 /// From which process to which.
 type Way = (Process, Process);
 
+/// A lane, and the number of a protocol.
+type Class = (Lane, u8);
+
 /// Judges deliveries by what was queued; it does not ask links.
 #[derive(Default)]
 pub(super) struct FrameLedger {
     /// What is queued or under way between workers of a site.
-    queued: BTreeMap<Way, VecDeque<Body>>,
+    queued: BTreeMap<Way, BTreeMap<Class, VecDeque<Body>>>,
     /// The number of the last frame that was delivered.
     delivered: BTreeMap<Way, u64>,
 }
 
 impl FrameLedger {
     /// A worker queues a body for a process of its site.
-    pub(super) fn queued(&mut self, from: Process, to: Process, body: Body) {
-        self.queued.entry((from, to)).or_default().push_back(body);
+    pub(super) fn queued(&mut self, from: Process, to: Process, class: Class, body: Body) {
+        let of_way = self.queued.entry((from, to)).or_default();
+        of_way.entry(class).or_default().push_back(body);
     }
 
     /// A frame is delivered.
@@ -42,10 +46,14 @@ impl FrameLedger {
             return Err(format!("frame {number} from {from:?} to {to:?} was delivered again"));
         }
         let is_within_site = from.0.site == to.0.site;
-        let next = self.queued.get_mut(&way).and_then(VecDeque::pop_front);
-        let is_next = next.is_some_and(|next| Arc::ptr_eq(&next, body));
+        let mut classes = self.queued.get_mut(&way).into_iter().flat_map(BTreeMap::values_mut);
+        let is_it = |next: Option<&Body>| next.is_some_and(|next| Arc::ptr_eq(next, body));
+        let its_class = classes.find(|class| is_it(class.front()));
+        let is_next = its_class.and_then(VecDeque::pop_front).is_some();
         if is_within_site && !is_next {
-            return Err(format!("frame {number} from {from:?} to {to:?} is not the next in order"));
+            return Err(format!(
+                "frame {number} from {from:?} to {to:?} is not the next of its protocol and lane"
+            ));
         }
         Ok(())
     }

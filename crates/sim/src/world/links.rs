@@ -510,11 +510,12 @@ impl World {
             });
         };
         for body in encode_batch(links.wiring.sizes, from, to, messages) {
-            let (bytes, body) = (body.len(), Arc::new(body));
+            let (of, bytes, body) =
+                ((body.lane, body.protocol), body.bytes.len(), Arc::new(body.bytes));
             if let Some(incarnation) = end.link.incarnation().filter(|_| from.site == to.site) {
-                links.ledger.queued(sender, (to, incarnation), body.clone());
+                links.ledger.queued(sender, (to, incarnation), of, body.clone());
             }
-            end.link.push(ticket, body, bytes);
+            end.link.push(ticket, of, body, bytes);
         }
         if let Some(connection) = end.connection {
             self.send_frames(connection);

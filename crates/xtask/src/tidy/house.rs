@@ -76,16 +76,26 @@ pub(crate) const HOUSE: &[Room] = &[
         &["solera-data", "solera-machine", "solera-membership", "solera-time"],
         &[],
     ),
+    // Exercises what of the protocol interface no other protocol uses yet.
+    room(
+        "solera-trial",
+        "trial",
+        Floor::Protocols,
+        &["solera-data", "solera-machine", "solera-time"],
+        &[],
+    ),
     // What one worker runs of them.
     room(
         "solera-site",
         "site",
         Floor::Composition,
         &[
+            "solera-data",
             "solera-machine",
             "solera-membership",
             "solera-primary",
             "solera-time",
+            "solera-trial",
             "solera-unistore",
         ],
         &[],
@@ -140,6 +150,7 @@ pub(crate) const HOUSE: &[Room] = &[
             "solera-primary",
             "solera-site",
             "solera-time",
+            "solera-trial",
             "solera-unistore",
         ],
         &["solera-language", "solera-mixt"],

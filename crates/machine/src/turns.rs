@@ -1,0 +1,130 @@
+//! Protocols that share a link or a worker's time take turns.
+
+use std::collections::VecDeque;
+
+use crate::Lane;
+
+/// What waits for something that several protocols share, such as a link: a queue for each protocol and lane.
+///
+/// Lanes with smaller numbers go first. Within a lane the protocols take turns: whoever waits gets as much as any other, so a
+/// protocol with a long queue delays no other one by more than one item. Items of one protocol and lane stay in order.
+#[derive(Clone, Debug)]
+pub struct Turns<T> {
+    /// Few; in the order of their lanes.
+    queues: Vec<Queue<T>>,
+}
+
+#[derive(Clone, Debug)]
+struct Queue<T> {
+    lane: Lane,
+    protocol: u8,
+    items: VecDeque<(u64, T)>,
+    /// The cost of what was taken. Those who wait are served until theirs are equal.
+    served: u64,
+}
+
+impl<T> Default for Turns<T> {
+    fn default() -> Self {
+        Turns { queues: Vec::new() }
+    }
+}
+
+impl<T> Turns<T> {
+    /// Adds an item of a protocol, by its number, that costs so much, in any unit.
+    pub fn push(&mut self, lane: Lane, protocol: u8, cost: u64, item: T) {
+        let of = |queue: &Queue<T>| (queue.lane, queue.protocol);
+        let place = match self.queues.binary_search_by_key(&(lane, protocol), of) {
+            Ok(place) => place,
+            Err(place) => {
+                let queue = Queue { lane, protocol, items: VecDeque::new(), served: 0 };
+                self.queues.insert(place, queue);
+                place
+            }
+        };
+        if self.queues[place].items.is_empty() {
+            // A protocol that did not wait has saved nothing up.
+            let waiting = self.queues.iter().filter(|it| it.lane == lane && !it.items.is_empty());
+            let least = waiting.map(|queue| queue.served).min().unwrap_or(0);
+            self.queues[place].served = self.queues[place].served.max(least);
+        }
+        self.queues[place].items.push_back((cost, item));
+    }
+
+    /// Takes the next item.
+    pub fn pop(&mut self) -> Option<T> {
+        let waiting = self.queues.iter_mut().filter(|queue| !queue.items.is_empty());
+        let next = waiting.min_by_key(|queue| (queue.lane, queue.served))?;
+        let (cost, item) = next.items.pop_front()?;
+        next.served = next.served.saturating_add(cost.max(1));
+        Some(item)
+    }
+
+    /// Returns whether nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.queues.iter().all(|queue| queue.items.is_empty())
+    }
+
+    /// Drops all that waits.
+    pub fn clear(&mut self) {
+        self.queues.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn order(turns: &mut Turns<&'static str>) -> String {
+        std::iter::from_fn(|| turns.pop()).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn one_protocol_keeps_its_order() {
+        let mut turns = Turns::default();
+        for (cost, item) in [(9, "a"), (1, "b"), (5, "c")] {
+            turns.push(Lane::USUAL, 1, cost, item);
+        }
+        assert_eq!(order(&mut turns), "a b c");
+        assert!(turns.is_empty());
+    }
+
+    #[test]
+    fn a_long_queue_delays_no_other_protocol() {
+        let mut turns = Turns::default();
+        for item in ["a", "b", "c", "d", "e"] {
+            turns.push(Lane::USUAL, 1, 10, item);
+        }
+        assert_eq!(turns.pop(), Some("a"));
+        assert_eq!(turns.pop(), Some("b"));
+        turns.push(Lane::USUAL, 2, 10, "x");
+        turns.push(Lane::USUAL, 2, 10, "y");
+        assert_eq!(order(&mut turns), "c x d y e");
+    }
+
+    #[test]
+    fn costs_count_and_nothing_is_saved_up() {
+        let mut turns = Turns::default();
+        turns.push(Lane::USUAL, 1, 100, "long");
+        for item in ["x", "y", "z"] {
+            turns.push(Lane::USUAL, 2, 10, item);
+        }
+        turns.push(Lane::USUAL, 1, 1, "short");
+        assert_eq!(order(&mut turns), "long x y z short");
+        // Protocol 2 did nothing for long, and gets no more than its turn for that.
+        for item in ["a", "b", "c"] {
+            turns.push(Lane::USUAL, 1, 10, item);
+        }
+        turns.push(Lane::USUAL, 2, 10, "p");
+        turns.push(Lane::USUAL, 2, 10, "q");
+        assert_eq!(order(&mut turns), "a p b q c");
+    }
+
+    #[test]
+    fn urgent_lanes_go_first() {
+        let mut turns = Turns::default();
+        turns.push(Lane::USUAL, 1, 1, "bulk");
+        turns.push(Lane::URGENT, 2, 1000, "sign of life");
+        turns.push(Lane::URGENT, 2, 1000, "another");
+        assert_eq!(order(&mut turns), "sign of life another bulk");
+    }
+}
