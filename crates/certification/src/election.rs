@@ -13,6 +13,7 @@ use std::time::Duration;
 use solera_machine::Address;
 use solera_time::{Monotonic, SiteId, Timestamp};
 
+use crate::ahead::Ahead;
 use crate::config::Rule;
 use crate::entry::{Phase, State};
 use crate::ids::{Ballot, TransactionId};
@@ -68,7 +69,7 @@ impl<W: Clone> Member<W> {
     pub(crate) fn elect(&mut self, step: &mut Step<'_, W>) {
         let me = step.me();
         if !step.configuration.members.contains(&me) {
-            self.role = Role::Follower;
+            self.follow();
             return;
         }
         let timing = &step.config.timing;
@@ -95,7 +96,7 @@ impl<W: Clone> Member<W> {
                 let now = step.now.monotonic;
                 if now.since(candidacy.since) >= patience * 2 {
                     // Somebody else may do better.
-                    self.role = Role::Follower;
+                    self.follow();
                     self.heard = now;
                 } else if now.since(candidacy.told_at) >= retry {
                     candidacy.told_at = now;
@@ -164,6 +165,7 @@ impl<W: Clone> Member<W> {
         let now = step.now.monotonic;
         let candidacy = Candidacy { ballot, since: now, told_at: now, stage };
         let body = candidacy.body();
+        self.follow();
         self.role = Role::Candidate(candidacy);
         step.send_others(self.group, body);
     }
@@ -231,7 +233,7 @@ impl<W: Clone> Member<W> {
             step.reach(rare::PROMISE_DURING_ELECTION);
         }
         self.promise(step, ballot);
-        self.role = Role::Follower;
+        self.follow();
         self.heard = step.now.monotonic;
         let state = self.state.clone();
         step.send(from, self.group, Body::Promise { ballot, state });
@@ -331,6 +333,7 @@ impl<W: Clone> Member<W> {
             }
         }
         let leading = Leading::new(step.now.monotonic, base, &self.state.entries);
+        self.ahead = Ahead::default();
         self.role = Role::Leader(Box::new(leading));
         self.name_leader(step, ballot);
         step.send_others(self.group, Body::NewState { state: self.state.clone() });
@@ -340,6 +343,7 @@ impl<W: Clone> Member<W> {
     /// Leads from the very beginning, when nothing was kept by anybody.
     pub(crate) fn lead_at_once(&mut self, step: &mut Step<'_, W>) {
         let leading = Leading::new(step.now.monotonic, Timestamp::ZERO, &self.state.entries);
+        self.ahead = Ahead::default();
         self.role = Role::Leader(Box::new(leading));
         self.name_leader(step, self.ballot);
         self.tell_status(step);
@@ -364,7 +368,7 @@ impl<W: Clone> Member<W> {
             entry.told = before.entries.get(tid).is_some_and(|entry| entry.told);
         }
         self.ballot = ballot;
-        self.role = Role::Follower;
+        self.follow();
         self.heard = step.now.monotonic;
         step.record(Record::Took(self.group, self.state.clone()));
         step.clock.observe(self.latest());
@@ -384,7 +388,7 @@ impl<W: Clone> Member<W> {
                 step.reach(rare::DEPOSED_LEADER);
             }
             self.promise(step, ballot);
-            self.role = Role::Follower;
+            self.follow();
             self.heard = step.now.monotonic;
         }
     }

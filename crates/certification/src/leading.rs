@@ -384,7 +384,7 @@ impl<W: Clone> Member<W> {
         }
         let patience = step.config.timing.retry * 4;
         for (tid, early) in std::mem::take(&mut self.early) {
-            if !self.leads() || now.since(early.last) >= patience {
+            if now.since(early.last) >= patience {
                 step.reach(rare::DROPS_EARLY);
                 continue;
             }
@@ -574,6 +574,9 @@ impl<W: Clone> Member<W> {
 
     /// What is periodic for a leader.
     pub(crate) fn lead(&mut self, step: &mut Step<'_, W>) {
+        if !self.leads() {
+            return;
+        }
         self.take_early(step);
         let Role::Leader(leading) = &mut self.role else { return };
         let now = step.now.monotonic;

@@ -100,6 +100,13 @@ impl<W: Clone> Member<W> {
         }
     }
 
+    /// Follows from now on. Requests that it could not vote on as a leader are gone: their coordinators ask the next
+    /// leader as soon as one is named.
+    pub(crate) fn follow(&mut self) {
+        self.early.clear();
+        self.role = Role::Follower;
+    }
+
     /// Whether it leads.
     pub(crate) fn leads(&self) -> bool {
         matches!(self.role, Role::Leader(_))
@@ -299,7 +306,7 @@ impl<W: Clone> Member<W> {
         }
         self.heard = step.now.monotonic;
         if ballot > self.ballot || self.canvasses() {
-            self.role = Role::Follower;
+            self.follow();
         }
         self.promise(step, ballot);
         self.name_leader(step, ballot);
