@@ -200,8 +200,8 @@ impl<W: Clone> Coordinator<W> {
 
     /// A member of this worker has seen a term begin.
     pub(crate) fn learn_leader(&mut self, step: &mut Step<'_, W>, member: &Member<W>) {
-        if let Some(ballot) = member.named {
-            self.learn_ballot(step, member.group, ballot);
+        if let Some(ballot) = member.kept.election.begun() {
+            self.learn_ballot(step, member.kept.group, ballot);
         }
     }
 

@@ -1,58 +1,195 @@
-//! How a group gets another leader.
+//! Electing the leader of a group: signs of life, canvasses and ballots, whatever the group votes on.
 //!
 //! A member that hears nothing of its leader first asks whether others do (canvass), so that one that
 //! was cut off does not disturb a group that works. Then it begins a term: a quorum leaves all lower
 //! ones and hands over what it has kept.
 //!
 //! Where only the link between a member and the leader is broken, nobody else would miss the leader, and
-//! the member's site could commit nothing. Who hears both of them for long enough takes over.
+//! the member's site could commit nothing. A member that hears both of them for long enough takes over.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use solera_machine::Address;
-use solera_time::{Monotonic, SiteId, Timestamp};
+use solera_time::{Monotonic, SiteId};
 
-use crate::ahead::Ahead;
-use crate::config::Rule;
-use crate::entry::{Phase, State};
-use crate::ids::{Ballot, TransactionId};
-use crate::leading::Leading;
-use crate::member::{Member, Role, remember};
-use crate::message::{Body, Record};
-use crate::rare;
-use crate::share::Vote;
-use crate::step::Step;
+use crate::config::Configuration;
+use crate::ids::Ballot;
 
-/// A member on its way to lead.
-#[derive(Debug)]
-pub(crate) struct Candidacy<W> {
-    ballot: Ballot,
-    since: Monotonic,
-    told_at: Monotonic,
-    stage: Stage<W>,
+/// A member takes over once in so long for those who do not hear the leader.
+const TAKING_OVER: Duration = Duration::from_secs(15);
+
+/// The members that elect, as one of them sees them while it handles one input.
+pub(crate) struct Electorate<'a> {
+    pub(crate) me: SiteId,
+    pub(crate) configuration: &'a Configuration,
+    pub(crate) now: Monotonic,
+    /// A leader that is silent for so long is replaced.
+    pub(crate) patience: Duration,
+    /// A candidate repeats its question after so long.
+    pub(crate) retry: Duration,
 }
 
+impl Electorate<'_> {
+    /// Whether a site is a member.
+    pub(crate) fn includes(&self, site: SiteId) -> bool {
+        self.configuration.members.contains(&site)
+    }
+
+    fn place(&self, site: SiteId) -> Option<usize> {
+        self.configuration.members.iter().position(|other| *other == site)
+    }
+}
+
+/// What a member knows of its group's terms, whatever its role.
 #[derive(Debug)]
-enum Stage<W> {
-    Canvassing(BTreeSet<SiteId>),
-    Gathering(BTreeMap<SiteId, State<W>>),
+pub(crate) struct Election {
+    /// The member takes part in no term below this one. Never falls.
+    ballot: Ballot,
+    /// When the leader of `ballot` last gave a sign of life, or began to be waited for.
+    heard: Monotonic,
+    /// Last term that the member saw begin since it started; `None` before.
+    begun: Option<Ballot>,
+    unheard: Unheard,
 }
 
 /// The members that have asked for another leader while this one hears it.
 #[derive(Debug, Default)]
-pub(crate) struct Unheard {
+struct Unheard {
     /// When each first asked, and when it last did.
     by: BTreeMap<SiteId, (Monotonic, Monotonic)>,
     /// When this member last took over for one of them. A site that hears nobody is not helped by it.
     took_over: Option<Monotonic>,
 }
 
-/// A member takes over once in so long for those who do not hear the leader.
-const TAKING_OVER: Duration = Duration::from_secs(15);
+/// What a member is while it is asked for its support.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// Follows a leader.
+    Follows,
+    /// Stands for election.
+    Stands,
+    /// Leads.
+    Leads,
+}
+
+/// What a member does about a canvass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Canvassed {
+    /// Refuses it: it has promised as much before.
+    Stale,
+    /// Supports the candidate.
+    Supports,
+    /// Begins a term itself, because the candidate does not hear the leader and this member hears both.
+    TakesOver,
+    /// Is content with its leader.
+    Content,
+}
+
+impl Election {
+    /// A member that takes part in this term.
+    pub(crate) fn new(ballot: Ballot, now: Monotonic) -> Self {
+        Election { ballot, heard: now, begun: None, unheard: Unheard::default() }
+    }
+
+    /// The member takes part in no term below this one.
+    pub(crate) fn ballot(&self) -> Ballot {
+        self.ballot
+    }
+
+    /// Last term that the member saw begin since it started.
+    pub(crate) fn begun(&self) -> Option<Ballot> {
+        self.begun
+    }
+
+    /// Takes part in no lower term from now on. Returns whether that is new, and so to be recorded.
+    pub(crate) fn promise(&mut self, ballot: Ballot) -> bool {
+        let later = ballot > self.ballot;
+        if later {
+            self.ballot = ballot;
+        }
+        later
+    }
+
+    /// Takes a sign of life of the leader, or begins to wait for one.
+    pub(crate) fn hear(&mut self, now: Monotonic) {
+        self.heard = now;
+    }
+
+    /// A term has begun. Returns whether it is later than those that were seen to begin before.
+    pub(crate) fn begin(&mut self, ballot: Ballot) -> bool {
+        let later = self.begun < Some(ballot);
+        if later {
+            self.begun = Some(ballot);
+        }
+        later
+    }
+
+    /// The next term that this member may lead.
+    pub(crate) fn next_ballot(&self, electorate: &Electorate<'_>) -> Ballot {
+        Ballot {
+            configuration: electorate.configuration.number.max(self.ballot.configuration),
+            round: self.ballot.round.saturating_add(1),
+            leader: electorate.me,
+        }
+    }
+
+    /// Whether a follower should ask for another leader.
+    pub(crate) fn misses_leader(&self, electorate: &Electorate<'_>) -> bool {
+        let silent = electorate.now.since(self.heard);
+        let own = self.ballot.leader == electorate.me;
+        own || silent >= electorate.patience * (1 + self.turn(electorate))
+    }
+
+    /// How many members are to lead before this one: the next after the leader is first.
+    fn turn(&self, electorate: &Electorate<'_>) -> u32 {
+        let members = electorate.configuration.members.len();
+        let mine = electorate.place(electorate.me).unwrap_or(0);
+        let after = electorate.place(self.ballot.leader).map_or(0, |leader| leader + 1);
+        ((mine + members - after % members) % members) as u32
+    }
+
+    /// A candidate asks whether this member hears of its leader.
+    pub(crate) fn on_canvass(
+        &mut self,
+        electorate: &Electorate<'_>,
+        from: SiteId,
+        ballot: Ballot,
+        standing: Standing,
+    ) -> Canvassed {
+        if ballot <= self.ballot {
+            return Canvassed::Stale;
+        }
+        let silent = electorate.now.since(self.heard) >= electorate.patience;
+        let content = standing == Standing::Leads || (!silent && self.ballot.leader != from);
+        if !content {
+            Canvassed::Supports
+        } else if standing == Standing::Follows && self.stands_between(electorate, from) {
+            Canvassed::TakesOver
+        } else {
+            Canvassed::Content
+        }
+    }
+
+    /// Whether this follower hears both the leader and a member that has not heard it for long.
+    fn stands_between(&mut self, electorate: &Electorate<'_>, unhearing: SiteId) -> bool {
+        let between = self.ballot.leader != unhearing
+            && [unhearing, electorate.me].iter().all(|site| electorate.includes(*site));
+        if !between {
+            return false;
+        }
+        // More than the time from one question to the next, and later where others are to go first.
+        let others = electorate.configuration.members.len() as u32 + self.turn(electorate);
+        let patience = electorate.patience * (4 + others);
+        let takes_over = self.unheard.asks(unhearing, electorate.now, patience);
+        if takes_over {
+            self.unheard = Unheard { by: BTreeMap::new(), took_over: Some(electorate.now) };
+        }
+        takes_over
+    }
+}
 
 impl Unheard {
-    /// Whether `site` has been asking for so long now; who is silent for as long begins anew.
+    /// Whether `site` has been asking for so long now; one that is silent for as long begins anew.
     fn asks(&mut self, site: SiteId, now: Monotonic, patience: Duration) -> bool {
         let (first, last) = self.by.entry(site).or_insert((now, now));
         if now.since(*last) >= patience {
@@ -64,342 +201,109 @@ impl Unheard {
     }
 }
 
-impl<W: Clone> Member<W> {
-    /// Begins and goes on with what leads to another leader, where one is needed.
-    pub(crate) fn elect(&mut self, step: &mut Step<'_, W>) {
-        let me = step.me();
-        if !step.configuration.members.contains(&me) {
-            self.follow();
-            return;
-        }
-        let timing = &step.config.timing;
-        let (retry, patience) = (timing.retry, timing.leader_timeout);
-        let outdated = self.ballot.configuration < step.configuration.number;
-        match &mut self.role {
-            Role::Leader(leading) => {
-                let (now, delivered) = (step.now.monotonic, self.state.delivered);
-                // Who is in the way of a change of members moves with it, without asking.
-                let reason = if outdated {
-                    Some(rare::TERM_OF_NEW_MEMBERS)
-                } else if leading.waits_in_vain(delivered, now, patience * 2) {
-                    Some(rare::TERM_TO_CATCH_UP)
-                } else {
-                    self.waits_for_what_is_lost(now, patience * 4)
-                        .then_some(rare::TERM_WITHOUT_LOST_UPDATES)
-                };
-                if let Some(reason) = reason {
-                    step.reach(reason);
-                    self.begin_term(step);
-                }
-            }
-            Role::Candidate(candidacy) => {
-                let now = step.now.monotonic;
-                if now.since(candidacy.since) >= patience * 2 {
-                    // Somebody else may do better.
-                    self.follow();
-                    self.heard = now;
-                } else if now.since(candidacy.told_at) >= retry {
-                    candidacy.told_at = now;
-                    let body = candidacy.body();
-                    step.send_others(self.group, body);
-                }
-            }
-            Role::Follower => {
-                let turn = self.turn(step);
-                let silent = step.now.monotonic.since(self.heard);
-                let own = self.ballot.leader == me;
-                if silent >= patience * (1 + turn) || own {
-                    self.canvass(step);
-                }
-            }
-        }
-    }
-
-    /// How many members are to lead before this one: the next after the leader is first.
-    fn turn(&self, step: &Step<'_, W>) -> u32 {
-        let members = &step.configuration.members;
-        let place = |site: SiteId| members.iter().position(|other| *other == site);
-        let mine = place(step.me()).unwrap_or(0);
-        let after = place(self.ballot.leader).map_or(0, |leader| leader + 1);
-        ((mine + members.len() - after % members.len()) % members.len()) as u32
-    }
-
-    /// Asks whether others hear of their leader.
-    fn canvass(&mut self, step: &mut Step<'_, W>) {
-        let ballot = self.next_ballot(step);
-        self.stand(step, ballot, Stage::Canvassing(BTreeSet::new()));
-        self.on_support(step, step.config.me.site, ballot);
-    }
-
-    /// Becomes the leader if a quorum lets it.
-    pub(crate) fn take_over(&mut self, step: &mut Step<'_, W>) {
-        let me = step.me();
-        if !self.leads() && step.configuration.members.contains(&me) {
-            self.begin_term(step);
-        }
-    }
-
-    /// Whether it only asks whether others hear of their leader.
-    pub(crate) fn canvasses(&self) -> bool {
-        matches!(&self.role, Role::Candidate(Candidacy { stage: Stage::Canvassing(_), .. }))
-    }
-
-    fn next_ballot(&self, step: &Step<'_, W>) -> Ballot {
-        let configuration = step.configuration.number.max(self.ballot.configuration);
-        Ballot {
-            configuration,
-            round: self.ballot.round.saturating_add(1),
-            leader: step.config.me.site,
-        }
-    }
-
-    fn begin_term(&mut self, step: &mut Step<'_, W>) {
-        let ballot = self.next_ballot(step);
-        self.promise(step, ballot);
-        self.stand(step, ballot, Stage::Gathering(BTreeMap::new()));
-        let state = self.state.clone();
-        self.on_promise(step, step.config.me.site, ballot, state);
-    }
-
-    fn stand(&mut self, step: &mut Step<'_, W>, ballot: Ballot, stage: Stage<W>) {
-        let now = step.now.monotonic;
-        let candidacy = Candidacy { ballot, since: now, told_at: now, stage };
-        let body = candidacy.body();
-        self.follow();
-        self.role = Role::Candidate(candidacy);
-        step.send_others(self.group, body);
-    }
-
-    /// Takes part in no lower term from now on.
-    pub(crate) fn promise(&mut self, step: &mut Step<'_, W>, ballot: Ballot) {
-        if ballot > self.ballot {
-            self.ballot = ballot;
-            step.record(Record::Promised(self.group, ballot));
-        }
-    }
-
-    pub(crate) fn on_canvass(&mut self, step: &mut Step<'_, W>, from: Address, ballot: Ballot) {
-        if ballot <= self.ballot {
-            step.send(from, self.group, Body::Stale { ballot: self.ballot });
-            return;
-        }
-        let silent = step.now.monotonic.since(self.heard) >= step.config.timing.leader_timeout;
-        let content = match self.role {
-            Role::Leader(_) => true,
-            Role::Follower | Role::Candidate(_) => !silent && self.ballot.leader != from.site,
-        };
-        if !content {
-            step.send(from, self.group, Body::Support { ballot });
-        } else if self.stands_between(step, from.site) {
-            step.reach(rare::STANDS_BETWEEN);
-            self.begin_term(step);
-        }
-    }
-
-    /// Whether this member hears both the leader and a member that has not heard it for long.
-    fn stands_between(&mut self, step: &Step<'_, W>, unhearing: SiteId) -> bool {
-        let members = &step.configuration.members;
-        let between = matches!(self.role, Role::Follower)
-            && self.ballot.leader != unhearing
-            && [unhearing, step.me()].iter().all(|site| members.contains(site));
-        // More than the time from one question to the next, and later where others are to go first.
-        let patience =
-            step.config.timing.leader_timeout * (4 + members.len() as u32 + self.turn(step));
-        let now = step.now.monotonic;
-        let takes_over = between && self.unheard.asks(unhearing, now, patience);
-        if takes_over {
-            self.unheard = Unheard { by: BTreeMap::new(), took_over: Some(now) };
-        }
-        takes_over
-    }
-
-    pub(crate) fn on_support(&mut self, step: &mut Step<'_, W>, from: SiteId, ballot: Ballot) {
-        let Role::Candidate(candidacy) = &mut self.role else { return };
-        let Stage::Canvassing(supporters) = &mut candidacy.stage else { return };
-        if ballot == candidacy.ballot && step.configuration.members.contains(&from) {
-            supporters.insert(from);
-            if supporters.len() >= step.configuration.quorum() {
-                self.begin_term(step);
-            }
-        }
-    }
-
-    pub(crate) fn on_new_ballot(&mut self, step: &mut Step<'_, W>, from: Address, ballot: Ballot) {
-        if ballot < self.ballot || ballot.leader != from.site {
-            step.send(from, self.group, Body::Stale { ballot: self.ballot });
-            return;
-        }
-        if matches!(self.role, Role::Candidate(_)) {
-            step.reach(rare::PROMISE_DURING_ELECTION);
-        }
-        self.promise(step, ballot);
-        self.follow();
-        self.heard = step.now.monotonic;
-        let state = self.state.clone();
-        step.send(from, self.group, Body::Promise { ballot, state });
-    }
-
-    /// Leads, once enough have handed over what they have kept.
-    pub(crate) fn on_promise(
-        &mut self,
-        step: &mut Step<'_, W>,
-        from: SiteId,
-        ballot: Ballot,
-        state: State<W>,
-    ) {
-        let Role::Candidate(candidacy) = &mut self.role else { return };
-        let Stage::Gathering(states) = &mut candidacy.stage else { return };
-        if ballot != candidacy.ballot || !step.configuration.members.contains(&from) {
-            return;
-        }
-        states.insert(from, state);
-        // Quorums of different members need not meet: then all of those that are left are asked.
-        let changed = step.config.keeps(Rule::AllAfterChange)
-            && states.values().any(|state| state.accepted_in.configuration < ballot.configuration);
-        let enough = match changed {
-            true => step.configuration.members.len(),
-            false => step.configuration.quorum(),
-        };
-        if states.len() < enough && step.config.keeps(Rule::Gather) {
-            return;
-        }
-        if changed {
-            step.reach(rare::PROMISES_OF_ALL);
-        }
-        let states = std::mem::take(states);
-        self.begin_to_lead(step, ballot, states.into_values().collect());
-    }
-
-    /// What follows from the states of a quorum.
-    fn begin_to_lead(&mut self, step: &mut Step<'_, W>, ballot: Ballot, states: Vec<State<W>>) {
-        let newest = states.iter().map(|state| state.accepted_in).max();
-        let told_by = |states: &[State<W>]| -> BTreeSet<TransactionId> {
-            let entries = states.iter().flat_map(|state| &state.entries);
-            entries.filter(|(_, entry)| entry.told).map(|(tid, _)| *tid).collect()
-        };
-        let (told, told_here) = (told_by(&states), told_by(std::slice::from_ref(&self.state)));
-        let mut merged = State { accepted_in: ballot, ..self.state.clone() };
-        let mut base = merged.delivered;
-        merged.entries.clear();
-        for state in states {
-            merged.ceiling = merged.ceiling.max(state.ceiling);
-            base = base.max(state.delivered);
-            for (coordinator, oldest) in state.oldest {
-                merged.learn_oldest(coordinator, oldest);
-            }
-            if Some(state.accepted_in) != newest {
-                continue;
-            }
-            for (tid, entry) in state.entries {
-                match merged.entries.get_mut(&tid) {
-                    Some(known) => {
-                        known.phase = known.phase.max(entry.phase);
-                        known.share = known.share.take().or(entry.share);
-                    }
-                    None => {
-                        merged.entries.insert(tid, entry);
-                    }
-                }
-            }
-        }
-        // What was not acknowledged was not chosen; it might wait for ever for what is lost.
-        if step.config.keeps(Rule::DropUntold) {
-            let before = merged.entries.len();
-            merged
-                .entries
-                .retain(|tid, entry| entry.phase > Phase::Undecided || told.contains(tid));
-            if merged.entries.len() < before {
-                step.reach(rare::DROPS_UNTOLD);
-            }
-        }
-        for (tid, entry) in &mut merged.entries {
-            // What was delivered stays to be delivered: perhaps only one member has stored it.
-            entry.told = told_here.contains(tid);
-        }
-        let before = std::mem::replace(&mut self.state, merged);
-        for (tid, entry) in &before.entries {
-            remember(step, *tid, entry);
-        }
-        step.clock.observe(self.latest().max(base));
-        step.record(Record::Took(self.group, self.state.clone()));
-        self.conflicts.forget_prepared();
-        for (tid, entry) in &self.state.entries {
-            match (&entry.share, entry.phase) {
-                (Some(share), Phase::Undecided) if entry.vote == Vote::Commit => {
-                    self.conflicts.prepare(*tid, share, entry.ts);
-                }
-                (Some(share), Phase::Committed(ts)) => self.conflicts.commit(share, ts),
-                _ => {}
-            }
-        }
-        let leading = Leading::new(step.now.monotonic, base, &self.state.entries);
-        self.ahead = Ahead::default();
-        self.role = Role::Leader(Box::new(leading));
-        self.name_leader(step, ballot);
-        step.send_others(self.group, Body::NewState { state: self.state.clone() });
-        self.tell_status(step);
-    }
-
-    /// Leads from the very beginning, when nothing was kept by anybody.
-    pub(crate) fn lead_at_once(&mut self, step: &mut Step<'_, W>) {
-        let leading = Leading::new(step.now.monotonic, Timestamp::ZERO, &self.state.entries);
-        self.ahead = Ahead::default();
-        self.role = Role::Leader(Box::new(leading));
-        self.name_leader(step, self.ballot);
-        self.tell_status(step);
-    }
-
-    pub(crate) fn on_new_state(&mut self, step: &mut Step<'_, W>, from: Address, state: State<W>) {
-        let ballot = state.accepted_in;
-        if ballot < self.ballot || ballot.leader != from.site {
-            step.send(from, self.group, Body::Stale { ballot: self.ballot });
-            return;
-        }
-        if ballot <= self.state.accepted_in || ballot.leader == step.me() {
-            return;
-        }
-        let delivered = self.state.delivered;
-        let ceiling = self.state.ceiling.max(state.ceiling);
-        let before = std::mem::replace(&mut self.state, State { delivered, ceiling, ..state });
-        for (tid, entry) in &before.entries {
-            remember(step, *tid, entry);
-        }
-        for (tid, entry) in &mut self.state.entries {
-            entry.told = before.entries.get(tid).is_some_and(|entry| entry.told);
-        }
-        self.ballot = ballot;
-        self.follow();
-        self.heard = step.now.monotonic;
-        step.record(Record::Took(self.group, self.state.clone()));
-        step.clock.observe(self.latest());
-        self.name_leader(step, ballot);
-    }
-
-    pub(crate) fn on_need_state(&mut self, step: &mut Step<'_, W>, from: Address, ballot: Ballot) {
-        if self.leads() && ballot == self.state.accepted_in {
-            step.send(from, self.group, Body::NewState { state: self.state.clone() });
-        }
-    }
-
-    /// There is a higher term: a leader of a lower one can decide nothing.
-    pub(crate) fn on_stale(&mut self, step: &mut Step<'_, W>, ballot: Ballot) {
-        if ballot > self.ballot {
-            if self.leads() {
-                step.reach(rare::DEPOSED_LEADER);
-            }
-            self.promise(step, ballot);
-            self.follow();
-            self.heard = step.now.monotonic;
-        }
-    }
+/// A member's attempt to lead. `S` is what the members of a quorum hand over to the one that will.
+#[derive(Debug)]
+pub(crate) struct Candidacy<S> {
+    ballot: Ballot,
+    since: Monotonic,
+    asked: Monotonic,
+    stage: Stage<S>,
 }
 
-impl<W> Candidacy<W> {
-    fn body(&self) -> Body<W> {
-        let ballot = self.ballot;
+#[derive(Debug)]
+enum Stage<S> {
+    /// Asks whether others hear of their leader; these do not.
+    Canvassing(BTreeSet<SiteId>),
+    /// Has begun a term; these take part and have handed over what they had.
+    Gathering(BTreeMap<SiteId, S>),
+}
+
+/// What a candidate asks the other members for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Request {
+    /// Whether they, too, miss their leader.
+    Support(Ballot),
+    /// To leave all lower terms, and to hand over what they have kept.
+    Promise(Ballot),
+}
+
+/// What a candidate does with time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// Waits for answers.
+    Wait,
+    /// Asks again.
+    Ask(Request),
+    /// Stands no longer: another member may do better.
+    GiveUp,
+}
+
+impl<S> Candidacy<S> {
+    /// Asks first whether others hear of their leader.
+    pub(crate) fn canvassing(ballot: Ballot, now: Monotonic) -> Self {
+        Candidacy { ballot, since: now, asked: now, stage: Stage::Canvassing(BTreeSet::new()) }
+    }
+
+    /// Begins a term.
+    pub(crate) fn gathering(ballot: Ballot, now: Monotonic) -> Self {
+        Candidacy { ballot, since: now, asked: now, stage: Stage::Gathering(BTreeMap::new()) }
+    }
+
+    /// What the candidate asks for.
+    pub(crate) fn request(&self) -> Request {
         match self.stage {
-            Stage::Canvassing(_) => Body::Canvass { ballot },
-            Stage::Gathering(_) => Body::NewBallot { ballot },
+            Stage::Canvassing(_) => Request::Support(self.ballot),
+            Stage::Gathering(_) => Request::Promise(self.ballot),
         }
+    }
+
+    /// Whether it has begun no term yet.
+    pub(crate) fn canvasses(&self) -> bool {
+        matches!(self.stage, Stage::Canvassing(_))
+    }
+
+    /// What is due now.
+    pub(crate) fn on_tick(&mut self, electorate: &Electorate<'_>) -> Next {
+        let now = electorate.now;
+        if now.since(self.since) >= electorate.patience * 2 {
+            return Next::GiveUp;
+        }
+        if now.since(self.asked) < electorate.retry {
+            return Next::Wait;
+        }
+        self.asked = now;
+        Next::Ask(self.request())
+    }
+
+    /// A member misses its leader, too. Returns whether that is so of a quorum now.
+    pub(crate) fn on_support(
+        &mut self,
+        electorate: &Electorate<'_>,
+        from: SiteId,
+        ballot: Ballot,
+    ) -> bool {
+        let Stage::Canvassing(supporters) = &mut self.stage else { return false };
+        if ballot != self.ballot || !electorate.includes(from) {
+            return false;
+        }
+        supporters.insert(from);
+        supporters.len() >= electorate.configuration.quorum()
+    }
+
+    /// A member takes part in the term, and hands over what it has kept. Returns all that was handed over, if this
+    /// counts.
+    pub(crate) fn on_promise(
+        &mut self,
+        electorate: &Electorate<'_>,
+        from: SiteId,
+        ballot: Ballot,
+        kept: S,
+    ) -> Option<&mut BTreeMap<SiteId, S>> {
+        let Stage::Gathering(handed_over) = &mut self.stage else { return None };
+        if ballot != self.ballot || !electorate.includes(from) {
+            return None;
+        }
+        handed_over.insert(from, kept);
+        Some(handed_over)
     }
 }

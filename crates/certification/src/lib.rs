@@ -16,10 +16,13 @@
 //! |---|---|
 //! | `service` | the machine of one worker: dispatch, time |
 //! | `coordinator` | CERTIFY |
-//! | `leading` | votes, decisions, delivery |
-//! | `member` | what a member keeps; following |
+//! | `member` | a member of a group, in one of three roles; dispatch |
+//! | `kept` | what a member keeps in every role |
+//! | `following` | a follower: keeping votes |
+//! | `leading` | a leader: votes, decisions, delivery |
 //! | `ahead` | what a follower delivers before its leader does |
-//! | `election` | another leader |
+//! | `election` | electing a leader: signs of life, canvasses, ballots, whatever the group votes on |
+//! | `succession` | from one leader to the next: what a term begins with |
 //! | `conflicts` | the vote |
 //! | `reservations`, `claim` | who was aborted goes first |
 //! | `share`, `entry`, `ids`, `message` | the words |
@@ -34,7 +37,9 @@ mod conflicts;
 mod coordinator;
 mod election;
 mod entry;
+mod following;
 mod ids;
+mod kept;
 mod leading;
 mod member;
 mod message;
@@ -44,6 +49,7 @@ mod reservations;
 mod service;
 mod share;
 mod step;
+mod succession;
 
 pub use claim::{Claim, Obstacle};
 pub use config::{Config, Rule, Timing};

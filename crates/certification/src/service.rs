@@ -11,7 +11,7 @@ use crate::claim::Claim;
 use crate::config::{Config, Configuration};
 use crate::coordinator::Coordinator;
 use crate::ids::{Ballot, GroupId, TransactionId};
-use crate::member::{Member, Role};
+use crate::member::Member;
 use crate::message::{Body, Message, Output, Record};
 use crate::outcomes::Outcomes;
 use crate::share::{Outcome, Share};
@@ -93,13 +93,13 @@ impl<W: Clone + Send> Service<W> {
             | Record::Forgot(group, ..) => *group,
         };
         if let Some(member) = self.members.get_mut(&group) {
-            member.restore(record);
+            member.kept.restore(record);
         }
     }
 
     /// What a checkpoint keeps of it.
     pub fn save(&self) -> Vec<Record<W>> {
-        self.members.values().flat_map(Member::save).collect()
+        self.members.values().flat_map(|member| member.kept.save()).collect()
     }
 
     /// Takes part from now on. A cluster's very first members, where nothing can have been decided
@@ -107,13 +107,13 @@ impl<W: Clone + Send> Service<W> {
     pub fn begin(&mut self, now: Now, first: bool) {
         self.begun = true;
         for member in self.members.values() {
-            self.clock.observe(member.latest());
+            self.clock.observe(member.kept.latest());
         }
         self.unaided = (now.monotonic, self.clock.read(now.physical));
         self.each_member(now, |member, step| {
-            member.heard = step.now.monotonic;
-            member.keep_first_term(step);
-            if first && member.ballot.leader == step.me() {
+            member.kept.election.hear(step.now.monotonic);
+            member.kept.keep_first_term(step);
+            if first && member.kept.election.ballot().leader == step.me() {
                 member.lead_at_once(step);
             }
         });
@@ -170,7 +170,7 @@ impl<W: Clone + Send> Service<W> {
     /// What became of a transaction whose client knows its name, if a coordinator or member of this worker
     /// still knows, or one of its members knew when it forgot it.
     pub fn outcome(&self, tid: TransactionId) -> Option<Outcome> {
-        let of_member = |member: &Member<W>| member.state.entries.get(&tid)?.phase.outcome();
+        let of_member = |member: &Member<W>| member.kept.state.entries.get(&tid)?.phase.outcome();
         let own = self.coordinator.outcome(tid).cloned();
         let known = own.or_else(|| self.members.values().find_map(of_member));
         known.or_else(|| self.outcomes.of(tid).cloned())
@@ -180,7 +180,7 @@ impl<W: Clone + Send> Service<W> {
     pub fn stored(&mut self, group: GroupId, commit_vec: &Vector) {
         self.clock.observe(commit_vec.strong);
         if let Some(member) = self.members.get_mut(&group) {
-            member.stored(commit_vec);
+            member.kept.stored(commit_vec);
         }
     }
 
@@ -188,7 +188,7 @@ impl<W: Clone + Send> Service<W> {
     pub fn known(&mut self, now: Now, group: GroupId, upto: Timestamp) {
         self.clock.observe(upto);
         if let Some(member) = self.members.get_mut(&group) {
-            member.known(upto);
+            member.kept.known(upto);
         }
         self.with_member(now, group, |member, step| member.deliver(step));
     }
@@ -196,14 +196,14 @@ impl<W: Clone + Send> Service<W> {
     /// The host has thrown away all that it had stored, and begins anew.
     pub fn stores_nothing(&mut self) {
         for member in self.members.values_mut() {
-            member.state.delivered = Timestamp::ZERO;
+            member.stores_nothing();
         }
     }
 
     /// The site of this worker stores all causal transactions up to here, in all of its partitions
     /// (`stableVec`, Property 2).
     pub fn site_stores(&mut self, now: Now, stable_vec: &Vector) {
-        self.each_member(now, |member, step| member.site_stores(step, stable_vec));
+        self.each_member(now, |member, step| member.kept.site_stores(step, stable_vec));
         self.drain_loopback(now);
     }
 
@@ -245,7 +245,7 @@ impl<W: Clone + Send> Service<W> {
     /// Forgets conflicts that every later snapshot holds.
     pub fn prune(&mut self, floor: &Vector) {
         for member in self.members.values_mut() {
-            member.conflicts.prune(floor);
+            member.kept.conflicts.prune(floor);
         }
     }
 
@@ -268,13 +268,7 @@ impl<W: Clone + Send> Service<W> {
 
     /// Whether there are no transactions, and no member is about to lead.
     pub fn is_idle(&self) -> bool {
-        let of_member = |member: &Member<W>| {
-            member.state.entries.is_empty()
-                && member.early.is_empty()
-                && member.untold.is_empty()
-                && !matches!(member.role, Role::Candidate(_))
-        };
-        self.coordinator.pending() == 0 && self.members.values().all(of_member)
+        self.coordinator.pending() == 0 && self.members.values().all(Member::is_idle)
     }
 
     /// Asks a site's member of a group to become its leader.
@@ -312,7 +306,7 @@ impl<W: Clone + Send> Service<W> {
     pub fn remembered(&self) -> (usize, usize) {
         let members = self.members.values();
         members.fold((0, 0), |(entries, keys), member| {
-            (entries + member.state.entries.len(), keys + member.conflicts.keys())
+            (entries + member.kept.state.entries.len(), keys + member.kept.conflicts.keys())
         })
     }
 

@@ -6,6 +6,7 @@ use solera_machine::{Address, Now, RarePath};
 use solera_time::{HybridClock, SiteId, Timestamp};
 
 use crate::config::{Config, Configuration};
+use crate::election::Electorate;
 use crate::ids::{GroupId, TransactionId};
 use crate::message::{Body, Message, Output, Record};
 use crate::outcomes::Outcomes;
@@ -35,7 +36,18 @@ pub(crate) struct Step<'a, W> {
     pub(crate) outcomes: &'a mut Outcomes<TransactionId>,
 }
 
-impl<W> Step<'_, W> {
+impl<'a, W> Step<'a, W> {
+    /// The members that elect a leader.
+    pub(crate) fn electorate(&self) -> Electorate<'a> {
+        Electorate {
+            me: self.me(),
+            configuration: self.configuration,
+            now: self.now.monotonic,
+            patience: self.config.timing.leader_timeout,
+            retry: self.config.timing.retry,
+        }
+    }
+
     pub(crate) fn me(&self) -> SiteId {
         self.config.me.site
     }

@@ -1,0 +1,149 @@
+//! A follower's part: keeps the votes of the leader, and delivers what nothing can come before.
+
+use std::collections::BTreeMap;
+
+use solera_machine::Address;
+use solera_time::Timestamp;
+
+use crate::ahead::Ahead;
+use crate::entry::{Entry, Phase};
+use crate::ids::{Ballot, TransactionId};
+use crate::kept::Kept;
+use crate::member::{Candidate, Member, Role};
+use crate::message::{Body, Output};
+use crate::rare;
+use crate::share::Vote;
+use crate::step::Step;
+
+/// What only a follower keeps, and a member that stands for election.
+#[derive(Debug, Default)]
+pub(crate) struct Follower {
+    /// What it may deliver before its leader does.
+    ahead: Ahead,
+}
+
+impl<W: Clone> Member<W> {
+    /// The follower, if a leader's message is of the term that it follows, with the state that the term began with.
+    pub(crate) fn follows(
+        &mut self,
+        step: &mut Step<'_, W>,
+        from: Address,
+        ballot: Ballot,
+    ) -> Option<(&mut Follower, &mut Kept<W>)> {
+        let promised = self.kept.election.ballot();
+        if ballot < promised {
+            step.counts.ignored += 1;
+            self.kept.refuse(step, from);
+            return None;
+        }
+        if ballot.leader == step.me() {
+            step.counts.ignored += 1;
+            return None;
+        }
+        self.kept.election.hear(step.now.monotonic);
+        let canvasses = matches!(
+            &self.role, Role::Candidate(Candidate { candidacy, .. }) if candidacy.canvasses()
+        );
+        if ballot > promised || canvasses {
+            self.follow();
+        }
+        let Member { kept, role } = self;
+        kept.promise(step, ballot);
+        kept.name_leader(step, ballot);
+        if ballot > kept.state.accepted_in {
+            step.reach(rare::NEEDS_STATE);
+            step.send(from, kept.group, Body::NeedState { ballot });
+            return None;
+        }
+        let Role::Follower(follower) = role else {
+            unreachable!(
+                "a member that leads, or asks for promises, has promised a term of its own"
+            )
+        };
+        Some((follower, kept))
+    }
+}
+
+impl Follower {
+    /// Keeps a leader's vote and tells the coordinator.
+    #[expect(clippy::too_many_arguments, reason = "one per field of the message")]
+    pub(crate) fn on_accept<W: Clone>(
+        &mut self,
+        kept: &mut Kept<W>,
+        step: &mut Step<'_, W>,
+        tid: TransactionId,
+        entry: Entry<W>,
+        coordinator: Address,
+        after: Option<Timestamp>,
+    ) {
+        step.clock.observe(entry.ts);
+        // Only here it is known at once that it has committed.
+        if let Some(after) = after.filter(|_| coordinator.site == step.me()) {
+            self.ahead.propose(entry.ts, tid, after);
+        }
+        let former = kept.state.entries.get(&tid);
+        if former.is_some_and(|former| (&former.vote, former.ts) != (&entry.vote, entry.ts)) {
+            if entry.vote == Vote::Forgotten {
+                // The leader is done with it, and was asked again before this member heard so. As long as both have other
+                // votes, nobody finds out that it is over.
+                step.reach(rare::GIVES_UP_FORMER_VOTE);
+                kept.forget(step, &[tid]);
+            } else {
+                step.reach(rare::KEEPS_FORMER_VOTE);
+            }
+        }
+        kept.state.entries.entry(tid).or_insert(Entry { told: false, ..entry });
+        kept.tell_kept(step, coordinator, tid);
+    }
+
+    /// A coordinator here says that a transaction commits.
+    pub(crate) fn on_commit<W: Clone>(
+        &mut self,
+        kept: &mut Kept<W>,
+        step: &mut Step<'_, W>,
+        tid: TransactionId,
+        ts: Timestamp,
+    ) {
+        self.ahead.commit(tid, ts);
+        self.deliver_ahead(kept, step);
+    }
+
+    /// Delivers what nothing can come before, without waiting for the leader.
+    pub(crate) fn deliver_ahead<W: Clone>(&mut self, kept: &mut Kept<W>, step: &mut Step<'_, W>) {
+        while let Some((ts, tid)) = self.ahead.next(kept.state.delivered) {
+            // If it is gone, only the leader's delivery comes.
+            let entry = kept.state.entries.get(&tid).filter(|entry| entry.ts == ts);
+            let Some(share) = entry.and_then(|entry| entry.share.clone()) else { return };
+            kept.stored(&share.commit_vec(ts));
+            step.outputs.push_back(Output::Deliver { group: kept.group, tid, ts, share });
+        }
+    }
+}
+
+impl<W: Clone> Kept<W> {
+    /// Forgets what the leader has forgotten of a range of transactions, and takes how far the others have come.
+    pub(crate) fn take_phases(
+        &mut self,
+        step: &mut Step<'_, W>,
+        upto: Timestamp,
+        (after, last): (Option<TransactionId>, Option<TransactionId>),
+        phases: Vec<(TransactionId, Phase)>,
+    ) {
+        let phases: BTreeMap<_, _> = phases.into_iter().collect();
+        let told =
+            |tid| after.is_none_or(|after| tid > after) && last.is_none_or(|last| tid <= last);
+        let entries = self.state.entries.iter();
+        let forgotten = entries
+            .filter(|(tid, entry)| told(**tid) && !phases.contains_key(tid) && entry.ts <= upto);
+        let forgotten: Vec<TransactionId> = forgotten.map(|(tid, _)| *tid).collect();
+        self.forget(step, &forgotten);
+        for (tid, phase) in phases {
+            if let Some(entry) = self.state.entries.get_mut(&tid) {
+                entry.phase = entry.phase.max(phase);
+                if matches!(phase, Phase::Finished(_)) {
+                    entry.share = None;
+                }
+            }
+        }
+    }
+}
