@@ -274,8 +274,7 @@ impl Replica {
     pub(crate) fn complete_on_demand(&mut self, now: Now) {
         let lacks = |strong: Timestamp| self.demand.lacks(SiteId::STRONG, strong);
         if self.partitions.iter().any(|partition| lacks(partition.known_vec.strong)) {
-            self.strong.service.complete(now);
-            self.drain_certification(now);
+            self.certifying(now, |replica| replica.strong.service.complete(now));
         }
     }
 }

@@ -230,8 +230,7 @@ impl Replica {
         }
         if origin == SiteId::STRONG {
             self.spread(id, already, &taken, known);
-            self.strong.service.known(now, group_of(id), known);
-            self.drain_certification(now);
+            self.certifying(now, |replica| replica.strong.service.known(now, group_of(id), known));
             self.retry_parked(now);
         } else {
             self.keep_known(index, origin);

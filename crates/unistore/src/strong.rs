@@ -262,12 +262,21 @@ impl Replica {
         if self.strong.service.has_begun() || !self.config.protocol.has_strong() {
             return;
         }
+        let first = self.strong.first;
         for index in 0..self.partitions.len() {
             self.tell_stored(now, index);
         }
         self.set_groups();
-        let first = self.strong.first;
         self.strong.service.begin(now, first);
+    }
+
+    /// Does something that may make the certification service say something, and carries out what it says: so nothing
+    /// of it is left over when this returns. Everything goes through here.
+    pub(crate) fn certifying(&mut self, now: Now, act: impl FnOnce(&mut Self)) {
+        act(self);
+        while let Some(output) = self.strong.service.poll_output() {
+            self.on_certified(now, output);
+        }
     }
 
     /// Tells the service what of a partition's strong transactions is here after a restart, or came from
@@ -456,19 +465,10 @@ impl Replica {
         let shares: BTreeMap<_, _> =
             shares.into_iter().map(|(group, share)| (group, Arc::new(share))).collect();
         let writes = shares.values().any(|share| !share.writes.is_empty());
-        let traced = self.config.trace.then(|| shares.clone());
-        let tid = self.strong.service.certify(now, name, shares, until, claim);
         let cause = match &single {
             Some(single) => Cause::Request(self.config.address, single.request),
             None => Cause::Transaction(self.me, tx),
         };
-        self.trace(|| {
-            let shares = traced.unwrap_or_default();
-            let accesses = shares.values().flat_map(|share| share.accesses.clone()).collect();
-            let writing = shares.iter().filter(|(_, share)| !share.writes.is_empty());
-            let partitions = writing.map(|(group, _)| PartitionId(group.0)).collect();
-            Event::Submitted { cause, tid, snap_vec, partitions, accesses }
-        });
         let submitted = Submitted {
             // Each attempt has its time: one that is late says nothing of whether sites can be reached.
             since: now.monotonic,
@@ -478,10 +478,14 @@ impl Replica {
             writes,
             single,
         };
-        self.strong.submitted.insert(tid, submitted);
-        // Members acknowledge votes when their sites store all that this site has seen.
-        self.wait_for(&snap_vec);
-        self.drain_certification(now);
+        self.certifying(now, |replica| {
+            let traced = replica.config.trace.then(|| shares.clone());
+            let tid = replica.strong.service.certify(now, name, shares, until, claim);
+            replica.trace(|| submission(cause, tid, snap_vec, &traced.unwrap_or_default()));
+            replica.strong.submitted.insert(tid, submitted);
+            // Members acknowledge votes when their sites store all that this site has seen.
+            replica.wait_for(&snap_vec);
+        });
     }
 
     /// Whether as many sites have been heard of late as it takes to decide. If not, nothing need be tried, and
@@ -573,10 +577,11 @@ impl Replica {
         let view = &self.dissemination.view;
         let (stable_vec, settled_vec) = (view.stable_vec, view.settled_vec);
         self.strong.service.follow(view.strong_clock);
-        self.strong.service.site_stores(now, &stable_vec);
-        self.prune(now, settled_vec);
-        self.strong.service.on_deadline(now);
-        self.drain_certification(now);
+        self.certifying(now, |replica| {
+            replica.strong.service.site_stores(now, &stable_vec);
+            replica.prune(now, settled_vec);
+            replica.strong.service.on_deadline(now);
+        });
         self.give_up_late(now);
         self.give_up_asking(now);
         self.attempt_again(now);
@@ -645,35 +650,33 @@ impl Replica {
     }
 
     /// Carries out what the service asks for.
-    pub(crate) fn drain_certification(&mut self, now: Now) {
-        while let Some(output) = self.strong.service.poll_output() {
-            match output {
-                Certified::Send { to, message } => {
-                    if let solera_certification::Body::Accept { entry, .. } = &message.body {
-                        // A vote of a leader here. By the time that it is decided, the other groups should
-                        // have shown that nothing of theirs comes before.
-                        self.wait_for_strong(entry.ts);
-                    }
-                    self.send(to, Message::Certification(Box::new(message)));
+    fn on_certified(&mut self, now: Now, output: Certified<Write>) {
+        match output {
+            Certified::Send { to, message } => {
+                if let solera_certification::Body::Accept { entry, .. } = &message.body {
+                    // A vote of a leader here. By the time that it is decided, the other groups should
+                    // have shown that nothing of theirs comes before.
+                    self.wait_for_strong(entry.ts);
                 }
-                Certified::Record(record) => {
-                    self.record(|| Record::Certification(Box::new(record)));
-                }
-                Certified::Decided { tid, outcome, claim } => {
-                    self.on_decided(now, tid, outcome, claim);
-                }
-                Certified::Deliver { group, tid, ts, share } => {
-                    self.trace(|| Event::Certified { tid, ts: Some(ts) });
-                    if !self.strong.service.leads(group) {
-                        self.trace(|| Event::Ahead { tid });
-                    }
-                    self.deliver(now, group, ts, &share);
-                }
-                Certified::Complete { group, upto } => self.complete(now, group, upto),
-                Certified::CatchUp { group, .. } => self.catch_up(group),
-                Certified::Reached(path) => self.reach(path),
-                Certified::Leader { .. } => self.be_active(now),
+                self.send(to, Message::Certification(Box::new(message)));
             }
+            Certified::Record(record) => {
+                self.record(|| Record::Certification(Box::new(record)));
+            }
+            Certified::Decided { tid, outcome, claim } => {
+                self.on_decided(now, tid, outcome, claim);
+            }
+            Certified::Deliver { group, tid, ts, share } => {
+                self.trace(|| Event::Certified { tid, ts: Some(ts) });
+                if !self.strong.service.leads(group) {
+                    self.trace(|| Event::Ahead { tid });
+                }
+                self.deliver(now, group, ts, &share);
+            }
+            Certified::Complete { group, upto } => self.complete(now, group, upto),
+            Certified::CatchUp { group, .. } => self.catch_up(group),
+            Certified::Reached(path) => self.reach(path),
+            Certified::Leader { .. } => self.be_active(now),
         }
     }
 
@@ -695,15 +698,16 @@ impl Replica {
             _ => None,
         };
         let seen = share.map(|share| share.snap_vec);
-        self.strong.service.handle(now, from, message);
-        if hurries {
-            self.be_active(now);
-        }
-        if let Some(snap_vec) = seen {
-            // The vote, or its acknowledgement, waits until this site stores what the transaction has seen.
-            self.wait_for(&snap_vec);
-        }
-        self.drain_certification(now);
+        self.certifying(now, |replica| {
+            replica.strong.service.handle(now, from, message);
+            if hurries {
+                replica.be_active(now);
+            }
+            if let Some(snap_vec) = seen {
+                // The vote, or its acknowledgement, waits until this site stores what the transaction has seen.
+                replica.wait_for(&snap_vec);
+            }
+        });
     }
 
     /// The group that certifies what is done at a partition.
@@ -877,9 +881,22 @@ impl Replica {
 
     /// The same of one partition.
     pub fn move_leader(&mut self, now: Now, partition: PartitionId, site: SiteId) {
-        self.strong.service.move_leader(now, group_of(partition), site);
-        self.drain_certification(now);
+        let group = group_of(partition);
+        self.certifying(now, |replica| replica.strong.service.move_leader(now, group, site));
     }
+}
+
+/// What a trace tells of a transaction that is submitted.
+fn submission(
+    cause: Cause,
+    tid: TransactionId,
+    snap_vec: Vector,
+    shares: &BTreeMap<GroupId, Arc<Share<Write>>>,
+) -> Event {
+    let accesses = shares.values().flat_map(|share| share.accesses.clone()).collect();
+    let writing = shares.iter().filter(|(_, share)| !share.writes.is_empty());
+    let partitions = writing.map(|(group, _)| PartitionId(group.0)).collect();
+    Event::Submitted { cause, tid, snap_vec, partitions, accesses }
 }
 
 /// A number that grows with every change of the members, and differs for different members. The founding
