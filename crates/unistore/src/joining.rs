@@ -290,7 +290,7 @@ impl Replica {
         let index = self.index_of(partition).expect("it asked for its own partitions");
         self.take_chunk(index, chunk, complete);
         if complete {
-            self.tell_stored(now, index);
+            self.certifying(now, |replica| replica.tell_stored(now, index));
             let Attempt { donor, .. } = self.joining.attempts.remove(place);
             let fetch = Fetch { partition, attempt: number, at: next, window: 0, again: false };
             self.send(donor, Message::Fetch(fetch));

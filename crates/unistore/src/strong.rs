@@ -263,11 +263,13 @@ impl Replica {
             return;
         }
         let first = self.strong.first;
-        for index in 0..self.partitions.len() {
-            self.tell_stored(now, index);
-        }
-        self.set_groups();
-        self.strong.service.begin(now, first);
+        self.certifying(now, |replica| {
+            for index in 0..replica.partitions.len() {
+                replica.tell_stored(now, index);
+            }
+            replica.set_groups();
+            replica.strong.service.begin(now, first);
+        });
     }
 
     /// Does something that may make the certification service say something, and carries out what it says: so nothing
