@@ -4,10 +4,11 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use solera_resp::command::answer;
+use solera_commands::lookup;
 use solera_resp::{
-    ProtocolError, ReplyError, ReplyParser, RequestParser, Value, Writer, encode_command, lookup,
+    ProtocolError, ReplyError, ReplyParser, RequestParser, Value, Writer, encode_command,
 };
+use solera_session::answer;
 
 fuzz_target!(|input: &[u8]| {
     let Some((piece, bytes)) = input.split_first() else { return };

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
-use solera_resp::{Arguments, CATEGORIES, Command, Unit};
+use solera_commands::{CATEGORIES, Command, Unit};
 
 mod pattern;
 
@@ -267,16 +267,22 @@ impl User {
         Unit::all().filter(|unit| unit.is_in(category)).all(|unit| self.allowed[unit.index()])
     }
 
-    /// Whether the user may send a request. Its number of arguments has been checked.
-    pub fn may(&self, command: &'static Command, arguments: &Arguments<'_>) -> Result<(), Denied> {
-        let unit = Unit::of(command, arguments);
+    /// Whether the user may run a command, or a subcommand, on keys.
+    ///
+    /// # Errors
+    /// What of that the user may not.
+    pub fn may<'a>(
+        &self,
+        unit: Unit,
+        keys: impl IntoIterator<Item = &'a [u8]>,
+    ) -> Result<(), Denied> {
+        let command = unit.command();
         // Whoever is not known yet must be able to say who they are, and to leave.
         if !command.has_flag("no_auth") && !self.allows(unit) {
             return Err(Denied::Command(unit.name()));
         }
         let (reads, writes) = (command.reads_keys(), command.writes_keys());
-        let mut keys = command.keys(arguments.from(0));
-        let allowed = keys.all(|key| self.may_use(key, reads, writes));
+        let allowed = keys.into_iter().all(|key| self.may_use(key, reads, writes));
         if allowed { Ok(()) } else { Err(Denied::Key) }
     }
 
@@ -384,7 +390,7 @@ impl Users {
 
 #[cfg(test)]
 mod tests {
-    use solera_resp::{RequestParser, lookup};
+    use solera_commands::lookup;
 
     use super::*;
 
@@ -396,10 +402,9 @@ mod tests {
     }
 
     fn may(user: &User, line: &str) -> Result<(), Denied> {
-        let request = format!("{line}\r\n");
-        let mut parser = RequestParser::new();
-        let (arguments, _) = parser.next(request.as_bytes()).unwrap().unwrap();
-        user.may(lookup(arguments.get(0)).unwrap(), &arguments)
+        let arguments: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+        let command = lookup(arguments[0]).unwrap();
+        user.may(Unit::of(command, arguments.get(1).copied()), command.keys(arguments.into_iter()))
     }
 
     fn no(command: &str) -> Result<(), Denied> {

@@ -1,8 +1,8 @@
 //! Which protocol a cluster runs.
 
+use solera_commands::CommandId;
 use solera_data::Op;
 use solera_levels::Level;
-use solera_resp::CommandId;
 use solera_unistore::Protocol;
 
 use crate::spaces::{Class, Relation, Spaces};

@@ -2,9 +2,9 @@
 
 use std::fmt;
 
+use solera_commands::CommandId;
 use solera_data::Op;
 use solera_levels::Level;
-use solera_resp::CommandId;
 
 mod declared;
 mod operation;

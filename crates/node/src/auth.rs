@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use data_encoding::HEXLOWER;
 use ring::digest::{SHA256, digest};
+use solera_commands::Unit;
 use solera_config::{DEFAULT_USER, Denied, PasswordHash, User, Users};
-use solera_resp::{Arguments, Command};
 use subtle::{Choice, ConstantTimeEq};
 use tokio::sync::watch;
 
@@ -118,15 +118,15 @@ impl Identity {
         self.user.borrow().as_ref().map_or_else(String::new, |user| user.name.clone())
     }
 
-    /// Whether the connection may send a request. Its number of arguments has been checked.
-    pub(crate) fn may(
+    /// Whether the connection may run a command, or a subcommand, on keys.
+    pub(crate) fn may<'a>(
         &self,
-        command: &'static Command,
-        arguments: &Arguments<'_>,
+        unit: Unit,
+        keys: impl IntoIterator<Item = &'a [u8]>,
     ) -> Result<(), Refused> {
         match &*self.user.borrow() {
-            Some(user) => user.may(command, arguments).map_err(Refused::Denied),
-            None if command.has_flag("no_auth") => Ok(()),
+            Some(user) => user.may(unit, keys).map_err(Refused::Denied),
+            None if unit.command().has_flag("no_auth") => Ok(()),
             None => Err(Refused::Unknown),
         }
     }

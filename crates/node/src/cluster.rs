@@ -12,11 +12,11 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use serde::Deserialize;
+use solera_commands::COMMANDS;
 use solera_config::{ClusterSpec, ConfigError, Durability, SiteSpec};
 use solera_links::Place;
 use solera_machine::{Address, Topology};
 use solera_membership::Members;
-use solera_resp::command::COMMANDS;
 use solera_site::Site;
 use solera_time::SiteId;
 use solera_unistore::Config;

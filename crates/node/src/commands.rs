@@ -12,7 +12,8 @@ mod sites;
 mod solera;
 mod users;
 
-use solera_resp::{Arguments, CommandId};
+use solera_commands::CommandId;
+use solera_resp::Arguments;
 
 pub(crate) use data::{KeyOp, Plan, plan, single, write_results, write_single};
 
@@ -88,7 +89,7 @@ pub(crate) async fn run_other(
 
 #[cfg(test)]
 mod tests {
-    use solera_resp::Unit;
+    use solera_commands::Unit;
 
     use super::{client, modules, server, users};
 

@@ -7,9 +7,10 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use solera_commands::{CommandId, lookup};
 use solera_config::{ClusterSpec, DEFAULT_USER, Space, Spaces, User, Users};
 use solera_machine::Address;
-use solera_resp::{CommandId, Value, lookup};
+use solera_resp::Value;
 use solera_unistore::Pasts;
 use tokio::io::DuplexStream;
 use tokio::sync::oneshot;

@@ -12,11 +12,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
+use solera_commands::{Command as Described, CommandId, lookup};
 use solera_config::{Baseline, User};
 use solera_data::Op;
 use solera_levels::Level;
 use solera_machine::Now;
-use solera_resp::{Arguments, Command as Described, CommandId, Protocol, Writer, lookup};
+use solera_resp::{Arguments, Protocol, Writer};
 use solera_time::Vector;
 use solera_unistore::{Command, CommandError, Pasts, TxId};
 
@@ -261,7 +262,7 @@ impl Session {
                 return Next::Close;
             }
             let rest = arguments.from(1);
-            self.spoil(&solera_resp::command::unknown_command(arguments.get(0), rest));
+            self.spoil(&solera_commands::unknown_command(arguments.get(0), rest));
             return Next::Stay;
         };
         self.worker.count(|counters| counters.commands[command.id as usize] += 1);

@@ -16,14 +16,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use solera_commands::COMMANDS;
+use solera_commands::CommandId;
 use solera_config::{ClusterSpec, Users};
 use solera_data::{Op, OpError, Outcome};
 use solera_journal::Event;
 use solera_levels::Level;
 use solera_machine::{Address, Job as _, JobId, Now, PartitionId, RequestId};
 use solera_membership::{Change, Members};
-use solera_resp::CommandId;
-use solera_resp::command::COMMANDS;
 use solera_site::{Input, Job, JobResult, Message, Output};
 use solera_time::{Monotonic, SiteId, Timestamp};
 use solera_unistore::{AtRisk, Command, Held, Pasts, Replica, Response, Status};

@@ -6,10 +6,10 @@
 use std::sync::Arc;
 
 use solera::ClusterSpec;
+use solera_commands::lookup;
 use solera_config::Baseline;
 use solera_config::Class as Certified;
 use solera_data::{Key, Op};
-use solera_resp::lookup;
 use solera_unistore::Kind;
 
 use super::recording::{RUN, Recorded, Recording, Words};

@@ -1,10 +1,10 @@
 //! Which spaces a module's stores are.
 
+use solera_commands::similar;
 use solera_language::types::StoreId;
 use solera_levels::Level;
 use solera_mixt::binding::{BindError, Bindings, Module};
 use solera_mixt::store::{Database, StoreError};
-use solera_resp::similar;
 
 use super::request::Binds;
 use super::{Store, databases};

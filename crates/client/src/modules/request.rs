@@ -1,6 +1,6 @@
 //! What clients ask for: SOLERA.MODULE, SOLERA.CALL and SOLERA.PHASE, read.
 
-use solera_resp::command::unknown_subcommand;
+use solera_commands::unknown_subcommand;
 
 /// A request.
 #[derive(Debug, PartialEq, Eq)]

@@ -2,9 +2,8 @@
 
 use std::fmt;
 
+use solera_commands::{COMMANDS, lookup, similar};
 use solera_data::Type;
-use solera_resp::command::COMMANDS;
-use solera_resp::{lookup, similar};
 
 use super::operation::Operation;
 use super::relation::{Relation, all_where, conflict_by_default};

@@ -1,7 +1,7 @@
 //! What commands do to one key, as far as spaces tell it apart.
 
+use solera_commands::CommandId;
 use solera_data::{Op, Type};
-use solera_resp::CommandId;
 
 /// What is done to one key, however it is spelled: MSET sets each of its keys.
 ///
@@ -183,8 +183,8 @@ impl Operation {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use solera_commands::lookup;
     use solera_data::Value;
-    use solera_resp::lookup;
 
     use super::*;
 

@@ -6,9 +6,9 @@
 
 use std::fmt;
 
+use solera_commands::CommandId;
 use solera_data::Op;
 use solera_levels::Level;
-use solera_resp::CommandId;
 use solera_unistore::Kind;
 
 use super::declared::{ANY, Declared};

@@ -55,7 +55,7 @@ pub(crate) fn client(session: &mut Session, arguments: &Arguments<'_>) -> Next {
     let name = arguments.get(1);
     let found = SUBCOMMANDS.iter().find(|(other, ..)| name.eq_ignore_ascii_case(other.as_bytes()));
     let Some((subcommand, full, least, most)) = found else {
-        session.fail(solera_resp::command::unknown_subcommand("CLIENT", name));
+        session.fail(solera_commands::unknown_subcommand("CLIENT", name));
         return Next::Stay;
     };
     if !(*least..=*most).contains(&arguments.len()) {

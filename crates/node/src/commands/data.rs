@@ -1,8 +1,9 @@
 //! Commands on keys: from arguments to operations, and from outcomes to replies.
 
 use smallvec::{SmallVec, smallvec};
+use solera_commands::CommandId;
 use solera_data::{Op, OpError, Outcome, Value};
-use solera_resp::{Arguments, CommandId, Writer, parse_integer};
+use solera_resp::{Arguments, Writer, parse_integer};
 
 /// An operation on one key.
 #[derive(Debug)]
@@ -235,8 +236,9 @@ fn write_outcome(out: &mut Writer, outcome: &Outcome) {
 
 #[cfg(test)]
 mod tests {
+    use solera_commands::{COMMANDS, lookup};
     use solera_config::Relation;
-    use solera_resp::{RequestParser, command::COMMANDS, lookup};
+    use solera_resp::RequestParser;
 
     use super::*;
 

@@ -1,6 +1,7 @@
 //! HELP of Solera's own commands that have subcommands, in the manner of Redis.
 
-use solera_resp::{Arguments, CommandId};
+use solera_commands::CommandId;
+use solera_resp::Arguments;
 
 const MODULE: &[&str] = &[
     "SOLERA.MODULE <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",

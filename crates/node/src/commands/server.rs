@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
+use solera_commands::unknown_subcommand;
 use solera_resp::Arguments;
-use solera_resp::command::unknown_subcommand;
 
 use crate::session::Session;
 use crate::worker::Unreachable;
@@ -35,7 +35,7 @@ const CONFIG_HELP: [&str; 5] = [
 ];
 
 pub(crate) fn command(session: &mut Session, arguments: &Arguments<'_>) {
-    if let Err(error) = solera_resp::command::answer(&mut session.out, arguments) {
+    if let Err(error) = solera_session::answer(&mut session.out, arguments) {
         session.fail(error);
     }
 }

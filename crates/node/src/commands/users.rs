@@ -2,9 +2,10 @@
 
 use data_encoding::HEXLOWER;
 use ring::rand::{SecureRandom, SystemRandom};
+use solera_commands::unknown_subcommand;
+use solera_commands::{CATEGORIES, Unit};
 use solera_config::DEFAULT_USER;
-use solera_resp::command::unknown_subcommand;
-use solera_resp::{Arguments, CATEGORIES, Unit, parse_integer};
+use solera_resp::{Arguments, parse_integer};
 
 use crate::session::Session;
 

@@ -1,6 +1,7 @@
 //! MULTI and EXEC: commands that are queued, and then run in one transaction.
 
-use solera_resp::{Arguments, Command as Described, CommandId, lookup};
+use solera_commands::{Command as Described, CommandId, lookup};
+use solera_resp::Arguments;
 use solera_unistore::{Command, Response};
 
 use super::Session;

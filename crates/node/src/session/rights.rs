@@ -1,7 +1,8 @@
 //! What the client may do.
 
+use solera_commands::{Command as Described, Unit};
 use solera_config::Denied;
-use solera_resp::{Arguments, Command as Described};
+use solera_resp::Arguments;
 
 use super::Session;
 use crate::auth::Refused;
@@ -36,7 +37,7 @@ impl Session {
         if self.lent.as_ref().is_some_and(|lent| lent.may(command.id, keys(), spaces)) {
             return Ok(());
         }
-        self.identity.may(command, arguments)?;
+        self.identity.may(Unit::of(command, arguments.from(1).next()), keys())?;
         // What transactions and modules keep is believed by those that complete them, with the rights of a server.
         if keys().any(|key| is_reserved(spaces, key)) && !self.identity.may_coordinate() {
             return Err(Refused::Denied(Denied::Key));

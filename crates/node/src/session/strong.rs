@@ -2,10 +2,11 @@
 
 use std::time::{Duration, Instant};
 
+use solera_commands::CommandId;
 use solera_config::{Baseline, Class};
 use solera_data::{Key, Op, OpError, Outcome};
 use solera_levels::Level;
-use solera_resp::{Arguments, CommandId};
+use solera_resp::Arguments;
 use solera_time::Vector;
 use solera_unistore::{
     Claim, Command, CommandError, LONGEST_RETRY_WAIT, Pasts, RETRY_PAUSE, Response, TxId,

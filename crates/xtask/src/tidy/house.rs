@@ -103,6 +103,8 @@ pub(crate) const HOUSE: &[Room] = &[
     // Judges what the others do, so it shares nothing with them.
     room("solera-checker", "checker", Floor::Protocols, &[], &[]),
     room("solera-resp", "resp", Floor::Hosting, &[], &[]),
+    // Which commands there are: configurations name them, sessions run them.
+    room("solera-commands", "commands", Floor::Hosting, &[], &[]),
     // Opaque records to and from a disk: it knows nothing of what it stores.
     room("solera-journal", "journal", Floor::Hosting, &[], &[]),
     room(
@@ -160,21 +162,23 @@ pub(crate) const HOUSE: &[Room] = &[
         "config",
         Floor::Hosting,
         &[
+            "solera-commands",
             "solera-data",
             "solera-levels",
             "solera-machine",
-            "solera-resp",
             "solera-time",
             "solera-tls",
             "solera-unistore",
         ],
         &[],
     ),
+    room("solera-session", "session", Floor::Hosting, &["solera-commands", "solera-resp"], &[]),
     room(
         "solera-node",
         "node",
         Floor::Hosting,
         &[
+            "solera-commands",
             "solera-config",
             "solera-data",
             "solera-host",
@@ -184,6 +188,7 @@ pub(crate) const HOUSE: &[Room] = &[
             "solera-machine",
             "solera-membership",
             "solera-resp",
+            "solera-session",
             "solera-site",
             "solera-time",
             "solera-unistore",
@@ -195,6 +200,7 @@ pub(crate) const HOUSE: &[Room] = &[
         "client",
         Floor::Programming,
         &[
+            "solera-commands",
             "solera-config",
             "solera-language",
             "solera-levels",
@@ -227,6 +233,7 @@ pub(crate) const HOUSE: &[Room] = &[
         Floor::Evidence,
         &[
             "solera",
+            "solera-commands",
             "solera-config",
             "solera-data",
             "solera-host",

@@ -1,7 +1,7 @@
 //! What access can be given to, in Redis' manner: commands, subcommands of some, categories of both.
 
-use crate::command::{COMMANDS, Command, CommandId, lookup};
-use crate::request::Arguments;
+use crate::command::{Command, CommandId};
+use crate::table::{COMMANDS, lookup};
 
 /// Redis' categories, those of commands that are not served included, so that its rules work here.
 pub const CATEGORIES: [&str; 21] = [
@@ -97,14 +97,13 @@ impl Unit {
         commands.chain(subcommands)
     }
 
-    /// What a request needs. A subcommand that does not exist needs its command with
-    /// [all its subcommands](Unit::parts).
-    pub fn of(command: &'static Command, arguments: &Arguments<'_>) -> Unit {
+    /// What a request needs whose first argument is `first`. A subcommand that does not exist needs its
+    /// command with [all its subcommands](Unit::parts).
+    pub fn of(command: &'static Command, first: Option<&[u8]>) -> Unit {
         let is_asked = |subcommand: &Subcommand| {
             let name = subcommand.name.as_bytes();
             subcommand.parent == command.id
-                && arguments.len() > 1
-                && arguments.get(1).eq_ignore_ascii_case(name)
+                && first.is_some_and(|first| first.eq_ignore_ascii_case(name))
         };
         Unit { command, subcommand: SUBCOMMANDS.iter().position(is_asked) }
     }
@@ -118,6 +117,11 @@ impl Unit {
         let named =
             |sub: &Subcommand| sub.parent == command.id && sub.name.eq_ignore_ascii_case(name);
         Some(Unit { command, subcommand: Some(SUBCOMMANDS.iter().position(named)?) })
+    }
+
+    /// The command that it is, or whose subcommand it is.
+    pub fn command(self) -> &'static Command {
+        self.command
     }
 
     /// Its place in [`Unit::all`].
@@ -162,22 +166,9 @@ impl Unit {
     }
 }
 
-impl Command {
-    /// Whether the command shows what its keys hold.
-    pub fn reads_keys(&self) -> bool {
-        self.key_flags.split(' ').any(|flag| flag == "access")
-    }
-
-    /// Whether the command changes what its keys hold.
-    pub fn writes_keys(&self) -> bool {
-        self.key_flags.split(' ').any(|flag| ["insert", "delete", "update"].contains(&flag))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::RequestParser;
 
     #[test]
     fn units_are_found_by_name_and_know_their_place() {
@@ -199,10 +190,9 @@ mod tests {
             ("get list", "get"),
             ("command", "command"),
         ] {
-            let request = format!("{line}\r\n");
-            let mut parser = RequestParser::new();
-            let (arguments, _) = parser.next(request.as_bytes()).unwrap().unwrap();
-            assert_eq!(Unit::of(lookup(arguments.get(0)).unwrap(), &arguments).name(), name);
+            let mut words = line.split(' ').map(str::as_bytes);
+            let command = words.next().and_then(lookup).unwrap();
+            assert_eq!(Unit::of(command, words.next()).name(), name);
         }
     }
 

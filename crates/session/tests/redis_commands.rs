@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use solera_resp::command::COMMANDS;
-use solera_resp::{Command, Protocol, Value, Writer, parse_value};
+use solera_commands::{COMMANDS, Command};
+use solera_resp::{Protocol, Value, Writer, parse_value};
+use solera_session::describe;
 
 /// Where Solera differs from Redis, and says so.
 const DIFFERENT: [&str; 4] = [
@@ -18,7 +19,7 @@ const DIFFERENT: [&str; 4] = [
 /// A command as a line of the recorded file, taken from what COMMAND INFO answers.
 fn line(command: &Command) -> String {
     let mut writer = Writer::new(Protocol::Resp3);
-    command.describe(&mut writer);
+    describe(command, &mut writer);
     let (value, used) = parse_value(&writer.bytes).unwrap().unwrap();
     assert_eq!(used, writer.bytes.len());
     let Value::Array(parts) = value else { panic!("{value:?}") };

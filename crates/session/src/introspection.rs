@@ -1,8 +1,7 @@
 //! COMMAND: what the table says, as replies.
 
-use crate::command::{COMMANDS, Command, CommandId, lookup, unknown_subcommand};
-use crate::request::Arguments;
-use crate::writer::Writer;
+use solera_commands::{COMMANDS, Command, lookup, unknown_subcommand};
+use solera_resp::{Arguments, Writer};
 
 /// The reply to COMMAND HELP, worded as Redis does.
 const HELP: [&str; 19] = [
@@ -47,7 +46,7 @@ pub fn answer(out: &mut Writer, arguments: &Arguments<'_>) -> Result<(), String>
             out.array(count - 2);
             for name in arguments.from(2) {
                 match lookup(name) {
-                    Some(command) => command.describe(out),
+                    Some(command) => describe(command, out),
                     None => out.null(),
                 }
             }
@@ -56,7 +55,7 @@ pub fn answer(out: &mut Writer, arguments: &Arguments<'_>) -> Result<(), String>
             let all = COMMANDS.iter().filter(|_| count == 2);
             let commands: Vec<_> = all.chain(arguments.from(2).filter_map(lookup)).collect();
             out.map(commands.len());
-            commands.into_iter().for_each(|command| command.document(out));
+            commands.into_iter().for_each(|command| document(command, out));
         }
         // Redis asks for an argument of the inner command, too.
         b"getkeys" if count < 4 => return Err(wrong_arity("getkeys")),
@@ -105,91 +104,54 @@ fn keys<'a>(arguments: &Arguments<'a>) -> Result<(&'static Command, Vec<&'a [u8]
 
 fn describe_all(out: &mut Writer) {
     out.array(COMMANDS.len());
-    COMMANDS.iter().for_each(|command| command.describe(out));
+    COMMANDS.iter().for_each(|command| describe(command, out));
 }
 
-impl Command {
-    /// Describes the command as COMMAND INFO does.
-    pub fn describe(&self, out: &mut Writer) {
-        out.array(10);
-        out.bulk(self.name.as_bytes());
-        out.integer(self.arity);
-        simple_set(out, self.flags.split_whitespace());
-        for number in [self.first_key, self.last_key, self.step] {
-            out.integer(number);
-        }
-        simple_set(out, self.categories().into_iter());
-        // Hints for cluster proxies: there are none.
+/// Describes the command as COMMAND INFO does.
+pub fn describe(command: &Command, out: &mut Writer) {
+    out.array(10);
+    out.bulk(command.name.as_bytes());
+    out.integer(command.arity);
+    simple_set(out, command.flags.split_whitespace());
+    for number in [command.first_key, command.last_key, command.step] {
+        out.integer(number);
+    }
+    simple_set(out, command.categories().into_iter());
+    // Hints for cluster proxies: there are none.
+    out.set(0);
+    describe_keys(command, out);
+    // Subcommands are not described apart.
+    out.set(0);
+}
+
+/// Documents the command as COMMAND DOCS does: its name, then what there is to say.
+fn document(command: &Command, out: &mut Writer) {
+    out.bulk(command.name.as_bytes());
+    out.map(3);
+    for (key, value) in
+        [("summary", command.summary), ("since", command.since), ("group", command.group)]
+    {
+        out.bulk(key.as_bytes());
+        out.bulk(value.as_bytes());
+    }
+}
+
+/// Where the keys are, in the newer form that Redis calls key specifications.
+fn describe_keys(command: &Command, out: &mut Writer) {
+    if !command.is_data() {
         out.set(0);
-        self.describe_keys(out);
-        // Subcommands are not described apart.
-        out.set(0);
+        return;
     }
-
-    /// Documents the command as COMMAND DOCS does: its name, then what there is to say.
-    pub fn document(&self, out: &mut Writer) {
-        out.bulk(self.name.as_bytes());
-        out.map(3);
-        for (key, value) in
-            [("summary", self.summary), ("since", self.since), ("group", self.group)]
-        {
-            out.bulk(key.as_bytes());
-            out.bulk(value.as_bytes());
-        }
-    }
-
-    /// Redis' categories for access control, which follow from flags and group but for a few.
-    pub fn categories(&self) -> Vec<&'static str> {
-        let by_flag = [
-            ("write", "@write"),
-            ("readonly", "@read"),
-            ("admin", "@admin"),
-            ("admin", "@dangerous"),
-        ];
-        let by_group = match self.group {
-            "connection" => Some("@connection"),
-            "generic" => Some("@keyspace"),
-            "string" => Some("@string"),
-            "set" => Some("@set"),
-            "hash" => Some("@hash"),
-            "transactions" => Some("@transaction"),
-            _ => None,
-        };
-        let by_itself = match self.id {
-            CommandId::Command => Some("@connection"),
-            CommandId::Info => Some("@dangerous"),
-            CommandId::Dbsize => Some("@keyspace"),
-            CommandId::SoleraBegin | CommandId::SoleraCommit | CommandId::SoleraAbort => {
-                Some("@transaction")
-            }
-            _ => None,
-        };
-        let flags = by_flag.into_iter().filter(|(flag, _)| self.has_flag(flag));
-        let speed = if self.has_flag("fast") { "@fast" } else { "@slow" };
-        flags
-            .map(|(_, category)| category)
-            .chain(by_group)
-            .chain(by_itself)
-            .chain([speed])
-            .collect()
-    }
-
-    /// Where the keys are, in the newer form that Redis calls key specifications.
-    fn describe_keys(&self, out: &mut Writer) {
-        if !self.is_data() {
-            out.set(0);
-            return;
-        }
-        // The last key counts from the first one here, unless it counts from the end.
-        let last = if self.last_key < 0 { self.last_key } else { self.last_key - self.first_key };
-        out.set(1);
-        out.map(3);
-        out.bulk(b"flags");
-        simple_set(out, self.key_flags.split_whitespace());
-        search(out, "begin_search", "index", &[("index", self.first_key)]);
-        let range = [("lastkey", last), ("keystep", self.step), ("limit", 0)];
-        search(out, "find_keys", "range", &range);
-    }
+    // The last key counts from the first one here, unless it counts from the end.
+    let last =
+        if command.last_key < 0 { command.last_key } else { command.last_key - command.first_key };
+    out.set(1);
+    out.map(3);
+    out.bulk(b"flags");
+    simple_set(out, command.key_flags.split_whitespace());
+    search(out, "begin_search", "index", &[("index", command.first_key)]);
+    let range = [("lastkey", last), ("keystep", command.step), ("limit", 0)];
+    search(out, "find_keys", "range", &range);
 }
 
 fn simple_set<'a>(out: &mut Writer, items: impl Iterator<Item = &'a str> + Clone) {
@@ -212,8 +174,9 @@ fn search(out: &mut Writer, name: &str, kind: &str, numbers: &[(&str, i64)]) {
 
 #[cfg(test)]
 mod tests {
+    use solera_resp::{Protocol, RequestParser, Value, parse_value};
+
     use super::*;
-    use crate::{Protocol, RequestParser, Value, parse_value};
 
     fn ask(protocol: Protocol, line: &str) -> Result<String, String> {
         let (mut parser, mut out) = (RequestParser::new(), Writer::new(protocol));

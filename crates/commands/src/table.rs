@@ -17,8 +17,8 @@ macro_rules! family {
     ($group:literal: $($id:ident $name:literal $arity:literal $flags:literal
         ($first:literal, $last:literal, $step:literal $($key_flags:literal)?)
         $since:literal $summary:literal;)*) => {
-        pub(super) const FAMILY: &[$crate::command::Command] = &[$($crate::command::Command {
-            id: $crate::command::CommandId::$id,
+        pub(super) const FAMILY: &[$crate::Command] = &[$($crate::Command {
+            id: $crate::CommandId::$id,
             name: $name,
             arity: $arity,
             flags: $flags,
@@ -73,7 +73,10 @@ const TABLE: [Command; COUNT] = {
     }
     all
 };
-pub(crate) static ALL: [Command; COUNT] = TABLE;
+static ALL: [Command; COUNT] = TABLE;
+
+/// Every command, in the order of [`CommandId`](crate::CommandId).
+pub static COMMANDS: &[Command] = &ALL;
 
 /// Slots of the hash table; many times the number of commands, so that a seed without collisions is
 /// soon found.

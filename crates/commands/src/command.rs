@@ -1,12 +1,4 @@
-//! What is known about a command, and Redis' words when one is refused.
-
-use std::fmt::Write;
-
-pub use crate::commands::lookup;
-pub use crate::introspection::answer;
-
-/// Every command, in the order of [`CommandId`].
-pub static COMMANDS: &[Command] = &crate::commands::ALL;
+//! Description of a command, from which its arity, keys and categories follow.
 
 /// Names a command, to dispatch on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -147,45 +139,57 @@ impl Command {
         let (first, step) = (self.first_key as usize, self.step.max(1) as usize);
         arguments.take(end.max(0) as usize).skip(first).step_by(step)
     }
-}
 
-/// How much of a name, and of all arguments together, Redis repeats in an error, in bytes.
-const REPEATED: usize = 128;
-
-/// Redis' words for a command that does not exist: names and arguments end at a zero byte. Unlike
-/// there, what is no UTF-8 is replaced.
-pub fn unknown_command<'a>(name: &[u8], arguments: impl Iterator<Item = &'a [u8]>) -> String {
-    let name = String::from_utf8_lossy(beginning(name, REPEATED));
-    let mut text = format!("ERR unknown command '{name}', with args beginning with: ");
-    let mut repeated = 0;
-    for argument in arguments {
-        if repeated >= REPEATED {
-            break;
-        }
-        let argument = beginning(argument, REPEATED - repeated);
-        // Writing to a string cannot fail.
-        let _ = write!(text, "'{}' ", String::from_utf8_lossy(argument));
-        // Quotes and the space count.
-        repeated += argument.len() + 3;
+    /// Redis' categories for access control, which follow from flags and group but for a few.
+    pub fn categories(&self) -> Vec<&'static str> {
+        let by_flag = [
+            ("write", "@write"),
+            ("readonly", "@read"),
+            ("admin", "@admin"),
+            ("admin", "@dangerous"),
+        ];
+        let by_group = match self.group {
+            "connection" => Some("@connection"),
+            "generic" => Some("@keyspace"),
+            "string" => Some("@string"),
+            "set" => Some("@set"),
+            "hash" => Some("@hash"),
+            "transactions" => Some("@transaction"),
+            _ => None,
+        };
+        let by_itself = match self.id {
+            CommandId::Command => Some("@connection"),
+            CommandId::Info => Some("@dangerous"),
+            CommandId::Dbsize => Some("@keyspace"),
+            CommandId::SoleraBegin | CommandId::SoleraCommit | CommandId::SoleraAbort => {
+                Some("@transaction")
+            }
+            _ => None,
+        };
+        let flags = by_flag.into_iter().filter(|(flag, _)| self.has_flag(flag));
+        let speed = if self.has_flag("fast") { "@fast" } else { "@slow" };
+        flags
+            .map(|(_, category)| category)
+            .chain(by_group)
+            .chain(by_itself)
+            .chain([speed])
+            .collect()
     }
-    text
-}
 
-/// Redis' words for a subcommand that does not exist; `command` in upper case.
-pub fn unknown_subcommand(command: &str, subcommand: &[u8]) -> String {
-    let subcommand = String::from_utf8_lossy(beginning(subcommand, REPEATED));
-    format!("ERR unknown subcommand '{subcommand}'. Try {command} HELP.")
-}
+    /// Whether the command shows what its keys hold.
+    pub fn reads_keys(&self) -> bool {
+        self.key_flags.split(' ').any(|flag| flag == "access")
+    }
 
-/// At most so many bytes, up to the first zero, where Redis' text ends.
-fn beginning(bytes: &[u8], limit: usize) -> &[u8] {
-    let bytes = &bytes[..bytes.len().min(limit)];
-    bytes.split(|byte| *byte == 0).next().unwrap_or_default()
+    /// Whether the command changes what its keys hold.
+    pub fn writes_keys(&self) -> bool {
+        self.key_flags.split(' ').any(|flag| ["insert", "delete", "update"].contains(&flag))
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::lookup;
 
     #[test]
     fn arities_count_the_name() {
@@ -214,24 +218,6 @@ mod tests {
         let set = lookup(b"set").unwrap();
         assert_eq!(set.keys([&b"set"[..]].into_iter()).count(), 0, "too few arguments");
         assert_eq!(lookup(b"del").unwrap().keys([].into_iter()).count(), 0);
-    }
-
-    #[test]
-    fn unknown_commands_are_named_in_the_words_of_redis() {
-        let unknown = |name: &[u8], arguments: &[&[u8]]| {
-            let text = unknown_command(name, arguments.iter().copied());
-            text.strip_prefix("ERR unknown command ").unwrap().to_owned()
-        };
-        let with = ", with args beginning with: ";
-        let (x, y) = ([b'x'; 100], [b'y'; 200]);
-        let (xs, y25, y128) = ("x".repeat(100), "y".repeat(25), "y".repeat(128));
-        assert_eq!(unknown(b"foo", &[]), format!("'foo'{with}"));
-        assert_eq!(unknown(b"foo", &[b"a", b"b"]), format!("'foo'{with}'a' 'b' "));
-        assert_eq!(unknown(b"foo", &[&x, &y, b"z"]), format!("'foo'{with}'{xs}' '{y25}' "));
-        assert_eq!(unknown(b"foo", &[&y, b"z"]), format!("'foo'{with}'{y128}' "));
-        assert_eq!(unknown(&y, &[]), format!("'{y128}'{with}"));
-        assert_eq!(unknown(b"f\0oo", &[b"a\0b", &y]), format!("'f'{with}'a' '{}' ", &y128[4..]));
-        assert_eq!(unknown(b"\xff", &[]), format!("'\u{fffd}'{with}"));
     }
 
     #[test]

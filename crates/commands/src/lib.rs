@@ -1,0 +1,16 @@
+//! The commands that are served: their names, arguments, keys, flags and access categories, and Redis'
+//! words for a command that does not exist.
+//!
+//! Configurations name commands in rules of users and in conflicts of spaces; sessions run them.
+
+mod access;
+mod command;
+mod similar;
+mod table;
+mod unknown;
+
+pub use access::{CATEGORIES, Unit};
+pub use command::{Command, CommandId};
+pub use similar::similar;
+pub use table::{COMMANDS, lookup};
+pub use unknown::{unknown_command, unknown_subcommand};

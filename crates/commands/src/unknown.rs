@@ -1,0 +1,60 @@
+//! Redis' words for commands and subcommands that do not exist.
+
+use std::fmt::Write;
+
+/// How much of a name, and of all arguments together, Redis repeats in an error, in bytes.
+const REPEATED: usize = 128;
+
+/// Redis' words for a command that does not exist: names and arguments end at a zero byte. Unlike
+/// there, what is no UTF-8 is replaced.
+pub fn unknown_command<'a>(name: &[u8], arguments: impl Iterator<Item = &'a [u8]>) -> String {
+    let name = String::from_utf8_lossy(beginning(name, REPEATED));
+    let mut text = format!("ERR unknown command '{name}', with args beginning with: ");
+    let mut repeated = 0;
+    for argument in arguments {
+        if repeated >= REPEATED {
+            break;
+        }
+        let argument = beginning(argument, REPEATED - repeated);
+        // Writing to a string cannot fail.
+        let _ = write!(text, "'{}' ", String::from_utf8_lossy(argument));
+        // Quotes and the space count.
+        repeated += argument.len() + 3;
+    }
+    text
+}
+
+/// Redis' words for a subcommand that does not exist; `command` in upper case.
+pub fn unknown_subcommand(command: &str, subcommand: &[u8]) -> String {
+    let subcommand = String::from_utf8_lossy(beginning(subcommand, REPEATED));
+    format!("ERR unknown subcommand '{subcommand}'. Try {command} HELP.")
+}
+
+/// At most so many bytes, up to the first zero, where Redis' text ends.
+fn beginning(bytes: &[u8], limit: usize) -> &[u8] {
+    let bytes = &bytes[..bytes.len().min(limit)];
+    bytes.split(|byte| *byte == 0).next().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_commands_are_named_in_the_words_of_redis() {
+        let unknown = |name: &[u8], arguments: &[&[u8]]| {
+            let text = unknown_command(name, arguments.iter().copied());
+            text.strip_prefix("ERR unknown command ").unwrap().to_owned()
+        };
+        let with = ", with args beginning with: ";
+        let (x, y) = ([b'x'; 100], [b'y'; 200]);
+        let (xs, y25, y128) = ("x".repeat(100), "y".repeat(25), "y".repeat(128));
+        assert_eq!(unknown(b"foo", &[]), format!("'foo'{with}"));
+        assert_eq!(unknown(b"foo", &[b"a", b"b"]), format!("'foo'{with}'a' 'b' "));
+        assert_eq!(unknown(b"foo", &[&x, &y, b"z"]), format!("'foo'{with}'{xs}' '{y25}' "));
+        assert_eq!(unknown(b"foo", &[&y, b"z"]), format!("'foo'{with}'{y128}' "));
+        assert_eq!(unknown(&y, &[]), format!("'{y128}'{with}"));
+        assert_eq!(unknown(b"f\0oo", &[b"a\0b", &y]), format!("'f'{with}'a' '{}' ", &y128[4..]));
+        assert_eq!(unknown(b"\xff", &[]), format!("'\u{fffd}'{with}"));
+    }
+}

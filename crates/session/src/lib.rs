@@ -1,0 +1,5 @@
+//! Sessions of clients.
+
+mod introspection;
+
+pub use introspection::{answer, describe};
