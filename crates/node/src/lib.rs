@@ -10,7 +10,6 @@ mod clients;
 mod clock;
 mod cluster;
 mod commands;
-mod connection;
 mod current;
 mod data_dir;
 mod descriptors;

@@ -2,9 +2,11 @@
 //!
 //! | module | subject |
 //! |---|---|
+//! | `connection` | a connection: bytes in, commands, bytes out |
 //! | `listening` | connections of clients, as they arrive |
 //! | `postman` | what reaches a worker: messages, orders, and time |
 
+mod connection;
 mod listening;
 mod postman;
 

@@ -11,8 +11,8 @@ use tokio::task::spawn_local;
 use tokio_rustls::TlsAcceptor;
 
 use super::Worker;
+use super::connection::{serve, serve_tls};
 use crate::clients::Ends;
-use crate::connection::{serve, serve_tls};
 use crate::current::Current;
 
 /// How many clients may have connected that are not served yet.

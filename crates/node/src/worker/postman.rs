@@ -9,10 +9,10 @@ use solera_site::{Input, Message};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::spawn_local;
 
+use super::connection::{serve, serve_lent};
 use super::listening::listen;
 use super::{Control, Worker};
 use crate::clients::Ends;
-use crate::connection::{serve, serve_lent};
 use crate::joining::Joining;
 use crate::network::Parcel;
 

@@ -10,11 +10,11 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
+use super::Worker;
 use crate::clients::Ends;
 use crate::modules::Lent;
 use crate::session::{Next, Session};
 use crate::tls::client_problem;
-use crate::worker::Worker;
 
 /// The longest command, in bytes, of a client that has not said who it is, as in Redis: such a one must
 /// not take the server's memory.
