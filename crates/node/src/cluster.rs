@@ -25,22 +25,24 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_rustls::TlsAcceptor;
 
 use crate::clock::Clock;
+use crate::control::{Control, Parcel};
 use crate::current::Current;
 use crate::data_dir::DataDir;
 use crate::descriptors::Needs;
+use crate::gauge::Gauge;
+use crate::here::Here;
 use crate::link::Link;
 use crate::log::Log;
 use crate::membership::Membership;
-use crate::memory::Gauge;
 use crate::modules::{Incomplete, Modules};
-use crate::network::{Destination, Network, Parcel};
-use crate::node::Here;
+use crate::network::{Destination, Network};
 use crate::peers::Peers;
 use crate::recovering::{Opening, open_all};
+use crate::run::Run;
 use crate::status::{ClusterStatus, LinkStatus, MemoryStatus, SiteStatus, WorkerSample};
 use crate::storage::{Engine, Found, Storage, StorageError};
 use crate::tls::{for_admin, for_clients};
-use crate::worker::{self, Control};
+use crate::worker;
 
 /// How many keys at risk a status names.
 const KEYS_AT_RISK: usize = 10;
@@ -68,29 +70,6 @@ pub struct Cluster {
     found: Vec<Found>,
     /// Held for as long as workers write there.
     pub(crate) data: Option<DataDir>,
-}
-
-/// What distinguishes this run from others of the same cluster.
-#[derive(Clone)]
-pub(crate) struct Run {
-    /// Identifies the cluster and its data in tokens.
-    pub(crate) cluster: u64,
-    /// Requests and transactions are numbered from here: late answers to those of an earlier run
-    /// must not be taken for answers to others.
-    pub(crate) first_number: u64,
-    pub(crate) log: Log,
-    /// What runs modules, if they can be used.
-    pub(crate) modules: Option<Arc<dyn Modules>>,
-    /// What clients' TLS needs, where it is spoken.
-    pub(crate) tls: Option<Arc<Current<TlsAcceptor>>>,
-    /// The same of HTTP.
-    pub(crate) admin_tls: Option<Arc<Current<TlsAcceptor>>>,
-    /// The site that this process belongs to, if it is not the whole cluster.
-    pub(crate) site: Option<SiteId>,
-    /// Which life of its site this process belongs to; nothing is that of its data.
-    pub(crate) life: Option<u32>,
-    /// What its workers read the time from.
-    pub(crate) clock: Clock,
 }
 
 /// A site of a running cluster.

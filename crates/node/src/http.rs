@@ -2,6 +2,7 @@
 //! the last ones may take when the process ends.
 
 use std::future::poll_fn;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,7 +22,6 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
 use crate::current::Current;
-use crate::http_auth::From;
 use crate::room::Room;
 
 /// How long the head of a request may take, and how long a connection may be idle.
@@ -34,6 +34,10 @@ const BODY_LIMIT: usize = 64 * 1024;
 pub(crate) const CONNECTIONS: usize = 128;
 /// How long requests under way may still take when the process ends.
 const GRACE: Duration = Duration::from_secs(1);
+
+/// Where a request comes from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct From(pub(crate) SocketAddr);
 
 /// An error as this side tells all of them: JSON with `error`.
 pub(crate) fn refusal(code: StatusCode, error: impl Into<String>) -> Response {

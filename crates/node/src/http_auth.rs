@@ -1,6 +1,5 @@
 //! Who may ask what over HTTP: the same users as over RESP, by HTTP Basic.
 
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 use axum::extract::{Request, State};
@@ -11,11 +10,7 @@ use solera_config::{DEFAULT_USER, User, Users};
 
 use crate::auth::{Attempts, verify};
 use crate::cluster::Cluster;
-use crate::http::refusal;
-
-/// Where a request comes from.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct From(pub(crate) SocketAddr);
+use crate::http::{From, refusal};
 
 /// What guards the HTTP side.
 #[derive(Clone)]

@@ -20,9 +20,8 @@ use crate::data_dir::DataDir;
 use crate::handshake::clock_us;
 use crate::link::Link;
 use crate::log::Log;
-use crate::membership::Runs;
+use crate::membership::{Runs, refused_by};
 use crate::network::Network;
-use crate::node::refused_by;
 use crate::tls::PeerTls;
 
 mod answering;

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};
 
 use serde::{Deserialize, Serialize};
+use solera_config::ClusterSpec;
 use solera_links::{Admission, Origin, Place, Run, Unwelcome};
 use solera_machine::NodeId;
 use solera_membership::{MemberError, Members, Standing};
@@ -194,6 +195,11 @@ pub(crate) struct SitesTold {
     pub(crate) not_agreed: Option<SiteId>,
     /// Whether what was asked for was done.
     pub(crate) refused: Option<MemberError>,
+}
+
+/// Why a node takes no writes that no other site accepts.
+pub(crate) fn refused_by(spec: &ClusterSpec, node: NodeId, reason: &str) -> String {
+    format!("no other site accepts this node; {} says: {reason}", spec.name_of(node))
 }
 
 /// How far the workers of a joining site are, together, from 0 to 1.

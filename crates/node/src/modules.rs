@@ -5,25 +5,29 @@
 //! was asked. Those are served as clients' connections are, as the calling user and with the pasts of the calling session. A call does not end with the client that has asked for it.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
-use solera_commands::{CommandId, lookup};
-use solera_config::{ClusterSpec, DEFAULT_USER, Space, Spaces, User, Users};
+use solera_commands::lookup;
+use solera_config::{ClusterSpec, DEFAULT_USER, Space, User, Users};
 use solera_machine::Address;
 use solera_resp::Value;
-use solera_unistore::Pasts;
 use tokio::io::DuplexStream;
 use tokio::sync::oneshot;
 
+use crate::lent::Lent;
 use crate::log::Log;
-use crate::network::Network;
-use crate::worker::{Control, Worker};
-
-/// What keys begin with, after the prefix of their space, that hold modules and what transactions of modules keep.
-pub const RESERVED: &str = "solera:";
 
 /// How much of what a session sends may wait to be read.
 const BUFFER: usize = 64 * 1024;
+
+/// Where sessions can be opened: the workers of a process.
+pub(crate) trait Lender: Send + Sync {
+    /// The settings as of now.
+    fn settings(&self) -> Arc<ClusterSpec>;
+
+    /// Has a worker serve a connection for another session.
+    fn lend(&self, worker: Address, stream: DuplexStream, lent: Lent);
+}
 
 /// Runs modules.
 pub trait Modules: Send + Sync {
@@ -65,35 +69,24 @@ pub enum Wanted<'a> {
 /// Opens sessions at a worker for a client that has asked it for something.
 #[derive(Clone)]
 pub struct Local {
-    /// Weak, as whoever runs modules may keep it, and is kept by the network.
-    network: Weak<Network>,
+    /// Weak, as whoever runs modules may keep it, and is kept by the lender.
+    lender: Weak<dyn Lender>,
     worker: Address,
     spec: Arc<ClusterSpec>,
     log: Log,
     lent: Lent,
 }
 
-/// What a session in this process takes over from the one for which it was opened.
-#[derive(Clone)]
-pub(crate) struct Lent {
-    /// Who it is. Nobody, and allowed everything, if it is the server's own.
-    pub(crate) user: Option<Arc<User>>,
-    /// Whether it is the server's own.
-    pub(crate) own: bool,
-    pasts: Arc<Mutex<Pasts>>,
-}
-
 impl Local {
-    /// At a worker, for a user who has seen this.
-    pub(crate) fn new(worker: &Worker, user: Option<Arc<User>>, pasts: Pasts) -> Local {
-        let lent = Lent { user, own: false, pasts: Arc::new(Mutex::new(pasts)) };
-        Local {
-            network: Arc::downgrade(&worker.network),
-            worker: worker.address,
-            spec: worker.spec.clone(),
-            log: worker.log.clone(),
-            lent,
-        }
+    /// At a worker, for the session that `lent` is taken from.
+    pub(crate) fn new(
+        lender: Weak<dyn Lender>,
+        worker: Address,
+        spec: Arc<ClusterSpec>,
+        log: Log,
+        lent: Lent,
+    ) -> Local {
+        Local { lender, worker, spec, log, lent }
     }
 
     /// Where to write what people should know of.
@@ -124,7 +117,7 @@ impl Local {
 
     /// The users as they are now. None if the site is gone.
     fn users(&self) -> Option<Users> {
-        self.network.upgrade().map(|network| network.settings().users.clone())
+        self.lender.upgrade().map(|lender| lender.settings().users.clone())
     }
 
     /// A user as it is now. Where nobody needs rights, everybody is the one who needs none.
@@ -221,95 +214,25 @@ impl Local {
     /// The text of an error reply, if there is no such user.
     pub fn connect_as(&self, name: &str) -> Result<DuplexStream, String> {
         let user = self.current(name)?;
-        Ok(self.open(Lent { user, own: false, pasts: self.lent.pasts.clone() }))
+        Ok(self.open(self.lent.with_user(user)))
     }
 
     /// Opens a session of the server's own, which may do everything.
     pub fn connect_as_server(&self) -> DuplexStream {
-        self.open(Lent { user: None, own: true, pasts: self.lent.pasts.clone() })
+        self.open(self.lent.for_server())
     }
 
     fn open(&self, lent: Lent) -> DuplexStream {
         let (client, server) = tokio::io::duplex(BUFFER);
-        if let Some(network) = self.network.upgrade() {
-            network.control(self.worker, Control::Lend(server, lent));
+        if let Some(lender) = self.lender.upgrade() {
+            lender.lend(self.worker, server, lent);
         }
         client
-    }
-
-    /// What the sessions have seen and written.
-    pub(crate) fn pasts(&self) -> Pasts {
-        self.lent.pasts()
     }
 }
 
 impl fmt::Debug for Local {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Local").field("worker", &self.worker).finish_non_exhaustive()
-    }
-}
-
-impl Lent {
-    pub(crate) fn pasts(&self) -> Pasts {
-        *self.pasts.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The session has seen and written this.
-    pub(crate) fn note(&self, pasts: &Pasts) {
-        self.pasts.lock().unwrap_or_else(PoisonError::into_inner).join(pasts);
-    }
-
-    /// Whether the session may send a command, whatever its user may: what every transaction needs, and all on keys
-    /// that are not for users.
-    pub(crate) fn may<'a>(
-        &self,
-        command: CommandId,
-        keys: impl IntoIterator<Item = &'a [u8]>,
-        spaces: &Spaces,
-    ) -> bool {
-        let needed = matches!(
-            command,
-            CommandId::Hello
-                | CommandId::SoleraBegin
-                | CommandId::SoleraCommit
-                | CommandId::SoleraAbort
-                | CommandId::SoleraTxid
-                | CommandId::SoleraOutcome
-                | CommandId::SoleraToken
-                | CommandId::SoleraAttach
-        );
-        let mut keys = keys.into_iter().peekable();
-        let reserved = |key: &[u8]| is_reserved(spaces, key);
-        self.own || needed || (keys.peek().is_some() && keys.all(reserved))
-    }
-}
-
-/// Whether a key is not for the data of users.
-pub(crate) fn is_reserved(spaces: &Spaces, key: &[u8]) -> bool {
-    let prefix = spaces.space_of(key).prefix.len();
-    key[prefix..].starts_with(RESERVED.as_bytes())
-}
-
-#[cfg(test)]
-mod tests {
-    use solera_levels::Level;
-
-    use super::*;
-
-    #[test]
-    fn a_lent_session_may_more_only_on_reserved_keys() {
-        let spaces = vec![Space::new("mail", "mail:", Level::Causal)];
-        let spaces = Spaces::new(spaces).unwrap();
-        let lent = Lent { user: None, own: false, pasts: Arc::new(Mutex::new(Pasts::none(1))) };
-        let may =
-            |command, keys: &[&'static [u8]]| lent.may(command, keys.iter().copied(), &spaces);
-        assert!(may(CommandId::SoleraBegin, &[]));
-        assert!(may(CommandId::Hset, &[b"mail:solera:mixt:w:a"]));
-        assert!(may(CommandId::Hget, &[b"solera:modules"]));
-        assert!(!may(CommandId::Hget, &[b"mail:a"]));
-        assert!(!may(CommandId::Hget, &[b"a:solera:b"]));
-        assert!(!may(CommandId::Mget, &[b"solera:modules", b"a"]));
-        assert!(!may(CommandId::SoleraExport, &[]));
-        assert!(Lent { own: true, ..lent.clone() }.may(CommandId::Get, [&b"a"[..]], &spaces));
     }
 }

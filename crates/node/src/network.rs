@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use solera_config::ClusterSpec;
 use solera_machine::Address;
@@ -12,28 +12,22 @@ use solera_membership::Change;
 use solera_site::Message;
 use solera_time::{SiteId, Timestamp, Vector};
 use solera_unistore::AtRisk;
+use tokio::io::DuplexStream;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{oneshot, watch};
 
 use crate::clients::Clients;
 use crate::clock::Clock;
+use crate::control::{Control, Parcel};
 use crate::current::Current;
+use crate::lent::Lent;
 use crate::link::Link;
 use crate::membership::{Membership, SitesTold};
 use crate::memory::Memory;
-use crate::modules::Modules;
+use crate::modules::{Lender, Modules};
 use crate::questions::{Answer, Question};
 use crate::scan;
 use crate::status::WorkerSample;
-use crate::worker::Control;
-
-/// What arrives in a worker's mailbox.
-pub(crate) enum Parcel {
-    /// Messages of another worker, to be handled when they are due.
-    Messages { from: Address, due: Instant, life: u32, messages: Vec<Message> },
-    /// An order of the host.
-    Control(Control),
-}
 
 /// Where a worker is.
 pub(crate) enum Destination {
@@ -459,6 +453,16 @@ impl Network {
 
     pub(crate) fn is_alive(&self, site: usize) -> bool {
         self.alive[site].load(Ordering::SeqCst)
+    }
+}
+
+impl Lender for Network {
+    fn settings(&self) -> Arc<ClusterSpec> {
+        Network::settings(self)
+    }
+
+    fn lend(&self, worker: Address, stream: DuplexStream, lent: Lent) {
+        self.control(worker, Control::Lend(stream, lent));
     }
 }
 

@@ -13,15 +13,17 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::admin::AdminListener;
 use crate::clock::Clock;
-use crate::cluster::{Cluster, Run, StartError, admin_tls};
+use crate::cluster::{Cluster, StartError, admin_tls};
 use crate::current::Current;
 use crate::data_dir::part_of;
 use crate::handshake::{clock_us, identity};
+use crate::here::Here;
 use crate::link::Link;
-use crate::links::{Carrier, Running};
+use crate::links::Carrier;
 use crate::log::Log;
-use crate::membership::share;
+use crate::membership::{refused_by, share};
 use crate::modules::Modules;
+use crate::run::Run;
 use crate::status::{NodeStatus, ReachedSite, SiteStatus};
 use crate::tls::{PeerTls, for_clients};
 
@@ -236,7 +238,7 @@ impl Node {
             told: Mutex::default(),
         };
         let running = carrier.start(peer).map_err(cannot_listen("peer"))?;
-        cluster.here = Some(Here { id: me, links, peer_tls, _running: running });
+        cluster.here = Some(Here::new(me, links, peer_tls, running));
         Ok((cluster, admin))
     }
 }
@@ -250,23 +252,6 @@ fn warn_of_times_ahead(cluster: &Cluster, spec: &ClusterSpec, log: &Log) {
              it now? Other sites refuse this node while its times are too far ahead of theirs",
             ahead_us / 1_000_000
         ));
-    }
-}
-
-/// Which node this process is.
-pub(crate) struct Here {
-    pub(crate) id: NodeId,
-    pub(crate) links: Vec<Arc<Link>>,
-    /// What new links are protected with.
-    pub(crate) peer_tls: Option<Arc<Current<PeerTls>>>,
-    _running: Running,
-}
-
-impl Here {
-    /// Whether all nodes of the own site can be reached.
-    fn is_ready(&self) -> bool {
-        let mut own = self.links.iter().filter(|link| link.peer.site == self.id.site);
-        own.all(|link| link.is_whole())
     }
 }
 
@@ -357,11 +342,6 @@ impl Cluster {
             }
         }
     }
-}
-
-/// Why a node takes no writes that no other site accepts.
-pub(crate) fn refused_by(spec: &ClusterSpec, node: NodeId, reason: &str) -> String {
-    format!("no other site accepts this node; {} says: {reason}", spec.name_of(node))
 }
 
 /// Listens on a port, at the host that is named or at `bind`.

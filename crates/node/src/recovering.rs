@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -12,16 +11,13 @@ use solera_journal::RealDisk;
 use solera_unistore::Config;
 use tokio::sync::mpsc::UnboundedSender;
 
+use crate::control::{Control, Parcel};
 use crate::log::Log;
-use crate::network::Parcel;
+use crate::progress::Progress;
 use crate::storage::{Engine, Found, Storage, StorageError};
-use crate::worker::Control;
 
 /// How often is told how far it is.
 const TELL_INTERVAL: Duration = Duration::from_secs(2);
-
-/// What of a record on the disk is not its payload, about.
-const FRAME_BYTES: u64 = 16;
 
 /// A worker whose journal is to be opened.
 pub(crate) struct Opening {
@@ -31,24 +27,6 @@ pub(crate) struct Opening {
     /// The worker, as people call it.
     pub(crate) name: String,
     pub(crate) mailbox: UnboundedSender<Parcel>,
-}
-
-/// How much of the journals was read.
-#[derive(Debug, Default)]
-pub(crate) struct Progress {
-    bytes: AtomicU64,
-}
-
-impl Progress {
-    /// A record of so many bytes was read.
-    pub(crate) fn read(&self, bytes: usize) {
-        self.bytes.fetch_add(bytes as u64 + FRAME_BYTES, Relaxed);
-    }
-
-    /// Segments are as long as they will be, so that the end may come early, but not late.
-    fn percent(&self, total: u64) -> u64 {
-        (self.bytes.load(Relaxed).saturating_mul(100) / total.max(1)).min(99)
-    }
 }
 
 /// Opens all of them, as many at once as there are processors. What is returned is in their order.
@@ -169,7 +147,7 @@ mod tests {
     fn progress_never_says_that_it_is_done() {
         let progress = Progress::default();
         assert_eq!([progress.percent(0), progress.percent(1000)], [0, 0]);
-        progress.read(500 - FRAME_BYTES as usize);
+        progress.read(500 - crate::progress::FRAME_BYTES as usize);
         assert_eq!([progress.percent(1000), progress.percent(400)], [50, 99]);
     }
 }

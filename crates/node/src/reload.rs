@@ -6,8 +6,8 @@ use solera_config::{ClusterSpec, ConfigError};
 use solera_time::SiteId;
 
 use crate::cluster::{Cluster, admin_tls};
+use crate::control::Control;
 use crate::tls::{PeerTls, for_clients};
-use crate::worker::Control;
 
 /// Why the settings stay as they were.
 #[derive(Debug)]

@@ -27,8 +27,8 @@ use self::transaction::GivenUp;
 use crate::auth::Identity;
 use crate::clients::{Client, Clients};
 use crate::commands;
-use crate::modules::Lent;
-use crate::node::refused_by;
+use crate::lent::Lent;
+use crate::membership::refused_by;
 use crate::worker::Worker;
 
 /// What becomes of the connection after a command.

@@ -18,7 +18,7 @@ use solera_time::{Physical, Timestamp};
 use solera_unistore::Config;
 use tokio::sync::oneshot;
 
-use crate::recovering::Progress;
+use crate::progress::Progress;
 use crate::status::JournalSample;
 
 /// How many keys are saved at once.

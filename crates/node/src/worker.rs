@@ -26,10 +26,9 @@ use solera_journal::Event;
 use solera_levels::Level;
 use solera_machine::{Address, Job as _, JobId, Now, PartitionId, RequestId};
 use solera_membership::{Change, Members};
-use solera_site::{Input, Job, JobResult, Message, Output};
-use solera_time::{Monotonic, SiteId, Timestamp};
-use solera_unistore::{AtRisk, Command, Held, Pasts, Replica, Response, Status};
-use tokio::io::DuplexStream;
+use solera_site::{Input, Job, Message, Output};
+use solera_time::{Monotonic, SiteId};
+use solera_unistore::{Command, Pasts, Replica, Response, Status};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::spawn_local;
@@ -38,15 +37,14 @@ use tokio_rustls::TlsAcceptor;
 use self::listening::listen;
 use self::postman::Postman;
 use crate::auth::{Attempts, Identity, verify};
-use crate::cluster::Run;
+use crate::control::Parcel;
 use crate::current::Current;
 use crate::joining::News;
 use crate::links::tell_of_acceptance;
 use crate::log::Log;
-use crate::membership::SitesTold;
-use crate::modules::Lent;
-use crate::network::{Network, NoWrites, Parcel};
-use crate::node::refused_by;
+use crate::membership::{SitesTold, refused_by};
+use crate::network::{Network, NoWrites};
+use crate::run::Run;
 use crate::scan::{self, Scans};
 use crate::status::{NOBODY, WorkerSample};
 use crate::storage::{Engine, Storage, in_words, is_behind, set_durability};
@@ -55,61 +53,6 @@ use crate::storage::{Engine, Storage, in_words, is_behind, set_durability};
 const MAX_UNWRITTEN: u64 = 32 << 20;
 /// How long a request waits for another node of the site.
 const PEER_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// An order of the host to a worker.
-pub(crate) enum Control {
-    /// Serve an in-memory connection.
-    Connect(DuplexStream),
-    /// Serve one in the name of another session.
-    Lend(DuplexStream, Lent),
-    /// Tell about yourself; whether in detail.
-    Sample(bool, oneshot::Sender<WorkerSample>),
-    /// Tell how many bytes your data takes, and took at most since you were asked last.
-    Held(oneshot::Sender<Held>),
-    /// Count keys.
-    CountKeys(oneshot::Sender<usize>),
-    /// Tell what the loss of sites could still undo, with at most so many keys.
-    AtRisk(usize, oneshot::Sender<AtRisk>),
-    /// Tell the greatest times of their own that the workers of a site have told you, with the worker of each: one for each
-    /// worker that told some, and one for the last update in each of your partitions.
-    Heard(SiteId, oneshot::Sender<Vec<(Address, Timestamp)>>),
-    /// Change how a site stands, if asked to, and tell how all do.
-    Sites(Option<(SiteId, Change)>, oneshot::Sender<SitesTold>),
-    /// Tell the next page of a partition; nothing while that cannot be told yet.
-    Scan(scan::Ask, oneshot::Sender<Option<scan::Page>>),
-    /// Run this on the worker's thread.
-    Run(Box<dyn FnOnce() + Send>),
-    /// These are the settings from now on.
-    Configure(Arc<ClusterSpec>),
-    /// Stop serving, as if the site had died; keep the state.
-    Kill(oneshot::Sender<()>),
-    /// Go on.
-    Restart(oneshot::Sender<std::io::Result<()>>),
-    /// A job of the machine is done.
-    Done(JobId, JobResult),
-    /// The journal's thread has something to say.
-    Journal(Event),
-    /// The journal of some worker in this process has failed.
-    GiveUpWaiting,
-    /// Something has gone from a disk that the worker may share.
-    LookForRoom,
-    /// End.
-    Stop,
-}
-
-impl Control {
-    /// Whether the answer tells of what the worker has in memory, and not only how much that is.
-    fn asks_about_data(&self) -> bool {
-        matches!(
-            self,
-            Control::Sample(..)
-                | Control::CountKeys(_)
-                | Control::AtRisk(..)
-                | Control::Sites(..)
-                | Control::Scan(..)
-        )
-    }
-}
 
 /// What the tasks of a worker's thread share.
 pub(crate) struct Worker {

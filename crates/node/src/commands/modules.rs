@@ -1,8 +1,12 @@
 //! SOLERA.MODULE, SOLERA.CALL and SOLERA.PHASE, which are carried out above this crate.
 
+use std::sync::{Arc, Weak};
+
 use solera_resp::{Arguments, Value, Writer};
 
+use crate::lent::Lent;
 use crate::modules::Local;
+use crate::network::Network;
 use crate::session::Session;
 
 /// The subcommands of SOLERA.MODULE, as access is given to them.
@@ -18,14 +22,18 @@ pub(crate) async fn run(session: &mut Session, arguments: &Arguments<'_>) {
     let Some(modules) = worker.network.modules() else {
         return session.fail("ERR this server runs no modules");
     };
-    let local = Local::new(&worker, session.identity.user(), session.pasts);
+    let lent = Lent::new(session.identity.user(), session.pasts);
+    // It is held by what the network holds.
+    let lender: Weak<Network> = Arc::downgrade(&worker.network);
+    let (spec, log) = (worker.spec.clone(), worker.log.clone());
+    let local = Local::new(lender, worker.address, spec, log, lent.clone());
     let request = arguments.from(0).map(<[u8]>::to_vec).collect();
-    match modules.run(local.clone(), request).await {
+    match modules.run(local, request).await {
         Ok(Value::Error(text)) => session.fail(text),
         Ok(value) => write(&mut session.out, &value),
         Err(_) => session.fail_unanswered(),
     }
-    session.pasts.join(&local.pasts());
+    session.pasts.join(&lent.pasts());
 }
 
 /// Appends a value. Kinds that modules do not answer with are told as texts.

@@ -6,7 +6,7 @@ use solera_resp::Arguments;
 
 use super::Session;
 use crate::auth::Refused;
-use crate::modules::{Lent, is_reserved};
+use crate::lent::{Lent, is_reserved};
 
 impl Session {
     /// Acts for another session from the beginning.

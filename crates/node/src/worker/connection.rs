@@ -12,7 +12,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::Worker;
 use crate::clients::Ends;
-use crate::modules::Lent;
+use crate::lent::Lent;
 use crate::session::{Next, Session};
 use crate::tls::client_problem;
 

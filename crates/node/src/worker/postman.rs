@@ -9,12 +9,12 @@ use solera_site::{Input, Message};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::spawn_local;
 
+use super::Worker;
 use super::connection::{serve, serve_lent};
 use super::listening::listen;
-use super::{Control, Worker};
 use crate::clients::Ends;
+use crate::control::{Control, Parcel};
 use crate::joining::Joining;
-use crate::network::Parcel;
 
 /// Empties the worker's mailbox, delivers what is due, and keeps the machine's deadlines.
 pub(super) struct Postman {
