@@ -2,6 +2,7 @@
 //! the citations of the papers.
 
 mod finding;
+mod imports;
 mod source;
 mod spec;
 mod tidy;
@@ -13,7 +14,7 @@ use std::process::ExitCode;
 use finding::Finding;
 
 const USAGE: &str = "\
-cargo xtask tidy   checks crates' dependencies, I/O in machines, unfinished work, and texts
+cargo xtask tidy   checks crates' dependencies, cycles of modules, I/O in machines, unfinished work, and texts
 cargo xtask spec   checks citations of the papers, and lists what nobody cites or tests";
 
 fn main() -> ExitCode {

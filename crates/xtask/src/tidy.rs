@@ -1,5 +1,6 @@
 //! `cargo xtask tidy`: the house's rules, as ARCHITECTURE.md draws them.
 
+mod cycles;
 mod house;
 mod links;
 mod purity;
@@ -17,6 +18,10 @@ pub(crate) fn check(root: &Path) -> Vec<Finding> {
         for file in tree::texts(root, &format!("crates/{}/src", room.folder)) {
             findings.extend(purity::check(&file));
         }
+    }
+    for room in house::HOUSE {
+        let sources = tree::texts(root, &format!("crates/{}/src", room.folder));
+        findings.extend(cycles::check(room.folder, &sources));
     }
     let all = tree::texts(root, "");
     for file in &all {

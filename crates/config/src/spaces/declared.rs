@@ -6,7 +6,7 @@ use solera_commands::{COMMANDS, lookup, similar};
 use solera_data::Type;
 
 use super::operation::Operation;
-use super::relation::{Relation, all_where, conflict_by_default};
+use super::relation::{ANY, Relation, all_where, conflict_by_default};
 
 /// What a configuration says of a space of level `por`.
 #[derive(Clone, Debug, Default)]
@@ -18,9 +18,6 @@ pub(crate) struct Declared {
     /// By operation, those that it is in a pair with.
     pairs: [u64; Operation::ALL.len()],
 }
-
-/// What stands for every command in a pair.
-pub(super) const ANY: &str = "*";
 
 impl Declared {
     /// Names a strong command. All of them must be named before the first pair.
@@ -142,6 +139,14 @@ impl Declared {
         let declared = |named: Operation| self.paired & named.bit() != 0;
         let in_pair = self.pairs[one as usize] & other.bit() != 0;
         conflict_by_default(one, other) && (in_pair || !declared(one) || !declared(other))
+    }
+}
+
+impl Relation {
+    /// The relation of these strong commands and conflicts, as [`Relation::strong`] and
+    /// [`Relation::conflicts`] name them; `None` if one of them is unknown.
+    pub fn named(strong: &[String], conflicts: &[[String; 2]]) -> Option<Relation> {
+        Some(Declared::exactly(strong, conflicts).ok()?.relation())
     }
 }
 

@@ -11,8 +11,10 @@ use solera_data::Op;
 use solera_levels::Level;
 use solera_unistore::Kind;
 
-use super::declared::{ANY, Declared};
 use super::operation::Operation;
+
+/// What stands for every command in a pair.
+pub(super) const ANY: &str = "*";
 
 /// What an operation needs of certification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,12 +104,6 @@ impl Relation {
             pairs.extend(others.map(|other| [one.name(), other.name()]));
         }
         pairs
-    }
-
-    /// The relation of these strong commands and conflicts, as [`Relation::strong`] and
-    /// [`Relation::conflicts`] name them; `None` if one of them is unknown.
-    pub fn named(strong: &[String], conflicts: &[[String; 2]]) -> Option<Relation> {
-        Some(Declared::exactly(strong, conflicts).ok()?.relation())
     }
 
     /// Pairs which, together with the strong commands, declare this relation in a configuration; none if

@@ -1,6 +1,7 @@
 //! Vocabulary, protocols and checkers do no I/O and have no hidden inputs.
 
 use crate::finding::Finding;
+use crate::imports::{Statement, statements};
 use crate::source::{Line, lines, mentions};
 use crate::tree::Text;
 
@@ -40,73 +41,13 @@ pub(crate) fn check(file: &Text) -> Vec<Finding> {
     let lines = lines(&file.content);
     let code: Vec<&Line> = lines.iter().filter(|line| !line.in_test).collect();
     let mut findings = Vec::new();
-    for (number, text) in statements(&code) {
+    for Statement { number, text, .. } in statements(&code) {
         for (word, mend) in WORLDLY.iter().filter(|(word, _)| mentions(&text, word)) {
             let what = format!("{word} in a crate without I/O and hidden inputs");
             findings.push(Finding::new(&file.path, number, what, *mend));
         }
     }
     findings
-}
-
-/// The code line by line, but each path of a `use` by itself: `use std::{fs, net::TcpStream};` hides
-/// what it brings in from a search for words.
-fn statements(code: &[&Line]) -> Vec<(usize, String)> {
-    let mut found = Vec::new();
-    let mut import: Option<(usize, String)> = None;
-    for line in code {
-        let (number, text) = match (import.take(), imported(&line.code)) {
-            (Some((number, begun)), _) => (number, begun + &line.code),
-            (None, Some(tree)) => (line.number, tree.to_owned()),
-            (None, None) => {
-                found.push((line.number, line.code.clone()));
-                continue;
-            }
-        };
-        match text.split_once(';') {
-            Some((tree, _)) => {
-                found.extend(paths("", tree).into_iter().map(|path| (number, path)));
-            }
-            None => import = Some((number, text)),
-        }
-    }
-    found
-}
-
-/// What follows `use` where a line begins with it, and perhaps with a visibility.
-fn imported(code: &str) -> Option<&str> {
-    let code = code.trim_start();
-    let code = match code.strip_prefix("pub") {
-        Some(rest) if rest.starts_with('(') => rest.split_once(')')?.1,
-        Some(rest) => rest,
-        None => code,
-    };
-    code.trim_start().strip_prefix("use ")
-}
-
-/// The full paths of a tree of imports.
-fn paths(prefix: &str, tree: &str) -> Vec<String> {
-    let Some((head, rest)) = tree.split_once('{') else {
-        return vec![format!("{prefix}{}", tree.trim().trim_start_matches("::"))];
-    };
-    let inside = rest.rsplit_once('}').map_or(rest, |(inside, _)| inside);
-    let prefix = format!("{prefix}{}", head.trim());
-    let nonempty = branches(inside).into_iter().filter(|branch| !branch.trim().is_empty());
-    nonempty.flat_map(|branch| paths(&prefix, branch)).collect()
-}
-
-/// Splits at the commas that are in no braces.
-fn branches(inside: &str) -> Vec<&str> {
-    let mut depth = 0_usize;
-    let comma = |c: char| {
-        match c {
-            '{' => depth += 1,
-            '}' => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-        c == ',' && depth == 0
-    };
-    inside.split(comma).collect()
 }
 
 #[cfg(test)]
