@@ -19,7 +19,7 @@ use solera_config::User;
 use solera_time::SiteId;
 use solera_unistore::StrongCounts;
 
-use crate::auth::Attempts;
+use crate::attempts::Attempts;
 use crate::cluster::{Cluster, Fault, FaultError};
 use crate::http::{self, refusal};
 use crate::http_auth::{Guard, guard};

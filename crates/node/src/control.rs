@@ -7,15 +7,13 @@ use solera_config::ClusterSpec;
 use solera_journal::Event;
 use solera_machine::{Address, JobId};
 use solera_membership::Change;
+use solera_session::{Ask, Lent, Page, SitesTold};
 use solera_site::{JobResult, Message};
 use solera_time::{SiteId, Timestamp};
 use solera_unistore::{AtRisk, Held};
 use tokio::io::DuplexStream;
 use tokio::sync::oneshot;
 
-use crate::lent::Lent;
-use crate::membership::SitesTold;
-use crate::scan;
 use crate::status::WorkerSample;
 
 /// What arrives in a worker's mailbox.
@@ -46,7 +44,7 @@ pub(crate) enum Control {
     /// Change how a site stands, if asked to, and tell how all do.
     Sites(Option<(SiteId, Change)>, oneshot::Sender<SitesTold>),
     /// Tell the next page of a partition; nothing while that cannot be told yet.
-    Scan(scan::Ask, oneshot::Sender<Option<scan::Page>>),
+    Scan(Ask, oneshot::Sender<Option<Page>>),
     /// Run this on the worker's thread.
     Run(Box<dyn FnOnce() + Send>),
     /// These are the settings from now on.

@@ -7,8 +7,9 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::Response;
 use solera_config::{DEFAULT_USER, User, Users};
+use solera_session::verify;
 
-use crate::auth::{Attempts, verify};
+use crate::attempts::Attempts;
 use crate::cluster::Cluster;
 use crate::http::{From, refusal};
 
@@ -131,7 +132,7 @@ fn from_base64(text: &[u8]) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::auth::hash_password;
+    use solera_session::hash_password;
 
     fn users() -> Users {
         let mut admin = User::new("admin");

@@ -5,11 +5,10 @@
 //! the protocol's machine, a command on another's is one message there and one back.
 
 mod admin;
-mod auth;
+mod attempts;
 mod clients;
 mod clock;
 mod cluster;
-mod commands;
 mod control;
 mod current;
 mod data_dir;
@@ -22,7 +21,6 @@ mod here;
 mod http;
 mod http_auth;
 mod joining;
-mod lent;
 mod link;
 mod links;
 mod log;
@@ -38,16 +36,12 @@ mod recovering;
 mod reload;
 mod room;
 mod run;
-mod scan;
-mod session;
 mod status;
 mod storage;
 mod tls;
-mod token;
 mod worker;
 
 pub use admin::{AdminError, AdminListener};
-pub use auth::hash_password;
 pub use clock::Clock;
 pub use cluster::{Cluster, Fault, FaultError, SiteDown, SiteInfo, SiteRef, StartError};
 pub use data_dir::{disown, examine};
@@ -55,13 +49,12 @@ pub use descriptors::raise_descriptor_limit;
 pub use drain::Unfinished;
 #[doc(hidden)]
 pub use fuzzing::read_as_peer;
-pub use lent::RESERVED;
 pub use log::{Log, utc};
 pub use modules::{Incomplete, Local, Modules, Wanted};
 pub use node::{Node, ServeError};
 pub use reload::ReloadError;
+pub use solera_session::{RESERVED, Token, TokenError, hash_password};
 pub use status::{
     ClusterStatus, LinkStatus, MemoryStatus, NodeStatus, PeerStatus, ReachedSite, SiteStatus,
 };
 pub use storage::{Found, StorageError};
-pub use token::{Token, TokenError};

@@ -3,11 +3,10 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};
 
-use serde::{Deserialize, Serialize};
 use solera_config::ClusterSpec;
 use solera_links::{Admission, Origin, Place, Run, Unwelcome};
 use solera_machine::NodeId;
-use solera_membership::{MemberError, Members, Standing};
+use solera_membership::{Members, Standing};
 use solera_time::{SiteId, Timestamp};
 use solera_unistore::Progress;
 use tokio::sync::watch;
@@ -185,16 +184,6 @@ impl Membership {
             Err(_) => std::future::pending().await,
         }
     }
-}
-
-/// What the root of a site's workers tells of the sites.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct SitesTold {
-    pub(crate) members: Members,
-    /// Who has not confirmed that.
-    pub(crate) not_agreed: Option<SiteId>,
-    /// Whether what was asked for was done.
-    pub(crate) refused: Option<MemberError>,
 }
 
 /// Why a node takes no writes that no other site accepts.

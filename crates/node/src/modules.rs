@@ -11,10 +11,10 @@ use solera_commands::lookup;
 use solera_config::{ClusterSpec, DEFAULT_USER, Space, User, Users};
 use solera_machine::Address;
 use solera_resp::Value;
+use solera_session::Lent;
 use tokio::io::DuplexStream;
 use tokio::sync::oneshot;
 
-use crate::lent::Lent;
 use crate::log::Log;
 
 /// How much of what a session sends may wait to be read.
@@ -102,12 +102,12 @@ impl Local {
     /// Whether the client may see and change what transactions of others keep: it has the right `solera.phase`, or nobody
     /// needs rights here.
     pub fn may_coordinate(&self) -> bool {
-        self.lent.user.as_ref().is_none_or(|user| user.may_run("solera.phase"))
+        self.lent.user().is_none_or(|user| user.may_run("solera.phase"))
     }
 
     /// The name of the client's user, if it has one.
     pub fn user(&self) -> Option<&str> {
-        self.lent.user.as_ref().map(|user| user.name.as_str())
+        self.lent.user().map(|user| user.name.as_str())
     }
 
     /// Whether users need rights here.

@@ -9,6 +9,7 @@ use std::time::Duration;
 use solera_config::ClusterSpec;
 use solera_machine::Address;
 use solera_membership::Change;
+use solera_session::{Ask, Lent, Page, SitesTold};
 use solera_site::Message;
 use solera_time::{SiteId, Timestamp, Vector};
 use solera_unistore::AtRisk;
@@ -20,13 +21,11 @@ use crate::clients::Clients;
 use crate::clock::Clock;
 use crate::control::{Control, Parcel};
 use crate::current::Current;
-use crate::lent::Lent;
 use crate::link::Link;
-use crate::membership::{Membership, SitesTold};
+use crate::membership::Membership;
 use crate::memory::Memory;
 use crate::modules::{Lender, Modules};
 use crate::questions::{Answer, Question};
-use crate::scan;
 use crate::status::WorkerSample;
 
 /// Where a worker is.
@@ -331,14 +330,14 @@ impl Network {
 
     /// The next page of a partition that a worker has, wherever it is; `Some(None)` while it cannot
     /// tell yet. `None` if it cannot be reached.
-    pub(crate) async fn scan(&self, worker: Address, ask: scan::Ask) -> Option<Option<scan::Page>> {
+    pub(crate) async fn scan(&self, worker: Address, ask: Ask) -> Option<Option<Page>> {
         let question = Question::Scan { worker: worker.worker, ask: Box::new(ask.clone()) };
         self.ask(
             worker,
             |reply| Control::Scan(ask, reply),
             question,
             |answer| match answer {
-                Answer::Scan(page) if page.as_ref().is_none_or(scan::Page::is_sound) => Some(page),
+                Answer::Scan(page) if page.as_ref().is_none_or(Page::is_sound) => Some(page),
                 _ => None,
             },
         )

@@ -3,11 +3,10 @@
 use postcard::ser_flavors::Size;
 use serde::{Deserialize, Serialize};
 use solera_membership::Change;
+use solera_session::{Ask, Page, SitesTold};
 use solera_time::SiteId;
 use solera_unistore::AtRisk;
 
-use crate::membership::SitesTold;
-use crate::scan;
 use crate::status::WorkerSample;
 
 /// The longest answer to a question. Answers are for people.
@@ -23,7 +22,7 @@ pub(crate) enum Question {
     /// What the loss of sites could still undo at a worker, with at most so many keys.
     AtRisk { worker: u8, keys: u64 },
     /// The next page of a partition that a worker has.
-    Scan { worker: u8, ask: Box<scan::Ask> },
+    Scan { worker: u8, ask: Box<Ask> },
     /// What the root knows of the sites, after it has changed what is asked for.
     Sites { change: Option<(SiteId, Change)> },
 }
@@ -35,7 +34,7 @@ pub(crate) enum Answer {
     Keys(u64),
     AtRisk(AtRisk),
     /// Nothing where the worker cannot tell yet.
-    Scan(Option<scan::Page>),
+    Scan(Option<Page>),
     Sites(Box<SitesTold>),
     /// There is no such worker, or it is stopping.
     Nothing,

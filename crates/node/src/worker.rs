@@ -5,30 +5,29 @@
 //! | `connection` | a connection: bytes in, commands, bytes out |
 //! | `listening` | connections of clients, as they arrive |
 //! | `postman` | what reaches a worker: messages, orders, and time |
+//! | `sessions` | what sessions need of a worker |
 
 mod connection;
 mod listening;
 mod postman;
+mod sessions;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::fmt;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use solera_commands::COMMANDS;
-use solera_commands::CommandId;
 use solera_config::{ClusterSpec, Users};
-use solera_data::{Op, OpError, Outcome};
 use solera_journal::Event;
-use solera_levels::Level;
 use solera_machine::{Address, Job as _, JobId, Now, PartitionId, RequestId};
 use solera_membership::{Change, Members};
-use solera_site::{Input, Job, Message, Output};
+use solera_session::{Ask, Context, Page, Scans, SitesTold};
+use solera_site::{Job, Message, Output};
 use solera_time::{Monotonic, SiteId};
-use solera_unistore::{Command, Pasts, Replica, Response, Status};
+use solera_unistore::{Replica, Response, Status};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::spawn_local;
@@ -36,23 +35,19 @@ use tokio_rustls::TlsAcceptor;
 
 use self::listening::listen;
 use self::postman::Postman;
-use crate::auth::{Attempts, Identity, verify};
+use crate::attempts::Attempts;
 use crate::control::Parcel;
 use crate::current::Current;
 use crate::joining::News;
 use crate::links::tell_of_acceptance;
 use crate::log::Log;
-use crate::membership::{SitesTold, refused_by};
 use crate::network::{Network, NoWrites};
 use crate::run::Run;
-use crate::scan::{self, Scans};
 use crate::status::{NOBODY, WorkerSample};
 use crate::storage::{Engine, Storage, in_words, is_behind, set_durability};
 
 /// While more bytes of records wait for the disk, no more commands are read.
 const MAX_UNWRITTEN: u64 = 32 << 20;
-/// How long a request waits for another node of the site.
-const PEER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What the tasks of a worker's thread share.
 pub(crate) struct Worker {
@@ -143,7 +138,7 @@ impl Worker {
     }
 
     /// The next page of a partition of this worker; `None` while that cannot be told yet.
-    pub(crate) fn scan(&self, ask: &scan::Ask) -> Option<scan::Page> {
+    fn scan_here(&self, ask: &Ask) -> Option<Page> {
         if !self.serves() {
             return None;
         }
@@ -159,15 +154,6 @@ impl Worker {
     /// Counts with the worker's counters.
     pub(crate) fn count(&self, action: impl FnOnce(&mut Counters)) {
         action(&mut self.state.borrow_mut().counters);
-    }
-
-    /// Whether commands are only for users who may run them.
-    pub(crate) fn is_guarded(&self) -> bool {
-        self.guarded.get()
-    }
-
-    pub(crate) fn users(&self) -> Arc<Users> {
-        self.users.borrow().clone()
     }
 
     /// Tells of the users whenever they change from now on.
@@ -189,47 +175,10 @@ impl Worker {
         }
     }
 
-    /// Makes a connection a user, if the password is right.
-    pub(crate) fn login(
-        &self,
-        identity: &Identity,
-        name: &[u8],
-        password: &[u8],
-        from: Option<SocketAddr>,
-    ) -> bool {
-        let user = verify(&self.users.borrow(), name, password);
-        if user.is_none() {
-            self.count(|counters| counters.failed_logins += 1);
-            self.attempts.failed(name, from);
-        }
-        user.map(|user| identity.become_user(user)).is_some()
-    }
-
     /// A client's TLS did not come about.
     pub(crate) fn tls_refused(&self, reason: &str, from: SocketAddr) {
         self.count(|counters| counters.refused_connections += 1);
         self.attempts.broken(reason, from);
-    }
-
-    /// Runs a single operation on a key of this worker, if nothing blocks it.
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "one per field of the command, which is borrowed here"
-    )]
-    pub(crate) fn execute_at_once(
-        &self,
-        now: Now,
-        pasts: &mut Pasts,
-        level: Level,
-        key: &[u8],
-        op: &Op,
-        command: CommandId,
-    ) -> Option<Result<Outcome, OpError>> {
-        let mut state = self.state.borrow_mut();
-        let replica = state.engine.machine_mut().unistore_mut();
-        let result = replica.execute_at_once(now, pasts, level, key, op)?;
-        state.counters.commands[command as usize] += 1;
-        Some(result)
     }
 
     /// A number for a new client, unique in the cluster.
@@ -238,13 +187,6 @@ impl Worker {
         state.clients += 1;
         let place = u64::from(self.address.site.0) << 8 | u64::from(self.address.worker);
         state.clients << 16 | place
-    }
-
-    /// A request whose reply [`Self::reply_to`] can wait for.
-    pub(crate) fn new_request(&self) -> RequestId {
-        let mut state = self.state.borrow_mut();
-        state.requests += 1;
-        RequestId(state.requests)
     }
 
     /// Waits for the reply to a request. `None` as with [`Self::call`].
@@ -260,69 +202,6 @@ impl Worker {
             solera_site::Response::UniStore(response) => Some(response),
             _ => unreachable!("the request was UniStore's"),
         }
-    }
-
-    /// The same for a request on a key that `owner` holds. The journal of `owner` may fail meanwhile;
-    /// where a site has several nodes, it may die, or a transaction may hold the key whose coordinator
-    /// has died.
-    ///
-    /// # Errors
-    /// Nothing came in time. The request may have been carried out, and may still be.
-    pub(crate) async fn reply_about(
-        &self,
-        request: RequestId,
-        owner: Address,
-    ) -> Result<Option<Response>, Silent> {
-        let reply = tokio::time::timeout(PEER_TIMEOUT, self.reply_to(request)).await;
-        reply.map_err(|_| match self.network.is_here(owner) && !self.refuses_writes() {
-            true => Silent("the worker that decides a transaction on the key".to_owned()),
-            false => Silent(self.node_name(owner)),
-        })
-    }
-
-    /// The worker of this site that holds a key, if it can be reached.
-    ///
-    /// # Errors
-    /// It is on a node that cannot be reached.
-    pub(crate) fn reach(&self, key: &[u8]) -> Result<Address, Unreachable> {
-        let owner = self.with(|replica| replica.owner_of(key));
-        match self.network.link_to(owner) {
-            Some(link) if !link.is_reachable() => Err(Unreachable(self.node_name(owner))),
-            _ => Ok(owner),
-        }
-    }
-
-    /// A node of this site that cannot be reached, as people call it.
-    pub(crate) fn unreachable_neighbour(&self) -> Option<String> {
-        let is_lost = |worker: &Address| {
-            self.network.link_to(*worker).is_some_and(|link| !link.is_reachable())
-        };
-        let mut workers = self.network.workers_of(self.address.site);
-        workers.find(is_lost).map(|worker| self.node_name(worker))
-    }
-
-    /// The node of a worker, as people call it.
-    pub(crate) fn node_name(&self, worker: Address) -> String {
-        let node = self.spec.node_of(worker);
-        node.map_or_else(|| self.site_name(worker.site).to_owned(), |node| self.spec.name_of(node))
-    }
-
-    /// Gives the machine a command and waits for its reply. `None` if there will be none: the worker is
-    /// stopping, or a journal has failed.
-    pub(crate) async fn call(&self, command: Command) -> Option<Response> {
-        let request = self.new_request();
-        let now = self.now();
-        let command = command.into();
-        self.state.borrow_mut().engine.handle(now, Input::Client { request, command });
-        self.reply_to(request).await
-    }
-
-    /// Gives the machine a command that needs no reply.
-    pub(crate) fn tell(&self, command: Command) {
-        let (request, now) = (self.new_request(), self.now());
-        let command = command.into();
-        self.state.borrow_mut().engine.handle(now, Input::Client { request, command });
-        self.flush();
     }
 
     /// Carries out what the machine asks for, and re-arms its deadline.
@@ -455,7 +334,7 @@ impl Worker {
 
     /// Changes how a site stands, if asked to, and tells how all do once that is durable here; nothing
     /// if it may never be. Only at the root.
-    async fn sites(&self, change: Option<(SiteId, Change)>) -> Option<SitesTold> {
+    async fn change_sites(&self, change: Option<(SiteId, Change)>) -> Option<SitesTold> {
         // Without a journal nothing can change any more; how all stand can be told.
         let had_stopped = change.is_none() && self.has_stopped();
         let now = self.now();
@@ -480,14 +359,6 @@ impl Worker {
         tell_of_acceptance(&self.network, &self.spec, &self.log, news);
     }
 
-    /// Whether some commands are refused now that are not otherwise.
-    pub(crate) fn refuses_some(&self) -> bool {
-        self.refuses_writes()
-            || self.network.memory().is_full()
-            || !self.serves()
-            || self.network.membership().is_refused()
-    }
-
     /// Whether this process takes no writes.
     pub(crate) fn refuses_writes(&self) -> bool {
         self.network.refuses_writes()
@@ -496,16 +367,6 @@ impl Worker {
     /// Why this process takes no writes, if it does not.
     pub(crate) fn refuses(&self) -> Option<String> {
         self.network.why_no_writes()
-    }
-
-    /// Why this process takes no writes, if it does not, as clients are told.
-    pub(crate) fn takes_no_writes(&self) -> Option<String> {
-        if let Some(reason) = self.refuses() {
-            return Some(format!("MISCONF this node takes no writes: {reason}"));
-        }
-        let (node, reason) = self.network.membership().refusal()?;
-        let reason = refused_by(&self.spec, node, &reason);
-        Some(format!("REFUSED this node takes no writes: {reason}"))
     }
 
     /// Goes on with a checkpoint, and hands the disk what nobody waits for. All records must be in
@@ -635,20 +496,6 @@ impl Worker {
     }
 }
 
-/// A node that cannot be reached.
-#[derive(Debug)]
-pub(crate) struct Unreachable(pub(crate) String);
-
-impl fmt::Display for Unreachable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "TRYAGAIN {} is unreachable or overwhelmed; nothing was changed", self.0)
-    }
-}
-
-/// A node that did not answer in time.
-#[derive(Debug)]
-pub(crate) struct Silent(pub(crate) String);
-
 /// No reply is waited for any more.
 struct Forgotten<'a>(&'a Worker, RequestId);
 
@@ -735,17 +582,11 @@ pub(crate) fn run(
     }));
 }
 
-/// The site of a worker, by name.
 impl Worker {
     fn tell_of_joining(&self, news: &News) {
         let Address { site, worker } = self.address;
         let name = |site: usize| self.site_name(SiteId(site as u8)).to_owned();
         let worker = format!("{} worker {worker}", self.site_name(site));
         self.log.info(format_args!("{}", news.explain(&worker, name)));
-    }
-
-    /// The name of a site.
-    pub(crate) fn site_name(&self, site: SiteId) -> &str {
-        self.spec.sites.get(site.index()).map_or("?", |site| &site.name)
     }
 }

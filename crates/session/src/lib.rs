@@ -1,5 +1,26 @@
-//! Sessions of clients.
+//! Sessions of clients: what they may do, what they have seen, their transactions, and what each command
+//! means.
+//!
+//! A session is open at a worker, of which it needs what [`Context`] names. Commands come as byte strings and
+//! replies leave as RESP; connections are the server's.
 
+mod client;
+mod commands;
+mod context;
+mod identity;
 mod introspection;
+mod lent;
+mod plan;
+mod run;
+mod scan;
+mod session;
+mod token;
 
+pub use client::{Client, Ends, Told};
+pub use context::{Context, Silent, Single, SitesTold, Unreachable};
+pub use identity::{Identity, Refused, hash_password, verify};
 pub use introspection::{answer, describe};
+pub use lent::{Lent, RESERVED, is_reserved};
+pub use scan::{Ask, Cursor, Page, Scans};
+pub use session::{Next, Session};
+pub use token::{Token, TokenError};

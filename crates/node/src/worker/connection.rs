@@ -5,15 +5,13 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use solera_resp::{Arguments, RequestParser};
+use solera_session::{Ends, Lent, Next, Session};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
 use super::Worker;
-use crate::clients::Ends;
-use crate::lent::Lent;
-use crate::session::{Next, Session};
 use crate::tls::client_problem;
 
 /// The longest command, in bytes, of a client that has not said who it is, as in Redis: such a one must
@@ -151,7 +149,7 @@ async fn end_of(stream: &mut (impl AsyncRead + Unpin), ahead: &mut Vec<u8>) {
 
 struct Connection<'a, S> {
     stream: S,
-    session: &'a mut Session,
+    session: &'a mut Session<Worker>,
     /// What was read while a command waited.
     ahead: Vec<u8>,
     /// Whether the worker's journal had failed before the current batch.

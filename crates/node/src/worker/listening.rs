@@ -12,7 +12,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::Worker;
 use super::connection::{serve, serve_tls};
-use crate::clients::Ends;
+use crate::clients::ends_of;
 use crate::current::Current;
 
 /// How many clients may have connected that are not served yet.
@@ -78,7 +78,7 @@ fn take_client(
     tls: Option<&Current<TlsAcceptor>>,
 ) {
     prepare(&stream);
-    let (worker, ends) = (worker.clone(), Ends::of(&stream));
+    let (worker, ends) = (worker.clone(), ends_of(&stream));
     match tls {
         None => spawn_local(serve(stream, worker, ends, Some(from))),
         Some(tls) => spawn_local(serve_tls(stream, (*tls.get()).clone(), worker, ends, from)),

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use solera_machine::Address;
+use solera_session::Ends;
 use solera_site::{Input, Message};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::spawn_local;
@@ -12,7 +13,6 @@ use tokio::task::spawn_local;
 use super::Worker;
 use super::connection::{serve, serve_lent};
 use super::listening::listen;
-use crate::clients::Ends;
 use crate::control::{Control, Parcel};
 use crate::joining::Joining;
 
@@ -115,13 +115,13 @@ impl Postman {
             Control::Sites(change, reply) => {
                 let worker = self.worker.clone();
                 spawn_local(async move {
-                    if let Some(told) = worker.sites(change).await {
+                    if let Some(told) = worker.change_sites(change).await {
                         let _ = reply.send(told);
                     }
                 });
             }
             Control::Scan(ask, reply) => {
-                let _ = reply.send(self.worker.scan(&ask));
+                let _ = reply.send(self.worker.scan_here(&ask));
             }
             Control::Run(task) => task(),
             Control::Configure(spec) => self.worker.configure(&spec),

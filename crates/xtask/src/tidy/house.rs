@@ -172,7 +172,24 @@ pub(crate) const HOUSE: &[Room] = &[
         ],
         &[],
     ),
-    room("solera-session", "session", Floor::Hosting, &["solera-commands", "solera-resp"], &[]),
+    // Of a client; what it needs of a worker is a parameter.
+    room(
+        "solera-session",
+        "session",
+        Floor::Hosting,
+        &[
+            "solera-commands",
+            "solera-config",
+            "solera-data",
+            "solera-levels",
+            "solera-machine",
+            "solera-membership",
+            "solera-resp",
+            "solera-time",
+            "solera-unistore",
+        ],
+        &[],
+    ),
     room(
         "solera-node",
         "node",
@@ -183,7 +200,6 @@ pub(crate) const HOUSE: &[Room] = &[
             "solera-data",
             "solera-host",
             "solera-journal",
-            "solera-levels",
             "solera-links",
             "solera-machine",
             "solera-membership",
@@ -193,7 +209,7 @@ pub(crate) const HOUSE: &[Room] = &[
             "solera-time",
             "solera-unistore",
         ],
-        &[],
+        &["solera-levels"],
     ),
     room(
         "solera",

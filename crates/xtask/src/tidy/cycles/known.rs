@@ -26,8 +26,6 @@ pub(super) const KNOWN: &[(&str, &str, &[&str])] = &[
         ],
     ),
     ("mixt", "", &["collect", "recovery"]),
-    ("node", "", &["commands", "session", "worker"]),
-    ("node", "session", &["strong", "transaction"]),
     (
         "postgres",
         "",

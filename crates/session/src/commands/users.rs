@@ -7,6 +7,7 @@ use solera_commands::{CATEGORIES, Unit};
 use solera_config::DEFAULT_USER;
 use solera_resp::{Arguments, parse_integer};
 
+use crate::context::Context;
 use crate::session::Session;
 
 const WRONG: &str = "WRONGPASS invalid username-password pair or user is disabled.";
@@ -38,7 +39,7 @@ const HELP: [&str; 16] = [
     "HELP (no arguments)",
 ];
 
-pub(crate) fn auth(session: &mut Session, arguments: &Arguments<'_>) {
+pub(crate) fn auth<W: Context>(session: &mut Session<W>, arguments: &Arguments<'_>) {
     let authenticated = match arguments.len() {
         2 => {
             let users = session.worker.users();
@@ -56,7 +57,11 @@ pub(crate) fn auth(session: &mut Session, arguments: &Arguments<'_>) {
 }
 
 /// Makes the connection a user; if the password is wrong, appends the error.
-pub(super) fn authenticate(session: &mut Session, name: &[u8], password: &[u8]) -> bool {
+pub(super) fn authenticate<W: Context>(
+    session: &mut Session<W>,
+    name: &[u8],
+    password: &[u8],
+) -> bool {
     let known = session.worker.login(&session.identity, name, password, session.from);
     if known {
         // What the client sends along may take long, and CLIENT KILL USER must find it.
@@ -67,7 +72,7 @@ pub(super) fn authenticate(session: &mut Session, name: &[u8], password: &[u8]) 
     known
 }
 
-pub(crate) fn acl(session: &mut Session, arguments: &Arguments<'_>) {
+pub(crate) fn acl<W: Context>(session: &mut Session<W>, arguments: &Arguments<'_>) {
     let subcommand = arguments.get(1).to_ascii_lowercase();
     if !SUBCOMMANDS.iter().any(|name| name.as_bytes() == subcommand) {
         return match CHANGES.iter().find(|name| name.as_bytes() == subcommand) {
@@ -121,7 +126,7 @@ pub(crate) fn acl(session: &mut Session, arguments: &Arguments<'_>) {
     }
 }
 
-fn get_user(session: &mut Session, name: &[u8]) {
+fn get_user<W: Context>(session: &mut Session<W>, name: &[u8]) {
     let users = session.worker.users();
     let found = std::str::from_utf8(name).ok().and_then(|name| users.get(name));
     let Some(user) = found else { return session.out.null() };
@@ -143,7 +148,7 @@ fn get_user(session: &mut Session, name: &[u8]) {
     out.array(0);
 }
 
-fn category(session: &mut Session, name: &[u8]) {
+fn category<W: Context>(session: &mut Session<W>, name: &[u8]) {
     let name = String::from_utf8_lossy(name).to_lowercase();
     if !CATEGORIES.contains(&name.as_str()) {
         return session.fail(format!("ERR Unknown category '{name}'"));
@@ -153,7 +158,7 @@ fn category(session: &mut Session, name: &[u8]) {
     units.iter().for_each(|unit| session.out.bulk(unit.name().as_bytes()));
 }
 
-fn generate(session: &mut Session, bits: usize) {
+fn generate<W: Context>(session: &mut Session<W>, bits: usize) {
     let mut bytes = vec![0; bits.div_ceil(8)];
     if SystemRandom::new().fill(&mut bytes).is_err() {
         return session.fail("ERR the system gives no random numbers");

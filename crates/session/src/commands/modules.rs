@@ -1,12 +1,9 @@
 //! SOLERA.MODULE, SOLERA.CALL and SOLERA.PHASE, which are carried out above this crate.
 
-use std::sync::{Arc, Weak};
-
 use solera_resp::{Arguments, Value, Writer};
 
+use crate::context::Context;
 use crate::lent::Lent;
-use crate::modules::Local;
-use crate::network::Network;
 use crate::session::Session;
 
 /// The subcommands of SOLERA.MODULE, as access is given to them.
@@ -14,21 +11,16 @@ use crate::session::Session;
 pub(crate) const SUBCOMMANDS: [&str; 6] = ["load", "drop", "list", "source", "check", "help"];
 
 /// Hands the command over and waits for its answer. What was done the session has seen.
-pub(crate) async fn run(session: &mut Session, arguments: &Arguments<'_>) {
+pub(crate) async fn run<W: Context>(session: &mut Session<W>, arguments: &Arguments<'_>) {
     if session.in_transaction() {
         return session.fail("ERR modules cannot be used inside a transaction");
     }
-    let worker = session.worker.clone();
-    let Some(modules) = worker.network.modules() else {
+    let lent = Lent::new(session.identity.user(), session.pasts);
+    let request = arguments.from(0).map(<[u8]>::to_vec).collect();
+    let Some(answer) = session.worker.run_modules(lent.clone(), request) else {
         return session.fail("ERR this server runs no modules");
     };
-    let lent = Lent::new(session.identity.user(), session.pasts);
-    // It is held by what the network holds.
-    let lender: Weak<Network> = Arc::downgrade(&worker.network);
-    let (spec, log) = (worker.spec.clone(), worker.log.clone());
-    let local = Local::new(lender, worker.address, spec, log, lent.clone());
-    let request = arguments.from(0).map(<[u8]>::to_vec).collect();
-    match modules.run(local, request).await {
+    match answer.await {
         Ok(Value::Error(text)) => session.fail(text),
         Ok(value) => write(&mut session.out, &value),
         Err(_) => session.fail_unanswered(),

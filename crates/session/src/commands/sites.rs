@@ -3,25 +3,24 @@
 use std::borrow::Cow;
 
 use solera_config::ClusterSpec;
-use solera_membership::{Change, Standing};
+use solera_membership::Change;
 use solera_resp::Arguments;
 use solera_time::SiteId;
 
+use crate::context::Context;
 use crate::session::Session;
-use crate::worker::Worker;
 
 const SYNTAX: &str = "ERR syntax error: SOLERA.SITES [REMOVE site [FORCE] | ADD site]";
 
 /// SOLERA.SITES [REMOVE name [FORCE] | ADD name]: how each site stands, after the change.
-pub(crate) async fn sites(session: &mut Session, arguments: &Arguments<'_>) {
+pub(crate) async fn sites<W: Context>(session: &mut Session<W>, arguments: &Arguments<'_>) {
     let worker = session.worker.clone();
-    let change = match asked(&worker, arguments) {
+    let change = match asked(&*worker, arguments) {
         Ok(change) => change,
         Err(error) => return session.fail(error),
     };
-    let me = worker.address.site;
-    let Some(told) = worker.network.sites(me, change).await else {
-        let root = worker.network.workers_of(me).next().expect("a site has a worker");
+    let Some(told) = worker.sites(change).await else {
+        let root = worker.workers().next().expect("a site has a worker");
         let node = worker.node_name(root);
         return session.fail(format!(
             "TRYAGAIN {node} did not answer; a change may have been made: see SOLERA.SITES"
@@ -33,7 +32,7 @@ pub(crate) async fn sites(session: &mut Session, arguments: &Arguments<'_>) {
     }
     let out = &mut session.out;
     // The root may list more sites than this node, or fewer.
-    let sites = told.members.sites().min(worker.spec.sites.len());
+    let sites = told.members.sites().min(worker.spec().sites.len());
     out.array(sites);
     for site in SiteId::all(sites) {
         out.map(4);
@@ -56,7 +55,7 @@ pub(crate) async fn sites(session: &mut Session, arguments: &Arguments<'_>) {
 /// # Errors
 /// The error reply: it is none, or must not be made now.
 fn asked(
-    worker: &Worker,
+    worker: &impl Context,
     arguments: &Arguments<'_>,
 ) -> Result<Option<(SiteId, Change)>, Cow<'static, str>> {
     let length = arguments.len();
@@ -76,14 +75,14 @@ fn asked(
     if length == 4 && !(force && change == Change::Remove) {
         return Err(SYNTAX.into());
     }
-    let site = site_named(&worker.spec, wanted)?;
-    if worker.spec.nodes().next().is_none() {
+    let site = site_named(worker.spec(), wanted)?;
+    if worker.spec().nodes().next().is_none() {
         return Err("ERR the sites of one process come and go together".into());
     }
     match change {
         Change::Remove if force => {}
         Change::Remove => {
-            if let Some(alive) = who_answers(worker, site) {
+            if let Some(alive) = worker.answering_node(site) {
                 return Err(format!(
                     "ALIVE {alive} answers. To remove its site loses what the site has acknowledged and \
                      told nobody, and ends its processes. Stop its nodes first, or say FORCE"
@@ -92,7 +91,7 @@ fn asked(
             }
         }
         Change::Add => {
-            if let Some(unready) = without(worker, site) {
+            if let Some(unready) = worker.node_without(site) {
                 let name = worker.site_name(site);
                 return Err(format!(
                     "ERR site {name} must be in the list of every node first; {unready} does not list it \
@@ -114,23 +113,4 @@ pub(crate) fn site_named(spec: &ClusterSpec, wanted: &[u8]) -> Result<SiteId, St
         let (wanted, names) = (String::from_utf8_lossy(wanted), names.join(", "));
         format!("ERR there is no site '{wanted}'; the sites are {names}")
     })
-}
-
-/// A node that this one reaches, of a site that takes part.
-fn who_answers(worker: &Worker, site: SiteId) -> Option<String> {
-    let network = &worker.network;
-    if !matches!(network.membership().standing(site), Standing::Member | Standing::Joining) {
-        return None;
-    }
-    let mut links = network.workers_of(site).filter_map(|other| network.link_to(other));
-    links.find(|link| link.is_whole()).map(|link| link.name.clone())
-}
-
-/// A node that is not known to list a new site; none if all do, or it is not new.
-fn without(worker: &Worker, site: SiteId) -> Option<String> {
-    let spec = &worker.spec;
-    let here = spec.node_of(worker.address);
-    let others = spec.nodes().map(|(node, _)| node).filter(|node| Some(*node) != here);
-    let unready = worker.network.membership().without(site, others);
-    unready.first().map(|node| spec.name_of(*node))
 }

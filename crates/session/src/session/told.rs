@@ -6,15 +6,16 @@ use solera_time::SiteId;
 use solera_unistore::{CommandError, StrongLimit};
 
 use super::Session;
+use crate::context::Context;
 
-impl Session {
+impl<W: Context> Session<W> {
     pub(crate) fn fail_command(&mut self, error: &CommandError) {
         let text = self.told(error);
         self.fail(text);
     }
 
     /// An error of the machine, as clients are told.
-    pub(super) fn told(&self, error: &CommandError) -> String {
+    pub(crate) fn told(&self, error: &CommandError) -> String {
         match error {
             CommandError::NoSuchTransaction => format!("NOTX {error}"),
             CommandError::OperationsOutstanding | CommandError::NoStrong => format!("ERR {error}"),
@@ -61,12 +62,12 @@ impl Session {
                 format!("{far} the strong transactions that the token has seen"),
                 "too few sites may be reached, try again",
             ),
-            site if site == worker.address.site => {
+            site if site == worker.address().site => {
                 let within = match behind {
                     Some(behind) => format!(", made within {} ms,", behind.as_millis().max(1)),
                     None => String::new(),
                 };
-                let sites = worker.spec.f + 1;
+                let sites = worker.spec().f + 1;
                 (
                     format!("the last writes of this site{within} are not yet at {sites} sites"),
                     "others may be cut off, try again",

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use solera_resp::{Arguments, parse_integer};
 
-use crate::clients::Client;
+use crate::client::Client;
+use crate::context::Context;
 use crate::session::{Next, Replies, Session};
 
 const HELP: [&str; 21] = [
@@ -51,7 +52,7 @@ pub(super) const SUBCOMMANDS: [(&str, &str, usize, usize); 11] = [
     ("setname", "client|setname", 3, 3),
 ];
 
-pub(crate) fn client(session: &mut Session, arguments: &Arguments<'_>) -> Next {
+pub(crate) fn client<W: Context>(session: &mut Session<W>, arguments: &Arguments<'_>) -> Next {
     let name = arguments.get(1);
     let found = SUBCOMMANDS.iter().find(|(other, ..)| name.eq_ignore_ascii_case(other.as_bytes()));
     let Some((subcommand, full, least, most)) = found else {
@@ -88,7 +89,7 @@ pub(crate) fn client(session: &mut Session, arguments: &Arguments<'_>) -> Next {
 }
 
 /// Answers HELP as Redis does.
-pub(crate) fn help(session: &mut Session, lines: &[&str]) {
+pub(crate) fn help<W: Context>(session: &mut Session<W>, lines: &[&str]) {
     session.out.array(lines.len());
     for line in lines {
         session.out.simple(line);
@@ -101,7 +102,7 @@ pub(crate) fn word(bytes: &[u8]) -> Option<String> {
     text.bytes().all(|byte| byte.is_ascii_graphic()).then(|| text.to_owned())
 }
 
-fn set_name(session: &mut Session, name: &[u8]) {
+fn set_name<W: Context>(session: &mut Session<W>, name: &[u8]) {
     match word(name) {
         Some(name) => {
             session.name = name;
@@ -111,7 +112,7 @@ fn set_name(session: &mut Session, name: &[u8]) {
     }
 }
 
-fn set_info(session: &mut Session, arguments: &Arguments<'_>) {
+fn set_info<W: Context>(session: &mut Session<W>, arguments: &Arguments<'_>) {
     let option = arguments.get(2).to_ascii_lowercase();
     let Some(value) = word(arguments.get(3)) else {
         let option = String::from_utf8_lossy(&option).into_owned();
@@ -134,7 +135,7 @@ fn on_or_off(text: &[u8]) -> Option<bool> {
     (is(b"on") || is(b"off")).then(|| is(b"on"))
 }
 
-fn reply(session: &mut Session, wanted: &[u8]) {
+fn reply<W: Context>(session: &mut Session<W>, wanted: &[u8]) {
     match wanted.to_ascii_lowercase().as_slice() {
         b"on" => {
             session.replies = Replies::On;
@@ -147,7 +148,7 @@ fn reply(session: &mut Session, wanted: &[u8]) {
     }
 }
 
-fn list(session: &mut Session, arguments: &Arguments<'_>) {
+fn list<W: Context>(session: &mut Session<W>, arguments: &Arguments<'_>) {
     let mut ids: Option<Vec<i64>> = None;
     if arguments.len() > 2 {
         let option = arguments.get(2).to_ascii_lowercase();
@@ -173,7 +174,7 @@ fn list(session: &mut Session, arguments: &Arguments<'_>) {
     }
     session.tell();
     let mut lines = String::new();
-    for client in session.clients().all() {
+    for client in session.worker.clients() {
         if ids.as_ref().is_none_or(|ids| ids.contains(&(client.id as i64))) {
             lines += &client.line();
             lines.push('\n');
@@ -182,11 +183,11 @@ fn list(session: &mut Session, arguments: &Arguments<'_>) {
     session.out.verbatim(*b"txt", &lines);
 }
 
-fn kill(session: &mut Session, arguments: &Arguments<'_>) -> Next {
+fn kill<W: Context>(session: &mut Session<W>, arguments: &Arguments<'_>) -> Next {
     let is = |at: usize, name: &[u8]| arguments.get(at).eq_ignore_ascii_case(name);
     if arguments.len() == 3 {
         let address = arguments.get(2);
-        let all = session.clients().all();
+        let all = session.worker.clients();
         let Some(found) = all.iter().find(|client| client.address().as_bytes() == address) else {
             session.fail("ERR No such client");
             return Next::Stay;
@@ -195,7 +196,7 @@ fn kill(session: &mut Session, arguments: &Arguments<'_>) -> Next {
         return end(session, std::slice::from_ref(found));
     }
     let mut skip_me = true;
-    let mut found = session.clients().all();
+    let mut found = session.worker.clients();
     let mut at = 2;
     while at < arguments.len() {
         if at + 1 == arguments.len() {
@@ -236,7 +237,7 @@ fn kill(session: &mut Session, arguments: &Arguments<'_>) -> Next {
 }
 
 /// Ends connections; the own one after its reply.
-fn end(session: &Session, clients: &[Arc<Client>]) -> Next {
+fn end<W: Context>(session: &Session<W>, clients: &[Arc<Client>]) -> Next {
     let (own, others): (Vec<_>, Vec<_>) =
         clients.iter().partition(|client| client.id == session.client.id);
     others.iter().for_each(|client| client.kill());

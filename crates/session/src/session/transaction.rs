@@ -6,11 +6,13 @@ use solera_config::User;
 use solera_resp::Arguments;
 use solera_unistore::{Command, CommandError, Response, TxId};
 
-use super::{Session, strong};
+use super::Session;
+use super::conflict::Conflict;
+use crate::context::Context;
 
 /// Why a transaction that its client has not ended has no effect: the error that the client was told.
 #[derive(Debug)]
-pub(super) struct GivenUp(pub(super) String);
+pub(crate) struct GivenUp(pub(crate) String);
 
 impl GivenUp {
     /// Whether it ended by itself, and no command was at fault.
@@ -19,7 +21,7 @@ impl GivenUp {
     }
 
     /// The answer to its commit.
-    pub(super) fn at_commit(self) -> String {
+    pub(crate) fn at_commit(self) -> String {
         match self.is_expired() {
             true => self.0,
             // The words of Redis, where EXEC follows a command that was refused.
@@ -31,7 +33,7 @@ impl GivenUp {
     }
 
     /// The answer to a command that belongs to it.
-    pub(super) fn before_the_end(&self) -> &'static str {
+    pub(crate) fn before_the_end(&self) -> &'static str {
         match self.is_expired() {
             true => "NOTX the transaction was given up; SOLERA.ABORT it, then start again",
             false => {
@@ -44,7 +46,7 @@ impl GivenUp {
 
 /// Why a transaction was not committed.
 #[derive(Debug)]
-pub(super) enum NotCommitted {
+pub(crate) enum NotCommitted {
     /// The node takes no writes: what the client is told.
     Refused(String),
     Failed(CommandError),
@@ -52,8 +54,8 @@ pub(super) enum NotCommitted {
     Unanswered,
 }
 
-impl Session {
-    pub(super) async fn begin(&mut self, arguments: &Arguments<'_>) {
+impl<W: Context> Session<W> {
+    pub(crate) async fn begin(&mut self, arguments: &Arguments<'_>) {
         if self.in_transaction() {
             return self
                 .fail("ERR a transaction is already open; SOLERA.COMMIT or SOLERA.ABORT it first");
@@ -72,7 +74,7 @@ impl Session {
                 ));
             }
         };
-        if self.worker.spec.protocol.certifies(strong) {
+        if self.worker.spec().protocol.certifies(strong) {
             self.wait_for_conflict().await;
             return self.begin_strong().await;
         }
@@ -88,7 +90,7 @@ impl Session {
     }
 
     /// Commits a transaction that may have `writes`; on failure appends the error.
-    pub(super) async fn commit(&mut self, tx: TxId, writes: bool) -> bool {
+    pub(crate) async fn commit(&mut self, tx: TxId, writes: bool) -> bool {
         match self.try_commit(tx, writes).await {
             Ok(()) => true,
             Err(error) => {
@@ -99,7 +101,7 @@ impl Session {
     }
 
     /// Appends why a transaction was not committed.
-    pub(super) fn fail_commit(&mut self, error: NotCommitted) {
+    pub(crate) fn fail_commit(&mut self, error: NotCommitted) {
         match error {
             NotCommitted::Refused(reason) => self.fail(reason),
             NotCommitted::Failed(error) => self.fail_command(&error),
@@ -111,14 +113,14 @@ impl Session {
     ///
     /// # Errors
     /// Why it was not, as far as that is known.
-    pub(super) async fn try_commit(&mut self, tx: TxId, writes: bool) -> Result<(), NotCommitted> {
+    pub(crate) async fn try_commit(&mut self, tx: TxId, writes: bool) -> Result<(), NotCommitted> {
         // What came before the commit may have taken its time.
         if writes && let Some(reason) = self.worker.takes_no_writes() {
             self.worker.tell(Command::Abort { tx });
             return Err(NotCommitted::Refused(reason));
         }
         let conflict = self.conflict.as_ref().filter(|_| self.tx_is_strong);
-        let claim = conflict.and_then(strong::Conflict::claim);
+        let claim = conflict.and_then(Conflict::claim);
         match self.worker.call(Command::Commit { tx, claim }).await {
             Some(Response::Committed { pasts }) => {
                 self.pasts.join(&pasts);
@@ -129,7 +131,7 @@ impl Session {
             }
             Some(Response::Failed(error)) => {
                 if let CommandError::Aborted { claim, lacks, .. } = &error {
-                    self.conflict = Some(strong::Conflict::new(*claim, lacks.as_deref().copied()));
+                    self.conflict = Some(Conflict::new(*claim, lacks.as_deref().copied()));
                 }
                 Err(NotCommitted::Failed(error))
             }
@@ -139,7 +141,7 @@ impl Session {
 
     /// Whether what the open transaction has buffered is still allowed: each command was when it came,
     /// to who the client was then.
-    pub(super) fn may_commit(&mut self) -> Result<(), String> {
+    pub(crate) fn may_commit(&mut self) -> Result<(), String> {
         let (then, now) = (self.began_as.take(), self.identity.user());
         if then == now {
             return Ok(());

@@ -5,8 +5,9 @@ use std::fmt::Write;
 use solera_commands::unknown_subcommand;
 use solera_resp::Arguments;
 
+use crate::context::{Context, Unreachable};
+use crate::introspection::answer;
 use crate::session::Session;
-use crate::worker::Unreachable;
 
 /// The version of Redis whose behaviour clients may expect.
 pub(crate) const VERSION: &str = "7.0.15";
@@ -34,13 +35,13 @@ const CONFIG_HELP: [&str; 5] = [
     "    Print this help.",
 ];
 
-pub(crate) fn command(session: &mut Session, arguments: &Arguments<'_>) {
-    if let Err(error) = solera_session::answer(&mut session.out, arguments) {
+pub(crate) fn command<W: Context>(session: &mut Session<W>, arguments: &Arguments<'_>) {
+    if let Err(error) = answer(&mut session.out, arguments) {
         session.fail(error);
     }
 }
 
-pub(crate) fn time(session: &mut Session) {
+pub(crate) fn time<W: Context>(session: &mut Session<W>) {
     let micros = session.worker.now().physical.0;
     session.out.array(2);
     for part in [micros / 1_000_000, micros % 1_000_000] {
@@ -48,7 +49,7 @@ pub(crate) fn time(session: &mut Session) {
     }
 }
 
-pub(crate) fn config(session: &mut Session, arguments: &Arguments<'_>) {
+pub(crate) fn config<W: Context>(session: &mut Session<W>, arguments: &Arguments<'_>) {
     let subcommand = arguments.get(1);
     let is = |name: &&str| subcommand.eq_ignore_ascii_case(name.as_bytes());
     if !CONFIG_SUBCOMMANDS.iter().any(is) {
@@ -73,7 +74,7 @@ pub(crate) fn config(session: &mut Session, arguments: &Arguments<'_>) {
             .iter()
             .filter(|(name, _)| wanted.iter().any(|pattern| matches(pattern, name)))
             .collect();
-        let settings = session.worker.network.settings();
+        let settings = session.worker.settings();
         let clients = settings.max_connections.to_string();
         let memory = settings.max_memory.unwrap_or(0).to_string();
         session.out.map(found.len());
@@ -100,7 +101,7 @@ fn matches(pattern: &str, name: &str) -> bool {
 }
 
 /// The keys of the whole site.
-pub(crate) async fn dbsize(session: &mut Session) {
+pub(crate) async fn dbsize<W: Context>(session: &mut Session<W>) {
     match count_keys(session).await {
         (keys, None) => session.out.integer(keys as i64),
         (_, Some(missing)) => session.fail(missing.to_string()),
@@ -108,16 +109,16 @@ pub(crate) async fn dbsize(session: &mut Session) {
 }
 
 /// How many keys the site's workers have that can be reached, and one that cannot.
-pub(super) async fn count_keys(session: &Session) -> (usize, Option<Unreachable>) {
+pub(super) async fn count_keys<W: Context>(session: &Session<W>) -> (usize, Option<Unreachable>) {
     let worker = &session.worker;
     let (mut keys, mut missing) = (0, None);
-    for other in worker.network.workers_of(worker.address.site) {
-        if other == worker.address {
+    for other in worker.workers() {
+        if other == worker.address() {
             let now = worker.now();
             keys += worker.with(|replica| replica.count_keys(now));
             continue;
         }
-        match worker.network.count_keys(other).await {
+        match worker.count_keys(other).await {
             Some(more) => keys += more,
             None => {
                 missing = Some(Unreachable(worker.node_name(other)));
@@ -128,19 +129,18 @@ pub(super) async fn count_keys(session: &Session) -> (usize, Option<Unreachable>
     (keys, missing)
 }
 
-pub(crate) async fn info(session: &mut Session, arguments: &Arguments<'_>) {
+pub(crate) async fn info<W: Context>(session: &mut Session<W>, arguments: &Arguments<'_>) {
     let wanted: Vec<String> =
         arguments.from(1).map(|name| String::from_utf8_lossy(name).to_lowercase()).collect();
     let everything = wanted.is_empty()
         || wanted.iter().any(|name| ["all", "default", "everything"].contains(&name.as_str()));
     let (keys, _) = count_keys(session).await;
-    let spec = session.worker.spec.clone();
-    let site = &spec.sites[session.worker.address.site.index()];
-    let connections = session.clients().count();
-    let mut commands = 0;
-    session.worker.count(|counters| commands = counters.commands.iter().sum::<u64>());
-    let network = &session.worker.network;
-    let (used, limit) = (network.memory().used(), network.settings().max_memory.unwrap_or(0));
+    let spec = session.worker.spec().clone();
+    let site = &spec.sites[session.worker.address().site.index()];
+    let connections = session.worker.client_count();
+    let commands = session.worker.commands_run();
+    let worker = &session.worker;
+    let (used, limit) = (worker.memory_used(), worker.settings().max_memory.unwrap_or(0));
     let sections = [
         (
             "Server",
@@ -170,7 +170,7 @@ pub(crate) async fn info(session: &mut Session, arguments: &Arguments<'_>) {
                 spec.sites.len(),
                 spec.f,
                 spec.partitions,
-                spec.workers_of(session.worker.address.site.index())
+                spec.workers_of(session.worker.address().site.index())
             ),
         ),
         ("Keyspace", format!("db0:keys={keys},expires=0,avg_ttl=0\r\n")),

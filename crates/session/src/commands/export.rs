@@ -9,9 +9,9 @@ use solera_time::Vector;
 use solera_unistore::TxId;
 
 use super::server::count_keys;
+use crate::context::{Context, Unreachable};
 use crate::scan::{Ask, Cursor, Page};
 use crate::session::Session;
-use crate::worker::Unreachable;
 
 /// How long a page is waited for: until the transactions that were prepared when the snapshot was taken
 /// are decided.
@@ -20,7 +20,7 @@ const AGAIN: Duration = Duration::from_millis(2);
 
 /// SOLERA.EXPORT [partition cursor]: tells of the open transaction's snapshot, or the next page of a
 /// partition in it.
-pub(crate) async fn export(session: &mut Session, arguments: &Arguments<'_>) {
+pub(crate) async fn export<W: Context>(session: &mut Session<W>, arguments: &Arguments<'_>) {
     if session.worker.is_guarded() && !session.identity.reads_all_keys() {
         return session.fail(
             "NOPERM SOLERA.EXPORT shows every key; this user needs the keys '*' or '%R~*' for it",
@@ -34,14 +34,14 @@ pub(crate) async fn export(session: &mut Session, arguments: &Arguments<'_>) {
     }
 }
 
-async fn introduce(session: &mut Session, tx: TxId, snapshot: &Vector) {
+async fn introduce<W: Context>(session: &mut Session<W>, tx: TxId, snapshot: &Vector) {
     remember_processes(session, tx);
     let (keys, missing) = count_keys(session).await;
     if let Some(missing) = missing {
         return session.fail(missing.to_string());
     }
-    let spec = session.worker.spec.clone();
-    let site = session.worker.site_name(session.worker.address.site).to_owned();
+    let spec = session.worker.spec().clone();
+    let site = session.worker.site_name(session.worker.address().site).to_owned();
     let out = &mut session.out;
     out.map(6);
     for (what, text) in [("cluster", &spec.name), ("site", &site)] {
@@ -60,8 +60,13 @@ async fn introduce(session: &mut Session, tx: TxId, snapshot: &Vector) {
     snapshot.first(spec.sites.len()).iter().for_each(|ts| out.integer(ts.0 as i64));
 }
 
-async fn page(session: &mut Session, tx: TxId, snapshot: Vector, arguments: &Arguments<'_>) {
-    let partitions = session.worker.spec.partitions;
+async fn page<W: Context>(
+    session: &mut Session<W>,
+    tx: TxId,
+    snapshot: Vector,
+    arguments: &Arguments<'_>,
+) {
+    let partitions = session.worker.spec().partitions;
     let partition = parse_integer(arguments.get(1)).and_then(|number| u16::try_from(number).ok());
     let Some(partition) = partition.filter(|number| *number < partitions).map(PartitionId) else {
         return session.fail(format!("ERR there are {partitions} partitions, from 0"));
@@ -81,26 +86,22 @@ async fn page(session: &mut Session, tx: TxId, snapshot: Vector, arguments: &Arg
 }
 
 /// Notes which processes run the site's workers: one that restarts may forget the snapshot.
-fn remember_processes(session: &mut Session, tx: TxId) {
+fn remember_processes<W: Context>(session: &mut Session<W>, tx: TxId) {
     if session.scanned.as_ref().is_none_or(|(scanned, _)| *scanned != tx) {
         let worker = &session.worker;
-        let workers = worker.network.workers_of(worker.address.site);
-        let processes = workers.map(|other| worker.network.process_of(other)).collect();
+        let workers = worker.workers();
+        let processes = workers.map(|other| worker.process_of(other)).collect();
         session.scanned = Some((tx, processes));
     }
 }
 
 /// Asks the partition's worker until it answers.
-async fn find(session: &Session, ask: Ask) -> Result<Page, String> {
+async fn find<W: Context>(session: &Session<W>, ask: Ask) -> Result<Page, String> {
     let worker = &session.worker;
     let owner = worker.with(|replica| replica.holder_of(ask.partition));
     let started = Instant::now();
     let page = loop {
-        let answer = if owner == worker.address {
-            Some(worker.scan(&ask))
-        } else {
-            worker.network.scan(owner, ask.clone()).await
-        };
+        let answer = worker.scan(owner, ask.clone()).await;
         match answer {
             Some(Some(page)) => break page,
             _ if started.elapsed() < PATIENCE => tokio::time::sleep(AGAIN).await,
@@ -114,7 +115,7 @@ async fn find(session: &Session, ask: Ask) -> Result<Page, String> {
         .scanned
         .as_ref()
         .and_then(|(_, processes)| processes.get(usize::from(owner.worker)).copied().flatten());
-    if before.is_none() || before != worker.network.process_of(owner) {
+    if before.is_none() || before != worker.process_of(owner) {
         return Err(format!(
             "TRYAGAIN {} restarted meanwhile, and may have forgotten the snapshot; begin anew",
             worker.node_name(owner)

@@ -4,9 +4,10 @@ use solera_resp::{Arguments, Protocol, parse_integer};
 
 use super::server::VERSION;
 use super::users::authenticate;
+use crate::context::Context;
 use crate::session::Session;
 
-pub(crate) fn ping(session: &mut Session, arguments: &Arguments<'_>) {
+pub(crate) fn ping<W: Context>(session: &mut Session<W>, arguments: &Arguments<'_>) {
     match arguments.len() {
         1 => session.out.simple("PONG"),
         2 => session.out.bulk(arguments.get(1)),
@@ -14,7 +15,7 @@ pub(crate) fn ping(session: &mut Session, arguments: &Arguments<'_>) {
     }
 }
 
-pub(crate) fn hello(session: &mut Session, arguments: &Arguments<'_>) {
+pub(crate) fn hello<W: Context>(session: &mut Session<W>, arguments: &Arguments<'_>) {
     let mut protocol = session.out.protocol;
     let mut name = None;
     if arguments.len() > 1 {
@@ -60,7 +61,7 @@ pub(crate) fn hello(session: &mut Session, arguments: &Arguments<'_>) {
     session.out.protocol = protocol;
     let client = session.client.id;
     let worker = session.worker.clone();
-    let site = worker.site_name(worker.address.site);
+    let site = worker.site_name(worker.address().site);
     let out = &mut session.out;
     out.map(10);
     for (key, value) in [("server", "redis"), ("version", VERSION)] {
@@ -75,7 +76,7 @@ pub(crate) fn hello(session: &mut Session, arguments: &Arguments<'_>) {
         ("mode", "standalone"),
         ("role", "master"),
         ("solera_version", env!("CARGO_PKG_VERSION")),
-        ("solera_cluster", &worker.spec.name),
+        ("solera_cluster", &worker.spec().name),
         ("solera_site", site),
     ] {
         out.bulk(key.as_bytes());
@@ -85,7 +86,7 @@ pub(crate) fn hello(session: &mut Session, arguments: &Arguments<'_>) {
     out.array(0);
 }
 
-pub(crate) fn select(session: &mut Session, arguments: &Arguments<'_>) {
+pub(crate) fn select<W: Context>(session: &mut Session<W>, arguments: &Arguments<'_>) {
     match parse_integer(arguments.get(1)) {
         Some(0) => session.out.simple("OK"),
         Some(_) => session.fail("ERR DB index is out of range"),

@@ -12,7 +12,7 @@ pub const RESERVED: &str = "solera:";
 
 /// What a session in this process takes over from the one for which it was opened.
 #[derive(Clone)]
-pub(crate) struct Lent {
+pub struct Lent {
     /// Who it is. Nobody, and allowed everything, if it is the server's own.
     pub(crate) user: Option<Arc<User>>,
     /// Whether it is the server's own.
@@ -22,21 +22,27 @@ pub(crate) struct Lent {
 
 impl Lent {
     /// Acts for a user who has seen this.
-    pub(crate) fn new(user: Option<Arc<User>>, pasts: Pasts) -> Lent {
+    pub fn new(user: Option<Arc<User>>, pasts: Pasts) -> Lent {
         Lent { user, own: false, pasts: Arc::new(Mutex::new(pasts)) }
     }
 
+    /// Who it is; `None` if it is nobody, or the server's own.
+    pub fn user(&self) -> Option<&Arc<User>> {
+        self.user.as_ref()
+    }
+
     /// The same session's past, for another user.
-    pub(crate) fn with_user(&self, user: Option<Arc<User>>) -> Lent {
+    pub fn with_user(&self, user: Option<Arc<User>>) -> Lent {
         Lent { user, own: false, pasts: self.pasts.clone() }
     }
 
     /// The same session's past, for the server itself.
-    pub(crate) fn for_server(&self) -> Lent {
+    pub fn for_server(&self) -> Lent {
         Lent { user: None, own: true, pasts: self.pasts.clone() }
     }
 
-    pub(crate) fn pasts(&self) -> Pasts {
+    /// What the sessions have seen and written.
+    pub fn pasts(&self) -> Pasts {
         *self.pasts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -71,7 +77,7 @@ impl Lent {
 }
 
 /// Whether a key is not for the data of users.
-pub(crate) fn is_reserved(spaces: &Spaces, key: &[u8]) -> bool {
+pub fn is_reserved(spaces: &Spaces, key: &[u8]) -> bool {
     let prefix = spaces.space_of(key).prefix.len();
     key[prefix..].starts_with(RESERVED.as_bytes())
 }

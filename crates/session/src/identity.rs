@@ -2,7 +2,6 @@
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,16 +12,9 @@ use solera_config::{DEFAULT_USER, Denied, PasswordHash, User, Users};
 use subtle::{Choice, ConstantTimeEq};
 use tokio::sync::watch;
 
-use crate::log::Log;
-
-/// Failed attempts are logged at most so often, so that they cannot fill a disk.
-const LOG_INTERVAL: Duration = Duration::from_secs(1);
-/// How much of a name that somebody tried is logged.
-const LOGGED_NAME: usize = 64;
-
 /// Why a connection may not do something.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Refused {
+pub enum Refused {
     /// It has not said who it is.
     Unknown,
     /// Its user may not.
@@ -69,7 +61,7 @@ fn sha256(password: &[u8]) -> PasswordHash {
 
 /// The user of this name, if the password is right. How long that takes does not depend on how much
 /// of a hash is right, and hardly on whether the user exists.
-pub(crate) fn verify(users: &Users, name: &[u8], password: &[u8]) -> Option<Arc<User>> {
+pub fn verify(users: &Users, name: &[u8], password: &[u8]) -> Option<Arc<User>> {
     let hash = sha256(password);
     let user = std::str::from_utf8(name).ok().and_then(|name| users.get(name))?;
     let equal = user.hashes.iter().fold(Choice::from(0), |equal, own| equal | own.ct_eq(&hash));
@@ -79,7 +71,7 @@ pub(crate) fn verify(users: &Users, name: &[u8], password: &[u8]) -> Option<Arc<
 
 /// Who a connection is; nobody until it has said so.
 #[derive(Debug)]
-pub(crate) struct Identity {
+pub struct Identity {
     user: RefCell<Option<Arc<User>>>,
     /// When it was last made nobody.
     since: Cell<Instant>,
@@ -87,7 +79,7 @@ pub(crate) struct Identity {
 
 impl Identity {
     /// A new connection's: the default user, where that one needs no password.
-    pub(crate) fn new(users: &Users) -> Identity {
+    pub fn new(users: &Users) -> Identity {
         let identity = Identity { user: RefCell::default(), since: Cell::new(Instant::now()) };
         identity.reset(users);
         identity
@@ -100,7 +92,8 @@ impl Identity {
         self.since.set(Instant::now());
     }
 
-    pub(crate) fn become_user(&self, user: Arc<User>) {
+    /// From now on the connection is this user.
+    pub fn become_user(&self, user: Arc<User>) {
         *self.user.borrow_mut() = Some(user);
     }
 
@@ -142,7 +135,7 @@ impl Identity {
     }
 
     /// Ends when the connection has not said for so long who it is.
-    pub(crate) async fn stays_unknown(&self, limit: Duration) {
+    pub async fn stays_unknown(&self, limit: Duration) {
         loop {
             let waited = if self.is_known() { Duration::ZERO } else { self.since.get().elapsed() };
             if waited >= limit {
@@ -154,7 +147,7 @@ impl Identity {
 
     /// Follows changes of the users. Ends when this one is no more, is disabled, or needs a password
     /// and did not before.
-    pub(crate) async fn ends(&self, mut users: watch::Receiver<Arc<Users>>) {
+    pub async fn ends(&self, mut users: watch::Receiver<Arc<Users>>) {
         while users.changed().await.is_ok() {
             let users = users.borrow_and_update().clone();
             let mut own = self.user.borrow_mut();
@@ -167,46 +160,6 @@ impl Identity {
             }
         }
         std::future::pending().await
-    }
-}
-
-/// Tells about failed attempts, but not about too many.
-pub(crate) struct Attempts {
-    log: Log,
-    told: Cell<Option<Instant>>,
-    untold: Cell<u64>,
-}
-
-impl Attempts {
-    pub(crate) fn new(log: Log) -> Attempts {
-        Attempts { log, told: Cell::new(None), untold: Cell::new(0) }
-    }
-
-    /// Somebody gave a wrong password, or named nobody.
-    pub(crate) fn failed(&self, name: &[u8], from: Option<SocketAddr>) {
-        let name = &name[..name.len().min(LOGGED_NAME)];
-        let from = from.map_or_else(|| "this process".to_owned(), |from| from.ip().to_string());
-        let what = format!("{from} failed to authenticate as '{}'", name.escape_ascii());
-        self.tell(format_args!("{what}"));
-    }
-
-    /// Somebody could not make a TLS connection.
-    pub(crate) fn broken(&self, reason: &str, from: SocketAddr) {
-        self.tell(format_args!("no TLS with the client {}: {reason}", from.ip()));
-    }
-
-    fn tell(&self, what: fmt::Arguments<'_>) {
-        if self.told.get().is_some_and(|told| told.elapsed() < LOG_INTERVAL) {
-            self.untold.set(self.untold.get() + 1);
-            return;
-        }
-        self.told.set(Some(Instant::now()));
-        match self.untold.take() {
-            0 => self.log.warn(what),
-            more => {
-                self.log.warn(format_args!("{what}; {more} more failed before and were not told"))
-            }
-        }
     }
 }
 

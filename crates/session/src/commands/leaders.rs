@@ -8,15 +8,15 @@ use solera_resp::{Arguments, parse_integer};
 use solera_time::SiteId;
 
 use super::sites::site_named;
+use crate::context::{Context, Unreachable};
 use crate::session::Session;
-use crate::worker::Unreachable;
 
 const SYNTAX: &str =
     "ERR syntax error: SOLERA.LEADERS [PARTITIONS | MOVE site [ALL | partition …]]";
 
 /// SOLERA.LEADERS [PARTITIONS | MOVE site [ALL | partition …]]: how many partitions each site leads, as this
 /// site knows; or who leads each; or asks a site to lead some or all.
-pub(crate) async fn leaders(session: &mut Session, arguments: &Arguments<'_>) {
+pub(crate) async fn leaders<W: Context>(session: &mut Session<W>, arguments: &Arguments<'_>) {
     let is = |name: &[u8]| arguments.len() > 1 && arguments.get(1).eq_ignore_ascii_case(name);
     match arguments.len() {
         1 => tell_counts(session).await,
@@ -29,10 +29,10 @@ pub(crate) async fn leaders(session: &mut Session, arguments: &Arguments<'_>) {
     }
 }
 
-fn lead_from(session: &Session, arguments: &Arguments<'_>) -> Result<(), String> {
+fn lead_from<W: Context>(session: &Session<W>, arguments: &Arguments<'_>) -> Result<(), String> {
     let worker = &session.worker;
-    let site = site_of(&worker.spec, arguments.get(2))?;
-    let partitions = partitions_of(&worker.spec, arguments)?;
+    let site = site_of(worker.spec(), arguments.get(2))?;
+    let partitions = partitions_of(worker.spec(), arguments)?;
     if !worker.with(|replica| replica.status().members().is_member(site)) {
         let name = worker.site_name(site);
         return Err(format!("ERR site {name} takes no part, so it cannot lead"));
@@ -77,10 +77,10 @@ fn partitions_of(
     Ok(if partitions.is_empty() { all().collect() } else { partitions })
 }
 
-async fn tell_counts(session: &mut Session) {
+async fn tell_counts<W: Context>(session: &mut Session<W>) {
     let Some(leaders) = by_partition(session).await else { return };
     let worker = session.worker.clone();
-    let sites = worker.spec.sites.len();
+    let sites = worker.spec().sites.len();
     session.out.map(sites);
     for site in SiteId::all(sites) {
         session.out.bulk(worker.site_name(site).as_bytes());
@@ -89,7 +89,7 @@ async fn tell_counts(session: &mut Session) {
     }
 }
 
-async fn tell_partitions(session: &mut Session) {
+async fn tell_partitions<W: Context>(session: &mut Session<W>) {
     let Some(leaders) = by_partition(session).await else { return };
     let worker = session.worker.clone();
     session.out.array(leaders.len());
@@ -103,16 +103,16 @@ async fn tell_partitions(session: &mut Session) {
 
 /// Who leads each partition, as the worker of this site knows that holds it. Without an answer, appends the
 /// error.
-async fn by_partition(session: &mut Session) -> Option<Vec<Option<SiteId>>> {
+async fn by_partition<W: Context>(session: &mut Session<W>) -> Option<Vec<Option<SiteId>>> {
     let worker = session.worker.clone();
-    let topology = worker.spec.topology();
+    let topology = worker.spec().topology();
     let mut leaders = vec![None; usize::from(topology.partitions)];
-    for other in worker.network.workers_of(worker.address.site) {
-        let Some(sample) = worker.network.sample(other, false).await else {
+    for other in worker.workers() {
+        let Some(leads) = worker.leaders_at(other).await else {
             session.fail(Unreachable(worker.node_name(other)).to_string());
             return None;
         };
-        for (partition, leader) in topology.owned_by(other).zip(&sample.leads) {
+        for (partition, leader) in topology.owned_by(other).zip(&leads) {
             let site = usize::try_from(*leader).ok().filter(|site| *site < topology.sites());
             leaders[usize::from(partition.0)] = site.map(|site| SiteId(site as u8));
         }

@@ -6,20 +6,20 @@ use solera_machine::Machine;
 use solera_unistore::{Command, CommandError, Input, Kind, Response, TxId};
 
 use super::Session;
-use crate::commands::{self, KeyOp, Plan};
-use crate::worker::{Silent, Unreachable};
+use crate::context::{Context, Silent, Unreachable};
+use crate::plan::{self, KeyOp, Plan};
 
 /// Why an operation of a transaction could not be done.
-pub(super) enum Failure {
+pub(crate) enum Failure {
     Command(CommandError),
     Unreachable(Unreachable),
     /// See [`Session::fail_unanswered`].
     Unanswered,
 }
 
-impl Session {
+impl<W: Context> Session<W> {
     /// Runs a command on keys: in the open transaction, or as one of its own.
-    pub(super) async fn run_plan(&mut self, plan: &Plan<'_>) {
+    pub(crate) async fn run_plan(&mut self, plan: &Plan<'_>) {
         if let Some(tx) = self.tx {
             match self.may_run(plan, self.tx_is_strong) {
                 Ok(()) => self.run_in(tx, plan).await,
@@ -35,7 +35,7 @@ impl Session {
             let result = match strong {
                 true => self.execute_strong(plan, single).await,
                 false => {
-                    let level = self.worker.spec.spaces.level_of(single.key);
+                    let level = self.worker.spec().spaces.level_of(single.key);
                     self.execute_causal(single, level).await
                 }
             };
@@ -75,7 +75,7 @@ impl Session {
 
     /// Runs a command's operations in a transaction. If the server has given the transaction up,
     /// appends the error and leaves the transaction.
-    pub(super) async fn operate_all(
+    pub(crate) async fn operate_all(
         &mut self,
         tx: TxId,
         plan: &Plan<'_>,
@@ -112,7 +112,7 @@ impl Session {
         Some(results)
     }
 
-    pub(super) async fn operate(
+    pub(crate) async fn operate(
         &mut self,
         tx: TxId,
         op: &KeyOp<'_>,
@@ -121,7 +121,7 @@ impl Session {
         let owner = self.worker.reach(op.key).map_err(Failure::Unreachable)?;
         let command = Command::Operate {
             tx,
-            level: self.worker.spec.spaces.level_of(op.key),
+            level: self.worker.spec().spaces.level_of(op.key),
             key: op.key.into(),
             op: op.op.clone(),
             kind,
@@ -138,7 +138,7 @@ impl Session {
     }
 
     /// A transaction of one operation: the hot path. A key of this worker costs no more than the call.
-    pub(super) async fn execute_causal(
+    pub(crate) async fn execute_causal(
         &mut self,
         op: &KeyOp<'_>,
         level: Level,
@@ -174,9 +174,9 @@ impl Session {
         None
     }
 
-    pub(super) fn answer(&mut self, plan: &Plan<'_>, results: &[Result<Outcome, OpError>]) {
-        if !commands::write_results(&mut self.out, plan, results) {
-            self.worker.count(|counters| counters.errors += 1);
+    pub(crate) fn answer(&mut self, plan: &Plan<'_>, results: &[Result<Outcome, OpError>]) {
+        if !plan::write_results(&mut self.out, plan, results) {
+            self.worker.count_error();
         }
     }
 }

@@ -27,9 +27,11 @@ const KEPT_FOR: Duration = Duration::from_secs(10);
 
 /// Where a page begins: after a key, or in the middle of it, after an element or a field.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Cursor {
-    pub(crate) key: Key,
-    pub(crate) element: Option<Value>,
+pub struct Cursor {
+    /// The key.
+    pub key: Key,
+    /// The element or field, if the page begins within the key.
+    pub element: Option<Value>,
 }
 
 impl Cursor {
@@ -63,26 +65,27 @@ impl Cursor {
 
 /// A page that is asked for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Ask {
-    pub(crate) partition: PartitionId,
+pub struct Ask {
+    /// The partition.
+    pub partition: PartitionId,
     /// That of an open transaction.
-    pub(crate) snapshot: Vector,
+    pub snapshot: Vector,
     /// Nothing is the beginning.
-    pub(crate) from: Option<Cursor>,
+    pub from: Option<Cursor>,
 }
 
 /// A page.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Page {
+pub struct Page {
     /// Keys and what they hold. A large set or hash comes in parts, which follow one another.
-    pub(crate) entries: Vec<(Key, Outcome)>,
+    pub entries: Vec<(Key, Outcome)>,
     /// Where the next page begins, if there is one.
-    pub(crate) next: Option<Cursor>,
+    pub next: Option<Cursor>,
 }
 
 impl Page {
     /// Whether it holds what pages hold. One of another node may be anything.
-    pub(crate) fn is_sound(&self) -> bool {
+    pub fn is_sound(&self) -> bool {
         self.entries.iter().all(|(_, content)| {
             matches!(content, Outcome::Bulk(_) | Outcome::Members(_) | Outcome::Pairs(_))
         })
@@ -91,7 +94,7 @@ impl Page {
 
 /// What a worker keeps between the pages of a scan; of the latest only.
 #[derive(Debug, Default)]
-pub(crate) struct Scans {
+pub struct Scans {
     kept: Option<Kept>,
 }
 
@@ -112,7 +115,7 @@ struct Kept {
 impl Scans {
     /// The next page of a partition of the replica's. `None` while the replica does not have all of
     /// the snapshot.
-    pub(crate) fn page(
+    pub fn page(
         &mut self,
         replica: &mut Replica,
         spaces: &Spaces,
@@ -156,7 +159,7 @@ impl Scans {
     }
 
     /// Drops what nobody seems to come back for.
-    pub(crate) fn forget_idle(&mut self, now: Monotonic) {
+    pub fn forget_idle(&mut self, now: Monotonic) {
         if self.kept.as_ref().is_some_and(|kept| now.since(kept.used) >= KEPT_FOR) {
             self.kept = None;
         }

@@ -5,12 +5,13 @@ use solera_config::Denied;
 use solera_resp::Arguments;
 
 use super::Session;
-use crate::auth::Refused;
+use crate::context::Context;
+use crate::identity::Refused;
 use crate::lent::{Lent, is_reserved};
 
-impl Session {
+impl<W: Context> Session<W> {
     /// Acts for another session from the beginning.
-    pub(crate) fn act_for(&mut self, lent: Lent) {
+    pub fn act_for(&mut self, lent: Lent) {
         self.pasts.join(&lent.pasts());
         if let Some(user) = &lent.user {
             self.identity.become_user(user.clone());
@@ -19,12 +20,12 @@ impl Session {
     }
 
     /// Whether it acts for another session.
-    pub(crate) fn is_lent(&self) -> bool {
+    pub fn is_lent(&self) -> bool {
         self.lent.is_some()
     }
 
     /// Whether the client may send a request. Its number of arguments has been checked.
-    pub(super) fn may(
+    pub(crate) fn may(
         &self,
         command: &'static Described,
         arguments: &Arguments<'_>,
@@ -32,7 +33,7 @@ impl Session {
         if !self.worker.is_guarded() {
             return Ok(());
         }
-        let spaces = &self.worker.spec.spaces;
+        let spaces = &self.worker.spec().spaces;
         let keys = || command.keys(arguments.from(0));
         if self.lent.as_ref().is_some_and(|lent| lent.may(command.id, keys(), spaces)) {
             return Ok(());
@@ -46,7 +47,7 @@ impl Session {
     }
 
     /// Whether the client must say who it is, and has not.
-    pub(crate) fn is_unknown(&self) -> bool {
+    pub fn is_unknown(&self) -> bool {
         self.worker.is_guarded() && !self.identity.is_known() && !self.is_lent()
     }
 }

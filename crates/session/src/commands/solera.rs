@@ -9,20 +9,20 @@ use solera_time::{Physical, SiteId, Timestamp, Vector};
 use solera_unistore::{Command, Pasts, Response, TransactionId};
 
 use super::sites::site_named;
+use crate::context::{Context, Unreachable};
 use crate::session::Session;
 use crate::token::Token;
-use crate::worker::Unreachable;
 
 /// How long SOLERA.ATTACH waits for what is still under way.
 const ATTACH_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// SOLERA.TOKEN: the session's causal and durability past, to be attached at any site.
-pub(crate) fn token(session: &mut Session) {
+pub(crate) fn token<W: Context>(session: &mut Session<W>) {
     if session.in_transaction() {
         session.fail("ERR take the token after the transaction, which it cannot contain yet");
         return;
     }
-    let token = Token { cluster: session.worker.cluster, pasts: session.pasts };
+    let token = Token { cluster: session.worker.cluster(), pasts: session.pasts };
     session.out.bulk(token.encode().as_bytes());
 }
 
@@ -32,7 +32,7 @@ pub(crate) fn token(session: &mut Session) {
 /// begins at any site sees all commits of all sites.
 /// SOLERA.ATTACH UNTIL unix-ms [timeout-ms [site …]]: waits until it holds all that was committed until a time, at some
 /// sites or at all.
-pub(crate) async fn attach(session: &mut Session, arguments: &Arguments<'_>) {
+pub(crate) async fn attach<W: Context>(session: &mut Session<W>, arguments: &Arguments<'_>) {
     if session.in_transaction() {
         session.fail("ERR SOLERA.ATTACH is not allowed inside a transaction");
         return;
@@ -48,8 +48,8 @@ pub(crate) async fn attach(session: &mut Session, arguments: &Arguments<'_>) {
     if arguments.get(1).eq_ignore_ascii_case(b"horizon") {
         return horizon(session);
     }
-    let spec = &session.worker.spec;
-    let token = match Token::decode(arguments.get(1), session.worker.cluster, spec.sites.len()) {
+    let spec = session.worker.spec();
+    let token = match Token::decode(arguments.get(1), session.worker.cluster(), spec.sites.len()) {
         Ok(token) => token,
         Err(error) => {
             session.fail(format!("BADTOKEN {error}"));
@@ -62,7 +62,7 @@ pub(crate) async fn attach(session: &mut Session, arguments: &Arguments<'_>) {
 /// By how much the clocks of a site's workers may differ.
 const SKEW: Duration = Duration::from_secs(1);
 
-fn horizon(session: &mut Session) {
+fn horizon<W: Context>(session: &mut Session<W>) {
     let physical = Timestamp::from_physical(session.worker.now().physical);
     let (latest, stable) = session.worker.with(|replica| {
         let status = replica.status();
@@ -81,7 +81,7 @@ fn horizon(session: &mut Session) {
 }
 
 /// Waits for what the sites that there are have committed until a time. Of one that is cut off, it is not known.
-async fn attach_until(session: &mut Session, arguments: &Arguments<'_>) {
+async fn attach_until<W: Context>(session: &mut Session<W>, arguments: &Arguments<'_>) {
     let number = |index: usize| {
         let number = parse_integer(arguments.get(index));
         number.and_then(|number| u64::try_from(number).ok()).filter(|number| *number > 0)
@@ -103,7 +103,7 @@ async fn attach_until(session: &mut Session, arguments: &Arguments<'_>) {
     if until > now.later(ATTACH_TIMEOUT) {
         return session.fail("ERR that is too far in the future to wait for");
     }
-    let spec = session.worker.spec.clone();
+    let spec = session.worker.spec().clone();
     let mut named = Vec::new();
     for index in 4..arguments.len() {
         match site_named(&spec, arguments.get(index)) {
@@ -123,7 +123,7 @@ async fn attach_until(session: &mut Session, arguments: &Arguments<'_>) {
     wait_for(session, Pasts::causal(past), timeout).await;
 }
 
-async fn wait_for(session: &mut Session, pasts: Pasts, timeout: Duration) {
+async fn wait_for<W: Context>(session: &mut Session<W>, pasts: Pasts, timeout: Duration) {
     let command = Command::Attach { pasts, timeout: Some(timeout) };
     match session.worker.call(command).await {
         Some(Response::Attached) => {
@@ -136,7 +136,7 @@ async fn wait_for(session: &mut Session, pasts: Pasts, timeout: Duration) {
 }
 
 /// SOLERA.BARRIER [timeout-ms]: waits until the session's durability past is uniform (Alg. 1 l. 49).
-pub(crate) async fn barrier(session: &mut Session, arguments: &Arguments<'_>) {
+pub(crate) async fn barrier<W: Context>(session: &mut Session<W>, arguments: &Arguments<'_>) {
     let timeout = match arguments.len() {
         1 => None,
         2 => match parse_integer(arguments.get(1)).and_then(|ms| u64::try_from(ms).ok()) {
@@ -159,7 +159,7 @@ pub(crate) async fn barrier(session: &mut Session, arguments: &Arguments<'_>) {
 
 /// WAIT sites timeout: as Redis does with replicas, the number of other sites that surely hold what the
 /// session has seen and written: f once that is uniform, and 0 if it is not in time or never can be.
-pub(crate) async fn wait(session: &mut Session, arguments: &Arguments<'_>) {
+pub(crate) async fn wait<W: Context>(session: &mut Session<W>, arguments: &Arguments<'_>) {
     let Some(wanted) = parse_integer(arguments.get(1)) else {
         return session.fail("ERR value is not an integer or out of range");
     };
@@ -179,7 +179,7 @@ pub(crate) async fn wait(session: &mut Session, arguments: &Arguments<'_>) {
         return session.out.integer(0);
     }
     match session.worker.call(Command::Barrier { pasts: session.pasts, timeout }).await {
-        Some(Response::Uniform) => session.out.integer(session.worker.spec.f as i64),
+        Some(Response::Uniform) => session.out.integer(session.worker.spec().f as i64),
         Some(Response::Failed(_)) => session.out.integer(0),
         _ => session.fail_unanswered(),
     }
@@ -187,7 +187,7 @@ pub(crate) async fn wait(session: &mut Session, arguments: &Arguments<'_>) {
 
 /// SOLERA.AT-RISK [COUNT n]: how many transactions of this site the loss of sites could still undo, the keys of
 /// the latest, and the sites of whose transactions in the session's durability past some could be undone.
-pub(crate) async fn at_risk(session: &mut Session, arguments: &Arguments<'_>) {
+pub(crate) async fn at_risk<W: Context>(session: &mut Session<W>, arguments: &Arguments<'_>) {
     let keys = match arguments.len() {
         1 => Some(10),
         3 if arguments.get(1).eq_ignore_ascii_case(b"count") => {
@@ -203,11 +203,11 @@ pub(crate) async fn at_risk(session: &mut Session, arguments: &Arguments<'_>) {
         return session.fail_command(&too_few);
     }
     let (mut transactions, mut keys) = (0, Vec::new());
-    for other in worker.network.workers_of(worker.address.site) {
-        let found = if other == worker.address {
+    for other in worker.workers() {
+        let found = if other == worker.address() {
             Some(worker.with(|replica| replica.status().at_risk(limit)))
         } else {
-            worker.network.at_risk(other, limit).await
+            worker.at_risk(other, limit).await
         };
         let Some(found) = found else {
             return session.fail(Unreachable(worker.node_name(other)).to_string());
@@ -230,8 +230,8 @@ pub(crate) async fn at_risk(session: &mut Session, arguments: &Arguments<'_>) {
 }
 
 /// SOLERA.OUTCOME id: what became of a strong transaction whose reply was lost.
-pub(crate) async fn outcome(session: &mut Session, arguments: &Arguments<'_>) {
-    let spec = &session.worker.spec;
+pub(crate) async fn outcome<W: Context>(session: &mut Session<W>, arguments: &Arguments<'_>) {
+    let spec = session.worker.spec();
     let name = String::from_utf8_lossy(arguments.get(1)).into_owned();
     let tid: TransactionId = match name.parse() {
         Ok(tid) => tid,
@@ -254,15 +254,15 @@ pub(crate) async fn outcome(session: &mut Session, arguments: &Arguments<'_>) {
 }
 
 /// SOLERA.SITE: the name of the site.
-pub(crate) fn site(session: &mut Session) {
-    let name = session.worker.site_name(session.worker.address.site).to_owned();
+pub(crate) fn site<W: Context>(session: &mut Session<W>) {
+    let name = session.worker.site_name(session.worker.address().site).to_owned();
     session.out.bulk(name.as_bytes());
 }
 
 /// SOLERA.SPACES: name, prefix and level of each space; of level `por` also the strong commands and the
 /// pairs that conflict.
-pub(crate) fn spaces(session: &mut Session) {
-    let spec = session.worker.spec.clone();
+pub(crate) fn spaces<W: Context>(session: &mut Session<W>) {
+    let spec = session.worker.spec().clone();
     let out = &mut session.out;
     out.array(spec.spaces.iter().len());
     for space in spec.spaces.iter() {
@@ -290,7 +290,7 @@ fn names(out: &mut Writer, names: &[&str]) {
 }
 
 /// SOLERA.LEVEL key: what operations on a key promise.
-pub(crate) fn level(session: &mut Session, arguments: &Arguments<'_>) {
-    let level = session.worker.spec.spaces.level_of(arguments.get(1)).name();
+pub(crate) fn level<W: Context>(session: &mut Session<W>, arguments: &Arguments<'_>) {
+    let level = session.worker.spec().spaces.level_of(arguments.get(1)).name();
     session.out.bulk(level.as_bytes());
 }

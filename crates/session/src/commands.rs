@@ -2,7 +2,6 @@
 
 mod client;
 mod connection;
-mod data;
 mod export;
 mod help;
 mod leaders;
@@ -15,29 +14,12 @@ mod users;
 use solera_commands::CommandId;
 use solera_resp::Arguments;
 
-pub(crate) use data::{KeyOp, Plan, plan, single, write_results, write_single};
-
+use crate::context::Context;
 use crate::session::{Next, Session};
 
-/// Whether a command that is not about keys may be queued between MULTI and EXEC.
-pub(crate) fn is_allowed_in_exec(command: CommandId) -> bool {
-    matches!(
-        command,
-        CommandId::Ping
-            | CommandId::Echo
-            | CommandId::Time
-            | CommandId::Unwatch
-            | CommandId::Info
-            | CommandId::Dbsize
-            | CommandId::SoleraSite
-            | CommandId::SoleraSpaces
-            | CommandId::SoleraLevel
-    )
-}
-
 /// Runs a command that is not about the content of keys.
-pub(crate) async fn run_other(
-    session: &mut Session,
+pub(crate) async fn run_other<W: Context>(
+    session: &mut Session<W>,
     command: CommandId,
     arguments: &Arguments<'_>,
 ) -> Next {

@@ -5,7 +5,8 @@ use solera_resp::Arguments;
 use solera_unistore::{Command, Response};
 
 use super::Session;
-use crate::commands;
+use crate::context::Context;
+use crate::plan;
 
 /// What the commands between MULTI and EXEC may take together, in bytes.
 const QUEUE_BYTES: usize = 64 << 20;
@@ -14,14 +15,14 @@ const ARGUMENT_BYTES: usize = 32;
 
 /// A queue between MULTI and EXEC.
 #[derive(Debug, Default)]
-pub(super) struct Queue {
-    pub(super) commands: Vec<Vec<Vec<u8>>>,
+pub(crate) struct Queue {
+    pub(crate) commands: Vec<Vec<Vec<u8>>>,
     bytes: usize,
-    pub(super) broken: bool,
+    pub(crate) broken: bool,
     /// Whether one of the commands needs agreement.
     strong: bool,
     /// Whether one of the commands may write.
-    pub(super) writes: bool,
+    pub(crate) writes: bool,
 }
 
 impl Queue {
@@ -38,11 +39,11 @@ impl Queue {
     }
 }
 
-impl Session {
-    pub(super) fn enqueue(&mut self, command: &Described, arguments: &Arguments<'_>) {
-        let inside = command.is_data() || commands::is_allowed_in_exec(command.id);
+impl<W: Context> Session<W> {
+    pub(crate) fn enqueue(&mut self, command: &Described, arguments: &Arguments<'_>) {
+        let inside = command.is_data() || is_allowed_in_exec(command.id);
         // What makes no sense is told when it is run, as Redis does.
-        let plan = command.is_data().then(|| commands::plan(command.id, arguments).ok()).flatten();
+        let plan = command.is_data().then(|| plan::plan(command.id, arguments).ok()).flatten();
         let strong = plan.is_some_and(|plan| self.is_strong(&plan));
         if command.id == CommandId::Watch {
             self.fail("ERR WATCH inside MULTI is not allowed");
@@ -65,7 +66,7 @@ impl Session {
 
     /// EXEC: all queued commands in one transaction, which is certified if a key is watched or a command
     /// needs agreement, and causal else.
-    pub(super) async fn exec(&mut self) {
+    pub(crate) async fn exec(&mut self) {
         let Some(queue) = self.queue.take() else {
             self.fail("ERR EXEC without MULTI");
             return;
@@ -75,7 +76,7 @@ impl Session {
             self.fail("EXECABORT Transaction discarded because of previous errors.");
             return;
         }
-        if self.worker.spec.protocol.certifies(queue.strong || !self.watched.is_empty()) {
+        if self.worker.spec().protocol.certifies(queue.strong || !self.watched.is_empty()) {
             return self.exec_strong(&queue).await;
         }
         let Some(Response::Begun(tx)) =
@@ -96,7 +97,7 @@ impl Session {
     }
 
     /// Runs the queued commands in the open transaction.
-    pub(super) async fn run_queued(&mut self, queue: &Queue) {
+    pub(crate) async fn run_queued(&mut self, queue: &Queue) {
         self.out.array(queue.commands.len());
         self.exec_failed = None;
         for command in &queue.commands {
@@ -120,4 +121,20 @@ impl Session {
             }
         }
     }
+}
+
+/// Whether a command that is not about keys may be queued between MULTI and EXEC.
+fn is_allowed_in_exec(command: CommandId) -> bool {
+    matches!(
+        command,
+        CommandId::Ping
+            | CommandId::Echo
+            | CommandId::Time
+            | CommandId::Unwatch
+            | CommandId::Info
+            | CommandId::Dbsize
+            | CommandId::SoleraSite
+            | CommandId::SoleraSpaces
+            | CommandId::SoleraLevel
+    )
 }

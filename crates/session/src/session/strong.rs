@@ -1,56 +1,33 @@
 //! Strong transactions of a session: single commands, WATCH, and EXEC that is certified.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use solera_commands::CommandId;
 use solera_config::{Baseline, Class};
 use solera_data::{Key, Op, OpError, Outcome};
 use solera_levels::Level;
 use solera_resp::Arguments;
-use solera_time::Vector;
 use solera_unistore::{
-    Claim, Command, CommandError, LONGEST_RETRY_WAIT, Pasts, RETRY_PAUSE, Response, TxId,
+    Command, CommandError, LONGEST_RETRY_WAIT, Pasts, RETRY_PAUSE, Response, TxId,
 };
 
 use super::Session;
+use super::conflict::{Conflict, PATIENCE};
 use super::operations::Failure;
 use super::queue::Queue;
 use super::transaction::NotCommitted;
-use crate::commands::{KeyOp, Plan};
-
-/// For how long commands that are known in full are run again after conflicts.
-const PATIENCE: Duration = Duration::from_secs(5);
-
-/// What the session's last strong transaction leaves for its next attempt, whether that is the server's or
-/// the client's.
-#[derive(Debug)]
-pub(super) struct Conflict {
-    claim: Claim,
-    /// Before this is visible here, another attempt is in vain.
-    lacks: Option<Vector>,
-    since: Instant,
-}
-
-impl Conflict {
-    pub(super) fn new(claim: Claim, lacks: Option<Vector>) -> Self {
-        Conflict { claim, lacks, since: Instant::now() }
-    }
-
-    /// What the next attempt shows; nothing if the client has let too much time pass.
-    pub(super) fn claim(&self) -> Option<Claim> {
-        (self.since.elapsed() < PATIENCE).then_some(self.claim)
-    }
-}
+use crate::context::Context;
+use crate::plan::{KeyOp, Plan};
 
 /// A key that the next EXEC or SOLERA.BEGIN STRONG depends on, and what it held.
 #[derive(Debug)]
-pub(super) struct Watched {
+pub(crate) struct Watched {
     key: Key,
     digest: Result<Outcome, OpError>,
 }
 
 /// Why a transaction that depends on what was watched has not begun.
-pub(super) enum NotBegun {
+pub(crate) enum NotBegun {
     /// This key has changed since.
     Changed(Key),
     /// The reply says why not.
@@ -66,15 +43,15 @@ enum Executed {
     Failed,
 }
 
-impl Session {
+impl<W: Context> Session<W> {
     /// What a command's operation needs of certification.
-    pub(super) fn class_of(&self, command: CommandId, op: &KeyOp<'_>) -> Class {
-        let spec = &self.worker.spec;
+    pub(crate) fn class_of(&self, command: CommandId, op: &KeyOp<'_>) -> Class {
+        let spec = self.worker.spec();
         spec.protocol.class_of(&spec.spaces, op.key, command, &op.op)
     }
 
     /// Whether a command is a strong transaction where it stands alone.
-    pub(super) fn is_strong(&self, plan: &Plan<'_>) -> bool {
+    pub(crate) fn is_strong(&self, plan: &Plan<'_>) -> bool {
         plan.ops.iter().any(|op| self.class_of(plan.command, op).strong)
     }
 
@@ -82,10 +59,10 @@ impl Session {
     ///
     /// # Errors
     /// The error reply.
-    pub(super) fn may_run(&self, plan: &Plan<'_>, strong: bool) -> Result<(), String> {
-        let checks = self.worker.spec.protocol == Baseline::UniStore;
+    pub(crate) fn may_run(&self, plan: &Plan<'_>, strong: bool) -> Result<(), String> {
+        let checks = self.worker.spec().protocol == Baseline::UniStore;
         for op in &plan.ops {
-            let space = self.worker.spec.spaces.space_of(op.key);
+            let space = self.worker.spec().spaces.space_of(op.key);
             let class = self.class_of(plan.command, op);
             let key = String::from_utf8_lossy(op.key);
             let name = &space.name;
@@ -117,7 +94,7 @@ impl Session {
     }
 
     /// A strong command on one key. The worker executes it again when it aborts.
-    pub(super) async fn execute_strong(
+    pub(crate) async fn execute_strong(
         &mut self,
         plan: &Plan<'_>,
         op: &KeyOp<'_>,
@@ -145,14 +122,14 @@ impl Session {
 
     /// WATCH key …: EXEC does nothing if one of them has changed by then, and SOLERA.BEGIN STRONG fails. In
     /// a strong transaction, its commit does if another strong transaction changes one of them.
-    pub(super) async fn watch(&mut self, arguments: &Arguments<'_>) {
+    pub(crate) async fn watch(&mut self, arguments: &Arguments<'_>) {
         if self.queue.is_some() {
             return self.fail("ERR WATCH inside MULTI is not allowed");
         }
         // What a protocol for comparisons certifies nothing of may be watched: there, nothing is promised.
         if self.tx.is_some()
             && !self.tx_is_strong
-            && self.worker.spec.protocol == Baseline::UniStore
+            && self.worker.spec().protocol == Baseline::UniStore
         {
             return self.fail(
                 "ERR WATCH needs agreement, which a causal transaction has not: use SOLERA.BEGIN STRONG, or \
@@ -161,7 +138,7 @@ impl Session {
         }
         self.wait_for_conflict().await;
         for key in arguments.from(1) {
-            if self.worker.spec.spaces.level_of(key) == Level::Eventual {
+            if self.worker.spec().spaces.level_of(key) == Level::Eventual {
                 let key = String::from_utf8_lossy(key);
                 return self
                     .fail(format!("ERR '{key}' is in an eventual space: nothing orders changes"));
@@ -191,7 +168,7 @@ impl Session {
     }
 
     /// SOLERA.BEGIN STRONG, which depends on the watched keys from here on.
-    pub(super) async fn begin_strong(&mut self) {
+    pub(crate) async fn begin_strong(&mut self) {
         let watched = std::mem::take(&mut self.watched);
         match self.begin_watching(&watched).await {
             Ok(_) => {
@@ -227,7 +204,7 @@ impl Session {
     ///
     /// # Errors
     /// Why there is none.
-    pub(super) async fn begin_watching(&mut self, watched: &[Watched]) -> Result<TxId, NotBegun> {
+    pub(crate) async fn begin_watching(&mut self, watched: &[Watched]) -> Result<TxId, NotBegun> {
         // Where the keys are, so that the snapshot has what others of this site have written to them.
         for Watched { key, digest } in watched {
             let op = KeyOp { key: key.as_bytes(), op: Op::Digest };
@@ -261,7 +238,7 @@ impl Session {
 
     /// Runs what EXEC is to run as one strong transaction, again and again after conflicts as long as
     /// nothing is watched: then the commands do not depend on what the client has read.
-    pub(super) async fn exec_strong(&mut self, queue: &Queue) {
+    pub(crate) async fn exec_strong(&mut self, queue: &Queue) {
         let watched = std::mem::take(&mut self.watched);
         if !watched.is_empty() {
             // Strong reads between WATCH and EXEC would wait for what is kept free for EXEC.
@@ -308,7 +285,7 @@ impl Session {
 
     /// MSET, DEL, and others on several keys of which one needs agreement: one strong transaction, again
     /// after conflicts.
-    pub(super) async fn run_as_strong_transaction(&mut self, plan: &Plan<'_>) {
+    pub(crate) async fn run_as_strong_transaction(&mut self, plan: &Plan<'_>) {
         let began = Instant::now();
         loop {
             let begin = Command::Begin { past: self.pasts.causal, strong: true };
@@ -332,7 +309,7 @@ impl Session {
     }
 
     /// If the client is about to try again what has just aborted, waits until that may succeed.
-    pub(super) async fn wait_for_conflict(&mut self) {
+    pub(crate) async fn wait_for_conflict(&mut self) {
         if self.conflict.as_ref().is_some_and(|conflict| conflict.since.elapsed() >= PATIENCE) {
             // It is about something else now.
             self.conflict = None;
@@ -359,7 +336,7 @@ impl Session {
     }
 
     /// Appends the error of an operation.
-    pub(super) fn fail_operation(&mut self, failure: &Failure) {
+    pub(crate) fn fail_operation(&mut self, failure: &Failure) {
         match failure {
             Failure::Command(error) => self.fail_command(error),
             Failure::Unreachable(error) => self.fail(error.to_string()),

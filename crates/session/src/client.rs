@@ -1,0 +1,149 @@
+//! A client, as others see it: what `CLIENT LIST` tells of it.
+
+use std::fmt::Write;
+use std::sync::{Mutex, MutexGuard};
+use std::time::Instant;
+
+use tokio::sync::Notify;
+
+/// Both ends of a connection, as `CLIENT LIST` shows them.
+pub struct Ends {
+    address: String,
+    local_address: String,
+    descriptor: i32,
+}
+
+impl Ends {
+    /// Those of a socket, whose file descriptor is `descriptor`.
+    pub fn new(address: String, local_address: String, descriptor: i32) -> Ends {
+        Ends { address, local_address, descriptor }
+    }
+
+    /// Those of a connection within this process.
+    pub fn embedded() -> Ends {
+        let name = "embedded:0".to_owned();
+        Ends { address: name.clone(), local_address: name, descriptor: -1 }
+    }
+}
+
+/// What a session tells of itself, after each batch of commands.
+#[derive(Clone)]
+pub struct Told {
+    /// The name that it has given itself.
+    pub name: String,
+    /// Nobody's until the client has said who it is.
+    pub user: String,
+    /// The client library's name.
+    pub library: String,
+    /// The client library's version.
+    pub library_version: String,
+    /// The last command.
+    pub command: &'static str,
+    /// How many commands are queued after MULTI.
+    pub queued: Option<usize>,
+    /// Whether MULTI or SOLERA.BEGIN is open.
+    pub in_transaction: bool,
+    /// The version of RESP.
+    pub protocol: u8,
+    /// When it last sent something.
+    pub active: Instant,
+}
+
+/// One client, as others see it.
+pub struct Client {
+    /// Unique in the cluster.
+    pub id: u64,
+    ends: Ends,
+    since: Instant,
+    told: Mutex<Told>,
+    killed: Notify,
+}
+
+impl Client {
+    /// A client that has sent nothing yet.
+    pub fn new(id: u64, ends: Ends) -> Client {
+        let now = Instant::now();
+        let told = Told {
+            name: String::new(),
+            user: String::new(),
+            library: String::new(),
+            library_version: String::new(),
+            command: "NULL",
+            queued: None,
+            in_transaction: false,
+            protocol: 2,
+            active: now,
+        };
+        Client { id, ends, since: now, told: Mutex::new(told), killed: Notify::new() }
+    }
+
+    /// Whether it has a transaction open.
+    pub fn is_in_transaction(&self) -> bool {
+        lock(&self.told).in_transaction
+    }
+
+    /// Changes what is told of the client.
+    pub fn tell(&self, change: impl FnOnce(&mut Told)) {
+        change(&mut lock(&self.told));
+    }
+
+    /// Ends when another client has killed this one.
+    pub async fn death(&self) {
+        self.killed.notified().await;
+    }
+
+    /// Ends the client's connection.
+    pub fn kill(&self) {
+        self.killed.notify_one();
+    }
+
+    /// The address it calls from.
+    pub fn address(&self) -> &str {
+        &self.ends.address
+    }
+
+    /// The address it has called.
+    pub fn local_address(&self) -> &str {
+        &self.ends.local_address
+    }
+
+    /// Whether it is this user.
+    pub fn is_user(&self, name: &[u8]) -> bool {
+        lock(&self.told).user.as_bytes() == name
+    }
+
+    /// A line of `CLIENT LIST`, with Redis' fields. What Solera has none of, or does not count, is as
+    /// in a Redis that has none of it.
+    pub fn line(&self) -> String {
+        let told = lock(&self.told).clone();
+        let now = Instant::now();
+        let seconds = |since| now.saturating_duration_since(since).as_secs();
+        let mut line = String::new();
+        // Writing to a string cannot fail.
+        let _ = write!(
+            line,
+            "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} db=0 sub=0 psub=0 ssub=0 \
+             multi={} qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 \
+             tot-mem=0 events=r cmd={} user={} redir=-1 resp={} lib-name={} lib-ver={}",
+            self.id,
+            self.ends.address,
+            self.ends.local_address,
+            self.ends.descriptor,
+            told.name,
+            seconds(self.since),
+            seconds(told.active),
+            if told.queued.is_some() { "x" } else { "N" },
+            told.queued.map_or(-1, |queued| queued as i64),
+            told.command,
+            told.user,
+            told.protocol,
+            told.library,
+            told.library_version,
+        );
+        line
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().expect("nobody panics while holding it")
+}

@@ -1,0 +1,212 @@
+//! A client's session: its pasts, its transaction, and the way of each command.
+
+mod conflict;
+mod operations;
+mod queue;
+mod rights;
+mod strong;
+mod told;
+mod transaction;
+
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
+
+use solera_config::User;
+use solera_machine::Now;
+use solera_resp::{Protocol, Writer};
+use solera_time::Vector;
+use solera_unistore::{Command, CommandError, Pasts, TxId};
+
+use self::conflict::Conflict;
+pub(crate) use self::queue::Queue;
+use self::strong::Watched;
+pub(crate) use self::transaction::GivenUp;
+use crate::client::Client;
+use crate::context::Context;
+use crate::identity::Identity;
+use crate::lent::Lent;
+
+/// What becomes of the connection after a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// It stays open.
+    Stay,
+    /// It is closed once the reply is written.
+    Close,
+}
+
+/// Whether the client wants replies (CLIENT REPLY).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Replies {
+    On,
+    Off,
+    /// The next command's is left out; this one has none.
+    SkipNext,
+    /// This command's is left out.
+    Skip,
+}
+
+/// One connection's state. Its operations see one another, and all that it has seen before.
+pub struct Session<W> {
+    /// The worker at which it is open.
+    pub worker: Rc<W>,
+    /// Replies that are not written yet.
+    pub out: Writer,
+    /// The time of the current batch.
+    pub now: Now,
+    /// The session's causal past, which its operations see, and its durability past.
+    pub(crate) pasts: Pasts,
+    /// The client, as others see it.
+    pub(crate) client: Arc<Client>,
+    pub(crate) name: String,
+    /// The client library's name and version.
+    pub(crate) library: (String, String),
+    pub(crate) last_command: &'static str,
+    pub(crate) replies: Replies,
+    /// Which user the client is.
+    pub identity: Rc<Identity>,
+    /// What it has of the session for which it acts, if it does.
+    lent: Option<Lent>,
+    /// Where the client is, if not in this process.
+    pub(crate) from: Option<SocketAddr>,
+    pub(crate) queue: Option<Queue>,
+    /// The open transaction.
+    pub(crate) tx: Option<TxId>,
+    /// Whether it will be certified.
+    tx_is_strong: bool,
+    /// Whether a command in it may write.
+    pub(crate) tx_writes: bool,
+    /// The keys that the next EXEC or SOLERA.BEGIN STRONG depends on.
+    pub(crate) watched: Vec<Watched>,
+    /// What the session's last strong transaction has come to, if it aborted.
+    conflict: Option<Conflict>,
+    /// Who began the interactive transaction, with the rules that held then.
+    began_as: Option<Arc<User>>,
+    /// Why the interactive transaction was given up: the first error in it. What the client sends until
+    /// it ends the transaction must not run outside.
+    pub(crate) given_up: Option<GivenUp>,
+    /// Why EXEC gave its transaction up.
+    exec_failed: Option<String>,
+    /// Which process ran each worker of the site when the transaction's snapshot was first scanned.
+    pub(crate) scanned: Option<(TxId, Vec<Option<u64>>)>,
+}
+
+impl<W: Context> Session<W> {
+    /// A session of a client, at a worker.
+    pub fn new(worker: Rc<W>, client: Arc<Client>, from: Option<SocketAddr>) -> Self {
+        Session {
+            out: Writer::default(),
+            now: worker.now(),
+            pasts: Pasts::none(worker.spec().sites.len()),
+            client,
+            name: String::new(),
+            library: Default::default(),
+            last_command: "NULL",
+            replies: Replies::On,
+            identity: Rc::new(Identity::new(&worker.users())),
+            lent: None,
+            from,
+            queue: None,
+            tx: None,
+            tx_is_strong: false,
+            tx_writes: false,
+            watched: Vec::new(),
+            conflict: None,
+            began_as: None,
+            given_up: None,
+            exec_failed: None,
+            scanned: None,
+            worker,
+        }
+    }
+
+    /// The client is gone: its open transaction has no effect.
+    pub fn close(&mut self) {
+        if let Some(tx) = self.tx.take() {
+            self.worker.tell(Command::Abort { tx });
+        }
+    }
+
+    /// RESET: as if the client had connected anew, both pasts included.
+    pub(crate) fn reset(&mut self) {
+        self.close();
+        self.given_up = None;
+        self.queue = None;
+        self.watched.clear();
+        self.conflict = None;
+        self.name.clear();
+        self.identity.reset(&self.worker.users());
+        self.replies = Replies::On;
+        self.out.protocol = Protocol::Resp2;
+        self.pasts = Pasts::none(self.worker.spec().sites.len());
+    }
+
+    /// Tells others how the session is now.
+    pub fn tell(&self) {
+        if let Some(lent) = &self.lent {
+            lent.note(&self.pasts);
+        }
+        self.client.tell(|told| {
+            told.name.clone_from(&self.name);
+            told.user = self.identity.name();
+            told.library.clone_from(&self.library.0);
+            told.library_version.clone_from(&self.library.1);
+            told.command = self.last_command;
+            told.queued = self.queue.as_ref().map(|queue| queue.commands.len());
+            told.in_transaction = self.in_transaction();
+            told.protocol = if self.out.protocol == Protocol::Resp3 { 3 } else { 2 };
+            told.active = Instant::now();
+        });
+    }
+
+    /// Takes back the reply of the last command, which begins at `start`, if the client wants none.
+    pub fn hush(&mut self, start: usize) {
+        if self.replies == Replies::On {
+            return;
+        }
+        self.out.bytes.truncate(start);
+        self.replies = match self.replies {
+            Replies::SkipNext => Replies::Skip,
+            Replies::Skip => Replies::On,
+            Replies::On | Replies::Off => return,
+        };
+    }
+
+    /// Whether MULTI or SOLERA.BEGIN is open.
+    pub fn in_transaction(&self) -> bool {
+        self.tx.is_some() || self.given_up.is_some() || self.queue.is_some()
+    }
+
+    /// The open transaction, and its snapshot to be scanned. Without, appends the error.
+    pub(crate) fn snapshot(&mut self) -> Option<(TxId, Vector)> {
+        let Some(tx) = self.tx else {
+            self.fail("ERR this is for an open transaction; SOLERA.BEGIN it first");
+            return None;
+        };
+        let now = self.worker.now();
+        if let Some(snapshot) = self.worker.with(|replica| replica.snapshot_of(now, tx)) {
+            return Some((tx, snapshot));
+        }
+        self.tx = None;
+        self.fail_command(&CommandError::NoSuchTransaction);
+        None
+    }
+
+    /// Appends an error reply.
+    pub(crate) fn fail(&mut self, error: impl AsRef<str>) {
+        self.worker.count_error();
+        self.out.error(error.as_ref());
+    }
+
+    /// The worker gave the current command up without an answer.
+    pub(crate) fn fail_unanswered(&mut self) {
+        match self.worker.refuses() {
+            Some(reason) => {
+                self.fail(format!("MISCONF {reason}; whether the command was done is unknown"))
+            }
+            None => self.fail("ERR the server is stopping"),
+        }
+    }
+}
