@@ -1,6 +1,7 @@
 //! Where clients go: the sites of a running cluster, or of one in this process.
 
-use solera::{Client, ClusterSpec, Embedded, Endpoint, Error, Overrides};
+use solera::{Client, Endpoint, Error};
+use solera_embedded::{ClusterSpec, Embedded, Overrides};
 
 use crate::error::BenchError;
 

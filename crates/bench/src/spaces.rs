@@ -1,6 +1,7 @@
 //! Whether a running cluster has the spaces on which a workload does what it should.
 
-use solera::{ClusterSpec, Error, Overrides, Value};
+use solera::{Error, Value};
+use solera_config::{ClusterSpec, Overrides};
 
 use crate::error::BenchError;
 use crate::place::Place;

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use solera::Overrides;
 use solera_bench::{BenchError, Class, Micro, Pace, Place, Report, Strong, Work, run};
+use solera_config::Overrides;
 
 fn place(sites: usize, wan: &str) -> Place {
     place_with(sites, wan, "")

@@ -4,9 +4,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use solera::{Endpoint, Overrides};
+use solera::Endpoint;
 use solera_bench::{BenchError, Micro, Pace, Place, Report, Scale, Strong, Work, run};
-use solera_config::LogLevel;
+use solera_config::{LogLevel, Overrides};
 use solera_node::{Log, raise_descriptor_limit};
 
 use crate::connect::LoginArgs;

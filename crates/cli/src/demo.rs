@@ -9,7 +9,8 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
-use solera::{Client, ClusterSpec, Embedded, Error, Fault, Overrides};
+use solera::{Client, Error};
+use solera_embedded::{ClusterSpec, Embedded, Fault, Overrides, StartError};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -97,6 +98,12 @@ struct Untrue(String);
 
 impl From<Error> for Untrue {
     fn from(error: Error) -> Self {
+        Untrue(error.to_string())
+    }
+}
+
+impl From<StartError> for Untrue {
+    fn from(error: StartError) -> Self {
         Untrue(error.to_string())
     }
 }

@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
-use solera::{Client, Embedded, Endpoint};
+use solera::{Client, Endpoint};
 use solera_backup::{Allow, Difference, RestoreError, Restored, SpaceInfo, restore};
 use solera_config::{ClusterSpec, Overrides, Relation, Users};
+use solera_embedded::Embedded;
 
 use crate::backup::{Amount, Backup, Bar, check, open};
 use crate::connect::LoginArgs;

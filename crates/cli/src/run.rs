@@ -1,12 +1,13 @@
 //! `solera run`: calls transactions of a MixT source over stores in memory, as a site would.
 
+use std::error::Error;
 use std::io::Write as _;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Args;
-use solera::modules::{Settings, Store};
-use solera::{Client, ClusterSpec, Embedded, Overrides, Value as Reply};
+use solera::{Client, Value as Reply};
+use solera_embedded::{ClusterSpec, Embedded, Overrides, Settings, Store};
 use solera_language::codec::Codec;
 use solera_language::compile::compile;
 use solera_language::ir::Program;
@@ -105,7 +106,7 @@ impl Database for Unasked {
 }
 
 /// A client of a site that has the module, and its stores.
-async fn load(program: &Program, source: &str) -> Result<Client, solera::Error> {
+async fn load(program: &Program, source: &str) -> Result<Client, Box<dyn Error>> {
     let stores = program.stores.iter();
     let weakest = |store: &solera_language::ir::Store| {
         *store.accepts.last().expect("the strongest level is as strong as any")
@@ -115,8 +116,7 @@ async fn load(program: &Program, source: &str) -> Result<Client, solera::Error> 
     let database = Arc::new(Unasked(Memory::disjoint(MEMORY, &spaces)));
     let memory = Store { database, spaces: stores.clone().map(|one| one.name.clone()).collect() };
     let spec = ClusterSpec::parse("", "sites = 1", Overrides::default());
-    let spec = spec.map_err(|error| solera::Error::Start(error.to_string()))?;
-    let cluster = Embedded::with_modules(spec, Settings::default(), vec![memory])?;
+    let cluster = Embedded::with_modules(spec?, Settings::default(), vec![memory])?;
     let mut client = cluster.client(0).await?;
     let mut load: Vec<String> = ["SOLERA.MODULE", "LOAD", "m", source].map(str::to_owned).to_vec();
     for store in stores {

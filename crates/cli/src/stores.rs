@@ -8,9 +8,10 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::solera::modules::{Host, Pool, Settings, Store};
+use ::solera::mixed::Pool;
 use solera_config::{ClusterSpec, ConfigError, Placed, StoreSpec};
 use solera_mixt::store::Database;
+use solera_modules::{Host, Settings, Store};
 
 /// What runs the modules of a process, with the stores of its configuration.
 ///

@@ -3,6 +3,7 @@
 mod common;
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
@@ -463,7 +464,7 @@ fn start_node(config: &str, number: u16, port: u16) -> Node {
 
 /// A client of a node that may not listen yet.
 async fn client_of(node: &Node) -> Client {
-    let mut client = Err(Error::Start("not tried".to_owned()));
+    let mut client = Err(Error::Connection(ErrorKind::NotConnected.into()));
     eventually("a client", async || {
         client = Client::connect(node.resp).await;
         client.is_ok()

@@ -81,7 +81,7 @@ async fn a_module_uses_the_spaces_of_another_cluster() {
     let read = client.command(&["SOLERA.CALL", "notes.last", "names:n"]).await.unwrap();
     assert_eq!(read, Value::Bulk(b"two".into()));
     // The phases were run there, which knows the module now.
-    let digest = solera::modules::digest(NOTES);
+    let digest = solera::mixed::digest(NOTES);
     let source = there.get(&format!("solera:module:{digest}")).await.unwrap();
     assert_eq!(source.as_deref(), Some(NOTES));
     // Its own modules use the same object, beside which there are witnesses of both clusters.

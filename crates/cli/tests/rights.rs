@@ -5,8 +5,7 @@ mod common;
 use std::sync::Arc;
 
 use common::{Up, eventually, http, wait_until};
-use solera::mixed::Spaces;
-use solera::modules::digest;
+use solera::mixed::{Spaces, digest};
 use solera::{Client, Error, Value as Reply};
 use solera_language::compile::compile;
 use solera_language::value::{Handle, Value};

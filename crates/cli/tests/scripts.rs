@@ -20,7 +20,8 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use solera::{Client, ClusterSpec, Embedded, Error, Fault, Overrides, Value};
+use solera::{Client, Error, Value};
+use solera_embedded::{ClusterSpec, Embedded, Fault, Overrides};
 
 /// One line of a script with what belongs to it.
 enum Part {

@@ -4,7 +4,6 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use solera_node::Cluster;
 use solera_resp::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -29,12 +28,15 @@ impl From<&str> for Token {
     }
 }
 
+type Open = dyn Fn() -> std::io::Result<Connection> + Send + Sync;
+
 /// Where a client connects to.
 #[derive(Clone)]
 pub(crate) enum Target {
     Remote(SocketAddr),
     Named(Endpoint),
-    Embedded(Arc<Cluster>, usize),
+    /// Streams that somebody else opens.
+    Opened(Arc<Open>),
     /// A stream that somebody else has opened.
     Given,
 }
@@ -111,6 +113,20 @@ impl Client {
         Ok(Client { target: Target::Given, connection, login: None, last_token: None })
     }
 
+    /// A session over streams that `open` yields: one now, and another for each [`Client::reconnect`].
+    ///
+    /// # Errors
+    /// As [`Client::connect_as`]; what `open` fails with is [`Error::Connection`].
+    pub async fn through<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+        open: impl Fn() -> std::io::Result<S> + Send + Sync + 'static,
+        login: Option<(&str, &str)>,
+    ) -> Result<Client, Error> {
+        let open = move || open().map(Connection::new);
+        let login =
+            login.map(|(user, pass)| Login { user: user.to_owned(), password: pass.to_owned() });
+        Client::open_as(Target::Opened(Arc::new(open)), login).await
+    }
+
     /// Sends any command and returns its reply.
     ///
     /// # Errors
@@ -147,7 +163,7 @@ impl Client {
                 self.last_token = Some(Token(bytes.clone()));
                 Ok(Token(bytes))
             }
-            other => Err(unexpected(&other)),
+            other => Err(Error::unexpected(&other)),
         }
     }
 
@@ -205,7 +221,7 @@ impl Client {
     pub async fn site(&mut self) -> Result<String, Error> {
         match self.call(&[b"SOLERA.SITE"]).await? {
             Value::Bulk(name) => Ok(String::from_utf8_lossy(&name).into_owned()),
-            other => Err(unexpected(&other)),
+            other => Err(Error::unexpected(&other)),
         }
     }
 
@@ -228,8 +244,7 @@ impl fmt::Debug for Client {
         match &self.target {
             Target::Remote(address) => write!(f, "Client({address})"),
             Target::Named(endpoint) => write!(f, "Client({endpoint})"),
-            Target::Embedded(_, site) => write!(f, "Client(embedded site {site})"),
-            Target::Given => write!(f, "Client"),
+            Target::Opened(_) | Target::Given => write!(f, "Client"),
         }
     }
 }
@@ -247,15 +262,7 @@ async fn dial(target: &Target, login: Option<&Login>) -> Result<Connection, Erro
             connection.timeout = endpoint.timeout;
             connection
         }
-        Target::Embedded(cluster, site) => {
-            let stream = cluster.connect(*site).map_err(|down| {
-                Error::Connection(std::io::Error::new(
-                    std::io::ErrorKind::ConnectionRefused,
-                    down.to_string(),
-                ))
-            })?;
-            Connection::new(stream)
-        }
+        Target::Opened(open) => open()?,
         Target::Given => {
             return Err(Error::Connection(std::io::ErrorKind::NotConnected.into()));
         }
@@ -294,8 +301,4 @@ async fn greet(mut connection: Connection, login: Option<&Login>) -> Result<Conn
         Value::Error(text) => Err(Error::server(&text)),
         other => Err(Error::Protocol(format!("HELLO was answered {other:?}"))),
     }
-}
-
-pub(crate) fn unexpected(value: &Value) -> Error {
-    Error::UnexpectedReply(format!("{value:?}"))
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use solera_resp::Value;
 
-use crate::client::{Client, unexpected};
+use crate::client::Client;
 use crate::error::Error;
 
 /// Bytes as they come back: a string in most cases.
@@ -12,7 +12,7 @@ fn text(value: Value) -> Result<String, Error> {
     match value {
         Value::Bulk(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
         Value::Simple(text) => Ok(text),
-        other => Err(unexpected(&other)),
+        other => Err(Error::unexpected(&other)),
     }
 }
 
@@ -26,7 +26,7 @@ fn optional(value: Value) -> Result<Option<String>, Error> {
 fn number(value: Value) -> Result<i64, Error> {
     match value {
         Value::Integer(number) => Ok(number),
-        other => Err(unexpected(&other)),
+        other => Err(Error::unexpected(&other)),
     }
 }
 
@@ -78,7 +78,7 @@ impl Client {
     pub async fn smembers(&mut self, key: &str) -> Result<BTreeSet<String>, Error> {
         match self.call(&[b"SMEMBERS", key.as_bytes()]).await? {
             Value::Set(items) | Value::Array(items) => items.into_iter().map(text).collect(),
-            other => Err(unexpected(&other)),
+            other => Err(Error::unexpected(&other)),
         }
     }
 
@@ -116,7 +116,7 @@ impl Client {
             Value::Map(pairs) => {
                 pairs.into_iter().map(|(field, value)| Ok((text(field)?, text(value)?))).collect()
             }
-            other => Err(unexpected(&other)),
+            other => Err(Error::unexpected(&other)),
         }
     }
 }

@@ -1,5 +1,7 @@
 use std::fmt;
 
+use solera_resp::Value;
+
 /// Why a call failed.
 #[derive(Debug)]
 pub enum Error {
@@ -31,8 +33,6 @@ pub enum Error {
     },
     /// The reply is of another type than the command promises.
     UnexpectedReply(String),
-    /// The cluster in this process could not start.
-    Start(String),
 }
 
 impl Error {
@@ -57,6 +57,11 @@ impl Error {
             return Error::Aborted { key: key.to_owned(), attempts: 1 };
         }
         Error::Server { code: code.to_owned(), message: message.to_owned() }
+    }
+
+    /// The error that a reply of an unexpected type stands for.
+    pub fn unexpected(reply: &Value) -> Self {
+        Error::UnexpectedReply(format!("{reply:?}"))
     }
 
     /// The same, of a transaction that was run so often.
@@ -97,7 +102,6 @@ impl fmt::Display for Error {
             ),
             Error::Unavailable { message, .. } => write!(f, "UNAVAILABLE {message}"),
             Error::UnexpectedReply(reply) => write!(f, "unexpected reply: {reply}"),
-            Error::Start(reason) => f.write_str(reason),
         }
     }
 }

@@ -1,19 +1,19 @@
 //! The Rust client of Solera.
 //!
 //! A [`Client`] is one session: its operations see one another and all that it has seen before, also
-//! after it has moved to another site with a [`Token`]. The cluster may be remote
-//! ([`Client::connect`]) or run in the caller's process ([`Embedded`]); the interface is the same.
+//! after it has moved to another site with a [`Token`]. A site is reached by its address
+//! ([`Client::connect`]) or as an [`Endpoint`] says ([`Client::connect_to`]): by a name, over TLS, as a user.
+//! Crate `solera-embedded` runs a cluster in the caller's process, and yields the same clients.
 //!
-//! ```
+//! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
 //! # runtime.block_on(async {
-//! let cluster = solera::Embedded::start(3)?;
-//! let mut client = cluster.client(0).await?;
+//! let mut client = solera::Client::connect_to(&"eu.example.com:7101".parse()?).await?;
 //! client.set("greeting", "hello").await?;
 //! let token = client.token().await?;
 //!
-//! let mut elsewhere = cluster.client(1).await?;
+//! let mut elsewhere = solera::Client::connect_to(&"us.example.com:7101".parse()?).await?;
 //! elsewhere.attach(&token).await?;
 //! assert_eq!(elsewhere.get("greeting").await?, Some("hello".into()));
 //! # Ok(())
@@ -24,11 +24,9 @@
 mod client;
 mod commands;
 mod connection;
-mod embedded;
 mod endpoint;
 mod error;
 pub mod mixed;
-pub mod modules;
 mod transaction;
 
 /// A random number.
@@ -40,7 +38,6 @@ pub(crate) fn random() -> u64 {
 }
 
 pub use client::{Client, Token};
-pub use embedded::Embedded;
 pub use endpoint::Endpoint;
 pub use error::Error;
 pub use transaction::{Outcome, Transaction};
@@ -48,7 +45,5 @@ pub use transaction::{Outcome, Transaction};
 #[doc(inline)]
 pub use solera_mixt::{mixt, mixt_file, typed};
 
-pub use solera_config::{ClusterSpec, Overrides};
-pub use solera_node::Fault;
 pub use solera_resp::Value;
 pub use solera_tls::{Tls, TlsError};

@@ -13,9 +13,11 @@
 //! prefix; handles must not lead there.
 
 mod cluster;
+mod digest;
 mod failure;
 mod objects;
 mod phases;
+mod pool;
 mod remote;
 mod session;
 mod stamp;
@@ -26,26 +28,28 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError, RwLock};
 
+pub use solera_data::RESERVED;
 use solera_levels::Level;
 use solera_mixt::rights::{Access, Deed, Denial};
 use solera_mixt::store::{BoxFuture, Connection, Database, Description, StoreError};
-pub use solera_node::RESERVED;
 use solera_resp::Value;
 
 pub use self::cluster::Cluster;
 use self::cluster::Unfit;
+pub use self::digest::digest;
+pub use self::phases::UNKNOWN_MODULE;
+pub use self::pool::Pool;
 pub use self::remote::Remote;
 use self::session::Session;
 pub use self::system::System;
-use crate::client::{Client, unexpected};
+use crate::client::Client;
 use crate::error::Error;
-use crate::modules::digest;
 
 /// Opens sessions.
-pub(crate) type Connect = Arc<dyn Fn() -> BoxFuture<'static, Result<Client, Error>> + Send + Sync>;
+pub type Connect = Arc<dyn Fn() -> BoxFuture<'static, Result<Client, Error>> + Send + Sync>;
 
-/// What users may do, as it is now. Errors are the texts of error replies.
-pub(crate) trait Rights: Send + Sync {
+/// Rights of users as they are now, at a site that acts for several of them. Errors are the texts of error replies.
+pub trait Rights: Send + Sync {
     /// Whether users need rights at all.
     fn are_needed(&self) -> bool;
 
@@ -65,10 +69,13 @@ pub(crate) trait Rights: Send + Sync {
 
 /// A space of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Space {
-    pub(crate) name: Arc<str>,
-    pub(crate) prefix: String,
-    pub(crate) level: Level,
+pub struct Space {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Prefix of its keys.
+    pub prefix: String,
+    /// Its consistency level.
+    pub level: Level,
 }
 
 /// The spaces of a cluster as a database of mixed transactions, used at one site. The database is called as the cluster is
@@ -117,7 +124,8 @@ impl Spaces {
         Spaces::of(move || Box::pin(Client::connect(address))).await
     }
 
-    pub(crate) fn known(name: &str, connect: Connect, mut spaces: Vec<Space>) -> Spaces {
+    /// The spaces of a cluster that the caller knows, so that the cluster is not asked for them.
+    pub fn known(name: &str, connect: Connect, mut spaces: Vec<Space>) -> Spaces {
         spaces.sort_by_key(|space| std::cmp::Reverse(space.prefix.len()));
         let (name, site, sources, unfit) = (name.into(), None, None, Arc::default());
         let (user, rights) = (None, None);
@@ -125,12 +133,14 @@ impl Spaces {
     }
 
     /// With sessions that act as a user, and others that are opened for other users.
-    pub(crate) fn acting_as(self, user: Option<&str>, rights: Arc<dyn Rights>) -> Spaces {
+    #[must_use]
+    pub fn acting_as(self, user: Option<&str>, rights: Arc<dyn Rights>) -> Spaces {
         Spaces { user: user.map(Arc::from), rights: Some(rights), ..self }
     }
 
     /// With all sessions in this process, at its site: connections end with the process.
-    pub(crate) fn in_process_at(self, site: &str) -> Spaces {
+    #[must_use]
+    pub fn in_process_at(self, site: &str) -> Spaces {
         Spaces { site: Some(site.into()), ..self }
     }
 
@@ -153,7 +163,8 @@ impl Spaces {
         session.in_process(self.site.is_some())
     }
 
-    pub(crate) fn known_spaces(&self) -> Vec<Space> {
+    /// The spaces, those with the longest prefixes first.
+    pub fn known_spaces(&self) -> Vec<Space> {
         self.spaces.to_vec()
     }
 
@@ -269,7 +280,7 @@ async fn user_of(client: &mut Client) -> Arc<str> {
 /// Asks for the spaces that there are.
 async fn ask(mut client: Client) -> Result<(Client, Vec<Space>), Error> {
     let reply = client.call(&[b"SOLERA.SPACES"]).await?;
-    let spaces = read(&reply).ok_or_else(|| unexpected(&reply))?;
+    let spaces = read(&reply).ok_or_else(|| Error::unexpected(&reply))?;
     Ok((client, spaces))
 }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use solera_resp::Value;
 
-use crate::client::{Client, unexpected};
+use crate::client::Client;
 use crate::error::Error;
 
 /// For how long the outcome of a transaction is asked for whose connection broke.
@@ -48,7 +48,7 @@ impl Client {
                 let name = Some(String::from_utf8_lossy(&name).into_owned());
                 Ok(Transaction { client: self, name })
             }
-            other => Err(unexpected(&other)),
+            other => Err(Error::unexpected(&other)),
         }
     }
 
@@ -126,7 +126,7 @@ impl Client {
     /// As [`Client::command`].
     pub async fn outcome(&mut self, transaction: &str) -> Result<Outcome, Error> {
         let reply = self.call(&[b"SOLERA.OUTCOME", transaction.as_bytes()]).await?;
-        Outcome::told(&reply).ok_or_else(|| unexpected(&reply))
+        Outcome::told(&reply).ok_or_else(|| Error::unexpected(&reply))
     }
 }
 

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use solera::mixed::{Cluster, Spaces};
-use solera::modules::Pool;
-use solera::{Client, ClusterSpec, Embedded, Error, Fault, Overrides};
+use solera::mixed::{Cluster, Pool, Spaces};
+use solera::{Client, Error};
+use solera_embedded::{ClusterSpec, Embedded, Fault, Overrides};
 use solera_language::compile::compile;
 use solera_language::operation::ObjectOp;
 use solera_language::types::{StoreId, Type};

@@ -1,13 +1,12 @@
 //! Transactions as functions, over clusters in this process.
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::task::{Context, Waker};
 
+use solera::Value;
 use solera::mixed::System;
 use solera::typed::{Counter, Error, Handle, Host, Program, Session};
-use solera::{Embedded, Fault, Value};
+use solera_embedded::{ClusterSpec, Embedded, Fault, Overrides};
 use solera_mixt::outcome::Limits;
 
 mod groups {
@@ -25,8 +24,26 @@ mod bank {
     }
 }
 
+/// Three sites, with the spaces of the stores that the programs declare.
+const SPACES: &str = "
+sites = 3
+[[space]]
+name = 'directory'
+prefix = 'dir:'
+level = 'linearizable'
+[[space]]
+name = 'mail'
+prefix = 'mail:'
+level = 'causal'
+[[space]]
+name = 'audit'
+prefix = 'log:'
+level = 'eventual'
+";
+
 fn cluster() -> Embedded {
-    Embedded::with(common::spec()).unwrap()
+    let spec = ClusterSpec::parse("config", SPACES, Overrides::default()).unwrap();
+    Embedded::with(spec).unwrap()
 }
 
 async fn groups_at(cluster: &Embedded, site: usize) -> Session<groups::Program> {

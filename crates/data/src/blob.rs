@@ -154,6 +154,9 @@ macro_rules! blob {
     };
 }
 
+/// Beginning of keys, after the prefix of their space, that hold modules and the records of mixed transactions.
+pub const RESERVED: &str = "solera:";
+
 blob! {
     /// A key: any bytes. Cloning is cheap: long ones are shared.
     Key

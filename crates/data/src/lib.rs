@@ -12,7 +12,7 @@ mod op;
 mod state;
 mod view;
 
-pub use blob::{Key, Value};
+pub use blob::{Key, RESERVED, Value};
 pub use effect::{CellChange, Context, Dot, Effect, HashChange, SetChange};
 pub use execute::execute;
 pub use op::{Op, OpError, Outcome, Type};

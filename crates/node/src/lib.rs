@@ -53,7 +53,7 @@ pub use log::{Log, utc};
 pub use modules::{Incomplete, Local, Modules, Wanted};
 pub use node::{Node, ServeError};
 pub use reload::ReloadError;
-pub use solera_session::{RESERVED, Token, TokenError, hash_password};
+pub use solera_session::{Token, TokenError, hash_password};
 pub use status::{
     ClusterStatus, LinkStatus, MemoryStatus, NodeStatus, PeerStatus, ReachedSite, SiteStatus,
 };

@@ -36,7 +36,7 @@ use tokio_rustls::TlsAcceptor;
 use self::listening::listen;
 use self::postman::Postman;
 use crate::attempts::Attempts;
-use crate::control::Parcel;
+use crate::control::{Control, Parcel};
 use crate::current::Current;
 use crate::joining::News;
 use crate::links::tell_of_acceptance;

@@ -5,10 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use solera_commands::CommandId;
 use solera_config::{Spaces, User};
+use solera_data::RESERVED;
 use solera_unistore::Pasts;
-
-/// What keys begin with, after the prefix of their space, that hold modules and what transactions of modules keep.
-pub const RESERVED: &str = "solera:";
 
 /// What a session in this process takes over from the one for which it was opened.
 #[derive(Clone)]

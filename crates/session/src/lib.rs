@@ -20,7 +20,7 @@ pub use client::{Client, Ends, Told};
 pub use context::{Context, Silent, Single, SitesTold, Unreachable};
 pub use identity::{Identity, Refused, hash_password, verify};
 pub use introspection::{answer, describe};
-pub use lent::{Lent, RESERVED, is_reserved};
+pub use lent::{Lent, is_reserved};
 pub use scan::{Ask, Cursor, Page, Scans};
 pub use session::{Next, Session};
 pub use token::{Token, TokenError};

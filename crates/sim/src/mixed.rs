@@ -4,7 +4,7 @@
 //! | module | subject |
 //! |---|---|
 //! | `desk` | what futures ask of replicas, and the answers |
-//! | `store` | replicas as stores, as `solera_client::mixed` has them |
+//! | `store` | replicas as stores, as `solera::mixed` has them |
 //! | `objects` | objects of programs as keys |
 //! | `users` | who may do what, and a judge of that |
 //! | `cluster` | the world and its hosts, faults |

@@ -3,9 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use solera::modules::{Host, Settings};
-use solera::{ClusterSpec, Overrides};
-use solera_config::LogLevel;
+use solera_config::{ClusterSpec, LogLevel, Overrides};
+use solera_modules::{Host, Settings};
 use solera_node::{Clock, Cluster, Log};
 use solera_resp::{ReplyParser, Value};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, DuplexStream};

@@ -6,7 +6,7 @@
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use solera::{ClusterSpec, Embedded, Overrides};
+use solera_embedded::{ClusterSpec, Embedded, Overrides};
 use solera_resp::RequestParser;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};

@@ -5,10 +5,8 @@
 
 use std::sync::Arc;
 
-use solera::ClusterSpec;
 use solera_commands::lookup;
-use solera_config::Baseline;
-use solera_config::Class as Certified;
+use solera_config::{Baseline, Class as Certified, ClusterSpec};
 use solera_data::{Key, Op};
 use solera_unistore::Kind;
 

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use solera::modules::Settings;
-use solera::{Client, ClusterSpec, Embedded, Error, Overrides, Token};
+use solera::{Client, Error, Token};
+use solera_embedded::{ClusterSpec, Embedded, Overrides, Settings};
 use tokio::task::JoinSet;
 
 use self::customer::{Order, Sale};

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use solera::{Client, ClusterSpec, Embedded, Error, Overrides, Value};
+use solera::{Client, Error, Value};
+use solera_embedded::{ClusterSpec, Embedded, Overrides};
 use solera_language::compile::compile;
 use solera_language::{explain, render};
 

@@ -45,8 +45,7 @@ pub(super) fn of_command(error: &Error) -> StoreError {
         Error::Server { .. }
         | Error::Connection(_)
         | Error::Protocol(_)
-        | Error::Unavailable { .. }
-        | Error::Start(_) => StoreError::Unavailable(told(error)),
+        | Error::Unavailable { .. } => StoreError::Unavailable(told(error)),
         Error::UnexpectedReply(_) => StoreError::Refused(told(error)),
     }
 }

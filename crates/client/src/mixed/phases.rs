@@ -8,7 +8,9 @@ use solera_resp::Value as Reply;
 
 use super::session::{Doubted, Session, words};
 use crate::client::Token;
-use crate::modules::UNKNOWN_MODULE;
+
+/// Error code of a site that does not know the module of a shipment; SOLERA.PHASE LEARN teaches it.
+pub const UNKNOWN_MODULE: &str = "UNKNOWNMODULE";
 
 /// A shipment whose answer was lost.
 #[derive(Clone, Copy)]

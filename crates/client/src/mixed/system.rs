@@ -6,7 +6,7 @@ use solera_mixt::drive::Clock;
 use solera_mixt::store::BoxFuture;
 use solera_mixt::typed::Host;
 
-use crate::modules::digest;
+use super::digest;
 
 /// The time and the random numbers of the system. Waiting needs a runtime of tokio with time.
 #[derive(Clone, Copy, Debug, Default)]

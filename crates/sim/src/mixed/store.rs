@@ -1,4 +1,4 @@
-//! Replicas as stores of mixed transactions: what `solera_client::mixed` does over sockets, with commands of replicas.
+//! Replicas as stores of mixed transactions: what `solera::mixed` does over sockets, with commands of replicas.
 
 use std::sync::Arc;
 use std::time::Duration;

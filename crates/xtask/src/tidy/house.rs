@@ -1,5 +1,6 @@
 //! Which crate may use which: arrows point down only.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -211,11 +212,27 @@ pub(crate) const HOUSE: &[Room] = &[
         ],
         &["solera-levels"],
     ),
+    // A client of servers: what it may reach is in `CLIENT_MAY_REACH`.
     room(
         "solera",
         "client",
         Floor::Programming,
         &[
+            "solera-data",
+            "solera-language",
+            "solera-levels",
+            "solera-mixt",
+            "solera-resp",
+            "solera-tls",
+        ],
+        &["solera-embedded"],
+    ),
+    room(
+        "solera-modules",
+        "modules",
+        Floor::Programming,
+        &[
+            "solera",
             "solera-commands",
             "solera-config",
             "solera-language",
@@ -223,8 +240,14 @@ pub(crate) const HOUSE: &[Room] = &[
             "solera-mixt",
             "solera-node",
             "solera-resp",
-            "solera-tls",
         ],
+        &["solera-embedded"],
+    ),
+    room(
+        "solera-embedded",
+        "embedded",
+        Floor::Programming,
+        &["solera", "solera-config", "solera-mixt", "solera-modules", "solera-node"],
         &[],
     ),
     // Other databases as stores: they know that of mixed transactions, and nothing of our own.
@@ -252,11 +275,13 @@ pub(crate) const HOUSE: &[Room] = &[
             "solera-commands",
             "solera-config",
             "solera-data",
+            "solera-embedded",
             "solera-host",
             "solera-language",
             "solera-levels",
             "solera-machine",
             "solera-mixt",
+            "solera-modules",
             "solera-node",
             "solera-postgres",
             "solera-resp",
@@ -276,10 +301,12 @@ pub(crate) const HOUSE: &[Room] = &[
             "solera-backup",
             "solera-bench",
             "solera-config",
+            "solera-embedded",
             "solera-journal",
             "solera-language",
             "solera-levels",
             "solera-mixt",
+            "solera-modules",
             "solera-node",
             "solera-postgres",
             "solera-redis",
@@ -302,6 +329,22 @@ const fn room(
 ) -> Room {
     Room { package, folder, floor, may_use, tests_may_use }
 }
+
+/// The client of servers, which is compiled into programs of others.
+const CLIENT: &str = "solera";
+
+/// Crates of ours that [`CLIENT`] may reach, directly or through others: no server, session, host, journal, configuration or
+/// protocol is among them.
+const CLIENT_MAY_REACH: &[&str] = &[
+    "solera-data",
+    "solera-language",
+    "solera-levels",
+    "solera-macros",
+    "solera-mixt",
+    "solera-resp",
+    "solera-time",
+    "solera-tls",
+];
 
 /// Foreign crates that do I/O, read clocks or draw random numbers.
 const WORLDLY: &[&str] = &[
@@ -344,7 +387,11 @@ struct Package {
 /// Asks cargo for the workspace's crates, and checks them against the plan.
 pub(crate) fn check(root: &Path) -> Vec<Finding> {
     match metadata(root) {
-        Ok(metadata) => packages(&metadata, root).iter().flat_map(|p| judge(p, root)).collect(),
+        Ok(metadata) => {
+            let packages = packages(&metadata, root);
+            let judged = packages.iter().flat_map(|package| judge(package, root));
+            judged.chain(reached_by_client(&packages)).collect()
+        }
         Err(reason) => {
             let what = format!("cargo metadata does not answer: {reason}");
             vec![Finding::new(Path::new("Cargo.toml"), 1, what, "mend the manifests first")]
@@ -415,6 +462,41 @@ fn unused<'a>(room: &'a Room, package: &'a Package) -> impl Iterator<Item = Find
     })
 }
 
+/// Finds crates that the client reaches, tests excluded, and must not, with the way to each.
+fn reached_by_client(packages: &[Package]) -> Vec<Finding> {
+    let package = |name: &str| packages.iter().find(|package| package.name == name);
+    let mut ways = vec![vec![CLIENT]];
+    let mut reached = BTreeSet::new();
+    let mut findings = Vec::new();
+    while let Some(way) = ways.pop() {
+        let Some(last) = way.last().and_then(|name| package(name)) else { continue };
+        for used in last.dependencies.iter().filter(|it| !it.for_tests) {
+            let Some(next) = package(&used.name) else { continue };
+            if !reached.insert(next.name.as_str()) {
+                continue;
+            }
+            let way: Vec<&str> = way.iter().copied().chain([next.name.as_str()]).collect();
+            if !CLIENT_MAY_REACH.contains(&next.name.as_str()) {
+                let what = format!(
+                    "{CLIENT} must not reach {}: {}; a client needs no server",
+                    next.name,
+                    way.join(" -> ")
+                );
+                let mend = "move what the client needs to a crate that stands in CLIENT_MAY_REACH";
+                findings.push(Finding::new(&last.manifest, 1, what, mend));
+            }
+            ways.push(way);
+        }
+    }
+    let unreached = CLIENT_MAY_REACH.iter().filter(|name| !reached.contains(**name));
+    findings.extend(unreached.map(|name| {
+        let what = format!("{CLIENT} may reach {name}, and does not");
+        let mend = "take the permission out of crates/xtask/src/tidy/house.rs";
+        Finding::new(Path::new("crates/xtask/src/tidy/house.rs"), 1, what, mend)
+    }));
+    findings
+}
+
 /// What is wrong with a dependency, and how to mend it.
 ///
 /// A pure crate reaches pure crates alone, so looking at each one's own dependencies is enough to keep
@@ -449,8 +531,6 @@ fn line_of(manifest: &str, dependency: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use serde_json::json;
 
     use super::*;
@@ -513,6 +593,35 @@ mod tests {
         assert_eq!(found("solera-unistore", "tokio", None).len(), 1);
         assert_eq!(found("solera-unistore", "rand", Some("build")).len(), 1);
         assert_eq!(found("solera-unistore", "rand", Some("dev")), []);
+    }
+
+    /// What the client is found to reach if crates use one another so.
+    fn reached(arrows: &[(&str, &str, Option<&str>)]) -> Vec<String> {
+        let names: BTreeSet<&str> = arrows.iter().flat_map(|(from, to, _)| [*from, *to]).collect();
+        let package = |name: &&str| {
+            let used = arrows.iter().filter(|(from, ..)| from == name);
+            let used = used.map(|(_, to, kind)| json!({ "name": to, "kind": kind }));
+            json!({
+                "name": name, "manifest_path": format!("/nowhere/{name}/Cargo.toml"),
+                "dependencies": used.collect::<Vec<_>>(),
+            })
+        };
+        let metadata = json!({ "packages": names.iter().map(package).collect::<Vec<_>>() });
+        let findings = reached_by_client(&packages(&metadata, Path::new("/nowhere")));
+        let findings = findings.iter().map(ToString::to_string);
+        findings.filter(|it| !it.contains("and does not")).collect()
+    }
+
+    #[test]
+    fn what_a_client_must_not_reach_is_found_with_the_way_there() {
+        let fine = ("solera", "solera-mixt", None);
+        assert_eq!(reached(&[fine, ("solera", "solera-embedded", Some("dev"))]), [""; 0]);
+        let found = reached(&[fine, ("solera-mixt", "solera-unistore", None)]);
+        let [finding] = &found[..] else { panic!("{found:?}") };
+        assert!(finding.contains("solera -> solera-mixt -> solera-unistore"), "{finding}");
+        assert!(finding.starts_with("solera-mixt/Cargo.toml"), "{finding}");
+        // A crate that is new is not for clients until somebody says so.
+        assert_eq!(reached(&[("solera", "solera-attic", Some("build"))]).len(), 1);
     }
 
     #[test]

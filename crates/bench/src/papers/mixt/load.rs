@@ -123,7 +123,7 @@ impl Bound {
         let program = Arc::new(program);
         let bindings = Bindings::new(&program, &databases, bind)
             .map_err(|error| BenchError::Start(error.to_string()))?;
-        let module = Module::new(&solera::modules::digest(source), program)
+        let module = Module::new(&solera::mixed::digest(source), program)
             .expect("what is compiled is well formed");
         let modules = Arc::new(BTreeMap::from([(Arc::clone(module.name()), module.clone())]));
         Ok(Bound { databases, module, bindings, modules, limits: limits() })

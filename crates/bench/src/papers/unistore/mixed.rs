@@ -3,11 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use solera::{ClusterSpec, Overrides};
-
 use super::saturation::{Curve, Load, Point};
 use super::{Findings, Laboratory, SLOWNESS};
-use solera_config::Baseline;
+use solera_config::{Baseline, ClusterSpec, Overrides};
 
 use crate::error::BenchError;
 use crate::papers::Row;

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use common::{SPACES, spec};
 use solera::mixed::{Spaces, System};
-use solera::modules::Settings;
-use solera::{Client, ClusterSpec, Embedded, Error, Fault, Overrides, Value};
+use solera::{Client, Error, Value};
+use solera_embedded::{ClusterSpec, Embedded, Fault, Overrides, Settings};
 use solera_language::run::Limits as PhaseLimits;
 use solera_language::value::Value as RunValue;
 use solera_mixt::binding::{Bindings, Module};
@@ -503,7 +503,7 @@ async fn a_call_may_what_its_user_may() {
 async fn count_from_here(spaces: &Spaces, space: &str, id: u64) -> Outcome {
     let databases: [Arc<dyn Database>; 1] = [Arc::new(spaces.clone())];
     let program = Arc::new(solera_language::compile::compile(OBJECTS).program.unwrap());
-    let module = Module::new(&solera::modules::digest(OBJECTS), program.clone()).unwrap();
+    let module = Module::new(&solera::mixed::digest(OBJECTS), program.clone()).unwrap();
     let bindings = Bindings::new(&program, &databases, &[("mail", 0, space)]).unwrap();
     let index = module.transaction("counts").unwrap();
     let codec = solera_language::codec::Codec::new(&program);

@@ -1,15 +1,53 @@
-//! A cluster in the caller's process.
+//! A cluster of Solera in the caller's process.
+//!
+//! ```
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+//! # runtime.block_on(async {
+//! let cluster = solera_embedded::Embedded::start(3)?;
+//! let mut client = cluster.client(0).await?;
+//! client.set("greeting", "hello").await?;
+//! let token = client.token().await?;
+//!
+//! let mut elsewhere = cluster.client(1).await?;
+//! elsewhere.attach(&token).await?;
+//! assert_eq!(elsewhere.get("greeting").await?, Some("hello".into()));
+//! # Ok(())
+//! # })
+//! # }
+//! ```
 
+use std::fmt;
+use std::io::ErrorKind::ConnectionRefused;
 use std::sync::Arc;
 
-use solera_config::{ClusterSpec, LogLevel};
+use solera::mixed::Spaces;
+use solera::{Client, Error};
+use solera_config::LogLevel;
+pub use solera_config::{ClusterSpec, Overrides};
 use solera_mixt::store::BoxFuture;
-use solera_node::{Cluster, Fault, Log};
+use solera_modules::Host;
+pub use solera_modules::{Settings, Store};
+pub use solera_node::Fault;
+use solera_node::{Cluster, Log};
 
-use crate::client::{Client, Login, Target};
-use crate::error::Error;
-use crate::mixed::Spaces;
-use crate::modules::{Host, Settings, Store};
+/// Why a cluster did not start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StartError(String);
+
+impl StartError {
+    fn because(reason: impl fmt::Display) -> StartError {
+        StartError(reason.to_string())
+    }
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for StartError {}
 
 /// A whole cluster in this process, without ports. Dropping it stops it.
 #[derive(Clone)]
@@ -22,8 +60,8 @@ impl Embedded {
     ///
     /// # Errors
     /// The number of sites is out of range, or threads cannot be started.
-    pub fn start(sites: usize) -> Result<Embedded, Error> {
-        let spec = ClusterSpec::local(sites).map_err(|error| Error::Start(error.to_string()))?;
+    pub fn start(sites: usize) -> Result<Embedded, StartError> {
+        let spec = ClusterSpec::local(sites).map_err(StartError::because)?;
         Embedded::with(spec)
     }
 
@@ -31,9 +69,9 @@ impl Embedded {
     ///
     /// # Errors
     /// A port is in use, threads cannot be started, or the bounds of modules contradict one another.
-    pub fn with(spec: ClusterSpec) -> Result<Embedded, Error> {
+    pub fn with(spec: ClusterSpec) -> Result<Embedded, StartError> {
         let settings = Settings::configured(&spec.modules);
-        let settings = settings.map_err(|error| Error::Start(error.to_string()))?;
+        let settings = settings.map_err(StartError::because)?;
         Embedded::with_modules(spec, settings, Vec::new())
     }
 
@@ -45,11 +83,11 @@ impl Embedded {
         spec: ClusterSpec,
         settings: Settings,
         stores: Vec<Store>,
-    ) -> Result<Embedded, Error> {
+    ) -> Result<Embedded, StartError> {
         let modules = Host::start(settings, stores);
-        let modules = modules.map_err(|error| Error::Start(error.to_string()))?;
+        let modules = modules.map_err(StartError::because)?;
         let cluster = Cluster::start(spec, Log::new(LogLevel::Error), Some(Arc::new(modules)))
-            .map_err(|error| Error::Start(error.to_string()))?;
+            .map_err(StartError::because)?;
         Ok(Embedded { cluster: Arc::new(cluster) })
     }
 
@@ -58,7 +96,7 @@ impl Embedded {
     /// # Errors
     /// The site is dead.
     pub async fn client(&self, site: usize) -> Result<Client, Error> {
-        Client::open(Target::Embedded(self.cluster.clone(), site)).await
+        self.connect(site, None).await
     }
 
     /// The same, as one of the cluster's users.
@@ -66,8 +104,16 @@ impl Embedded {
     /// # Errors
     /// The site is dead, and `WRONGPASS`.
     pub async fn client_as(&self, site: usize, user: &str, pass: &str) -> Result<Client, Error> {
-        let login = Login { user: user.to_owned(), password: pass.to_owned() };
-        Client::open_as(Target::Embedded(self.cluster.clone(), site), Some(login)).await
+        self.connect(site, Some((user, pass))).await
+    }
+
+    async fn connect(&self, site: usize, login: Option<(&str, &str)>) -> Result<Client, Error> {
+        let cluster = Arc::clone(&self.cluster);
+        let open = move || {
+            let opened = cluster.connect(site);
+            opened.map_err(|down| std::io::Error::new(ConnectionRefused, down.to_string()))
+        };
+        Client::through(open, login).await
     }
 
     /// The cluster's spaces, used at a site, for mixed transactions.

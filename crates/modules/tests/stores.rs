@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use solera::mixed::{Remote, Spaces, System};
-use solera::modules::{Settings, Store};
-use solera::{Client, ClusterSpec, Embedded, Error, Overrides, Value};
+use solera::{Client, Error, Value};
+use solera_embedded::{ClusterSpec, Embedded, Overrides, Settings, Store};
 use solera_language::codec::Codec;
 use solera_language::compile::compile;
 use solera_levels::Level;
@@ -478,7 +478,7 @@ async fn a_cluster_runs_phases_of_a_store_that_is_near_it() {
     let away = Switched { memory, off: Arc::new(AtomicBool::new(true)) };
     let databases: [Arc<dyn Database>; 1] = [Arc::new(Remote::new(Arc::new(away), beside))];
     let program = Arc::new(compile(SOURCE).program.unwrap());
-    let module = Module::new(&solera::modules::digest(SOURCE), program.clone()).unwrap();
+    let module = Module::new(&solera::mixed::digest(SOURCE), program.clone()).unwrap();
     let bindings = Bindings::new(&program, &databases, &[("audit", 0, "log")]).unwrap();
     let mut outcomes = Vec::new();
     for text in ["one", "two"] {

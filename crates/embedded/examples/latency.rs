@@ -1,19 +1,19 @@
 //! Measures, on three sites with the delays of `--wan aws`: the latency of local operations, and how
 //! long a write takes to become visible at each other site, beside half the round trip.
 //!
-//! `cargo run --release -p solera --example latency`
+//! `cargo run --release -p solera-embedded --example latency`
 
 use std::time::{Duration, Instant};
 
-use solera::{ClusterSpec, Embedded, Error, Overrides};
+use solera::Error;
+use solera_embedded::{ClusterSpec, Embedded, Overrides};
 
 const ROUNDS: usize = 300;
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), Error> {
-    let spec =
-        ClusterSpec::load(None, Overrides { wan: Some("aws".into()), ..Overrides::default() })
-            .map_err(|error| Error::Start(error.to_string()))?;
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let over = Overrides { wan: Some("aws".into()), ..Overrides::default() };
+    let spec = ClusterSpec::load(None, over)?;
     let rtt = spec.wan.rtt_ms.clone();
     let names: Vec<String> = spec.sites.iter().map(|site| site.name.clone()).collect();
     let cluster = Embedded::with(spec)?;

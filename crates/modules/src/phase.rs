@@ -1,22 +1,20 @@
 //! Runs phases for coordinators elsewhere, as the calling user (MixT §7.2).
 
+use solera::Client;
+use solera::mixed::{System, UNKNOWN_MODULE};
 use solera_mixt::drive::Clock;
 use solera_mixt::shipment::Shipment;
 use solera_mixt::worker::Unshipped;
 use solera_node::Local;
 use solera_resp::Value;
 
-use super::request::Phase;
-use super::{Answered, Shared, connections, library, registry, spaces};
-use crate::client::Client;
-use crate::mixed::System;
+use crate::request::Phase;
+use crate::{Answered, Shared, connections, library, registry, spaces};
 
-/// What begins the answer to a shipment of a module that has to be taught first.
-pub(crate) const UNKNOWN_MODULE: &str = "UNKNOWNMODULE";
 /// What begins the answer to a shipment of which nothing was begun.
 const NOT_RUN: &str = "NOTRUN";
 
-pub(super) async fn phase(
+pub(crate) async fn phase(
     shared: &Shared,
     local: &Local,
     mut client: Client,

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
+use solera::Client;
+use solera::mixed::digest;
 use solera_language::compile;
 use solera_language::diagnostic::{Diagnostic, Severity};
 use solera_language::ir::Program;
@@ -12,12 +14,11 @@ use solera_mixt::binding::{Module, Modules};
 use solera_mixt::store::Database;
 use solera_resp::Value;
 
-use super::Answered;
-use super::registry::{self, Entry, digest_of};
-use crate::client::Client;
+use crate::Answered;
+use crate::registry::{self, Entry};
 
 /// What this process has compiled, by digest.
-pub(super) struct Library {
+pub(crate) struct Library {
     /// Where modules are used.
     databases: Vec<Arc<dyn Database>>,
     known: RwLock<Known>,
@@ -32,14 +33,14 @@ struct Known {
 
 /// A module, and what it was compiled from.
 #[derive(Clone)]
-pub(super) struct Compiled {
-    pub(super) module: Module,
-    pub(super) source: Arc<str>,
+pub(crate) struct Compiled {
+    pub(crate) module: Module,
+    pub(crate) source: Arc<str>,
     warnings: Arc<[Diagnostic]>,
 }
 
 /// What the compiler says of a source; nothing if it has nothing to say.
-pub(super) fn check(name: &str, source: &str) -> String {
+pub(crate) fn check(name: &str, source: &str) -> String {
     render(&compile::compile(source).diagnostics, name, source, false)
 }
 
@@ -47,7 +48,7 @@ pub(super) fn check(name: &str, source: &str) -> String {
 ///
 /// # Errors
 /// The text of the error reply: the first error.
-pub(super) fn compile(name: &str, source: &str) -> Result<Compiled, String> {
+pub(crate) fn compile(name: &str, source: &str) -> Result<Compiled, String> {
     let compiled = compile::compile(source);
     let Some(program) = compiled.program else {
         let errors = compiled.diagnostics.iter().filter(|one| one.severity == Severity::Error);
@@ -59,24 +60,24 @@ pub(super) fn compile(name: &str, source: &str) -> Result<Compiled, String> {
         };
         return Err(format!("BADMODULE {first}{more}; SOLERA.MODULE CHECK shows all of it"));
     };
-    let module = Module::new(&digest_of(source), Arc::new(program));
+    let module = Module::new(&digest(source), Arc::new(program));
     let module = module.map_err(|error| format!("BADMODULE {error}"))?;
     Ok(Compiled { module, source: source.into(), warnings: compiled.diagnostics.into() })
 }
 
 impl Library {
     /// One whose modules these databases learn.
-    pub(super) fn new(databases: Vec<Arc<dyn Database>>) -> Library {
+    pub(crate) fn new(databases: Vec<Arc<dyn Database>>) -> Library {
         Library { databases, known: RwLock::default() }
     }
 
     /// What was compiled so far.
-    pub(super) fn all(&self) -> Arc<Modules> {
+    pub(crate) fn all(&self) -> Arc<Modules> {
         self.known.read().unwrap_or_else(PoisonError::into_inner).modules.clone()
     }
 
     /// A module by the digest of its source.
-    pub(super) async fn get(&self, client: &mut Client, digest: &str) -> Result<Compiled, String> {
+    pub(crate) async fn get(&self, client: &mut Client, digest: &str) -> Result<Compiled, String> {
         let known = |known: &Known| known.compiled.get(digest).cloned();
         if let Some(compiled) = known(&self.known.read().unwrap_or_else(PoisonError::into_inner)) {
             return Ok(compiled);
@@ -91,7 +92,7 @@ impl Library {
     }
 
     /// The answer to SOLERA.MODULE LIST.
-    pub(super) async fn list(&self, client: &mut Client) -> Answered {
+    pub(crate) async fn list(&self, client: &mut Client) -> Answered {
         let mut listed = Vec::new();
         for (name, entry) in registry::all(client).await? {
             // One that this version cannot compile is listed all the same.

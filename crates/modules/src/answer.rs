@@ -10,7 +10,7 @@ use solera_mixt::outcome::Why;
 use solera_resp::Value as Reply;
 
 /// A result as a reply.
-pub(super) fn reply(program: &Program, value: &Value, ty: &Type) -> Reply {
+pub(crate) fn reply(program: &Program, value: &Value, ty: &Type) -> Reply {
     let one = |value: &Value, ty: &Type| reply(program, value, ty);
     match (value, ty) {
         (Value::Unit, _) => Reply::Simple("OK".to_owned()),
@@ -45,7 +45,7 @@ pub(super) fn reply(program: &Program, value: &Value, ty: &Type) -> Reply {
 }
 
 /// What is told of a transaction of this source that has changed nothing.
-pub(super) fn failure(why: &Why, source: &str) -> String {
+pub(crate) fn failure(why: &Why, source: &str) -> String {
     let code = match why {
         Why::Program(Failure { kind: FailureKind::Time { .. }, .. }) => "TIMEOUT",
         Why::Program(Failure { kind: FailureKind::Refused { reason, .. }, .. })
@@ -70,7 +70,7 @@ pub(super) fn failure(why: &Why, source: &str) -> String {
 const TOO_LARGE: &str = "TOOLARGE ";
 
 /// Why a transaction of this source did not come to its end: where its program failed with the line.
-pub(super) fn told(why: &Why, source: &str) -> String {
+pub(crate) fn told(why: &Why, source: &str) -> String {
     let Why::Program(Failure { kind, span, place }) = why else {
         return why.to_string();
     };

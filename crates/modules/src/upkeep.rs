@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use solera::mixed::{Spaces, System};
+use solera::{Client, Error};
 use solera_mixt::collect::Collector;
 use solera_mixt::coordinator::TransactionId;
 use solera_mixt::drive::Clock;
@@ -13,14 +15,11 @@ use solera_mixt::store::{BoxFuture, Place};
 use solera_node::{Incomplete, Local};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use super::lender::Lender;
-use super::{Settings, Shared, connections, places, registry, spaces, told};
-use crate::client::Client;
-use crate::error::Error;
-use crate::mixed::{Spaces, System};
+use crate::lender::Lender;
+use crate::{Settings, Shared, connections, places, registry, spaces, told};
 
 /// What calls hand over.
-pub(super) struct Upkeep {
+pub(crate) struct Upkeep {
     left: UnboundedSender<Left>,
     /// What was completed here and may still be found, with a record that does not say so yet.
     completed: Mutex<BTreeSet<TransactionId>>,
@@ -33,7 +32,7 @@ pub(super) struct Upkeep {
 }
 
 /// What a call leaves.
-pub(super) enum Left {
+pub(crate) enum Left {
     /// Transactions that are complete.
     Complete(Vec<Record>),
     /// The ticket of one that it has given up, or has tried to complete in vain.
@@ -41,7 +40,7 @@ pub(super) enum Left {
 }
 
 impl Upkeep {
-    pub(super) fn new() -> (Upkeep, UnboundedReceiver<Left>) {
+    pub(crate) fn new() -> (Upkeep, UnboundedReceiver<Left>) {
         let (left, work) = unbounded_channel();
         let (completed, local, seen) = (Mutex::default(), Mutex::default(), Mutex::default());
         let denied = Mutex::default();
@@ -49,29 +48,29 @@ impl Upkeep {
     }
 
     /// A site can be reached so.
-    pub(super) fn note(&self, local: Local) {
+    pub(crate) fn note(&self, local: Local) {
         *self.local.lock().unwrap_or_else(PoisonError::into_inner) = Some(local);
     }
 
     /// These transactions are complete.
-    pub(super) fn leave(&self, records: Vec<Record>) {
+    pub(crate) fn leave(&self, records: Vec<Record>) {
         self.completed().extend(records.iter().map(Record::id));
         // Without a receiver the process is about to end, and others find the records.
         let _ = self.left.send(Left::Complete(records));
     }
 
     /// This transaction was given up before it was complete.
-    pub(super) fn give_up(&self, ticket: Record) {
+    pub(crate) fn give_up(&self, ticket: Record) {
         let _ = self.left.send(Left::GivenUp(Box::new(ticket)));
     }
 
     /// Whether this process has completed it.
-    pub(super) fn has_completed(&self, id: TransactionId) -> bool {
+    pub(crate) fn has_completed(&self, id: TransactionId) -> bool {
         self.completed().contains(&id)
     }
 
     /// Why a transaction could not be completed here at the last attempt, if that was denied.
-    pub(super) fn why_denied(&self, id: TransactionId) -> Option<String> {
+    pub(crate) fn why_denied(&self, id: TransactionId) -> Option<String> {
         self.denied().get(&id).cloned()
     }
 
@@ -80,7 +79,7 @@ impl Upkeep {
     }
 
     /// What was seen last of transactions that are not complete, if it was looked for.
-    pub(super) fn incomplete(&self) -> Option<Incomplete> {
+    pub(crate) fn incomplete(&self) -> Option<Incomplete> {
         *self.seen()
     }
 
@@ -98,7 +97,7 @@ impl Upkeep {
 }
 
 /// Works until the host is gone.
-pub(super) async fn run(
+pub(crate) async fn run(
     shared: Weak<Shared>,
     mut work: UnboundedReceiver<Left>,
     settings: Settings,

@@ -1,5 +1,7 @@
 //! What people see of transactions that are not complete, and how they give one up.
 
+use solera::Client;
+use solera::mixed::System;
 use solera_language::types::StoreId;
 use solera_mixt::binding::Bindings;
 use solera_mixt::collect::{self, Collector};
@@ -13,10 +15,8 @@ use solera_mixt::store::{Place, StoreError};
 use solera_node::Local;
 use solera_resp::Value;
 
-use super::call::place;
-use super::{Answered, Shared, binding, connections, databases, places, registry, session, spaces};
-use crate::client::Client;
-use crate::mixed::System;
+use crate::call::place;
+use crate::{Answered, Shared, binding, connections, databases, places, registry, session, spaces};
 
 /// What there is of transactions that are not known to be complete.
 struct Looked {
@@ -85,7 +85,7 @@ fn call(modules: &[Named], record: &Record) -> String {
 
 /// SOLERA.CALL INCOMPLETE: each transaction that has begun to take effect and is not complete, and each space of a store
 /// that cannot be asked, without the name of a transaction.
-pub(super) async fn list(shared: &Shared, local: &Local, mut client: Client) -> Answered {
+pub(crate) async fn list(shared: &Shared, local: &Local, mut client: Client) -> Answered {
     let loaded = registry::all(&mut client).await?;
     let own = spaces(local, None);
     let mut modules = Vec::new();
@@ -215,7 +215,7 @@ async fn elsewhere(
              it up if it fails. If that is another cluster, give each a schema of its own in the database"
         )
     };
-    let mut client = session(local).await.map_err(super::told)?;
+    let mut client = session(local).await.map_err(crate::told)?;
     let Ok(compiled) = shared.library.get(&mut client, module).await else {
         return Err(told(&format!(
             "is of a module that was never loaded here (its source is {module})"
@@ -289,7 +289,7 @@ async fn taken_over(
 }
 
 /// SOLERA.CALL COMPLETE transaction: completes one with the rights of who asks for it.
-pub(super) async fn complete(
+pub(crate) async fn complete(
     shared: &Shared,
     local: &Local,
     client: Client,
@@ -302,9 +302,9 @@ pub(super) async fn complete(
         ));
     }
     elsewhere(shared, local, transaction, (record.module(), record.bindings())).await?;
-    let mut client = session(local).await.map_err(super::told)?;
+    let mut client = session(local).await.map_err(crate::told)?;
     let (record, users) = taken_over(local, &mut client, transaction, record).await;
-    let answer = super::call::go_on(shared, local, client, record, Some(users)).await;
+    let answer = crate::call::go_on(shared, local, client, record, Some(users)).await;
     if answer.is_ok() {
         report(local, transaction, "completed");
     }
@@ -318,7 +318,7 @@ fn report(local: &Local, transaction: &str, what: &str) {
 }
 
 /// SOLERA.CALL FORGET transaction: gives up what can never be completed, or what its user has no right to complete.
-pub(super) async fn forget(
+pub(crate) async fn forget(
     shared: &Shared,
     local: &Local,
     client: Client,
@@ -343,7 +343,7 @@ pub(super) async fn forget(
     noted.map_err(|error| format!("UNAVAILABLE {transaction} cannot be given up now: {error}"))?;
     shared.upkeep.leave(vec![given_up]);
     report(local, transaction, "given up");
-    let mut client = session(local).await.map_err(super::told)?;
+    let mut client = session(local).await.map_err(crate::told)?;
     // One that stays leads to a record that says so.
     let _ = registry::forget_ticket(&mut client, transaction).await;
     Ok(Value::Simple("OK".to_owned()))
@@ -356,7 +356,7 @@ async fn give_up(
     connections: &mut Connections,
     (transaction, record, why): (&str, Record, &str),
 ) -> Result<Record, String> {
-    let mut client = session(local).await.map_err(super::told)?;
+    let mut client = session(local).await.map_err(crate::told)?;
     let (record, _) = taken_over(local, &mut client, transaction, record).await;
     let by = format!("by user '{}', as {why}", local.user().unwrap_or_default());
     let (modules, limits) = (shared.library.all(), shared.settings.limits);

@@ -1,21 +1,21 @@
 //! Which spaces a module's stores are.
 
+use solera::mixed::Spaces;
 use solera_commands::similar;
 use solera_language::types::StoreId;
 use solera_levels::Level;
 use solera_mixt::binding::{BindError, Bindings, Module};
 use solera_mixt::store::{Database, StoreError};
 
-use super::request::Binds;
-use super::{Store, databases};
-use crate::mixed::Spaces;
+use crate::request::Binds;
+use crate::{Store, databases};
 
 /// Binds a module's stores: those that are not named to the spaces of their own names. A space of another store is
 /// named as `STORE/SPACE`.
 ///
 /// # Errors
 /// The text of the error reply, with what could be meant.
-pub(super) fn bind(
+pub(crate) fn bind(
     module: &Module,
     binds: &Binds,
     spaces: &Spaces,
@@ -86,7 +86,7 @@ fn fitting(store: &str, wanted: &str, accepts: &[Level], all: &[(String, Level)]
 }
 
 /// Asks the databases whether the operations that a module's stores declare can be what their spaces have.
-pub(super) async fn check_operations(
+pub(crate) async fn check_operations(
     module: &Module,
     bindings: &Bindings,
     spaces: &Spaces,

@@ -1,5 +1,7 @@
 //! Calls of transactions.
 
+use solera::Client;
+use solera::mixed::{Spaces, System};
 use solera_language::codec::Codec;
 use solera_language::ir::{Instr, Program, Transaction};
 use solera_language::run::spell;
@@ -11,15 +13,14 @@ use solera_mixt::outcome::{Limits, Outcome, Why};
 use solera_mixt::record::Record;
 use solera_mixt::recovery;
 use solera_mixt::rights::Users;
+use solera_mixt::typed::Host as _;
 use solera_node::Local;
 
-use super::library::Compiled;
-use super::{Answered, Shared, answer, binding, connections, registry, session, spaces, told};
-use crate::client::Client;
-use crate::mixed::{Spaces, System};
+use crate::library::Compiled;
+use crate::{Answered, Shared, answer, binding, connections, registry, session, spaces, told};
 
 /// Calls a transaction of a loaded module.
-pub(super) async fn call(
+pub(crate) async fn call(
     shared: &Shared,
     local: &Local,
     mut client: Client,
@@ -42,7 +43,7 @@ pub(super) async fn call(
     let args = arguments(&program, &program.transactions[index], args, limits)?;
     let spaces = spaces(local, Some(client));
     let bindings = binding::bind(&module, &entry.binds, &spaces, &shared.stores)?;
-    let id = TransactionId::new(crate::random());
+    let id = TransactionId::new(System.random());
     let known = (shared.library.all(), shared.settings.limits);
     let coordinator = Coordinator::new((module, index), args, bindings, id, known, clock_ms());
     let coordinator = coordinator.map_err(|why| answer::failure(&why, &compiled.source))?;
@@ -50,7 +51,7 @@ pub(super) async fn call(
 }
 
 /// Goes on with a transaction that was left incomplete.
-pub(super) async fn resume(
+pub(crate) async fn resume(
     shared: &Shared,
     local: &Local,
     mut client: Client,
@@ -70,7 +71,7 @@ pub(super) async fn resume(
 }
 
 /// Goes on with a transaction in the name of the users that its record names.
-pub(super) async fn go_on(
+pub(crate) async fn go_on(
     shared: &Shared,
     local: &Local,
     mut client: Client,
@@ -225,7 +226,7 @@ fn who_completes(ticket: &str, kept: bool, denied: bool) -> String {
 }
 
 /// Where a phase is in the source: from its first statement on that asks a store.
-pub(super) fn place(compiled: &Compiled, index: usize, phase: usize) -> String {
+pub(crate) fn place(compiled: &Compiled, index: usize, phase: usize) -> String {
     let transaction = &compiled.module.program().transactions[index];
     let code = &transaction.phases[phase].code;
     let asks = |instr: &Instr| matches!(instr, Instr::Remote { .. } | Instr::Custom { .. });
@@ -269,7 +270,7 @@ mod tests {
               var n = 1;\n\
               a.add(n);\n\
               b.add(n); }";
-        let compiled = super::super::library::compile("m", source).unwrap();
+        let compiled = crate::library::compile("m", source).unwrap();
         let line = |phase| place(&compiled, 0, phase);
         assert_eq!(line(0), " (in transaction `t`, in the phase from line 4 on)");
         assert_eq!(line(1), " (in transaction `t`, in the phase from line 5 on)");

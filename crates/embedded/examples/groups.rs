@@ -1,12 +1,12 @@
 //! Message Groups as functions of Rust, over a cluster of three sites in this process.
 //!
-//! `cargo run -p solera --example groups`
+//! `cargo run -p solera-embedded --example groups`
 
 use std::error::Error;
 
 use solera::mixed::System;
 use solera::typed::Handle;
-use solera::{ClusterSpec, Embedded, Overrides};
+use solera_embedded::{ClusterSpec, Embedded, Overrides};
 
 mod groups {
     // Checked and split while this file compiles.

@@ -1,6 +1,6 @@
 //! Runs modules of transactions for the clients of a cluster: SOLERA.MODULE, SOLERA.CALL and SOLERA.PHASE.
 //!
-//! A [`Host`] is given to the cluster of a process by [`Embedded`](crate::Embedded) or by whoever runs one. Modules are
+//! A [`Host`] is given to the cluster of a process by whoever runs one. Modules are
 //! data of the cluster: what is loaded at one site is called at all of them. Each is compiled once by a process,
 //! and kept by a digest of its source. Calls run on threads of their own, so that the workers go on.
 
@@ -11,7 +11,6 @@ mod incomplete;
 mod lender;
 mod library;
 mod phase;
-mod pool;
 mod registry;
 mod request;
 mod settings;
@@ -21,6 +20,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use solera::mixed::{Space, Spaces};
+use solera::{Client, Error};
 use solera_mixt::drive::Connections;
 use solera_mixt::store::{BoxFuture, Database, Place};
 use solera_mixt::worker::Worker;
@@ -31,15 +32,9 @@ use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
 
 use self::lender::Lender;
 use self::library::Library;
-pub(crate) use self::phase::UNKNOWN_MODULE;
-pub use self::pool::Pool;
-pub use self::registry::digest_of as digest;
 use self::request::Request;
 pub use self::settings::Settings;
 use self::upkeep::Upkeep;
-use crate::client::Client;
-use crate::error::Error;
-use crate::mixed::{Space, Spaces};
 
 /// A database of somebody else that modules use besides the cluster's own spaces.
 #[derive(Clone)]

@@ -4,7 +4,7 @@ use solera_commands::unknown_subcommand;
 
 /// A request.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Request {
+pub(crate) enum Request {
     Load { name: String, source: String, replace: bool, binds: Binds },
     Drop { name: String },
     List,
@@ -20,7 +20,7 @@ pub(super) enum Request {
 
 /// What coordinators elsewhere ask for.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Phase {
+pub(crate) enum Phase {
     /// A shipment.
     Run(Vec<u8>),
     /// Whether a shipment is over; its time is told.
@@ -30,7 +30,7 @@ pub(super) enum Phase {
 }
 
 /// Spaces by the stores that they are bound to.
-pub(super) type Binds = Vec<(String, String)>;
+pub(crate) type Binds = Vec<(String, String)>;
 
 /// The longest name of a module, in bytes.
 const NAME: usize = 128;
@@ -40,7 +40,7 @@ impl Request {
     ///
     /// # Errors
     /// The text of the error reply.
-    pub(super) fn read(words: &[Vec<u8>], most: usize) -> Result<Request, String> {
+    pub(crate) fn read(words: &[Vec<u8>], most: usize) -> Result<Request, String> {
         let command = String::from_utf8_lossy(&words[0]).to_lowercase();
         let rest = &words[1..];
         match command.as_str() {

@@ -1,6 +1,6 @@
 //! The Message Groups program and a cluster for it, which several files of tests use.
 
-use solera::{ClusterSpec, Overrides};
+use solera_embedded::{ClusterSpec, Overrides};
 
 /// Three sites, with the spaces of the stores that the program declares.
 pub(crate) const SPACES: &str = "

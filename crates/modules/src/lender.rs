@@ -1,14 +1,12 @@
 //! The users of the cluster, in whose names transactions are gone on with.
 
+use solera::mixed::{Rights, Space};
+use solera::{Client, Error};
 use solera_mixt::store::BoxFuture;
 use solera_node::{Local, Wanted};
 
-use crate::client::Client;
-use crate::error::Error;
-use crate::mixed::{Rights, Space};
-
 /// Opens sessions at the site of a call, for any user that there is.
-pub(super) struct Lender(pub(super) Local);
+pub(crate) struct Lender(pub(crate) Local);
 
 impl Rights for Lender {
     fn are_needed(&self) -> bool {
