@@ -114,6 +114,7 @@ impl Follower {
             // If it is gone, only the leader's delivery comes.
             let entry = kept.state.entries.get(&tid).filter(|entry| entry.ts == ts);
             let Some(share) = entry.and_then(|entry| entry.share.clone()) else { return };
+            assert!(ts > kept.state.delivered, "a follower delivers in the order of timestamps");
             kept.stored(&share.commit_vec(ts));
             step.outputs.push_back(Output::Deliver { group: kept.group, tid, ts, share });
         }

@@ -246,7 +246,9 @@ impl<W: Clone> Leader<W> {
         tid: TransactionId,
         outcome: Outcome,
     ) {
-        let Some(entry) = kept.state.entries.get_mut(&tid) else { return };
+        let entry =
+            kept.state.entries.get_mut(&tid).expect("only what is undecided here is decided");
+        assert_eq!(entry.phase, Phase::Undecided, "a transaction is decided once");
         if let Some(share) = &entry.share {
             kept.conflicts.release(tid, share);
         }
@@ -322,6 +324,7 @@ impl<W: Clone> Leader<W> {
                 step.reach(rare::STORED_FROM_ELSEWHERE);
                 continue;
             }
+            assert!(ts > kept.state.delivered, "a leader delivers in the order of timestamps");
             kept.state.delivered = ts;
             step.outputs.push_back(Output::Deliver { group: kept.group, tid, ts, share });
         }

@@ -94,6 +94,7 @@ impl<W: Clone> Member<W> {
                 self.on_decision(step, tid, outcome, oldest);
             }
             Body::Through { tid, of, answer } => {
+                // Sent to all members, because only the leader listens.
                 if let Role::Leader(leader) = &mut self.role {
                     leader.on_through(&mut self.kept, step, tid, of, answer);
                 }
@@ -127,11 +128,10 @@ impl<W: Clone> Member<W> {
             Body::NeedState { ballot } => self.on_need_state(step, from, ballot),
             Body::Stale { ballot } => self.on_stale(step, ballot),
             Body::TakeOver => self.take_over(step),
-            // For coordinators.
             Body::NotLeader { .. }
             | Body::Accepted { .. }
             | Body::Over { .. }
-            | Body::AskOldest => {}
+            | Body::AskOldest => unreachable!("the service gives these to its coordinator"),
         }
     }
 
@@ -182,9 +182,13 @@ impl<W: Clone> Member<W> {
         ballot: Ballot,
         reported: Reported,
     ) {
-        let Role::Leader(leader) = &mut self.role else { return };
-        if ballot == self.kept.state.accepted_in && step.configuration.members.contains(&from) {
-            leader.on_status_kept(&mut self.kept, step, from, reported);
+        let counts =
+            ballot == self.kept.state.accepted_in && step.configuration.members.contains(&from);
+        match &mut self.role {
+            Role::Leader(leader) if counts => {
+                leader.on_status_kept(&mut self.kept, step, from, reported);
+            }
+            _ => step.counts.ignored += 1,
         }
     }
 

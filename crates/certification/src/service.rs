@@ -378,7 +378,12 @@ impl<W: Clone + Send> Service<W> {
                 self.with_member(now, group, |member, step| member.on_message(step, from, body));
             }
             body => {
-                self.with_member(now, group, |member, step| member.on_message(step, from, body));
+                let of_member = |member: &mut Member<W>, step: &mut Step<'_, W>| {
+                    member.on_message(step, from, body);
+                };
+                if self.with_member(now, group, of_member).is_none() {
+                    self.counts.ignored += 1;
+                }
             }
         }
     }
@@ -419,12 +424,12 @@ impl<W: Clone + Send + Sync> Service<W> {
     /// Handles a message of another service, or of this one, to completion.
     pub fn handle(&mut self, now: Now, from: Address, message: Message<W>) {
         let is_other = from.site != self.config.me.site;
-        if self.begun && is_other && message.body.latest() > self.horizon(now) {
+        if !self.begun || (is_other && message.body.latest() > self.horizon(now)) {
             self.counts.ignored += 1;
-        } else if self.begun {
-            self.on_message(now, from, message);
-            self.drain_loopback(now);
+            return;
         }
+        self.on_message(now, from, message);
+        self.drain_loopback(now);
     }
 
     /// Does what is due at `now`.

@@ -58,9 +58,11 @@ impl<W: Clone> Member<W> {
     /// Becomes the leader if a quorum lets it.
     pub(crate) fn take_over(&mut self, step: &mut Step<'_, W>) {
         let electorate = step.electorate();
-        if !self.leads() && electorate.includes(electorate.me) {
-            self.begin_term(step);
+        if self.leads() || !electorate.includes(electorate.me) {
+            step.counts.ignored += 1;
+            return;
         }
+        self.begin_term(step);
     }
 
     fn begin_term(&mut self, step: &mut Step<'_, W>) {
@@ -97,9 +99,15 @@ impl<W: Clone> Member<W> {
     }
 
     pub(crate) fn on_support(&mut self, step: &mut Step<'_, W>, from: SiteId, ballot: Ballot) {
-        let Role::Candidate(candidate) = &mut self.role else { return };
-        if candidate.candidacy.on_support(&step.electorate(), from, ballot) {
-            self.begin_term(step);
+        let electorate = step.electorate();
+        match &mut self.role {
+            Role::Candidate(candidate) => {
+                if candidate.candidacy.on_support(&electorate, from, ballot) {
+                    self.begin_term(step);
+                }
+            }
+            // It has begun its term, or given up.
+            Role::Follower(_) | Role::Leader(_) => step.counts.ignored += 1,
         }
     }
 
@@ -125,10 +133,17 @@ impl<W: Clone> Member<W> {
         ballot: Ballot,
         state: State<W>,
     ) {
-        let Role::Candidate(candidate) = &mut self.role else { return };
         let electorate = step.electorate();
-        let states = candidate.candidacy.on_promise(&electorate, from, ballot, state);
-        let Some(states) = states else { return };
+        let states = match &mut self.role {
+            Role::Candidate(Candidate { candidacy, .. }) => {
+                candidacy.on_promise(&electorate, from, ballot, state)
+            }
+            Role::Follower(_) | Role::Leader(_) => None,
+        };
+        let Some(states) = states else {
+            step.counts.ignored += 1;
+            return;
+        };
         // Quorums of different members need not meet: then all of those that are left are asked.
         let changed = step.config.keeps(Rule::AllAfterChange)
             && states.values().any(|state| state.accepted_in.configuration < ballot.configuration);
@@ -149,6 +164,10 @@ impl<W: Clone> Member<W> {
     /// Leads with what follows from the states of a quorum.
     fn begin_to_lead(&mut self, step: &mut Step<'_, W>, ballot: Ballot, states: Vec<State<W>>) {
         let kept = &mut self.kept;
+        assert!(
+            ballot == kept.election.ballot() && ballot > kept.state.accepted_in,
+            "a term begins once, after those before, and while no later one is promised"
+        );
         let (told, told_here) = (told_in(&states), told_in(std::slice::from_ref(&kept.state)));
         let (mut merged, base) = merge(&kept.state, ballot, states);
         // What was not acknowledged was not chosen; it might wait for ever for what is lost.

@@ -21,12 +21,18 @@ pub(crate) struct Committed {
 
 impl Committed {
     /// Adds an update. Local timestamps of concurrent local transactions may arrive out of order.
+    ///
+    /// # Panics
+    /// If there is an update with this timestamp.
     pub(crate) fn insert(&mut self, update: Arc<Update>) {
         let ts = update.dot.ts;
         let at = if self.updates.back().is_none_or(|last| last.dot.ts < ts) {
             self.updates.len()
         } else {
-            self.updates.partition_point(|other| other.dot.ts < ts)
+            let at = self.updates.partition_point(|other| other.dot.ts < ts);
+            let next = self.updates.get(at);
+            assert!(next.is_none_or(|next| next.dot.ts != ts), "{:?} is stored twice", update.dot);
+            at
         };
         self.updates.insert(at, update);
         self.folded = self.folded.min(at);
@@ -91,6 +97,11 @@ impl Committed {
     /// See [`Self::forgotten`].
     pub(crate) fn restore_forgotten(&mut self, forgotten: Timestamp) {
         self.forgotten = forgotten;
+    }
+
+    /// Whether there is no update with this timestamp.
+    pub(crate) fn lacks(&self, ts: Timestamp) -> bool {
+        self.updates.back().is_none_or(|last| last.dot.ts < ts) || self.get(ts).is_none()
     }
 
     /// The update with this timestamp.

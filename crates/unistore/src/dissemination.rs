@@ -29,6 +29,10 @@ pub(crate) struct Dissemination {
     pub(crate) members: Members,
 }
 
+/// The worker is no child of this one in the tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NoChild;
+
 /// What only the root of a site's tree keeps.
 #[derive(Debug)]
 struct Root {
@@ -128,9 +132,13 @@ impl Dissemination {
     }
 
     /// KNOWNVEC_LOCAL of a child's subtree (Alg. 2 l. 27–28). Returns what the child had told before.
-    pub(crate) fn on_up(&mut self, from: Address, subtree: Subtree) -> Option<Subtree> {
-        let child = self.children.iter().position(|child| *child == from)?;
-        self.heard[child].replace(subtree)
+    pub(crate) fn on_up(
+        &mut self,
+        from: Address,
+        subtree: Subtree,
+    ) -> Result<Option<Subtree>, NoChild> {
+        let child = self.children.iter().position(|child| *child == from).ok_or(NoChild)?;
+        Ok(self.heard[child].replace(subtree))
     }
 
     /// The results of the root; they only ever grow.

@@ -214,17 +214,21 @@ impl Fits<'_> {
         writes.iter().all(|write| self.owned(&write.key))
     }
 
+    /// Whether the updates are in the order of their times, within what the stretch covers, and of its origin.
     fn stretch(&self, stretch: &Stretch) -> bool {
-        stretch.updates.iter().all(|update| {
-            let of = |write: &Write| PartitionId::of(&write.key, self.topology.partitions);
-            update.dot.site == stretch.origin
-                && self.is_origin(update.dot.site)
-                && self.vector(&update.snap_vec)
-                && update
-                    .writes
-                    .iter()
-                    .all(|write| of(write) == stretch.partition || stretch.origin == SiteId::STRONG)
-        })
+        let in_order = stretch.updates.is_sorted_by(|one, next| one.dot.ts < next.dot.ts);
+        in_order
+            && stretch.updates.iter().all(|update| {
+                let of = |write: &Write| PartitionId::of(&write.key, self.topology.partitions);
+                let own =
+                    |write| of(write) == stretch.partition || stretch.origin == SiteId::STRONG;
+                update.dot.site == stretch.origin
+                    && update.dot.ts > stretch.prev
+                    && update.dot.ts <= stretch.known
+                    && self.is_origin(update.dot.site)
+                    && self.vector(&update.snap_vec)
+                    && update.writes.iter().all(own)
+            })
     }
 
     fn response(&self, response: &Response) -> bool {
@@ -240,10 +244,13 @@ impl Fits<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use solera_time::Timestamp;
 
     use super::*;
     use crate::command::TxId;
+    use crate::message::Update;
 
     fn at(site: u8, worker: u8) -> Address {
         Address { site: SiteId(site), worker }
@@ -296,6 +303,31 @@ mod tests {
             (gap(1), at(0, 0), false),
         ] {
             assert_eq!(message.fits(from, at(0, 1), &topology), fits, "{message:?} of {from:?}");
+        }
+    }
+
+    #[test]
+    fn a_stretch_that_is_out_of_order_does_not_fit() {
+        let topology = Topology { partitions: 1, workers: vec![1, 1] };
+        let (partition, origin) = (PartitionId(0), SiteId(1));
+        let update = |ts| {
+            let dot = solera_data::Dot { ts: Timestamp(ts), site: origin };
+            let (snap_vec, writes) = (Vector::zero(2), vec![]);
+            Arc::new(Update { dot, snap_vec, writes, eventual: false })
+        };
+        for (times, fits) in [
+            (vec![], true),
+            (vec![3, 4, 9], true),
+            (vec![4, 3], false),
+            (vec![4, 4], false),
+            (vec![2], false),
+            (vec![10], false),
+        ] {
+            let updates = times.iter().copied().map(update).collect();
+            let (prev, known) = (Timestamp(2), Timestamp(9));
+            let stretch = Stretch { partition, origin, prev, known, updates };
+            let message = Message::Replicate(vec![stretch]);
+            assert_eq!(message.fits(at(1, 0), at(0, 0), &topology), fits, "{times:?}");
         }
     }
 }

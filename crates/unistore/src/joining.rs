@@ -265,14 +265,24 @@ impl Replica {
     /// A piece has come.
     pub(crate) fn on_filling(&mut self, now: Now, from: Address, filling: Filling) {
         let Filling { partition, attempt: number, at, next, chunk } = filling;
-        let Some(place) = self.joining.attempt(from, partition, number) else { return };
+        let Some(place) = self.joining.attempt(from, partition, number) else {
+            self.ignored += 1;
+            return;
+        };
+        let index = self.index_of(partition).expect("it asked for its own partitions");
+        let news = self.partitions[index].lacks_all(&chunk);
         let joining = &mut self.joining;
         let attempt = &mut joining.attempts[place];
         if let Chunk::Begin(begin) = &chunk {
             attempt.items = Some(begin.items);
         }
         // After a gap it is of no use: what is missing comes again, and this after it.
-        if attempt.at != at || next <= at || attempt.items.is_none_or(|items| next.items > items) {
+        if attempt.at != at
+            || next <= at
+            || attempt.items.is_none_or(|items| next.items > items)
+            || !news
+        {
+            self.ignored += 1;
             return;
         }
         let complete = attempt.items == Some(next.items);
@@ -287,7 +297,6 @@ impl Replica {
         let from = joining.not_before.max(now.monotonic);
         joining.not_before = from.after(Duration::from_nanos(nanos));
         self.record(|| Record::Filled(partition, chunk.clone(), complete));
-        let index = self.index_of(partition).expect("it asked for its own partitions");
         self.take_chunk(index, chunk, complete);
         if complete {
             self.certifying(now, |replica| replica.tell_stored(now, index));

@@ -147,9 +147,6 @@ impl Replica {
         op: Op,
     ) {
         let partition = self.partition_of(&key);
-        if self.index_of(partition).is_none() {
-            return;
-        }
         let mut pasts = Pasts::causal(past);
         match self.try_execute(now, to, &mut pasts, level, partition, &key, &op) {
             Some(outcome) => self.answer(to, Response::Executed { outcome, pasts }),
@@ -260,6 +257,10 @@ impl Replica {
     /// COMMIT (UniStore Alg. 1 l. 42–48). The clock moves past the commit time; the paper waits for
     /// it (l. 43).
     pub(crate) fn on_commit(&mut self, now: Now, coordinator: Address, tx: TxId, ts: Timestamp) {
+        if !self.can_commit(tx, ts) {
+            self.ignored += 1;
+            return;
+        }
         self.clock.observe(ts);
         if let Some(prepared) = self.participant.take(tx) {
             let dot = Dot { ts, site: self.me };
@@ -279,6 +280,20 @@ impl Replica {
             self.retry_parked(now);
         }
         self.resolve(coordinator, tx);
+    }
+
+    /// Whether a prepared transaction may commit at this time: not below its prepare time, and not at that of another
+    /// one. One that is not prepared any more has committed before.
+    fn can_commit(&self, tx: TxId, ts: Timestamp) -> bool {
+        let Some(Waiting { prepared, .. }) = self.participant.prepared.get(&tx) else {
+            return true;
+        };
+        let is_new = |write: &Write| {
+            let index = self.index_of(self.partition_of(&write.key));
+            let index = index.expect("a transaction is prepared where its keys are");
+            self.partitions[index].committed[self.me.index()].lacks(ts)
+        };
+        ts >= prepared.ts && prepared.writes.iter().all(is_new)
     }
 
     /// Confirms that the transaction is applied or dropped here, and how far its operations on eventual spaces went.

@@ -10,7 +10,7 @@ use solera_time::{MAX_SITES, SiteId, Timestamp, Vector};
 
 use crate::committed::Committed;
 use crate::keys::{Held, Keys};
-use crate::message::{Begin, Update, Write};
+use crate::message::{Begin, Chunk, Update, Write};
 use crate::op_log::OpLog;
 use crate::passing::{PassingUpdate, PassingWrite};
 use crate::record::{Part, SavedKey};
@@ -482,6 +482,16 @@ impl Partition {
     /// A key as a snapshot sees it that nothing was folded beyond.
     pub(crate) fn state_within(&self, key: &Key, snapshot: &Vector) -> State {
         self.keys.get(key).map_or_else(State::new, |log| log.state_within(snapshot))
+    }
+
+    /// Whether none of the updates in a piece of a donor is here, and each is in it once.
+    pub(crate) fn lacks_all(&self, chunk: &Chunk) -> bool {
+        let Chunk::Updates(updates) = chunk else { return true };
+        let mut dots = BTreeSet::new();
+        updates
+            .iter()
+            .map(|update| update.dot)
+            .all(|dot| dots.insert(dot) && self.committed[dot.site.index()].lacks(dot.ts))
     }
 
     /// Takes an update of a donor. The keys that follow contain it if it is within the snapshot.

@@ -18,7 +18,7 @@ use crate::command::{Command, Response};
 use crate::config::{Config, Rule, StrongLimits};
 use crate::coordinator::Coordinator;
 use crate::demand::Demand;
-use crate::dissemination::Dissemination;
+use crate::dissemination::{Dissemination, NoChild};
 use crate::encoding::PROTOCOL;
 use crate::failure_detector::FailureDetector;
 use crate::heard::HeardOf;
@@ -77,6 +77,8 @@ pub struct Replica {
     pub(crate) heard_of: HeardOf,
     /// Siblings that lack updates which they had stored.
     pub(crate) lacking: Lacking,
+    /// Messages that were dropped: see [`Status::ignored`].
+    pub(crate) ignored: u64,
     /// The last promise that was recorded, and when.
     pub(crate) promised: Promise,
     pub(crate) promised_at: Option<Monotonic>,
@@ -144,6 +146,7 @@ impl Replica {
             gap_asked: vec![vec![None; ORIGINS]; partitions.len()],
             heard_of: HeardOf::default(),
             lacking: Lacking::default(),
+            ignored: 0,
             promised: Promise {
                 floor: Vector::zero(sites),
                 known_vec: Vector::zero(sites),
@@ -612,8 +615,10 @@ impl Replica {
     /// A child whose part of what is wanted has come makes this worker tell its own at once.
     fn on_up(&mut self, from: Address, subtree: Subtree) {
         let known_vec = subtree.known_vec;
-        if let Some(before) = self.dissemination.on_up(from, subtree) {
-            self.demand.note_progress(&before.known_vec, &known_vec);
+        match self.dissemination.on_up(from, subtree) {
+            Ok(None) => {}
+            Ok(Some(before)) => self.demand.note_progress(&before.known_vec, &known_vec),
+            Err(NoChild) => self.ignored += 1,
         }
     }
 
@@ -810,6 +815,8 @@ impl Replica {
     /// Folds what no snapshot needs apart any more, and forgets what is causally stable.
     fn collect(&mut self) {
         let view = &self.dissemination.view;
+        let future = view.uniform_vec.with(self.me, self.clock.last());
+        assert!(self.floor(future).covers(&view.floor), "a live snapshot is below what is folded");
         for partition in &mut self.partitions {
             partition.collect(&view.floor, &view.settled_vec);
         }
@@ -833,6 +840,7 @@ impl Machine for Replica {
             Input::Message { from, life, message } => {
                 if from.site != self.me {
                     if !self.admits(now, from, life, &message) {
+                        self.ignored += 1;
                         return;
                     }
                     self.detector.heard(from.site, now.monotonic);

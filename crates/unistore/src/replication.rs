@@ -160,6 +160,8 @@ impl Replica {
                 && self.is_origin(stretch.origin)
             {
                 self.on_stretch(now, from, index, stretch);
+            } else {
+                self.ignored += 1;
             }
         }
     }
@@ -171,6 +173,8 @@ impl Replica {
                 && stretch.origin == SiteId::STRONG
             {
                 self.on_stretch(now, from, index, stretch);
+            } else {
+                self.ignored += 1;
             }
         }
     }
@@ -336,6 +340,8 @@ impl Replica {
                 self.partitions[index].global_matrix[site.index()] = known_vec;
                 self.partitions[index].agreed[site.index()] = agreed;
                 self.partitions[index].voted[site.index()] = voted;
+            } else {
+                self.ignored += 1;
             }
         }
     }

@@ -80,6 +80,12 @@ impl<'a> Status<'a> {
         self.replica.outcome(tid)
     }
 
+    /// Messages that were dropped since the start: they came again, or too late to count, or no correct replica sends
+    /// them. Those of certification are counted apart.
+    pub fn ignored(&self) -> u64 {
+        self.replica.ignored
+    }
+
     /// The greatest time that this worker has read, issued or seen.
     pub fn clock(&self) -> Timestamp {
         self.replica.clock.last()

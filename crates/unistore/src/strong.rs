@@ -399,7 +399,10 @@ impl Replica {
         committed: Option<bool>,
     ) {
         let asking = &mut self.strong.asking;
-        let Some(at) = asking.iter().position(|asking| asking.request == request) else { return };
+        let Some(at) = asking.iter().position(|asking| asking.request == request) else {
+            self.ignored += 1;
+            return;
+        };
         asking[at].silent.remove(&from);
         asking[at].committed = asking[at].committed.max(committed);
         if committed == Some(true) || asking[at].silent.is_empty() {
@@ -783,10 +786,8 @@ impl Replica {
     /// delivers ahead comes again from there, and [`Self::on_replicate`] takes it for what it has.
     fn deliver(&mut self, now: Now, group: GroupId, ts: Timestamp, share: &Share<Write>) {
         let id = PartitionId(group.0);
-        let Some(index) = self.index_of(id) else { return };
-        if ts <= self.partitions[index].known_vec.strong {
-            return;
-        }
+        let index = self.index_of(id).expect("only groups of owned partitions deliver here");
+        assert!(ts > self.partitions[index].known_vec.strong, "strong transactions come in order");
         self.be_active(now);
         self.wait_for(&share.commit_vec(ts));
         let prev = self.partitions[index].known_vec.strong;
@@ -806,7 +807,8 @@ impl Replica {
 
     /// Nothing else was committed up to here: what HEARTBEAT_STRONG is for (UniStore Alg. 3 l. 9–10).
     fn complete(&mut self, now: Now, group: GroupId, upto: Timestamp) {
-        let Some(index) = self.index_of(PartitionId(group.0)) else { return };
+        let index = self.index_of(PartitionId(group.0));
+        let index = index.expect("only groups of owned partitions are complete here");
         if self.certifier_of(PartitionId(group.0)) != group {
             return;
         }
@@ -828,7 +830,7 @@ impl Replica {
     /// A new leader lacks what others have.
     fn catch_up(&mut self, group: GroupId) {
         let partition = PartitionId(group.0);
-        let Some(index) = self.index_of(partition) else { return };
+        let index = self.index_of(partition).expect("only owned partitions have a leader here");
         let known = self.partitions[index].known_vec.strong;
         for site in self.other_members() {
             let to = self.config.topology.owner(site, partition);

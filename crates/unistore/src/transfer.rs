@@ -96,6 +96,7 @@ impl Replica {
             || leaving
             || !serves
         {
+            self.ignored += 1;
             return;
         }
         let Fetch { partition, attempt, at, .. } = fetch;
@@ -105,7 +106,7 @@ impl Replica {
             _ if at == Place::START => self.pin(now, from, fetch),
             _ => return self.send(from, Message::NotKept { partition, attempt }),
         }
-        let Some(index) = self.donor.pins.iter().position(of) else { return };
+        let index = self.donor.pins.iter().position(of).expect("it was found or added");
         let pin = &mut self.donor.pins[index];
         pin.heard = now.monotonic;
         pin.take_word(&fetch);
