@@ -4,10 +4,10 @@
 use std::sync::Arc;
 
 use libfuzzer_sys::fuzz_target;
-use solera_language::ir::Program;
-use solera_language::run::{Limits, Names, Refusal, Run, Step, Tapes};
-use solera_language::value::Value;
-use solera_language::verify::verify;
+use solera_program::ir::Program;
+use solera_program::run::{Limits, Names, Refusal, Run, Step, Tapes};
+use solera_program::value::Value;
+use solera_program::verify::verify;
 
 fuzz_target!(|bytes: &[u8]| {
     let Ok((program, rest)) = postcard::take_from_bytes::<Program>(bytes) else {

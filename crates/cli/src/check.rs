@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use solera_language::compile::compile;
 use solera_language::diagnostic::{Diagnostic, Mark, Severity};
 use solera_language::explain::{self, Transaction};
-use solera_language::span::{Position, Span};
+use solera_program::span::{Position, Span};
 
 use crate::source::{Source, count};
 

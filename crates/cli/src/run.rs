@@ -8,14 +8,14 @@ use std::sync::Arc;
 use clap::Args;
 use solera::{Client, Value as Reply};
 use solera_embedded::{ClusterSpec, Embedded, Overrides, Settings, Store};
-use solera_language::codec::Codec;
 use solera_language::compile::compile;
-use solera_language::ir::Program;
-use solera_language::types::{StoreId, Type};
-use solera_language::value::Value;
 use solera_levels::Level;
 use solera_mixt::memory::Memory;
 use solera_mixt::store::{BoxFuture, Connection, Database, Description, StoreError};
+use solera_program::codec::Codec;
+use solera_program::ir::Program;
+use solera_program::types::{StoreId, Type};
+use solera_program::value::Value;
 
 use crate::source::Source;
 
@@ -108,7 +108,7 @@ impl Database for Unasked {
 /// A client of a site that has the module, and its stores.
 async fn load(program: &Program, source: &str) -> Result<Client, Box<dyn Error>> {
     let stores = program.stores.iter();
-    let weakest = |store: &solera_language::ir::Store| {
+    let weakest = |store: &solera_program::ir::Store| {
         *store.accepts.last().expect("the strongest level is as strong as any")
     };
     let spaces: Vec<_> = stores.clone().map(|store| (&*store.name, weakest(store))).collect();

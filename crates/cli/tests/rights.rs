@@ -8,12 +8,12 @@ use common::{Up, eventually, http, wait_until};
 use solera::mixed::{Spaces, digest};
 use solera::{Client, Error, Value as Reply};
 use solera_language::compile::compile;
-use solera_language::value::{Handle, Value};
 use solera_mixt::binding::{Bindings, Module};
 use solera_mixt::coordinator::{Ask, Coordinator, Next, Request, TransactionId};
 use solera_mixt::outcome::Limits;
 use solera_mixt::store::Database;
 use solera_node::hash_password;
+use solera_program::value::{Handle, Value};
 
 /// Two phases: the spaces that are linearizable or causal commit together, and the eventual one after them.
 const HEAD: &str = "\

@@ -6,13 +6,13 @@ use solera::mixed::{Cluster, Pool, Spaces};
 use solera::{Client, Error};
 use solera_embedded::{ClusterSpec, Embedded, Fault, Overrides};
 use solera_language::compile::compile;
-use solera_language::operation::ObjectOp;
-use solera_language::types::{StoreId, Type};
-use solera_language::value::Value;
 use solera_levels::Level;
 use solera_mixt::conformance;
 use solera_mixt::outcome::IN_DOUBT_MS;
 use solera_mixt::store::{Begin, Connection, Database, Name, NameWrite, ObjectCall, StoreError};
+use solera_program::operation::ObjectOp;
+use solera_program::types::{StoreId, Type};
+use solera_program::value::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
 type Script = &'static [(&'static str, &'static str)];

@@ -4,16 +4,16 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
 
-use solera_language::builtin::Builtin;
 use solera_language::compile::compile;
-use solera_language::ir::{Code, Instr, Phase, Program, Store, Transaction, VERSION};
-use solera_language::operation::ObjectOp;
-use solera_language::run::{Limits, Names, Run, Step, Tapes};
-use solera_language::span::Span;
 use solera_language::syntax::ast::BinaryOp;
-use solera_language::types::{Object, StoreId, Type};
-use solera_language::value::{Handle, Value};
-use solera_language::verify::verify;
+use solera_program::builtin::Builtin;
+use solera_program::ir::{Code, Instr, Phase, Program, Store, Transaction, VERSION};
+use solera_program::operation::ObjectOp;
+use solera_program::run::{Limits, Names, Run, Step, Tapes};
+use solera_program::span::Span;
+use solera_program::types::{Object, StoreId, Type};
+use solera_program::value::{Handle, Value};
+use solera_program::verify::verify;
 
 fn main() {
     let empty = program(vec![], vec![], 2);

@@ -11,10 +11,10 @@ mod statements;
 
 pub use declarations::{Declarations, StoreInfo, StructInfo};
 pub use lower::lower;
+use solera_program::span::Span;
+use solera_program::types::Type;
 
 use crate::flat::Body;
-use crate::span::Span;
-use crate::types::Type;
 
 /// A module whose names and types are in order, as far as its diagnostics do not say otherwise.
 #[derive(Clone, Debug)]

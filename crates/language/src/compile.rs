@@ -1,10 +1,11 @@
 //! From a source text to a program.
 
+use solera_program::ir;
+
 use crate::check::{self, Checkable, Checked, Declarations};
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::flat::{coalesce, functions};
 use crate::flow::{self, Flows};
-use crate::ir;
 use crate::split::{self, Split};
 use crate::syntax;
 

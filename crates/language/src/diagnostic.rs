@@ -1,6 +1,6 @@
 //! What the compiler has to say about a program.
 
-use crate::span::Span;
+use solera_program::span::Span;
 
 /// How much it matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -11,12 +11,12 @@ mod walks;
 
 use serde::Serialize;
 use solera_levels::Level;
+use solera_program::span::Position;
+use solera_program::types::Type;
 
 use crate::compile::{Compiled, Explained};
 use crate::flat::{Step, StepKind, Var};
-use crate::span::Position;
 use crate::split::{PhasePlan, Planned};
-use crate::types::Type;
 use names::Names;
 pub use svg::svg;
 pub use text::text;

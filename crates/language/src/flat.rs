@@ -9,15 +9,15 @@ mod failing;
 
 pub use coalesce::coalesce;
 pub use failing::{Failing, functions, or_calls};
+use solera_program::builtin::Builtin;
+use solera_program::operation::ObjectOp;
+use solera_program::span::Span;
+use solera_program::types::{Object, StoreId, StructId, Type};
+use solera_program::value::Value;
 
 use solera_levels::Label;
 
-use crate::builtin::Builtin;
-use crate::operation::ObjectOp;
-use crate::span::Span;
 use crate::syntax::ast::{BinaryOp, UnaryOp};
-use crate::types::{Object, StoreId, StructId, Type};
-use crate::value::Value;
 
 /// The number of a variable in its body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

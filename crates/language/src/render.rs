@@ -3,9 +3,9 @@
 use std::ops::Range;
 
 use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
+use solera_program::span::{Position, Span};
 
 use crate::diagnostic::{Diagnostic, Severity};
-use crate::span::{Position, Span};
 
 /// Writes diagnostics with the lines of the source that they are about, an empty line between them.
 pub fn render(diagnostics: &[Diagnostic], file_name: &str, source: &str, color: bool) -> String {

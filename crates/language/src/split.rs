@@ -7,14 +7,14 @@ mod emit;
 mod plan;
 
 pub use plan::{PhasePlan, Planned};
+use solera_program::ir;
+use solera_program::types::Object;
 
 use std::collections::BTreeSet;
 
 use crate::check::{Checkable, Declarations};
 use crate::flat::Var;
 use crate::flow::Flows;
-use crate::ir;
-use crate::types::Object;
 
 /// A transaction that is split.
 #[derive(Clone, Debug)]

@@ -10,8 +10,9 @@ mod token;
 
 use std::fmt;
 
+use solera_program::span::{Position, Span};
+
 use crate::diagnostic::Diagnostic;
-use crate::span::{Position, Span};
 use ast::Module;
 pub use print::print;
 

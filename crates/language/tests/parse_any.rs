@@ -6,9 +6,9 @@ use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 use solera_language::diagnostic::Diagnostic;
 use solera_language::render::{render, short};
-use solera_language::span::Span;
 use solera_language::syntax::ast::*;
 use solera_language::syntax::{parse, parse_bytes, print};
+use solera_program::span::Span;
 
 /// Reads a source, and whatever comes of it is written and read again.
 fn survive(source: &str) {

@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use program::{Random, STORES, source};
 use solera_language::compile::{compile, compile_whole};
-use solera_language::ir::Program;
-use solera_language::run::{Limits, Names, RemoteCall, Run, Step, Tapes};
-use solera_language::value::{Handle, Value};
-use solera_language::verify::verify;
+use solera_program::ir::Program;
+use solera_program::run::{Limits, Names, RemoteCall, Run, Step, Tapes};
+use solera_program::value::{Handle, Value};
+use solera_program::verify::verify;
 use stores::Stores;
 
 /// How a transaction ended: its result, if it did not fail.

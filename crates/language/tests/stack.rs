@@ -6,10 +6,10 @@ use std::sync::Arc;
 use solera_language::compile::{compile, compile_whole};
 use solera_language::explain;
 use solera_language::render::render;
-use solera_language::run::{Limits, Names, Run, Step, Tapes};
 use solera_language::syntax::MAX_CHAIN;
-use solera_language::value::Value;
-use solera_language::verify::verify;
+use solera_program::run::{Limits, Names, Run, Step, Tapes};
+use solera_program::value::Value;
+use solera_program::verify::verify;
 
 /// The stack of a thread unless something else is asked for.
 const STACK: usize = 2 << 20;

@@ -3,9 +3,9 @@
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, format_ident, quote};
 use solera_language::compile::{Compiled, Explained};
-use solera_language::ir::{Program, Struct, Transaction};
-use solera_language::run::spell;
-use solera_language::types::Type;
+use solera_program::ir::{Program, Struct, Transaction};
+use solera_program::run::spell;
+use solera_program::types::Type;
 
 use crate::inline;
 use crate::names::name;

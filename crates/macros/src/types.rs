@@ -2,8 +2,8 @@
 
 use proc_macro2::TokenStream;
 use quote::quote;
-use solera_language::ir::Program;
-use solera_language::types::{Object, Type};
+use solera_program::ir::Program;
+use solera_program::types::{Object, Type};
 
 /// How a program's types are called.
 pub(crate) struct Types<'p> {

@@ -12,7 +12,6 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use solera_language::compile::compile;
-use solera_language::value::{Handle, Value};
 use solera_levels::Level;
 use solera_mixt::binding::{Bindings, Module};
 use solera_mixt::collect::Collector;
@@ -24,6 +23,7 @@ use solera_mixt::store::{
     Answer, Begin, BoxFuture, Connection, Database, Description, Fields, List, NameWrite,
     ObjectCall, StoreError,
 };
+use solera_program::value::{Handle, Value};
 
 const SOURCE: &str = "
 store strong : linearizable;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use solera_language::value::Value;
+use solera_program::value::Value;
 
 use crate::binding::Modules;
 use crate::coordinator::{Ask, Coordinator, Next};

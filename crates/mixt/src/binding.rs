@@ -5,10 +5,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use solera_language::ir::Program;
-use solera_language::types::StoreId;
-use solera_language::verify::{Malformed, verify};
 use solera_levels::Level;
+use solera_program::ir::Program;
+use solera_program::types::StoreId;
+use solera_program::verify::{Malformed, verify};
 
 use crate::store::{Database, Place};
 
@@ -91,7 +91,7 @@ impl Bindings {
                 return Err(BindError::NoSuchStore((*name).to_owned()));
             }
         }
-        let one = |store: &solera_language::ir::Store| {
+        let one = |store: &solera_program::ir::Store| {
             let found = bind.iter().find(|(name, ..)| **name == *store.name);
             let (_, index, space) =
                 found.ok_or_else(|| BindError::NotBound(store.name.to_string()))?;

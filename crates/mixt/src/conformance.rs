@@ -8,12 +8,12 @@
 
 use std::sync::Arc;
 
-use solera_language::ir::{Program, Store, Struct, VERSION};
-use solera_language::objects;
-use solera_language::operation::ObjectOp;
-use solera_language::types::{Object, StoreId, StructId, Type};
-use solera_language::value::{Handle, Value};
 use solera_levels::Level;
+use solera_program::ir::{Program, Store, Struct, VERSION};
+use solera_program::objects;
+use solera_program::operation::ObjectOp;
+use solera_program::types::{Object, StoreId, StructId, Type};
+use solera_program::value::{Handle, Value};
 
 use crate::store::{
     Answer, Begin, Connection, Database, Fields, List, Name, NameWrite, ObjectCall, StoreError,

@@ -52,8 +52,8 @@ mod validate;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use solera_language::run::FailureKind;
-use solera_language::value::Value;
+use solera_program::run::FailureKind;
+use solera_program::value::Value;
 
 use self::permission::Permission;
 use self::release::Release;

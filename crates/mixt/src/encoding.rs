@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use solera_language::codec::{Codec, CodecError};
-use solera_language::objects::{REMOTE_LIST_NEXT, REMOTE_LIST_VALUE};
-use solera_language::types::{Object, Type};
-use solera_language::value::Value;
+use solera_program::codec::{Codec, CodecError};
+use solera_program::objects::{REMOTE_LIST_NEXT, REMOTE_LIST_VALUE};
+use solera_program::types::{Object, Type};
+use solera_program::value::Value;
 
 use crate::store::{ObjectCall, StoreError};
 

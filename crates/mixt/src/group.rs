@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use solera_language::run::{Failure, FailureKind, Names, Refusal, Run, Step};
-use solera_language::types::StoreId;
-use solera_language::value::Value;
+use solera_program::run::{Failure, FailureKind, Names, Refusal, Run, Step};
+use solera_program::types::StoreId;
+use solera_program::value::Value;
 
 use crate::job::Job;
 use crate::plan::Group;

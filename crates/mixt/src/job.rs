@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use solera_language::run::{Failure, Names, Run, Tapes};
-use solera_language::value::Value;
+use solera_program::run::{Failure, Names, Run, Tapes};
+use solera_program::value::Value;
 
 use crate::binding::{Bindings, Module, Modules};
 use crate::outcome::Limits;

@@ -36,9 +36,9 @@ pub mod worker;
 /// What macros need besides what is public.
 #[doc(hidden)]
 pub mod __macros {
-    pub use solera_language::ir;
-    pub use solera_language::value::Value;
     pub use solera_macros::{mixt, mixt_file, mixt_inline};
+    pub use solera_program::ir;
+    pub use solera_program::value::Value;
 }
 
 /// Compiles a program of the MixT language that stands between the braces, while Rust compiles. What it may not do is an

@@ -19,9 +19,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use solera_language::ir::Program;
-use solera_language::types::StoreId;
 use solera_levels::Level;
+use solera_program::ir::Program;
+use solera_program::types::StoreId;
 
 use self::cell::Cell;
 use crate::store::{
@@ -238,7 +238,7 @@ impl Session {
                 history.version += 1;
                 history.change(key, |cell| cell::change(cell, call));
                 return Ok(Answer {
-                    value: Some(solera_language::value::Value::Unit),
+                    value: Some(solera_program::value::Value::Unit),
                     ..Answer::default()
                 });
             }
@@ -258,7 +258,7 @@ impl Session {
                 cell::check(cell, &[call])?;
             }
             open.writes.push(call.clone());
-            Some(solera_language::value::Value::Unit)
+            Some(solera_program::value::Value::Unit)
         } else {
             if matches!(level, Level::Linearizable | Level::Por) {
                 open.reads.insert(key);

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use solera_language::run::{self, Failure};
-use solera_language::value::Value;
+use solera_program::run::{self, Failure};
+use solera_program::value::Value;
 
 use crate::record::Record;
 use crate::store::Place;

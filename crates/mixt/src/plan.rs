@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
-use solera_language::ir::Transaction;
-use solera_language::types::StoreId;
+use solera_program::ir::Transaction;
+use solera_program::types::StoreId;
 
 use crate::binding::Bindings;
 use crate::store::Place;

@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use solera_language::run::Tapes;
-use solera_language::value::Value;
+use solera_program::run::Tapes;
+use solera_program::value::Value;
 
 use crate::binding::Bindings;
 use crate::rights::Users;

@@ -8,11 +8,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use solera_language::builtin::Builtin;
-use solera_language::ir::{Code, Instr, Phase, Program, Reg};
-use solera_language::operation::ObjectOp;
-use solera_language::types::StoreId;
-use solera_language::value::Value;
+use solera_program::builtin::Builtin;
+use solera_program::ir::{Code, Instr, Phase, Program, Reg};
+use solera_program::operation::ObjectOp;
+use solera_program::types::StoreId;
+use solera_program::value::Value;
 
 use crate::job::Job;
 use crate::record::State;
@@ -292,8 +292,8 @@ fn of_builtin(builtin: Builtin, values: Vec<Value>) -> Known {
 #[cfg(test)]
 mod tests {
     use solera_language::compile::compile;
-    use solera_language::value::Handle;
     use solera_levels::Level;
+    use solera_program::value::Handle;
 
     use super::*;
     use crate::binding::{Bindings, Module};

@@ -11,11 +11,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use solera_language::ir::{Operation, Program};
-use solera_language::operation::ObjectOp;
-use solera_language::types::{Object, StoreId, Type};
-use solera_language::value::Value;
 use solera_levels::Level;
+use solera_program::ir::{Operation, Program};
+use solera_program::operation::ObjectOp;
+use solera_program::types::{Object, StoreId, Type};
+use solera_program::value::Value;
 
 use crate::rights::{Access, Denial};
 use crate::shipment::{Shipment, Shipped};

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use solera_language::compile::compile;
-use solera_language::value::{Handle, Value};
 use solera_levels::Level;
 use solera_mixt::binding::{Bindings, Module};
 use solera_mixt::collect::Collector;
@@ -18,6 +17,7 @@ use solera_mixt::outcome::{Outcome, Why};
 use solera_mixt::record::Record;
 use solera_mixt::recovery::{Recovered, recover};
 use solera_mixt::store::{Place, StoreError};
+use solera_program::value::{Handle, Value};
 use world::bench::{Bench, handle, ints, is_commit};
 use world::finish;
 

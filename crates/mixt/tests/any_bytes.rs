@@ -9,7 +9,6 @@ use proptest::collection::{btree_map, btree_set, vec};
 use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::Index;
-use solera_language::value::{Handle, Value};
 use solera_mixt::any_bytes::read_any;
 use solera_mixt::binding::Modules;
 use solera_mixt::coordinator::{Ask, Next, Reply, Request};
@@ -18,6 +17,7 @@ use solera_mixt::outcome::Outcome;
 use solera_mixt::record::Record;
 use solera_mixt::shipment::Shipment;
 use solera_mixt::store::StoreError;
+use solera_program::value::{Handle, Value};
 use world::bench::{Bench, handle, is_commit};
 
 /// The form of records that is known, and their parts, as docs/formats/mixt.md lists them.

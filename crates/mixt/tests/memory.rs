@@ -5,10 +5,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use solera_language::compile::compile;
-use solera_language::ir::{Program, VERSION};
-use solera_language::operation::ObjectOp;
-use solera_language::types::{Object, StoreId, Type};
-use solera_language::value::{Handle, Value};
 use solera_levels::Level;
 use solera_mixt::binding::{Bindings, Module};
 use solera_mixt::conformance;
@@ -19,6 +15,10 @@ use solera_mixt::outcome::{Limits, Outcome};
 use solera_mixt::store::{
     Begin, BoxFuture, Connection, Database, Name, NameWrite, ObjectCall, StoreError,
 };
+use solera_program::ir::{Program, VERSION};
+use solera_program::operation::ObjectOp;
+use solera_program::types::{Object, StoreId, Type};
+use solera_program::value::{Handle, Value};
 
 const REGISTER: u32 = 0;
 const COUNTER: u32 = 1;

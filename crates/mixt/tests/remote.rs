@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
 use solera_language::compile::compile;
-use solera_language::value::{Handle, Value};
 use solera_levels::Level;
 use solera_mixt::binding::{Bindings, Module, Modules};
 use solera_mixt::coordinator::{Ask, Coordinator, Next, Reply, Request, TransactionId};
@@ -20,6 +19,7 @@ use solera_mixt::store::{
     ObjectCall, StoreError,
 };
 use solera_mixt::worker::{Unshipped, Worker};
+use solera_program::value::{Handle, Value};
 
 const SOURCE: &str = r#"
 store strong : linearizable;

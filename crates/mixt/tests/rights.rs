@@ -4,7 +4,6 @@ mod world;
 
 use std::sync::Arc;
 
-use solera_language::value::Value;
 use solera_levels::Level;
 use solera_mixt::collect::Collector;
 use solera_mixt::coordinator::{Ask, Coordinator, Next, Reply, Request};
@@ -14,6 +13,7 @@ use solera_mixt::outcome::{Outcome, Why};
 use solera_mixt::record::Record;
 use solera_mixt::recovery::{Progress, Recovered, denied, forget, progress, recover};
 use solera_mixt::store::{Database, Place};
+use solera_program::value::Value;
 use world::bench::Bench;
 use world::users::Lax;
 use world::{Faulty, finish};

@@ -11,8 +11,6 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Waker};
 
 use solera_language::compile::compile;
-use solera_language::run::Limits as PhaseLimits;
-use solera_language::value::{Handle, Value};
 use solera_levels::Level;
 use solera_mixt::binding::{Bindings, Module, Modules};
 use solera_mixt::collect::Collector;
@@ -23,6 +21,8 @@ use solera_mixt::outcome::{Limits, Outcome};
 use solera_mixt::record::Record;
 use solera_mixt::recovery::{Recovered, recover};
 use solera_mixt::store::{Database, Place};
+use solera_program::run::Limits as PhaseLimits;
+use solera_program::value::{Handle, Value};
 use world::users::{HostClock, Lax};
 use world::{Faults, Faulty, Remote, World, finish};
 

@@ -5,7 +5,6 @@ mod world;
 use std::sync::Arc;
 
 use solera_language::compile::compile;
-use solera_language::value::{Handle, Value};
 use solera_levels::Level;
 use solera_mixt::binding::{BindError, Bindings, Module, Modules};
 use solera_mixt::collect::Collector;
@@ -16,6 +15,7 @@ use solera_mixt::outcome::{Outcome, Why};
 use solera_mixt::record::Record;
 use solera_mixt::recovery::{forget, recover};
 use solera_mixt::store::{Database, Place, StoreError};
+use solera_program::value::{Handle, Value};
 use world::bench::{Bench, handle, ints, is_commit, module};
 use world::finish;
 

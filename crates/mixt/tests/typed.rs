@@ -309,7 +309,7 @@ fn what_is_incomplete_is_resumed_or_completed_by_upkeep() {
     assert_eq!(ticket.record().transaction(), "both");
     let mut on = all::Stores::within(&memory).bind(Arc::clone(&host)).unwrap();
     let result = now(on.resume(ticket)).unwrap();
-    assert_eq!(result, solera_language::value::Value::Int(0));
+    assert_eq!(result, solera_program::value::Value::Int(0));
     assert_eq!(now(all::bump(&mut on, &b)).unwrap(), 2);
     begin("two");
     host.now_ms.store(10 * Limits::default().orphan_ms, Ordering::Relaxed);

@@ -1,12 +1,12 @@
 //! Results as replies, and outcomes as errors.
 
-use solera_language::codec::Codec;
-use solera_language::ir::Program;
-use solera_language::run::{Failure, FailureKind};
-use solera_language::span::Position;
-use solera_language::types::Type;
-use solera_language::value::Value;
 use solera_mixt::outcome::Why;
+use solera_program::codec::Codec;
+use solera_program::ir::Program;
+use solera_program::run::{Failure, FailureKind};
+use solera_program::span::Position;
+use solera_program::types::Type;
+use solera_program::value::Value;
 use solera_resp::Value as Reply;
 
 /// A result as a reply.
@@ -86,7 +86,7 @@ pub(crate) fn told(why: &Why, source: &str) -> String {
 mod tests {
     use std::sync::Arc;
 
-    use solera_language::value::Handle;
+    use solera_program::value::Handle;
 
     use super::*;
 
@@ -104,8 +104,8 @@ mod tests {
         let one = Reply::Array(vec![Reply::Bulk(b"a".into())]);
         assert_eq!(told(Value::list([Value::string("a")]), list), one);
         let handle = Value::Handle(Handle { store: "mail".into(), key: "k".into() });
-        let object = Arc::new(solera_language::types::Object::Counter);
-        let ty = Type::Handle(object, solera_language::types::StoreId(0));
+        let object = Arc::new(solera_program::types::Object::Counter);
+        let ty = Type::Handle(object, solera_program::types::StoreId(0));
         assert_eq!(told(handle, ty), Reply::Bulk(b"mail:k".into()));
     }
 }

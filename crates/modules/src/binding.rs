@@ -2,10 +2,10 @@
 
 use solera::mixed::Spaces;
 use solera_commands::similar;
-use solera_language::types::StoreId;
 use solera_levels::Level;
 use solera_mixt::binding::{BindError, Bindings, Module};
 use solera_mixt::store::{Database, StoreError};
+use solera_program::types::StoreId;
 
 use crate::request::Binds;
 use crate::{Store, databases};

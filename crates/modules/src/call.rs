@@ -2,11 +2,6 @@
 
 use solera::Client;
 use solera::mixed::{Spaces, System};
-use solera_language::codec::Codec;
-use solera_language::ir::{Instr, Program, Transaction};
-use solera_language::run::spell;
-use solera_language::span::Position;
-use solera_language::value::Value;
 use solera_mixt::coordinator::{Coordinator, TransactionId};
 use solera_mixt::drive;
 use solera_mixt::outcome::{Limits, Outcome, Why};
@@ -15,6 +10,11 @@ use solera_mixt::recovery;
 use solera_mixt::rights::Users;
 use solera_mixt::typed::Host as _;
 use solera_node::Local;
+use solera_program::codec::Codec;
+use solera_program::ir::{Instr, Program, Transaction};
+use solera_program::run::spell;
+use solera_program::span::Position;
+use solera_program::value::Value;
 
 use crate::library::Compiled;
 use crate::{Answered, Shared, answer, binding, connections, registry, session, spaces, told};

@@ -2,7 +2,6 @@
 
 use solera::Client;
 use solera::mixed::System;
-use solera_language::types::StoreId;
 use solera_mixt::binding::Bindings;
 use solera_mixt::collect::{self, Collector};
 use solera_mixt::coordinator::Coordinator;
@@ -13,6 +12,7 @@ use solera_mixt::recovery::{self, Found};
 use solera_mixt::rights::Users;
 use solera_mixt::store::{Place, StoreError};
 use solera_node::Local;
+use solera_program::types::StoreId;
 use solera_resp::Value;
 
 use crate::call::place;

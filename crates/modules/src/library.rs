@@ -7,11 +7,11 @@ use solera::Client;
 use solera::mixed::digest;
 use solera_language::compile;
 use solera_language::diagnostic::{Diagnostic, Severity};
-use solera_language::ir::Program;
 use solera_language::render::{render, short};
-use solera_language::run::spell;
 use solera_mixt::binding::{Module, Modules};
 use solera_mixt::store::Database;
+use solera_program::ir::Program;
+use solera_program::run::spell;
 use solera_resp::Value;
 
 use crate::Answered;

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use solera_config::{ConfigError, ModuleSpec, Placed};
-use solera_language::run;
 use solera_mixt::outcome::Limits;
+use solera_program::run;
 
 /// What modules and their calls may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,13 +10,13 @@ use common::{SPACES, spec};
 use solera::mixed::{Spaces, System};
 use solera::{Client, Error, Value};
 use solera_embedded::{ClusterSpec, Embedded, Fault, Overrides, Settings};
-use solera_language::run::Limits as PhaseLimits;
-use solera_language::value::Value as RunValue;
 use solera_mixt::binding::{Bindings, Module};
 use solera_mixt::coordinator::{Ask, Coordinator, Next, Reply, Request, TransactionId};
 use solera_mixt::drive::{Clock, Connections, run};
 use solera_mixt::outcome::{Limits, Outcome};
 use solera_mixt::store::Database;
+use solera_program::run::Limits as PhaseLimits;
+use solera_program::value::Value as RunValue;
 
 const GROUPS: &str = include_str!("../../../examples/message_groups.mixt");
 
@@ -348,7 +348,7 @@ async fn a_transaction_whose_coordinator_died_is_completed() {
     let module = Module::new(&digest, program.clone()).unwrap();
     let binds = [("directory", 0, "directory"), ("mail", 0, "mail"), ("audit", 0, "audit")];
     let bindings = Bindings::new(&program, &databases, &binds).unwrap();
-    let codec = solera_language::codec::Codec::new(&program);
+    let codec = solera_program::codec::Codec::new(&program);
     let index = module.transaction("post").unwrap();
     let params = &program.transactions[index].params;
     let words: [&[u8]; 3] = [group.as_bytes(), b"all", b"late"];
@@ -506,7 +506,7 @@ async fn count_from_here(spaces: &Spaces, space: &str, id: u64) -> Outcome {
     let module = Module::new(&solera::mixed::digest(OBJECTS), program.clone()).unwrap();
     let bindings = Bindings::new(&program, &databases, &[("mail", 0, space)]).unwrap();
     let index = module.transaction("counts").unwrap();
-    let codec = solera_language::codec::Codec::new(&program);
+    let codec = solera_program::codec::Codec::new(&program);
     let args = vec![codec.argument(b"n", &program.transactions[index].params[0].1).unwrap()];
     let limits = Limits { attempts: 3, ..Limits::default() };
     let (id, known) = (TransactionId::new(id << 1), (Arc::default(), limits));

@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 use solera::mixed::{Remote, Spaces, System};
 use solera::{Client, Error, Value};
 use solera_embedded::{ClusterSpec, Embedded, Overrides, Settings, Store};
-use solera_language::codec::Codec;
 use solera_language::compile::compile;
 use solera_levels::Level;
 use solera_mixt::binding::{Bindings, Module};
@@ -20,6 +19,7 @@ use solera_mixt::outcome::{Limits, Outcome};
 use solera_mixt::record::Record;
 use solera_mixt::store::{BoxFuture, Connection, Database, Description, StoreError};
 use solera_node::Incomplete;
+use solera_program::codec::Codec;
 
 const GROUPS: &str = include_str!("../../../examples/message_groups.mixt");
 

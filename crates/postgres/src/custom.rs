@@ -9,7 +9,7 @@
 //! | `bytes` | `bytea` |
 //! | `option<T>` | as `T`; none is NULL |
 //! | `list<T>`, `set<T>` of these | an array, or `json`, `jsonb` |
-//! | other types | `json`, `jsonb`, as [`Codec`](solera_language::codec::Codec) writes them |
+//! | other types | `json`, `jsonb`, as [`Codec`](solera_program::codec::Codec) writes them |
 //!
 //! Domains are taken for what they are made of. A result is: nothing, whatever rows there are; one row of one column, or
 //! of the columns that a struct has; none or one row for an option; rows for a list, a set or a map. A statement without
@@ -20,10 +20,10 @@ mod declared;
 mod held;
 mod rows;
 
-use solera_language::ir::{Operation, OperationParam, Program};
-use solera_language::run::spell;
-use solera_language::value::Value;
 use solera_mixt::store::StoreError;
+use solera_program::ir::{Operation, OperationParam, Program};
+use solera_program::run::spell;
+use solera_program::value::Value;
 use tokio_postgres::Statement;
 
 pub(crate) use self::carrier::Param;

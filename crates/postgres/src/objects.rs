@@ -6,12 +6,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use solera_language::codec::{Codec, CodecError};
-use solera_language::ir::Program;
-use solera_language::operation::ObjectOp;
-use solera_language::types::{Object, Type};
-use solera_language::value::Value;
 use solera_mixt::store::{ObjectCall, StoreError};
+use solera_program::codec::{Codec, CodecError};
+use solera_program::ir::Program;
+use solera_program::operation::ObjectOp;
+use solera_program::types::{Object, Type};
+use solera_program::value::Value;
 use tokio_postgres::Row;
 
 use crate::link::{Params, Rows};

@@ -5,10 +5,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use solera_language::ir::Program;
-use solera_language::types::StoreId;
 use solera_levels::Level;
 use solera_mixt::store::{BoxFuture, Connection, Database, Description, StoreError};
+use solera_program::ir::Program;
+use solera_program::types::StoreId;
 use solera_tls::Tls;
 use tokio::sync::OnceCell;
 use tokio_postgres::{Client, Config};

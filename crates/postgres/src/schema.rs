@@ -7,7 +7,7 @@
 //! | `names` | a value of a named object |
 //! | `format` | which tables these are |
 //!
-//! `value` and `item` are bytes as [`Codec`](solera_language::codec::Codec) writes them. `id` is the digest of the item,
+//! `value` and `item` are bytes as [`Codec`](solera_program::codec::Codec) writes them. `id` is the digest of the item,
 //! so that items of any length can be indexed; in lists it is the place. Statements that write an object write nothing
 //! if another kind of object is there, which the first of a pipeline tells.
 

@@ -4,11 +4,11 @@ mod call;
 
 use std::sync::Arc;
 
-use solera_language::operation::ObjectOp;
 use solera_mixt::store::{
     Answer, Begin, BoxFuture, Connection, CustomCall, Fields, List, NameWrite, ObjectCall,
     StoreError,
 };
+use solera_program::operation::ObjectOp;
 
 use tokio_postgres::types::FromSql;
 

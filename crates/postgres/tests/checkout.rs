@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use server::bench::{Bench, handle};
 use server::{Url, with_database};
-use solera_language::value::Value;
 use solera_mixt::outcome::{Outcome, Why};
 use solera_postgres::Postgres;
+use solera_program::value::Value;
 
 const MODULE: &str = include_str!("../../../examples/checkout.mixt");
 const TABLES: &str = include_str!("../../../examples/checkout.sql");

@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use server::{Url, with_database};
 use solera_language::compile::compile;
-use solera_language::ir::Program;
-use solera_language::operation::ObjectOp;
-use solera_language::types::StoreId;
-use solera_language::value::{Handle, Value};
 use solera_mixt::store::{
     Begin, Connection, CustomCall, Database, Name, NameWrite, ObjectCall, StoreError,
 };
 use solera_postgres::{Builder, ConfigError, Postgres};
+use solera_program::ir::Program;
+use solera_program::operation::ObjectOp;
+use solera_program::types::StoreId;
+use solera_program::value::{Handle, Value};
 
 const SOURCE: &str = r#"
 struct Line { product: string, left: int }
@@ -246,7 +246,7 @@ fn dereferenced_parameters_are_what_the_handle_leads_to() {
                 object: 0,
                 op: ObjectOp::Append,
                 args: vec![Value::Int(number)],
-                result: solera_language::types::Type::Unit,
+                result: solera_program::types::Type::Unit,
                 look: None,
             };
             session.connection.perform(&call).await.unwrap();

@@ -8,12 +8,12 @@ use std::time::Duration;
 use server::proxy::{Loss, Proxy};
 use server::with_database;
 use solera_language::compile::compile;
-use solera_language::ir::Program;
-use solera_language::operation::ObjectOp;
-use solera_language::types::Type;
-use solera_language::value::Value;
 use solera_mixt::store::{Begin, Connection, Database, NameWrite, ObjectCall, StoreError};
 use solera_postgres::Postgres;
+use solera_program::ir::Program;
+use solera_program::operation::ObjectOp;
+use solera_program::types::Type;
+use solera_program::value::Value;
 
 struct Session {
     connection: Box<dyn Connection>,

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use server::bench::{Bench, handle, is_commit};
 use server::proxy::{Loss, Proxy};
 use server::{Url, with_database};
-use solera_language::value::Value;
 use solera_mixt::coordinator::{Coordinator, Request};
 use solera_mixt::drive::{Clock, run};
 use solera_mixt::outcome::{Limits, Outcome, Why};
 use solera_mixt::store::{Place, StoreError};
+use solera_program::value::Value;
 
 const SOURCE: &str = r#"
 store strong : linearizable;

@@ -15,11 +15,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use redis::{Cmd, FromRedisValue, Value as Reply, cmd, from_redis_value};
-use solera_language::codec::Codec;
-use solera_language::operation::ObjectOp;
-use solera_language::types::{Object, Type};
-use solera_language::value::Value;
 use solera_mixt::store::{ObjectCall, StoreError};
+use solera_program::codec::Codec;
+use solera_program::operation::ObjectOp;
+use solera_program::types::{Object, Type};
+use solera_program::value::Value;
 
 /// A command that would replace or remove a key of any type, unless its type is another. KEYS: the key. ARGV: the
 /// type, the command and what follows the key.

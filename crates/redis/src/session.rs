@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use redis::{FromRedisValue, Value as Reply, cmd, from_redis_value};
-use solera_language::operation::ObjectOp;
-use solera_language::types::Object;
 use solera_mixt::store::{
     Answer, Begin, BoxFuture, Connection, Fields, List, Name, NameWrite, ObjectCall, StoreError,
 };
+use solera_program::operation::ObjectOp;
+use solera_program::types::Object;
 
 use crate::failure::Failure;
 use crate::server::Server;

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::Value as Raw;
-use solera_language::value::Value;
 use solera_levels::Level;
 use solera_mixt::memory::Memory;
 use solera_mixt::outcome::{Outcome, Why};
 use solera_mixt::store::{Begin, Database, Name, NameWrite, StoreError};
+use solera_program::value::Value;
 use solera_redis::TIMEOUT;
 use world::{Bench, Server, any_server, eventually, prefix, raw, redis};
 

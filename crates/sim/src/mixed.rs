@@ -21,8 +21,8 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use solera_language::value::Value;
 use solera_mixt::outcome::Outcome;
+use solera_program::value::Value;
 
 use self::cluster::{Cluster, Task};
 use self::desk::Desk;

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use solera_language::ir::Program;
-use solera_language::types::StoreId;
 use solera_levels::Level;
 use solera_mixt::store::{BoxFuture, Connection, Database, Description, StoreError};
+use solera_program::ir::Program;
+use solera_program::types::StoreId;
 
 use super::{Connect, Sources, Space, Spaces};
 use crate::client::Client;

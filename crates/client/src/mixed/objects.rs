@@ -14,11 +14,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use solera_language::codec::Codec;
-use solera_language::operation::ObjectOp;
-use solera_language::types::{Object, Type};
-use solera_language::value::Value;
 use solera_mixt::store::{ObjectCall, StoreError};
+use solera_program::codec::Codec;
+use solera_program::operation::ObjectOp;
+use solera_program::types::{Object, Type};
+use solera_program::value::Value;
 use solera_resp::Value as Reply;
 
 use super::stamp;

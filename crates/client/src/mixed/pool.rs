@@ -4,14 +4,14 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use solera_language::ir::Program;
-use solera_language::types::StoreId;
 use solera_levels::Level;
 use solera_mixt::shipment::{Shipment, Shipped};
 use solera_mixt::store::{
     Answer, Begin, BoxFuture, Commits, Connection, CustomCall, Database, Description, Fields,
     Horizon, List, NameWrite, ObjectCall, StoreError,
 };
+use solera_program::ir::Program;
+use solera_program::types::StoreId;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// A database with at most so many connections at once, which are kept when nobody uses them. One comes back only if it

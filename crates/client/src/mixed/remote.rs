@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use solera_language::ir::Program;
-use solera_language::types::StoreId;
 use solera_levels::Level;
 use solera_mixt::shipment::{Shipment, Shipped};
 use solera_mixt::store::{
     Answer, Begin, BoxFuture, Commits, Connection, CustomCall, Database, Description, Fields,
     Horizon, List, NameWrite, ObjectCall, StoreError,
 };
+use solera_program::ir::Program;
+use solera_program::types::StoreId;
 
 use super::Spaces;
 use super::session::Session;

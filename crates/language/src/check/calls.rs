@@ -1,14 +1,15 @@
 //! Calls: of functions, of methods of values, of operations of handles and stores.
 
+use solera_program::builtin;
+use solera_program::operation::{self, ObjectOp};
+use solera_program::span::Span;
+use solera_program::types::{Object, StoreId, Type};
+
 use super::declarations::nearest;
 use super::lower::Lower;
-use crate::builtin;
 use crate::diagnostic::Diagnostic;
 use crate::flat::{Compute, Custom, Remote, StepKind, Var};
-use crate::operation::{self, ObjectOp};
-use crate::span::Span;
 use crate::syntax::ast::{Expr, ExprKind, Name};
-use crate::types::{Object, StoreId, Type};
 
 impl Lower<'_> {
     /// `name(args)`

@@ -5,16 +5,16 @@ mod levels;
 use std::collections::{BTreeMap, BTreeSet};
 
 use solera_levels::{Label, Lattice, Level};
+use solera_program::ir;
+use solera_program::span::Span;
+use solera_program::types::{Object, StoreId, StructId, Type};
 
 use crate::diagnostic::Diagnostic;
 use crate::flow::Risk;
-use crate::ir;
-use crate::span::Span;
 use crate::syntax::ast::{
     FunctionDecl, Item, Module, Name, OperationDecl, Param, StoreDecl, StructDecl, TypeExpr,
     TypeKind,
 };
-use crate::types::{Object, StoreId, StructId, Type};
 
 /// How many stores and structs a module may declare, so that their numbers fit.
 const MAX_STORES: usize = 30;
@@ -584,7 +584,7 @@ impl Declarations {
     }
 
     fn function(&mut self, declared: &FunctionDecl, diagnostics: &mut Vec<Diagnostic>) {
-        if crate::builtin::FUNCTIONS.contains(&declared.name.text.as_str()) {
+        if solera_program::builtin::FUNCTIONS.contains(&declared.name.text.as_str()) {
             let error = format!("'{}' is a function of the language", declared.name.text);
             diagnostics.push(
                 Diagnostic::error("E0302", declared.name.span, error)

@@ -1,12 +1,13 @@
 //! `return`, `break` and `continue` become branches: what follows them is done only if nothing was left. So
 //! the rules for branches hold for them, and a transaction can be split along them.
 
+use solera_program::span::Span;
+use solera_program::types::Type;
+use solera_program::value::Value;
+
 use super::lower::Lower;
 use crate::flat::{Compute, StepKind, Var};
-use crate::span::Span;
 use crate::syntax::ast::{Block, ExprKind, Literal, Stmt, StmtKind, UnaryOp};
-use crate::types::Type;
-use crate::value::Value;
 
 /// The flags that say what was left.
 #[derive(Debug, Default)]

@@ -1,14 +1,15 @@
 //! Expressions.
 
+use solera_program::builtin::Builtin;
+use solera_program::operation::ObjectOp;
+use solera_program::span::Span;
+use solera_program::types::{Object, StructId, Type};
+use solera_program::value::Value;
+
 use super::lower::Lower;
-use crate::builtin::Builtin;
 use crate::diagnostic::{Diagnostic, Mark};
 use crate::flat::{Compute, StepKind, Var};
-use crate::operation::ObjectOp;
-use crate::span::Span;
 use crate::syntax::ast::{BinaryOp, Expr, ExprKind, Literal, Name, NewObject, UnaryOp};
-use crate::types::{Object, StructId, Type};
-use crate::value::Value;
 
 impl Lower<'_> {
     /// The value of an expression. `wanted` helps where the expression alone does not tell its type, as `[]`;
@@ -146,7 +147,7 @@ impl Lower<'_> {
         let Some(fields) = fields else {
             let error = format!("{shown} has no fields");
             let mut error = Diagnostic::error("E0213", name.span, error).here("not a field");
-            if crate::builtin::method(of, &name.text).is_some() {
+            if solera_program::builtin::method(of, &name.text).is_some() {
                 error = error.help(format!("call it: `.{}(…)`", name.text));
             }
             self.diagnostics.push(error);

@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 
 use solera_levels::Label;
+use solera_program::span::Span;
+use solera_program::types::{StoreId, Type};
+use solera_program::value::Value;
 
 use super::declarations::{Declarations, nearest};
 use super::exits::Exits;
 use super::{Checkable, Checked};
 use crate::diagnostic::Diagnostic;
 use crate::flat::{Body, Compute, Step, StepKind, Var, VarInfo};
-use crate::span::Span;
 use crate::syntax::ast::{FunctionDecl, Item, Module, Name, TypeExpr};
-use crate::types::{StoreId, Type};
-use crate::value::Value;
 
 /// Checks names and types of a module, and flattens its bodies.
 pub fn lower(module: &Module, diagnostics: &mut Vec<Diagnostic>) -> Checked {
@@ -288,9 +288,9 @@ impl<'a> Lower<'a> {
             (Type::String, Type::Int) => error = error.help("write `….parse_int().or_fail()`"),
             (Type::Handle(object, _), wanted) => {
                 let leads = match &**object {
-                    crate::types::Object::Register(of) => Some(of.clone()),
-                    crate::types::Object::Counter => Some(Type::Int),
-                    crate::types::Object::Struct(id) => Some(Type::Struct(*id)),
+                    solera_program::types::Object::Register(of) => Some(of.clone()),
+                    solera_program::types::Object::Counter => Some(Type::Int),
+                    solera_program::types::Object::Struct(id) => Some(Type::Struct(*id)),
                     _ => None,
                 };
                 if leads.is_some_and(|leads| fits(&leads, wanted)) {

@@ -1,11 +1,12 @@
 //! Operators.
 
+use solera_program::span::Span;
+use solera_program::types::{Object, Type};
+
 use super::lower::{Lower, fits, is_known};
 use crate::diagnostic::Diagnostic;
 use crate::flat::{Compute, StepKind, Var};
-use crate::span::Span;
 use crate::syntax::ast::{BinaryOp, Expr};
-use crate::types::{Object, Type};
 
 impl Lower<'_> {
     /// `&&` and `||`: the right side is evaluated only if it matters.

@@ -1,13 +1,14 @@
 //! Places: what can be assigned to. What leads to a place is evaluated once.
 
+use solera_program::builtin::Builtin;
+use solera_program::operation::ObjectOp;
+use solera_program::span::Span;
+use solera_program::types::{Object, Type};
+
 use super::lower::Lower;
-use crate::builtin::Builtin;
 use crate::diagnostic::Diagnostic;
 use crate::flat::{Compute, StepKind, Var};
-use crate::operation::ObjectOp;
-use crate::span::Span;
 use crate::syntax::ast::{Expr, ExprKind};
-use crate::types::{Object, Type};
 
 /// What can be assigned to.
 pub(super) enum Place {

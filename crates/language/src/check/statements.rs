@@ -1,15 +1,16 @@
 //! Statements.
 
+use solera_program::builtin::Builtin;
+use solera_program::span::Span;
+use solera_program::types::{Object, Type};
+use solera_program::value::Value;
+
 use super::lower::{Lower, is_known};
-use crate::builtin::Builtin;
 use crate::diagnostic::{Diagnostic, Mark, Severity};
 use crate::flat::{Compute, StepKind, Var};
-use crate::span::Span;
 use crate::syntax::ast::{
     Arm, BinaryOp, Block, Expr, ExprKind, Literal, Name, PatternKind, Stmt, StmtKind, TypeExpr,
 };
-use crate::types::{Object, Type};
-use crate::value::Value;
 
 /// How many statements that may leave a block may come before another one.
 const MAX_EXITS: usize = 100;

@@ -2,17 +2,18 @@
 
 use std::collections::BTreeMap;
 
+use solera_program::builtin::Builtin;
+use solera_program::operation::ObjectOp;
+use solera_program::types::{Object, Type};
+
 use super::names::Names;
 use super::surface::{self, Call};
 use super::term::{Binds, Term};
 use super::walks::{Walk, Walks};
 use super::{About, each_planned};
-use crate::builtin::Builtin;
 use crate::flat::{Compute, Remote, Step, StepKind, Var};
-use crate::operation::ObjectOp;
 use crate::split::Planned;
 use crate::syntax::ast::{BinaryOp, UnaryOp};
-use crate::types::{Object, Type};
 
 /// The lines of a phase.
 pub(super) fn lines(about: &About, phase: usize, names: &mut Names) -> Vec<String> {

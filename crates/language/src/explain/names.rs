@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use solera_program::builtin::Builtin;
+use solera_program::operation::ObjectOp;
+use solera_program::types::Type;
+
 use super::each_step;
-use crate::builtin::Builtin;
 use crate::check::Declarations;
 use crate::flat::{Body, Compute, StepKind, Var};
-use crate::operation::ObjectOp;
-use crate::types::Type;
 
 /// The names of the variables of a transaction, each different. Those that the compiler made are named when
 /// they are first told of, so that their numbers have no gaps.

@@ -1,9 +1,9 @@
 //! Values, operations and functions as a program writes them.
 
-use crate::builtin::Builtin;
-use crate::operation::ObjectOp;
-use crate::types::Object;
-use crate::value::Value;
+use solera_program::builtin::Builtin;
+use solera_program::operation::ObjectOp;
+use solera_program::types::Object;
+use solera_program::value::Value;
 
 /// How a function of the language is called.
 pub(super) enum Call {

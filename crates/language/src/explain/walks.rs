@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use solera_program::builtin::Builtin;
+
 use super::each_planned;
-use crate::builtin::Builtin;
 use crate::flat::{Body, Compute, Step, StepKind, Var};
 use crate::split::Planned;
 use crate::syntax::ast::BinaryOp;

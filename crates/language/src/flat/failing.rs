@@ -1,12 +1,13 @@
 //! Which computations may fail. That values may grow too large, and that steps or memory may run out where
 //! nothing is repeated, does not count.
 
+use solera_program::builtin::Builtin;
+use solera_program::span::Span;
+use solera_program::types::Type;
+use solera_program::value::Value;
+
 use super::{Body, Compute, Step, StepKind, Var, each};
-use crate::builtin::Builtin;
-use crate::span::Span;
 use crate::syntax::ast::{BinaryOp, UnaryOp};
-use crate::types::Type;
-use crate::value::Value;
 
 /// Tells which computations of a body may fail.
 #[derive(Debug)]

@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 
 use solera_levels::Label;
+use solera_program::operation::ObjectOp;
+use solera_program::types::StoreId;
 
 use super::VarLabel;
 use super::table::{Entry, Slot, Table};
 use crate::check::{Checkable, Declarations};
 use crate::diagnostic::Mark;
 use crate::flat::{StepKind, Var};
-use crate::operation::ObjectOp;
-use crate::types::StoreId;
 
 /// Follows weak values back to where they were read.
 pub(super) struct Blame<'a> {

@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use solera_program::span::Span;
+
 use super::VarLabel;
 use super::table::{Entry, Slot, Table};
 use crate::check::Declarations;
 use crate::diagnostic::Diagnostic;
 use crate::flat::{StepKind, Var};
-use crate::span::Span;
 
 /// The slots in the order in which they run. Empty and reported if two stores need each other's values.
 pub(super) fn order(

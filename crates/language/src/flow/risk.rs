@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 
+use solera_program::builtin::Builtin;
+use solera_program::operation::ObjectOp;
+use solera_program::span::Span;
+use solera_program::types::{Object, Type};
+
 use super::table::{Entry, Table};
-use crate::builtin::Builtin;
 use crate::flat::{Body, Compute, Failing, Remote, Step, StepKind, Var, or_calls};
-use crate::operation::ObjectOp;
-use crate::span::Span;
 use crate::syntax::ast::BinaryOp;
-use crate::types::{Object, Type};
 
 /// Something that may fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,8 @@
 //! The steps of a body in the order of the text, each with what decides whether it is done.
 
+use solera_program::types::StoreId;
+
 use crate::flat::{Body, Step, StepKind, Var};
-use crate::types::StoreId;
 
 /// A use of a store: before everything else, for what is endorsed, or in its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

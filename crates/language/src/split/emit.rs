@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use solera_program::ir::{self, Code, Instr, Reg};
+use solera_program::span::Span;
+use solera_program::types::Object;
+
 use crate::check::Checkable;
 use crate::flat::{Body, Compute, Step, StepKind, Var};
-use crate::ir::{self, Code, Instr, Reg};
-use crate::span::Span;
-use crate::types::Object;
 
 use super::Split;
 use super::plan::{PhasePlan, Planned, as_it_is};

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use solera_program::span::Span;
+use solera_program::types::StoreId;
+
 use crate::check::{Checkable, Declarations};
 use crate::flat::{Failing, Step, StepKind, Var};
 use crate::flow::{Entry, Flows, Slot, Table};
-use crate::span::Span;
-use crate::types::StoreId;
 
 use super::Split;
 

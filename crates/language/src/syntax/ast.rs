@@ -1,8 +1,7 @@
 //! The tree of a program as it is written.
 
-use serde::{Deserialize, Serialize};
-
-use crate::span::Span;
+pub use solera_program::operator::{BinaryOp, UnaryOp};
+use solera_program::span::Span;
 
 /// A name, and where it stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -290,65 +289,4 @@ pub enum NewObject {
     Empty(TypeExpr),
     /// One with these fields.
     Struct(Name, Vec<(Name, Expr)>),
-}
-
-/// An operator before its operand.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum UnaryOp {
-    /// `-`
-    Negate,
-    /// `!`
-    Not,
-}
-
-/// An operator between its operands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum BinaryOp {
-    /// `+`: numbers, texts, bytes, lists
-    Add,
-    /// `-`
-    Subtract,
-    /// `*`
-    Multiply,
-    /// `/`
-    Divide,
-    /// `%`
-    Remainder,
-    /// `==`
-    Equal,
-    /// `!=`
-    Unequal,
-    /// `<`
-    Less,
-    /// `<=`
-    LessEqual,
-    /// `>`
-    Greater,
-    /// `>=`
-    GreaterEqual,
-    /// `&&`: the right side is evaluated only if it matters.
-    And,
-    /// `||`: the right side is evaluated only if it matters.
-    Or,
-}
-
-impl BinaryOp {
-    /// As it is written.
-    pub fn symbol(self) -> &'static str {
-        match self {
-            BinaryOp::Add => "+",
-            BinaryOp::Subtract => "-",
-            BinaryOp::Multiply => "*",
-            BinaryOp::Divide => "/",
-            BinaryOp::Remainder => "%",
-            BinaryOp::Equal => "==",
-            BinaryOp::Unequal => "!=",
-            BinaryOp::Less => "<",
-            BinaryOp::LessEqual => "<=",
-            BinaryOp::Greater => ">",
-            BinaryOp::GreaterEqual => ">=",
-            BinaryOp::And => "&&",
-            BinaryOp::Or => "||",
-        }
-    }
 }

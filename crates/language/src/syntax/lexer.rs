@@ -1,10 +1,11 @@
 //! From a source text to words.
 
+use solera_program::span::Span;
+
 use super::codes;
 use super::escape::unescape;
 use super::token::{Token, TokenKind};
 use crate::diagnostic::Diagnostic;
-use crate::span::Span;
 
 /// The words of a text, the last being its end, and what is wrong with them.
 #[derive(Debug)]

@@ -10,12 +10,13 @@ mod operators;
 mod statements;
 mod types;
 
+use solera_program::span::Span;
+
 use super::ast::{Module, Name};
 use super::lexer::shown;
 use super::token::{Token, TokenKind};
 use super::{MAX_CHAIN, MAX_NESTING, codes};
 use crate::diagnostic::Diagnostic;
-use crate::span::Span;
 
 /// Reads a module from the words of a source, the last of which is its end.
 pub(super) fn parse(source: &str, tokens: Vec<Token>) -> (Module, Vec<Diagnostic>) {

@@ -1,6 +1,6 @@
 //! The words of a program.
 
-use crate::span::Span;
+use solera_program::span::Span;
 
 /// A word, and where it stands.
 #[derive(Clone, Copy, Debug)]

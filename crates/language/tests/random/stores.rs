@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use solera_language::operation::ObjectOp;
-use solera_language::run::RemoteCall;
-use solera_language::value::Value;
+use solera_program::operation::ObjectOp;
+use solera_program::run::RemoteCall;
+use solera_program::value::Value;
 
 #[derive(Clone, Debug, PartialEq)]
 enum Held {

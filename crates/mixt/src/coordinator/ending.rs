@@ -1,7 +1,7 @@
 //! When and how a transaction ends, and what is told of it then.
 
-use solera_language::types::Type;
-use solera_language::value::Value;
+use solera_program::types::Type;
+use solera_program::value::Value;
 
 use super::release::Release;
 use super::{Ask, Coordinator, Stage};

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use solera_language::run::{CustomCall as CustomStep, RemoteCall};
-use solera_language::value::Value;
+use solera_program::run::{CustomCall as CustomStep, RemoteCall};
+use solera_program::value::Value;
 
 use super::{GroupRun, Request};
 use crate::store::{CustomCall, ObjectCall};

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use solera_language::operation::ObjectOp;
-use solera_language::types::Object;
-use solera_language::value::Value;
+use solera_program::operation::ObjectOp;
+use solera_program::types::Object;
+use solera_program::value::Value;
 
 use crate::store::{Fields, ObjectCall, StoreError};
 

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use solera_language::ir::Operation;
-use solera_language::operation::ObjectOp;
-use solera_language::types::{Object, Type};
-use solera_language::value::Value;
+use solera_program::ir::Operation;
+use solera_program::operation::ObjectOp;
+use solera_program::types::{Object, Type};
+use solera_program::value::Value;
 
 use crate::store::{CustomCall, ObjectCall, StoreError};
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use solera_language::value::Value;
+use solera_program::value::Value;
 
 /// What can be an argument.
 pub trait ToValue {

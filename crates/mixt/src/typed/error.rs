@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use solera_language::run::{Failure, FailureKind};
+use solera_program::run::{Failure, FailureKind};
 
 use crate::outcome::Why;
 use crate::record::Record;

@@ -6,7 +6,7 @@ use std::hash::{Hash, Hasher};
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use solera_language::value::{self, Value};
+use solera_program::value::{self, Value};
 
 use super::{FromValue, ToValue};
 

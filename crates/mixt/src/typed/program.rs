@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use solera_language::compile;
-use solera_language::ir;
+use solera_program::ir;
 
-use solera_language::value::Value;
+use solera_program::value::Value;
 
 use super::{FromValue, Store, ToValue};
 

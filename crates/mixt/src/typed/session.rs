@@ -4,7 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use solera_language::value::Value;
+use solera_program::value::Value;
 
 use super::FromValue;
 use super::error::{Error, Ticket};
@@ -199,7 +199,7 @@ impl<P: Program> Session<P> {
     fn places(&self) -> Vec<Place> {
         let stores = 0..self.module.program().stores.len();
         let ids = stores.filter_map(|id| u8::try_from(id).ok());
-        let place = |id| self.bindings.of(solera_language::types::StoreId(id)).place.clone();
+        let place = |id| self.bindings.of(solera_program::types::StoreId(id)).place.clone();
         let mut places: Vec<_> = ids.map(place).collect();
         places.sort();
         places.dedup();

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use solera_language::compile::compile;
-use solera_language::value::{Handle, Value};
 use solera_levels::Level;
 use solera_mixt::binding::{Bindings, Module, Modules};
 use solera_mixt::collect::Collector;
@@ -14,6 +13,7 @@ use solera_mixt::memory::Memory;
 use solera_mixt::outcome::{Limits, Outcome};
 use solera_mixt::record::Record;
 use solera_mixt::store::{Database, StoreError};
+use solera_program::value::{Handle, Value};
 
 use super::{Faults, Faulty, World, WorldClock, finish};
 

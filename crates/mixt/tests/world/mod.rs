@@ -12,8 +12,6 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
-use solera_language::operation::ObjectOp;
-use solera_language::value::Value;
 use solera_levels::Level;
 use solera_mixt::drive::Clock;
 use solera_mixt::memory::Memory;
@@ -23,6 +21,8 @@ use solera_mixt::store::{
     Answer, Begin, BoxFuture, Commits, Connection, Database, Description, Fields, Horizon, List,
     NameWrite, ObjectCall, StoreError,
 };
+use solera_program::operation::ObjectOp;
+use solera_program::value::Value;
 
 pub(crate) use remote::Remote;
 use users::{Lax, Users};

@@ -5,10 +5,10 @@ use std::error::Error;
 use std::sync::Arc;
 
 use bytes::BytesMut;
-use solera_language::codec::Codec;
-use solera_language::ir::Program;
-use solera_language::types::Type;
-use solera_language::value::{Handle, Value};
+use solera_program::codec::Codec;
+use solera_program::ir::Program;
+use solera_program::types::Type;
+use solera_program::value::{Handle, Value};
 use tokio_postgres::types::{FromSql, IsNull, Kind, ToSql, Type as SqlType};
 
 /// What a value is carried as.

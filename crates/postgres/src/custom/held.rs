@@ -3,11 +3,11 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use solera_language::codec::Codec;
-use solera_language::ir::{OperationParam, Program};
-use solera_language::types::{Object, Type};
-use solera_language::value::Value;
 use solera_mixt::store::StoreError;
+use solera_program::codec::Codec;
+use solera_program::ir::{OperationParam, Program};
+use solera_program::types::{Object, Type};
+use solera_program::value::Value;
 
 use crate::link::Rows;
 use crate::names::get;

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use solera_language::ir::Program;
-use solera_language::run::spell;
-use solera_language::types::Type;
-use solera_language::value::Value;
+use solera_program::ir::Program;
+use solera_program::run::spell;
+use solera_program::types::Type;
+use solera_program::value::Value;
 use tokio_postgres::{Column, Row};
 
 use super::carrier::{Carrier, Raw, carrier, collected};

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use solera_language::value::Value;
 use solera_mixt::store::{Answer, CustomCall, StoreError};
+use solera_program::value::Value;
 
 use super::{Session, State, seen};
 use crate::custom;

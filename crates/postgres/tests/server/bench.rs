@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use solera_language::compile::compile;
-use solera_language::value::{Handle, Value};
 use solera_levels::Level;
 use solera_mixt::binding::{Bindings, Module, Modules};
 use solera_mixt::collect::Collector;
@@ -18,6 +17,7 @@ use solera_mixt::record::Record;
 use solera_mixt::recovery::{Recovered, recover};
 use solera_mixt::store::{BoxFuture, Database, Place, StoreError};
 use solera_postgres::Postgres;
+use solera_program::value::{Handle, Value};
 
 pub(crate) struct Bench {
     pub(crate) module: Module,

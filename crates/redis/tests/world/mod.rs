@@ -12,14 +12,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use solera_language::codec::Codec;
 use solera_language::compile::compile;
-use solera_language::value::Value;
 use solera_mixt::binding::{Bindings, Module};
 use solera_mixt::coordinator::{Coordinator, TransactionId};
 use solera_mixt::drive::{self, Clock, Connections};
 use solera_mixt::outcome::{Limits, Outcome};
 use solera_mixt::store::{BoxFuture, Database};
+use solera_program::codec::Codec;
+use solera_program::value::Value;
 use solera_redis::{Redis, Target};
 
 /// How long a test waits for what must happen some time.

@@ -6,7 +6,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use solera_language::compile::compile;
-use solera_language::value::{Handle, Value};
 use solera_levels::Level;
 use solera_mixt::binding::{Bindings, Module, Modules};
 use solera_mixt::collect::Collector;
@@ -16,6 +15,7 @@ use solera_mixt::outcome::{Limits, Outcome};
 use solera_mixt::record::Record;
 use solera_mixt::recovery::recover;
 use solera_mixt::store::{Database, Place};
+use solera_program::value::{Handle, Value};
 use solera_time::SiteId;
 
 use super::cluster::Task;

@@ -5,9 +5,9 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use solera_data::{Op, Outcome, Value as Bytes};
-use solera_language::operation::ObjectOp;
-use solera_language::value::Value;
 use solera_mixt::store::{Fields, ObjectCall, StoreError};
+use solera_program::operation::ObjectOp;
+use solera_program::value::Value;
 
 /// The operation of a replica that a call is.
 pub(super) fn operation(call: &ObjectCall) -> Op {

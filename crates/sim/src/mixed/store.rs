@@ -4,8 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use solera_data::{Key, Op, Outcome};
-use solera_language::operation::ObjectOp;
-use solera_language::value::Value;
 use solera_levels::Level;
 use solera_machine::Address;
 use solera_mixt::rights::{Access, Denial};
@@ -13,6 +11,8 @@ use solera_mixt::store::{
     Answer, Begin, BoxFuture, Commits, Connection, Database, Description, Fields, Horizon, List,
     Name, NameWrite, ObjectCall, StoreError,
 };
+use solera_program::operation::ObjectOp;
+use solera_program::value::Value;
 use solera_time::{Physical, SiteId, Timestamp, Vector};
 use solera_unistore::{Claim, Command, CommandError, Kind, Pasts, Response, TransactionId, TxId};
 

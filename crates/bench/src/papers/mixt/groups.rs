@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use solera_language::value::Value;
+use solera_program::value::Value;
 
 use super::load::{Bound, Call, Script};
 use crate::error::BenchError;

@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use solera::mixed::System;
 use solera_language::compile::compile;
-use solera_language::value::{Handle, Value};
 use solera_mixt::binding::{Bindings, Module, Modules};
 use solera_mixt::collect::Collector;
 use solera_mixt::coordinator::{Coordinator, TransactionId};
@@ -14,6 +13,7 @@ use solera_mixt::drive::{self, Clock, Connections};
 use solera_mixt::outcome::{IN_DOUBT_MS, Limits, Outcome, Why};
 use solera_mixt::record::Record;
 use solera_mixt::store::Database;
+use solera_program::value::{Handle, Value};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 

@@ -1,8 +1,9 @@
 //! Operators between and before operands.
 
+use solera_program::span::Span;
+
 use super::{Parse, Parser};
 use crate::diagnostic::Diagnostic;
-use crate::span::Span;
 use crate::syntax::ast::{BinaryOp, Expr, ExprKind, Literal, UnaryOp};
 use crate::syntax::codes;
 use crate::syntax::lexer::shown;
@@ -15,25 +16,6 @@ struct Waiting {
     height: usize,
     op: BinaryOp,
     span: Span,
-}
-
-impl BinaryOp {
-    /// How strongly it binds: the stronger, the more.
-    pub(in crate::syntax) fn power(self) -> u8 {
-        use BinaryOp::*;
-        match self {
-            Or => 1,
-            And => 2,
-            Equal | Unequal | Less | LessEqual | Greater | GreaterEqual => 3,
-            Add | Subtract => 4,
-            Multiply | Divide | Remainder => 5,
-        }
-    }
-
-    /// Whether it compares: such operators do not follow one another.
-    pub fn compares(self) -> bool {
-        self.power() == BinaryOp::Equal.power()
-    }
 }
 
 /// How an operator is written that stands between operands.

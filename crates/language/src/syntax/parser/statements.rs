@@ -1,8 +1,9 @@
 //! Statements.
 
+use solera_program::span::Span;
+
 use super::{LOOK_AHEAD, Parse, Parser, Reported};
 use crate::diagnostic::Diagnostic;
-use crate::span::Span;
 use crate::syntax::ast::{BinaryOp, Block, Expr, ExprKind, Literal, Stmt, StmtKind};
 use crate::syntax::token::TokenKind;
 use crate::syntax::{MAX_CHAIN, codes};

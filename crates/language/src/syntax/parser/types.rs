@@ -1,8 +1,9 @@
 //! Types.
 
+use solera_program::span::Span;
+
 use super::{Parse, Parser};
 use crate::diagnostic::Diagnostic;
-use crate::span::Span;
 use crate::syntax::ast::{Name, TypeExpr, TypeKind};
 use crate::syntax::codes;
 use crate::syntax::token::{Token, TokenKind};

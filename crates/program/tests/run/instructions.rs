@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use solera_language::builtin::Builtin;
-use solera_language::ir::Instr;
-use solera_language::run::{FailureKind, Limits};
-use solera_language::syntax::ast::{BinaryOp, UnaryOp};
-use solera_language::types::Type;
-use solera_language::value::Value;
+use solera_program::builtin::Builtin;
+use solera_program::ir::Instr;
+use solera_program::operator::{BinaryOp, UnaryOp};
+use solera_program::run::{FailureKind, Limits};
+use solera_program::types::Type;
+use solera_program::value::Value;
 
 use crate::support::*;
 

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::builtin::Builtin;
 use crate::operation::ObjectOp;
+use crate::operator::{BinaryOp, UnaryOp};
 use crate::span::Span;
-use crate::syntax::ast::{BinaryOp, UnaryOp};
 use crate::types::{Object, StoreId, StructId, Type};
 use crate::value::Value;
 

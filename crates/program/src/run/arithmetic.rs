@@ -7,7 +7,7 @@ use super::args::Args;
 use super::builtins::list_mut;
 use super::failure::{FailureKind, malformed};
 use super::slot::{Meter, NODE, Slot, Weight};
-use crate::syntax::ast::{BinaryOp, UnaryOp};
+use crate::operator::{BinaryOp, UnaryOp};
 use crate::value::Value;
 
 /// `op a`

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use solera_language::codec::Codec;
-use solera_language::ir::{Program, Store, Struct, VERSION};
-use solera_language::types::{Object, StoreId, StructId, Type};
-use solera_language::value::{Handle, Value};
+use solera_program::codec::Codec;
+use solera_program::ir::{Program, Store, Struct, VERSION};
+use solera_program::types::{Object, StoreId, StructId, Type};
+use solera_program::value::{Handle, Value};
 
 fn program() -> Program {
     let store = |name: &str| Store {

@@ -1,10 +1,10 @@
 //! Each function and method of values.
 
-use solera_language::builtin::Builtin as B;
-use solera_language::ir::Instr;
-use solera_language::run::FailureKind;
-use solera_language::types::Type;
-use solera_language::value::Value;
+use solera_program::builtin::Builtin as B;
+use solera_program::ir::Instr;
+use solera_program::run::FailureKind;
+use solera_program::types::Type;
+use solera_program::value::Value;
 
 use crate::support::*;
 

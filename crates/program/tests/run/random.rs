@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use solera_language::builtin::Builtin;
-use solera_language::ir::{Instr, Program};
-use solera_language::operation::ObjectOp;
-use solera_language::run::{Names, Refusal, Run, Step, Tapes};
-use solera_language::syntax::ast::{BinaryOp, UnaryOp};
-use solera_language::types::Type;
-use solera_language::value::Value;
-use solera_language::verify::verify;
+use solera_program::builtin::Builtin;
+use solera_program::ir::{Instr, Program};
+use solera_program::operation::ObjectOp;
+use solera_program::operator::{BinaryOp, UnaryOp};
+use solera_program::run::{Names, Refusal, Run, Step, Tapes};
+use solera_program::types::Type;
+use solera_program::value::Value;
+use solera_program::verify::verify;
 
 use crate::support::*;
 
@@ -195,7 +195,7 @@ fn random_program(body: Vec<Instr>) -> Program {
     }));
     let main = phase(Some(MAIL), &[], &[0], code(REGISTERS, constants(), instructions));
     let replay = code(4, vec![], vec![Instr::Advance(0, 3), Instr::Jump(0)]);
-    let counter = handle_type(solera_language::types::Object::Counter, MAIL);
+    let counter = handle_type(solera_program::types::Object::Counter, MAIL);
     let params = vec![counter, Type::List(Type::Int.into()), Type::String];
     let mut program = program(params, Type::Unit, vec![main, phase(None, &[0], &[], replay)]);
     let body = vec![Instr::Builtin(Builtin::Push, 0, vec![0, 0]), Instr::Return(0)];

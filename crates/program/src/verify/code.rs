@@ -4,8 +4,8 @@ use super::{MAX_REGISTERS, check_store_id, check_struct};
 use crate::ir::{Code, Instr, Phase, Program, Reg};
 use crate::nesting::MAX_NESTING;
 use crate::objects::signature;
+use crate::operator::BinaryOp;
 use crate::run::builtins::arity;
-use crate::syntax::ast::BinaryOp;
 use crate::types::StoreId;
 use crate::value::Value;
 

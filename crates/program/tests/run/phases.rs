@@ -1,11 +1,11 @@
 //! Phases that hand values on: the message delivery transaction after splitting (MixT Fig. 10).
 
-use solera_language::ir::{Instr, Program};
-use solera_language::operation::ObjectOp;
-use solera_language::run::{CustomCall, RemoteCall, Run, Step, Tapes};
-use solera_language::span::Span;
-use solera_language::types::{Object, Type};
-use solera_language::value::{Handle, Value};
+use solera_program::ir::{Instr, Program};
+use solera_program::operation::ObjectOp;
+use solera_program::run::{CustomCall, RemoteCall, Run, Step, Tapes};
+use solera_program::span::Span;
+use solera_program::types::{Object, Type};
+use solera_program::value::{Handle, Value};
 
 use crate::support::*;
 

@@ -1,13 +1,13 @@
 //! What is wrong with a program is found before it runs.
 
-use solera_language::builtin::Builtin;
-use solera_language::ir::{Instr, Program};
-use solera_language::nesting::MAX_NESTING;
-use solera_language::operation::ObjectOp;
-use solera_language::syntax::ast::BinaryOp;
-use solera_language::types::{StoreId, StructId, Type};
-use solera_language::value::Value;
-use solera_language::verify::verify;
+use solera_program::builtin::Builtin;
+use solera_program::ir::{Instr, Program};
+use solera_program::nesting::MAX_NESTING;
+use solera_program::operation::ObjectOp;
+use solera_program::operator::BinaryOp;
+use solera_program::types::{StoreId, StructId, Type};
+use solera_program::value::Value;
+use solera_program::verify::verify;
 
 use crate::support::*;
 

@@ -3,15 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use solera_language::ir::{
+use solera_program::ir::{
     Code, Function, Instr, Operation, OperationParam, Phase, Program, Store, Struct, Transaction,
     VERSION,
 };
-use solera_language::run::{Failure, FailureKind, Finished, Limits, Names, Run, Step, Tapes};
-use solera_language::span::Span;
-use solera_language::types::{Object, StoreId, StructId, Type};
-use solera_language::value::{Handle, Value};
-use solera_language::verify::verify;
+use solera_program::run::{Failure, FailureKind, Finished, Limits, Names, Run, Step, Tapes};
+use solera_program::span::Span;
+use solera_program::types::{Object, StoreId, StructId, Type};
+use solera_program::value::{Handle, Value};
+use solera_program::verify::verify;
 
 pub(crate) const DIRECTORY: StoreId = StoreId(0);
 pub(crate) const MAIL: StoreId = StoreId(1);

@@ -1,14 +1,12 @@
 //! Each way to fail.
 
-use solera_language::builtin::Builtin;
-use solera_language::ir::Instr;
-use solera_language::operation::ObjectOp;
-use solera_language::run::{
-    FailureKind, Finished, Limits, Names, Place, Refusal, Run, Step, Tapes,
-};
-use solera_language::syntax::ast::BinaryOp;
-use solera_language::types::{Object, Type};
-use solera_language::value::Value;
+use solera_program::builtin::Builtin;
+use solera_program::ir::Instr;
+use solera_program::operation::ObjectOp;
+use solera_program::operator::BinaryOp;
+use solera_program::run::{FailureKind, Finished, Limits, Names, Place, Refusal, Run, Step, Tapes};
+use solera_program::types::{Object, Type};
+use solera_program::value::Value;
 
 use crate::support::*;
 
@@ -351,7 +349,7 @@ fn handles_of_another_store_are_not_followed() {
         failed(prepare(program, 1, vec![], tapes).start()).kind
     };
     let expected = FailureKind::WrongStore {
-        handle: solera_language::value::Handle { store: "logs".into(), key: "x".into() },
+        handle: solera_program::value::Handle { store: "logs".into(), key: "x".into() },
         expected: "mail".into(),
     };
     let remote = Instr::Remote {
