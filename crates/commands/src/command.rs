@@ -126,9 +126,9 @@ impl Command {
     }
 
     /// The keys among a command's arguments, the name first.
-    pub fn keys<'a, A>(&self, arguments: A) -> impl Iterator<Item = &'a [u8]> + use<'a, A>
+    pub fn keys<'a, A>(&self, arguments: A) -> impl Iterator<Item = &'a [u8]> + Clone + use<'a, A>
     where
-        A: ExactSizeIterator<Item = &'a [u8]>,
+        A: ExactSizeIterator<Item = &'a [u8]> + Clone,
     {
         let end = match self.last_key {
             // Without keys both are zero.

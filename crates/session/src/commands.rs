@@ -1,19 +1,42 @@
 //! What each command means, by family.
 
+mod abort;
+mod at_risk;
+mod attach;
+mod barrier;
+mod begin;
 mod client;
+mod commit;
 mod connection;
 mod export;
 mod help;
 mod leaders;
+mod level;
 mod modules;
+mod on_key;
+mod outcome;
 mod server;
+mod site;
 mod sites;
-mod solera;
+mod spaces;
+mod token;
+mod txid;
 mod users;
+mod wait;
+mod watch;
 
 use solera_commands::CommandId;
 use solera_resp::Arguments;
 
+pub use self::abort::Abort;
+pub use self::attach::{Attach, AttachHorizon, AttachUntil, Horizon};
+pub use self::begin::Begin;
+pub use self::commit::Commit;
+pub use self::on_key::OnKey;
+pub use self::outcome::Outcome;
+pub use self::token::TakeToken;
+pub use self::txid::Txid;
+pub use self::watch::Watch;
 use crate::context::Context;
 use crate::session::{Next, Session};
 
@@ -48,22 +71,26 @@ pub(crate) async fn run_other<W: Context>(
         CommandId::Config => server::config(session, arguments),
         CommandId::Dbsize => server::dbsize(session).await,
         CommandId::Acl => users::acl(session, arguments),
-        CommandId::SoleraToken => solera::token(session),
-        CommandId::SoleraAttach => solera::attach(session, arguments).await,
-        CommandId::SoleraBarrier => solera::barrier(session, arguments).await,
-        CommandId::SoleraSite => solera::site(session),
+        CommandId::Watch => watch::watch(session, arguments).await,
+        CommandId::SoleraBegin => begin::begin(session, arguments).await,
+        CommandId::SoleraCommit => commit::commit(session).await,
+        CommandId::SoleraAbort => abort::abort(session).await,
+        CommandId::SoleraToken => token::token(session).await,
+        CommandId::SoleraAttach => attach::attach(session, arguments).await,
+        CommandId::SoleraBarrier => barrier::barrier(session, arguments).await,
+        CommandId::SoleraSite => site::site(session),
         CommandId::SoleraSites => sites::sites(session, arguments).await,
-        CommandId::SoleraSpaces => solera::spaces(session),
-        CommandId::SoleraLevel => solera::level(session, arguments),
-        CommandId::SoleraAtRisk => solera::at_risk(session, arguments).await,
-        CommandId::SoleraTxid => session.name_transaction().await,
-        CommandId::SoleraOutcome => solera::outcome(session, arguments).await,
+        CommandId::SoleraSpaces => spaces::spaces(session),
+        CommandId::SoleraLevel => level::level(session, arguments),
+        CommandId::SoleraAtRisk => at_risk::at_risk(session, arguments).await,
+        CommandId::SoleraTxid => txid::txid(session).await,
+        CommandId::SoleraOutcome => outcome::outcome(session, arguments).await,
         CommandId::SoleraLeaders => leaders::leaders(session, arguments).await,
         CommandId::SoleraModule | CommandId::SoleraCall | CommandId::SoleraPhase => {
             modules::run(session, arguments).await;
         }
         CommandId::SoleraExport => export::export(session, arguments).await,
-        CommandId::Wait => solera::wait(session, arguments).await,
+        CommandId::Wait => wait::wait(session, arguments).await,
         _ => session.fail("ERR the command cannot be run here"),
     }
     Next::Stay

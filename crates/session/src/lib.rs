@@ -15,8 +15,13 @@ mod run;
 mod scan;
 mod session;
 mod token;
+mod typed;
 
 pub use client::{Client, Ends, Told};
+pub use commands::{
+    Abort, Attach, AttachHorizon, AttachUntil, Begin, Commit, Horizon, OnKey, Outcome, TakeToken,
+    Txid, Watch,
+};
 pub use context::{Context, Silent, Single, SitesTold, Unreachable};
 pub use identity::{Identity, Refused, hash_password, verify};
 pub use introspection::{answer, describe};
@@ -24,3 +29,4 @@ pub use lent::{Lent, is_reserved};
 pub use scan::{Ask, Cursor, Page, Scans};
 pub use session::{Next, Session};
 pub use token::{Token, TokenError};
+pub use typed::Typed;

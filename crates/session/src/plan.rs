@@ -21,6 +21,13 @@ pub(crate) struct Plan<'a> {
     shape: Shape,
 }
 
+impl<'a> Plan<'a> {
+    /// A command that answers with the outcome of its only operation.
+    pub(crate) fn single(command: CommandId, ops: SmallVec<[KeyOp<'a>; 1]>) -> Plan<'a> {
+        Plan { ops, command, shape: Shape::Single }
+    }
+}
+
 /// How outcomes become a reply.
 #[derive(Clone, Copy, Debug)]
 enum Shape {
@@ -199,9 +206,14 @@ pub(crate) fn write_single(out: &mut Writer, result: &Result<Outcome, OpError>) 
 }
 
 fn write_error(out: &mut Writer, error: &OpError) -> bool {
-    let code = if *error == OpError::WrongType { "WRONGTYPE" } else { "ERR" };
-    out.error(&format!("{code} {error}"));
+    out.error(&told(error));
     false
+}
+
+/// An error of an operation, as clients are told.
+pub(crate) fn told(error: &OpError) -> String {
+    let code = if *error == OpError::WrongType { "WRONGTYPE" } else { "ERR" };
+    format!("{code} {error}")
 }
 
 fn write_outcome(out: &mut Writer, outcome: &Outcome) {

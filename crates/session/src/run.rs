@@ -1,16 +1,15 @@
 //! The way of each command through a session: what refuses it, what queues it, what runs it.
 
-use solera_commands::{Command as Described, CommandId, lookup};
+use solera_commands::{Command as Described, CommandId, Unit, lookup};
 use solera_config::Baseline;
 use solera_data::Op;
 use solera_levels::Level;
 use solera_resp::Arguments;
-use solera_unistore::Command;
 
 use crate::commands;
 use crate::context::{Context, Single};
 use crate::plan;
-use crate::session::{GivenUp, Next, Queue, Session};
+use crate::session::{Next, Queue, Session};
 
 impl<W: Context> Session<W> {
     /// Runs a command on one key of this worker and appends its reply: the hot path, without any
@@ -59,10 +58,7 @@ impl<W: Context> Session<W> {
         });
         if was_open || ends {
             let error = String::from_utf8_lossy(error.trim_ascii_end()).into_owned();
-            if let Some(tx) = self.tx.take() {
-                self.worker.tell(Command::Abort { tx });
-            }
-            self.given_up = (!ends).then_some(GivenUp(error));
+            self.give_up(error, ends);
         }
         next
     }
@@ -91,8 +87,8 @@ impl<W: Context> Session<W> {
             self.enqueue(command, arguments);
             return Next::Stay;
         }
-        if let Some(given_up) = self.given_up.as_ref().filter(|_| !ends_transaction(command.id)) {
-            self.fail(given_up.before_the_end());
+        if let Err(error) = self.go_on(command.id) {
+            self.fail(error);
             return Next::Stay;
         }
         self.tx_writes |= self.tx.is_some() && command.has_flag("write");
@@ -107,7 +103,32 @@ impl<W: Context> Session<W> {
         if !command.takes(arguments.len()) {
             return Err(command.wrong_arity());
         }
-        self.may(command, arguments).map_err(|refused| refused.to_string())?;
+        let unit = Unit::of(command, arguments.from(1).next());
+        self.permit(unit, command.keys(arguments.from(0)))
+    }
+
+    /// Whether a transaction that was given up leaves a command to be run.
+    ///
+    /// # Errors
+    /// The error reply.
+    pub(crate) fn go_on(&self, command: CommandId) -> Result<(), String> {
+        match self.given_up.as_ref().filter(|_| !ends_transaction(command)) {
+            Some(given_up) => Err(given_up.before_the_end().to_owned()),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether a command may be run on keys now, or queued.
+    ///
+    /// # Errors
+    /// Why not, as the client is told.
+    pub(crate) fn permit<'a>(
+        &self,
+        unit: Unit,
+        keys: impl Iterator<Item = &'a [u8]> + Clone,
+    ) -> Result<(), String> {
+        let command = unit.command();
+        self.may_use(unit, keys).map_err(|refused| refused.to_string())?;
         if !self.worker.serves() && needs_data(command) {
             let site = self.worker.site_name(self.worker.address().site);
             return Err(match self.worker.refused_by_others() {
@@ -143,7 +164,10 @@ impl<W: Context> Session<W> {
     ) -> Next {
         if command.is_data() && !matches!(command.id, CommandId::SoleraLevel | CommandId::Watch) {
             match plan::plan(command.id, arguments) {
-                Ok(plan) => self.run_plan(&plan).await,
+                Ok(plan) => match self.run_plan(&plan).await {
+                    Ok(results) => self.answer(&plan, &results),
+                    Err(error) => self.fail(error),
+                },
                 Err(error) => self.fail(error),
             }
             return Next::Stay;
@@ -167,38 +191,10 @@ impl<W: Context> Session<W> {
                 }
                 None => self.fail("ERR DISCARD without MULTI"),
             },
-            CommandId::Watch => self.watch(arguments).await,
             CommandId::Unwatch => {
                 self.watched.clear();
                 self.out.simple("OK");
             }
-            CommandId::SoleraBegin => self.begin(arguments).await,
-            CommandId::SoleraCommit => match self.tx.take() {
-                None if self.given_up.is_some() => {
-                    let error = self.given_up.take().map(|given_up| given_up.at_commit());
-                    self.fail(error.unwrap_or_default());
-                }
-                Some(tx) => match self.may_commit() {
-                    Ok(()) => {
-                        if self.commit(tx, self.tx_writes).await {
-                            self.out.simple("OK");
-                        }
-                    }
-                    Err(reason) => {
-                        self.worker.tell(Command::Abort { tx });
-                        self.fail(format!("NOPERM {reason}; nothing of the transaction was done"));
-                    }
-                },
-                None => self.fail("ERR SOLERA.COMMIT without SOLERA.BEGIN"),
-            },
-            CommandId::SoleraAbort if self.given_up.take().is_some() => self.out.simple("OK"),
-            CommandId::SoleraAbort => match self.tx.take() {
-                Some(tx) => {
-                    self.worker.tell(Command::Abort { tx });
-                    self.out.simple("OK");
-                }
-                None => self.fail("ERR SOLERA.ABORT without SOLERA.BEGIN"),
-            },
             _ => return commands::run_other(self, command.id, arguments).await,
         }
         Next::Stay

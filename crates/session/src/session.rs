@@ -22,7 +22,7 @@ use solera_unistore::{Command, CommandError, Pasts, TxId};
 use self::conflict::Conflict;
 pub(crate) use self::queue::Queue;
 use self::strong::Watched;
-pub(crate) use self::transaction::GivenUp;
+use self::transaction::GivenUp;
 use crate::client::Client;
 use crate::context::Context;
 use crate::identity::Identity;
@@ -179,6 +179,14 @@ impl<W: Context> Session<W> {
         self.tx.is_some() || self.given_up.is_some() || self.queue.is_some()
     }
 
+    /// Appends `OK`, or an error reply.
+    pub(crate) fn answer_ok(&mut self, result: Result<(), String>) {
+        match result {
+            Ok(()) => self.out.simple("OK"),
+            Err(error) => self.fail(error),
+        }
+    }
+
     /// The open transaction, and its snapshot to be scanned. Without, appends the error.
     pub(crate) fn snapshot(&mut self) -> Option<(TxId, Vector)> {
         let Some(tx) = self.tx else {
@@ -202,11 +210,15 @@ impl<W: Context> Session<W> {
 
     /// The worker gave the current command up without an answer.
     pub(crate) fn fail_unanswered(&mut self) {
+        let text = self.unanswered();
+        self.fail(text);
+    }
+
+    /// What a client is told when the worker gave its command up without an answer.
+    pub(crate) fn unanswered(&self) -> String {
         match self.worker.refuses() {
-            Some(reason) => {
-                self.fail(format!("MISCONF {reason}; whether the command was done is unknown"))
-            }
-            None => self.fail("ERR the server is stopping"),
+            Some(reason) => format!("MISCONF {reason}; whether the command was done is unknown"),
+            None => "ERR the server is stopping".to_owned(),
         }
     }
 }

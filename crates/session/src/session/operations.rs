@@ -1,5 +1,6 @@
 //! Commands on keys: in the open transaction, or as one of their own.
 
+use smallvec::{SmallVec, smallvec};
 use solera_data::{OpError, Outcome};
 use solera_levels::Level;
 use solera_machine::Machine;
@@ -8,6 +9,9 @@ use solera_unistore::{Command, CommandError, Input, Kind, Response, TxId};
 use super::Session;
 use crate::context::{Context, Silent, Unreachable};
 use crate::plan::{self, KeyOp, Plan};
+
+/// What each operation of a command comes to, in order.
+pub(crate) type Results = SmallVec<[Result<Outcome, OpError>; 1]>;
 
 /// Why an operation of a transaction could not be done.
 pub(crate) enum Failure {
@@ -19,97 +23,75 @@ pub(crate) enum Failure {
 
 impl<W: Context> Session<W> {
     /// Runs a command on keys: in the open transaction, or as one of its own.
-    pub(crate) async fn run_plan(&mut self, plan: &Plan<'_>) {
+    ///
+    /// # Errors
+    /// The error reply: nothing was done, or it is not known what.
+    pub(crate) async fn run_plan(&mut self, plan: &Plan<'_>) -> Result<Results, String> {
         if let Some(tx) = self.tx {
-            match self.may_run(plan, self.tx_is_strong) {
-                Ok(()) => self.run_in(tx, plan).await,
-                Err(error) => self.fail(error),
-            }
-            return;
+            self.may_run(plan, self.tx_is_strong)?;
+            return self.operate_all(tx, plan).await;
         }
         let strong = self.is_strong(plan);
-        if let Err(error) = self.may_run(plan, strong) {
-            return self.fail(error);
-        }
+        self.may_run(plan, strong)?;
         if let [single] = plan.ops.as_slice() {
             let result = match strong {
-                true => self.execute_strong(plan, single).await,
+                true => self.execute_strong(plan, single).await?,
                 false => {
                     let level = self.worker.spec().spaces.level_of(single.key);
-                    self.execute_causal(single, level).await
+                    self.execute_causal(single, level).await?
                 }
             };
-            if let Some(result) = result {
-                self.answer(plan, &[result]);
-            }
+            Ok(smallvec![result])
         } else if strong {
-            self.run_as_strong_transaction(plan).await;
+            self.run_as_strong_transaction(plan).await
         } else {
-            self.run_as_transaction(plan).await;
-        }
-    }
-
-    async fn run_in(&mut self, tx: TxId, plan: &Plan<'_>) {
-        if let Some(results) = self.operate_all(tx, plan).await {
-            self.answer(plan, &results);
+            self.run_as_transaction(plan).await
         }
     }
 
     /// MGET, MSET, and others on several keys: one atomic causal transaction.
-    async fn run_as_transaction(&mut self, plan: &Plan<'_>) {
+    async fn run_as_transaction(&mut self, plan: &Plan<'_>) -> Result<Results, String> {
         let Some(Response::Begun(tx)) =
             self.worker.call(Command::Begin { past: self.pasts.causal, strong: false }).await
         else {
-            return self.fail_unanswered();
+            return Err(self.unanswered());
         };
         // If the connection ends meanwhile, the transaction ends with it.
         (self.tx, self.tx_is_strong) = (Some(tx), false);
         let results = self.operate_all(tx, plan).await;
         self.tx = None;
-        if let Some(results) = results
-            && self.commit(tx, plan.ops.iter().any(|op| op.op.is_update())).await
-        {
-            self.answer(plan, &results);
-        }
+        let results = results?;
+        self.commit(tx, plan.ops.iter().any(|op| op.op.is_update())).await?;
+        Ok(results)
     }
 
-    /// Runs a command's operations in a transaction. If the server has given the transaction up,
-    /// appends the error and leaves the transaction.
+    /// Runs a command's operations in a transaction. If the server has given the transaction up, leaves it.
+    ///
+    /// # Errors
+    /// Why the server has given it up.
     pub(crate) async fn operate_all(
         &mut self,
         tx: TxId,
         plan: &Plan<'_>,
-    ) -> Option<Vec<Result<Outcome, OpError>>> {
-        let mut results = Vec::with_capacity(plan.ops.len());
+    ) -> Result<Results, String> {
+        let mut results = Results::with_capacity(plan.ops.len());
         for op in &plan.ops {
             let kind = self.class_of(plan.command, op).as_kind();
             match self.operate(tx, op, kind).await {
                 Ok(result) => results.push(result),
                 Err(failure) => {
                     self.tx = None;
-                    match failure {
-                        Failure::Command(error) => {
-                            self.worker.tell(Command::Abort { tx });
-                            let text = self.told(&error);
-                            self.fail(&text);
-                            self.exec_failed = Some(text);
-                        }
-                        Failure::Unreachable(error) => {
-                            // Nothing of a transaction is done before it commits.
-                            self.worker.tell(Command::Abort { tx });
-                            self.fail(error.to_string());
-                            self.exec_failed = Some(error.to_string());
-                        }
-                        Failure::Unanswered => {
-                            self.worker.tell(Command::Abort { tx });
-                            self.fail_unanswered();
-                        }
+                    // Nothing of a transaction is done before it commits.
+                    self.worker.tell(Command::Abort { tx });
+                    let text = self.told_failure(&failure);
+                    if !matches!(failure, Failure::Unanswered) {
+                        self.exec_failed = Some(text.clone());
                     }
-                    return None;
+                    return Err(text);
                 }
             }
         }
-        Some(results)
+        Ok(results)
     }
 
     pub(crate) async fn operate(
@@ -137,41 +119,35 @@ impl<W: Context> Session<W> {
         }
     }
 
-    /// A transaction of one operation: the hot path. A key of this worker costs no more than the call.
+    /// A transaction of one operation. A key of this worker costs no more than the call.
+    ///
+    /// # Errors
+    /// The error reply.
     pub(crate) async fn execute_causal(
         &mut self,
         op: &KeyOp<'_>,
         level: Level,
-    ) -> Option<Result<Outcome, OpError>> {
-        let owner = match self.worker.reach(op.key) {
-            Ok(owner) => owner,
-            Err(error) => {
-                self.fail(error.to_string());
-                return None;
-            }
-        };
+    ) -> Result<Result<Outcome, OpError>, String> {
+        let owner = self.worker.reach(op.key).map_err(|error| error.to_string())?;
         let request = self.worker.new_request();
         let (now, pasts) = (self.now, &mut self.pasts);
         let executed =
             self.worker.with(|replica| replica.execute(now, request, pasts, level, op.key, &op.op));
-        if executed.is_some() {
-            return executed;
+        if let Some(executed) = executed {
+            return Ok(executed);
         }
         match self.worker.reply_about(request, owner).await {
             Ok(Some(Response::Executed { outcome, pasts })) => {
                 self.pasts.join(&pasts);
-                return Some(outcome);
+                Ok(outcome)
             }
-            Ok(Some(Response::Failed(error))) => self.fail_command(&error),
-            Ok(_) => self.fail_unanswered(),
+            Ok(Some(Response::Failed(error))) => Err(self.told(&error)),
+            Ok(_) => Err(self.unanswered()),
             Err(Silent(node)) if op.op.is_update() => {
-                self.fail(format!(
-                    "UNKNOWN {node} does not answer; the command may have been done"
-                ));
+                Err(format!("UNKNOWN {node} does not answer; the command may have been done"))
             }
-            Err(Silent(node)) => self.fail(Unreachable(node).to_string()),
+            Err(Silent(node)) => Err(Unreachable(node).to_string()),
         }
-        None
     }
 
     pub(crate) fn answer(&mut self, plan: &Plan<'_>, results: &[Result<Outcome, OpError>]) {

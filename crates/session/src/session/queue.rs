@@ -90,9 +90,11 @@ impl<W: Context> Session<W> {
         self.tx = None;
         let replies = std::mem::replace(&mut self.out.bytes, before);
         if let Some(error) = self.exec_failed.take() {
-            self.fail(error);
-        } else if self.commit(tx, queue.writes).await {
-            self.out.bytes.extend_from_slice(&replies);
+            return self.fail(error);
+        }
+        match self.commit(tx, queue.writes).await {
+            Ok(()) => self.out.bytes.extend_from_slice(&replies),
+            Err(error) => self.fail(error),
         }
     }
 

@@ -33,14 +33,27 @@ impl<W: Context> Session<W> {
         if !self.worker.is_guarded() {
             return Ok(());
         }
-        let spaces = &self.worker.spec().spaces;
-        let keys = || command.keys(arguments.from(0));
-        if self.lent.as_ref().is_some_and(|lent| lent.may(command.id, keys(), spaces)) {
+        let unit = Unit::of(command, arguments.from(1).next());
+        self.may_use(unit, command.keys(arguments.from(0)))
+    }
+
+    /// Whether the client may run a command, or a subcommand, on keys.
+    pub(crate) fn may_use<'a>(
+        &self,
+        unit: Unit,
+        keys: impl Iterator<Item = &'a [u8]> + Clone,
+    ) -> Result<(), Refused> {
+        if !self.worker.is_guarded() {
             return Ok(());
         }
-        self.identity.may(Unit::of(command, arguments.from(1).next()), keys())?;
+        let spaces = &self.worker.spec().spaces;
+        let command = unit.command().id;
+        if self.lent.as_ref().is_some_and(|lent| lent.may(command, keys.clone(), spaces)) {
+            return Ok(());
+        }
+        self.identity.may(unit, keys.clone())?;
         // What transactions and modules keep is believed by those that complete them, with the rights of a server.
-        if keys().any(|key| is_reserved(spaces, key)) && !self.identity.may_coordinate() {
+        if keys.clone().any(|key| is_reserved(spaces, key)) && !self.identity.may_coordinate() {
             return Err(Refused::Denied(Denied::Key));
         }
         Ok(())

@@ -6,14 +6,13 @@ use solera_commands::CommandId;
 use solera_config::{Baseline, Class};
 use solera_data::{Key, Op, OpError, Outcome};
 use solera_levels::Level;
-use solera_resp::Arguments;
 use solera_unistore::{
-    Command, CommandError, LONGEST_RETRY_WAIT, Pasts, RETRY_PAUSE, Response, TxId,
+    Command, CommandError, LONGEST_RETRY_WAIT, Pasts, RETRY_PAUSE, Response, TransactionId, TxId,
 };
 
 use super::Session;
 use super::conflict::{Conflict, PATIENCE};
-use super::operations::Failure;
+use super::operations::{Failure, Results};
 use super::queue::Queue;
 use super::transaction::NotCommitted;
 use crate::context::Context;
@@ -30,8 +29,8 @@ pub(crate) struct Watched {
 pub(crate) enum NotBegun {
     /// This key has changed since.
     Changed(Key),
-    /// The reply says why not.
-    Failed,
+    /// For this reason.
+    Failed(String),
 }
 
 /// What EXEC has come to.
@@ -39,8 +38,8 @@ enum Executed {
     Done,
     /// Another transaction was in the way, or a watched key has changed.
     Conflict,
-    /// The reply says why not.
-    Failed,
+    /// Nothing was done, for this reason.
+    Failed(String),
 }
 
 impl<W: Context> Session<W> {
@@ -94,15 +93,15 @@ impl<W: Context> Session<W> {
     }
 
     /// A strong command on one key. The worker executes it again when it aborts.
+    ///
+    /// # Errors
+    /// The error reply.
     pub(crate) async fn execute_strong(
         &mut self,
         plan: &Plan<'_>,
         op: &KeyOp<'_>,
-    ) -> Option<Result<Outcome, OpError>> {
-        if let Err(error) = self.worker.reach(op.key) {
-            self.fail(error.to_string());
-            return None;
-        }
+    ) -> Result<Result<Outcome, OpError>, String> {
+        self.worker.reach(op.key).map_err(|error| error.to_string())?;
         let command = Command::ExecuteStrong {
             past: self.pasts.causal,
             key: op.key.into(),
@@ -112,41 +111,46 @@ impl<W: Context> Session<W> {
         match self.worker.call(command).await {
             Some(Response::Executed { outcome, pasts }) => {
                 self.pasts.join(&pasts);
-                return Some(outcome);
+                Ok(outcome)
             }
-            Some(Response::Failed(error)) => self.fail_command(&error),
-            _ => self.fail_unanswered(),
+            Some(Response::Failed(error)) => Err(self.told(&error)),
+            _ => Err(self.unanswered()),
         }
-        None
     }
 
     /// WATCH key …: EXEC does nothing if one of them has changed by then, and SOLERA.BEGIN STRONG fails. In
     /// a strong transaction, its commit does if another strong transaction changes one of them.
-    pub(crate) async fn watch(&mut self, arguments: &Arguments<'_>) {
+    ///
+    /// # Errors
+    /// The error reply.
+    pub(crate) async fn watch<'a>(
+        &mut self,
+        keys: impl Iterator<Item = &'a [u8]>,
+    ) -> Result<(), String> {
         if self.queue.is_some() {
-            return self.fail("ERR WATCH inside MULTI is not allowed");
+            return Err("ERR WATCH inside MULTI is not allowed".to_owned());
         }
         // What a protocol for comparisons certifies nothing of may be watched: there, nothing is promised.
         if self.tx.is_some()
             && !self.tx_is_strong
             && self.worker.spec().protocol == Baseline::UniStore
         {
-            return self.fail(
+            return Err(
                 "ERR WATCH needs agreement, which a causal transaction has not: use SOLERA.BEGIN STRONG, or \
-                 WATCH before MULTI",
+                 WATCH before MULTI"
+                    .to_owned(),
             );
         }
         self.wait_for_conflict().await;
-        for key in arguments.from(1) {
+        for key in keys {
             if self.worker.spec().spaces.level_of(key) == Level::Eventual {
                 let key = String::from_utf8_lossy(key);
-                return self
-                    .fail(format!("ERR '{key}' is in an eventual space: nothing orders changes"));
+                return Err(format!("ERR '{key}' is in an eventual space: nothing orders changes"));
             }
             if let Some(tx) = self.tx {
                 if let Err(failure) = self.look(tx, key).await {
                     self.leave_transaction();
-                    return self.fail_operation(&failure);
+                    return Err(self.told_failure(&failure));
                 }
                 continue;
             }
@@ -154,10 +158,10 @@ impl<W: Context> Session<W> {
                 continue;
             }
             let op = KeyOp { key, op: Op::Digest };
-            let Some(digest) = self.execute_causal(&op, Level::Causal).await else { return };
+            let digest = self.execute_causal(&op, Level::Causal).await?;
             self.watched.push(Watched { key: key.into(), digest });
         }
-        self.out.simple("OK");
+        Ok(())
     }
 
     /// What a key holds in the open transaction, which conflicts with changes from now on.
@@ -168,35 +172,41 @@ impl<W: Context> Session<W> {
     }
 
     /// SOLERA.BEGIN STRONG, which depends on the watched keys from here on.
-    pub(crate) async fn begin_strong(&mut self) {
+    ///
+    /// # Errors
+    /// The error reply.
+    pub(crate) async fn begin_strong(&mut self) -> Result<(), String> {
         let watched = std::mem::take(&mut self.watched);
         match self.begin_watching(&watched).await {
             Ok(_) => {
                 self.began_as = self.identity.user();
-                self.out.simple("OK");
+                Ok(())
             }
             Err(NotBegun::Changed(key)) => {
                 let key = String::from_utf8_lossy(key.as_bytes());
-                self.fail(format!(
+                Err(format!(
                     "ABORTED conflict on '{key}'; it has changed since WATCH, nothing was begun"
-                ));
+                ))
             }
-            Err(NotBegun::Failed) => {}
+            Err(NotBegun::Failed(error)) => Err(error),
         }
     }
 
     /// SOLERA.TXID: the name of the open strong transaction, to ask for its outcome if the answer to its
     /// commit is lost.
-    pub(crate) async fn name_transaction(&mut self) {
+    ///
+    /// # Errors
+    /// The error reply.
+    pub(crate) async fn name_transaction(&mut self) -> Result<TransactionId, String> {
         let Some(tx) = self.tx.filter(|_| self.tx_is_strong) else {
-            return self.fail(
-                "ERR SOLERA.TXID names the open strong transaction, and there is none: SOLERA.BEGIN STRONG first",
-            );
+            return Err("ERR SOLERA.TXID names the open strong transaction, and there is none: \
+                        SOLERA.BEGIN STRONG first"
+                .to_owned());
         };
         match self.worker.call(Command::Name { tx }).await {
-            Some(Response::Named(tid)) => self.out.bulk(tid.to_string().as_bytes()),
-            Some(Response::Failed(error)) => self.fail_command(&error),
-            _ => self.fail_unanswered(),
+            Some(Response::Named(tid)) => Ok(tid),
+            Some(Response::Failed(error)) => Err(self.told(&error)),
+            _ => Err(self.unanswered()),
         }
     }
 
@@ -209,15 +219,14 @@ impl<W: Context> Session<W> {
         for Watched { key, digest } in watched {
             let op = KeyOp { key: key.as_bytes(), op: Op::Digest };
             match self.execute_causal(&op, Level::Causal).await {
-                Some(now) if now == *digest => {}
-                Some(_) => return Err(NotBegun::Changed(key.clone())),
-                None => return Err(NotBegun::Failed),
+                Ok(now) if now == *digest => {}
+                Ok(_) => return Err(NotBegun::Changed(key.clone())),
+                Err(error) => return Err(NotBegun::Failed(error)),
             }
         }
         let begin = Command::Begin { past: self.pasts.causal, strong: true };
         let Some(Response::Begun(tx)) = self.worker.call(begin).await else {
-            self.fail_unanswered();
-            return Err(NotBegun::Failed);
+            return Err(NotBegun::Failed(self.unanswered()));
         };
         // If the connection ends meanwhile, the transaction ends with it.
         (self.tx, self.tx_is_strong, self.tx_writes) = (Some(tx), true, false);
@@ -225,10 +234,7 @@ impl<W: Context> Session<W> {
             let reason = match self.look(tx, key.as_bytes()).await {
                 Ok(now) if now == *digest => continue,
                 Ok(_) => NotBegun::Changed(key.clone()),
-                Err(failure) => {
-                    self.fail_operation(&failure);
-                    NotBegun::Failed
-                }
+                Err(failure) => NotBegun::Failed(self.told_failure(&failure)),
             };
             self.leave_transaction();
             return Err(reason);
@@ -247,7 +253,8 @@ impl<W: Context> Session<W> {
         let began = Instant::now();
         loop {
             match self.exec_strong_once(queue, &watched).await {
-                Executed::Done | Executed::Failed => return,
+                Executed::Done => return,
+                Executed::Failed(error) => return self.fail(error),
                 Executed::Conflict if !watched.is_empty() || began.elapsed() >= PATIENCE => {
                     return self.out.null_array();
                 }
@@ -260,15 +267,14 @@ impl<W: Context> Session<W> {
         let tx = match self.begin_watching(watched).await {
             Ok(tx) => tx,
             Err(NotBegun::Changed(_)) => return Executed::Conflict,
-            Err(NotBegun::Failed) => return Executed::Failed,
+            Err(NotBegun::Failed(error)) => return Executed::Failed(error),
         };
         let before = std::mem::take(&mut self.out.bytes);
         self.run_queued(queue).await;
         self.tx = None;
         let replies = std::mem::replace(&mut self.out.bytes, before);
         if let Some(error) = self.exec_failed.take() {
-            self.fail(error);
-            return Executed::Failed;
+            return Executed::Failed(error);
         }
         match self.try_commit(tx, queue.writes).await {
             Ok(()) => {
@@ -276,34 +282,37 @@ impl<W: Context> Session<W> {
                 Executed::Done
             }
             Err(NotCommitted::Failed(CommandError::Aborted { .. })) => Executed::Conflict,
-            Err(error) => {
-                self.fail_commit(error);
-                Executed::Failed
-            }
+            Err(error) => Executed::Failed(self.told_commit(error)),
         }
     }
 
     /// MSET, DEL, and others on several keys of which one needs agreement: one strong transaction, again
     /// after conflicts.
-    pub(crate) async fn run_as_strong_transaction(&mut self, plan: &Plan<'_>) {
+    ///
+    /// # Errors
+    /// The error reply.
+    pub(crate) async fn run_as_strong_transaction(
+        &mut self,
+        plan: &Plan<'_>,
+    ) -> Result<Results, String> {
         let began = Instant::now();
         loop {
             let begin = Command::Begin { past: self.pasts.causal, strong: true };
             let Some(Response::Begun(tx)) = self.worker.call(begin).await else {
-                return self.fail_unanswered();
+                return Err(self.unanswered());
             };
             (self.tx, self.tx_is_strong) = (Some(tx), true);
             let results = self.operate_all(tx, plan).await;
             self.tx = None;
-            let Some(results) = results else { return };
+            let results = results?;
             match self.try_commit(tx, plan.ops.iter().any(|op| op.op.is_update())).await {
-                Ok(()) => return self.answer(plan, &results),
+                Ok(()) => return Ok(results),
                 Err(NotCommitted::Failed(CommandError::Aborted { .. }))
                     if began.elapsed() < PATIENCE =>
                 {
                     self.pause_after_conflict().await;
                 }
-                Err(error) => return self.fail_commit(error),
+                Err(error) => return Err(self.told_commit(error)),
             }
         }
     }
@@ -335,12 +344,12 @@ impl<W: Context> Session<W> {
         self.tx_is_strong = false;
     }
 
-    /// Appends the error of an operation.
-    pub(crate) fn fail_operation(&mut self, failure: &Failure) {
+    /// Why an operation could not be done, as clients are told.
+    pub(crate) fn told_failure(&self, failure: &Failure) -> String {
         match failure {
-            Failure::Command(error) => self.fail_command(error),
-            Failure::Unreachable(error) => self.fail(error.to_string()),
-            Failure::Unanswered => self.fail_unanswered(),
+            Failure::Command(error) => self.told(error),
+            Failure::Unreachable(error) => error.to_string(),
+            Failure::Unanswered => self.unanswered(),
         }
     }
 }

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use solera_config::User;
-use solera_resp::Arguments;
 use solera_unistore::{Command, CommandError, Response, TxId};
 
 use super::Session;
@@ -55,57 +54,97 @@ pub(crate) enum NotCommitted {
 }
 
 impl<W: Context> Session<W> {
-    pub(crate) async fn begin(&mut self, arguments: &Arguments<'_>) {
-        if self.in_transaction() {
-            return self
-                .fail("ERR a transaction is already open; SOLERA.COMMIT or SOLERA.ABORT it first");
-        }
-        if arguments.len() > 2 {
-            return self.fail("ERR syntax error");
-        }
-        let strong = match arguments.from(1).next() {
-            None => false,
-            Some(level) if level.eq_ignore_ascii_case(b"causal") => false,
-            Some(level) if level.eq_ignore_ascii_case(b"strong") => true,
-            Some(level) => {
-                let level = String::from_utf8_lossy(level).to_uppercase();
-                return self.fail(format!(
-                    "ERR there are no {level} transactions: SOLERA.BEGIN CAUSAL or SOLERA.BEGIN STRONG"
-                ));
+    /// Whether a transaction can be begun.
+    ///
+    /// # Errors
+    /// The error reply: one is open.
+    pub(crate) fn may_begin(&self) -> Result<(), String> {
+        match self.in_transaction() {
+            true => {
+                Err("ERR a transaction is already open; SOLERA.COMMIT or SOLERA.ABORT it first"
+                    .to_owned())
             }
-        };
+            false => Ok(()),
+        }
+    }
+
+    /// SOLERA.BEGIN.
+    ///
+    /// # Errors
+    /// The error reply.
+    pub(crate) async fn begin(&mut self, strong: bool) -> Result<(), String> {
+        self.may_begin()?;
         if self.worker.spec().protocol.certifies(strong) {
             self.wait_for_conflict().await;
             return self.begin_strong().await;
         }
-        if let Some(Response::Begun(tx)) =
-            self.worker.call(Command::Begin { past: self.pasts.causal, strong: false }).await
-        {
-            (self.tx, self.tx_is_strong, self.tx_writes) = (Some(tx), false, false);
-            self.began_as = self.identity.user();
-            self.out.simple("OK");
-        } else {
-            self.fail_unanswered();
-        }
+        let begin = Command::Begin { past: self.pasts.causal, strong: false };
+        let Some(Response::Begun(tx)) = self.worker.call(begin).await else {
+            return Err(self.unanswered());
+        };
+        (self.tx, self.tx_is_strong, self.tx_writes) = (Some(tx), false, false);
+        self.began_as = self.identity.user();
+        Ok(())
     }
 
-    /// Commits a transaction that may have `writes`; on failure appends the error.
-    pub(crate) async fn commit(&mut self, tx: TxId, writes: bool) -> bool {
-        match self.try_commit(tx, writes).await {
-            Ok(()) => true,
-            Err(error) => {
-                self.fail_commit(error);
-                false
+    /// SOLERA.COMMIT.
+    ///
+    /// # Errors
+    /// The error reply.
+    pub(crate) async fn commit_open(&mut self) -> Result<(), String> {
+        let Some(tx) = self.tx.take() else {
+            return Err(match self.given_up.take() {
+                Some(given_up) => given_up.at_commit(),
+                None => "ERR SOLERA.COMMIT without SOLERA.BEGIN".to_owned(),
+            });
+        };
+        if let Err(reason) = self.may_commit() {
+            self.worker.tell(Command::Abort { tx });
+            return Err(format!("NOPERM {reason}; nothing of the transaction was done"));
+        }
+        self.commit(tx, self.tx_writes).await
+    }
+
+    /// SOLERA.ABORT.
+    ///
+    /// # Errors
+    /// The error reply: there is nothing to abort.
+    pub(crate) fn abort_open(&mut self) -> Result<(), String> {
+        if self.given_up.take().is_some() {
+            return Ok(());
+        }
+        match self.tx.take() {
+            Some(tx) => {
+                self.worker.tell(Command::Abort { tx });
+                Ok(())
             }
+            None => Err("ERR SOLERA.ABORT without SOLERA.BEGIN".to_owned()),
         }
     }
 
-    /// Appends why a transaction was not committed.
-    pub(crate) fn fail_commit(&mut self, error: NotCommitted) {
+    /// An error has come up: an open transaction has no effect, and unless the command `ends` it, what the
+    /// client sends until it ends the transaction is refused.
+    pub(crate) fn give_up(&mut self, error: String, ends: bool) {
+        if let Some(tx) = self.tx.take() {
+            self.worker.tell(Command::Abort { tx });
+        }
+        self.given_up = (!ends).then_some(GivenUp(error));
+    }
+
+    /// Commits a transaction that may have `writes`.
+    ///
+    /// # Errors
+    /// The error reply.
+    pub(crate) async fn commit(&mut self, tx: TxId, writes: bool) -> Result<(), String> {
+        self.try_commit(tx, writes).await.map_err(|error| self.told_commit(error))
+    }
+
+    /// Why a transaction was not committed, as clients are told.
+    pub(crate) fn told_commit(&self, error: NotCommitted) -> String {
         match error {
-            NotCommitted::Refused(reason) => self.fail(reason),
-            NotCommitted::Failed(error) => self.fail_command(&error),
-            NotCommitted::Unanswered => self.fail_unanswered(),
+            NotCommitted::Refused(reason) => reason,
+            NotCommitted::Failed(error) => self.told(&error),
+            NotCommitted::Unanswered => self.unanswered(),
         }
     }
 

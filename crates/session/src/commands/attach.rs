@@ -1,0 +1,211 @@
+//! SOLERA.ATTACH: waits until this site holds a causal past.
+
+use std::time::Duration;
+
+use solera_commands::CommandId;
+use solera_membership::Standing;
+use solera_resp::{Arguments, parse_integer};
+use solera_time::{Physical, SiteId, Timestamp, Vector};
+use solera_unistore::{Command, Pasts, Response};
+
+use super::sites::site_named;
+use crate::context::Context;
+use crate::session::Session;
+use crate::token::Token;
+use crate::typed::Typed;
+
+/// How long SOLERA.ATTACH waits for what is still under way.
+const ATTACH_TIMEOUT: Duration = Duration::from_secs(10);
+/// By how much the clocks of a site's workers may differ.
+const SKEW: Duration = Duration::from_secs(1);
+
+/// SOLERA.ATTACH token: waits until this site holds the token's causal past (UniStore Alg. 1 l. 51). The token's
+/// durability past is added to the session's without waiting, so that barriers here cover it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attach {
+    /// The token.
+    pub token: Token,
+}
+
+/// SOLERA.ATTACH UNTIL unix-ms [timeout-ms [site …]]: waits until this site holds all that was committed until a
+/// time, at some sites or at all. Of a site that is cut off, it is not known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AttachUntil {
+    /// The time.
+    pub until: Timestamp,
+    /// How long to wait.
+    pub timeout: Duration,
+    /// The sites; none for all.
+    pub sites: Vec<SiteId>,
+}
+
+/// SOLERA.ATTACH HORIZON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AttachHorizon;
+
+/// What [`AttachHorizon`] answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Horizon {
+    /// A time not before that of any commit which this site has heard of.
+    pub latest: Timestamp,
+    /// Until when every session that begins at any site sees all commits of all sites.
+    pub stable: Timestamp,
+}
+
+impl Typed for Attach {
+    type Answer = ();
+
+    fn command(&self) -> CommandId {
+        CommandId::SoleraAttach
+    }
+
+    async fn run<W: Context>(&self, session: &mut Session<W>) -> Result<(), String> {
+        outside(session)?;
+        wait_for(session, self.token.pasts, ATTACH_TIMEOUT).await
+    }
+}
+
+impl Typed for AttachHorizon {
+    type Answer = Horizon;
+
+    fn command(&self) -> CommandId {
+        CommandId::SoleraAttach
+    }
+
+    async fn run<W: Context>(&self, session: &mut Session<W>) -> Result<Horizon, String> {
+        outside(session)?;
+        let physical = Timestamp::from_physical(session.worker.now().physical);
+        Ok(session.worker.with(|replica| {
+            let status = replica.status();
+            let (members, view) = (status.members(), status.view());
+            let there = |site: &SiteId| members.standing(*site) != Standing::Gone;
+            let settled =
+                SiteId::all(members.sites()).filter(there).map(|site| view.settled_vec[site]);
+            // Where nothing is ever strong, nothing is waited for.
+            let is_strong = view.stable_vec.strong > Timestamp::ZERO;
+            let strong = is_strong.then_some(view.settled_vec.strong);
+            let latest = status.clock().max(view.clock).max(physical).later(SKEW);
+            let stable = settled.chain(strong).min().unwrap_or(Timestamp::ZERO);
+            Horizon { latest, stable }
+        }))
+    }
+}
+
+impl AttachUntil {
+    fn parse<W: Context>(worker: &W, arguments: &Arguments<'_>) -> Result<AttachUntil, String> {
+        let number = |index: usize| {
+            let number = parse_integer(arguments.get(index));
+            number.and_then(|number| u64::try_from(number).ok()).filter(|number| *number > 0)
+        };
+        let timeout = match arguments.len() {
+            3 => Some(ATTACH_TIMEOUT),
+            4.. => number(3).map(Duration::from_millis),
+            _ => {
+                return Err(
+                    "ERR SOLERA.ATTACH UNTIL takes unix-ms [timeout-ms [site …]]".to_owned()
+                );
+            }
+        };
+        let (Some(until_ms), Some(timeout)) = (number(2), timeout) else {
+            return Err("ERR a time is not an integer or out of range".to_owned());
+        };
+        let until = Timestamp::from_physical(Physical(until_ms.saturating_mul(1000)));
+        is_near(worker, until)?;
+        let named = arguments.from(4).map(|name| site_named(worker.spec(), name));
+        Ok(AttachUntil { until, timeout, sites: named.collect::<Result<_, _>>()? })
+    }
+}
+
+impl Typed for AttachUntil {
+    type Answer = ();
+
+    fn command(&self) -> CommandId {
+        CommandId::SoleraAttach
+    }
+
+    async fn run<W: Context>(&self, session: &mut Session<W>) -> Result<(), String> {
+        outside(session)?;
+        is_near(&*session.worker, self.until)?;
+        let past = session.worker.with(|replica| {
+            let status = replica.status();
+            let members = status.members();
+            let wanted = |site: &SiteId| {
+                members.standing(*site) != Standing::Gone
+                    && (self.sites.is_empty() || self.sites.contains(site))
+            };
+            let sites = SiteId::all(members.sites()).filter(wanted);
+            sites.fold(Vector::zero(members.sites()), |past, site| past.with(site, self.until))
+        });
+        wait_for(session, Pasts::causal(past), self.timeout).await
+    }
+}
+
+/// Whether a time is not too far in the future to be waited for.
+fn is_near<W: Context>(worker: &W, until: Timestamp) -> Result<(), String> {
+    // Commits are given times of hybrid clocks, which may be ahead of physical ones.
+    let physical = Timestamp::from_physical(worker.now().physical);
+    let now = worker.with(|replica| replica.status().clock()).max(physical);
+    match until > now.later(ATTACH_TIMEOUT) {
+        true => Err("ERR that is too far in the future to wait for".to_owned()),
+        false => Ok(()),
+    }
+}
+
+fn outside<W: Context>(session: &Session<W>) -> Result<(), String> {
+    match session.in_transaction() {
+        true => Err("ERR SOLERA.ATTACH is not allowed inside a transaction".to_owned()),
+        false => Ok(()),
+    }
+}
+
+async fn wait_for<W: Context>(
+    session: &mut Session<W>,
+    pasts: Pasts,
+    timeout: Duration,
+) -> Result<(), String> {
+    let command = Command::Attach { pasts, timeout: Some(timeout) };
+    match session.worker.call(command).await {
+        Some(Response::Attached) => {
+            session.pasts.join(&pasts);
+            Ok(())
+        }
+        Some(Response::Failed(error)) => Err(session.told(&error)),
+        _ => Err(session.unanswered()),
+    }
+}
+
+pub(crate) async fn attach<W: Context>(session: &mut Session<W>, arguments: &Arguments<'_>) {
+    match parse_and_run(session, arguments).await {
+        Ok(None) => session.out.simple("OK"),
+        Ok(Some(Horizon { latest, stable })) => {
+            session.out.array(2);
+            session.out.integer(latest.micros().div_ceil(1000).try_into().unwrap_or(i64::MAX));
+            session.out.integer((stable.micros() / 1000).try_into().unwrap_or(i64::MAX));
+        }
+        Err(error) => session.fail(error),
+    }
+}
+
+async fn parse_and_run<W: Context>(
+    session: &mut Session<W>,
+    arguments: &Arguments<'_>,
+) -> Result<Option<Horizon>, String> {
+    outside(session)?;
+    if arguments.get(1).eq_ignore_ascii_case(b"until") {
+        let until = AttachUntil::parse(&*session.worker, arguments)?;
+        return until.run(session).await.map(|()| None);
+    }
+    if arguments.len() != 2 {
+        return Err(
+            "ERR SOLERA.ATTACH takes a token, or UNTIL unix-ms [timeout-ms [site …]], or HORIZON"
+                .to_owned(),
+        );
+    }
+    if arguments.get(1).eq_ignore_ascii_case(b"horizon") {
+        return AttachHorizon.run(session).await.map(Some);
+    }
+    let worker = &session.worker;
+    let token = Token::decode(arguments.get(1), worker.cluster(), worker.spec().sites.len());
+    let token = token.map_err(|error| format!("BADTOKEN {error}"))?;
+    Attach { token }.run(session).await.map(|()| None)
+}

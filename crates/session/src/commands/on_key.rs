@@ -1,0 +1,70 @@
+//! One operation on a key, of whichever command does that.
+
+use smallvec::smallvec;
+use solera_commands::CommandId;
+use solera_data::{Op, Outcome};
+
+use crate::context::Context;
+use crate::plan::{self, KeyOp, Plan};
+use crate::session::Session;
+use crate::typed::Typed;
+
+/// An operation on a key, in the open transaction or as one of its own.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OnKey {
+    key: Vec<u8>,
+    op: Op,
+    command: CommandId,
+}
+
+impl OnKey {
+    /// `None` for what no command of clients does.
+    pub fn new(key: impl Into<Vec<u8>>, op: Op) -> Option<OnKey> {
+        let command = command_of(&op)?;
+        Some(OnKey { key: key.into(), op, command })
+    }
+}
+
+/// The command that does an operation: who may run it may do that.
+fn command_of(op: &Op) -> Option<CommandId> {
+    Some(match op {
+        Op::Get => CommandId::Get,
+        Op::Set(_) => CommandId::Set,
+        Op::SetNew(_) => CommandId::Setnx,
+        Op::Delete => CommandId::Del,
+        Op::Exists => CommandId::Exists,
+        Op::Type => CommandId::Type,
+        Op::IncrBy(_) => CommandId::Incrby,
+        Op::SetAdd(_) => CommandId::Sadd,
+        Op::SetRemove(_) => CommandId::Srem,
+        Op::SetMembers => CommandId::Smembers,
+        Op::SetContains(_) => CommandId::Sismember,
+        Op::SetLen => CommandId::Scard,
+        Op::HashSet(_) => CommandId::Hset,
+        Op::HashGet(_) => CommandId::Hget,
+        Op::HashGetMany(_) => CommandId::Hmget,
+        Op::HashGetAll => CommandId::Hgetall,
+        Op::HashDelete(_) => CommandId::Hdel,
+        Op::HashIncrBy(..) => CommandId::Hincrby,
+        Op::Digest => return None,
+    })
+}
+
+impl Typed for OnKey {
+    type Answer = Outcome;
+
+    fn command(&self) -> CommandId {
+        self.command
+    }
+
+    fn keys(&self) -> impl Iterator<Item = &[u8]> + Clone {
+        std::iter::once(self.key.as_slice())
+    }
+
+    async fn run<W: Context>(&self, session: &mut Session<W>) -> Result<Outcome, String> {
+        let ops = smallvec![KeyOp { key: &self.key, op: self.op.clone() }];
+        let mut results = session.run_plan(&Plan::single(self.command, ops)).await?;
+        let result = results.pop().expect("one operation has one result");
+        result.map_err(|error| plan::told(&error))
+    }
+}

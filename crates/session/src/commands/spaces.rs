@@ -1,0 +1,37 @@
+//! SOLERA.SPACES: the spaces and their levels.
+
+use solera_levels::Level;
+use solera_resp::Writer;
+
+use crate::context::Context;
+use crate::session::Session;
+
+/// SOLERA.SPACES: name, prefix and level of each space; of level `por` also the strong commands and the
+/// pairs that conflict.
+pub(crate) fn spaces<W: Context>(session: &mut Session<W>) {
+    let spec = session.worker.spec().clone();
+    let out = &mut session.out;
+    out.array(spec.spaces.iter().len());
+    for space in spec.spaces.iter() {
+        let declares = space.level == Level::Por;
+        out.map(if declares { 5 } else { 3 });
+        let level = space.level.name();
+        for (key, value) in [("name", &*space.name), ("prefix", &space.prefix), ("level", level)] {
+            out.bulk(key.as_bytes());
+            out.bulk(value.as_bytes());
+        }
+        if declares {
+            out.bulk(b"strong");
+            names(out, &space.relation.strong());
+            let conflicts = space.relation.conflicts();
+            out.bulk(b"conflicts");
+            out.array(conflicts.len());
+            conflicts.iter().for_each(|pair| names(out, pair));
+        }
+    }
+}
+
+fn names(out: &mut Writer, names: &[&str]) {
+    out.array(names.len());
+    names.iter().for_each(|name| out.bulk(name.as_bytes()));
+}

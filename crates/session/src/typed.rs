@@ -1,0 +1,64 @@
+//! Commands as server-side code constructs and runs them: typed arguments and typed answers, by the same
+//! rights and in the same sessions as commands of clients.
+
+use solera_commands::{COMMANDS, CommandId, Unit};
+
+use crate::context::Context;
+use crate::session::Session;
+
+/// A command with its arguments.
+pub trait Typed {
+    /// What it answers.
+    type Answer;
+
+    /// The command that the session's user must be allowed to run.
+    fn command(&self) -> CommandId;
+
+    /// The keys that the user must be allowed to use as the command does.
+    fn keys(&self) -> impl Iterator<Item = &[u8]> + Clone {
+        std::iter::empty()
+    }
+
+    /// Runs the command, which nothing refuses.
+    ///
+    /// # Errors
+    /// The error reply.
+    fn run<W: Context>(
+        &self,
+        session: &mut Session<W>,
+    ) -> impl Future<Output = Result<Self::Answer, String>>;
+}
+
+impl<W: Context> Session<W> {
+    /// Runs a command. If it fails, an open transaction has no effect, as after a client's command.
+    ///
+    /// The answer may tell of writes that are not durable yet: who passes it on waits for them before.
+    ///
+    /// # Errors
+    /// The error reply, without the hyphen before it.
+    pub async fn execute<C: Typed>(&mut self, command: &C) -> Result<C::Answer, String> {
+        let was_open = self.tx.is_some();
+        self.now = self.worker.now();
+        let answer = self.execute_if_permitted(command).await;
+        let id = command.command();
+        let ends = matches!(id, CommandId::SoleraCommit | CommandId::SoleraAbort);
+        if let Err(error) = &answer {
+            self.worker.count_error();
+            if was_open || ends {
+                self.give_up(error.clone(), ends);
+            }
+        }
+        self.tell();
+        answer
+    }
+
+    async fn execute_if_permitted<C: Typed>(&mut self, command: &C) -> Result<C::Answer, String> {
+        let described = &COMMANDS[command.command() as usize];
+        self.worker.count_command(described.id);
+        self.last_command = described.name;
+        self.permit(Unit::of(described, None), command.keys())?;
+        self.go_on(described.id)?;
+        self.tx_writes |= self.tx.is_some() && described.has_flag("write");
+        command.run(self).await
+    }
+}
