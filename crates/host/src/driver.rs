@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::fmt;
 
 use solera_journal::{Error, Event, Lsn};
-use solera_machine::{InputOf, Machine, Now, Output, OutputOf};
+use solera_machine::{Input, InputOf, Machine, Now, Output, OutputOf, RequestId, Turns};
 use solera_time::Monotonic;
 
 use crate::gate::Gate;
@@ -36,6 +36,7 @@ pub enum Flaw {
 /// the machine directly.
 pub struct Driver<M: Machine, L: Log, C = Infallible> {
     machine: M,
+    inbox: Turns<InputOf<M>>,
     /// Nothing if the machine keeps no records.
     gate: Option<Gate<M, L, C>>,
 }
@@ -43,12 +44,13 @@ pub struct Driver<M: Machine, L: Log, C = Infallible> {
 impl<M: Machine, L: Log, C> Driver<M, L, C> {
     /// Runs a machine that keeps no records.
     pub fn in_memory(machine: M) -> Self {
-        Driver { machine, gate: None }
+        Driver { machine, inbox: Turns::default(), gate: None }
     }
 
     /// Runs a machine whose records go to `log`, of which all up to `persisted` are durable.
     pub fn with_log(machine: M, log: L, persisted: Lsn, options: Options) -> Self {
-        Driver { machine, gate: Some(Gate::new(log, persisted, options)) }
+        let gate = Some(Gate::new(log, persisted, options));
+        Driver { machine, inbox: Turns::default(), gate }
     }
 
     /// The machine.
@@ -75,6 +77,37 @@ impl<M: Machine, L: Log, C> Driver<M, L, C> {
     /// Gives the machine an input.
     pub fn handle(&mut self, now: Now, input: InputOf<M>) {
         self.machine.handle(now, input);
+    }
+
+    /// Puts an input behind those of its protocol that wait for [`work`](Self::work).
+    pub fn enqueue(&mut self, input: InputOf<M>) {
+        self.inbox.push(M::share(&input), input);
+    }
+
+    /// Gives the machine what waits, protocol by protocol in turn, until that has cost `quantum`. Returns whether more waits:
+    /// then the host lets others have their turn, and comes back. A protocol that is given more than a worker can do thus
+    /// delays others by one quantum and not by all that waits for it.
+    pub fn work(&mut self, now: Now, quantum: u64) -> bool {
+        let mut spent = 0;
+        while spent < quantum
+            && let Some((cost, input)) = self.inbox.pop()
+        {
+            spent += cost;
+            self.machine.handle(now, input);
+        }
+        self.has_inputs()
+    }
+
+    /// Tells the machine that a client wants no more replies to a request. A command that still waits is not carried out.
+    pub fn cancel(&mut self, now: Now, request: RequestId) {
+        let is_it = |input: &InputOf<M>| matches!(input, Input::Client { request: of, .. } if *of == request);
+        self.inbox.retain(|input| !is_it(input));
+        self.machine.handle(now, Input::Cancel { request });
+    }
+
+    /// Whether inputs wait for [`work`](Self::work).
+    pub fn has_inputs(&self) -> bool {
+        !self.inbox.is_empty()
     }
 
     /// Does what is due at `now`.

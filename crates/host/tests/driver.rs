@@ -2,10 +2,10 @@
 
 use std::convert::Infallible;
 
-use solera_host::{Driver, Flaw, Options, VirtualLog};
+use solera_host::{Driver, Flaw, NoLog, Options, VirtualLog};
 use solera_journal::{Error, Event, Identity, SimDisk};
 use solera_machine::{
-    Address, Input, Machine, Now, Output, OutputOf, Records, Recovery, RequestId,
+    Address, Input, Lane, Machine, Now, Output, OutputOf, Records, Recovery, RequestId, Share,
 };
 use solera_time::{Monotonic, Physical, SiteId};
 
@@ -28,6 +28,12 @@ impl Machine for Sum {
     type Question = Infallible;
     type Answer = Infallible;
     type Checkpoint = u8;
+
+    /// Commands are of a protocol for each thousand of their amount, and cost what they add within it.
+    fn share(input: &Input<u64, u64>) -> Share {
+        let amount = if let Input::Client { command, .. } = input { *command } else { 0 };
+        Share { lane: Lane::USUAL, protocol: (amount / 1000) as u8, cost: amount % 1000 }
+    }
 
     fn handle(&mut self, _: Now, input: Input<u64, u64>) {
         let Input::Client { request, command } = input else { return };
@@ -130,7 +136,7 @@ fn leaves(driver: &mut Tested) -> Vec<u64> {
     let outputs = std::iter::from_fn(|| driver.poll());
     let sum = |output| match output {
         Output::Send { message: sum, .. } | Output::Reply { response: sum, .. } => Some(sum),
-        Output::Records(_) | Output::Trace(_) => None,
+        _ => None,
     };
     outputs.filter_map(sum).collect()
 }
@@ -165,6 +171,45 @@ fn end_sync(driver: &mut Tested) {
     let events = log.end_sync();
     let failed = log.failure();
     events.into_iter().chain(failed).for_each(|event| driver.on_log_event(event));
+}
+
+/// The amounts that a turn of the driver has added.
+fn turn(driver: &mut Driver<Sum, NoLog>, quantum: u64) -> (Vec<u64>, bool) {
+    let before = driver.machine().sum;
+    let more = driver.work(NOW, quantum);
+    let outputs = std::iter::from_fn(|| driver.poll());
+    let sums = outputs.filter_map(|it| if let Output::Trace(sum) = it { Some(sum) } else { None });
+    let mut last = before;
+    (sums.map(|sum| sum - std::mem::replace(&mut last, sum)).collect(), more)
+}
+
+#[test]
+fn what_waits_is_done_turn_by_turn_and_protocols_alternate() {
+    let mut driver: Driver<Sum, NoLog> = Driver::in_memory(Sum::default());
+    let ask = |driver: &mut Driver<Sum, NoLog>, amount| {
+        driver.enqueue(Input::Client { request: RequestId(amount), command: amount });
+    };
+    for amount in [1010, 1011, 1012, 1013] {
+        ask(&mut driver, amount);
+    }
+    ask(&mut driver, 2010);
+    assert!(driver.has_inputs());
+    assert_eq!(turn(&mut driver, 20), (vec![1010, 2010], true));
+    // It came later than all that protocol 1 still has to do.
+    ask(&mut driver, 2011);
+    assert_eq!(turn(&mut driver, 20), (vec![1011, 2011], true));
+    assert_eq!(turn(&mut driver, 100), (vec![1012, 1013], false));
+    assert!(!driver.has_inputs());
+}
+
+#[test]
+fn a_command_that_is_cancelled_while_it_waits_is_not_carried_out() {
+    let mut driver: Driver<Sum, NoLog> = Driver::in_memory(Sum::default());
+    for amount in [1, 2, 3] {
+        driver.enqueue(Input::Client { request: RequestId(amount), command: amount });
+    }
+    driver.cancel(NOW, RequestId(2));
+    assert_eq!(turn(&mut driver, u64::MAX), (vec![1, 3], false));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use solera_machine::{Lane, Turns};
+use solera_machine::{Lane, Share, Turns};
 
 /// The bodies of frames. A frame gets its number when it is first sent: protocols take turns until then.
 ///
@@ -46,7 +46,7 @@ impl<B: Clone> Queue<B> {
     /// among short ones.
     pub(crate) fn push(&mut self, lane: Lane, protocol: u8, body: B, bytes: usize) {
         self.bytes += bytes;
-        self.waiting.push(lane, protocol, bytes as u64, (body, bytes));
+        self.waiting.push(Share { lane, protocol, cost: bytes as u64 }, (body, bytes));
     }
 
     /// The next frame to send, which counts as sent from now on: its number and body.
@@ -55,7 +55,7 @@ impl<B: Clone> Queue<B> {
             self.sent += 1;
             return Some((again.number, again.body.clone()));
         }
-        let (body, bytes) = self.waiting.pop()?;
+        let (_, (body, bytes)) = self.waiting.pop()?;
         self.last += 1;
         if self.keeps {
             self.kept.push_back(Kept { number: self.last, body: body.clone(), bytes });

@@ -31,8 +31,8 @@ pub use partition::PartitionId;
 pub use protocol::{Foreign, Protocol};
 pub use records::Records;
 pub use topology::Topology;
-pub use turns::Turns;
-pub use wire::{Lane, Wire};
+pub use turns::{Share, Turns};
+pub use wire::{Lane, Wire, share_of};
 
 /// Where a machine runs: one worker of one site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -98,6 +98,9 @@ pub trait Machine: Send {
     type Part;
     /// How far a checkpoint has come.
     type Checkpoint: Default;
+
+    /// How an input takes part in [`Turns`] with others that wait for the machine.
+    fn share(input: &InputOf<Self>) -> Share;
 
     /// Handles one input to completion.
     fn handle(&mut self, now: Now, input: InputOf<Self>);

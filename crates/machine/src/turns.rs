@@ -4,6 +4,17 @@ use std::collections::VecDeque;
 
 use crate::Lane;
 
+/// How something takes part in [`Turns`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// Its lane.
+    pub lane: Lane,
+    /// The number of its protocol.
+    pub protocol: u8,
+    /// What it costs: bytes on a link, changes for a worker, of which the smallest thing is one.
+    pub cost: u64,
+}
+
 /// What waits for something that several protocols share, such as a link: a queue for each protocol and lane.
 ///
 /// Lanes with smaller numbers go first. Within a lane the protocols take turns: whoever waits gets as much as any other, so a
@@ -30,8 +41,8 @@ impl<T> Default for Turns<T> {
 }
 
 impl<T> Turns<T> {
-    /// Adds an item of a protocol, by its number, that costs so much, in any unit.
-    pub fn push(&mut self, lane: Lane, protocol: u8, cost: u64, item: T) {
+    /// Adds an item.
+    pub fn push(&mut self, Share { lane, protocol, cost }: Share, item: T) {
         let of = |queue: &Queue<T>| (queue.lane, queue.protocol);
         let place = match self.queues.binary_search_by_key(&(lane, protocol), of) {
             Ok(place) => place,
@@ -50,13 +61,18 @@ impl<T> Turns<T> {
         self.queues[place].items.push_back((cost, item));
     }
 
-    /// Takes the next item.
-    pub fn pop(&mut self) -> Option<T> {
+    /// Takes the next item, with what it costs.
+    pub fn pop(&mut self) -> Option<(u64, T)> {
         let waiting = self.queues.iter_mut().filter(|queue| !queue.items.is_empty());
         let next = waiting.min_by_key(|queue| (queue.lane, queue.served))?;
         let (cost, item) = next.items.pop_front()?;
         next.served = next.served.saturating_add(cost.max(1));
-        Some(item)
+        Some((cost, item))
+    }
+
+    /// Drops what `keeps` says no of.
+    pub fn retain(&mut self, mut keeps: impl FnMut(&T) -> bool) {
+        self.queues.iter_mut().for_each(|queue| queue.items.retain(|(_, item)| keeps(item)));
     }
 
     /// Returns whether nothing waits.
@@ -75,14 +91,19 @@ mod tests {
     use super::*;
 
     fn order(turns: &mut Turns<&'static str>) -> String {
-        std::iter::from_fn(|| turns.pop()).collect::<Vec<_>>().join(" ")
+        std::iter::from_fn(|| Some(turns.pop()?.1)).collect::<Vec<_>>().join(" ")
+    }
+
+    fn push(turns: &mut Turns<&'static str>, lane: Lane, of: (u8, u64), item: &'static str) {
+        let (protocol, cost) = of;
+        turns.push(Share { lane, protocol, cost }, item);
     }
 
     #[test]
     fn one_protocol_keeps_its_order() {
         let mut turns = Turns::default();
         for (cost, item) in [(9, "a"), (1, "b"), (5, "c")] {
-            turns.push(Lane::USUAL, 1, cost, item);
+            push(&mut turns, Lane::USUAL, (1, cost), item);
         }
         assert_eq!(order(&mut turns), "a b c");
         assert!(turns.is_empty());
@@ -92,39 +113,39 @@ mod tests {
     fn a_long_queue_delays_no_other_protocol() {
         let mut turns = Turns::default();
         for item in ["a", "b", "c", "d", "e"] {
-            turns.push(Lane::USUAL, 1, 10, item);
+            push(&mut turns, Lane::USUAL, (1, 10), item);
         }
-        assert_eq!(turns.pop(), Some("a"));
-        assert_eq!(turns.pop(), Some("b"));
-        turns.push(Lane::USUAL, 2, 10, "x");
-        turns.push(Lane::USUAL, 2, 10, "y");
+        assert_eq!(turns.pop(), Some((10, "a")));
+        assert_eq!(turns.pop(), Some((10, "b")));
+        push(&mut turns, Lane::USUAL, (2, 10), "x");
+        push(&mut turns, Lane::USUAL, (2, 10), "y");
         assert_eq!(order(&mut turns), "c x d y e");
     }
 
     #[test]
     fn costs_count_and_nothing_is_saved_up() {
         let mut turns = Turns::default();
-        turns.push(Lane::USUAL, 1, 100, "long");
+        push(&mut turns, Lane::USUAL, (1, 100), "long");
         for item in ["x", "y", "z"] {
-            turns.push(Lane::USUAL, 2, 10, item);
+            push(&mut turns, Lane::USUAL, (2, 10), item);
         }
-        turns.push(Lane::USUAL, 1, 1, "short");
+        push(&mut turns, Lane::USUAL, (1, 1), "short");
         assert_eq!(order(&mut turns), "long x y z short");
         // Protocol 2 did nothing for long, and gets no more than its turn for that.
         for item in ["a", "b", "c"] {
-            turns.push(Lane::USUAL, 1, 10, item);
+            push(&mut turns, Lane::USUAL, (1, 10), item);
         }
-        turns.push(Lane::USUAL, 2, 10, "p");
-        turns.push(Lane::USUAL, 2, 10, "q");
+        push(&mut turns, Lane::USUAL, (2, 10), "p");
+        push(&mut turns, Lane::USUAL, (2, 10), "q");
         assert_eq!(order(&mut turns), "a p b q c");
     }
 
     #[test]
     fn urgent_lanes_go_first() {
         let mut turns = Turns::default();
-        turns.push(Lane::USUAL, 1, 1, "bulk");
-        turns.push(Lane::URGENT, 2, 1000, "sign of life");
-        turns.push(Lane::URGENT, 2, 1000, "another");
+        push(&mut turns, Lane::USUAL, (1, 1), "bulk");
+        push(&mut turns, Lane::URGENT, (2, 1000), "sign of life");
+        push(&mut turns, Lane::URGENT, (2, 1000), "another");
         assert_eq!(order(&mut turns), "sign of life another bulk");
     }
 }

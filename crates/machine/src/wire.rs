@@ -1,6 +1,6 @@
 //! How messages travel between processes.
 
-use crate::{Address, Protocol};
+use crate::{Address, Input, Protocol, Share};
 
 /// A lane of the links between workers. Messages of one protocol in one lane stay in order; a message in another lane may
 /// arrive before them. Lanes with smaller numbers go first where a link is busy.
@@ -12,6 +12,16 @@ impl Lane {
     pub const URGENT: Lane = Lane(0);
     /// For everything else.
     pub const USUAL: Lane = Lane(1);
+}
+
+/// Returns how an input of a protocol takes part in turns: messages by what they say of themselves, and all else as the smallest
+/// thing.
+pub fn share_of<M: Wire, C, D, A>(protocol: Protocol, input: &Input<M, C, D, A>) -> Share {
+    let (lane, cost) = match input {
+        Input::Message { message, .. } => (message.lane(), message.weight()),
+        _ => (Lane::USUAL, 1),
+    };
+    Share { lane, protocol: protocol.number, cost }
 }
 
 /// A message that can leave its process. Hosts put several of one protocol into a frame, one after the other.
@@ -27,6 +37,11 @@ pub trait Wire: Sized {
     /// The lane in which it travels.
     fn lane(&self) -> Lane {
         Lane::USUAL
+    }
+
+    /// About how many changes the message holds, of which the smallest message is one: what it costs its receiver.
+    fn weight(&self) -> u64 {
+        1
     }
 
     /// The length of its encoding in bytes.

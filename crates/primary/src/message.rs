@@ -191,6 +191,17 @@ impl Wire for Message {
         PROTOCOL
     }
 
+    fn weight(&self) -> u64 {
+        let changes = match &self.body {
+            Body::Forward(requests) => requests.len(),
+            Body::Answers(answers) => answers.len(),
+            Body::Append { entries, .. } => entries.len(),
+            Body::Piece(_, piece) => piece.values.len(),
+            Body::Stored { .. } | Body::Ask(_) | Body::Take(..) => 1,
+        };
+        changes.max(1) as u64
+    }
+
     fn encoded_bytes(&self) -> usize {
         codec::encoded_bytes(self)
     }

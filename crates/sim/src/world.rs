@@ -175,6 +175,9 @@ pub(crate) struct World {
 /// How many virtual cores run the jobs of a worker.
 const CORES: usize = 2;
 
+/// What a worker does before what it says leaves: all, for inputs are handed to it one by one.
+const QUANTUM: u64 = 16;
+
 /// Messages of one lane and protocol stay in order.
 type Class = (Lane, u8);
 
@@ -366,7 +369,11 @@ impl World {
     /// Tells a worker that a client wants no more replies.
     pub(crate) fn cancel(&mut self, to: Address, request: RequestId) {
         self.trace.write(self.now, format_args!("{to:?} {request:?} is cancelled"));
-        self.handle(to, Input::Cancel { request });
+        let now = self.now_at(to);
+        if let Some(worker) = self.workers.get_mut(&to) {
+            worker.cancel(now, request);
+        }
+        self.carry_out(to);
     }
 
     /// What the machine has to say, and the records that the client waits for, come first.
@@ -502,7 +509,8 @@ impl World {
     fn handle(&mut self, address: Address, input: Input) {
         let now = self.now_at(address);
         if let Some(worker) = self.workers.get_mut(&address) {
-            worker.handle(now, input);
+            worker.enqueue(input);
+            while worker.work(now, QUANTUM) {}
         }
         self.carry_out(address);
     }

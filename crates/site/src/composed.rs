@@ -79,6 +79,17 @@ of_each_protocol! {
     Part(Part)
 }
 
+impl Command {
+    /// The protocol that carries it out.
+    pub(crate) fn protocol(&self) -> Protocol {
+        match self {
+            Command::UniStore(_) => solera_unistore::PROTOCOL,
+            Command::Primary(_) => solera_primary::PROTOCOL,
+            Command::Trial(_) => solera_trial::PROTOCOL,
+        }
+    }
+}
+
 /// Work that a host does elsewhere.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Job {
@@ -149,6 +160,14 @@ impl Wire for Message {
             Message::UniStore(message) => message.lane(),
             Message::Primary(message) => message.lane(),
             Message::Trial(message) => message.lane(),
+        }
+    }
+
+    fn weight(&self) -> u64 {
+        match self {
+            Message::UniStore(message) => message.weight(),
+            Message::Primary(message) => message.weight(),
+            Message::Trial(message) => message.weight(),
         }
     }
 

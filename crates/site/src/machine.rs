@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use std::convert::Infallible;
 
-use solera_machine::{Address, Machine, Now};
+use solera_machine::{Address, Lane, Machine, Now, Share, Wire};
 use solera_membership::{Change, MemberError, Members};
 use solera_primary::Primary;
 use solera_time::{Monotonic, Physical, SiteId, Timestamp};
@@ -273,6 +273,21 @@ impl Machine for Site {
     type Answer = Infallible;
     type Part = Part;
     type Checkpoint = Checkpoint;
+
+    fn share(input: &Input) -> Share {
+        use solera_machine::Input as Of;
+
+        let (protocol, lane, cost) = match input {
+            Of::Message { message, .. } => (message.protocol(), message.lane(), message.weight()),
+            Of::Client { command, .. } => (command.protocol(), Lane::USUAL, 1),
+            Of::Done { result: JobResult::Trial(_), .. } => {
+                (solera_trial::PROTOCOL, Lane::USUAL, 1)
+            }
+            Of::Cancel { .. } => (solera_unistore::PROTOCOL, Lane::USUAL, 1),
+            Of::Answered { answer, .. } => match *answer {},
+        };
+        Share { lane, protocol: protocol.number, cost }
+    }
 
     #[inline]
     fn handle(&mut self, now: Now, input: Input) {

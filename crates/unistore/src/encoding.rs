@@ -18,6 +18,14 @@ impl Wire for Message {
         PROTOCOL
     }
 
+    fn weight(&self) -> u64 {
+        let changes = match self {
+            Message::Replicate(stretches) => stretches.iter().map(|it| it.updates.len()).sum(),
+            _ => 1,
+        };
+        changes.max(1) as u64
+    }
+
     fn encoded_bytes(&self) -> usize {
         codec::encoded_bytes(self)
     }

@@ -8,7 +8,7 @@ use serde::Serialize;
 use smallvec::smallvec;
 use solera_data::{Dot, Key, Op, OpError, Outcome};
 use solera_levels::Level;
-use solera_machine::{Address, Machine, Now, PartitionId, RarePath, Records, RequestId};
+use solera_machine::{Address, Machine, Now, PartitionId, RarePath, Records, RequestId, Share};
 use solera_membership::{Change, MemberError, Members, Standing};
 use solera_time::{HybridClock, Lane, Monotonic, Physical, SiteId, Timestamp, Vector};
 
@@ -833,6 +833,10 @@ impl Machine for Replica {
     type Answer = Infallible;
     type Part = Part;
     type Checkpoint = Checkpoint;
+
+    fn share(input: &Input) -> Share {
+        solera_machine::share_of(PROTOCOL, input)
+    }
 
     fn handle(&mut self, now: Now, input: Input) {
         self.begin_certification(now);

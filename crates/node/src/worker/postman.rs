@@ -16,6 +16,9 @@ use super::listening::listen;
 use crate::control::{Control, Parcel};
 use crate::joining::Joining;
 
+/// What messages may cost before what they lead to leaves, and clients have their turn.
+const QUANTUM: u64 = 256;
+
 /// Empties the worker's mailbox, delivers what is due, and keeps the machine's deadlines.
 pub(super) struct Postman {
     worker: Rc<Worker>,
@@ -48,7 +51,9 @@ impl Postman {
             while let Ok(parcel) = self.mailbox.try_recv() {
                 self.take(parcel);
             }
-            self.deliver();
+            if self.deliver() {
+                tokio::task::yield_now().await;
+            }
         }
         self.worker.alive.send_replace(false);
     }
@@ -66,6 +71,9 @@ impl Postman {
         let mut state = self.worker.state.borrow_mut();
         let deadline = state.engine.next_deadline();
         state.armed = deadline;
+        if state.engine.has_inputs() {
+            return self.worker.network.clock().instant();
+        }
         let deadline = deadline.map_or(far, |deadline| self.worker.instant(deadline));
         let messages = self.under_way.values().filter_map(|link| Some(link.front()?.0));
         messages.fold(deadline.min(far), Instant::min)
@@ -126,6 +134,9 @@ impl Postman {
             Control::Run(task) => task(),
             Control::Configure(spec) => self.worker.configure(&spec),
             Control::Kill(done) => {
+                // What has arrived was received before.
+                let now = self.worker.now();
+                while self.worker.state.borrow_mut().engine.work(now, QUANTUM) {}
                 self.worker.alive.send_replace(false);
                 self.under_way.retain(|from, _| from.site == self.worker.address.site);
                 let _ = done.send(());
@@ -135,9 +146,8 @@ impl Postman {
                 let _ = done.send(listen(&self.worker));
             }
             Control::Done(job, result) => {
-                let now = self.worker.now();
                 let mut state = self.worker.state.borrow_mut();
-                state.engine.handle(now, Input::Done { job, result });
+                state.engine.enqueue(Input::Done { job, result });
             }
             Control::Journal(event) => self.worker.on_journal(event),
             Control::LookForRoom => self.worker.look_for_room(),
@@ -146,10 +156,11 @@ impl Postman {
         }
     }
 
-    fn deliver(&mut self) {
+    /// Delivers what is due, for one turn. Returns whether more waits.
+    fn deliver(&mut self) -> bool {
         if !self.is_alive() {
             self.under_way.retain(|from, _| from.site == self.worker.address.site);
-            return;
+            return false;
         }
         let now = self.worker.now();
         let network = &self.worker.network;
@@ -165,10 +176,11 @@ impl Postman {
                     continue;
                 }
                 for message in messages {
-                    state.engine.handle(now, Input::Message { from: *from, life, message });
+                    state.engine.enqueue(Input::Message { from: *from, life, message });
                 }
             }
         }
+        let more = state.engine.work(now, QUANTUM);
         if state.engine.next_deadline().is_some_and(|deadline| now.monotonic >= deadline) {
             let full = network.full_links(self.worker.address);
             state.engine.machine_mut().hold_back(full);
@@ -192,5 +204,6 @@ impl Postman {
         drop(state);
         self.worker.flush();
         self.worker.save();
+        more
     }
 }
