@@ -1,27 +1,34 @@
-//! What each command means, by family.
+//! What each command means, a file for each; [`crate::plan`] is what commands on keys mean.
 
 mod abort;
+mod acl;
 mod at_risk;
 mod attach;
+mod auth;
 mod barrier;
 mod begin;
 mod client;
+mod command;
 mod commit;
-mod connection;
+mod config;
+mod dbsize;
 mod export;
+mod hello;
 mod help;
+mod info;
 mod leaders;
 mod level;
 mod modules;
 mod on_key;
 mod outcome;
-mod server;
+mod ping;
+mod select;
 mod site;
 mod sites;
 mod spaces;
+mod time;
 mod token;
 mod txid;
-mod users;
 mod wait;
 mod watch;
 
@@ -47,14 +54,14 @@ pub(crate) async fn run_other<W: Context>(
     arguments: &Arguments<'_>,
 ) -> Next {
     if let Some(lines) = help::asked(command, arguments) {
-        client::help(session, lines);
+        help::answer(session, lines);
         return Next::Stay;
     }
     match command {
-        CommandId::Ping => connection::ping(session, arguments),
+        CommandId::Ping => ping::ping(session, arguments),
         CommandId::Echo => session.out.bulk(arguments.get(1)),
-        CommandId::Hello => connection::hello(session, arguments),
-        CommandId::Select => connection::select(session, arguments),
+        CommandId::Hello => hello::hello(session, arguments),
+        CommandId::Select => select::select(session, arguments),
         CommandId::Quit => {
             session.out.simple("OK");
             return Next::Close;
@@ -63,14 +70,14 @@ pub(crate) async fn run_other<W: Context>(
             session.reset();
             session.out.simple("RESET");
         }
-        CommandId::Auth => users::auth(session, arguments),
+        CommandId::Auth => auth::auth(session, arguments),
         CommandId::Client => return client::client(session, arguments),
-        CommandId::Command => server::command(session, arguments),
-        CommandId::Info => server::info(session, arguments).await,
-        CommandId::Time => server::time(session),
-        CommandId::Config => server::config(session, arguments),
-        CommandId::Dbsize => server::dbsize(session).await,
-        CommandId::Acl => users::acl(session, arguments),
+        CommandId::Command => command::command(session, arguments),
+        CommandId::Info => info::info(session, arguments).await,
+        CommandId::Time => time::time(session),
+        CommandId::Config => config::config(session, arguments),
+        CommandId::Dbsize => dbsize::dbsize(session).await,
+        CommandId::Acl => acl::acl(session, arguments),
         CommandId::Watch => watch::watch(session, arguments).await,
         CommandId::SoleraBegin => begin::begin(session, arguments).await,
         CommandId::SoleraCommit => commit::commit(session).await,
@@ -100,14 +107,14 @@ pub(crate) async fn run_other<W: Context>(
 mod tests {
     use solera_commands::Unit;
 
-    use super::{client, modules, server, users};
+    use super::{acl, client, config, modules};
 
     #[test]
     fn access_can_be_given_to_every_subcommand_that_is_served() {
         let client = client::SUBCOMMANDS.iter().map(|(_, full, ..)| (*full).to_owned());
-        let config = server::CONFIG_SUBCOMMANDS.iter().map(|name| format!("config|{name}"));
+        let config = config::SUBCOMMANDS.iter().map(|name| format!("config|{name}"));
         let modules = modules::SUBCOMMANDS.iter().map(|name| format!("solera.module|{name}"));
-        let acl = users::SUBCOMMANDS.iter().map(|name| format!("acl|{name}"));
+        let acl = acl::SUBCOMMANDS.iter().map(|name| format!("acl|{name}"));
         for name in client.chain(config).chain(acl).chain(modules) {
             assert!(Unit::find(&name).is_some(), "resp::access knows no {name}");
         }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use solera_resp::{Arguments, parse_integer};
 
+use super::help;
 use crate::client::Client;
 use crate::context::Context;
 use crate::session::{Next, Replies, Session};
@@ -65,7 +66,7 @@ pub(crate) fn client<W: Context>(session: &mut Session<W>, arguments: &Arguments
     }
     session.last_command = full;
     match *subcommand {
-        "help" => help(session, &HELP),
+        "help" => help::answer(session, &HELP),
         "id" => session.out.integer(session.client.id as i64),
         "getname" if session.name.is_empty() => session.out.null(),
         "getname" => session.out.bulk(session.name.as_bytes()),
@@ -86,14 +87,6 @@ pub(crate) fn client<W: Context>(session: &mut Session<W>, arguments: &Arguments
         other => unreachable!("{other} is in the table"),
     }
     Next::Stay
-}
-
-/// Answers HELP as Redis does.
-pub(crate) fn help<W: Context>(session: &mut Session<W>, lines: &[&str]) {
-    session.out.array(lines.len());
-    for line in lines {
-        session.out.simple(line);
-    }
 }
 
 /// Text that does not break the lines of `CLIENT LIST`, if it is that.

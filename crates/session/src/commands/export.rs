@@ -8,7 +8,7 @@ use solera_resp::{Arguments, Writer, parse_integer};
 use solera_time::Vector;
 use solera_unistore::TxId;
 
-use super::server::count_keys;
+use super::dbsize::count_keys;
 use crate::context::{Context, Unreachable};
 use crate::scan::{Ask, Cursor, Page};
 use crate::session::Session;

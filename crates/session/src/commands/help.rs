@@ -3,6 +3,9 @@
 use solera_commands::CommandId;
 use solera_resp::Arguments;
 
+use crate::context::Context;
+use crate::session::Session;
+
 const MODULE: &[&str] = &[
     "SOLERA.MODULE <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
     "LOAD <name> <source> [REPLACE] [BIND <store>=<space> ...]",
@@ -85,4 +88,12 @@ pub(super) fn asked(
         _ => return None,
     };
     asks.then_some(lines)
+}
+
+/// Answers HELP as Redis does.
+pub(super) fn answer<W: Context>(session: &mut Session<W>, lines: &[&str]) {
+    session.out.array(lines.len());
+    for line in lines {
+        session.out.simple(line);
+    }
 }

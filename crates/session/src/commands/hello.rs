@@ -1,19 +1,13 @@
-//! PING, HELLO, SELECT: what clients send about the connection itself.
+//! HELLO: which protocol the client speaks, and who it is.
 
 use solera_resp::{Arguments, Protocol, parse_integer};
 
-use super::server::VERSION;
-use super::users::authenticate;
+use super::auth::authenticate;
 use crate::context::Context;
 use crate::session::Session;
 
-pub(crate) fn ping<W: Context>(session: &mut Session<W>, arguments: &Arguments<'_>) {
-    match arguments.len() {
-        1 => session.out.simple("PONG"),
-        2 => session.out.bulk(arguments.get(1)),
-        _ => session.fail("ERR wrong number of arguments for 'ping' command"),
-    }
-}
+/// The version of Redis whose behaviour clients may expect.
+pub(crate) const VERSION: &str = "7.0.15";
 
 pub(crate) fn hello<W: Context>(session: &mut Session<W>, arguments: &Arguments<'_>) {
     let mut protocol = session.out.protocol;
@@ -84,12 +78,4 @@ pub(crate) fn hello<W: Context>(session: &mut Session<W>, arguments: &Arguments<
     }
     out.bulk(b"modules");
     out.array(0);
-}
-
-pub(crate) fn select<W: Context>(session: &mut Session<W>, arguments: &Arguments<'_>) {
-    match parse_integer(arguments.get(1)) {
-        Some(0) => session.out.simple("OK"),
-        Some(_) => session.fail("ERR DB index is out of range"),
-        None => session.fail("ERR value is not an integer or out of range"),
-    }
 }
