@@ -7,11 +7,12 @@ use solera_config::ClusterSpec;
 use solera_journal::Event;
 use solera_machine::{Address, JobId};
 use solera_membership::Change;
-use solera_session::{Ask, Lent, Page, SitesTold};
+use solera_session::{Ask, Lent, Page, Request, SitesTold};
 use solera_site::{JobResult, Message};
 use solera_time::{SiteId, Timestamp};
 use solera_unistore::{AtRisk, Held};
 use tokio::io::DuplexStream;
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
 
 use crate::status::WorkerSample;
@@ -30,6 +31,8 @@ pub(crate) enum Control {
     Connect(DuplexStream),
     /// Serve one in the name of another session.
     Lend(DuplexStream, Lent),
+    /// Serve server-side code in the name of another session.
+    Open(Lent, UnboundedReceiver<Request>),
     /// Tell about yourself; whether in detail.
     Sample(bool, oneshot::Sender<WorkerSample>),
     /// Tell how many bytes your data takes, and took at most since you were asked last.

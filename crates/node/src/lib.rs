@@ -50,7 +50,7 @@ pub use drain::Unfinished;
 #[doc(hidden)]
 pub use fuzzing::read_as_peer;
 pub use log::{Log, utc};
-pub use modules::{Incomplete, Local, Modules, Wanted};
+pub use modules::{Caller, Incomplete, Local, Modules, Wanted};
 pub use node::{Node, ServeError};
 pub use reload::ReloadError;
 pub use solera_session::{Token, TokenError, hash_password};

@@ -11,8 +11,9 @@ use solera_commands::lookup;
 use solera_config::{ClusterSpec, DEFAULT_USER, Space, User, Users};
 use solera_machine::Address;
 use solera_resp::Value;
-use solera_session::Lent;
+use solera_session::{Lent, Request, Sendable};
 use tokio::io::DuplexStream;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
 use crate::log::Log;
@@ -27,6 +28,30 @@ pub(crate) trait Lender: Send + Sync {
 
     /// Has a worker serve a connection for another session.
     fn lend(&self, worker: Address, stream: DuplexStream, lent: Lent);
+
+    /// Has a worker serve server-side code for another session.
+    fn open(&self, worker: Address, lent: Lent, requests: UnboundedReceiver<Request>);
+}
+
+/// A session at a worker, for code on any thread. Its commands are values, and are run one after another.
+/// Dropping it ends the session, and an open transaction has no effect.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    requests: UnboundedSender<Request>,
+}
+
+impl Caller {
+    /// Runs a command with the rights that the session's user has now. What it answers is as durable as
+    /// what clients are answered.
+    ///
+    /// # Errors
+    /// The text of an error reply.
+    pub async fn execute<C: Sendable>(&self, command: C) -> Result<C::Answer, String> {
+        let (sender, receiver) = oneshot::channel();
+        // A session that has ended drops what it is sent.
+        let _ = self.requests.send(command.request(sender));
+        receiver.await.unwrap_or_else(|_| Err("ERR the session has ended".to_owned()))
+    }
 }
 
 /// Runs modules.
@@ -220,6 +245,39 @@ impl Local {
     /// Opens a session of the server's own, which may do everything.
     pub fn connect_as_server(&self) -> DuplexStream {
         self.open(self.lent.for_server())
+    }
+
+    /// Opens a session for commands as values, as [`Local::connect`] opens a connection.
+    ///
+    /// # Errors
+    /// The text of an error reply, if the client's user is no more.
+    pub fn call(&self) -> Result<Caller, String> {
+        match self.user() {
+            Some(name) => self.call_as(name),
+            None => Ok(self.caller(self.lent.clone())),
+        }
+    }
+
+    /// The same in the name of a user.
+    ///
+    /// # Errors
+    /// The text of an error reply, if there is no such user.
+    pub fn call_as(&self, name: &str) -> Result<Caller, String> {
+        let user = self.current(name)?;
+        Ok(self.caller(self.lent.with_user(user)))
+    }
+
+    /// The same as the server itself, which may do everything.
+    pub fn call_as_server(&self) -> Caller {
+        self.caller(self.lent.for_server())
+    }
+
+    fn caller(&self, lent: Lent) -> Caller {
+        let (requests, received) = unbounded_channel();
+        if let Some(lender) = self.lender.upgrade() {
+            lender.open(self.worker, lent, received);
+        }
+        Caller { requests }
     }
 
     fn open(&self, lent: Lent) -> DuplexStream {

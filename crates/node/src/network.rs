@@ -9,12 +9,12 @@ use std::time::Duration;
 use solera_config::ClusterSpec;
 use solera_machine::Address;
 use solera_membership::Change;
-use solera_session::{Ask, Lent, Page, SitesTold};
+use solera_session::{Ask, Lent, Page, Request, SitesTold};
 use solera_site::Message;
 use solera_time::{SiteId, Timestamp, Vector};
 use solera_unistore::AtRisk;
 use tokio::io::DuplexStream;
-use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::sync::{oneshot, watch};
 
 use crate::clients::Clients;
@@ -462,6 +462,10 @@ impl Lender for Network {
 
     fn lend(&self, worker: Address, stream: DuplexStream, lent: Lent) {
         self.control(worker, Control::Lend(stream, lent));
+    }
+
+    fn open(&self, worker: Address, lent: Lent, requests: UnboundedReceiver<Request>) {
+        self.control(worker, Control::Open(lent, requests));
     }
 }
 

@@ -2,11 +2,13 @@
 //!
 //! | module | subject |
 //! |---|---|
+//! | `callers` | sessions of server-side code |
 //! | `connection` | a connection: bytes in, commands, bytes out |
 //! | `listening` | connections of clients, as they arrive |
 //! | `postman` | what reaches a worker: messages, orders, and time |
 //! | `sessions` | what sessions need of a worker |
 
+mod callers;
 mod connection;
 mod listening;
 mod postman;

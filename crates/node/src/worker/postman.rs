@@ -11,6 +11,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::spawn_local;
 
 use super::Worker;
+use super::callers::serve_caller;
 use super::connection::{serve, serve_lent};
 use super::listening::listen;
 use crate::control::{Control, Parcel};
@@ -99,6 +100,9 @@ impl Postman {
             }
             Control::Lend(stream, lent) => {
                 spawn_local(serve_lent(stream, self.worker.clone(), lent));
+            }
+            Control::Open(lent, requests) => {
+                spawn_local(serve_caller(self.worker.clone(), lent, requests));
             }
             Control::Sample(detailed, reply) => {
                 let _ = reply.send(self.worker.sample(detailed));
