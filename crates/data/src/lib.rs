@@ -9,6 +9,8 @@ mod blob;
 mod effect;
 mod execute;
 mod op;
+mod operation;
+mod part;
 mod state;
 mod view;
 
@@ -16,5 +18,7 @@ pub use blob::{Key, RESERVED, Value};
 pub use effect::{CellChange, Context, Dot, Effect, HashChange, SetChange};
 pub use execute::execute;
 pub use op::{Op, OpError, Outcome, Type};
+pub use operation::Operation;
+pub use part::Part;
 pub use state::State;
 pub use view::View;

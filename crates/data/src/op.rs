@@ -48,24 +48,6 @@ pub enum Op {
 }
 
 impl Op {
-    /// Whether the operation can change the key.
-    pub fn is_update(&self) -> bool {
-        matches!(
-            self,
-            Op::Set(_)
-                | Op::Delete
-                | Op::IncrBy(_)
-                | Op::SetAdd(_)
-                | Op::SetRemove(_)
-                | Op::HashSet(_)
-                | Op::HashDelete(_)
-                | Op::HashIncrBy(..)
-                | Op::SetNew(_)
-        )
-    }
-}
-
-impl Op {
     /// Approximate bytes of what it carries.
     pub fn size(&self) -> usize {
         PIECE_BYTES

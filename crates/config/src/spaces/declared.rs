@@ -3,9 +3,9 @@
 use std::fmt;
 
 use solera_commands::{COMMANDS, lookup, similar};
-use solera_data::Type;
+use solera_data::{Operation, Type};
 
-use super::operation::Operation;
+use super::operation::named;
 use super::relation::{ANY, Relation, all_where, conflict_by_default};
 
 /// What a configuration says of a space of level `por`.
@@ -153,12 +153,11 @@ impl Relation {
 /// What a command's name stands for.
 fn operation(name: &str) -> Result<Operation, RelationError> {
     let Some(command) = lookup(name.as_bytes()) else {
-        let on_keys = COMMANDS.iter().filter(|command| Operation::named(command.id).is_some());
+        let on_keys = COMMANDS.iter().filter(|command| named(command.id).is_some());
         let near = similar(name, on_keys.map(|command| command.name));
         return Err(RelationError::Unknown(name.to_owned(), near.map(str::to_ascii_uppercase)));
     };
-    let named = Operation::named(command.id);
-    named.ok_or_else(|| RelationError::NoKey(command.name.to_ascii_uppercase()))
+    named(command.id).ok_or_else(|| RelationError::NoKey(command.name.to_ascii_uppercase()))
 }
 
 /// Why what is said about strong commands and conflicts makes no sense.

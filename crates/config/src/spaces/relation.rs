@@ -7,11 +7,11 @@
 use std::fmt;
 
 use solera_commands::CommandId;
-use solera_data::Op;
+use solera_data::{Op, Operation};
 use solera_levels::Level;
 use solera_unistore::Kind;
 
-use super::operation::Operation;
+use super::operation::{looks, of};
 
 /// What stands for every command in a pair.
 pub(super) const ANY: &str = "*";
@@ -63,7 +63,7 @@ impl Relation {
     pub(super) fn among(strong: u64, conflict: impl Fn(Operation, Operation) -> bool) -> Relation {
         let is_strong = |operation: Operation| strong & operation.bit() != 0;
         let looks =
-            |one: Operation, other: Operation| one.looks() && !is_strong(one) && other.is_update();
+            |one: Operation, other: Operation| looks(one) && !is_strong(one) && other.is_update();
         let conflicts = |one| {
             all_where(|other| {
                 (is_strong(one) && is_strong(other) && conflict(one, other))
@@ -81,7 +81,7 @@ impl Relation {
 
     /// What an operation needs of certification. `command` is what the client asked for.
     pub fn class_of(&self, command: CommandId, op: &Op) -> Class {
-        let operation = Operation::of(command, op);
+        let operation = of(command, op);
         Class {
             strong: self.strong & operation.bit() != 0,
             update: operation.is_update(),

@@ -1,0 +1,191 @@
+//! What operations do, without their arguments.
+
+use crate::{Op, Type};
+
+/// What is done to one key, however it is spelled: MSET sets each of its keys.
+///
+/// Its number is the kind that certification sees, in journals and messages, so it stays what it is for
+/// good: new ones are appended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Operation {
+    /// GET
+    Get,
+    /// SET
+    Set,
+    /// DEL
+    Delete,
+    /// EXISTS
+    Exists,
+    /// TYPE
+    TypeOf,
+    /// INCRBY by a number that is not negative.
+    Add,
+    /// DECRBY by a number that is not negative. An [`Op`] does not tell it from [`Operation::Turned`]; the command does.
+    Take,
+    /// INCRBY or DECRBY by a negative number. Who names either command means this, too: by its name, or by
+    /// what it comes to.
+    Turned,
+    /// SADD
+    SetAdd,
+    /// SREM
+    SetRemove,
+    /// SMEMBERS
+    SetMembers,
+    /// SISMEMBER
+    SetContains,
+    /// SCARD
+    SetLen,
+    /// HSET
+    HashSet,
+    /// HGET and HMGET
+    HashGet,
+    /// HGETALL
+    HashGetAll,
+    /// HDEL
+    HashDelete,
+    /// HINCRBY
+    HashAdd,
+    /// SETNX
+    SetNew,
+    /// What WATCH looks at: all of the key.
+    Look,
+}
+
+use Operation::*;
+
+impl Operation {
+    /// All of them, by number.
+    pub const ALL: [Operation; 20] = [
+        Get,
+        Set,
+        Delete,
+        Exists,
+        TypeOf,
+        Add,
+        Take,
+        Turned,
+        SetAdd,
+        SetRemove,
+        SetMembers,
+        SetContains,
+        SetLen,
+        HashSet,
+        HashGet,
+        HashGetAll,
+        HashDelete,
+        HashAdd,
+        SetNew,
+        Look,
+    ];
+
+    /// The command that people name it by.
+    pub fn name(self) -> &'static str {
+        match self {
+            Get => "GET",
+            Set => "SET",
+            Delete => "DEL",
+            Exists => "EXISTS",
+            TypeOf => "TYPE",
+            Add => "INCRBY",
+            Take => "DECRBY",
+            Turned => "INCRBY by a negative number",
+            SetAdd => "SADD",
+            SetRemove => "SREM",
+            SetMembers => "SMEMBERS",
+            SetContains => "SISMEMBER",
+            SetLen => "SCARD",
+            HashSet => "HSET",
+            HashGet => "HGET",
+            HashGetAll => "HGETALL",
+            HashDelete => "HDEL",
+            HashAdd => "HINCRBY",
+            SetNew => "SETNX",
+            Look => "WATCH",
+        }
+    }
+
+    /// Whether it can change the key.
+    pub const fn is_update(self) -> bool {
+        matches!(
+            self,
+            Set | Delete
+                | Add
+                | Take
+                | Turned
+                | SetAdd
+                | SetRemove
+                | HashSet
+                | HashDelete
+                | HashAdd
+                | SetNew
+        )
+    }
+
+    /// The type that a key must have for it; `None` if any will do.
+    pub fn needs(self) -> Option<Type> {
+        match self {
+            Set | SetNew | Delete | Exists | TypeOf | Look => None,
+            Get | Add | Take | Turned => Some(Type::String),
+            SetAdd | SetRemove | SetMembers | SetContains | SetLen => Some(Type::Set),
+            HashSet | HashGet | HashGetAll | HashDelete | HashAdd => Some(Type::Hash),
+        }
+    }
+
+    /// Its bit in a set of operations.
+    pub const fn bit(self) -> u64 {
+        1 << self as u8
+    }
+}
+
+impl Op {
+    /// What it does.
+    pub const fn operation(&self) -> Operation {
+        match self {
+            Op::Get => Get,
+            Op::Set(_) => Set,
+            Op::Delete => Delete,
+            Op::Exists => Exists,
+            Op::Type => TypeOf,
+            Op::IncrBy(..0) => Turned,
+            Op::IncrBy(_) => Add,
+            Op::SetAdd(_) => SetAdd,
+            Op::SetRemove(_) => SetRemove,
+            Op::SetMembers => SetMembers,
+            Op::SetContains(_) => SetContains,
+            Op::SetLen => SetLen,
+            Op::HashSet(_) => HashSet,
+            Op::HashGet(_) | Op::HashGetMany(_) => HashGet,
+            Op::HashGetAll => HashGetAll,
+            Op::HashDelete(_) => HashDelete,
+            Op::HashIncrBy(..) => HashAdd,
+            Op::SetNew(_) => SetNew,
+            Op::Digest => Look,
+        }
+    }
+
+    /// Whether the operation can change the key.
+    pub const fn is_update(&self) -> bool {
+        self.operation().is_update()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_for_good() {
+        for (number, operation) in Operation::ALL.into_iter().enumerate() {
+            assert_eq!(operation as usize, number);
+        }
+        let names = Operation::ALL.map(Operation::name).join(" ");
+        assert_eq!(
+            names,
+            "GET SET DEL EXISTS TYPE INCRBY DECRBY INCRBY by a negative number SADD SREM SMEMBERS \
+             SISMEMBER SCARD HSET HGET HGETALL HDEL HINCRBY SETNX WATCH",
+            "others may only follow"
+        );
+        assert!(Operation::ALL.len() <= 64, "certification has no more kinds");
+    }
+}

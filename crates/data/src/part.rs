@@ -1,0 +1,87 @@
+//! Which parts of a key's value operations read and write.
+
+use crate::{Op, Value};
+
+/// A part of a key's value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part<'a> {
+    /// All of it.
+    Whole,
+    /// Whether the key is absent, and which type it has otherwise.
+    Absence,
+    /// How many elements or fields there are.
+    Size,
+    /// Whether a set has an element.
+    Element(&'a Value),
+    /// A field of a hash.
+    Field(&'a Value),
+}
+
+impl Part<'_> {
+    /// Whether a change of one part can be seen in the other.
+    pub fn meets(self, other: Part<'_>) -> bool {
+        match (self, other) {
+            (Part::Whole, _) | (_, Part::Whole) => true,
+            (Part::Element(_), Part::Field(_)) | (Part::Field(_), Part::Element(_)) => {
+                // A key has one type, so whoever gives it elements takes its fields.
+                true
+            }
+            (one, other) => one == other,
+        }
+    }
+}
+
+impl Op {
+    /// The parts on which its answer and its effect depend.
+    pub fn reads(&self) -> Vec<Part<'_>> {
+        match self {
+            Op::Set(_) => Vec::new(),
+            Op::Delete | Op::Exists | Op::Type | Op::SetNew(_) => vec![Part::Absence],
+            Op::SetLen => vec![Part::Size],
+            Op::Get | Op::IncrBy(_) | Op::SetMembers | Op::HashGetAll | Op::Digest => {
+                vec![Part::Whole]
+            }
+            _ => self.named(),
+        }
+    }
+
+    /// The parts that it can change.
+    pub fn writes(&self) -> Vec<Part<'_>> {
+        match self {
+            Op::Set(_) | Op::Delete | Op::SetNew(_) | Op::IncrBy(_) => vec![Part::Whole],
+            op if !op.is_update() => Vec::new(),
+            _ => {
+                let mut parts = self.named();
+                // The first element makes a key, and the last one that goes takes it away.
+                parts.extend([Part::Size, Part::Absence]);
+                parts
+            }
+        }
+    }
+
+    /// The elements or fields that it names.
+    fn named(&self) -> Vec<Part<'_>> {
+        match self {
+            Op::SetAdd(elements) | Op::SetRemove(elements) => {
+                elements.iter().map(Part::Element).collect()
+            }
+            Op::SetContains(element) => vec![Part::Element(element)],
+            Op::HashSet(pairs) => pairs.iter().map(|(field, _)| Part::Field(field)).collect(),
+            Op::HashGetMany(fields) | Op::HashDelete(fields) => {
+                fields.iter().map(Part::Field).collect()
+            }
+            Op::HashGet(field) | Op::HashIncrBy(field, _) => vec![Part::Field(field)],
+            Op::Get
+            | Op::Set(_)
+            | Op::Delete
+            | Op::Exists
+            | Op::Type
+            | Op::IncrBy(_)
+            | Op::SetMembers
+            | Op::SetLen
+            | Op::HashGetAll
+            | Op::SetNew(_)
+            | Op::Digest => Vec::new(),
+        }
+    }
+}
