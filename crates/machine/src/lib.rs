@@ -31,8 +31,8 @@ pub use partition::PartitionId;
 pub use protocol::{Foreign, Protocol};
 pub use records::Records;
 pub use topology::Topology;
-pub use turns::{Share, Turns};
-pub use wire::{Lane, Wire, share_of};
+pub use turns::{Lane, Share, Turns};
+pub use wire::{Wire, share_of};
 
 /// Where a machine runs: one worker of one site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

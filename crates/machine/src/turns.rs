@@ -2,7 +2,17 @@
 
 use std::collections::VecDeque;
 
-use crate::Lane;
+/// A lane of the links between workers. Messages of one protocol in one lane stay in order; a message in another lane may
+/// arrive before them. Lanes with smaller numbers go first where a link is busy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Lane(pub u8);
+
+impl Lane {
+    /// For what must not wait behind bulk data, and is short.
+    pub const URGENT: Lane = Lane(0);
+    /// For everything else.
+    pub const USUAL: Lane = Lane(1);
+}
 
 /// How something takes part in [`Turns`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,18 +1,7 @@
 //! How messages travel between processes.
 
-use crate::{Address, Input, Protocol, Share};
-
-/// A lane of the links between workers. Messages of one protocol in one lane stay in order; a message in another lane may
-/// arrive before them. Lanes with smaller numbers go first where a link is busy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Lane(pub u8);
-
-impl Lane {
-    /// For what must not wait behind bulk data, and is short.
-    pub const URGENT: Lane = Lane(0);
-    /// For everything else.
-    pub const USUAL: Lane = Lane(1);
-}
+use crate::turns::{Lane, Share};
+use crate::{Address, Input, Protocol};
 
 /// Returns how an input of a protocol takes part in turns: messages by what they say of themselves, and all else as the smallest
 /// thing.

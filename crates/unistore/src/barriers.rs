@@ -72,16 +72,16 @@ impl Replica {
         timeout: Option<Duration>,
     ) {
         let until = timeout.map(|timeout| now.monotonic.after(timeout));
-        self.be_active(now);
+        self.worker.be_active(now);
         let waiting = Waiting { request, kind, pasts, since: now.monotonic, until };
         if let Some(response) = self.outcome_of(now, &waiting) {
-            self.reply(request, response);
+            self.worker.reply(request, response);
         } else {
             let past = self.with_snapshots(kind, &waiting.pasts);
             match kind {
                 Kind::Barrier => self.wait_for(&past),
                 // It comes from outside: what this site has done itself is here, or a time yet to come.
-                Kind::Attach => self.wait_for_past(&past.with(self.me, Timestamp::ZERO)),
+                Kind::Attach => self.wait_for_past(&past.with(self.worker.me, Timestamp::ZERO)),
             }
             self.barriers.waiting.push(waiting);
         }
@@ -100,12 +100,12 @@ impl Replica {
         });
         self.barriers.waiting = waiting;
         for (request, response) in over {
-            self.reply(request, response);
+            self.worker.reply(request, response);
         }
     }
 
     fn outcome_of(&self, now: Now, waiting: &Waiting) -> Option<Response> {
-        if waiting.kind == Kind::Attach && !self.config.keeps(Rule::AttachWaits) {
+        if waiting.kind == Kind::Attach && !self.worker.config.keeps(Rule::AttachWaits) {
             return Some(Response::Attached);
         }
         let past = &self.awaited(waiting.kind, &waiting.pasts);
@@ -119,7 +119,7 @@ impl Replica {
         }
         let (whole, reached) =
             (self.with_snapshots(waiting.kind, &waiting.pasts), self.reached(waiting.kind));
-        let missing = SiteId::all(self.config.topology.sites())
+        let missing = SiteId::all(self.worker.config.topology.sites())
             .find(|site| whole[*site] > reached[*site])
             .or_else(|| (whole.strong > reached.strong).then_some(SiteId::STRONG));
         let Some(site) = missing else {
@@ -144,7 +144,7 @@ impl Replica {
     pub(crate) fn not_uniform(&self, pasts: &Pasts) -> Vec<SiteId> {
         let pasts = self.weakened(*pasts);
         let awaited = self.awaited(Kind::Barrier, &pasts);
-        let (reached, members) = (self.reached(Kind::Barrier), &self.dissemination.members);
+        let (reached, members) = (self.reached(Kind::Barrier), &self.worker.dissemination.members);
         let gone = |site: SiteId, ts| members.gap_of(site, ts).is_some();
         // Which eventual writes depend on what is missing of their snapshots, nobody knows.
         let shown = reached.covers(pasts.eventual_snap());
@@ -154,16 +154,17 @@ impl Replica {
                 || gone(*site, awaited[*site])
                 || gone(*site, pasts.eventual()[*site])
         };
-        SiteId::all(self.config.topology.sites()).filter(missing).collect()
+        SiteId::all(self.worker.config.topology.sites()).filter(missing).collect()
     }
 
     /// Without eventual writes, or without their snapshots, if barriers are not to wait for them.
     fn weakened(&self, pasts: Pasts) -> Pasts {
         let causal = Pasts::causal(pasts.causal);
-        if !self.config.keeps(Rule::DurabilityPast) {
+        if !self.worker.config.keeps(Rule::DurabilityPast) {
             causal
-        } else if !self.config.keeps(Rule::EventualSnapshots) {
-            causal.with_eventual(pasts.eventual(), &Vector::zero(self.config.topology.sites()))
+        } else if !self.worker.config.keeps(Rule::EventualSnapshots) {
+            causal
+                .with_eventual(pasts.eventual(), &Vector::zero(self.worker.config.topology.sites()))
         } else {
             pasts
         }
@@ -171,7 +172,7 @@ impl Replica {
 
     fn awaited(&self, kind: Kind, pasts: &Pasts) -> Vector {
         match kind {
-            Kind::Barrier => pasts.to_be_uniform(self.me),
+            Kind::Barrier => pasts.to_be_uniform(self.worker.me),
             Kind::Attach => pasts.causal,
         }
     }
@@ -194,22 +195,23 @@ impl Replica {
 
     /// What a past must be within for a wait to end.
     fn reached(&self, kind: Kind) -> Vector {
-        let uniform_vec = self.dissemination.view.uniform_vec;
+        let uniform_vec = self.worker.dissemination.view.uniform_vec;
         match kind {
             // Strong transactions survive since they committed (§6.3).
             Kind::Barrier => uniform_vec.with(SiteId::STRONG, Timestamp::MAX),
             // This site's own transactions are here. But the past comes from outside: one from the
             // future of this site was never taken here, and must not move its clocks.
-            Kind::Attach => {
-                uniform_vec.with(self.me, self.clock.last().max(self.dissemination.view.clock))
-            }
+            Kind::Attach => uniform_vec.with(
+                self.worker.me,
+                self.worker.clock.last().max(self.worker.dissemination.view.clock),
+            ),
         }
     }
 
     /// A past that contains transactions that were given up with their site's life.
     fn gone(&self, past: &Vector) -> Option<CommandError> {
-        let members = &self.dissemination.members;
-        SiteId::all(self.config.topology.sites()).find_map(|site| {
+        let members = &self.worker.dissemination.members;
+        SiteId::all(self.worker.config.topology.sites()).find_map(|site| {
             let gap = members.gap_of(site, past[site])?;
             Some(CommandError::Lost { site, missing: past[site].ahead_of(gap.cut) })
         })
@@ -219,17 +221,18 @@ impl Replica {
     /// gone with it. Waits long enough for forwarding to have brought up what there is: a site that
     /// is suspected since long may be alive, and others may just be getting what the past contains.
     fn lost(&self, now: Now, past: &Vector, since: Monotonic) -> Option<CommandError> {
-        let patient = now.monotonic.since(since) >= self.config.timing.lost_after;
+        let patient = now.monotonic.since(since) >= self.worker.config.timing.lost_after;
         if !patient {
             return None;
         }
-        let reachable = &self.dissemination.view.reachable_vec;
-        SiteId::all(self.config.topology.sites())
-            .filter(|site| *site != self.me && past[*site] > reachable[*site])
+        let reachable = &self.worker.dissemination.view.reachable_vec;
+        SiteId::all(self.worker.config.topology.sites())
+            .filter(|site| *site != self.worker.me && past[*site] > reachable[*site])
             .find(|site| {
-                self.detector
+                self.worker
+                    .detector
                     .suspected_for(*site, now.monotonic)
-                    .is_some_and(|silent| silent >= self.config.timing.lost_after)
+                    .is_some_and(|silent| silent >= self.worker.config.timing.lost_after)
             })
             .map(|site| CommandError::Lost { site, missing: past[site].ahead_of(reachable[site]) })
     }

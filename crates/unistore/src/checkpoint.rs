@@ -49,7 +49,7 @@ impl Replica {
             self.has_no_outputs(),
             "records have to be written before a part that knows of them"
         );
-        if !self.dissemination.view.serving {
+        if !self.worker.dissemination.view.serving {
             return None;
         }
         let first = !std::mem::replace(&mut checkpoint.begun, true);
@@ -64,15 +64,16 @@ impl Replica {
             // What is folded no longer tells on which snapshots it was executed, and the last promise
             // may be older: all that has been seen is within what is uniform now.
             let mut promise = self.promised;
-            promise.uniform_vec.join(&self.dissemination.view.uniform_vec);
-            let members = self.dissemination.members.clone();
+            promise.uniform_vec.join(&self.worker.dissemination.view.uniform_vec);
+            let members = self.worker.dissemination.members.clone();
             return Some(Part::Worker { promise, prepared, decided, members });
         }
         if let Some(record) = checkpoint.certification.pop() {
             return Some(Part::Certification(Box::new(record)));
         }
         // The partition whose updates and keys are being written.
-        let current = checkpoint.partition.checked_sub(1).map(|index| &self.partitions[index]);
+        let current =
+            checkpoint.partition.checked_sub(1).map(|index| &self.worker.partitions[index]);
         if let Some(partition) = current {
             if !checkpoint.updates.is_empty() {
                 let updates = take(&mut checkpoint.updates, UPDATES, |update| update.size());
@@ -91,7 +92,7 @@ impl Replica {
                 return Some(Part::Keys(partition.id, saved));
             }
         }
-        let Some(partition) = self.partitions.get(checkpoint.partition) else {
+        let Some(partition) = self.worker.partitions.get(checkpoint.partition) else {
             if !std::mem::replace(&mut checkpoint.heard, true) {
                 // After the partitions: they have forgotten updates because of what was heard before.
                 return Some(Part::Heard(self.heard_of.to_save()));

@@ -223,7 +223,7 @@ impl Transaction {
 impl Replica {
     /// START_TX (UniStore Alg. 1 l. 1–8).
     pub(crate) fn begin(&mut self, now: Now, past: &Vector, strong: bool) -> TxId {
-        let snap_vec = self.start_snapshot(now, past);
+        let snap_vec = self.worker.start_snapshot(now, past);
         self.coordinator.started += 1;
         let tx = TxId { coordinator: self.coordinator.worker, sequence: self.coordinator.started };
         self.coordinator.open.insert(
@@ -244,8 +244,8 @@ impl Replica {
                 name: None,
             },
         );
-        let cause = Cause::Transaction(self.me, tx);
-        self.trace(|| Event::Snapshot { cause, snap_vec, eventual: false });
+        let cause = Cause::Transaction(self.worker.me, tx);
+        self.worker.trace(|| Event::Snapshot { cause, snap_vec, eventual: false });
         tx
     }
 
@@ -263,8 +263,8 @@ impl Replica {
         kind: Kind,
     ) -> Option<Response> {
         let owner = self.owner_of(key);
-        let here = owner == self.config.address;
-        let limits = self.config.strong_limits;
+        let here = owner == self.worker.config.address;
+        let limits = self.worker.config.strong_limits;
         let Some(transaction) = self.open_transaction(tx) else {
             return Some(Response::Failed(CommandError::NoSuchTransaction));
         };
@@ -305,7 +305,7 @@ impl Replica {
             transaction.effects(level).get(&key).cloned()
         };
         let op = op.clone();
-        self.send(owner, Message::GetVersion { tx, request, snap_vec, level, key, op, own });
+        self.worker.send(owner, Message::GetVersion { tx, request, snap_vec, level, key, op, own });
         None
     }
 
@@ -334,7 +334,7 @@ impl Replica {
         key: &Key,
         executed: Executed,
     ) -> Response {
-        let limits = self.config.strong_limits;
+        let limits = self.worker.config.strong_limits;
         let Some(transaction) = self.open_transaction(tx) else {
             return Response::Failed(CommandError::NoSuchTransaction);
         };
@@ -368,11 +368,11 @@ impl Replica {
     /// COMMIT_CAUSAL (UniStore Alg. 1 l. 26–35).
     pub(crate) fn commit(&mut self, now: Now, request: RequestId, tx: TxId, claim: Option<Claim>) {
         let Some(transaction) = self.open_transaction(tx) else {
-            self.reply(request, Response::Failed(CommandError::NoSuchTransaction));
+            self.worker.reply(request, Response::Failed(CommandError::NoSuchTransaction));
             return;
         };
         if transaction.outstanding > 0 {
-            self.reply(request, Response::Failed(CommandError::OperationsOutstanding));
+            self.worker.reply(request, Response::Failed(CommandError::OperationsOutstanding));
             return;
         }
         if transaction.accesses.is_some() {
@@ -382,7 +382,7 @@ impl Replica {
             let Some(transaction) = self.coordinator.open.remove(&tx) else { return };
             return self.commit_strong(now, request, tx, transaction, until, claim);
         }
-        self.be_active(now);
+        self.worker.be_active(now);
         let (writes, eventual) = match self.coordinator.open.get_mut(&tx) {
             Some(tx) => (std::mem::take(&mut tx.writes), std::mem::take(&mut tx.eventual)),
             None => return,
@@ -395,7 +395,7 @@ impl Replica {
         for (key, op) in eventual {
             shares.entry(self.owner_of(&key)).or_default().eventual.push((key, op));
         }
-        let elsewhere = shares.keys().any(|owner| *owner != self.config.address);
+        let elsewhere = shares.keys().any(|owner| *owner != self.worker.config.address);
         if elsewhere {
             self.prepare(now, request, tx, shares);
         } else {
@@ -413,12 +413,12 @@ impl Replica {
         let transaction = if writes.is_empty() {
             self.coordinator.open.remove(&tx)
         } else {
-            let dot = self.new_dot(now, &snap_vec);
+            let dot = self.worker.new_dot(now, &snap_vec);
             let partitions = self.partitions_of(&writes);
             let transaction = self.coordinator.open.remove(&tx);
             let updates = self.by_partition(dot, snap_vec, writes);
             self.store_local(&updates);
-            self.record(|| Record::Stored(updates));
+            self.worker.record(|| Record::Stored(updates));
             self.trace_transaction(tx, dot.ts, &snap_vec, partitions);
             committed = Some(dot.ts);
             transaction
@@ -426,14 +426,14 @@ impl Replica {
         for (key, op) in eventual {
             if let Some((partition, update)) = self.execute_eventual(now, &key, &op) {
                 latest.join(&update.commit_vec());
-                self.record(|| Record::StoredEventual(partition, update.clone()));
+                self.worker.record(|| Record::StoredEventual(partition, update.clone()));
                 self.trace_eventual(partition, &update);
             }
         }
         if let Some(transaction) = transaction {
             let mut pasts = self.pasts_after(&transaction, committed);
-            pasts.add_eventual(self.me, &latest);
-            self.reply(request, Response::Committed { pasts });
+            pasts.add_eventual(self.worker.me, &latest);
+            self.worker.reply(request, Response::Committed { pasts });
         }
     }
 
@@ -455,23 +455,23 @@ impl Replica {
         transaction.preparing = Some(Preparing {
             request,
             since: now.monotonic,
-            patience: self.config.timing.prepare_timeout + transfer,
+            patience: self.worker.config.timing.prepare_timeout + transfer,
             unprepared: participants.clone(),
             participants,
             writes: shares.values().any(|share| !share.writes.is_empty()),
             eventual: shares.values().any(|share| !share.eventual.is_empty()),
             partitions,
-            ts: snap_vec[self.me],
+            ts: snap_vec[self.worker.me],
         });
         for (owner, Share { writes, eventual }) in shares {
-            self.send(owner, Message::Prepare { tx, snap_vec, writes, eventual });
+            self.worker.send(owner, Message::Prepare { tx, snap_vec, writes, eventual });
         }
     }
 
     /// PREPARE_ACK (UniStore Alg. 1 l. 31–35).
     pub(crate) fn on_prepare_ack(&mut self, now: Now, from: Address, tx: TxId, ts: Timestamp) {
         // The floor that this worker states later must not overtake the transaction.
-        self.clock.observe(ts);
+        self.worker.clock.observe(ts);
         let Some(transaction) = self.coordinator.open.get_mut(&tx) else { return };
         let Some(preparing) = &mut transaction.preparing else { return };
         preparing.unprepared.retain(|participant| *participant != from);
@@ -491,10 +491,10 @@ impl Replica {
         let Some(transaction) = self.coordinator.open.remove(&tx) else { return };
         let pasts = self.pasts_after(&transaction, writes.then_some(ts));
         match self.coordinator.decided.get_mut(&tx) {
-            Some(told) if eventual && self.config.keeps(Rule::EventualConfirmed) => {
+            Some(told) if eventual && self.worker.config.keeps(Rule::EventualConfirmed) => {
                 told.answer = Some(Answer { request, since: now.monotonic, pasts });
             }
-            _ => self.reply(request, Response::Committed { pasts }),
+            _ => self.worker.reply(request, Response::Committed { pasts }),
         }
     }
 
@@ -502,14 +502,14 @@ impl Replica {
     fn decide(&mut self, now: Now, tx: TxId, ts: Option<Timestamp>, participants: Vec<Address>) {
         let decision = ts.map(|ts| Decision { ts, unconfirmed: participants.clone() });
         if let Some(decision) = &decision {
-            self.record(|| Record::Decided(tx, decision.clone()));
+            self.worker.record(|| Record::Decided(tx, decision.clone()));
         }
         for participant in &participants {
             let message = match ts {
                 Some(ts) => Message::Commit { tx, ts },
                 None => Message::Abort { tx },
             };
-            self.send(*participant, message);
+            self.worker.send(*participant, message);
         }
         if let Some(decision) = decision {
             let at = Some(now.monotonic);
@@ -520,7 +520,8 @@ impl Replica {
     /// What the client of a committed transaction has observed and committed, but for eventual writes.
     fn pasts_after(&self, transaction: &Transaction, committed: Option<Timestamp>) -> Pasts {
         let mut past = transaction.snap_vec;
-        past[self.me] = transaction.local_dependency.max(committed.unwrap_or(Timestamp::ZERO));
+        past[self.worker.me] =
+            transaction.local_dependency.max(committed.unwrap_or(Timestamp::ZERO));
         Pasts::causal(past)
     }
 
@@ -542,17 +543,17 @@ impl Replica {
 
     /// Names an open strong transaction, the same again if it has a name.
     pub(crate) fn name(&mut self, now: Now, request: RequestId, tx: TxId) {
-        if !self.config.protocol.has_strong() {
-            return self.reply(request, Response::Failed(CommandError::NoStrong));
+        if !self.worker.config.protocol.has_strong() {
+            return self.worker.reply(request, Response::Failed(CommandError::NoStrong));
         }
         let open = self.coordinator.open.get_mut(&tx).filter(|open| open.accesses.is_some());
         let Some(transaction) = open else {
-            return self.reply(request, Response::Failed(CommandError::NoSuchTransaction));
+            return self.worker.reply(request, Response::Failed(CommandError::NoSuchTransaction));
         };
         transaction.last_active = now.monotonic;
         let reserve = || (self.strong.service.reserve(), now.monotonic);
         let (tid, _) = *transaction.name.get_or_insert_with(reserve);
-        self.reply(request, Response::Named(tid));
+        self.worker.reply(request, Response::Named(tid));
     }
 
     /// A participant applied or dropped its share, with eventual writes whose commit vectors this covers.
@@ -562,23 +563,23 @@ impl Replica {
         };
         decision.unconfirmed.retain(|participant| *participant != from);
         if let Some(answer) = answer {
-            answer.pasts.add_eventual(self.me, until);
+            answer.pasts.add_eventual(self.worker.me, until);
         }
         if !decision.unconfirmed.is_empty() {
             return;
         }
         let answer = answer.take();
         self.coordinator.forget(tx);
-        self.record(|| Record::Forgotten(tx));
+        self.worker.record(|| Record::Forgotten(tx));
         if let Some(Answer { request, pasts, .. }) = answer {
-            self.reply(request, Response::Committed { pasts });
+            self.worker.reply(request, Response::Committed { pasts });
         }
     }
 
     /// Does not let clients wait for longer than it takes to repeat a decision, for participants that do not
     /// confirm it.
     pub(crate) fn give_up_confirmations(&mut self, now: Now) {
-        let patience = self.config.timing.prepare_timeout * 4;
+        let patience = self.worker.config.timing.prepare_timeout * 4;
         let mut overdue = Vec::new();
         for Told { decision, answer, .. } in self.coordinator.decided.values_mut() {
             let late = |answer: &mut Answer| now.monotonic.since(answer.since) >= patience;
@@ -588,13 +589,13 @@ impl Replica {
             }
         }
         for (request, error) in overdue {
-            self.reply(request, Response::Failed(error));
+            self.worker.reply(request, Response::Failed(error));
         }
     }
 
     /// A participant that has crashed may have forgotten that it did not confirm.
     pub(crate) fn repeat_decisions(&mut self, now: Now) {
-        let patience = self.config.timing.prepare_timeout * 2;
+        let patience = self.worker.config.timing.prepare_timeout * 2;
         let mut overdue = Vec::new();
         for (tx, Told { decision, at, .. }) in &mut self.coordinator.decided {
             if at.is_none_or(|at| now.monotonic.since(at) >= patience) {
@@ -604,7 +605,7 @@ impl Replica {
             }
         }
         for (to, message) in overdue {
-            self.send(to, message);
+            self.worker.send(to, message);
         }
     }
 
@@ -618,13 +619,13 @@ impl Replica {
             Some(told) => Message::Commit { tx, ts: told.decision.ts },
             None => Message::Abort { tx },
         };
-        self.send(from, message);
+        self.worker.send(from, message);
     }
 
     /// Gives up commits whose participants do not prepare, and transactions whose clients are idle or
     /// do not come to an end: an open snapshot keeps versions at every site.
     pub(crate) fn expire_transactions(&mut self, now: Now) {
-        let timing = &self.config.timing;
+        let timing = &self.worker.config.timing;
         let overdue: Vec<TxId> = self
             .coordinator
             .open
@@ -639,7 +640,7 @@ impl Replica {
             let transaction = self.drop_transaction(tx);
             if let Some(preparing) = transaction.and_then(|transaction| transaction.preparing) {
                 self.decide(now, tx, None, preparing.participants);
-                self.reply(preparing.request, Response::Failed(CommandError::PartitionSlow));
+                self.worker.reply(preparing.request, Response::Failed(CommandError::PartitionSlow));
             }
         }
     }
@@ -651,10 +652,10 @@ impl Replica {
 
     /// For the trace, and empty without one.
     fn partitions_of<'a>(&self, writes: impl IntoIterator<Item = &'a Write>) -> Vec<PartitionId> {
-        if !self.config.trace {
+        if !self.worker.config.trace {
             return Vec::new();
         }
-        let partitions = writes.into_iter().map(|write| self.partition_of(&write.key));
+        let partitions = writes.into_iter().map(|write| self.worker.partition_of(&write.key));
         partitions.collect::<BTreeSet<_>>().into_iter().collect()
     }
 
@@ -665,9 +666,15 @@ impl Replica {
         snap_vec: &Vector,
         partitions: Vec<PartitionId>,
     ) {
-        let cause = Some(Cause::Transaction(self.me, tx));
-        let dot = solera_data::Dot { ts, site: self.me };
+        let cause = Some(Cause::Transaction(self.worker.me, tx));
+        let dot = solera_data::Dot { ts, site: self.worker.me };
         let snap_vec = *snap_vec;
-        self.trace(|| Event::Committed { cause, dot, snap_vec, partitions, eventual: false });
+        self.worker.trace(|| Event::Committed {
+            cause,
+            dot,
+            snap_vec,
+            partitions,
+            eventual: false,
+        });
     }
 }

@@ -149,21 +149,26 @@ impl Demand {
 impl Replica {
     /// Somebody waits until snapshots of this site cover `vec`: asks the others of the site at once.
     pub(crate) fn wait_for(&mut self, vec: &Vector) {
-        if self.demand.want(vec) && !self.dissemination.view.uniform_vec.covers(vec) {
+        if self.demand.want(vec) && !self.worker.dissemination.view.uniform_vec.covers(vec) {
             self.demand.hurry();
         }
     }
 
     /// A read waits until everything strong up to `strong` is here.
     pub(crate) fn wait_for_strong(&mut self, strong: Timestamp) {
-        let nothing = Vector::zero(self.config.topology.sites());
+        let nothing = Vector::zero(self.worker.config.topology.sites());
         self.wait_for(&nothing.with(SiteId::STRONG, strong));
     }
 
     /// A prepared transaction is decided, which may have held `knownVec` below what is wanted.
     pub(crate) fn release_known_vec(&mut self) {
-        let known = self.partitions.iter().map(|partition| partition.known_vec[self.me]).min();
-        if self.demand.lacks(self.me, known.unwrap_or(Timestamp::MAX)) {
+        let known = self
+            .worker
+            .partitions
+            .iter()
+            .map(|partition| partition.known_vec[self.worker.me])
+            .min();
+        if self.demand.lacks(self.worker.me, known.unwrap_or(Timestamp::MAX)) {
             self.demand.hurry();
         }
     }
@@ -177,25 +182,25 @@ impl Replica {
     /// Asks for what is wanted and was not asked for: the other workers of this site, which are told of this
     /// one's clocks, so that theirs do not hold it back.
     pub(crate) fn ask_for_progress(&mut self, now: Now) {
-        if !self.config.keeps(Rule::AskForProgress) {
+        if !self.worker.config.keeps(Rule::AskForProgress) {
             return;
         }
-        self.demand.bound(self.clock.read(now.physical).later(MOST_AHEAD));
+        self.demand.bound(self.worker.clock.read(now.physical).later(MOST_AHEAD));
         let wanted = self.demand.wanted;
         let news = !self.demand.asked.covers(&wanted);
-        if news && !self.dissemination.view.stable_vec.covers(&wanted) {
+        if news && !self.worker.dissemination.view.stable_vec.covers(&wanted) {
             self.demand.asked = wanted;
             self.demand.afar_at = (!self.demand.afar).then_some(now.monotonic);
-            let (site, me) = (self.me, self.config.address.worker);
-            let workers = self.config.topology.workers[site.index()];
+            let (site, me) = (self.worker.me, self.worker.config.address.worker);
+            let workers = self.worker.config.topology.workers[site.index()];
             if workers > 1 {
-                let clock = self.clock.read(now.physical);
+                let clock = self.worker.clock.read(now.physical);
                 self.promise_past(now, clock);
                 let strong_clock = self.strong.service.clock();
                 let message =
                     Message::Wanted { upto: wanted, clock, strong_clock, afar: self.demand.afar };
                 for worker in (0..workers).filter(|worker| *worker != me) {
-                    self.send(Address { site, worker }, message.clone());
+                    self.worker.send(Address { site, worker }, message.clone());
                 }
             }
         }
@@ -206,17 +211,17 @@ impl Replica {
     /// Asks the siblings at other sites whose part of what is wanted has not come: it may be lost, or they do not
     /// know that it is wanted.
     fn ask_afar(&mut self, now: Now) {
-        let interval = self.config.timing.known_vec_interval;
+        let interval = self.worker.config.timing.known_vec_interval;
         let again = self.demand.afar_at.is_none_or(|at| now.monotonic.since(at) >= interval);
-        if !again || !self.demand.exceeds(&self.dissemination.view.uniform_vec) {
+        if !again || !self.demand.exceeds(&self.worker.dissemination.view.uniform_vec) {
             return;
         }
         self.demand.afar_at = Some(now.monotonic);
         let mut asked = BTreeSet::new();
-        for partition in &self.partitions {
-            for site in self.other_members() {
+        for partition in &self.worker.partitions {
+            for site in self.worker.other_members() {
                 if self.demand.lacks(site, partition.known_vec[site]) {
-                    asked.insert(self.config.topology.owner(site, partition.id));
+                    asked.insert(self.worker.config.topology.owner(site, partition.id));
                 }
             }
             // Of strong history a leader tells as soon as anything was decided, which takes a round trip.
@@ -224,15 +229,15 @@ impl Replica {
                 && let Some(leader) = self.strong_leader(partition.id)
                 && self.demand.lacks(SiteId::STRONG, partition.known_vec.strong)
             {
-                asked.insert(self.config.topology.owner(leader, partition.id));
+                asked.insert(self.worker.config.topology.owner(leader, partition.id));
             }
         }
-        asked.remove(&self.config.address);
+        asked.remove(&self.worker.config.address);
         // Times of this site are no news to others.
         let (upto, none) = (self.demand.wanted, Timestamp::ZERO);
         for to in asked {
             let message = Message::Wanted { upto, clock: none, strong_clock: none, afar: false };
-            self.send(to, message);
+            self.worker.send(to, message);
         }
     }
 
@@ -247,8 +252,8 @@ impl Replica {
         strong_clock: Timestamp,
         afar: bool,
     ) {
-        if from.site == self.me {
-            self.clock.observe(clock);
+        if from.site == self.worker.me {
+            self.worker.clock.observe(clock);
             self.strong.service.follow(strong_clock);
             self.demand.asked.join(upto);
         }
@@ -256,7 +261,7 @@ impl Replica {
         self.demand.afar |= afar;
         self.demand.asked_at = Some(now.monotonic);
         // A sibling asks for what has not come: told here or not, it is sent once more.
-        if from.site != self.me || afar || !self.demand.told.covers(upto) {
+        if from.site != self.worker.me || afar || !self.demand.told.covers(upto) {
             self.demand.hurry();
         }
         if afar {
@@ -273,7 +278,7 @@ impl Replica {
     /// At a leader: shows strong history as complete up to what is wanted, if nothing can come before.
     pub(crate) fn complete_on_demand(&mut self, now: Now) {
         let lacks = |strong: Timestamp| self.demand.lacks(SiteId::STRONG, strong);
-        if self.partitions.iter().any(|partition| lacks(partition.known_vec.strong)) {
+        if self.worker.partitions.iter().any(|partition| lacks(partition.known_vec.strong)) {
             self.certifying(now, |replica| replica.strong.service.complete(now));
         }
     }

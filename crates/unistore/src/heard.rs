@@ -62,7 +62,7 @@ impl HeardOf {
 impl Replica {
     /// A worker of another site has told a time of its own.
     pub(crate) fn hear(&mut self, worker: Address, ts: Timestamp) {
-        let life = self.dissemination.members.life(worker.site);
+        let life = self.worker.dissemination.members.life(worker.site);
         self.heard_of.raise(Heard { worker, life, ts });
     }
 
@@ -70,7 +70,7 @@ impl Replica {
     pub(crate) fn record_heard(&mut self) {
         if std::mem::take(&mut self.heard_of.is_news) {
             let heard = self.heard_of.to_save();
-            self.record(|| Record::Heard(heard));
+            self.worker.record(|| Record::Heard(heard));
         }
     }
 }

@@ -17,6 +17,7 @@ use crate::rare;
 use crate::record::Record;
 use crate::replica::Replica;
 use crate::transfer::weight;
+use crate::worker::Worker;
 
 /// How many partitions a worker gets at a time.
 const AT_ONCE: usize = 4;
@@ -170,41 +171,47 @@ impl Pace {
     }
 }
 
-impl Replica {
-    /// Whether all partitions of this worker are there.
-    pub(crate) fn is_filled(&self) -> bool {
-        self.partitions.iter().all(|partition| partition.filled)
-    }
+/// A piece that is taken.
+#[derive(Clone, Copy, Debug)]
+struct Accepted {
+    /// The place of its attempt among the present ones.
+    place: usize,
+    /// The index of its partition among the owned ones.
+    index: usize,
+    /// Whether it is the last one of the partition.
+    complete: bool,
+}
 
+impl Joining {
     /// Asks for what is missing, once every member has confirmed that this site joins: from then on
     /// nobody forgets what it may lack.
-    pub(crate) fn fill(&mut self, now: Now) {
-        let members = &self.dissemination.members;
-        let let_in = members.standing(self.me) == Standing::Joining
-            && members.life(self.me) == self.config.life
+    pub(crate) fn fill(&mut self, worker: &mut Worker, now: Now) {
+        let members = &worker.dissemination.members;
+        let let_in = members.standing(worker.me) == Standing::Joining
+            && members.life(worker.me) == worker.config.life
             && members.which(Standing::Leaving).next().is_none();
-        if self.is_filled() || !let_in || !self.dissemination.view.agreed {
+        if worker.is_filled() || !let_in || !worker.dissemination.view.agreed {
             return;
         }
-        self.give_up_the_silent(now);
-        if self.joining.attempts.is_empty() {
-            self.joining.pace.pause();
+        self.give_up_the_silent(worker, now);
+        if self.attempts.is_empty() {
+            self.pace.pause();
         }
-        while self.joining.attempts.len() < AT_ONCE
-            && let Some(attempt) = self.next_attempt(now)
+        while self.attempts.len() < AT_ONCE
+            && let Some(attempt) = self.next_attempt(worker, now)
         {
-            self.joining.attempts.push(attempt);
+            self.attempts.push(attempt);
         }
-        for index in 0..self.joining.attempts.len() {
-            self.ask(now, index);
+        for index in 0..self.attempts.len() {
+            self.ask(worker, now, index);
         }
     }
 
     /// Begins anew with other donors where one has said nothing for long. Who waits longer until something
     /// comes succeeds at last, also on slow links; and where there is no other donor, nothing is gained.
-    fn give_up_the_silent(&mut self, now: Now) {
-        let members = &self.dissemination.members;
-        let Joining { attempts, failed, patience, pace, .. } = &mut self.joining;
+    fn give_up_the_silent(&mut self, worker: &mut Worker, now: Now) {
+        let members = &worker.dissemination.members;
+        let Joining { attempts, failed, patience, pace, .. } = self;
         let most = (*patience).max(pace.round * 8).min(GIVE_UP_AT_LAST);
         let alone = members.members().count() == 1;
         let before = attempts.len();
@@ -215,18 +222,18 @@ impl Replica {
         if attempts.len() < before {
             *failed += 1;
             *patience = most * 2;
-            self.reach(rare::CHANGES_DONOR);
+            worker.reach(rare::CHANGES_DONOR);
         }
     }
 
-    fn next_attempt(&self, now: Now) -> Option<Attempt> {
-        let begun = |id| self.joining.attempts.iter().any(|attempt| attempt.partition == id);
+    fn next_attempt(&self, worker: &Worker, now: Now) -> Option<Attempt> {
+        let begun = |id| self.attempts.iter().any(|attempt| attempt.partition == id);
         let missing = |partition: &&Partition| !partition.filled && !begun(partition.id);
-        let partition = self.partitions.iter().find(missing)?.id;
-        let members: Vec<SiteId> = self.dissemination.members.members().collect();
-        let site = *members.get(self.joining.failed % members.len().max(1))?;
+        let partition = worker.partitions.iter().find(missing)?.id;
+        let members: Vec<SiteId> = worker.dissemination.members.members().collect();
+        let site = *members.get(self.failed % members.len().max(1))?;
         Some(Attempt {
-            donor: self.config.topology.owner(site, partition),
+            donor: worker.config.topology.owner(site, partition),
             partition,
             number: now.physical.0,
             at: Place::START,
@@ -239,8 +246,8 @@ impl Replica {
     }
 
     /// Tells a donor what has come, and asks for more, if that is due.
-    fn ask(&mut self, now: Now, index: usize) {
-        let Joining { attempts, pace, not_before, .. } = &mut self.joining;
+    fn ask(&mut self, worker: &mut Worker, now: Now, index: usize) {
+        let Joining { attempts, pace, not_before, .. } = self;
         let share = pace.window / attempts.len();
         let attempt = &mut attempts[index];
         let repeats = !attempt.news;
@@ -259,84 +266,103 @@ impl Replica {
         let Attempt { donor, partition, number, at, .. } = *attempt;
         let (attempt, window) = (number, share as u64);
         let fetch = Fetch { partition, attempt, at, window, again: repeats };
-        self.send(donor, Message::Fetch(fetch));
+        worker.send(donor, Message::Fetch(fetch));
     }
 
-    /// A piece has come.
-    pub(crate) fn on_filling(&mut self, now: Now, from: Address, filling: Filling) {
+    /// Takes note of a piece that has come. Returns what it belongs to, if it is the next one of what is being got.
+    fn accept(
+        &mut self,
+        worker: &Worker,
+        now: Now,
+        from: Address,
+        filling: &Filling,
+    ) -> Option<Accepted> {
         let Filling { partition, attempt: number, at, next, chunk } = filling;
-        let Some(place) = self.joining.attempt(from, partition, number) else {
-            self.ignored += 1;
-            return;
-        };
-        let index = self.index_of(partition).expect("it asked for its own partitions");
-        let news = self.partitions[index].lacks_all(&chunk);
-        let joining = &mut self.joining;
-        let attempt = &mut joining.attempts[place];
-        if let Chunk::Begin(begin) = &chunk {
+        let place = self.attempt(from, *partition, *number)?;
+        let index = worker.index_of(*partition).expect("it asked for its own partitions");
+        let news = worker.partitions[index].lacks_all(chunk);
+        let attempt = &mut self.attempts[place];
+        if let Chunk::Begin(begin) = chunk {
             attempt.items = Some(begin.items);
         }
         // After a gap it is of no use: what is missing comes again, and this after it.
-        if attempt.at != at
-            || next <= at
-            || attempt.items.is_none_or(|items| next.items > items)
-            || !news
-        {
-            self.ignored += 1;
-            return;
+        let items = attempt.items.filter(|items| next.items <= *items)?;
+        if attempt.at != *at || next <= at || !news {
+            return None;
         }
-        let complete = attempt.items == Some(next.items);
-        (attempt.at, attempt.news, attempt.repeated) = (next, true, 0);
+        (attempt.at, attempt.news, attempt.repeated) = (*next, true, 0);
         // The next one may take as long, and should not have to wait for what a cut link once took.
-        joining.patience = GIVE_UP.max(now.monotonic.since(attempt.heard) * 2);
+        self.patience = GIVE_UP.max(now.monotonic.since(attempt.heard) * 2);
         attempt.heard = now.monotonic;
-        let bytes = weight(&chunk);
-        joining.bytes += bytes as u64;
-        joining.pace.note(now.monotonic, bytes);
-        let nanos = bytes as u64 * 1_000_000_000 / self.config.fill_rate.max(1);
-        let from = joining.not_before.max(now.monotonic);
-        joining.not_before = from.after(Duration::from_nanos(nanos));
-        self.record(|| Record::Filled(partition, chunk.clone(), complete));
-        self.take_chunk(index, chunk, complete);
-        if complete {
-            self.certifying(now, |replica| replica.tell_stored(now, index));
-            let Attempt { donor, .. } = self.joining.attempts.remove(place);
-            let fetch = Fetch { partition, attempt: number, at: next, window: 0, again: false };
-            self.send(donor, Message::Fetch(fetch));
-            self.fill(now);
-        } else {
-            self.ask(now, place);
+        let bytes = weight(chunk);
+        self.bytes += bytes as u64;
+        self.pace.note(now.monotonic, bytes);
+        let nanos = bytes as u64 * 1_000_000_000 / worker.config.fill_rate.max(1);
+        let from = self.not_before.max(now.monotonic);
+        self.not_before = from.after(Duration::from_nanos(nanos));
+        Some(Accepted { place, index, complete: items == next.items })
+    }
+
+    /// A piece was taken: the donor hears so, and of what comes next.
+    fn go_on(&mut self, worker: &mut Worker, now: Now, accepted: Accepted) {
+        if !accepted.complete {
+            return self.ask(worker, now, accepted.place);
         }
+        let Attempt { donor, partition, number, at, .. } = self.attempts.remove(accepted.place);
+        let fetch = Fetch { partition, attempt: number, at, window: 0, again: false };
+        worker.send(donor, Message::Fetch(fetch));
+        self.fill(worker, now);
     }
 
     /// A donor has started again since, or has waited too long for a word.
     pub(crate) fn on_not_kept(
         &mut self,
+        worker: &mut Worker,
         now: Now,
         from: Address,
         partition: PartitionId,
         number: u64,
     ) {
-        if let Some(place) = self.joining.attempt(from, partition, number) {
-            self.joining.attempts.remove(place);
-            self.reach(rare::DONOR_LOST_SNAPSHOT);
-            self.fill(now);
+        let Some(place) = self.attempt(from, partition, number) else {
+            worker.ignored += 1;
+            return;
+        };
+        self.attempts.remove(place);
+        worker.reach(rare::DONOR_LOST_SNAPSHOT);
+        self.fill(worker, now);
+    }
+}
+
+impl Replica {
+    /// A piece has come.
+    pub(crate) fn on_filling(&mut self, now: Now, from: Address, filling: Filling) {
+        let Some(accepted) = self.joining.accept(&self.worker, now, from, &filling) else {
+            self.worker.ignored += 1;
+            return;
+        };
+        let Filling { partition, chunk, .. } = filling;
+        let Accepted { index, complete, .. } = accepted;
+        self.worker.record(|| Record::Filled(partition, chunk.clone(), complete));
+        self.take_chunk(index, chunk, complete);
+        if complete {
+            self.certifying(now, |replica| replica.tell_stored(now, index));
         }
+        self.joining.go_on(&mut self.worker, now, accepted);
     }
 
     /// Takes a piece of a partition, from a donor or from the journal.
     pub(crate) fn take_chunk(&mut self, index: usize, chunk: Chunk, complete: bool) {
         if let Chunk::Begin(begin) = &chunk {
-            self.partitions[index].empty();
-            self.partitions[index].begun = Some(**begin);
+            self.worker.partitions[index].empty();
+            self.worker.partitions[index].begun = Some(**begin);
         }
-        let partition = &mut self.partitions[index];
+        let partition = &mut self.worker.partitions[index];
         let Some(begin) = partition.begun else { return };
         match chunk {
             Chunk::Begin(_) => {}
             Chunk::Updates(updates) => {
                 for update in updates {
-                    if update.dot.site == self.me {
+                    if update.dot.site == self.worker.me {
                         self.former_ceiling.join(&update.commit_vec());
                     }
                     partition.take_update(update, &begin.snapshot);
@@ -352,26 +378,26 @@ impl Replica {
             partition.is_filled(&begin);
             let (partition, known_vec) = (partition.id, begin.known_vec);
             self.joining.base_vec.join(&begin.snapshot);
-            self.clock.observe(known_vec.max_entry().max(begin.snapshot.max_entry()));
-            self.trace(|| Event::Filled { partition, known_vec });
+            self.worker.clock.observe(known_vec.max_entry().max(begin.snapshot.max_entry()));
+            self.worker.trace(|| Event::Filled { partition, known_vec });
         }
     }
 
     /// What was filled in part before a restart is begun anew.
     pub(crate) fn drop_unfinished(&mut self) {
         self.joining = Joining::new(self.joining.base_vec);
-        for partition in self.partitions.iter_mut().filter(|partition| !partition.filled) {
+        for partition in self.worker.partitions.iter_mut().filter(|partition| !partition.filled) {
             partition.empty();
         }
     }
 
     /// Nothing of what was filled is of use.
     pub(crate) fn begin_filling_anew(&mut self) {
-        let nothing = Vector::zero(self.config.topology.sites());
+        let nothing = Vector::zero(self.worker.config.topology.sites());
         self.joining = Joining::new(nothing);
         self.promised.known_vec = nothing;
         self.strong.service.stores_nothing();
-        for partition in &mut self.partitions {
+        for partition in &mut self.worker.partitions {
             partition.empty();
         }
     }

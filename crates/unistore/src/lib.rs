@@ -8,6 +8,7 @@
 //! | module | subject |
 //! |---|---|
 //! | `replica` | the machine: dispatch, direct calls, time |
+//! | `worker` | what the parts of a replica share: partitions, clock, what the site knows, outputs |
 //! | `coordinator` | interactive transactions and two-phase commit (Alg. 1) |
 //! | `participant` | prepared transactions (Alg. 1 l. 36–48) |
 //! | `partition`, `op_log`, `pending` | one partition's store: versions, folding |
@@ -57,6 +58,7 @@ mod status;
 mod strong;
 mod transfer;
 mod uniformity;
+mod worker;
 
 pub use checkpoint::Checkpoint;
 pub use command::{Command, CommandError, Response, StrongLimit, TxId};

@@ -17,7 +17,8 @@ use crate::passing::PassingUpdate;
 use crate::pasts::Pasts;
 use crate::rare;
 use crate::record::{Prepared, Record};
-use crate::replica::{Replica, ReplyTo};
+use crate::replica::Replica;
+use crate::worker::ReplyTo;
 
 /// Transactions prepared at this worker (`preparedCausal`), and reads parked behind them.
 #[derive(Debug)]
@@ -122,13 +123,13 @@ impl Replica {
     ///
     /// The strong entry is waited for as the paper does.
     pub(crate) fn is_blocked(&self, partition: usize, key: &[u8], snap_vec: &Vector) -> bool {
-        let local_entry = snap_vec[self.me];
-        let lacks_strong = self.partitions[partition].known_vec.strong < snap_vec.strong;
-        if lacks_strong && self.config.keeps(Rule::WaitOnStrong) {
+        let local_entry = snap_vec[self.worker.me];
+        let lacks_strong = self.worker.partitions[partition].known_vec.strong < snap_vec.strong;
+        if lacks_strong && self.worker.config.keeps(Rule::WaitOnStrong) {
             return true;
         }
         !self.participant.prepared.is_empty()
-            && self.config.keeps(Rule::WaitOnKnownVec)
+            && self.worker.config.keeps(Rule::WaitOnKnownVec)
             && self.participant.prepared.values().any(|Waiting { prepared, .. }| {
                 prepared.ts <= local_entry
                     && prepared.writes.iter().any(|write| write.key.as_bytes() == key)
@@ -146,10 +147,10 @@ impl Replica {
         key: Key,
         op: Op,
     ) {
-        let partition = self.partition_of(&key);
+        let partition = self.worker.partition_of(&key);
         let mut pasts = Pasts::causal(past);
         match self.try_execute(now, to, &mut pasts, level, partition, &key, &op) {
-            Some(outcome) => self.answer(to, Response::Executed { outcome, pasts }),
+            Some(outcome) => self.worker.answer(to, Response::Executed { outcome, pasts }),
             None => {
                 self.wait_for_strong(past.strong);
                 let execute = Execute { to, past, level, key, op };
@@ -174,7 +175,7 @@ impl Replica {
         own: Option<Effect>,
     ) {
         // UniStore Alg. 1 l. 19–20
-        self.learn_uniform(&snap_vec);
+        self.worker.learn_uniform(&snap_vec);
         self.answer_version(
             now,
             Box::new(GetVersion { from, tx, request, snap_vec, level, key, op, own }),
@@ -186,7 +187,7 @@ impl Replica {
         match self.version(now, &read.snap_vec, read.level, &read.key, &read.op, own) {
             Some(executed) => {
                 let GetVersion { from, tx, request, level, key, .. } = *read;
-                self.send(from, Message::Version { tx, request, level, key, executed });
+                self.worker.send(from, Message::Version { tx, request, level, key, executed });
             }
             None => {
                 self.wait_for_strong(read.snap_vec.strong);
@@ -210,15 +211,15 @@ impl Replica {
     ) -> Option<Executed> {
         self.move_past(now, snap_vec);
         let eventual = level == Level::Eventual;
-        let index = self.index_of(self.partition_of(key))?;
+        let index = self.worker.index_of(self.worker.partition_of(key))?;
         if !eventual && self.is_blocked(index, key, snap_vec) {
             return None;
         }
-        let arrived = self.partitions[index].arrived;
+        let arrived = self.worker.partitions[index].arrived;
         // Only its answer counts: the operation is repeated at commit.
         let snap_vec = if eventual { &arrived } else { snap_vec };
         let (result, dependency) =
-            self.partitions[index].read(key, snap_vec, own, |view| execute(op, view));
+            self.worker.partitions[index].read(key, snap_vec, own, |view| execute(op, view));
         let local_dependency = if eventual { Timestamp::ZERO } else { dependency };
         Some(Executed { result, local_dependency })
     }
@@ -226,10 +227,10 @@ impl Replica {
     /// No later transaction gets a time within the snapshot: the clock moves past it instead of the
     /// read waiting for it (l. 21).
     pub(crate) fn move_past(&mut self, now: Now, snap_vec: &Vector) {
-        self.clock.observe(snap_vec[self.me]);
-        let _ = self.clock.read(now.physical);
+        self.worker.clock.observe(snap_vec[self.worker.me]);
+        let _ = self.worker.clock.read(now.physical);
         // Nor after a restart.
-        self.promise_past(now, snap_vec[self.me]);
+        self.promise_past(now, snap_vec[self.worker.me]);
     }
 
     /// PREPARE (UniStore Alg. 1 l. 36–41).
@@ -244,38 +245,38 @@ impl Replica {
         eventual: Vec<(Key, Op)>,
     ) {
         // UniStore Alg. 1 l. 37–38
-        self.learn_uniform(&snap_vec);
-        let ts = self.new_dot(now, &snap_vec).ts;
+        self.worker.learn_uniform(&snap_vec);
+        let ts = self.worker.new_dot(now, &snap_vec).ts;
         let prepared = Prepared { coordinator, ts, snap_vec, writes, eventual };
-        self.record(|| Record::Prepared(tx, prepared.clone()));
+        self.worker.record(|| Record::Prepared(tx, prepared.clone()));
         let asked = Some(now.monotonic);
         self.participant.prepared.insert(tx, Waiting { prepared, asked });
-        self.be_active(now);
-        self.send(coordinator, Message::PrepareAck { tx, ts });
+        self.worker.be_active(now);
+        self.worker.send(coordinator, Message::PrepareAck { tx, ts });
     }
 
     /// COMMIT (UniStore Alg. 1 l. 42–48). The clock moves past the commit time; the paper waits for
     /// it (l. 43).
     pub(crate) fn on_commit(&mut self, now: Now, coordinator: Address, tx: TxId, ts: Timestamp) {
         if !self.can_commit(tx, ts) {
-            self.ignored += 1;
+            self.worker.ignored += 1;
             return;
         }
-        self.clock.observe(ts);
+        self.worker.clock.observe(ts);
         if let Some(prepared) = self.participant.take(tx) {
-            let dot = Dot { ts, site: self.me };
+            let dot = Dot { ts, site: self.worker.me };
             let updates = self.by_partition(dot, prepared.snap_vec, prepared.writes);
             self.store_local(&updates);
             let eventual = prepared.eventual.into_iter();
             let eventual: Vec<_> =
                 eventual.filter_map(|(key, op)| self.execute_eventual(now, &key, &op)).collect();
             // One record, so that a restart between the two cannot execute anything twice.
-            self.record(|| Record::Committed(tx, ts, eventual.clone()));
+            self.worker.record(|| Record::Committed(tx, ts, eventual.clone()));
             for (partition, update) in &eventual {
                 self.participant.executed.join(&update.commit_vec());
                 self.trace_eventual(*partition, update);
             }
-            self.be_active(now);
+            self.worker.be_active(now);
             self.release_known_vec();
             self.retry_parked(now);
         }
@@ -289,9 +290,9 @@ impl Replica {
             return true;
         };
         let is_new = |write: &Write| {
-            let index = self.index_of(self.partition_of(&write.key));
+            let index = self.worker.index_of(self.worker.partition_of(&write.key));
             let index = index.expect("a transaction is prepared where its keys are");
-            self.partitions[index].committed[self.me.index()].lacks(ts)
+            self.worker.partitions[index].committed[self.worker.me.index()].lacks(ts)
         };
         ts >= prepared.ts && prepared.writes.iter().all(is_new)
     }
@@ -299,7 +300,7 @@ impl Replica {
     /// Confirms that the transaction is applied or dropped here, and how far its operations on eventual spaces went.
     fn resolve(&mut self, coordinator: Address, tx: TxId) {
         let until = self.participant.executed;
-        self.send(coordinator, Message::Resolved { tx, until });
+        self.worker.send(coordinator, Message::Resolved { tx, until });
     }
 
     /// Repeats an operation of a transaction that commits on the latest state of an eventual space, as a
@@ -311,36 +312,42 @@ impl Replica {
         key: &Key,
         op: &Op,
     ) -> Option<(PartitionId, Arc<Update>)> {
-        let id = self.partition_of(key);
-        let index = self.index_of(id)?;
-        let snap_vec = self.partitions[index].arrived;
-        let (clock, site) = (&mut self.clock, self.me);
+        let id = self.worker.partition_of(key);
+        let index = self.worker.index_of(id)?;
+        let snap_vec = self.worker.partitions[index].arrived;
+        let (clock, site) = (&mut self.worker.clock, self.worker.me);
         // Others need every operation on an eventual space.
         let passing = None::<fn(PassingUpdate<'_>)>;
-        let done =
-            self.partitions[index].execute(key, op, &snap_vec, Storing::Eventual, passing, || {
+        let done = self.worker.partitions[index].execute(
+            key,
+            op,
+            &snap_vec,
+            Storing::Eventual,
+            passing,
+            || {
                 clock.observe(snap_vec.max_entry());
                 Dot { ts: clock.tick(now.physical), site }
-            });
+            },
+        );
         let (_, update) = done.stored?;
         let update = update.expect("nothing of this kind passes");
-        self.demand.want_stored(self.me, update.dot.ts);
-        self.be_active(now);
+        self.demand.want_stored(self.worker.me, update.dot.ts);
+        self.worker.be_active(now);
         Some((id, update))
     }
 
     /// After the record: a crash before it is durable undoes what is traced after it.
     pub(crate) fn trace_eventual(&mut self, partition: PartitionId, update: &Update) {
         let (dot, snap_vec) = (update.dot, update.snap_vec);
-        self.trace(|| Event::Stored { partition, dot });
+        self.worker.trace(|| Event::Stored { partition, dot });
         let (cause, partitions) = (None, vec![partition]);
-        self.trace(|| Event::Committed { cause, dot, snap_vec, partitions, eventual: true });
+        self.worker.trace(|| Event::Committed { cause, dot, snap_vec, partitions, eventual: true });
     }
 
     /// The coordinator gave up, or never heard of the transaction.
     pub(crate) fn on_abort(&mut self, now: Now, coordinator: Address, tx: TxId) {
         if self.participant.take(tx).is_some() {
-            self.record(|| Record::Aborted(tx));
+            self.worker.record(|| Record::Aborted(tx));
             self.release_known_vec();
             self.retry_parked(now);
         }
@@ -353,13 +360,13 @@ impl Replica {
             updates.first().is_some_and(|(_, update)| self.snapshots_are_fresh(&update.snap_vec));
         for (id, update) in updates {
             self.demand.want_stored(update.dot.site, update.dot.ts);
-            let partition = self.owned(*id);
+            let partition = self.worker.owned(*id);
             if visible {
                 partition.store_visible(update.clone())
             } else {
                 partition.store(update.clone())
             }
-            self.trace(|| Event::Stored { partition: *id, dot: update.dot });
+            self.worker.trace(|| Event::Stored { partition: *id, dot: update.dot });
         }
     }
 
@@ -370,7 +377,7 @@ impl Replica {
         snap_vec: Vector,
         writes: Vec<Write>,
     ) -> SmallVec<[(PartitionId, Arc<Update>); 1]> {
-        let groups = group_by(writes, |key| self.partition_of(key));
+        let groups = group_by(writes, |key| self.worker.partition_of(key));
         let update = |writes| Arc::new(Update { dot, snap_vec, writes, eventual: false });
         groups.into_iter().map(|(id, writes)| (id, update(writes))).collect()
     }
@@ -378,7 +385,7 @@ impl Replica {
     /// A decision that does not come is asked for, so that nothing stays prepared for ever even if a
     /// message of the coordinator was lost with its process.
     pub(crate) fn ask_for_decisions(&mut self, now: Now) {
-        let patience = self.config.timing.prepare_timeout * 2;
+        let patience = self.worker.config.timing.prepare_timeout * 2;
         let mut overdue = Vec::new();
         for (tx, waiting) in &mut self.participant.prepared {
             if waiting.asked.is_none_or(|asked| now.monotonic.since(asked) >= patience) {
@@ -387,8 +394,8 @@ impl Replica {
             }
         }
         for (coordinator, tx) in overdue {
-            self.reach(rare::ASKS_FOR_DECISION);
-            self.send(coordinator, Message::Undecided { tx });
+            self.worker.reach(rare::ASKS_FOR_DECISION);
+            self.worker.send(coordinator, Message::Undecided { tx });
         }
     }
 
@@ -411,19 +418,19 @@ impl Replica {
     /// site may be cut off.
     pub(crate) fn give_up_parked(&mut self, now: Now) {
         // Before others take this worker for silent.
-        let patience = self.config.timing.strong_timeout * 4 / 5;
+        let patience = self.worker.config.timing.strong_timeout * 4 / 5;
         for Parked { since, read } in std::mem::take(&mut self.participant.parked) {
             if now.monotonic.since(since) < patience {
                 self.participant.parked.push(Parked { since, read });
                 continue;
             }
-            self.reach(rare::GIVES_UP_READ);
+            self.worker.reach(rare::GIVES_UP_READ);
             let response = Response::Failed(CommandError::NotHereYet);
             match read {
-                Read::Execute(Execute { to, .. }) => self.answer(to, response),
+                Read::Execute(Execute { to, .. }) => self.worker.answer(to, response),
                 Read::GetVersion(read) => {
                     let request = read.request;
-                    self.send(read.from, Message::ExecuteReply { request, response });
+                    self.worker.send(read.from, Message::ExecuteReply { request, response });
                 }
             }
         }

@@ -80,7 +80,7 @@ impl Recovery {
         let promise = replica.promised;
         let saved = HashMap::with_hasher(FixedState::with_seed(seed));
         let unresolved = HashMap::with_hasher(FixedState::with_seed(seed));
-        let listed = vec![0; replica.partitions.len()];
+        let listed = vec![0; replica.worker.partitions.len()];
         Recovery { replica, saved, last: 0, unresolved, listed, promise }
     }
 
@@ -93,7 +93,7 @@ impl Recovery {
         match part {
             Part::Worker { promise, prepared, decided, members } => {
                 // There are no checkpoints before everything is filled.
-                for partition in &mut self.replica.partitions {
+                for partition in &mut self.replica.worker.partitions {
                     partition.filled = true;
                 }
                 self.members(lsn, &members);
@@ -108,13 +108,13 @@ impl Recovery {
             Part::Partition { partition, arrived, absent, forgotten, known_vec } => {
                 let index = self.index_of(partition)?;
                 self.listed[index] = lsn;
-                self.replica.clock.observe(arrived.max_entry().max(absent));
+                self.replica.worker.clock.observe(arrived.max_entry().max(absent));
                 if let Some(before) = index.checked_sub(1) {
                     // Keys are spread evenly.
-                    let keys = self.replica.partitions[before].key_count();
-                    self.replica.partitions[index].expect_keys(keys);
+                    let keys = self.replica.worker.partitions[before].key_count();
+                    self.replica.worker.partitions[index].expect_keys(keys);
                 }
-                let partition = &mut self.replica.partitions[index];
+                let partition = &mut self.replica.worker.partitions[index];
                 partition.restore_summary(&arrived, absent, &forgotten);
                 partition.restore_known(&known_vec);
             }
@@ -122,23 +122,27 @@ impl Recovery {
             Part::Updates(partition, updates) => {
                 let index = self.index_of(partition)?;
                 for update in updates {
-                    self.replica.clock.observe(update.dot.ts);
-                    if self.replica.config.life > 0 && update.dot.site == self.replica.me {
+                    self.replica.worker.clock.observe(update.dot.ts);
+                    if self.replica.worker.config.life > 0
+                        && update.dot.site == self.replica.worker.me
+                    {
                         // Of this life, it is covered anyway.
                         self.replica.former_ceiling.join(&update.commit_vec());
                     }
-                    self.replica.partitions[index].restore_committed(update);
+                    self.replica.worker.partitions[index].restore_committed(update);
                 }
             }
             Part::Heard(heard) => self.heard(heard),
             Part::Keys(partition, keys) => {
                 let index = self.index_of(partition)?;
                 for saved in keys {
-                    self.replica.clock.observe(saved.base_local);
+                    self.replica.worker.clock.observe(saved.base_local);
                     if lsn > self.listed[index] {
                         self.saved.insert(saved.key.clone(), lsn);
                     }
-                    if let Some((key, dots)) = self.replica.partitions[index].restore_key(saved) {
+                    if let Some((key, dots)) =
+                        self.replica.worker.partitions[index].restore_key(saved)
+                    {
                         self.unresolved.insert(key, dots);
                     }
                 }
@@ -164,7 +168,7 @@ impl Recovery {
             Record::Prepared(tx, prepared) => self.prepared(tx, prepared),
             Record::Committed(tx, ts, eventual) => {
                 if let Some(prepared) = self.replica.participant.take(tx) {
-                    let dot = Dot { ts, site: self.replica.me };
+                    let dot = Dot { ts, site: self.replica.worker.me };
                     let updates =
                         self.replica.by_partition(dot, prepared.snap_vec, prepared.writes);
                     for (partition, update) in updates {
@@ -184,7 +188,7 @@ impl Recovery {
             Record::Members(members) => self.members(lsn, &members),
             Record::Known(partition, site, known) => {
                 let index = self.index_of(partition)?;
-                self.replica.partitions[index].known_vec.raise(site, known);
+                self.replica.worker.partitions[index].known_vec.raise(site, known);
             }
             Record::Certification(record) => self.replica.strong.service.restore(*record),
             Record::Heard(heard) => self.heard(heard),
@@ -204,32 +208,32 @@ impl Recovery {
     pub fn finish(mut self) -> Replica {
         let replica = &mut self.replica;
         replica.drop_unfinished();
-        replica.clock.observe(self.promise.clock);
+        replica.worker.clock.observe(self.promise.clock);
         self.promise.starts += 1;
-        let run = first_run(replica.config.life) + self.promise.starts;
+        let run = first_run(replica.worker.config.life) + self.promise.starts;
         replica.coordinator.number_run(run);
         replica.strong.service.number_run(run);
         if replica.participant.prepared() > 0 {
-            replica.reach(rare::RECOVERS_PREPARED);
+            replica.worker.reach(rare::RECOVERS_PREPARED);
         }
         let again = self.promise.starts > 1;
         replica.strong.first &= !again;
-        if again && replica.config.protocol.has_strong() {
+        if again && replica.worker.config.protocol.has_strong() {
             // Others may finish what the run before had submitted.
-            let until = self.promise.clock.later(replica.config.timing.strong_timeout);
+            let until = self.promise.clock.later(replica.worker.config.timing.strong_timeout);
             replica.former_ceiling.raise(SiteId::STRONG, until);
         }
-        for partition in &replica.partitions {
+        for partition in &replica.worker.partitions {
             // Nobody knows any more what of this was of transactions.
             replica.participant.executed.join(&partition.arrived);
         }
-        for partition in replica.partitions.iter_mut().filter(|partition| partition.filled) {
+        for partition in replica.worker.partitions.iter_mut().filter(|partition| partition.filled) {
             partition.known_vec.join(&self.promise.known_vec);
         }
         replica.promised = self.promise;
         // Before anything else is said: a transaction of this run may be prepared soon.
         let promise = self.promise;
-        replica.record(|| Record::Promised(promise));
+        replica.worker.record(|| Record::Promised(promise));
         self.replica
     }
 
@@ -241,12 +245,12 @@ impl Recovery {
     ) -> Result<(), ForeignPartition> {
         let replica = &mut self.replica;
         let mut restoring = Restoring::Pending;
-        if update.dot.site == replica.me {
+        if update.dot.site == replica.worker.me {
             // The snapshot's remote entries were uniform, and the next ones must cover it.
-            replica.learn_uniform(&update.snap_vec);
+            replica.worker.learn_uniform(&update.snap_vec);
             // Every snapshot from now on has the strong transactions that were visible, no more.
-            let strong = replica.dissemination.view.uniform_vec.strong;
-            if replica.config.topology.workers[replica.me.index()] == 1
+            let strong = replica.worker.dissemination.view.uniform_vec.strong;
+            if replica.worker.config.topology.workers[replica.worker.me.index()] == 1
                 && update.snap_vec.strong <= strong
             {
                 restoring = Restoring::Visible;
@@ -263,14 +267,14 @@ impl Recovery {
         restoring: Restoring,
     ) -> Result<(), ForeignPartition> {
         let index = self.index_of(partition)?;
-        self.replica.clock.observe(update.dot.ts);
+        self.replica.worker.clock.observe(update.dot.ts);
         let (listed, dot) = (self.listed[index], update.dot);
         let Recovery { replica, saved, unresolved, .. } = self;
         if lsn > self.last && saved.capacity() > 0 {
             // The checkpoint says nothing of what comes now, which needs the memory.
             *saved = HashMap::with_hasher(saved.hasher().clone());
         }
-        replica.partitions[index].restore_update(update, restoring, |key| {
+        replica.worker.partitions[index].restore_update(update, restoring, |key| {
             if lsn > listed && saved.get(key).is_none_or(|saved| *saved < lsn) {
                 return Restored::Missing;
             }
@@ -287,22 +291,22 @@ impl Recovery {
     }
 
     fn prepared(&mut self, tx: TxId, prepared: Prepared) {
-        self.replica.clock.observe(prepared.ts);
+        self.replica.worker.clock.observe(prepared.ts);
         // Its commit must be visible here at once.
-        self.replica.learn_uniform(&prepared.snap_vec);
+        self.replica.worker.learn_uniform(&prepared.snap_vec);
         self.replica.participant.restore(tx, prepared);
     }
 
     fn decided(&mut self, tx: TxId, decision: Decision) {
-        self.replica.clock.observe(decision.ts);
+        self.replica.worker.clock.observe(decision.ts);
         self.replica.coordinator.restore(tx, decision);
     }
 
     fn members(&mut self, lsn: u64, theirs: &Members) {
-        let mut members = self.replica.dissemination.members.clone();
+        let mut members = self.replica.worker.dissemination.members.clone();
         if members.merge(theirs) {
             let replica = &mut self.replica;
-            if !members.is_member(replica.me) {
+            if !members.is_member(replica.worker.me) {
                 // It may have begun to be filled anew.
                 self.promise.known_vec = Vector::zero(members.sites());
             }
@@ -312,9 +316,9 @@ impl Recovery {
     }
 
     fn promised(&mut self, promise: &Promise) {
-        self.replica.learn_uniform(&promise.uniform_vec);
+        self.replica.worker.learn_uniform(&promise.uniform_vec);
         let strong = promise.uniform_vec.strong;
-        self.replica.dissemination.view.uniform_vec.raise(SiteId::STRONG, strong);
+        self.replica.worker.dissemination.view.uniform_vec.raise(SiteId::STRONG, strong);
         self.promise.uniform_vec.join(&promise.uniform_vec);
         self.promise.starts = self.promise.starts.max(promise.starts);
         self.promise.floor.join(&promise.floor);
@@ -329,7 +333,7 @@ impl Recovery {
     }
 
     fn index_of(&self, partition: PartitionId) -> Result<usize, ForeignPartition> {
-        self.replica.index_of(partition).ok_or(ForeignPartition(partition))
+        self.replica.worker.index_of(partition).ok_or(ForeignPartition(partition))
     }
 }
 

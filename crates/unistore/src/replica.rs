@@ -4,11 +4,10 @@ use std::collections::{BTreeSet, VecDeque};
 use std::convert::Infallible;
 use std::time::Duration;
 
-use serde::Serialize;
 use smallvec::smallvec;
 use solera_data::{Dot, Key, Op, OpError, Outcome};
 use solera_levels::Level;
-use solera_machine::{Address, Machine, Now, PartitionId, RarePath, Records, RequestId, Share};
+use solera_machine::{Address, Machine, Now, PartitionId, RequestId, Share};
 use solera_membership::{Change, MemberError, Members, Standing};
 use solera_time::{HybridClock, Lane, Monotonic, Physical, SiteId, Timestamp, Vector};
 
@@ -25,7 +24,7 @@ use crate::heard::HeardOf;
 use crate::joining::Joining;
 use crate::keys::Held;
 use crate::lacking::Lacking;
-use crate::message::{Cause, Event, Input, Message, Output, SiteView, Subtree};
+use crate::message::{Event, Input, Message, Output, SiteView, Subtree};
 use crate::participant::{Execute, Participant};
 use crate::partition::{Done, ORIGINS, Partition, Storing};
 use crate::passing::{Passing, PassingUpdate};
@@ -34,6 +33,7 @@ use crate::record::{Part, Promise, Record};
 use crate::status::Status;
 use crate::strong::Strong;
 use crate::transfer::Donor;
+use crate::worker::{ACTIVE_FOR, ReplyTo, Worker, push_record};
 
 /// What one worker of a site runs of UniStore.
 ///
@@ -41,14 +41,9 @@ use crate::transfer::Donor;
 /// single operations; both go through the same code.
 #[derive(Debug)]
 pub struct Replica {
-    pub(crate) config: Config,
-    pub(crate) me: SiteId,
-    pub(crate) clock: HybridClock,
-    pub(crate) partitions: Vec<Partition>,
+    pub(crate) worker: Worker,
     pub(crate) coordinator: Coordinator,
     pub(crate) participant: Participant,
-    pub(crate) dissemination: Dissemination,
-    pub(crate) detector: FailureDetector,
     pub(crate) barriers: Barriers,
     pub(crate) strong: Strong,
     pub(crate) demand: Demand,
@@ -67,8 +62,6 @@ pub struct Replica {
     pub(crate) known_vec_sent: Monotonic,
     /// When what was forwarded without effect was last forwarded again.
     pub(crate) forwarded_again: Monotonic,
-    /// Whose links are full.
-    pub(crate) held_back: Vec<Address>,
     /// Which owned partition's updates are sent first, modulo their number.
     pub(crate) first_to_send: usize,
     /// When the receiver of a gap last asked for it, per owned partition and origin.
@@ -77,37 +70,17 @@ pub struct Replica {
     pub(crate) heard_of: HeardOf,
     /// Siblings that lack updates which they had stored.
     pub(crate) lacking: Lacking,
-    /// Messages that were dropped: see [`Status::ignored`].
-    pub(crate) ignored: u64,
     /// The last promise that was recorded, and when.
     pub(crate) promised: Promise,
     pub(crate) promised_at: Option<Monotonic>,
-    outputs: VecDeque<Output>,
-    /// Messages to this very replica.
-    loopback: VecDeque<Message>,
     last_tick: Option<Monotonic>,
     next_tick: Monotonic,
-    last_activity: Monotonic,
-}
-
-/// Where the answer to an operation goes.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum ReplyTo {
-    /// A client of this worker.
-    Client(RequestId),
-    /// A client of another worker of the site.
-    Peer(Address, RequestId),
-    /// Nobody waits.
-    Nobody,
 }
 
 /// The most that a transaction may write, in bytes: the longest value that a Redis client can send, and
 /// its key. At one worker it must fit into one record of a journal and into one frame of a link, both of at
 /// most 2^30 bytes.
 pub(crate) const MAX_UPDATE: usize = 513 << 20;
-
-/// How long a replica keeps its fast tick after something happened.
-const ACTIVE_FOR: Duration = Duration::from_millis(50);
 
 impl Replica {
     /// A replica that stores nothing yet. `seed` only spreads keys over hash tables.
@@ -124,12 +97,8 @@ impl Replica {
             })
             .collect();
         Replica {
-            me,
-            clock: HybridClock::new(Lane(config.address.worker)),
             coordinator: Coordinator::new(config.address.worker, config.first_transaction),
             participant: Participant::new(sites),
-            dissemination: Dissemination::new(&config),
-            detector: FailureDetector::new(me, sites, config.timing.suspect_after),
             barriers: Barriers::default(),
             strong: Strong::new(&config),
             demand: Demand::new(sites),
@@ -141,12 +110,10 @@ impl Replica {
             others_are_filled: true,
             known_vec_sent: Monotonic(0),
             forwarded_again: Monotonic(0),
-            held_back: Vec::new(),
             first_to_send: 0,
             gap_asked: vec![vec![None; ORIGINS]; partitions.len()],
             heard_of: HeardOf::default(),
             lacking: Lacking::default(),
-            ignored: 0,
             promised: Promise {
                 floor: Vector::zero(sites),
                 known_vec: Vector::zero(sites),
@@ -155,13 +122,21 @@ impl Replica {
                 starts: 0,
             },
             promised_at: None,
-            outputs: VecDeque::new(),
-            loopback: VecDeque::new(),
             last_tick: None,
             next_tick: Monotonic(0),
-            last_activity: Monotonic(0),
-            partitions,
-            config,
+            worker: Worker {
+                me,
+                clock: HybridClock::new(Lane(config.address.worker)),
+                dissemination: Dissemination::new(&config),
+                detector: FailureDetector::new(me, sites, config.timing.suspect_after),
+                held_back: Vec::new(),
+                ignored: 0,
+                outputs: VecDeque::new(),
+                loopback: VecDeque::new(),
+                last_activity: Monotonic(0),
+                partitions,
+                config,
+            },
         }
     }
 
@@ -170,7 +145,7 @@ impl Replica {
     /// this run tells them is below: what others have heard of this replica in between, they have heard
     /// of a run that it has forgotten.
     pub fn begin_run(&mut self, physical: Physical) -> (Timestamp, Timestamp) {
-        (self.clock.last(), self.clock.read(physical))
+        (self.worker.clock.last(), self.worker.clock.read(physical))
     }
 
     /// The siblings at other sites that were found since the last call to lack updates which they had stored: nobody can
@@ -181,7 +156,7 @@ impl Replica {
 
     /// Where this replica runs.
     pub fn address(&self) -> Address {
-        self.config.address
+        self.worker.config.address
     }
 
     /// A single-operation transaction on a key, for the worker's own clients.
@@ -201,14 +176,14 @@ impl Replica {
         key: &[u8],
         op: &Op,
     ) -> Option<Result<Outcome, OpError>> {
-        let partition = self.partition_of(key);
-        let owner = self.config.topology.owner(self.me, partition);
-        if owner != self.config.address {
+        let partition = self.worker.partition_of(key);
+        let owner = self.worker.config.topology.owner(self.worker.me, partition);
+        if owner != self.worker.config.address {
             if key.len() + op.size() > MAX_UPDATE {
                 return Some(Err(OpError::TooLarge));
             }
             let (key, op, past) = (Key::from(key), op.clone(), pasts.causal);
-            self.send(owner, Message::Execute { request, past, level, key, op });
+            self.worker.send(owner, Message::Execute { request, past, level, key, op });
             return None;
         }
         if let Some(result) =
@@ -232,28 +207,28 @@ impl Replica {
         key: &[u8],
         op: &Op,
     ) -> Option<Result<Outcome, OpError>> {
-        let partition = self.partition_of(key);
-        self.index_of(partition)?;
+        let partition = self.worker.partition_of(key);
+        self.worker.index_of(partition)?;
         self.try_execute(now, ReplyTo::Nobody, pasts, level, partition, key, op)
     }
 
     /// How many keys of this worker exist for a client without a past.
     pub fn count_keys(&mut self, now: Now) -> usize {
-        let nothing = Vector::zero(self.config.topology.sites());
-        let snap_vec = self.start_snapshot(now, &nothing);
-        self.partitions.iter().map(|partition| partition.keys_within(&snap_vec)).sum()
+        let nothing = Vector::zero(self.worker.config.topology.sites());
+        let snap_vec = self.worker.start_snapshot(now, &nothing);
+        self.worker.partitions.iter().map(|partition| partition.keys_within(&snap_vec)).sum()
     }
 
     /// From now on an open transaction is aborted after so long without a word of its client, and at
     /// this age.
     pub fn limit_transactions(&mut self, idle: Duration, age: Duration) {
-        let timing = &mut self.config.timing;
+        let timing = &mut self.worker.config.timing;
         (timing.idle_transaction_timeout, timing.max_transaction_age) = (idle, age);
     }
 
     /// From now on strong transactions may be this large.
     pub fn limit_strong(&mut self, limits: StrongLimits) {
-        self.config.strong_limits = limits;
+        self.worker.config.strong_limits = limits;
     }
 
     /// From now on other sites may name strong times that are so far ahead of this worker's.
@@ -263,7 +238,7 @@ impl Replica {
 
     /// What this worker's data takes, and took at most since this was asked for the last time. Cheap.
     pub fn take_held(&mut self) -> Held {
-        self.partitions.iter_mut().map(Partition::take_held).fold(Held::default(), Held::and)
+        self.worker.partitions.iter_mut().map(Partition::take_held).fold(Held::default(), Held::and)
     }
 
     /// What the replica knows and holds, for status reports and for the simulator's assertions.
@@ -288,11 +263,11 @@ impl Replica {
             return Some(Err(OpError::TooLarge));
         }
         let eventual = level == Level::Eventual;
-        let index = self.index_of(partition).expect("callers route by owner");
+        let index = self.worker.index_of(partition).expect("callers route by owner");
         let snap_vec = if eventual {
-            self.owned(partition).arrived
+            self.worker.owned(partition).arrived
         } else {
-            let snap_vec = self.start_snapshot(now, &pasts.causal);
+            let snap_vec = self.worker.start_snapshot(now, &pasts.causal);
             if self.is_blocked(index, key, &snap_vec) {
                 return None;
             }
@@ -302,176 +277,72 @@ impl Replica {
             Storing::Eventual
         } else if !self.snapshots_are_fresh(&snap_vec) {
             Storing::Pending
-        } else if self.config.topology.sites() == 1 {
+        } else if self.worker.config.topology.sites() == 1 {
             Storing::Alone
         } else {
             Storing::Visible
         };
         // Prepare and commit in one step: nobody else takes part.
-        let (clock, site) = (&mut self.clock, self.me);
-        let passing = self.config.journal.then_some(|update: PassingUpdate<'_>| {
-            push_record(&mut self.outputs, &Passing::Stored(&[(partition, update)]));
+        let (clock, site) = (&mut self.worker.clock, self.worker.me);
+        let passing = self.worker.config.journal.then_some(|update: PassingUpdate<'_>| {
+            push_record(&mut self.worker.outputs, &Passing::Stored(&[(partition, update)]));
         });
         let Done { result, dependency, stored } =
-            self.partitions[index].execute(key, op, &snap_vec, storing, passing, || {
+            self.worker.partitions[index].execute(key, op, &snap_vec, storing, passing, || {
                 clock.observe(snap_vec.max_entry());
                 Dot { ts: clock.tick(now.physical), site }
             });
         self.trace_snapshot(reply_to, &snap_vec, eventual);
         if let Some((dot, kept)) = stored {
             if let Some(update) = kept {
-                self.record(|| match eventual {
+                self.worker.record(|| match eventual {
                     true => Record::StoredEventual(partition, update),
                     false => Record::Stored(smallvec![(partition, update)]),
                 });
             }
-            self.last_activity = now.monotonic;
-            self.trace(|| Event::Stored { partition, dot });
+            self.worker.last_activity = now.monotonic;
+            self.worker.trace(|| Event::Stored { partition, dot });
             self.trace_commit(reply_to, dot, &snap_vec, partition, eventual);
-            self.demand.want_stored(self.me, dot.ts);
+            self.demand.want_stored(self.worker.me, dot.ts);
             match eventual {
-                true => pasts.add_eventual(self.me, &snap_vec.with(self.me, dot.ts)),
-                false => pasts.causal.raise(self.me, dot.ts),
+                true => pasts.add_eventual(self.worker.me, &snap_vec.with(self.worker.me, dot.ts)),
+                false => pasts.causal.raise(self.worker.me, dot.ts),
             }
         }
         if !eventual {
-            pasts.causal.raise(self.me, dependency);
-            self.add_remote_entries(&mut pasts.causal, &snap_vec);
+            pasts.causal.raise(self.worker.me, dependency);
+            self.worker.add_remote_entries(&mut pasts.causal, &snap_vec);
         }
         Some(result)
-    }
-
-    /// START_TX's snapshot (Alg. 1 l. 2–7).
-    ///
-    /// Remote entries are the paper's. The local entry is the site's own latest state rather than
-    /// its uniform part, so that one client of a site sees at once what another has written there,
-    /// also in a partition (`docs/decisions/0003-fresh-local-snapshots.md`). Moving the clock there
-    /// makes sure that no later transaction gets a timestamp within the snapshot.
-    pub(crate) fn start_snapshot(&mut self, now: Now, past: &Vector) -> Vector {
-        self.learn_uniform(past);
-        self.clock.observe(past[self.me]);
-        let mut snap_vec = self.dissemination.view.uniform_vec;
-        snap_vec[self.me] = self.clock.read(now.physical);
-        // UniStore Alg. 1 l. 7.
-        snap_vec.strong = snap_vec.strong.max(past.strong);
-        snap_vec
-    }
-
-    /// Remote entries of a snapshot are uniform, so they are worth knowing (Alg. 1 l. 2–3, 19–20,
-    /// 37–38).
-    pub(crate) fn learn_uniform(&mut self, snap_vec: &Vector) {
-        let uniform_vec = &mut self.dissemination.view.uniform_vec;
-        let (local, strong) = (uniform_vec[self.me], uniform_vec.strong);
-        uniform_vec.join(snap_vec);
-        // What was decided need not be here yet.
-        (uniform_vec[self.me], uniform_vec.strong) = (local, strong);
     }
 
     /// Whether every live and future snapshot of the site contains all that was committed here, and what
     /// commits on this snapshot: this worker is alone at its site and has no open transaction.
     pub(crate) fn snapshots_are_fresh(&self, snap_vec: &Vector) -> bool {
-        let uniform_vec = &self.dissemination.view.uniform_vec;
+        let uniform_vec = &self.worker.dissemination.view.uniform_vec;
         snap_vec.strong <= uniform_vec.strong
             && self.strong.is_within(uniform_vec)
-            && self.config.topology.workers[self.me.index()] == 1
+            && self.worker.config.topology.workers[self.worker.me.index()] == 1
             && self.coordinator.is_idle()
-            && (self.donor.is_idle() || !self.config.keeps(Rule::DonorHoldsSnapshot))
-    }
-
-    /// A new local timestamp, past everything in `snap_vec`, so that dots extend causality.
-    pub(crate) fn new_dot(&mut self, now: Now, snap_vec: &Vector) -> Dot {
-        self.clock.observe(snap_vec.max_entry());
-        Dot { ts: self.clock.tick(now.physical), site: self.me }
-    }
-
-    /// Raises `past`'s remote entries to those of a snapshot that was read.
-    pub(crate) fn add_remote_entries(&self, past: &mut Vector, snap_vec: &Vector) {
-        let local = past[self.me];
-        past.join(snap_vec);
-        past[self.me] = local;
-    }
-
-    pub(crate) fn partition_of(&self, key: &[u8]) -> PartitionId {
-        PartitionId::of(key, self.config.topology.partitions)
+            && (self.donor.is_idle() || !self.worker.config.keeps(Rule::DonorHoldsSnapshot))
     }
 
     /// The worker of this site that holds `key`.
     pub fn owner_of(&self, key: &[u8]) -> Address {
-        self.config.topology.owner(self.me, self.partition_of(key))
-    }
-
-    /// The index of a partition among the owned ones, if it is owned.
-    pub(crate) fn index_of(&self, partition: PartitionId) -> Option<usize> {
-        let workers = u16::from(self.config.topology.workers[self.me.index()]);
-        let owned = partition.0 < self.config.topology.partitions
-            && partition.0 % workers == u16::from(self.config.address.worker);
-        owned.then_some(usize::from(partition.0 / workers))
-    }
-
-    pub(crate) fn owned(&mut self, partition: PartitionId) -> &mut Partition {
-        let index = self.index_of(partition).expect("callers route by owner");
-        &mut self.partitions[index]
-    }
-
-    pub(crate) fn send(&mut self, to: Address, message: Message) {
-        if to == self.config.address {
-            self.loopback.push_back(message);
-        } else {
-            self.outputs.push_back(Output::Send { to, message });
-        }
-    }
-
-    pub(crate) fn reply(&mut self, request: RequestId, response: Response) {
-        self.outputs.push_back(Output::Reply { request, response, last: true });
-    }
-
-    pub(crate) fn answer(&mut self, to: ReplyTo, response: Response) {
-        match to {
-            ReplyTo::Client(request) => self.reply(request, response),
-            ReplyTo::Peer(peer, request) => {
-                self.send(peer, Message::ExecuteReply { request, response });
-            }
-            ReplyTo::Nobody => {}
-        }
+        self.worker.config.topology.owner(self.worker.me, self.worker.partition_of(key))
     }
 
     /// Whether all outputs were taken.
     pub(crate) fn has_no_outputs(&self) -> bool {
-        self.outputs.is_empty()
-    }
-
-    /// Keeps a step for the journal.
-    pub(crate) fn record(&mut self, record: impl FnOnce() -> Record) {
-        if self.config.journal {
-            push_record(&mut self.outputs, &record());
-        }
-    }
-
-    /// Notes that a rare path is taken.
-    pub(crate) fn reach(&mut self, path: RarePath) {
-        self.trace(|| Event::Reached(path));
-    }
-
-    pub(crate) fn trace(&mut self, event: impl FnOnce() -> Event) {
-        if self.config.trace {
-            self.outputs.push_back(Output::Trace(event()));
-        }
-    }
-
-    pub(crate) fn cause_of(&self, reply_to: ReplyTo) -> Option<Cause> {
-        match reply_to {
-            ReplyTo::Client(request) => Some(Cause::Request(self.config.address, request)),
-            ReplyTo::Peer(peer, request) => Some(Cause::Request(peer, request)),
-            ReplyTo::Nobody => None,
-        }
+        self.worker.outputs.is_empty()
     }
 
     fn trace_snapshot(&mut self, reply_to: ReplyTo, snap_vec: &Vector, eventual: bool) {
-        if !self.config.trace {
+        if !self.worker.config.trace {
             return;
         }
-        if let Some(cause) = self.cause_of(reply_to) {
-            self.trace(|| Event::Snapshot { cause, snap_vec: *snap_vec, eventual });
+        if let Some(cause) = self.worker.cause_of(reply_to) {
+            self.worker.trace(|| Event::Snapshot { cause, snap_vec: *snap_vec, eventual });
         }
     }
 
@@ -483,12 +354,12 @@ impl Replica {
         partition: PartitionId,
         eventual: bool,
     ) {
-        if !self.config.trace {
+        if !self.worker.config.trace {
             return;
         }
-        let cause = self.cause_of(reply_to);
+        let cause = self.worker.cause_of(reply_to);
         let (snap_vec, partitions) = (*snap_vec, vec![partition]);
-        self.trace(|| Event::Committed { cause, dot, snap_vec, partitions, eventual });
+        self.worker.trace(|| Event::Committed { cause, dot, snap_vec, partitions, eventual });
     }
 
     fn on_command(&mut self, now: Now, request: RequestId, command: Command) {
@@ -496,7 +367,7 @@ impl Replica {
             Command::Execute { past, level, key, op } => {
                 let mut pasts = Pasts::causal(past);
                 if let Some(outcome) = self.execute(now, request, &mut pasts, level, &key, &op) {
-                    self.reply(request, Response::Executed { outcome, pasts });
+                    self.worker.reply(request, Response::Executed { outcome, pasts });
                 }
             }
             Command::ExecuteStrong { past, key, op, kind } => {
@@ -504,11 +375,11 @@ impl Replica {
             }
             Command::Begin { past, strong } => {
                 let tx = self.begin(now, &past, strong);
-                self.reply(request, Response::Begun(tx));
+                self.worker.reply(request, Response::Begun(tx));
             }
             Command::Operate { tx, level, key, op, kind } => {
                 if let Some(response) = self.operate(now, request, tx, level, &key, &op, kind) {
-                    self.reply(request, response);
+                    self.worker.reply(request, response);
                 }
             }
             Command::Commit { tx, claim } => self.commit(now, request, tx, claim),
@@ -557,23 +428,29 @@ impl Replica {
                 self.on_known_vec_global(from.site, known_vecs, suspects, &members, voted);
             }
             Message::StableVec { stable_vec, floor, ceiling, members } => {
-                let before = self.dissemination.view.uniform_vec;
-                self.dissemination.on_stable_vec(from.site, &stable_vec, ceiling, floor, members);
-                self.demand.note_progress(&before, &self.dissemination.view.uniform_vec);
+                let before = self.worker.dissemination.view.uniform_vec;
+                self.worker.dissemination.on_stable_vec(
+                    from.site,
+                    &stable_vec,
+                    ceiling,
+                    floor,
+                    members,
+                );
+                self.demand.note_progress(&before, &self.worker.dissemination.view.uniform_vec);
             }
             Message::Spread(stretches) => self.on_spread(now, from, stretches),
             Message::AskOutcome { request, tid } => {
                 let committed = self.outcome(tid);
-                self.send(from, Message::OutcomeIs { request, committed });
+                self.worker.send(from, Message::OutcomeIs { request, committed });
             }
             Message::OutcomeIs { request, committed } => {
                 self.on_outcome(from, request, committed);
             }
             Message::Certification(message) => self.on_certification(now, from, *message),
-            Message::Fetch(fetch) => self.on_fetch(now, from, fetch),
+            Message::Fetch(fetch) => self.donor.on_fetch(&mut self.worker, now, from, fetch),
             Message::Filling(filling) => self.on_filling(now, from, filling),
             Message::NotKept { partition, attempt } => {
-                self.on_not_kept(now, from, partition, attempt);
+                self.joining.on_not_kept(&mut self.worker, now, from, partition, attempt);
             }
             Message::Wanted { upto, clock, strong_clock, afar } => {
                 self.on_wanted(now, from, &upto, clock, strong_clock, afar);
@@ -585,7 +462,7 @@ impl Replica {
     /// there in part. The workers of a site that joins hear one after another that all of it is there,
     /// and clients of the first may need the last.
     fn comes_early(&self, message: &Message) -> bool {
-        let waits = !self.dissemination.view.serving || !self.early.is_empty();
+        let waits = !self.worker.dissemination.view.serving || !self.early.is_empty();
         waits
             && match message {
                 Message::Execute { .. } | Message::GetVersion { .. } | Message::Prepare { .. } => {
@@ -599,7 +476,7 @@ impl Replica {
     }
 
     fn take_early(&mut self, now: Now) {
-        if self.dissemination.view.serving {
+        if self.worker.dissemination.view.serving {
             for (from, message) in std::mem::take(&mut self.early) {
                 self.on_message(now, from, message);
             }
@@ -607,26 +484,26 @@ impl Replica {
     }
 
     fn drain_loopback(&mut self, now: Now) {
-        while let Some(message) = self.loopback.pop_front() {
-            self.on_message(now, self.config.address, message);
+        while let Some(message) = self.worker.loopback.pop_front() {
+            self.on_message(now, self.worker.config.address, message);
         }
     }
 
     /// A child whose part of what is wanted has come makes this worker tell its own at once.
     fn on_up(&mut self, from: Address, subtree: Subtree) {
         let known_vec = subtree.known_vec;
-        match self.dissemination.on_up(from, subtree) {
+        match self.worker.dissemination.on_up(from, subtree) {
             Ok(None) => {}
             Ok(Some(before)) => self.demand.note_progress(&before.known_vec, &known_vec),
-            Err(NoChild) => self.ignored += 1,
+            Err(NoChild) => self.worker.ignored += 1,
         }
     }
 
     fn on_down(&mut self, now: Now, view: SiteView, members: &Members) {
         self.learn_members(now, members);
-        let SiteView { stable_vec, uniform_vec, .. } = self.dissemination.view;
-        self.dissemination.on_down(view);
-        let view = &self.dissemination.view;
+        let SiteView { stable_vec, uniform_vec, .. } = self.worker.dissemination.view;
+        self.worker.dissemination.on_down(view);
+        let view = &self.worker.dissemination.view;
         self.demand.note_progress(&stable_vec, &view.stable_vec);
         self.demand.note_progress(&uniform_vec, &view.uniform_vec);
         self.send_down();
@@ -643,10 +520,10 @@ impl Replica {
         site: SiteId,
         change: Change,
     ) -> Result<(), MemberError> {
-        let members = self.dissemination.members.changed(self.me, site, change)?;
+        let members = self.worker.dissemination.members.changed(self.worker.me, site, change)?;
         // Its life must be a new one, and only all sites together know of all lives.
         if change == Change::Add
-            && let Some(other) = self.dissemination.not_agreed()
+            && let Some(other) = self.worker.dissemination.not_agreed()
         {
             return Err(MemberError::NotAgreed(other));
         }
@@ -656,7 +533,7 @@ impl Replica {
 
     /// Returns the list of sites as this worker knows it.
     pub fn members(&self) -> &Members {
-        &self.dissemination.members
+        &self.worker.dissemination.members
     }
 
     /// Sets whether the worker's other protocols have what they need to serve. A joining site becomes a member when all
@@ -667,13 +544,13 @@ impl Replica {
 
     /// Takes what another knows of the sites' standings.
     pub(crate) fn learn_members(&mut self, now: Now, theirs: &Members) {
-        let mut members = self.dissemination.members.clone();
+        let mut members = self.worker.dissemination.members.clone();
         if members.merge(theirs) {
-            self.be_active(now);
-            self.record(|| Record::Members(members.clone()));
+            self.worker.be_active(now);
+            self.worker.record(|| Record::Members(members.clone()));
             self.set_members(members, |_| false);
-            for site in SiteId::all(self.config.topology.sites()) {
-                for index in 0..self.partitions.len() {
+            for site in SiteId::all(self.worker.config.topology.sites()) {
+                for index in 0..self.worker.partitions.len() {
                     self.keep_known(index, site);
                 }
             }
@@ -683,42 +560,44 @@ impl Replica {
     /// What follows from new standings. `knows` tells of a partition, by its place, whether it comes from a checkpoint that knows of
     /// this change already: what it holds after the end of a life is of the next one.
     pub(crate) fn set_members(&mut self, members: Members, knows: impl Fn(usize) -> bool) {
-        let before = std::mem::replace(&mut self.dissemination.members, members.clone());
+        let before = std::mem::replace(&mut self.worker.dissemination.members, members.clone());
         // All workers of a site that has joined begin after its former lives.
-        for gap in members.gaps(self.me) {
-            self.clock.observe(gap.end);
+        for gap in members.gaps(self.worker.me) {
+            self.worker.clock.observe(gap.end);
         }
         for site in SiteId::all(members.sites()) {
             for gap in &members.gaps(site)[before.gaps(site).len()..] {
-                if site != self.me && !members.is_member(self.me) {
+                if site != self.worker.me && !members.is_member(self.worker.me) {
                     // What it has got may lack some of what the members have agreed to keep.
                     self.begin_filling_anew();
                 }
-                let drops = self.config.keeps(Rule::DropAfterCut);
-                let filled = self.partitions.iter_mut().enumerate();
+                let drops = self.worker.config.keeps(Rule::DropAfterCut);
+                let filled = self.worker.partitions.iter_mut().enumerate();
                 for (index, partition) in filled.filter(|(_, partition)| partition.filled) {
                     if drops && !knows(index) {
                         partition.drop_causal_after(site, gap.cut);
                     }
                     partition.has_all_of(site, gap.end);
                 }
-                self.trace(|| Event::Closed { site, gap: *gap });
+                self.worker.trace(|| Event::Closed { site, gap: *gap });
             }
             // Another member may have heard more of it, and forgotten that in a crash; or something
             // that is kept depends on more.
             if let Some(gap) = members.open_gap(site) {
-                for partition in self.partitions.iter_mut().filter(|partition| partition.filled) {
+                for partition in
+                    self.worker.partitions.iter_mut().filter(|partition| partition.filled)
+                {
                     partition.has_all_of(site, gap.end);
                 }
             }
             if members.life(site) != before.life(site) {
-                self.dissemination.welcome(site);
-                for partition in &mut self.partitions {
+                self.worker.dissemination.welcome(site);
+                for partition in &mut self.worker.partitions {
                     partition.welcome(site);
                 }
             }
         }
-        for partition in &mut self.partitions {
+        for partition in &mut self.worker.partitions {
             partition.agreed.fill(false);
         }
         self.set_groups();
@@ -732,7 +611,7 @@ impl Replica {
         {
             self.learn_members(now, members);
         }
-        let members = &self.dissemination.members;
+        let members = &self.worker.dissemination.members;
         members.life(from.site) == life
             && match members.standing(from.site) {
                 Standing::Member => true,
@@ -743,25 +622,16 @@ impl Replica {
             }
     }
 
-    /// Something happened that others should hear of soon.
-    pub(crate) fn be_active(&mut self, now: Now) {
-        self.last_activity = now.monotonic;
-    }
-
-    pub(crate) fn is_active(&self, now: Now) -> bool {
-        now.monotonic.since(self.last_activity) < ACTIVE_FOR
-    }
-
     /// Everything periodic.
     fn tick(&mut self, now: Now) {
         self.notice_a_pause(now);
-        self.detector.on_tick(now.monotonic);
+        self.worker.detector.on_tick(now.monotonic);
         self.expire_transactions(now);
         self.ask_for_decisions(now);
         self.repeat_decisions(now);
         self.give_up_confirmations(now);
-        self.fill(now);
-        self.hand_over_more(now);
+        self.joining.fill(&mut self.worker, now);
+        self.donor.hand_over_more(&mut self.worker, now);
         self.ask_for_progress(now);
         self.complete_on_demand(now);
         self.advance_known_vec(now);
@@ -778,20 +648,21 @@ impl Replica {
 
     /// How soon the next regular tick comes.
     fn tick_interval(&mut self, now: Now) -> Duration {
-        let timing = &self.config.timing;
-        let waiting = !self.barriers.is_empty() || !self.participant.is_idle() || !self.is_filled();
+        let timing = &self.worker.config.timing;
+        let waiting =
+            !self.barriers.is_empty() || !self.participant.is_idle() || !self.worker.is_filled();
         let unserved = self.was_asked(now, ACTIVE_FOR)
-            && self.demand.exceeds(&self.dissemination.view.uniform_vec);
-        if self.is_active(now) || unserved || waiting {
+            && self.demand.exceeds(&self.worker.dissemination.view.uniform_vec);
+        if self.worker.is_active(now) || unserved || waiting {
             return timing.tick;
         }
-        let active = now.monotonic.since(self.last_activity) < timing.quiet_after
+        let active = now.monotonic.since(self.worker.last_activity) < timing.quiet_after
             || self.was_asked(now, timing.quiet_after);
-        let members = &self.dissemination.members;
+        let members = &self.worker.dissemination.members;
         let changing = [Standing::Leaving, Standing::Joining]
             .iter()
             .any(|standing| members.which(*standing).next().is_some());
-        let suspects = members.members().any(|site| self.detector.suspects(site));
+        let suspects = members.members().any(|site| self.worker.detector.suspects(site));
         let certifies = !self.strong.service.is_idle();
         if active || changing || suspects || certifies || !self.former_lives_covered {
             return timing.idle_tick;
@@ -803,21 +674,31 @@ impl Replica {
 
     /// A host that was stopped for a while must not suspect everyone for its own silence.
     fn notice_a_pause(&mut self, now: Now) {
-        let paused = self
-            .last_tick
-            .is_none_or(|last| now.monotonic.since(last) >= self.config.timing.suspect_after / 2);
+        let paused = self.last_tick.is_none_or(|last| {
+            now.monotonic.since(last) >= self.worker.config.timing.suspect_after / 2
+        });
         if paused {
-            self.detector.forgive(now.monotonic);
+            self.worker.detector.forgive(now.monotonic);
         }
         self.last_tick = Some(now.monotonic);
     }
 
+    /// The meet of the snapshots of all that is under way with `future`.
+    pub(crate) fn floor(&self, future: Vector) -> Vector {
+        let floor = self.strong.floor(self.coordinator.floor(future));
+        if self.worker.config.keeps(Rule::DonorHoldsSnapshot) {
+            self.donor.floor(floor)
+        } else {
+            floor
+        }
+    }
+
     /// Folds what no snapshot needs apart any more, and forgets what is causally stable.
     fn collect(&mut self) {
-        let view = &self.dissemination.view;
-        let future = view.uniform_vec.with(self.me, self.clock.last());
+        let view = &self.worker.dissemination.view;
+        let future = view.uniform_vec.with(self.worker.me, self.worker.clock.last());
         assert!(self.floor(future).covers(&view.floor), "a live snapshot is below what is folded");
-        for partition in &mut self.partitions {
+        for partition in &mut self.worker.partitions {
             partition.collect(&view.floor, &view.settled_vec);
         }
     }
@@ -842,12 +723,12 @@ impl Machine for Replica {
         self.begin_certification(now);
         match input {
             Input::Message { from, life, message } => {
-                if from.site != self.me {
+                if from.site != self.worker.me {
                     if !self.admits(now, from, life, &message) {
-                        self.ignored += 1;
+                        self.worker.ignored += 1;
                         return;
                     }
-                    self.detector.heard(from.site, now.monotonic);
+                    self.worker.detector.heard(from.site, now.monotonic);
                 }
                 self.on_message(now, from, message);
             }
@@ -861,21 +742,21 @@ impl Machine for Replica {
     fn on_deadline(&mut self, now: Now) {
         self.begin_certification(now);
         if self.next_deadline().is_some_and(|deadline| now.monotonic >= deadline) {
-            self.demand.on_tick(now.monotonic, self.config.timing.tick);
+            self.demand.on_tick(now.monotonic, self.worker.config.timing.tick);
             self.tick(now);
             self.next_tick = now.monotonic.after(self.tick_interval(now));
         }
     }
 
     fn poll_output(&mut self) -> Option<Output> {
-        self.outputs.pop_front()
+        self.worker.outputs.pop_front()
     }
 
     fn next_deadline(&self) -> Option<Monotonic> {
-        let soon = self.last_activity.after(self.config.timing.tick);
-        let active = self.last_tick.is_none_or(|last| self.last_activity > last);
+        let soon = self.worker.last_activity.after(self.worker.config.timing.tick);
+        let active = self.last_tick.is_none_or(|last| self.worker.last_activity > last);
         let regular = if active { self.next_tick.min(soon) } else { self.next_tick };
-        let at_once = self.demand.deadline(self.config.timing.tick);
+        let at_once = self.demand.deadline(self.worker.config.timing.tick);
         Some(at_once.map_or(regular, |at_once| at_once.min(regular)))
     }
 
@@ -890,14 +771,4 @@ impl Machine for Replica {
     fn encode_part(part: &Part, bytes: &mut Vec<u8>) {
         part.encode(bytes);
     }
-}
-
-/// Appends to the records that are the last output, so that these are one for many operations.
-fn push_record(outputs: &mut VecDeque<Output>, record: &impl Serialize) {
-    if let Some(Output::Records(records)) = outputs.back_mut() {
-        return records.push_with(|bytes| PROTOCOL.append_record(record, bytes));
-    }
-    let mut records = Records::default();
-    records.push_with(|bytes| PROTOCOL.append_record(record, bytes));
-    outputs.push_back(Output::Records(records));
 }

@@ -27,14 +27,14 @@ impl Replica {
     /// Moves `knownVec[d]` (UniStore Alg. 2 l. 2–3): to the clock, or just below the smallest
     /// prepare time. Later transactions get greater timestamps, because the clock has been read.
     pub(crate) fn advance_known_vec(&mut self, now: Now) {
-        self.clock.observe(self.dissemination.view.clock);
-        let clock = self.clock.read(now.physical);
+        self.worker.clock.observe(self.worker.dissemination.view.clock);
+        let clock = self.worker.clock.read(now.physical);
         let known = match self.participant.smallest_prepare() {
-            Some(ts) if self.config.keeps(Rule::KnownVecBelowPrepared) => ts.just_below(),
+            Some(ts) if self.worker.config.keeps(Rule::KnownVecBelowPrepared) => ts.just_below(),
             _ => clock,
         };
-        let me = self.me;
-        for partition in &mut self.partitions {
+        let me = self.worker.me;
+        for partition in &mut self.worker.partitions {
             partition.known_vec.raise(me, known);
         }
     }
@@ -42,75 +42,70 @@ impl Replica {
     /// PROPAGATE_LOCAL_TXS (UniStore Alg. 2 l. 4–8) to every site, and FORWARD_REMOTE_TXS
     /// (l. 19–22) where another site may have failed before it reached everyone (§5.5).
     pub(crate) fn propagate(&mut self, now: Now) {
-        let topology = self.config.topology.clone();
+        let topology = self.worker.config.topology.clone();
         let again = now.monotonic.since(self.forwarded_again) >= GAP_INTERVAL;
         if again {
             self.forwarded_again = now.monotonic;
         }
         let mut behind = false;
-        for dest in self.other_members() {
+        for dest in self.worker.other_members() {
             let mut by_worker: BTreeMap<Address, (usize, Vec<Stretch>)> = BTreeMap::new();
-            let (first, partitions) = (self.first_to_send, self.partitions.len());
+            let (first, partitions) = (self.first_to_send, self.worker.partitions.len());
             for index in (0..partitions).map(|index| (index + first) % partitions) {
-                let owner = topology.owner(dest, self.partitions[index].id);
-                if self.held_back.contains(&owner) {
+                let owner = topology.owner(dest, self.worker.partitions[index].id);
+                if self.worker.held_back.contains(&owner) {
                     continue;
                 }
                 let (budget, stretches) =
                     by_worker.entry(owner).or_insert_with(|| (TICK_BYTES, Vec::new()));
                 for origin in SiteId::all(topology.sites()) {
                     if self.sends(dest, origin) {
-                        if again && origin != self.me {
-                            self.partitions[index].forward_again(dest, origin);
+                        if again && origin != self.worker.me {
+                            self.worker.partitions[index].forward_again(dest, origin);
                         }
                         stretches.extend(self.next_stretch(index, dest, origin, budget));
                     }
                 }
                 if self.sends_strong(index, dest) {
                     if again && !self.leads_strong(index) {
-                        self.partitions[index].forward_again(dest, SiteId::STRONG);
+                        self.worker.partitions[index].forward_again(dest, SiteId::STRONG);
                     }
                     stretches.extend(self.next_stretch(index, dest, SiteId::STRONG, budget));
                 }
             }
             for (owner, (budget, stretches)) in by_worker {
                 behind |= budget == 0;
-                self.send(owner, Message::Replicate(stretches));
+                self.worker.send(owner, Message::Replicate(stretches));
             }
         }
         if behind {
             // The rest is not left to slow ticks, nor to those partitions that come first.
-            self.be_active(now);
+            self.worker.be_active(now);
             self.first_to_send += 1;
         }
-        if now.monotonic.since(self.known_vec_sent) >= self.config.timing.known_vec_interval {
+        if now.monotonic.since(self.known_vec_sent) >= self.worker.config.timing.known_vec_interval
+        {
             self.known_vec_sent = now.monotonic;
             self.send_known_vecs();
         }
-    }
-
-    /// The members beside this site; none while it is none itself.
-    pub(crate) fn other_members(&self) -> Vec<SiteId> {
-        let members = &self.dissemination.members;
-        let others = members.members().filter(|site| *site != self.me);
-        if members.is_member(self.me) { others.collect() } else { Vec::new() }
     }
 
     /// From now on, and until this is called again, these workers of other sites are sent no updates
     /// and no heartbeats: what is under way to them is more than enough. What they miss meanwhile they
     /// get later, without having to ask.
     pub fn hold_back(&mut self, workers: Vec<Address>) {
-        self.held_back = workers;
+        self.worker.held_back = workers;
     }
 
     /// Whether this replica tells `dest` of the transactions of `origin`.
     fn sends(&self, dest: SiteId, origin: SiteId) -> bool {
-        let forwards = || match self.dissemination.members.standing(origin) {
-            Standing::Member => self.detector.should_forward(dest, origin),
-            Standing::Leaving => !self.detector.suspects(dest),
+        let forwards = || match self.worker.dissemination.members.standing(origin) {
+            Standing::Member => self.worker.detector.should_forward(dest, origin),
+            Standing::Leaving => !self.worker.detector.suspects(dest),
             Standing::Gone | Standing::Joining => false,
         };
-        origin == self.me || (origin != dest && self.config.keeps(Rule::Forwarding) && forwards())
+        origin == self.worker.me
+            || (origin != dest && self.worker.config.keeps(Rule::Forwarding) && forwards())
     }
 
     /// What comes next in the history of `origin` for `dest`: REPLICATE if there are updates, else
@@ -122,7 +117,7 @@ impl Replica {
         origin: SiteId,
         budget: &mut usize,
     ) -> Option<Stretch> {
-        let partition = &mut self.partitions[index];
+        let partition = &mut self.worker.partitions[index];
         let reached = partition.global_matrix[dest.index()][origin];
         let sent = &mut partition.sent[dest.index()][origin];
         // What is forgotten here is stored everywhere. Who does not know it is no replica of this
@@ -132,7 +127,7 @@ impl Replica {
         let known = partition.known_vec[origin];
         // Own heartbeats go out even when the clock stands still, having run ahead of the wall clock:
         // without them a receiver would not notice what it missed.
-        let own = origin == self.me || origin == SiteId::STRONG;
+        let own = origin == self.worker.me || origin == SiteId::STRONG;
         if known < prev || (known == prev && !own) {
             return None;
         }
@@ -154,14 +149,14 @@ impl Replica {
             self.hear(from, told);
         }
         for stretch in stretches {
-            if let Some(index) = self.index_of(stretch.partition)
-                && self.partitions[index].filled
-                && stretch.origin != self.me
-                && self.is_origin(stretch.origin)
+            if let Some(index) = self.worker.index_of(stretch.partition)
+                && self.worker.partitions[index].filled
+                && stretch.origin != self.worker.me
+                && self.worker.is_origin(stretch.origin)
             {
                 self.on_stretch(now, from, index, stretch);
             } else {
-                self.ignored += 1;
+                self.worker.ignored += 1;
             }
         }
     }
@@ -169,20 +164,20 @@ impl Replica {
     /// What this site's central certifier has stored, of REDBLUE.
     pub(crate) fn on_spread(&mut self, now: Now, from: Address, stretches: Vec<Stretch>) {
         for stretch in stretches {
-            if let Some(index) = self.index_of(stretch.partition)
+            if let Some(index) = self.worker.index_of(stretch.partition)
                 && stretch.origin == SiteId::STRONG
             {
                 self.on_stretch(now, from, index, stretch);
             } else {
-                self.ignored += 1;
+                self.worker.ignored += 1;
             }
         }
     }
 
     fn on_stretch(&mut self, now: Now, from: Address, index: usize, stretch: Stretch) {
         let Stretch { origin, prev, known, updates, partition: id } = stretch;
-        let already = self.partitions[index].known_vec[origin];
-        if from.site != self.me
+        let already = self.worker.partitions[index].known_vec[origin];
+        if from.site != self.worker.me
             && origin == SiteId::STRONG
             && known > self.strong.service.horizon(now)
         {
@@ -191,10 +186,10 @@ impl Replica {
             return;
         }
         let leaving = origin != SiteId::STRONG
-            && self.dissemination.members.standing(origin) == Standing::Leaving;
-        if leaving && !self.partitions[index].agreed[from.site.index()] {
+            && self.worker.dissemination.members.standing(origin) == Standing::Leaving;
+        if leaving && !self.worker.partitions[index].agreed[from.site.index()] {
             // Sent before the sender heard of it, perhaps by one that has forgotten it since.
-            self.reach(rare::IGNORES_UNINFORMED);
+            self.worker.reach(rare::IGNORES_UNINFORMED);
             return;
         }
         if prev > already {
@@ -202,7 +197,7 @@ impl Replica {
             return;
         }
         if !updates.is_empty() {
-            self.be_active(now);
+            self.worker.be_active(now);
             self.demand.hurry();
         }
         let mut taken = Vec::new();
@@ -214,18 +209,18 @@ impl Replica {
                 if !update.eventual {
                     self.demand.want(&update.snap_vec);
                 }
-                self.record(|| Record::Stored(smallvec![(id, update.clone())]));
+                self.worker.record(|| Record::Stored(smallvec![(id, update.clone())]));
                 if origin == SiteId::STRONG {
                     self.strong.service.stored(group_of(id), &update.commit_vec());
                     taken.push(update.clone());
                     self.store_strong(index, update);
                 } else {
-                    self.partitions[index].store(update);
-                    self.trace(|| Event::Stored { partition: id, dot });
+                    self.worker.partitions[index].store(update);
+                    self.worker.trace(|| Event::Stored { partition: id, dot });
                 }
             }
         }
-        self.partitions[index].known_vec.raise(origin, known);
+        self.worker.partitions[index].known_vec.raise(origin, known);
         if known <= already {
             return;
         }
@@ -241,15 +236,12 @@ impl Replica {
         }
     }
 
-    fn is_origin(&self, origin: SiteId) -> bool {
-        origin.index() < self.config.topology.sites() || origin == SiteId::STRONG
-    }
-
     /// What is known of a site that leaves must not be forgotten.
     pub(crate) fn keep_known(&mut self, index: usize, site: SiteId) {
-        if self.dissemination.members.standing(site) == Standing::Leaving {
-            let (id, known) = (self.partitions[index].id, self.partitions[index].known_vec[site]);
-            self.record(|| Record::Known(id, site, known));
+        if self.worker.dissemination.members.standing(site) == Standing::Leaving {
+            let (id, known) =
+                (self.worker.partitions[index].id, self.worker.partitions[index].known_vec[site]);
+            self.worker.record(|| Record::Known(id, site, known));
         }
     }
 
@@ -266,9 +258,9 @@ impl Replica {
         let asked = &mut self.gap_asked[index][origin.index()];
         if asked.is_none_or(|asked| now.monotonic.since(asked) >= GAP_INTERVAL) {
             *asked = Some(now.monotonic);
-            let partition = self.partitions[index].id;
-            self.reach(rare::ASKS_FOR_GAP);
-            self.send(from, Message::Gap { partition, origin, known });
+            let partition = self.worker.partitions[index].id;
+            self.worker.reach(rare::ASKS_FOR_GAP);
+            self.worker.send(from, Message::Gap { partition, origin, known });
         }
     }
 
@@ -280,22 +272,22 @@ impl Replica {
         (partition, origin, known): (PartitionId, SiteId, Timestamp),
     ) {
         let site = from.site;
-        if site == self.me {
+        if site == self.worker.me {
             return self.spread_again(partition, known);
         }
-        if let Some(index) = self.index_of(partition)
-            && self.is_origin(origin)
+        if let Some(index) = self.worker.index_of(partition)
+            && self.worker.is_origin(origin)
         {
-            if known < self.partitions[index].committed[origin.index()].forgotten() {
+            if known < self.worker.partitions[index].committed[origin.index()].forgotten() {
                 // Every site stored it, or it would not be forgotten here. Nobody can send it again.
                 self.lacking.note(now, from);
-                self.trace(|| Event::Lacks { worker: from, partition, origin, known });
+                self.worker.trace(|| Event::Lacks { worker: from, partition, origin, known });
             }
             if origin == SiteId::STRONG {
                 self.asked_for_strong(index, site);
             }
             self.demand.hurry();
-            let partition = &mut self.partitions[index];
+            let partition = &mut self.worker.partitions[index];
             let sent = &mut partition.sent[site.index()][origin];
             *sent = (*sent).min(known);
             // After a restart it knows less than it told before: not of the time in which nothing
@@ -306,19 +298,20 @@ impl Replica {
     }
 
     fn send_known_vecs(&mut self) {
-        let topology = self.config.topology.clone();
-        let suspects = self.detector.suspected();
-        for dest in self.other_members() {
+        let topology = self.worker.config.topology.clone();
+        let suspects = self.worker.detector.suspected();
+        for dest in self.worker.other_members() {
             let mut by_worker: BTreeMap<Address, Vec<(PartitionId, Vector)>> = BTreeMap::new();
-            for partition in &self.partitions {
+            for partition in &self.worker.partitions {
                 let owner = topology.owner(dest, partition.id);
                 by_worker.entry(owner).or_default().push((partition.id, partition.known_vec));
             }
             for (owner, known_vecs) in by_worker {
-                let (suspects, members) = (suspects.clone(), self.dissemination.members.clone());
+                let (suspects, members) =
+                    (suspects.clone(), self.worker.dissemination.members.clone());
                 let voted = self.strong.service.clock();
                 let told = Message::KnownVecGlobal { known_vecs, suspects, members, voted };
-                self.send(owner, told);
+                self.worker.send(owner, told);
             }
         }
     }
@@ -332,16 +325,16 @@ impl Replica {
         members: &Members,
         voted: Timestamp,
     ) {
-        self.detector.heard_suspicions(site, suspects);
-        let agreed = *members == self.dissemination.members;
+        self.worker.detector.heard_suspicions(site, suspects);
+        let agreed = *members == self.worker.dissemination.members;
         for (partition, known_vec) in known_vecs {
-            if let Some(index) = self.index_of(partition) {
+            if let Some(index) = self.worker.index_of(partition) {
                 // Usually greater than before, but after a restart it may be less.
-                self.partitions[index].global_matrix[site.index()] = known_vec;
-                self.partitions[index].agreed[site.index()] = agreed;
-                self.partitions[index].voted[site.index()] = voted;
+                self.worker.partitions[index].global_matrix[site.index()] = known_vec;
+                self.worker.partitions[index].agreed[site.index()] = agreed;
+                self.worker.partitions[index].voted[site.index()] = voted;
             } else {
-                self.ignored += 1;
+                self.worker.ignored += 1;
             }
         }
     }
@@ -350,23 +343,23 @@ impl Replica {
     /// the site's STABLEVEC goes to the other roots and the results down.
     pub(crate) fn broadcast_vecs(&mut self, now: Now) {
         let own = self.own_subtree(now);
-        let Some(subtree) = self.dissemination.subtree(own) else { return };
-        if let Some(parent) = self.dissemination.parent() {
-            self.send(parent, Message::Up(subtree));
+        let Some(subtree) = self.worker.dissemination.subtree(own) else { return };
+        if let Some(parent) = self.worker.dissemination.parent() {
+            self.worker.send(parent, Message::Up(subtree));
             return;
         }
         self.conclude(now, &subtree);
-        self.dissemination.on_whole_site(subtree);
-        let members = self.dissemination.members.clone();
-        let known = self.dissemination.known_members();
+        self.worker.dissemination.on_whole_site(subtree);
+        let members = self.worker.dissemination.members.clone();
+        let known = self.worker.dissemination.known_members();
         // Who was not told yet that it may join knows nothing that others should learn.
-        let me = self.me;
-        if let Some((stable_vec, floor, ceiling)) = self.dissemination.stable_vec()
-            && members.life(me) == self.config.life
+        let me = self.worker.me;
+        if let Some((stable_vec, floor, ceiling)) = self.worker.dissemination.stable_vec()
+            && members.life(me) == self.worker.config.life
         {
             for site in members.listening().filter(|site| *site != me) {
                 let (root, members) = (Address { site, worker: 0 }, known.clone());
-                self.send(root, Message::StableVec { stable_vec, floor, ceiling, members });
+                self.worker.send(root, Message::StableVec { stable_vec, floor, ceiling, members });
             }
         }
         self.send_down();
@@ -376,10 +369,10 @@ impl Replica {
     /// joined when all its partitions are there.
     fn conclude(&mut self, now: Now, subtree: &Subtree) {
         // A joining site has to know, too, before it takes part.
-        let agreed = !self.config.keeps(Rule::GoneWhenConverged)
-            || self.dissemination.not_agreed().is_none();
+        let agreed = !self.worker.config.keeps(Rule::GoneWhenConverged)
+            || self.worker.dissemination.not_agreed().is_none();
         for Converged { site, life, gone, least, most, .. } in &subtree.converged {
-            let members = &self.dissemination.members;
+            let members = &self.worker.dissemination.members;
             if members.life(*site) != *life {
                 continue;
             }
@@ -395,12 +388,12 @@ impl Replica {
             };
             self.learn_members(now, &members);
         }
-        let members = &self.dissemination.members;
-        let joining = members.standing(self.me) == Standing::Joining
-            && members.life(self.me) == self.config.life
+        let members = &self.worker.dissemination.members;
+        let joining = members.standing(self.worker.me) == Standing::Joining
+            && members.life(self.worker.me) == self.worker.config.life
             && members.which(Standing::Leaving).next().is_none();
         if joining && subtree.filled {
-            let members = members.joined(self.me, self.clock.read(now.physical));
+            let members = members.joined(self.worker.me, self.worker.clock.read(now.physical));
             self.learn_members(now, &members);
         }
     }
@@ -408,14 +401,14 @@ impl Replica {
     /// The sites that leave and of whose history every member has the same as this worker: then
     /// nobody can get more of it. And those that are gone, or join again.
     fn converged(&self) -> Vec<Converged> {
-        let members = &self.dissemination.members;
+        let members = &self.worker.dissemination.members;
         if members.members().count() == members.sites() {
             return Vec::new();
         }
-        let others = self.other_members();
+        let others = self.worker.other_members();
         let same = |site: SiteId| {
-            !self.config.keeps(Rule::GoneWhenConverged)
-                || self.partitions.iter().all(|partition| {
+            !self.worker.config.keeps(Rule::GoneWhenConverged)
+                || self.worker.partitions.iter().all(|partition| {
                     others.iter().all(|other| {
                         partition.agreed[other.index()]
                             && partition.global_matrix[other.index()][site]
@@ -426,10 +419,10 @@ impl Replica {
         let leaving = members.which(Standing::Leaving).filter(|site| same(*site));
         let gone = SiteId::all(members.sites()).filter(|site| members.open_gap(*site).is_some());
         let converged = leaving.chain(gone).map(|site| {
-            let known = || self.partitions.iter().map(|partition| partition.known_vec[site]);
-            let named = self.partitions.iter().map(|p| p.latest_named(site, members));
-            let mut ceiling = Vector::zero(self.config.topology.sites());
-            for partition in &self.partitions {
+            let known = || self.worker.partitions.iter().map(|partition| partition.known_vec[site]);
+            let named = self.worker.partitions.iter().map(|p| p.latest_named(site, members));
+            let mut ceiling = Vector::zero(self.worker.config.topology.sites());
+            for partition in &self.worker.partitions {
                 for update in partition.committed[site.index()].iter() {
                     ceiling.join(&update.commit_vec());
                 }
@@ -447,14 +440,14 @@ impl Replica {
                 ceiling,
             }
         });
-        if members.is_member(self.me) { converged.collect() } else { Vec::new() }
+        if members.is_member(self.worker.me) { converged.collect() } else { Vec::new() }
     }
 
     /// Covers the strong timestamps that members may have voted for, for coordinators that none of them
     /// listens to any more; nothing before all have told so, as of the members that there are now.
     fn latest_voted(&self, others: &[SiteId]) -> Option<Timestamp> {
         let mut voted = self.strong.service.clock();
-        for partition in &self.partitions {
+        for partition in &self.worker.partitions {
             for other in others {
                 if !partition.agreed[other.index()] {
                     return None;
@@ -467,10 +460,11 @@ impl Replica {
 
     /// This site takes part in a further life: what it had submitted in those before may still commit.
     fn cover_former_lives(&mut self) {
-        if self.former_lives_covered || !self.dissemination.members.is_member(self.me) {
+        if self.former_lives_covered || !self.worker.dissemination.members.is_member(self.worker.me)
+        {
             return;
         }
-        if let Some(voted) = self.latest_voted(&self.other_members()) {
+        if let Some(voted) = self.latest_voted(&self.worker.other_members()) {
             self.former_ceiling.raise(SiteId::STRONG, voted);
             self.former_lives_covered = true;
         }
@@ -480,23 +474,23 @@ impl Replica {
     /// and future transactions.
     fn own_subtree(&mut self, now: Now) -> Subtree {
         self.cover_former_lives();
-        let clock = self.clock.read(now.physical);
-        let future = self.dissemination.view.uniform_vec.with(self.me, clock);
+        let clock = self.worker.clock.read(now.physical);
+        let future = self.worker.dissemination.view.uniform_vec.with(self.worker.me, clock);
         let mut ceiling = future;
         ceiling.raise(SiteId::STRONG, self.strong.ceiling());
         ceiling.join(&self.former_ceiling);
         let mut strong_clock = Timestamp::ZERO;
         let mut strong_folded = Timestamp::MAX;
-        for partition in &self.partitions {
+        for partition in &self.worker.partitions {
             ceiling.join(&partition.known_vec);
             strong_clock = strong_clock.max(partition.known_vec.strong);
             strong_folded = strong_folded.min(partition.strong_folded());
         }
-        let (floor, known_vec, uniform_vec) = if self.config.journal {
+        let (floor, known_vec, uniform_vec) = if self.worker.config.journal {
             let Promise { floor, known_vec, uniform_vec, .. } = self.promised;
             (floor, known_vec, uniform_vec)
         } else {
-            let uniform_vec = self.dissemination.view.uniform_vec;
+            let uniform_vec = self.worker.dissemination.view.uniform_vec;
             (self.floor(future), self.own_known_vec(clock), uniform_vec)
         };
         self.demand.told = known_vec;
@@ -508,21 +502,21 @@ impl Replica {
             strong_folded,
             former_lives_covered: self.former_lives_covered,
             uniform_vec,
-            filled: self.is_filled() && self.others_are_filled,
+            filled: self.worker.is_filled() && self.others_are_filled,
             base_vec: self.joining.base_vec,
-            listed: self.config.topology.sites() as u8,
+            listed: self.worker.config.topology.sites() as u8,
             converged: self.converged(),
         }
     }
 
     /// What all partitions of this worker know.
     fn own_known_vec(&self, clock: Timestamp) -> Vector {
-        let mut known_vec = Vector::top(self.config.topology.sites());
-        for partition in &self.partitions {
+        let mut known_vec = Vector::top(self.worker.config.topology.sites());
+        for partition in &self.worker.partitions {
             known_vec.meet(&partition.known_vec);
         }
-        if self.partitions.is_empty() {
-            known_vec[self.me] = clock;
+        if self.worker.partitions.is_empty() {
+            known_vec[self.worker.me] = clock;
         }
         known_vec
     }
@@ -530,11 +524,11 @@ impl Replica {
     /// With a journal, what others are told of this worker's knowledge, floor and clock must still
     /// hold after a restart, so it is recorded first: at once where somebody waits for it, else now and then.
     pub(crate) fn keep_promises(&mut self, now: Now) {
-        if !self.config.journal {
+        if !self.worker.config.journal {
             return;
         }
-        let clock = self.clock.read(now.physical);
-        let interval = self.config.timing.promise_interval;
+        let clock = self.worker.clock.read(now.physical);
+        let interval = self.worker.config.timing.promise_interval;
         let due = self.promised_at.is_none_or(|at| now.monotonic.since(at) >= interval);
         let wanted = || self.demand.is_served(&self.promised.known_vec, &self.own_known_vec(clock));
         if !due && clock <= self.promised.clock && !wanted() {
@@ -545,32 +539,32 @@ impl Replica {
 
     /// Before others are told of a time of this worker, or by it, that it must not come back to.
     pub(crate) fn promise_past(&mut self, now: Now, ts: Timestamp) {
-        if self.config.journal && ts > self.promised.clock {
-            let clock = self.clock.read(now.physical);
+        if self.worker.config.journal && ts > self.promised.clock {
+            let clock = self.worker.clock.read(now.physical);
             self.promise(now, clock, ts);
         }
     }
 
     /// Promises, at this clock, that the next run will begin after `latest`.
     fn promise(&mut self, now: Now, clock: Timestamp, latest: Timestamp) {
-        let future = self.dissemination.view.uniform_vec.with(self.me, clock);
+        let future = self.worker.dissemination.view.uniform_vec.with(self.worker.me, clock);
         self.promised.floor.join(&self.floor(future));
         self.promised.known_vec.join(&self.own_known_vec(clock));
-        self.promised.uniform_vec.join(&self.dissemination.view.uniform_vec);
-        let interval = self.config.timing.promise_interval;
+        self.promised.uniform_vec.join(&self.worker.dissemination.view.uniform_vec);
+        let interval = self.worker.config.timing.promise_interval;
         if latest.later(interval) > self.promised.clock {
             self.promised.clock = latest.later(2 * interval);
         }
         self.promised_at = Some(now.monotonic);
         let promise = self.promised;
-        self.record(|| Record::Promised(promise));
+        self.worker.record(|| Record::Promised(promise));
         self.record_heard();
     }
 
     pub(crate) fn send_down(&mut self) {
-        let view = self.dissemination.view;
-        for child in self.dissemination.children().to_vec() {
-            self.send(child, Message::Down(view, self.dissemination.members.clone()));
+        let view = self.worker.dissemination.view;
+        for child in self.worker.dissemination.children().to_vec() {
+            self.worker.send(child, Message::Down(view, self.worker.dissemination.members.clone()));
         }
     }
 }

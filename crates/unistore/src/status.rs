@@ -40,21 +40,21 @@ pub struct Status<'a> {
 impl<'a> Status<'a> {
     /// The site's vectors as this worker last heard them.
     pub fn view(&self) -> &'a SiteView {
-        &self.replica.dissemination.view
+        &self.replica.worker.dissemination.view
     }
 
     /// `knownVec` of each owned partition.
     pub fn known_vecs(&self) -> impl Iterator<Item = (PartitionId, Vector)> + '_ {
-        self.replica.partitions.iter().map(|partition| (partition.id, partition.known_vec))
+        self.replica.worker.partitions.iter().map(|partition| (partition.id, partition.known_vec))
     }
 
     /// Times of their own that the workers of another site have told: the greatest that each has told this worker, and that of
     /// the last update in each partition, whoever sent it. `knownVec` may hold times that a worker never told:
     /// other workers of its site told them.
     pub fn heard_of(&self, site: SiteId) -> impl Iterator<Item = (Address, Timestamp)> + '_ {
-        let topology = &self.replica.config.topology;
+        let topology = &self.replica.worker.config.topology;
         let stored =
-            self.replica.partitions.iter().map(move |partition| {
+            self.replica.worker.partitions.iter().map(move |partition| {
                 (topology.owner(site, partition.id), partition.arrived[site])
             });
         self.replica.heard_of.of(site, self.members()).chain(stored)
@@ -69,7 +69,7 @@ impl<'a> Status<'a> {
     /// it does so itself.
     pub fn leaders(&self) -> impl Iterator<Item = (PartitionId, SiteId, bool)> + '_ {
         let service = &self.replica.strong.service;
-        self.replica.partitions.iter().filter_map(|partition| {
+        self.replica.worker.partitions.iter().filter_map(|partition| {
             let group = group_of(partition.id);
             Some((partition.id, service.leader(group)?, service.leads(group)))
         })
@@ -83,23 +83,23 @@ impl<'a> Status<'a> {
     /// Messages that were dropped since the start: they came again, or too late to count, or no correct replica sends
     /// them. Those of certification are counted apart.
     pub fn ignored(&self) -> u64 {
-        self.replica.ignored
+        self.replica.worker.ignored
     }
 
     /// The greatest time that this worker has read, issued or seen.
     pub fn clock(&self) -> Timestamp {
-        self.replica.clock.last()
+        self.replica.worker.clock.last()
     }
 
     /// The members that this worker suspects to have failed.
     pub fn suspects(&self) -> Vec<SiteId> {
-        let suspected = self.replica.detector.suspected().into_iter();
+        let suspected = self.replica.worker.detector.suspected().into_iter();
         suspected.filter(|site| self.members().is_member(*site)).collect()
     }
 
     /// How each site stands, as far as this worker knows.
     pub fn members(&self) -> &'a Members {
-        &self.replica.dissemination.members
+        &self.replica.worker.dissemination.members
     }
 
     /// Whether anything can survive the loss of `f` sites. While too few take part, what all of them have
@@ -108,19 +108,19 @@ impl<'a> Status<'a> {
     /// # Errors
     /// Nothing can.
     pub fn has_enough_sites(&self) -> Result<(), CommandError> {
-        let (me, f) = (self.replica.me, self.replica.config.f);
+        let (me, f) = (self.replica.worker.me, self.replica.worker.config.f);
         let others = self.members().members().filter(|site| *site != me).count();
         if others < f { Err(CommandError::TooFewSites { others, f }) } else { Ok(()) }
     }
 
     /// A member or joining site that has not confirmed to know the same standings; only known at the root.
     pub fn not_agreed(&self) -> Option<SiteId> {
-        self.replica.dissemination.not_agreed()
+        self.replica.worker.dissemination.not_agreed()
     }
 
     /// How far this worker has come with getting its partitions, if its site joins.
     pub fn progress(&self) -> Progress {
-        let partitions = &self.replica.partitions;
+        let partitions = &self.replica.worker.partitions;
         Progress {
             filled: partitions.iter().filter(|partition| partition.filled).count(),
             partitions: partitions.len(),
@@ -162,11 +162,11 @@ impl<'a> Status<'a> {
     /// as their clients may know already that they committed. And the keys of the latest of them, but
     /// no more than can be told in a few megabytes.
     pub fn at_risk(&self, keys: usize) -> AtRisk {
-        let me = self.replica.me;
-        let uniform_vec = self.replica.dissemination.view.uniform_vec;
+        let me = self.replica.worker.me;
+        let uniform_vec = self.replica.worker.dissemination.view.uniform_vec;
         // Strong transactions survive since they committed.
         let survives = uniform_vec.with(SiteId::STRONG, Timestamp::MAX);
-        let config = &self.replica.config;
+        let config = &self.replica.worker.config;
         let counts = |update: &&Arc<Update>| !update.eventual || config.keeps(Rule::EventualAtRisk);
         // Other sites show an eventual write once they store what it was executed on.
         let snapshots = config.keeps(Rule::EventualSnapshots);
@@ -182,7 +182,7 @@ impl<'a> Status<'a> {
                 newest.extend(prepared.keys().map(|key| (prepared.ts, key)).take(keys));
             }
         }
-        for partition in &self.replica.partitions {
+        for partition in &self.replica.worker.partitions {
             // Where all that has arrived is uniform, only later ones can be at risk.
             let whole = survives.with(me, Timestamp::MAX).covers(&partition.arrived);
             let from = if whole { uniform_vec[me] } else { Timestamp::ZERO };
@@ -212,28 +212,28 @@ impl<'a> Status<'a> {
 
     /// Updates held because some site may still need them.
     pub fn unsettled_updates(&self) -> usize {
-        let partitions = self.replica.partitions.iter();
+        let partitions = self.replica.worker.partitions.iter();
         partitions.flat_map(|partition| &partition.committed).map(|log| log.len()).sum()
     }
 
     /// How many keys this worker holds. Cheap.
     pub fn keys(&self) -> usize {
-        self.replica.partitions.iter().map(Partition::key_count).sum()
+        self.replica.worker.partitions.iter().map(Partition::key_count).sum()
     }
 
     /// All keys that this worker holds, in no order.
     pub fn each_key(&self) -> impl Iterator<Item = &Key> {
-        self.replica.partitions.iter().flat_map(Partition::each_key)
+        self.replica.worker.partitions.iter().flat_map(Partition::each_key)
     }
 
     /// Approximate bytes that the keys of this worker take. Cheap.
     pub fn bytes(&self) -> usize {
-        self.replica.partitions.iter().map(Partition::bytes).sum()
+        self.replica.worker.partitions.iter().map(Partition::bytes).sum()
     }
 
     /// Versions of keys, and the same bytes as they are counted from the keys. Walks all keys.
     pub fn versions_and_bytes(&self) -> (usize, usize) {
-        self.replica.partitions.iter().map(Partition::versions_and_bytes).fold(
+        self.replica.worker.partitions.iter().map(Partition::versions_and_bytes).fold(
             (0, 0),
             |(versions, bytes), (more_versions, more_bytes)| {
                 (versions + more_versions, bytes + more_bytes)

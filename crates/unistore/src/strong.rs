@@ -259,12 +259,12 @@ pub(crate) fn group_of(partition: PartitionId) -> GroupId {
 impl Replica {
     /// Takes part in certification from the first input on.
     pub(crate) fn begin_certification(&mut self, now: Now) {
-        if self.strong.service.has_begun() || !self.config.protocol.has_strong() {
+        if self.strong.service.has_begun() || !self.worker.config.protocol.has_strong() {
             return;
         }
         let first = self.strong.first;
         self.certifying(now, |replica| {
-            for index in 0..replica.partitions.len() {
+            for index in 0..replica.worker.partitions.len() {
                 replica.tell_stored(now, index);
             }
             replica.set_groups();
@@ -284,7 +284,7 @@ impl Replica {
     /// Tells the service what of a partition's strong transactions is here after a restart, or came from
     /// a donor.
     pub(crate) fn tell_stored(&mut self, now: Now, index: usize) {
-        let partition = &self.partitions[index];
+        let partition = &self.worker.partitions[index];
         let group = group_of(partition.id);
         for update in partition.committed[SiteId::STRONG.index()].iter() {
             self.strong.service.stored(group, &update.commit_vec());
@@ -294,8 +294,8 @@ impl Replica {
 
     /// The members form the groups.
     pub(crate) fn set_groups(&mut self) {
-        let members = &self.dissemination.members;
-        let founding = Members::founded(self.config.founders, members.sites());
+        let members = &self.worker.dissemination.members;
+        let founding = Members::founded(self.worker.config.founders, members.sites());
         let number = configuration(members, &founding);
         let members = members.members().map(|site| (site, first_run(members.life(site))));
         self.strong.service.set_members(number, members);
@@ -323,8 +323,8 @@ impl Replica {
             (single.request, single.key.clone(), single.op.clone(), single.kind);
         self.strong.singles.insert(request, (tx, single));
         if let Some(snap_vec) = self.open_transaction(tx).map(|transaction| transaction.snap_vec) {
-            let cause = Cause::Request(self.config.address, request);
-            self.trace(|| Event::Snapshot { cause, snap_vec, eventual: false });
+            let cause = Cause::Request(self.worker.config.address, request);
+            self.worker.trace(|| Event::Snapshot { cause, snap_vec, eventual: false });
         }
         let done = self.operate(now, request, tx, Level::Linearizable, &key, &op, kind);
         if let Some(response) = done {
@@ -342,7 +342,7 @@ impl Replica {
         response: Response,
     ) {
         let Some((_, single)) = self.strong.singles.get_mut(&request) else {
-            return self.reply(request, response);
+            return self.worker.reply(request, response);
         };
         match response {
             Response::Operated(result) => {
@@ -353,7 +353,7 @@ impl Replica {
             other => {
                 self.strong.singles.remove(&request);
                 self.abort(tx);
-                self.reply(request, other);
+                self.worker.reply(request, other);
             }
         }
     }
@@ -362,7 +362,7 @@ impl Replica {
     pub(crate) fn on_execute_reply(&mut self, now: Now, request: RequestId, response: Response) {
         match self.strong.singles.get(&request).map(|(tx, _)| *tx) {
             Some(tx) => self.operated_strong(now, request, tx, response),
-            None => self.reply(request, response),
+            None => self.worker.reply(request, response),
         }
     }
 
@@ -370,19 +370,19 @@ impl Replica {
     /// this site has told.
     pub(crate) fn find_outcome(&mut self, now: Now, request: RequestId, tid: TransactionId) {
         let until = now.monotonic.after(ASKING);
-        let site = self.me;
-        let workers = self.config.topology.workers[site.index()];
+        let site = self.worker.me;
+        let workers = self.worker.config.topology.workers[site.index()];
         let mut asked: BTreeSet<_> = (0..workers).map(|worker| Address { site, worker }).collect();
         asked.insert(tid.coordinator);
         // Who is gone is asked, and not waited for.
         let gone = |worker: &&Address| {
-            self.detector.suspects(worker.site)
-                || !self.dissemination.members.is_member(worker.site)
+            self.worker.detector.suspects(worker.site)
+                || !self.worker.dissemination.members.is_member(worker.site)
         };
         let silent = asked.iter().filter(|worker| !gone(worker)).copied().collect();
         self.strong.asking.push(Asking { request, until, silent, committed: None });
         for worker in asked {
-            self.send(worker, Message::AskOutcome { request, tid });
+            self.worker.send(worker, Message::AskOutcome { request, tid });
         }
     }
 
@@ -400,14 +400,14 @@ impl Replica {
     ) {
         let asking = &mut self.strong.asking;
         let Some(at) = asking.iter().position(|asking| asking.request == request) else {
-            self.ignored += 1;
+            self.worker.ignored += 1;
             return;
         };
         asking[at].silent.remove(&from);
         asking[at].committed = asking[at].committed.max(committed);
         if committed == Some(true) || asking[at].silent.is_empty() {
             let Asking { committed, .. } = asking.swap_remove(at);
-            self.reply(request, Response::Outcome(committed));
+            self.worker.reply(request, Response::Outcome(committed));
         }
     }
 
@@ -419,7 +419,7 @@ impl Replica {
         self.strong.asking = asking;
         let late: Vec<Asking> = late;
         for Asking { request, committed, .. } in late {
-            self.reply(request, Response::Outcome(committed));
+            self.worker.reply(request, Response::Outcome(committed));
         }
     }
 
@@ -434,7 +434,7 @@ impl Replica {
         until: Timestamp,
         claim: Option<Claim>,
     ) {
-        self.be_active(now);
+        self.worker.be_active(now);
         let single = self.strong.singles.remove(&request).map(|(_, single)| single);
         let name = transaction.name();
         let (snap_vec, writes, accesses) = transaction.into_certified();
@@ -442,11 +442,11 @@ impl Replica {
         let empty = || Share { snap_vec, accesses: Vec::new(), writes: Vec::new() };
         for ((key, _, update), kind) in accesses.done {
             let access = Access { key, update, kind };
-            let group = self.certifier_of(self.partition_of(&access.key));
+            let group = self.certifier_of(self.worker.partition_of(&access.key));
             shares.entry(group).or_insert_with(empty).accesses.push(access);
         }
         for (key, effect) in writes {
-            let group = self.certifier_of(self.partition_of(&key));
+            let group = self.certifier_of(self.worker.partition_of(&key));
             let share = shares.entry(group).or_insert_with(empty);
             share.writes.push(Write { key, effect });
         }
@@ -454,10 +454,12 @@ impl Replica {
             if let Some(tid) = name {
                 self.strong.service.release(tid, Outcome::Committed(snap_vec.strong));
             }
-            return self.reply(request, Response::Committed { pasts: Pasts::causal(snap_vec) });
+            return self
+                .worker
+                .reply(request, Response::Committed { pasts: Pasts::causal(snap_vec) });
         }
-        if !self.config.protocol.has_strong() {
-            return self.reply(request, Response::Failed(CommandError::NoStrong));
+        if !self.worker.config.protocol.has_strong() {
+            return self.worker.reply(request, Response::Failed(CommandError::NoStrong));
         }
         if !self.reaches_enough(now) {
             if let Some(tid) = name {
@@ -465,14 +467,14 @@ impl Replica {
             }
             self.strong.counts.unavailable += 1;
             let error = CommandError::Unavailable { tid: None };
-            return self.reply(request, Response::Failed(error));
+            return self.worker.reply(request, Response::Failed(error));
         }
         let shares: BTreeMap<_, _> =
             shares.into_iter().map(|(group, share)| (group, Arc::new(share))).collect();
         let writes = shares.values().any(|share| !share.writes.is_empty());
         let cause = match &single {
-            Some(single) => Cause::Request(self.config.address, single.request),
-            None => Cause::Transaction(self.me, tx),
+            Some(single) => Cause::Request(self.worker.config.address, single.request),
+            None => Cause::Transaction(self.worker.me, tx),
         };
         let submitted = Submitted {
             // Each attempt has its time: one that is late says nothing of whether sites can be reached.
@@ -484,9 +486,9 @@ impl Replica {
             single,
         };
         self.certifying(now, |replica| {
-            let traced = replica.config.trace.then(|| shares.clone());
+            let traced = replica.worker.config.trace.then(|| shares.clone());
             let tid = replica.strong.service.certify(now, name, shares, until, claim);
-            replica.trace(|| submission(cause, tid, snap_vec, &traced.unwrap_or_default()));
+            replica.worker.trace(|| submission(cause, tid, snap_vec, &traced.unwrap_or_default()));
             replica.strong.submitted.insert(tid, submitted);
             // Members acknowledge votes when their sites store all that this site has seen.
             replica.wait_for(&snap_vec);
@@ -496,12 +498,12 @@ impl Replica {
     /// Whether as many sites have been heard of late as it takes to decide. If not, nothing need be tried, and
     /// no client need wait, nor wonder what became of it.
     fn reaches_enough(&self, now: Now) -> bool {
-        let patience = self.config.timing.strong_timeout;
+        let patience = self.worker.config.timing.strong_timeout;
         let is_gone = |site: &SiteId| {
-            let suspected = self.detector.suspected_for(*site, now.monotonic);
+            let suspected = self.worker.detector.suspected_for(*site, now.monotonic);
             suspected.is_some_and(|suspected| suspected >= patience)
         };
-        let members = self.dissemination.members.members();
+        let members = self.worker.dissemination.members.members();
         self.strong.service.is_enough(members.filter(|site| !is_gone(site)).count())
     }
 
@@ -509,17 +511,18 @@ impl Replica {
     /// waits. The journal knows a time of which that is as much ahead, so that after a restart it is known
     /// up to where something of this run can still be committed by others.
     pub(crate) fn latest_vote(&mut self, now: Now, snap_vec: &Vector) -> Timestamp {
-        let clock = self.clock.read(now.physical).max(self.dissemination.view.strong_clock);
+        let clock =
+            self.worker.clock.read(now.physical).max(self.worker.dissemination.view.strong_clock);
         // A vote is above every entry of the snapshot.
         let from = clock.max(snap_vec.max_entry());
         self.promise_past(now, from);
-        from.later(self.config.timing.strong_timeout)
+        from.later(self.worker.config.timing.strong_timeout)
     }
 
     /// What a strong transaction of this worker has come to.
     fn on_decided(&mut self, now: Now, tid: TransactionId, outcome: Outcome, claim: Claim) {
         let Some(submitted) = self.strong.submitted.remove(&tid) else { return };
-        self.be_active(now);
+        self.worker.be_active(now);
         let Submitted { request, snap_vec, single, .. } = submitted;
         match outcome {
             Outcome::Committed(ts) => {
@@ -527,10 +530,10 @@ impl Replica {
                 self.strong.ceiling = self.strong.ceiling.max(ts);
                 self.strong.service.follow(ts);
                 self.wait_for(&snap_vec.with(SiteId::STRONG, ts));
-                self.trace(|| Event::Certified { tid, ts: Some(ts) });
+                self.worker.trace(|| Event::Certified { tid, ts: Some(ts) });
                 let pasts = Pasts::causal(snap_vec.with(SiteId::STRONG, ts));
                 if let Some(request) = request {
-                    self.reply(
+                    self.worker.reply(
                         request,
                         match single {
                             Some(single) => Response::Executed { outcome: single.result, pasts },
@@ -541,7 +544,7 @@ impl Replica {
             }
             Outcome::Aborted(obstacle) => {
                 self.strong.counts.aborted += 1;
-                self.trace(|| Event::Certified { tid, ts: None });
+                self.worker.trace(|| Event::Certified { tid, ts: None });
                 self.on_aborted(now, obstacle, claim, single, request);
             }
         }
@@ -558,7 +561,7 @@ impl Replica {
         let Some(request) = request else { return };
         let (key, lacks) =
             obstacle.map_or((None, None), |Obstacle { key, past }| (key, Some(past)));
-        let patience = self.config.timing.strong_timeout;
+        let patience = self.worker.config.timing.strong_timeout;
         match single {
             Some(single) if now.monotonic.since(single.since) < patience => {
                 let pause = if lacks.is_some() { LONGEST_RETRY_WAIT } else { RETRY_PAUSE };
@@ -572,14 +575,14 @@ impl Replica {
             _ => {
                 let lacks = lacks.map(Box::new);
                 let error = CommandError::Aborted { key, claim, lacks };
-                self.reply(request, Response::Failed(error));
+                self.worker.reply(request, Response::Failed(error));
             }
         }
     }
 
     /// Everything periodic of strong transactions.
     pub(crate) fn tick_strong(&mut self, now: Now) {
-        let view = &self.dissemination.view;
+        let view = &self.worker.dissemination.view;
         let (stable_vec, settled_vec) = (view.stable_vec, view.settled_vec);
         self.strong.service.follow(view.strong_clock);
         self.certifying(now, |replica| {
@@ -591,7 +594,7 @@ impl Replica {
         self.give_up_asking(now);
         self.attempt_again(now);
         if !self.strong.is_idle() {
-            self.be_active(now);
+            self.worker.be_active(now);
         }
     }
 
@@ -619,7 +622,7 @@ impl Replica {
 
     /// Tells clients whose transactions take too long.
     fn give_up_late(&mut self, now: Now) {
-        let patience = self.config.timing.strong_timeout;
+        let patience = self.worker.config.timing.strong_timeout;
         let mut late = Vec::new();
         for (tid, submitted) in &mut self.strong.submitted {
             if now.monotonic.since(submitted.since) >= patience
@@ -637,7 +640,7 @@ impl Replica {
             self.strong.counts.unavailable += 1;
             self.strong.service.give_up(tid);
             let tid = writes.then_some(tid);
-            self.reply(request, Response::Failed(CommandError::Unavailable { tid }));
+            self.worker.reply(request, Response::Failed(CommandError::Unavailable { tid }));
         }
         // An operation may wait for what this site cannot get.
         let open = self.strong.singles.iter();
@@ -650,7 +653,7 @@ impl Replica {
             self.strong.singles.remove(&request);
             self.strong.counts.unavailable += 1;
             let error = CommandError::Unavailable { tid: None };
-            self.reply(request, Response::Failed(error));
+            self.worker.reply(request, Response::Failed(error));
         }
     }
 
@@ -663,25 +666,25 @@ impl Replica {
                     // have shown that nothing of theirs comes before.
                     self.wait_for_strong(entry.ts);
                 }
-                self.send(to, Message::Certification(Box::new(message)));
+                self.worker.send(to, Message::Certification(Box::new(message)));
             }
             Certified::Record(record) => {
-                self.record(|| Record::Certification(Box::new(record)));
+                self.worker.record(|| Record::Certification(Box::new(record)));
             }
             Certified::Decided { tid, outcome, claim } => {
                 self.on_decided(now, tid, outcome, claim);
             }
             Certified::Deliver { group, tid, ts, share } => {
-                self.trace(|| Event::Certified { tid, ts: Some(ts) });
+                self.worker.trace(|| Event::Certified { tid, ts: Some(ts) });
                 if !self.strong.service.leads(group) {
-                    self.trace(|| Event::Ahead { tid });
+                    self.worker.trace(|| Event::Ahead { tid });
                 }
                 self.deliver(now, group, ts, &share);
             }
             Certified::Complete { group, upto } => self.complete(now, group, upto),
             Certified::CatchUp { group, .. } => self.catch_up(group),
-            Certified::Reached(path) => self.reach(path),
-            Certified::Leader { .. } => self.be_active(now),
+            Certified::Reached(path) => self.worker.reach(path),
+            Certified::Leader { .. } => self.worker.be_active(now),
         }
     }
 
@@ -706,7 +709,7 @@ impl Replica {
         self.certifying(now, |replica| {
             replica.strong.service.handle(now, from, message);
             if hurries {
-                replica.be_active(now);
+                replica.worker.be_active(now);
             }
             if let Some(snap_vec) = seen {
                 // The vote, or its acknowledgement, waits until this site stores what the transaction has seen.
@@ -717,7 +720,7 @@ impl Replica {
 
     /// The group that certifies what is done at a partition.
     fn certifier_of(&self, partition: PartitionId) -> GroupId {
-        match self.config.protocol {
+        match self.worker.config.protocol {
             Protocol::RedBlue => CENTRAL,
             _ => group_of(partition),
         }
@@ -731,29 +734,30 @@ impl Replica {
         updates: &[Arc<Update>],
         known: Timestamp,
     ) {
-        let central = self.config.protocol == Protocol::RedBlue && group_of(certifier) == CENTRAL;
+        let central =
+            self.worker.config.protocol == Protocol::RedBlue && group_of(certifier) == CENTRAL;
         if !central || known <= prev {
             return;
         }
         let mut by_worker: BTreeMap<Address, Vec<Stretch>> = BTreeMap::new();
-        for id in (0..self.config.topology.partitions).map(PartitionId) {
+        for id in (0..self.worker.config.topology.partitions).map(PartitionId) {
             if group_of(id) == CENTRAL {
                 continue;
             }
             let updates = updates.iter().filter_map(|update| self.part_at(id, update)).collect();
-            let owner = self.config.topology.owner(self.me, id);
+            let owner = self.worker.config.topology.owner(self.worker.me, id);
             let origin = SiteId::STRONG;
             let stretch = Stretch { partition: id, origin, prev, known, updates };
             by_worker.entry(owner).or_default().push(stretch);
         }
         for (worker, stretches) in by_worker {
-            self.send(worker, Message::Spread(stretches));
+            self.worker.send(worker, Message::Spread(stretches));
         }
     }
 
     /// What an update of the central certifier's history writes at a partition.
     fn part_at(&self, id: PartitionId, update: &Update) -> Option<Arc<Update>> {
-        let of = |write: &&Write| self.partition_of(&write.key) == id;
+        let of = |write: &&Write| self.worker.partition_of(&write.key) == id;
         let writes: Vec<Write> = update.writes.iter().filter(of).cloned().collect();
         let Update { dot, snap_vec, .. } = *update;
         let part = Update { dot, snap_vec, writes, eventual: false };
@@ -763,22 +767,25 @@ impl Replica {
     /// A partition of this site has not got what the central certifier spread after `known`: the link
     /// between two of the site's nodes may break.
     pub(crate) fn spread_again(&mut self, id: PartitionId, known: Timestamp) {
-        let redblue = self.config.protocol == Protocol::RedBlue;
-        let Some(index) = self.index_of(PartitionId(CENTRAL.0)).filter(|_| redblue) else { return };
-        if id.0 >= self.config.topology.partitions || group_of(id) == CENTRAL {
+        let redblue = self.worker.config.protocol == Protocol::RedBlue;
+        let Some(index) = self.worker.index_of(PartitionId(CENTRAL.0)).filter(|_| redblue) else {
+            return;
+        };
+        if id.0 >= self.worker.config.topology.partitions || group_of(id) == CENTRAL {
             return;
         }
-        let central = &self.partitions[index];
+        let central = &self.worker.partitions[index];
         let history = &central.committed[SiteId::STRONG.index()];
         let (has, mut budget) = (central.known_vec.strong, TICK_BYTES);
         let (updates, all) = history.stretch(known, has, STRETCH_LIMIT, &mut budget);
         // What is left out is asked for once more, when something new is spread.
         let upto = if all { Some(has) } else { updates.last().map(|u| u.dot.ts) };
         let updates = updates.iter().filter_map(|update| self.part_at(id, update)).collect();
-        let (origin, owner) = (SiteId::STRONG, self.config.topology.owner(self.me, id));
+        let (origin, owner) =
+            (SiteId::STRONG, self.worker.config.topology.owner(self.worker.me, id));
         if let Some(upto) = upto.filter(|upto| *upto > known) {
             let stretch = Stretch { partition: id, origin, prev: known, known: upto, updates };
-            self.send(owner, Message::Spread(vec![stretch]));
+            self.worker.send(owner, Message::Spread(vec![stretch]));
         }
     }
 
@@ -786,71 +793,75 @@ impl Replica {
     /// delivers ahead comes again from there, and [`Self::on_replicate`] takes it for what it has.
     fn deliver(&mut self, now: Now, group: GroupId, ts: Timestamp, share: &Share<Write>) {
         let id = PartitionId(group.0);
-        let index = self.index_of(id).expect("only groups of owned partitions deliver here");
-        assert!(ts > self.partitions[index].known_vec.strong, "strong transactions come in order");
-        self.be_active(now);
+        let index = self.worker.index_of(id).expect("only groups of owned partitions deliver here");
+        assert!(
+            ts > self.worker.partitions[index].known_vec.strong,
+            "strong transactions come in order"
+        );
+        self.worker.be_active(now);
         self.wait_for(&share.commit_vec(ts));
-        let prev = self.partitions[index].known_vec.strong;
+        let prev = self.worker.partitions[index].known_vec.strong;
         let mut delivered = Vec::new();
         if !share.writes.is_empty() {
             let dot = Dot { ts, site: SiteId::STRONG };
             let (snap_vec, writes) = (share.snap_vec, share.writes.clone());
             let update = Arc::new(Update { dot, snap_vec, writes, eventual: false });
-            self.record(|| Record::Stored(smallvec![(id, update.clone())]));
+            self.worker.record(|| Record::Stored(smallvec![(id, update.clone())]));
             self.store_strong(index, update.clone());
             delivered.push(update);
         }
-        self.partitions[index].known_vec.raise(SiteId::STRONG, ts);
+        self.worker.partitions[index].known_vec.raise(SiteId::STRONG, ts);
         self.spread(id, prev, &delivered, ts);
         self.retry_parked(now);
     }
 
     /// Nothing else was committed up to here: what HEARTBEAT_STRONG is for (UniStore Alg. 3 l. 9–10).
     fn complete(&mut self, now: Now, group: GroupId, upto: Timestamp) {
-        let index = self.index_of(PartitionId(group.0));
+        let index = self.worker.index_of(PartitionId(group.0));
         let index = index.expect("only groups of owned partitions are complete here");
         if self.certifier_of(PartitionId(group.0)) != group {
             return;
         }
-        let prev = self.partitions[index].known_vec.strong;
-        self.partitions[index].known_vec.raise(SiteId::STRONG, upto);
+        let prev = self.worker.partitions[index].known_vec.strong;
+        self.worker.partitions[index].known_vec.raise(SiteId::STRONG, upto);
         self.spread(PartitionId(group.0), prev, &[], upto);
         self.retry_parked(now);
     }
 
     /// Stores an update of the strong history.
     pub(crate) fn store_strong(&mut self, index: usize, update: Arc<Update>) {
-        let (partition, dot) = (self.partitions[index].id, update.dot);
-        let partitions = self.config.topology.partitions;
+        let (partition, dot) = (self.worker.partitions[index].id, update.dot);
+        let partitions = self.worker.config.topology.partitions;
         let own = |key: &Key| PartitionId::of(key, partitions) == partition;
-        self.partitions[index].store_of(update, own);
-        self.trace(|| Event::Stored { partition, dot });
+        self.worker.partitions[index].store_of(update, own);
+        self.worker.trace(|| Event::Stored { partition, dot });
     }
 
     /// A new leader lacks what others have.
     fn catch_up(&mut self, group: GroupId) {
         let partition = PartitionId(group.0);
-        let index = self.index_of(partition).expect("only owned partitions have a leader here");
-        let known = self.partitions[index].known_vec.strong;
-        for site in self.other_members() {
-            let to = self.config.topology.owner(site, partition);
-            self.send(to, Message::Gap { partition, origin: SiteId::STRONG, known });
+        let index =
+            self.worker.index_of(partition).expect("only owned partitions have a leader here");
+        let known = self.worker.partitions[index].known_vec.strong;
+        for site in self.worker.other_members() {
+            let to = self.worker.config.topology.owner(site, partition);
+            self.worker.send(to, Message::Gap { partition, origin: SiteId::STRONG, known });
         }
     }
 
     /// Whether this replica tells `dest` of an owned partition's strong transactions: it leads, or was
     /// asked, or the leader cannot be heard there.
     pub(crate) fn sends_strong(&self, index: usize, dest: SiteId) -> bool {
-        let group = group_of(self.partitions[index].id);
-        if self.certifier_of(self.partitions[index].id) != group {
+        let group = group_of(self.worker.partitions[index].id);
+        if self.certifier_of(self.worker.partitions[index].id) != group {
             // Each site's certifier tells the partitions of its site.
             return false;
         }
         let leader = self.strong.service.leader(group);
         let forwards = || {
-            self.config.keeps(Rule::Forwarding)
+            self.worker.config.keeps(Rule::Forwarding)
                 && leader.is_some_and(|leader| {
-                    leader != dest && self.detector.should_forward(dest, leader)
+                    leader != dest && self.worker.detector.should_forward(dest, leader)
                 })
         };
         self.leads_strong(index) || self.strong.asked.contains(&(index, dest)) || forwards()
@@ -863,7 +874,7 @@ impl Replica {
 
     /// Whether this replica leads the group of an owned partition.
     pub(crate) fn leads_strong(&self, index: usize) -> bool {
-        self.strong.service.leads(group_of(self.partitions[index].id))
+        self.strong.service.leads(group_of(self.worker.partitions[index].id))
     }
 
     /// A site wants the history from here, whoever leads.
@@ -878,7 +889,7 @@ impl Replica {
 
     /// Asks a site to lead the certification of all partitions from now on.
     pub fn move_leaders(&mut self, now: Now, site: SiteId) {
-        for id in 0..self.config.topology.partitions {
+        for id in 0..self.worker.config.topology.partitions {
             self.move_leader(now, PartitionId(id), site);
         }
     }

@@ -19,7 +19,7 @@ use solera_time::{Monotonic, Vector};
 use crate::config::Rule;
 use crate::message::{Chunk, Fetch, Filling, Message, Place};
 use crate::partition::{HandOver, Partition};
-use crate::replica::Replica;
+use crate::worker::Worker;
 
 /// About how many bytes are in one piece: less than a millisecond of work.
 const CHUNK_BYTES: usize = 256 * 1024;
@@ -82,46 +82,46 @@ impl Donor {
     }
 }
 
-impl Replica {
+impl Donor {
     /// A joining site's worker asks for pieces. If they cannot be had yet, they will come when they can.
-    pub(crate) fn on_fetch(&mut self, now: Now, from: Address, fetch: Fetch) {
-        let members = &self.dissemination.members;
+    pub(crate) fn on_fetch(&mut self, worker: &mut Worker, now: Now, from: Address, fetch: Fetch) {
+        let members = &worker.dissemination.members;
         // While a site leaves, this worker may have more or less of it than will be kept.
         let leaving = members.which(Standing::Leaving).next().is_some();
         // Until then its keys' bases are later than any snapshot that it could take.
-        let serves = self.dissemination.view.serving || !self.config.keeps(Rule::DonorServes);
-        if self.index_of(fetch.partition).is_none()
+        let serves = worker.dissemination.view.serving || !worker.config.keeps(Rule::DonorServes);
+        if worker.index_of(fetch.partition).is_none()
             || members.standing(from.site) != Standing::Joining
-            || !members.is_member(self.me)
+            || !members.is_member(worker.me)
             || leaving
             || !serves
         {
-            self.ignored += 1;
+            worker.ignored += 1;
             return;
         }
         let Fetch { partition, attempt, at, .. } = fetch;
         let of = |pin: &Pin| (pin.to, pin.partition) == (from, partition);
-        match self.donor.pins.iter().find(|pin| of(pin)) {
+        match self.pins.iter().find(|pin| of(pin)) {
             Some(pin) if pin.attempt == attempt => {}
-            _ if at == Place::START => self.pin(now, from, fetch),
-            _ => return self.send(from, Message::NotKept { partition, attempt }),
+            _ if at == Place::START => self.pin(worker, now, from, fetch),
+            _ => return worker.send(from, Message::NotKept { partition, attempt }),
         }
-        let index = self.donor.pins.iter().position(of).expect("it was found or added");
-        let pin = &mut self.donor.pins[index];
+        let index = self.pins.iter().position(of).expect("it was found or added");
+        let pin = &mut self.pins[index];
         pin.heard = now.monotonic;
         pin.take_word(&fetch);
         if pin.is_complete() {
-            self.donor.pins.remove(index);
+            self.pins.remove(index);
         } else {
-            self.hand_over_to(now, index);
+            self.hand_over_to(worker, now, index);
         }
     }
 
-    fn pin(&mut self, now: Now, to: Address, fetch: Fetch) {
+    fn pin(&mut self, worker: &mut Worker, now: Now, to: Address, fetch: Fetch) {
         let Fetch { partition, attempt, .. } = fetch;
-        self.donor.pins.retain(|pin| (pin.to, pin.partition) != (to, partition));
-        let snapshot = self.start_snapshot(now, &Vector::zero(self.config.topology.sites()));
-        self.donor.pins.push(Pin {
+        self.pins.retain(|pin| (pin.to, pin.partition) != (to, partition));
+        let snapshot = worker.start_snapshot(now, &Vector::zero(worker.config.topology.sites()));
+        self.pins.push(Pin {
             to,
             partition,
             attempt,
@@ -138,44 +138,38 @@ impl Replica {
 
     /// Goes on with what waits for something else than its receiver, and lets go of snapshots that nobody
     /// needs any more.
-    pub(crate) fn hand_over_more(&mut self, now: Now) {
-        let members = &self.dissemination.members;
-        self.donor.pins.retain(|pin| {
+    pub(crate) fn hand_over_more(&mut self, worker: &mut Worker, now: Now) {
+        let members = &worker.dissemination.members;
+        self.pins.retain(|pin| {
             members.standing(pin.to.site) == Standing::Joining
                 && now.monotonic.since(pin.heard) < PATIENCE
         });
-        for index in 0..self.donor.pins.len() {
-            if self.donor.pins[index].under_way.is_empty() {
-                self.hand_over_to(now, index);
+        for index in 0..self.pins.len() {
+            if self.pins[index].under_way.is_empty() {
+                self.hand_over_to(worker, now, index);
             }
         }
     }
 
-    fn hand_over_to(&mut self, now: Now, pin: usize) {
-        let uniform_vec = self.dissemination.view.uniform_vec;
-        let (partition, to) = (self.donor.pins[pin].partition, self.donor.pins[pin].to);
+    fn hand_over_to(&mut self, worker: &mut Worker, now: Now, pin: usize) {
+        let uniform_vec = worker.dissemination.view.uniform_vec;
+        let (partition, to) = (self.pins[pin].partition, self.pins[pin].to);
         // Where the link is full, it goes on with a later tick.
-        if self.held_back.contains(&to) {
+        if worker.held_back.contains(&to) {
             return;
         }
-        let index = self.index_of(partition).expect("only its own partitions are pinned");
-        let pin = &mut self.donor.pins[pin];
+        let index = worker.index_of(partition).expect("only its own partitions are pinned");
+        let pin = &mut self.pins[pin];
         if pin.hand_over.is_none() && !uniform_vec.covers(&pin.snapshot) {
             // Others should hear soon of what it waits for.
-            return self.be_active(now);
+            return worker.be_active(now);
         }
-        let partition = &self.partitions[index];
+        let partition = &worker.partitions[index];
         pin.hand_over.get_or_insert_with(|| partition.hand_over(pin.snapshot));
         let pieces: Vec<_> = (0..CHUNKS_AT_ONCE).map_while(|_| pin.next_piece(partition)).collect();
         for piece in pieces {
-            self.send(to, Message::Filling(piece));
+            worker.send(to, Message::Filling(piece));
         }
-    }
-
-    /// The meet of the snapshots of all that is under way with `future`.
-    pub(crate) fn floor(&self, future: Vector) -> Vector {
-        let floor = self.strong.floor(self.coordinator.floor(future));
-        if self.config.keeps(Rule::DonorHoldsSnapshot) { self.donor.floor(floor) } else { floor }
     }
 }
 

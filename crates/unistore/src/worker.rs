@@ -1,0 +1,194 @@
+//! What the parts of a replica share.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use serde::Serialize;
+use solera_data::Dot;
+use solera_machine::{Address, Now, PartitionId, RarePath, Records, RequestId};
+use solera_time::{HybridClock, Monotonic, SiteId, Vector};
+
+use crate::command::Response;
+use crate::config::Config;
+use crate::dissemination::Dissemination;
+use crate::encoding::PROTOCOL;
+use crate::failure_detector::FailureDetector;
+use crate::message::{Cause, Event, Message, Output};
+use crate::partition::Partition;
+use crate::record::Record;
+
+/// A worker as each part of its replica sees it: what it stores, what it knows of its site and of others, and what it
+/// says. A part owns what it alone knows, and is given this to handle an input.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    pub(crate) config: Config,
+    pub(crate) me: SiteId,
+    pub(crate) clock: HybridClock,
+    pub(crate) partitions: Vec<Partition>,
+    pub(crate) dissemination: Dissemination,
+    pub(crate) detector: FailureDetector,
+    /// Workers of other sites whose links are full.
+    pub(crate) held_back: Vec<Address>,
+    /// Messages that were dropped: see [`Status::ignored`](crate::Status::ignored).
+    pub(crate) ignored: u64,
+    pub(crate) outputs: VecDeque<Output>,
+    /// Messages to this very replica.
+    pub(crate) loopback: VecDeque<Message>,
+    /// When something last happened that others should hear of soon.
+    pub(crate) last_activity: Monotonic,
+}
+
+/// Where the answer to an operation goes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum ReplyTo {
+    /// A client of this worker.
+    Client(RequestId),
+    /// A client of another worker of the site.
+    Peer(Address, RequestId),
+    /// Nobody waits.
+    Nobody,
+}
+
+/// How long a replica keeps its fast tick after something happened.
+pub(crate) const ACTIVE_FOR: Duration = Duration::from_millis(50);
+
+impl Worker {
+    /// START_TX's snapshot (Alg. 1 l. 2–7).
+    ///
+    /// Remote entries are the paper's. The local entry is the site's own latest state rather than
+    /// its uniform part, so that one client of a site sees at once what another has written there,
+    /// also in a partition (`docs/decisions/0003-fresh-local-snapshots.md`). Moving the clock there
+    /// makes sure that no later transaction gets a timestamp within the snapshot.
+    pub(crate) fn start_snapshot(&mut self, now: Now, past: &Vector) -> Vector {
+        self.learn_uniform(past);
+        self.clock.observe(past[self.me]);
+        let mut snap_vec = self.dissemination.view.uniform_vec;
+        snap_vec[self.me] = self.clock.read(now.physical);
+        // UniStore Alg. 1 l. 7.
+        snap_vec.strong = snap_vec.strong.max(past.strong);
+        snap_vec
+    }
+
+    /// Remote entries of a snapshot are uniform, so they are worth knowing (Alg. 1 l. 2–3, 19–20,
+    /// 37–38).
+    pub(crate) fn learn_uniform(&mut self, snap_vec: &Vector) {
+        let uniform_vec = &mut self.dissemination.view.uniform_vec;
+        let (local, strong) = (uniform_vec[self.me], uniform_vec.strong);
+        uniform_vec.join(snap_vec);
+        // What was decided need not be here yet.
+        (uniform_vec[self.me], uniform_vec.strong) = (local, strong);
+    }
+
+    /// A new local timestamp, past everything in `snap_vec`, so that dots extend causality.
+    pub(crate) fn new_dot(&mut self, now: Now, snap_vec: &Vector) -> Dot {
+        self.clock.observe(snap_vec.max_entry());
+        Dot { ts: self.clock.tick(now.physical), site: self.me }
+    }
+
+    /// Raises `past`'s remote entries to those of a snapshot that was read.
+    pub(crate) fn add_remote_entries(&self, past: &mut Vector, snap_vec: &Vector) {
+        let local = past[self.me];
+        past.join(snap_vec);
+        past[self.me] = local;
+    }
+
+    /// Whether all partitions of this worker are there.
+    pub(crate) fn is_filled(&self) -> bool {
+        self.partitions.iter().all(|partition| partition.filled)
+    }
+
+    pub(crate) fn partition_of(&self, key: &[u8]) -> PartitionId {
+        PartitionId::of(key, self.config.topology.partitions)
+    }
+
+    /// The index of a partition among the owned ones, if it is owned.
+    pub(crate) fn index_of(&self, partition: PartitionId) -> Option<usize> {
+        let workers = u16::from(self.config.topology.workers[self.me.index()]);
+        let owned = partition.0 < self.config.topology.partitions
+            && partition.0 % workers == u16::from(self.config.address.worker);
+        owned.then_some(usize::from(partition.0 / workers))
+    }
+
+    pub(crate) fn owned(&mut self, partition: PartitionId) -> &mut Partition {
+        let index = self.index_of(partition).expect("callers route by owner");
+        &mut self.partitions[index]
+    }
+
+    pub(crate) fn send(&mut self, to: Address, message: Message) {
+        if to == self.config.address {
+            self.loopback.push_back(message);
+        } else {
+            self.outputs.push_back(Output::Send { to, message });
+        }
+    }
+
+    pub(crate) fn reply(&mut self, request: RequestId, response: Response) {
+        self.outputs.push_back(Output::Reply { request, response, last: true });
+    }
+
+    pub(crate) fn answer(&mut self, to: ReplyTo, response: Response) {
+        match to {
+            ReplyTo::Client(request) => self.reply(request, response),
+            ReplyTo::Peer(peer, request) => {
+                self.send(peer, Message::ExecuteReply { request, response });
+            }
+            ReplyTo::Nobody => {}
+        }
+    }
+
+    /// Keeps a step for the journal.
+    pub(crate) fn record(&mut self, record: impl FnOnce() -> Record) {
+        if self.config.journal {
+            push_record(&mut self.outputs, &record());
+        }
+    }
+
+    /// Notes that a rare path is taken.
+    pub(crate) fn reach(&mut self, path: RarePath) {
+        self.trace(|| Event::Reached(path));
+    }
+
+    pub(crate) fn trace(&mut self, event: impl FnOnce() -> Event) {
+        if self.config.trace {
+            self.outputs.push_back(Output::Trace(event()));
+        }
+    }
+
+    pub(crate) fn cause_of(&self, reply_to: ReplyTo) -> Option<Cause> {
+        match reply_to {
+            ReplyTo::Client(request) => Some(Cause::Request(self.config.address, request)),
+            ReplyTo::Peer(peer, request) => Some(Cause::Request(peer, request)),
+            ReplyTo::Nobody => None,
+        }
+    }
+
+    /// Something happened that others should hear of soon.
+    pub(crate) fn be_active(&mut self, now: Now) {
+        self.last_activity = now.monotonic;
+    }
+
+    pub(crate) fn is_active(&self, now: Now) -> bool {
+        now.monotonic.since(self.last_activity) < ACTIVE_FOR
+    }
+
+    /// The members beside this site; none while it is none itself.
+    pub(crate) fn other_members(&self) -> Vec<SiteId> {
+        let members = &self.dissemination.members;
+        let others = members.members().filter(|site| *site != self.me);
+        if members.is_member(self.me) { others.collect() } else { Vec::new() }
+    }
+
+    pub(crate) fn is_origin(&self, origin: SiteId) -> bool {
+        origin.index() < self.config.topology.sites() || origin == SiteId::STRONG
+    }
+}
+
+/// Appends to the records that are the last output, so that these are one for many operations.
+pub(crate) fn push_record(outputs: &mut VecDeque<Output>, record: &impl Serialize) {
+    if let Some(Output::Records(records)) = outputs.back_mut() {
+        return records.push_with(|bytes| PROTOCOL.append_record(record, bytes));
+    }
+    let mut records = Records::default();
+    records.push_with(|bytes| PROTOCOL.append_record(record, bytes));
+    outputs.push_back(Output::Records(records));
+}
