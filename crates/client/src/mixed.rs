@@ -214,7 +214,7 @@ impl Database for Spaces {
             let key = access.key.as_ref().map(|key| format!("{}{key}", space.prefix));
             let wanted = || key.as_ref().map(String::as_bytes).ok_or(space);
             let object = &access.program.objects[object as usize];
-            let commands = objects::commands(object, op).iter();
+            let commands = objects::commands(object, op);
             let denied = commands.map(|command| rights.may(user, command, wanted()));
             let reason = denied.filter_map(Result::err).next()?;
             let store = &access.program.stores[usize::from(access.store.0)].name;

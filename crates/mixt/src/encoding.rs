@@ -1,33 +1,32 @@
-//! What databases share that keep objects as bytes: values as [`Codec`] writes them, and fields by their names.
+//! What databases share that keep objects as bytes: values as [`Codec`](solera_program::codec::Codec) writes them, and fields
+//! by their names.
 
 use std::sync::Arc;
 
-use solera_program::codec::{Codec, CodecError};
-use solera_program::objects::{REMOTE_LIST_NEXT, REMOTE_LIST_VALUE};
+use solera_program::codec::CodecError;
+use solera_program::keys::{Call, CallError};
 use solera_program::types::{Object, Type};
-use solera_program::value::Value;
 
 use crate::store::{ObjectCall, StoreError};
 
 impl ObjectCall {
-    /// The name and the type of a field of what the call is about: a struct, or a cell of a `RemoteList`, whose `next` is
-    /// [`Type::Unknown`].
+    /// What is called, apart from the key.
+    pub fn on_object(&self) -> Call<'_> {
+        Call {
+            program: &self.program,
+            object: self.object(),
+            op: self.op,
+            args: &self.args,
+            result: &self.result,
+        }
+    }
+
+    /// The name and the type of a field of what the call is about, as [`Call::field`] tells them.
     ///
     /// # Errors
     /// If there is no such field.
     pub fn field(&self, index: u16) -> Result<(Vec<u8>, Type), StoreError> {
-        let found = match (self.object(), index) {
-            (Object::Struct(id), _) => {
-                let fields = &self.program.structs[usize::from(id.0)].fields;
-                let field = fields.get(usize::from(index));
-                field.map(|(name, ty)| (name.as_bytes().to_vec(), ty.clone()))
-            }
-            (Object::RemoteList(of), REMOTE_LIST_VALUE) => Some((b"v".to_vec(), of.clone())),
-            // The handle is one of the same store, and written as its key.
-            (Object::RemoteList(_), REMOTE_LIST_NEXT) => Some((b"next".to_vec(), Type::Unknown)),
-            _ => None,
-        };
-        found.ok_or_else(|| self.impossible())
+        self.on_object().field(index).map_err(|error| self.failed(error, ""))
     }
 
     /// An argument as it is kept, if it is there. A handle may be of [`Type::Unknown`].
@@ -35,15 +34,18 @@ impl ObjectCall {
     /// # Errors
     /// If there is no such argument, or it is not of the type.
     pub fn encode(&self, at: usize, ty: &Type) -> Result<Vec<u8>, StoreError> {
-        match self.args.get(at) {
-            Some(Value::Handle(handle)) if *ty == Type::Unknown => {
-                Ok(handle.key.as_bytes().to_vec())
+        self.on_object().argument(at, ty).map_err(|error| self.failed(error, ""))
+    }
+
+    /// What is told where a call cannot be done; `wanted` is what the object is called.
+    pub fn failed(&self, error: CallError, wanted: &str) -> StoreError {
+        match error {
+            CallError::Impossible => self.impossible(),
+            CallError::Argument(error) => StoreError::Refused(error.to_string()),
+            CallError::Unreadable(error) => self.unreadable(&error, wanted),
+            CallError::Unexpected(outcome) => {
+                StoreError::Refused(format!("it answers {outcome:?}"))
             }
-            Some(value) => {
-                let encoded = Codec::new(&self.program).encode(value, ty);
-                encoded.map_err(|error| StoreError::Refused(error.to_string()))
-            }
-            None => Err(self.impossible()),
         }
     }
 

@@ -11,6 +11,7 @@ use solera_mixt::store::{
     Answer, Begin, BoxFuture, Commits, Connection, Fields, Horizon, List, Name, NameWrite,
     ObjectCall, StoreError,
 };
+use solera_program::keys::type_of;
 use solera_resp::Value as Reply;
 use tokio::time::Instant;
 
@@ -741,9 +742,7 @@ impl Session {
 /// Whether what a command would replace is what the program takes it for.
 fn check_type(call: &ObjectCall, reply: Option<Reply>) -> Result<(), StoreError> {
     match reply {
-        Some(Reply::Simple(found))
-            if found != "none" && found != objects::type_of(call.object()) =>
-        {
+        Some(Reply::Simple(found)) if found != "none" && found != type_of(call.object()).name() => {
             let wanted = objects::told(call.object()).to_owned();
             let (key, found) = (Arc::clone(&call.key), format!("a {found}"));
             Err(StoreError::WrongData { key, found, wanted })

@@ -1,37 +1,22 @@
-//! Objects of programs as keys of replicas: counters are text, sets of numbers are sets, and named objects hashes.
+//! Objects of programs as keys of replicas, and named objects as hashes.
 
-use std::collections::BTreeSet;
 use std::str::FromStr;
 use std::sync::Arc;
 
 use solera_data::{Op, Outcome, Value as Bytes};
 use solera_mixt::store::{Fields, ObjectCall, StoreError};
-use solera_program::operation::ObjectOp;
 use solera_program::value::Value;
 
 /// The operation of a replica that a call is.
 pub(super) fn operation(call: &ObjectCall) -> Op {
-    match (call.op, &call.args[..]) {
-        (ObjectOp::Insert, [Value::Int(number)]) => Op::SetAdd(vec![text(number)]),
-        (ObjectOp::Elements, _) => Op::SetMembers,
-        (ObjectOp::Increment, [Value::Int(by)]) => Op::IncrBy(*by),
-        (ObjectOp::Value, _) => Op::Get,
-        other => panic!("the programs of this world do not use {other:?}"),
-    }
+    let op = call.on_object().on_key(|| panic!("the programs of this world append nothing"));
+    op.expect("the compiler lets no other call through")
 }
 
 /// What its outcome means to the program.
 pub(super) fn answer(call: &ObjectCall, outcome: Outcome) -> Result<Value, StoreError> {
-    match (call.op, outcome) {
-        (ObjectOp::Insert | ObjectOp::Increment, Outcome::Int(_)) => Ok(Value::Unit),
-        (ObjectOp::Value, Outcome::Nil) => Ok(Value::Int(0)),
-        (ObjectOp::Value, Outcome::Bulk(bytes)) => number(&bytes).map(Value::Int),
-        (ObjectOp::Elements, Outcome::Members(members)) => {
-            let numbers = members.iter().map(|member| number(member).map(Value::Int));
-            Ok(Value::Set(Arc::new(numbers.collect::<Result<BTreeSet<_>, _>>()?)))
-        }
-        (_, outcome) => Err(StoreError::Refused(format!("it answers {outcome:?}"))),
-    }
+    let answer = call.on_object().answer(outcome).map_err(|error| call.failed(error, "a key"))?;
+    Ok(answer.expect("the programs of this world load nothing that may be missing"))
 }
 
 /// The values of a named object.

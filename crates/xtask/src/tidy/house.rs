@@ -51,9 +51,9 @@ pub(crate) const HOUSE: &[Room] = &[
         "solera-program",
         "program",
         Floor::Vocabulary,
-        &["solera-levels"],
-        // Some tests are sources.
-        &["solera-language"],
+        &["solera-data", "solera-levels"],
+        // Some tests are sources, and some keep objects in replicas.
+        &["solera-language", "solera-time"],
     ),
     room(
         "solera-language",
