@@ -232,33 +232,38 @@ impl World {
         for site in SiteId::all(sites) {
             for worker in 0..scenario.topology.workers[site.index()] {
                 let address = Address { site, worker };
-                let mut config = Config::new(address, scenario.topology.clone());
-                config.f = scenario.f;
-                config.fan_out = scenario.fan_out;
-                config.timing = scenario.timing.clone();
-                config.trace = true;
-                config.without = scenario.without;
-                config.leader = SiteId(scenario.leader as u8);
-                world.skew.insert(address, scenario.skew[site.index()][usize::from(worker)]);
-                config.journal = scenario.durable;
-                world.configs.insert(address, config.clone());
-                if scenario.durable {
-                    let (bytes, seed) = (scenario.segment_bytes, world.random.next());
-                    let storage = Storage::new(&config, seed, bytes, scenario.weakness);
-                    world.storages.insert(address, storage);
-                    world.start(address);
-                } else {
-                    let worker =
-                        Worker::in_memory(Site::new(world.site_config(address), scenario.seed));
-                    world.workers.insert(address, worker);
-                    world.schedule_deadline(address);
-                }
+                world.add_worker(scenario, address);
             }
         }
         for (at, fault) in &scenario.faults {
             world.push(*at, Due::Fault(*fault));
         }
         world
+    }
+
+    /// Starts a worker that was never there before.
+    fn add_worker(&mut self, scenario: &Scenario, address: Address) {
+        let mut config = Config::new(address, scenario.topology.clone());
+        config.f = scenario.f;
+        config.fan_out = scenario.fan_out;
+        config.timing = scenario.timing.clone();
+        config.trace = true;
+        config.without = scenario.without;
+        config.leader = SiteId(scenario.leader as u8);
+        let Address { site, worker } = address;
+        self.skew.insert(address, scenario.skew[site.index()][usize::from(worker)]);
+        config.journal = scenario.durable;
+        self.configs.insert(address, config.clone());
+        if scenario.durable {
+            let (bytes, seed) = (scenario.segment_bytes, self.random.next());
+            let storage = Storage::new(&config, seed, bytes, scenario.weakness);
+            self.storages.insert(address, storage);
+            self.start(address);
+        } else {
+            let worker = Worker::in_memory(Site::new(self.site_config(address), scenario.seed));
+            self.workers.insert(address, worker);
+            self.schedule_deadline(address);
+        }
     }
 
     /// What a worker is started with.
