@@ -37,6 +37,8 @@ pub enum Flaw {
 pub struct Driver<M: Machine, L: Log, C = Infallible> {
     machine: M,
     inbox: Turns<InputOf<M>>,
+    /// What the turn may still cost.
+    left: u64,
     /// Nothing if the machine keeps no records.
     gate: Option<Gate<M, L, C>>,
 }
@@ -44,13 +46,13 @@ pub struct Driver<M: Machine, L: Log, C = Infallible> {
 impl<M: Machine, L: Log, C> Driver<M, L, C> {
     /// Runs a machine that keeps no records.
     pub fn in_memory(machine: M) -> Self {
-        Driver { machine, inbox: Turns::default(), gate: None }
+        Driver { machine, inbox: Turns::default(), left: 0, gate: None }
     }
 
     /// Runs a machine whose records go to `log`, of which all up to `persisted` are durable.
     pub fn with_log(machine: M, log: L, persisted: Lsn, options: Options) -> Self {
         let gate = Some(Gate::new(log, persisted, options));
-        Driver { machine, inbox: Turns::default(), gate }
+        Driver { machine, inbox: Turns::default(), left: 0, gate }
     }
 
     /// The machine.
@@ -79,23 +81,29 @@ impl<M: Machine, L: Log, C> Driver<M, L, C> {
         self.machine.handle(now, input);
     }
 
-    /// Puts an input behind those of its protocol that wait for [`work`](Self::work).
-    pub fn enqueue(&mut self, input: InputOf<M>) {
-        self.inbox.push(M::share(&input), input);
+    /// Gives the machine an input, if nothing waits and the turn may still cost something. Otherwise puts it behind those of its
+    /// protocol that wait for [`work`](Self::work).
+    pub fn take(&mut self, now: Now, input: InputOf<M>) {
+        let share = M::share(&input);
+        if self.left > 0 && self.inbox.is_empty() {
+            self.left = self.left.saturating_sub(share.cost.max(1));
+            self.machine.handle(now, input);
+        } else {
+            self.inbox.push(share, input);
+        }
     }
 
-    /// Gives the machine what waits, protocol by protocol in turn, until that has cost `quantum`. Returns whether more waits:
-    /// then the host lets others have their turn, and comes back. A protocol that is given more than a worker can do thus
-    /// delays others by one quantum and not by all that waits for it.
-    pub fn work(&mut self, now: Now, quantum: u64) -> bool {
-        let mut spent = 0;
-        while spent < quantum
+    /// Begins a turn, which may cost `quantum`, and gives the machine what waits, protocol by protocol. Where
+    /// [`has_inputs`](Self::has_inputs) afterwards, the host lets others have their turn, and comes back. A protocol that is
+    /// given more than a worker can do thus delays others by one quantum and not by all that waits for it.
+    pub fn work(&mut self, now: Now, quantum: u64) {
+        self.left = quantum;
+        while self.left > 0
             && let Some((cost, input)) = self.inbox.pop()
         {
-            spent += cost;
+            self.left = self.left.saturating_sub(cost.max(1));
             self.machine.handle(now, input);
         }
-        self.has_inputs()
     }
 
     /// Tells the machine that a client wants no more replies to a request. A command that still waits is not carried out.

@@ -4,8 +4,8 @@
 //! A [`Driver`] owns a machine and the [`Log`] that keeps its records. Its host hands over what arrives and carries out
 //! what leaves:
 //!
-//! 1. [`Driver::enqueue`] for what arrives, and [`Driver::work`] until it returns `false`, with what follows after each turn; or a
-//!    direct call of the machine through [`Driver::machine_mut`];
+//! 1. [`Driver::work`], which begins a turn, and [`Driver::take`] for what arrives; another turn while [`Driver::has_inputs`], after
+//!    what follows has been done; or a direct call of the machine through [`Driver::machine_mut`];
 //! 2. [`Driver::poll`] until it returns `None`: what may leave now, in order; then [`Driver::hold`] for each client who has
 //!    called directly;
 //! 3. where [`Driver::wants_submit`], [`Driver::submit`], at the latest when everyone who is ready to write has done so;

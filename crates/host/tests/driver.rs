@@ -176,7 +176,8 @@ fn end_sync(driver: &mut Tested) {
 /// The amounts that a turn of the driver has added.
 fn turn(driver: &mut Driver<Sum, NoLog>, quantum: u64) -> (Vec<u64>, bool) {
     let before = driver.machine().sum;
-    let more = driver.work(NOW, quantum);
+    driver.work(NOW, quantum);
+    let more = driver.has_inputs();
     let outputs = std::iter::from_fn(|| driver.poll());
     let sums = outputs.filter_map(|it| if let Output::Trace(sum) = it { Some(sum) } else { None });
     let mut last = before;
@@ -187,7 +188,7 @@ fn turn(driver: &mut Driver<Sum, NoLog>, quantum: u64) -> (Vec<u64>, bool) {
 fn what_waits_is_done_turn_by_turn_and_protocols_alternate() {
     let mut driver: Driver<Sum, NoLog> = Driver::in_memory(Sum::default());
     let ask = |driver: &mut Driver<Sum, NoLog>, amount| {
-        driver.enqueue(Input::Client { request: RequestId(amount), command: amount });
+        driver.take(NOW, Input::Client { request: RequestId(amount), command: amount });
     };
     for amount in [1010, 1011, 1012, 1013] {
         ask(&mut driver, amount);
@@ -200,13 +201,18 @@ fn what_waits_is_done_turn_by_turn_and_protocols_alternate() {
     assert_eq!(turn(&mut driver, 20), (vec![1011, 2011], true));
     assert_eq!(turn(&mut driver, 100), (vec![1012, 1013], false));
     assert!(!driver.has_inputs());
+    // 77 are left of the turn: what comes now is done at once, until they are spent.
+    for amount in [1050, 2050, 2050] {
+        ask(&mut driver, amount);
+    }
+    assert_eq!(turn(&mut driver, 0), (vec![1050, 2050], true));
 }
 
 #[test]
 fn a_command_that_is_cancelled_while_it_waits_is_not_carried_out() {
     let mut driver: Driver<Sum, NoLog> = Driver::in_memory(Sum::default());
     for amount in [1, 2, 3] {
-        driver.enqueue(Input::Client { request: RequestId(amount), command: amount });
+        driver.take(NOW, Input::Client { request: RequestId(amount), command: amount });
     }
     driver.cancel(NOW, RequestId(2));
     assert_eq!(turn(&mut driver, u64::MAX), (vec![1, 3], false));

@@ -64,9 +64,11 @@ impl<T> Turns<T> {
         };
         if self.queues[place].items.is_empty() {
             // A protocol that did not wait has saved nothing up.
-            let waiting = self.queues.iter().filter(|it| it.lane == lane && !it.items.is_empty());
-            let least = waiting.map(|queue| queue.served).min().unwrap_or(0);
-            self.queues[place].served = self.queues[place].served.max(least);
+            let of_lane = || self.queues.iter().filter(|queue| queue.lane == lane);
+            let waiting = of_lane().filter(|queue| !queue.items.is_empty());
+            let least = waiting.map(|queue| queue.served).min();
+            let least = least.or_else(|| of_lane().map(|queue| queue.served).max());
+            self.queues[place].served = self.queues[place].served.max(least.unwrap_or(0));
         }
         self.queues[place].items.push_back((cost, item));
     }
@@ -148,6 +150,17 @@ mod tests {
         push(&mut turns, Lane::USUAL, (2, 10), "p");
         push(&mut turns, Lane::USUAL, (2, 10), "q");
         assert_eq!(order(&mut turns), "a p b q c");
+        // Nor does it where it comes first, while nobody waits.
+        for item in ["d", "e", "f", "g", "h"] {
+            push(&mut turns, Lane::USUAL, (1, 10), item);
+        }
+        assert_eq!(order(&mut turns), "d e f g h");
+        for item in ["r", "s", "t"] {
+            push(&mut turns, Lane::USUAL, (2, 10), item);
+        }
+        push(&mut turns, Lane::USUAL, (1, 10), "i");
+        push(&mut turns, Lane::USUAL, (1, 10), "j");
+        assert_eq!(order(&mut turns), "i r j s t");
     }
 
     #[test]

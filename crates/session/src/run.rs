@@ -1,6 +1,6 @@
 //! The way of each command through a session: what refuses it, what queues it, what runs it.
 
-use solera_commands::{Command as Described, CommandId, Unit, lookup};
+use solera_commands::{Command as Described, CommandId, lookup};
 use solera_config::Baseline;
 use solera_data::Op;
 use solera_levels::Level;
@@ -103,8 +103,8 @@ impl<W: Context> Session<W> {
         if !command.takes(arguments.len()) {
             return Err(command.wrong_arity());
         }
-        let unit = Unit::of(command, arguments.from(1).next());
-        self.permit(unit, command.keys(arguments.from(0)))
+        self.may(command, arguments).map_err(|refused| refused.to_string())?;
+        self.admits(command)
     }
 
     /// Whether a transaction that was given up leaves a command to be run.
@@ -118,17 +118,11 @@ impl<W: Context> Session<W> {
         }
     }
 
-    /// Whether a command may be run on keys now, or queued.
+    /// Whether the node takes a command now, whoever sends it.
     ///
     /// # Errors
     /// Why not, as the client is told.
-    pub(crate) fn permit<'a>(
-        &self,
-        unit: Unit,
-        keys: impl Iterator<Item = &'a [u8]> + Clone,
-    ) -> Result<(), String> {
-        let command = unit.command();
-        self.may_use(unit, keys).map_err(|refused| refused.to_string())?;
+    pub(crate) fn admits(&self, command: &Described) -> Result<(), String> {
         if !self.worker.serves() && needs_data(command) {
             let site = self.worker.site_name(self.worker.address().site);
             return Err(match self.worker.refused_by_others() {

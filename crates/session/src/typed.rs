@@ -56,7 +56,9 @@ impl<W: Context> Session<W> {
         let described = &COMMANDS[command.command() as usize];
         self.worker.count_command(described.id);
         self.last_command = described.name;
-        self.permit(Unit::of(described, None), command.keys())?;
+        self.may_use(Unit::of(described, None), command.keys())
+            .map_err(|refused| refused.to_string())?;
+        self.admits(described)?;
         self.go_on(described.id)?;
         self.tx_writes |= self.tx.is_some() && described.has_flag("write");
         command.run(self).await

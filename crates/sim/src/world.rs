@@ -175,7 +175,7 @@ pub(crate) struct World {
 /// How many virtual cores run the jobs of a worker.
 const CORES: usize = 2;
 
-/// What a worker does before what it says leaves: all, for inputs are handed to it one by one.
+/// What inputs may cost in one turn. They are handed over one by one, and none waits.
 const QUANTUM: u64 = 16;
 
 /// Messages of one lane and protocol stay in order.
@@ -514,8 +514,8 @@ impl World {
     fn handle(&mut self, address: Address, input: Input) {
         let now = self.now_at(address);
         if let Some(worker) = self.workers.get_mut(&address) {
-            worker.enqueue(input);
-            while worker.work(now, QUANTUM) {}
+            worker.work(now, QUANTUM);
+            worker.take(now, input);
         }
         self.carry_out(address);
     }

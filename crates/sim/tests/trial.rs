@@ -44,6 +44,11 @@ fn sites_that_leave_and_join_run_it() {
 }
 
 #[test]
+fn it_runs_beside_two_other_protocols() {
+    tries_everything(&tally(|seed| Scenario::members(seed).with_primary(), 75_000..75_006));
+}
+
+#[test]
 fn it_runs_over_links() {
     tries_everything(&tally(Scenario::links, 74_000..74_004));
 }

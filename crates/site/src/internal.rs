@@ -1,6 +1,6 @@
 //! Questions of one protocol to another, which the other one takes as commands.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use solera_data::Op;
 use solera_machine::{AskId, RequestId};
@@ -19,34 +19,49 @@ pub(crate) enum Asker {
 }
 
 /// The questions that wait for their answers.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Internal {
     open: BTreeMap<RequestId, Asker>,
-    asked: u64,
+    /// Answers that were not given to their askers yet.
+    answered: VecDeque<(Asker, Response)>,
+    next: u64,
 }
 
 impl Internal {
+    /// Creates a worker's questions, numbered from `first` on: a former process of the worker used smaller numbers.
+    pub(crate) fn new(first: u64) -> Internal {
+        Internal { open: BTreeMap::new(), answered: VecDeque::new(), next: FIRST | first }
+    }
+
     /// Returns the request by which another protocol will answer `asker`.
     pub(crate) fn ask(&mut self, asker: Asker) -> RequestId {
-        let request = RequestId(FIRST + self.asked);
-        self.asked += 1;
+        let request = RequestId(self.next);
+        self.next += 1;
         self.open.insert(request, asker);
         request
     }
 
-    /// Returns whether nobody waits for an answer.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.open.is_empty()
-    }
-
     /// Returns whether a reply answers a question, and not a client.
-    pub(crate) fn answers(request: RequestId) -> bool {
+    #[inline]
+    pub(crate) fn is_answer(request: RequestId) -> bool {
         request.0 >= FIRST
     }
 
-    /// Returns who has asked, once the last reply is there. Nobody has if the question was answered before.
-    pub(crate) fn take(&mut self, request: RequestId) -> Option<Asker> {
-        self.open.remove(&request)
+    /// Keeps a reply for who has asked. Nobody has if the question was answered before, or by a former process.
+    pub(crate) fn note(&mut self, request: RequestId, response: Response) {
+        if let Some(asker) = self.open.remove(&request) {
+            self.answered.push_back((asker, response));
+        }
+    }
+
+    /// Returns the next answer, and who has asked.
+    pub(crate) fn take_answer(&mut self) -> Option<(Asker, Response)> {
+        self.answered.pop_front()
+    }
+
+    /// Returns whether answers wait.
+    pub(crate) fn has_answers(&self) -> bool {
+        !self.answered.is_empty()
     }
 }
 

@@ -90,15 +90,21 @@ impl Site {
         let config = config.into();
         let members = config.first_members();
         let primary = config.primary.map(|primary| Primary::new(primary, &members));
-        Site::of(Replica::new(config.unistore, seed), primary, config.trial)
+        let first = config.unistore.first_transaction;
+        Site::of(Replica::new(config.unistore, seed), primary, config.trial, first)
     }
 
-    pub(crate) fn of(unistore: Replica, primary: Option<Primary>, trial: bool) -> Site {
+    pub(crate) fn of(
+        unistore: Replica,
+        primary: Option<Primary>,
+        trial: bool,
+        first_question: u64,
+    ) -> Site {
         let mut site = Site {
             unistore,
             primary,
             trial: trial.then(Trial::default),
-            internal: Internal::default(),
+            internal: Internal::new(first_question),
             outputs: VecDeque::new(),
         };
         site.note_filled();
@@ -174,7 +180,7 @@ impl Site {
     fn pass_on_members(&mut self, now: Now) {
         let Some(primary) = &mut self.primary else { return };
         if primary.members() != self.unistore.members() {
-            collect(&mut self.outputs, &mut self.unistore);
+            collect_unistore(&mut self.outputs, &mut self.unistore, &mut self.internal);
             primary.set_members(now, self.unistore.members());
             collect(&mut self.outputs, primary);
             self.note_filled();
@@ -191,7 +197,7 @@ impl Site {
     /// Gives `trial` something to do; what UniStore has said until now leaves first.
     fn with_trial(&mut self, now: Now, action: impl FnOnce(&mut Trial)) {
         let Some(trial) = &mut self.trial else { return };
-        collect(&mut self.outputs, &mut self.unistore);
+        collect_unistore(&mut self.outputs, &mut self.unistore, &mut self.internal);
         action(trial);
         self.settle_trial(now);
     }
@@ -209,43 +215,56 @@ impl Site {
                 }
             }
         }
-        self.settle_answers(now);
     }
 
-    /// Gives answers of UniStore to the protocols that have asked.
-    fn settle_answers(&mut self, now: Now) {
-        if self.internal.is_idle() {
+    /// Gives answers of UniStore to the protocols that have asked, and carries out what they say then.
+    fn settle(&mut self, now: Now) {
+        if self.trial.is_none() {
             return;
         }
-        let mut answered = Vec::new();
-        while let Some(output) = self.unistore.poll_output() {
-            match output {
-                solera_machine::Output::Reply { request, response, .. }
-                    if Internal::answers(request) =>
-                {
-                    answered.extend(self.internal.take(request).zip(Some(response)));
-                }
-                output => {
-                    let Ok(output) = output.widen();
-                    self.outputs.push_back(output);
-                }
-            }
-        }
-        for (Asker::Trial(ask), response) in answered {
+        collect_unistore(&mut self.outputs, &mut self.unistore, &mut self.internal);
+        while let Some((Asker::Trial(ask), response)) = self.internal.take_answer() {
             let answer = internal::answer_of(response);
             self.with_trial(now, |trial| {
                 trial.handle(now, solera_machine::Input::Answered { ask, answer });
             });
+            collect_unistore(&mut self.outputs, &mut self.unistore, &mut self.internal);
         }
     }
 
     /// Gives `primary` something to do; what UniStore has said until now leaves first.
     fn with_primary(&mut self, action: impl FnOnce(&mut Primary)) {
         let Some(primary) = &mut self.primary else { return };
-        collect(&mut self.outputs, &mut self.unistore);
+        collect_unistore(&mut self.outputs, &mut self.unistore, &mut self.internal);
         action(primary);
         collect(&mut self.outputs, primary);
         self.note_filled();
+    }
+}
+
+/// Moves the outputs of UniStore behind those that came before; answers to questions stay in the worker.
+fn collect_unistore(
+    outputs: &mut VecDeque<Output>,
+    unistore: &mut Replica,
+    internal: &mut Internal,
+) {
+    while let Some(output) = unistore.poll_output() {
+        outputs.extend(without_answers(output, internal));
+    }
+}
+
+/// Keeps an answer to a question for who has asked, and returns any other output.
+#[inline]
+fn without_answers(output: solera_unistore::Output, internal: &mut Internal) -> Option<Output> {
+    match output {
+        solera_machine::Output::Reply { request, response, .. } if Internal::is_answer(request) => {
+            internal.note(request, response);
+            None
+        }
+        output => {
+            let Ok(output) = output.widen();
+            Some(output)
+        }
     }
 }
 
@@ -297,7 +316,6 @@ impl Machine for Site {
             Input::Message { from, life, message: Message::UniStore(message) } => {
                 self.unistore.handle(now, Of::Message { from, life, message });
                 self.pass_on_members(now);
-                self.settle_answers(now);
             }
             Input::Client { request, command: Command::UniStore(command) } => {
                 self.unistore.handle(now, Of::Client { request, command });
@@ -323,14 +341,16 @@ impl Machine for Site {
                 self.with_primary(|it| it.handle(now, Of::Cancel { request }));
                 self.with_trial(now, |it| it.handle(now, Of::Cancel { request }));
             }
+            Input::Answered { answer, .. } => match answer {},
         }
+        self.settle(now);
     }
 
     fn on_deadline(&mut self, now: Now) {
         self.unistore.on_deadline(now);
         self.pass_on_members(now);
         self.with_primary(|primary| primary.on_deadline(now));
-        self.settle_answers(now);
+        self.settle(now);
     }
 
     #[inline]
@@ -338,15 +358,20 @@ impl Machine for Site {
         if let Some(output) = self.outputs.pop_front() {
             return Some(output);
         }
-        if let Some(output) = self.unistore.poll_output() {
-            let Ok(output) = output.widen();
-            return Some(output);
+        while let Some(output) = self.unistore.poll_output() {
+            if let Some(output) = without_answers(output, &mut self.internal) {
+                return Some(output);
+            }
         }
         let Ok(output) = self.primary.as_mut()?.poll_output()?.widen();
         Some(output)
     }
 
     fn next_deadline(&self) -> Option<Monotonic> {
+        if self.internal.has_answers() {
+            // A direct call has led to them.
+            return Some(Monotonic(0));
+        }
         let primary = self.primary.as_ref().and_then(Primary::next_deadline);
         self.unistore.next_deadline().into_iter().chain(primary).min()
     }

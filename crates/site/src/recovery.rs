@@ -10,6 +10,7 @@ pub struct Recovery {
     unistore: solera_unistore::Recovery,
     primary: Option<solera_primary::Recovery>,
     trial: bool,
+    first_question: u64,
 }
 
 impl Recovery {
@@ -18,8 +19,9 @@ impl Recovery {
         let config = config.into();
         let first = config.first_members();
         let primary = config.primary.map(|it| solera_primary::Recovery::new(it, &first));
+        let first_question = config.unistore.first_transaction;
         let unistore = solera_unistore::Recovery::new(config.unistore, seed);
-        Recovery { unistore, primary, trial: config.trial }
+        Recovery { unistore, primary, trial: config.trial, first_question }
     }
 
     /// Returns the recovery of `primary`.
@@ -56,6 +58,6 @@ impl solera_machine::Recovery for Recovery {
     fn into_machine(self) -> Site {
         let unistore = self.unistore.into_machine();
         let primary = self.primary.map(|primary| primary.into_machine(unistore.members()));
-        Site::of(unistore, primary, self.trial)
+        Site::of(unistore, primary, self.trial, self.first_question)
     }
 }

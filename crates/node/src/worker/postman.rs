@@ -38,7 +38,17 @@ impl Postman {
     }
 
     pub(super) async fn run(mut self) {
+        let mut more = false;
         while !self.stopping {
+            if more {
+                // Timers are too coarse to wait for what is due now.
+                tokio::task::yield_now().await;
+                while let Ok(parcel) = self.mailbox.try_recv() {
+                    self.take(parcel);
+                }
+                more = self.deliver();
+                continue;
+            }
             let next = self.arm();
             tokio::select! {
                 biased;
@@ -52,9 +62,7 @@ impl Postman {
             while let Ok(parcel) = self.mailbox.try_recv() {
                 self.take(parcel);
             }
-            if self.deliver() {
-                tokio::task::yield_now().await;
-            }
+            more = self.deliver();
         }
         self.worker.alive.send_replace(false);
     }
@@ -72,9 +80,6 @@ impl Postman {
         let mut state = self.worker.state.borrow_mut();
         let deadline = state.engine.next_deadline();
         state.armed = deadline;
-        if state.engine.has_inputs() {
-            return self.worker.network.clock().instant();
-        }
         let deadline = deadline.map_or(far, |deadline| self.worker.instant(deadline));
         let messages = self.under_way.values().filter_map(|link| Some(link.front()?.0));
         messages.fold(deadline.min(far), Instant::min)
@@ -140,7 +145,7 @@ impl Postman {
             Control::Kill(done) => {
                 // What has arrived was received before.
                 let now = self.worker.now();
-                while self.worker.state.borrow_mut().engine.work(now, QUANTUM) {}
+                self.worker.state.borrow_mut().engine.work(now, u64::MAX);
                 self.worker.alive.send_replace(false);
                 self.under_way.retain(|from, _| from.site == self.worker.address.site);
                 let _ = done.send(());
@@ -150,8 +155,8 @@ impl Postman {
                 let _ = done.send(listen(&self.worker));
             }
             Control::Done(job, result) => {
-                let mut state = self.worker.state.borrow_mut();
-                state.engine.enqueue(Input::Done { job, result });
+                let (now, mut state) = (self.worker.now(), self.worker.state.borrow_mut());
+                state.engine.take(now, Input::Done { job, result });
             }
             Control::Journal(event) => self.worker.on_journal(event),
             Control::LookForRoom => self.worker.look_for_room(),
@@ -171,6 +176,7 @@ impl Postman {
         let instant = network.clock().instant();
         let here = self.worker.address.site.index();
         let mut state = self.worker.state.borrow_mut();
+        state.engine.work(now, QUANTUM);
         for (from, link) in &mut self.under_way {
             while link.front().is_some_and(|(due, ..)| *due <= instant) {
                 let Some((_, life, messages)) = link.pop_front() else { break };
@@ -180,11 +186,11 @@ impl Postman {
                     continue;
                 }
                 for message in messages {
-                    state.engine.enqueue(Input::Message { from: *from, life, message });
+                    state.engine.take(now, Input::Message { from: *from, life, message });
                 }
             }
         }
-        let more = state.engine.work(now, QUANTUM);
+        let more = state.engine.has_inputs();
         if state.engine.next_deadline().is_some_and(|deadline| now.monotonic >= deadline) {
             let full = network.full_links(self.worker.address);
             state.engine.machine_mut().hold_back(full);
