@@ -5,9 +5,10 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use solera_data::{Key, Value};
-use solera_machine::{Address, PartitionId, Topology};
+use solera_machine::{Address, PartitionId, Topology, codec};
 
 use crate::history::Position;
+use crate::message::PROTOCOL;
 
 /// Longest value in bytes.
 pub const MAX_VALUE: usize = 1 << 20;
@@ -55,10 +56,32 @@ impl Past {
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
+
+    /// Adds all that another past has seen.
+    pub fn join(&mut self, other: &Past) {
+        for (id, position) in other.positions() {
+            self.note(id, position);
+        }
+    }
+
+    /// Appends the past as tokens carry it: protocol, version, positions.
+    pub fn encode(&self, bytes: &mut Vec<u8>) {
+        bytes.extend_from_slice(&PROTOCOL.past_header());
+        codec::append(self, bytes);
+    }
+
+    /// Reads what comes after the protocol and its version; `None` if this is no past in a cluster of so many partitions.
+    pub fn decode(bytes: &[u8], partitions: u16) -> Option<Past> {
+        let (past, rest): (Past, _) = codec::take(bytes)?;
+        let exists = |(id, _): (PartitionId, Position)| id.0 < partitions;
+        (rest.is_empty() && past.positions().all(exists)).then_some(past)
+    }
 }
 
 /// A command of a client. It goes to the worker that owns the key, or the past's partitions, at the client's site.
-#[derive(Clone, Debug, PartialEq, Eq)]
+///
+/// Nodes of a site pass commands and responses to one another: variants stay in their order, new ones come last.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Command {
     /// Reads the local replica.
     Read {
@@ -84,8 +107,18 @@ pub enum Command {
     },
 }
 
+/// An update that is in its partition's history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Done {
+    /// Its place.
+    pub position: Position,
+    /// The sum after [`Update::IncrBy`], the length after [`Update::Append`], how many keys [`Update::Delete`] removed. `None`
+    /// after [`Update::Set`], or if only the update's place is known.
+    pub number: Option<i64>,
+}
+
 /// A reply to a command.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Response {
     /// The value that the local replica has.
     Value {
@@ -95,12 +128,9 @@ pub enum Response {
         position: Position,
     },
     /// The home has ordered the update and keeps it. [`Response::Applied`] or [`Response::Failed`] follows.
-    Accepted,
+    Accepted(Done),
     /// This site has applied the update. The last reply.
-    Applied {
-        /// The update's place in the partition's history.
-        position: Position,
-    },
+    Applied(Done),
     /// The past of an ATTACH is applied here.
     Attached,
     /// The past of a BARRIER is stored at f + 1 sites, or at all members if these are fewer.
@@ -162,6 +192,16 @@ impl Update {
                 Ok(Some(Value::from(sum.to_string().as_bytes())))
             }
             Update::Delete => Ok(None),
+        }
+    }
+
+    /// Returns the [`Done::number`] of the update that has made `after` of `before`.
+    pub(crate) fn number(&self, before: Option<&Value>, after: Option<&Value>) -> Option<i64> {
+        match self {
+            Update::Set(_) => None,
+            Update::Append(_) => i64::try_from(after?.len()).ok(),
+            Update::IncrBy(_) => std::str::from_utf8(after?.as_bytes()).ok()?.parse().ok(),
+            Update::Delete => Some(i64::from(before.is_some())),
         }
     }
 }

@@ -3,6 +3,7 @@
 use solera_machine::{Now, PartitionId};
 use solera_time::SiteId;
 
+use crate::command::Done;
 use crate::history::{Entry, Epoch, Held, History};
 use crate::list::home_of;
 use crate::machine::{Primary, Replica, Role, Rule};
@@ -57,26 +58,34 @@ impl Primary {
         self.report(id, from, false);
     }
 
-    /// Appends entries to a partition's history, keeps them, and answers clients whose updates they are.
-    pub(crate) fn apply(&mut self, index: usize, entries: Vec<Entry>, epochs: &[Epoch]) {
+    /// Appends entries to a partition's history, keeps them, and answers clients whose updates they are. Returns the number of
+    /// the last update.
+    pub(crate) fn apply(
+        &mut self,
+        index: usize,
+        entries: Vec<Entry>,
+        epochs: &[Epoch],
+    ) -> Option<i64> {
         let history = &mut self.replicas[index].history;
         let before = history.epochs.last().copied();
         history.learn_epochs(epochs);
         if entries.is_empty() && history.epochs.last().copied() == before {
-            return;
+            return None;
         }
         let (partition, after, epochs) = (history.id, history.applied, history.epochs.clone());
         let kept = entries.clone();
         self.record(|| Record::Applied { partition, after, entries: kept, epochs });
+        let mut last = None;
         for entry in entries {
-            let (origin, number) = (entry.origin, entry.number);
+            let (origin, request) = (entry.origin, entry.number);
             let history = &mut self.replicas[index].history;
-            history.apply(entry);
-            let position = history.position();
+            last = history.apply(entry);
+            let done = Done { position: history.position(), number: last };
             if origin == self.config.address {
-                self.note_applied(number, position);
+                self.note_applied(request, done);
             }
         }
+        last
     }
 
     /// A replica listens to its home; a new home to all whom it asks.
@@ -115,7 +124,7 @@ impl Primary {
         let own = history.seen.get(&self.config.address).map(|seen| seen.numbers.clone());
         for number in own.unwrap_or_default().into_keys() {
             if let Some(position) = self.replicas[index].history.find(self.config.address, number) {
-                self.note_applied(number, position);
+                self.note_applied(number, Done { position, number: None });
             }
         }
         match self.replicas[index].role {

@@ -123,10 +123,10 @@ impl History {
         update.apply(self.values.get(key).map(|held| &held.value))
     }
 
-    /// Appends an entry. The home has found that it can be applied.
-    pub(crate) fn apply(&mut self, entry: Entry) {
+    /// Appends an entry. The home has found that it can be applied. Returns the update's [`Done::number`](crate::Done::number).
+    pub(crate) fn apply(&mut self, entry: Entry) -> Option<i64> {
         self.applied += 1;
-        self.change_value(self.applied, &entry);
+        let number = self.change_value(self.applied, &entry);
         let seen = self.seen.entry(entry.origin).or_default();
         seen.numbers.insert(entry.number, self.applied);
         if entry.oldest > seen.oldest {
@@ -137,16 +137,19 @@ impl History {
         if self.log.len() > self.log_limit {
             self.log.pop_front();
         }
+        number
     }
 
-    /// Applies the entry at `index` to its key, unless the value has it already.
-    pub(crate) fn change_value(&mut self, index: u64, entry: &Entry) {
+    /// Applies the entry at `index` to its key, unless the value has it already. Returns the update's number.
+    pub(crate) fn change_value(&mut self, index: u64, entry: &Entry) -> Option<i64> {
         let held = self.values.get(&entry.key);
         if held.is_some_and(|held| held.at >= index) {
-            return;
+            return None;
         }
+        let before = held.map(|held| &held.value);
         // The home orders no update that fails, and all replicas apply the same ones to the same values.
-        let Ok(value) = entry.update.apply(held.map(|held| &held.value)) else { return };
+        let value = entry.update.apply(before).ok()?;
+        let number = entry.update.number(before, value.as_ref());
         match value {
             Some(value) => {
                 self.values.insert(entry.key.clone(), Held { value, at: index });
@@ -155,6 +158,7 @@ impl History {
                 self.values.remove(&entry.key);
             }
         }
+        number
     }
 
     /// Returns at most `count` entries after an index; `None` if they are no longer in the log.

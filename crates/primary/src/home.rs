@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use solera_machine::{Address, Now, PartitionId};
 use solera_time::{Monotonic, SiteId};
 
-use crate::command::Failure;
-use crate::history::{Entry, Position};
+use crate::command::{Done, Failure};
+use crate::history::Entry;
 use crate::machine::{Primary, Role, Rule};
 use crate::message::{Answer, Body, End, Piece, Request};
 use crate::rare;
@@ -77,7 +77,7 @@ impl Primary {
         &mut self,
         origin: Address,
         request: Request,
-    ) -> Option<Result<Position, Failure>> {
+    ) -> Option<Result<Done, Failure>> {
         let Request { number, oldest, key, update } = request;
         let id = PartitionId::of(&key, self.config.topology.partitions);
         let index = self.index_of(id)?;
@@ -89,7 +89,7 @@ impl Primary {
             && self.config.keeps(Rule::Once)
         {
             self.rare(rare::ORDERED_BEFORE);
-            return Some(Ok(position));
+            return Some(Ok(Done { position, number: None }));
         }
         let refusal = self.refusal_of(index, (origin, number, oldest));
         let refusal = refusal.or(self.replicas[index].history.preview(&key, &update).err());
@@ -100,8 +100,8 @@ impl Primary {
             return Some(Err(failure));
         }
         let entry = Entry { origin, number, oldest, key, update };
-        self.apply(index, vec![entry], &[]);
-        Some(Ok(self.replicas[index].history.position()))
+        let number = self.apply(index, vec![entry], &[]);
+        Some(Ok(Done { position: self.replicas[index].history.position(), number }))
     }
 
     /// Returns why an update was refused before, and forgets what its origin does not wait for any more.

@@ -36,7 +36,7 @@ mod recovery;
 mod requests;
 
 pub use checkpoint::Checkpoint;
-pub use command::{Command, Failure, MAX_VALUE, Past, Response, Update};
+pub use command::{Command, Done, Failure, MAX_VALUE, Past, Response, Update};
 pub use history::{Entry, Epoch, Position, Seen};
 pub use list::List;
 pub use machine::{Config, Primary, Rule, Timing};

@@ -309,7 +309,7 @@ impl Primary {
     }
 
     pub(crate) fn reply(&mut self, request: RequestId, response: Response) {
-        let last = response != Response::Accepted;
+        let last = !matches!(response, Response::Accepted(_));
         self.outputs.push_back(Output::Reply { request, response, last });
     }
 
@@ -357,21 +357,22 @@ impl Primary {
     fn on_command(&mut self, now: Now, request: RequestId, command: Command) {
         match command {
             Command::Read { key } => {
-                let id = PartitionId::of(&key, self.config.topology.partitions);
-                let response = match self.index_of(id) {
-                    Some(index) => {
-                        let history = &self.replicas[index].history;
-                        let value = history.values.get(&key).map(|held| held.value.clone());
-                        Response::Value { value, position: history.position() }
-                    }
-                    None => Response::Failed(Failure::OtherWorker),
-                };
+                let response = self.read(&key);
                 self.reply(request, response);
             }
             Command::Update { key, update } => self.submit(now, request, key, update),
             Command::Attach { past } => self.wait(now, request, past, false),
             Command::Barrier { past } => self.wait(now, request, past, true),
         }
+    }
+
+    /// Reads the local replica: what a [`Command::Read`] is answered, as a direct call.
+    pub fn read(&self, key: &Key) -> Response {
+        let id = PartitionId::of(key, self.config.topology.partitions);
+        let Some(index) = self.index_of(id) else { return Response::Failed(Failure::OtherWorker) };
+        let history = &self.replicas[index].history;
+        let value = history.values.get(key).map(|held| held.value.clone());
+        Response::Value { value, position: history.position() }
     }
 
     fn wait(&mut self, now: Now, request: RequestId, past: Past, stored: bool) {

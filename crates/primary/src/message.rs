@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 use solera_data::{Key, Value};
 use solera_machine::{Address, PartitionId, Protocol, RarePath, Topology, Wire, codec};
 
-use crate::command::{Command, Failure, Response, Update};
-use crate::history::{Entry, Epoch, Position, Seen};
+use crate::command::{Command, Done, Failure, Response, Update};
+use crate::history::{Entry, Epoch, Seen};
 use crate::list::List;
 
 /// The number and versions of this protocol.
@@ -45,8 +45,8 @@ pub struct Request {
 pub struct Answer {
     /// The request's number.
     pub number: u64,
-    /// Where the update is in the partition's history, or why it was not ordered.
-    pub result: Result<Position, Failure>,
+    /// The update in the partition's history, or why it was not ordered.
+    pub result: Result<Done, Failure>,
 }
 
 /// A piece of a partition's values, as they are at one index.

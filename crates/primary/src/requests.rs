@@ -6,8 +6,7 @@ use solera_data::Key;
 use solera_machine::{Now, PartitionId, RequestId};
 use solera_time::Monotonic;
 
-use crate::command::{Failure, Response, Update};
-use crate::history::Position;
+use crate::command::{Done, Failure, Response, Update};
 use crate::list::home_of;
 use crate::machine::Primary;
 use crate::message::{Answer, Body, Request};
@@ -26,8 +25,9 @@ struct Pending {
     request: RequestId,
     key: Key,
     update: Update,
-    /// Whether the client has heard so.
+    /// Whether the client has heard that it is accepted, and the number that the home has told.
     accepted: bool,
+    number: Option<i64>,
     sent: Monotonic,
     deadline: Monotonic,
 }
@@ -87,7 +87,8 @@ impl Primary {
         }
         let deadline = now.monotonic.after(self.config.timing.timeout);
         let sent = now.monotonic;
-        let pending = Pending { request, key, update, accepted: false, sent, deadline };
+        let pending =
+            Pending { request, key, update, accepted: false, number: None, sent, deadline };
         self.requests.pending.insert(number, pending);
         self.pass_on(now, number);
     }
@@ -134,17 +135,19 @@ impl Primary {
     pub(crate) fn on_answers(&mut self, answers: Vec<Answer>) {
         for Answer { number, result } in answers {
             match result {
-                Ok(_) => self.accept(number),
+                Ok(done) => self.accept(number, done),
                 Err(failure) => self.refuse(number, failure),
             }
         }
     }
 
-    fn accept(&mut self, number: u64) {
+    fn accept(&mut self, number: u64, done: Done) {
         let Some(pending) = self.requests.pending.get_mut(&number) else { return };
+        pending.number = pending.number.or(done.number);
+        let done = Done { number: pending.number, ..done };
         if !std::mem::replace(&mut pending.accepted, true) {
             let request = pending.request;
-            self.reply(request, Response::Accepted);
+            self.reply(request, Response::Accepted(done));
         }
     }
 
@@ -155,9 +158,10 @@ impl Primary {
     }
 
     /// Answers the client whose update has been applied here.
-    pub(crate) fn note_applied(&mut self, number: u64, position: Position) {
+    pub(crate) fn note_applied(&mut self, number: u64, done: Done) {
         if let Some(pending) = self.requests.pending.remove(&number) {
-            self.reply(pending.request, Response::Applied { position });
+            let done = Done { number: done.number.or(pending.number), ..done };
+            self.reply(pending.request, Response::Applied(done));
         }
     }
 }

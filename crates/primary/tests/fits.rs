@@ -4,7 +4,7 @@ use solera_data::{Key, Value};
 use solera_machine::{Address, Machine, Now, PartitionId, Topology, Wire};
 use solera_membership::Members;
 use solera_primary::{
-    Answer, Body, Config, End, Entry, Epoch, Input, List, Message, Output, Piece, Position,
+    Answer, Body, Config, Done, End, Entry, Epoch, Input, List, Message, Output, Piece, Position,
     Primary, Request, Seen, Update,
 };
 use solera_time::{MAX_SITES, Monotonic, Physical, SiteId};
@@ -68,7 +68,7 @@ fn piece(key: Key, at: u64, origin: Address) -> Body {
 
 /// One of each variant that is fine between A and the worker of odd partitions, in both directions.
 fn good() -> Vec<Body> {
-    let result = Ok(Position::default());
+    let result = Ok(Done { position: Position::default(), number: Some(1) });
     vec![
         Body::Forward(vec![request(), request()]),
         Body::Answers(vec![Answer { number: 5, result }]),
@@ -280,8 +280,8 @@ fn requests_and_answers_are_cut_and_nothing_is_lost() {
         other => panic!("{other:?}"),
     });
     assert!(found.eq(requests));
-    let answers: Vec<Answer> =
-        (0..7).map(|number| Answer { number, result: Ok(Position::default()) }).collect();
+    let result = Ok(Done { position: Position::default(), number: None });
+    let answers: Vec<Answer> = (0..7).map(|number| Answer { number, result }).collect();
     let pieces = cut(message(Body::Answers(answers.clone())));
     let found = pieces.into_iter().flat_map(|it| match it.body {
         Body::Answers(answers) => answers,

@@ -12,7 +12,7 @@ use solera_data::{Key, Value};
 use solera_machine::{Address, PartitionId, Wire};
 use solera_membership::{Change, Members};
 use solera_primary::{
-    Answer, Body, End, Entry, Epoch, Failure, List, Message, PROTOCOL, Part, Piece, Position,
+    Answer, Body, Done, End, Entry, Epoch, Failure, List, Message, PROTOCOL, Part, Piece, Position,
     Record, Request, Seen, Update,
 };
 use solera_time::SiteId;
@@ -142,7 +142,9 @@ fn piece() -> Piece {
 
 fn bodies() -> Vec<Body> {
     let request = |(number, update)| Request { number, oldest: 9, key: Key::from("key"), update };
-    let mut answers = vec![Answer { number: 14, result: Ok(Position { epoch: 5, index: 131 }) }];
+    let position = Position { epoch: 5, index: 131 };
+    let done = [None, Some(-200)].map(|number| Ok(Done { position, number }));
+    let mut answers = done.map(|result| Answer { number: 14, result }).to_vec();
     answers.extend((15..).zip(failures()).map(|(number, it)| Answer { number, result: Err(it) }));
     vec![
         Body::Forward((150..).zip(updates()).map(request).collect()),

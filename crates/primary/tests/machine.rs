@@ -4,13 +4,13 @@
 mod cluster;
 
 use cluster::{
-    A, B, C, Cluster, PARTITIONS, RETRY_MS, address, applied_at, assert_equal, at, attach, barrier,
-    key_at, past, without,
+    A, B, C, Cluster, PARTITIONS, RETRY_MS, accepted_at, address, applied_at, assert_equal, at,
+    attach, barrier, key_at, past, without,
 };
 use solera_data::{Key, Value};
-use solera_machine::{PartitionId, RequestId};
+use solera_machine::{PartitionId, Protocol, RequestId};
 use solera_membership::Members;
-use solera_primary::{Body, Failure, Input, List, Message, Response, Update};
+use solera_primary::{Body, Failure, Input, List, Message, PROTOCOL, Past, Response, Update};
 use solera_time::SiteId;
 
 fn cluster() -> Cluster {
@@ -32,7 +32,7 @@ fn a_remote_update_is_accepted_and_then_applied() {
     cluster.deliver();
     assert_eq!(
         cluster.replies(request),
-        [(Response::Accepted, false), (applied_at(0, 1), true)],
+        [(accepted_at(0, 1), false), (applied_at(0, 1), true)],
         "the home has answered before the entry came"
     );
 }
@@ -44,6 +44,46 @@ fn an_update_at_its_home_is_answered_once() {
     assert_eq!(cluster.replies(request), [(applied_at(0, 1), true)]);
     cluster.run();
     assert_eq!(cluster.replies(request).len(), 1);
+}
+
+#[test]
+fn updates_are_answered_with_what_they_count() {
+    let (mut cluster, key) = (cluster(), key());
+    for site in [A, B] {
+        let updates = [
+            (Update::Append(Value::from("12")), 2),
+            (Update::Append(Value::from("0")), 3),
+            (Update::IncrBy(-20), 100),
+            (Update::Delete, 1),
+            (Update::Delete, 0),
+        ];
+        for (update, number) in updates {
+            let request = cluster.update(site, &key, update.clone());
+            cluster.run();
+            let replies = if site == A { 1 } else { 2 };
+            let expected = vec![Some(number); replies];
+            assert_eq!(cluster.numbers[&request], expected, "{update:?} at {site}");
+        }
+        let request = cluster.update(site, &key, Update::Set(Value::from("1")));
+        cluster.run();
+        assert!(cluster.numbers[&request].iter().all(Option::is_none));
+        cluster.update(site, &key, Update::Delete);
+        cluster.run();
+    }
+}
+
+#[test]
+fn a_past_is_read_back_and_has_no_partition_that_there_is_not() {
+    let mut past = Past::default();
+    past.note(PartitionId(3), at(1, 200));
+    past.note(PartitionId(0), at(0, 7));
+    let mut bytes = Vec::new();
+    past.encode(&mut bytes);
+    let (protocol, rest) = Protocol::read_past(&[PROTOCOL], &bytes).unwrap();
+    assert_eq!((protocol, Past::decode(rest, 4)), (PROTOCOL, Some(past)));
+    assert_eq!(Past::decode(rest, 3), None);
+    assert_eq!(Past::decode(&rest[1..], 4), None);
+    assert_eq!(Past::decode(&[rest, &[0]].concat(), 4), None);
 }
 
 #[test]
@@ -66,7 +106,7 @@ fn an_update_is_accepted_once_however_often_the_home_says_so() {
         cluster.deliver_on(B, A);
         keep_answers(&mut cluster, A, B);
         cluster.deliver_on(A, B);
-        assert_eq!(cluster.replies(request), [(Response::Accepted, false)]);
+        assert_eq!(cluster.replies(request), [(accepted_at(0, 1), false)]);
         cluster.pass(RETRY_MS);
     }
     cluster.run();
@@ -101,7 +141,7 @@ fn a_cancelled_update_is_answered_no_more() {
     cluster.deliver_on(B, A);
     keep_answers(&mut cluster, A, B);
     cluster.deliver_on(A, B);
-    assert_eq!(cluster.replies(accepted), [(Response::Accepted, false)]);
+    assert_eq!(cluster.replies(accepted), [(accepted_at(0, 2), false)]);
     cluster.cancel(B, accepted);
     cluster.run();
     assert!(cluster.replies(unanswered).is_empty());

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use solera_checker::primary::{Attached, Final, History, Loss, Read, Update, check};
 use solera_data::{Key, Value};
 use solera_machine::{Address, PartitionId, RequestId, Topology};
-use solera_primary::{Command, Failure, Past, Position, Response};
+use solera_primary::{Command, Done, Failure, Past, Position, Response};
 use solera_time::SiteId;
 
 use crate::random::Random;
@@ -309,7 +309,7 @@ impl PrimarySessions {
         let waits = |session: &Session| session.waiting_for.contains(&(from, request));
         let Some(index) = self.sessions.iter().position(waits) else { return };
         let now = self.tick();
-        if last != (*response != Response::Accepted) {
+        if last == matches!(response, Response::Accepted(_)) {
             self.problems.push(format!("{response:?} of {from:?} with last = {last}"));
         }
         if last {
@@ -317,14 +317,14 @@ impl PrimarySessions {
         }
         let doing = std::mem::replace(&mut self.sessions[index].doing, Doing::Nothing);
         match (doing, response) {
-            (Doing::Update(place), Response::Accepted) => {
+            (Doing::Update(place), Response::Accepted(_)) => {
                 if self.history.updates[place].accepted.replace(now).is_some() {
                     self.problems.push(format!("{from:?} accepted {request:?} twice"));
                 }
                 self.sessions[index].doing = Doing::Update(place);
                 return;
             }
-            (Doing::Update(place), Response::Applied { position }) => {
+            (Doing::Update(place), Response::Applied(Done { position, .. })) => {
                 world.tally.count("primary: updates applied");
                 self.history.updates[place].applied = Some(now);
                 let key = self.history.updates[place].key.clone();

@@ -7,8 +7,8 @@ use solera_data::{Key, Value};
 use solera_machine::{Address, Machine, Now, PartitionId, RequestId, Topology, Wire};
 use solera_membership::{Change, Gap, Members};
 use solera_primary::{
-    Body, Checkpoint, Command, Config, Event, Input, Message, Output, Past, Position, Primary,
-    Recovery, Response, Update,
+    Body, Checkpoint, Command, Config, Done, Event, Input, Message, Output, Past, Position,
+    Primary, Recovery, Response, Update,
 };
 use solera_time::{Monotonic, Physical, SiteId, Timestamp};
 
@@ -34,7 +34,9 @@ pub(crate) struct Worker {
 pub(crate) struct Cluster {
     pub(crate) workers: Vec<Worker>,
     pub(crate) links: BTreeMap<(SiteId, SiteId), VecDeque<(u32, Message)>>,
+    /// Without the numbers of updates.
     pub(crate) replies: BTreeMap<RequestId, Vec<(Response, bool)>>,
+    pub(crate) numbers: BTreeMap<RequestId, Vec<Option<i64>>>,
     pub(crate) rare: Vec<&'static str>,
     topology: Arc<Topology>,
     requests: u64,
@@ -63,6 +65,7 @@ impl Cluster {
             workers,
             links: BTreeMap::new(),
             replies: BTreeMap::new(),
+            numbers: BTreeMap::new(),
             rare: Vec::new(),
             topology: Arc::clone(&topology),
             requests: 0,
@@ -258,7 +261,10 @@ impl Cluster {
                     let link = self.links.entry((site, to.site)).or_default();
                     link.push_back((machine.members().life(site), message));
                 }
-                Output::Reply { request, response, last } => {
+                Output::Reply { request, mut response, last } => {
+                    if let Response::Accepted(done) | Response::Applied(done) = &mut response {
+                        self.numbers.entry(request).or_default().push(done.number.take());
+                    }
                     let replies = self.replies.entry(request).or_default();
                     assert!(replies.iter().all(|(_, last)| !last), "a reply after the last");
                     replies.push((response, last));
@@ -354,7 +360,12 @@ pub(crate) fn at(epoch: u64, index: u64) -> Position {
 
 /// The last reply to an update that is at this place of its partition's history.
 pub(crate) fn applied_at(epoch: u64, index: u64) -> Response {
-    Response::Applied { position: at(epoch, index) }
+    Response::Applied(Done { position: at(epoch, index), number: None })
+}
+
+/// The first reply to such an update of another site's client.
+pub(crate) fn accepted_at(epoch: u64, index: u64) -> Response {
+    Response::Accepted(Done { position: at(epoch, index), number: None })
 }
 
 pub(crate) fn attach(past: &Past) -> Command {
