@@ -152,7 +152,12 @@ fn introduce(cluster: &Cluster, port: u16) {
         say!("  protocol {name}: {what}\n");
     }
     for space in spec.spaces.iter() {
-        say!("  space {}: keys beginning with '{}' are {}", space.name, space.prefix, space.level);
+        say!(
+            "  space {}: keys beginning with '{}' are {}",
+            space.name,
+            space.prefix,
+            space.level_name()
+        );
     }
     let tls = spec.sites.iter().filter_map(|site| site.listen_tls);
     let ports: Vec<String> = tls.map(|address| address.port().to_string()).collect();

@@ -26,7 +26,7 @@ pub use nodes::{HostPort, NodeSpec};
 pub use placed::Placed;
 pub use protocol::Baseline;
 pub use reader::MAX_CONNECTIONS;
-pub use spaces::{Class, Relation, Space, SpaceError, Spaces};
+pub use spaces::{Answer, Class, Relation, Runs, Space, SpaceError, Spaces};
 pub use spec::{ClusterSpec, Overrides, SiteSpec};
 pub use stores::{PasswordSource, StoreSpace, StoreSpec};
 pub use tls::{ClientTls, NamedFile, TlsFiles};

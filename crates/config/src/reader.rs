@@ -17,6 +17,7 @@ use crate::wan::Wan;
 
 mod amount;
 mod changes;
+mod development;
 mod durability;
 mod modules;
 mod nodes;
@@ -106,6 +107,8 @@ struct File {
     peer_tls: Option<tls::PeerTable>,
     #[serde(default)]
     modules: modules::ModuleTable,
+    #[serde(default)]
+    development: development::DevelopmentTable,
     #[serde(default)]
     store: Vec<stores::StoreTable>,
 }
@@ -293,7 +296,7 @@ impl Reader<'_> {
             partitions,
             workers,
             f,
-            spaces: self.spaces(&file.space)?,
+            spaces: self.spaces(&file.space, file.development.examples)?,
             protocol,
             leader,
             strong_limits,

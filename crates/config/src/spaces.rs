@@ -9,9 +9,11 @@ use solera_levels::Level;
 mod declared;
 mod operation;
 mod relation;
+mod runs;
 
 pub(crate) use declared::Declared;
 pub use relation::{Class, Relation};
+pub use runs::{Answer, Runs};
 
 /// A named part of the key space.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,8 +22,11 @@ pub struct Space {
     pub name: String,
     /// The keys that begin with this are in it; the longest prefix wins.
     pub prefix: String,
-    /// What its operations promise.
+    /// What its operations promise. A space that UniStore does not run promises nothing of the lattice: it has the weakest
+    /// level, and [`Space::level_name`] tells people the protocol.
     pub level: Level,
+    /// The protocol.
+    pub runs: Runs,
     /// Which of them are strong, and which conflict.
     pub relation: Relation,
 }
@@ -30,20 +35,40 @@ impl Space {
     /// A space with what its level says of strong commands and conflicts.
     pub fn new(name: impl Into<String>, prefix: impl Into<String>, level: Level) -> Space {
         let relation = Relation::of(level);
-        Space { name: name.into(), prefix: prefix.into(), level, relation }
+        let runs = Runs::UniStore;
+        Space { name: name.into(), prefix: prefix.into(), level, runs, relation }
+    }
+
+    /// A space that `primary` runs.
+    pub fn primary(name: impl Into<String>, prefix: impl Into<String>, answer: Answer) -> Space {
+        Space { runs: Runs::Primary(answer), ..Space::new(name, prefix, Level::Eventual) }
+    }
+
+    /// The level as `solera.toml` names it.
+    pub fn level_name(&self) -> &'static str {
+        match self.runs {
+            Runs::UniStore => self.level.name(),
+            Runs::Primary(_) => PRIMARY,
+        }
     }
 }
 
 impl fmt::Display for Space {
     /// All that nodes must agree on, in words: spaces that read alike promise the same.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} = {:?} {}", self.name, self.prefix, self.level)?;
+        write!(f, "{} = {:?} {}", self.name, self.prefix, self.level_name())?;
+        if let Runs::Primary(answer) = self.runs {
+            return write!(f, " (answers when {answer})");
+        }
         if self.relation != Relation::of(self.level) {
             write!(f, " ({})", self.relation)?;
         }
         Ok(())
     }
 }
+
+/// What stands for a level where `primary` runs a space.
+pub(crate) const PRIMARY: &str = "primary";
 
 /// The levels that this version serves.
 const SERVED: [Level; 4] = [Level::Linearizable, Level::Por, Level::Causal, Level::Eventual];
@@ -100,11 +125,13 @@ impl SpaceError {
 pub struct Spaces {
     /// Longest prefix first; the default space last.
     spaces: Vec<Space>,
+    /// Whether `primary` runs any of them.
+    run_primary: bool,
 }
 
 impl Default for Spaces {
     fn default() -> Self {
-        Spaces { spaces: vec![default_space()] }
+        Spaces { spaces: vec![default_space()], run_primary: false }
     }
 }
 
@@ -135,7 +162,25 @@ impl Spaces {
             spaces.push(default_space());
         }
         spaces.sort_by_key(|space| std::cmp::Reverse(space.prefix.len()));
-        Ok(Spaces { spaces })
+        let run_primary = spaces.iter().any(|space| space.runs != Runs::UniStore);
+        Ok(Spaces { spaces, run_primary })
+    }
+
+    /// Whether `primary` runs any space.
+    pub fn run_primary(&self) -> bool {
+        self.run_primary
+    }
+
+    /// The space of a key, and when updates are answered there, if `primary` runs it.
+    pub fn primary_of(&self, key: &[u8]) -> Option<(&Space, Answer)> {
+        if !self.run_primary {
+            return None;
+        }
+        let space = self.space_of(key);
+        match space.runs {
+            Runs::Primary(answer) => Some((space, answer)),
+            Runs::UniStore => None,
+        }
     }
 
     /// Whether this version serves a level.

@@ -6,7 +6,9 @@ use toml::Spanned;
 
 use super::Reader;
 use crate::error::ConfigError;
-use crate::spaces::{Declared, Relation, Space, SpaceError, Spaces, served_levels};
+use crate::spaces::{
+    Answer, Declared, PRIMARY, Relation, Space, SpaceError, Spaces, served_levels,
+};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -14,13 +16,23 @@ pub(super) struct SpaceTable {
     name: Spanned<String>,
     prefix: String,
     level: Spanned<String>,
+    answer: Option<Spanned<String>>,
     strong: Option<Spanned<Vec<Spanned<String>>>>,
     conflicts: Option<Spanned<Vec<Spanned<Vec<String>>>>>,
 }
 
 impl Reader<'_> {
-    pub(super) fn spaces(&self, tables: &[SpaceTable]) -> Result<Spaces, ConfigError> {
-        let spaces = tables.iter().map(|table| self.space(table)).collect::<Result<_, _>>()?;
+    /// `examples` tells whether spaces may run protocols that are examples.
+    pub(super) fn spaces(
+        &self,
+        tables: &[SpaceTable],
+        examples: bool,
+    ) -> Result<Spaces, ConfigError> {
+        let space = |table: &SpaceTable| match table.level.get_ref() == PRIMARY {
+            true => self.primary(table, examples),
+            false => self.space(table),
+        };
+        let spaces = tables.iter().map(space).collect::<Result<_, _>>()?;
         Spaces::new(spaces).or_else(|error| {
             let last = tables.iter().rfind(|table| table.name.get_ref() == error.space());
             self.invalid(last.map(|table| table.name.span().start), error.to_string())
@@ -29,6 +41,10 @@ impl Reader<'_> {
 
     fn space(&self, table: &SpaceTable) -> Result<Space, ConfigError> {
         let name = table.name.get_ref();
+        if let Some(answer) = &table.answer {
+            let reason = "answer goes with level 'primary': other spaces answer once";
+            return self.refuse(table, answer.span().start, reason);
+        }
         let place = Some(table.level.span().start);
         let level = match table.level.get_ref().parse() {
             Ok(level) if Spaces::serves(level) => level,
@@ -49,6 +65,40 @@ impl Reader<'_> {
             _ => self.fixed_relation(table, level)?,
         };
         Ok(Space { relation, ..Space::new(name, &table.prefix, level) })
+    }
+
+    /// A space that `primary` runs.
+    fn primary(&self, table: &SpaceTable, examples: bool) -> Result<Space, ConfigError> {
+        if !examples {
+            let reason = "'primary' is an example of a protocol; to try it, write 'examples = true' under \
+                          [development]";
+            return self.refuse(table, table.level.span().start, reason);
+        }
+        if table.prefix.is_empty() {
+            let reason = "keys of no other space, Solera's own among them, are not for an example: give it a \
+                          prefix";
+            return self.refuse(table, table.level.span().start, reason);
+        }
+        let strong = table.strong.as_ref().map(|list| ("strong", list.span().start));
+        let conflicts = table.conflicts.as_ref().map(|list| ("conflicts", list.span().start));
+        if let Some((setting, place)) = strong.or(conflicts) {
+            let reason = format!(
+                "{setting} goes with level 'por'; with 'primary' a key's home orders all its updates"
+            );
+            return self.refuse(table, place, reason);
+        }
+        let answer = match &table.answer {
+            None => Answer::default(),
+            Some(name) => match Answer::named(name.get_ref()) {
+                Some(answer) => answer,
+                None => {
+                    let reason =
+                        format!("answer is 'applied' or 'accepted', not '{}'", name.get_ref());
+                    return self.refuse(table, name.span().start, reason);
+                }
+            },
+        };
+        Ok(Space::primary(table.name.get_ref(), &table.prefix, answer))
     }
 
     /// Of a level that leaves nothing to declare.
@@ -167,6 +217,55 @@ mod tests {
         ] {
             let error = parse(text).unwrap_err();
             assert!(error.contains(reason), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn spaces_of_the_example_are_read_and_mistakes_named_with_their_line() {
+        let examples = "[development]\nexamples = true";
+        let read = |text: &str| parse(&format!("{text}\n{examples}"));
+        for (text, described) in [
+            ("level = 'primary'", "x = \"x:\" primary (answers when applied)"),
+            ("level = 'primary'\nanswer = 'applied'", "x = \"x:\" primary (answers when applied)"),
+            (
+                "level = 'primary'\nanswer = 'accepted'",
+                "x = \"x:\" primary (answers when accepted)",
+            ),
+        ] {
+            let spaces = read(text).unwrap().spaces;
+            assert_eq!(spaces.space_of(b"x:1").to_string(), described, "{text}");
+            let with = |key: &[u8]| spaces.primary_of(key).is_some();
+            assert!(spaces.run_primary() && with(b"x:1") && !with(b"y"));
+        }
+        assert!(!parse(&format!("level = 'causal'\n{examples}")).unwrap().spaces.run_primary());
+        for (text, reason) in [
+            (
+                "level = 'primary'\nanswer = 'stable'",
+                "s.toml, line 5: space 'x': answer is 'applied' or 'accepted', not 'stable'",
+            ),
+            (
+                "level = 'primary'\nstrong = ['SET']",
+                "s.toml, line 5: space 'x': strong goes with level 'por'; with 'primary' a key's",
+            ),
+            (
+                "answer = 'applied'\nlevel = 'causal'",
+                "s.toml, line 4: space 'x': answer goes with level 'primary'",
+            ),
+        ] {
+            let error = read(text).unwrap_err();
+            assert!(error.contains(reason), "{text}: {error}");
+        }
+        let whole = format!("[[space]]\nname = 'x'\nprefix = ''\nlevel = 'primary'\n{examples}");
+        let error = ClusterSpec::parse("s.toml", &whole, Overrides::default()).unwrap_err();
+        assert!(
+            error.to_string().contains("s.toml, line 4: space 'x': keys of no other"),
+            "{error}"
+        );
+        for text in ["level = 'primary'", "level = 'primary'\n[development]\nexamples = false"] {
+            let error = parse(text).unwrap_err();
+            let reason =
+                "s.toml, line 4: space 'x': 'primary' is an example of a protocol; to try it";
+            assert!(error.contains(reason), "{error}");
         }
     }
 

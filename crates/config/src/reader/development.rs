@@ -1,0 +1,11 @@
+//! `[development]`: what is served for those who develop Solera.
+
+use serde::Deserialize;
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct DevelopmentTable {
+    /// Whether spaces may run protocols that are examples.
+    #[serde(default)]
+    pub(super) examples: bool,
+}
