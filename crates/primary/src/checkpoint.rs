@@ -46,7 +46,7 @@ impl Primary {
         if !checkpoint.keys_done {
             let from = checkpoint.after.clone().map_or(Bound::Unbounded, Bound::Excluded);
             let (mut values, mut bytes) = (Vec::new(), 0);
-            for (key, held) in history.values.range((from, Bound::Unbounded)) {
+            for (key, held) in history.store.values().range((from, Bound::Unbounded)) {
                 if values.len() >= keys.max(1) || bytes >= PART_BYTES {
                     break;
                 }
@@ -64,7 +64,7 @@ impl Primary {
         Some(Part::Partition {
             partition: history.id,
             applied: history.applied,
-            log: history.log.iter().cloned().collect(),
+            log: history.store.log().iter().cloned().collect(),
             seen: history.seen.iter().map(|(origin, seen)| (*origin, seen.clone())).collect(),
             epochs: history.epochs.clone(),
             home_for: replica.home_for.clone(),

@@ -1,15 +1,18 @@
 //! What replicas other than the home do: apply the history, report how much of it they keep, and be filled.
 
+use std::collections::VecDeque;
+
 use solera_machine::{Now, PartitionId};
 use solera_time::SiteId;
 
 use crate::command::Done;
-use crate::history::{Entry, Epoch, Held, History};
+use crate::history::{Entry, Epoch, History};
 use crate::list::home_of;
 use crate::machine::{Primary, Replica, Role, Rule};
 use crate::message::{Body, Piece};
 use crate::rare;
 use crate::record::Record;
+use crate::store::Held;
 
 /// The content of a [`Body::Append`].
 #[derive(Debug)]
@@ -185,14 +188,16 @@ impl History {
     /// later updates: these stay.
     fn replace(&mut self, pieces: &[Piece]) {
         let Some(Piece { applied, end: Some(end), .. }) = pieces.last() else { return };
-        self.values.retain(|_, held| held.at > *applied);
+        self.store.remove_until(*applied);
         for (key, value, at) in pieces.iter().flat_map(|piece| &piece.values) {
-            self.values.entry(key.clone()).or_insert(Held { value: value.clone(), at: *at });
+            if !self.store.values().contains_key(key) {
+                self.store.insert(key.clone(), Held { value: value.clone(), at: *at });
+            }
         }
         if *applied > self.applied {
             self.applied = *applied;
             (self.seen, self.epochs) = (end.seen.iter().cloned().collect(), end.epochs.clone());
-            self.log.clear();
+            self.store.replace_log(VecDeque::new());
         }
     }
 }

@@ -1,12 +1,13 @@
 //! One partition: its values and its history, without any communication.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use solera_data::{Key, Value};
 use solera_machine::{Address, PartitionId};
 
 use crate::command::{Failure, Update};
+use crate::store::{Held, Store};
 
 /// Epochs that a partition remembers. Positions before the first of them count as kept.
 const EPOCHS: usize = 16;
@@ -64,22 +65,14 @@ pub(crate) enum Has {
     Lost,
 }
 
-/// A value, and the index of the last update of its key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Held {
-    pub(crate) value: Value,
-    pub(crate) at: u64,
-}
-
 /// A partition's values and the end of its history.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) struct History {
     pub(crate) id: PartitionId,
-    pub(crate) values: BTreeMap<Key, Held>,
+    /// The values, and the last updates up to `applied`.
+    pub(crate) store: Store,
     /// How many updates have been applied.
     pub(crate) applied: u64,
-    /// The last updates, up to `applied`.
-    pub(crate) log: VecDeque<Entry>,
     pub(crate) seen: BTreeMap<Address, Seen>,
     /// The last epochs; never empty, in order.
     pub(crate) epochs: Vec<Epoch>,
@@ -90,9 +83,8 @@ impl History {
     pub(crate) fn new(id: PartitionId, log_limit: usize) -> History {
         History {
             id,
-            values: BTreeMap::new(),
+            store: Store::default(),
             applied: 0,
-            log: VecDeque::new(),
             seen: BTreeMap::new(),
             epochs: vec![Epoch { number: 0, after: 0 }],
             log_limit,
@@ -120,7 +112,7 @@ impl History {
 
     /// Returns the value that `update` would leave.
     pub(crate) fn preview(&self, key: &Key, update: &Update) -> Result<Option<Value>, Failure> {
-        update.apply(self.values.get(key).map(|held| &held.value))
+        update.apply(self.store.values().get(key).map(|held| &held.value))
     }
 
     /// Appends an entry. The home has found that it can be applied. Returns the update's [`Done::number`](crate::Done::number).
@@ -133,16 +125,13 @@ impl History {
             seen.oldest = entry.oldest;
             seen.numbers = seen.numbers.split_off(&entry.oldest);
         }
-        self.log.push_back(entry);
-        if self.log.len() > self.log_limit {
-            self.log.pop_front();
-        }
+        self.store.push(entry, self.log_limit);
         number
     }
 
     /// Applies the entry at `index` to its key, unless the value has it already. Returns the update's number.
     pub(crate) fn change_value(&mut self, index: u64, entry: &Entry) -> Option<i64> {
-        let held = self.values.get(&entry.key);
+        let held = self.store.values().get(&entry.key);
         if held.is_some_and(|held| held.at >= index) {
             return None;
         }
@@ -151,21 +140,18 @@ impl History {
         let value = entry.update.apply(before).ok()?;
         let number = entry.update.number(before, value.as_ref());
         match value {
-            Some(value) => {
-                self.values.insert(entry.key.clone(), Held { value, at: index });
-            }
-            None => {
-                self.values.remove(&entry.key);
-            }
+            Some(value) => self.store.insert(entry.key.clone(), Held { value, at: index }),
+            None => self.store.remove(&entry.key),
         }
         number
     }
 
     /// Returns at most `count` entries after an index; `None` if they are no longer in the log.
     pub(crate) fn since(&self, after: u64, count: usize) -> Option<Vec<Entry>> {
-        let first = self.applied - self.log.len() as u64;
+        let log = self.store.log();
+        let first = self.applied - log.len() as u64;
         let skip = after.checked_sub(first)?;
-        Some(self.log.iter().skip(skip as usize).take(count).cloned().collect())
+        Some(log.iter().skip(skip as usize).take(count).cloned().collect())
     }
 
     /// Returns whether the update at a position is in this history.
@@ -212,9 +198,10 @@ impl History {
     /// Returns the keys whose last update comes after an index. Keys without a value are among them as long as the log has
     /// their removal.
     pub(crate) fn changed_since(&self, index: u64) -> BTreeSet<&Key> {
-        let changed = self.values.iter().filter(|(_, held)| held.at > index).map(|(key, _)| key);
-        let first = self.applied - self.log.len() as u64;
-        let logged = (first + 1..).zip(&self.log).filter(|(at, _)| *at > index);
+        let (values, log) = (self.store.values(), self.store.log());
+        let changed = values.iter().filter(|(_, held)| held.at > index).map(|(key, _)| key);
+        let first = self.applied - log.len() as u64;
+        let logged = (first + 1..).zip(log).filter(|(at, _)| *at > index);
         changed.chain(logged.map(|(_, entry)| &entry.key)).collect()
     }
 }

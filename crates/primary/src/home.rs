@@ -174,7 +174,7 @@ impl Primary {
         let (id, applied) = (history.id, history.applied);
         let mut pieces = vec![Vec::new()];
         let mut bytes = 0;
-        for (key, held) in &history.values {
+        for (key, held) in history.store.values() {
             if bytes >= self.config.piece_bytes {
                 pieces.push(Vec::new());
                 bytes = 0;

@@ -14,7 +14,8 @@
 //! |---|---|
 //! | `command` | what clients ask for, and what they are answered |
 //! | `list` | lists of sites, and the home of a partition |
-//! | `history` | one partition's values and history, without any communication |
+//! | `history` | one partition's history, without any communication |
+//! | `store` | its values and its log, and the bytes that they take |
 //! | `machine` | the machine: dispatch, time, membership |
 //! | `requests` | updates of clients that wait |
 //! | `home` | what a home does: order, replicate, take over |
@@ -34,6 +35,7 @@ mod rare;
 mod record;
 mod recovery;
 mod requests;
+mod store;
 
 pub use checkpoint::Checkpoint;
 pub use command::{Command, Done, Failure, MAX_VALUE, Past, Response, Update};

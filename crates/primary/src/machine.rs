@@ -272,7 +272,7 @@ impl Primary {
     /// Returns the value of a key here.
     pub fn value(&self, key: &Key) -> Option<&Value> {
         let id = PartitionId::of(key, self.config.topology.partitions);
-        self.replicas[self.index_of(id)?].history.values.get(key).map(|held| &held.value)
+        self.replicas[self.index_of(id)?].history.store.values().get(key).map(|held| &held.value)
     }
 
     /// Returns how much of each partition's history is here, and whether this worker is its home.
@@ -281,6 +281,17 @@ impl Primary {
             let is_home = matches!(replica.role, Role::Home(_));
             (replica.history.id, replica.history.applied, is_home)
         })
+    }
+
+    /// Returns how many keys have a value here.
+    pub fn keys(&self) -> usize {
+        self.replicas.iter().map(|replica| replica.history.store.values().len()).sum()
+    }
+
+    /// Returns about how many bytes the data here takes, and how many it took at most since the last call.
+    pub fn take_held(&mut self) -> (usize, usize) {
+        let held = self.replicas.iter_mut().map(|replica| replica.history.store.take_held());
+        held.fold((0, 0), |(now, most), held| (now + held.0, most + held.1))
     }
 
     /// Returns how many updates of clients wait for their home.
@@ -371,7 +382,7 @@ impl Primary {
         let id = PartitionId::of(key, self.config.topology.partitions);
         let Some(index) = self.index_of(id) else { return Response::Failed(Failure::OtherWorker) };
         let history = &self.replicas[index].history;
-        let value = history.values.get(key).map(|held| held.value.clone());
+        let value = history.store.values().get(key).map(|held| held.value.clone());
         Response::Value { value, position: history.position() }
     }
 

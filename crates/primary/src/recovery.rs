@@ -3,10 +3,11 @@
 use solera_machine::{Address, PartitionId};
 use solera_membership::Members;
 
-use crate::history::{Entry, Epoch, Held, Seen};
+use crate::history::{Entry, Epoch, Seen};
 use crate::list::List;
 use crate::machine::{Config, Primary, Replica};
 use crate::record::{Part, Record};
+use crate::store::Held;
 
 /// Takes the parts of a checkpoint and the records since.
 #[derive(Debug)]
@@ -43,7 +44,7 @@ impl Recovery {
             Part::Values(id, values) => {
                 let history = &mut self.replica(id)?.history;
                 for (key, value, at) in values {
-                    history.values.insert(key, Held { value, at });
+                    history.store.insert(key, Held { value, at });
                 }
             }
             Part::Partition { partition, applied, log, seen, epochs, home_for, filled } => {
@@ -113,7 +114,7 @@ impl Rest {
     fn restore(self, replica: &mut Replica) {
         let history = &mut replica.history;
         history.applied = self.applied;
-        history.log = self.log.into();
+        history.store.replace_log(self.log.into());
         history.seen = self.seen.into_iter().collect();
         history.epochs = self.epochs;
         (replica.home_for, replica.filled) = (self.home_for, self.filled);

@@ -131,6 +131,11 @@ impl Site {
         self.primary.as_ref()
     }
 
+    /// Returns the machine of `primary` for direct calls, if the worker runs it.
+    pub fn primary_mut(&mut self) -> Option<&mut Primary> {
+        self.primary.as_mut()
+    }
+
     /// Returns the list of sites as the worker knows it.
     pub fn members(&self) -> &Members {
         self.unistore.members()
