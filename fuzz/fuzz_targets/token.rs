@@ -4,10 +4,11 @@
 use libfuzzer_sys::fuzz_target;
 use solera_node::Token;
 
-fuzz_target!(|input: (u64, u8, Vec<u8>)| {
-    let (cluster, sites, text) = input;
-    if let Ok(token) = Token::decode(&text, cluster, usize::from(sites % 8)) {
-        let listed = token.pasts.causal.entries().len();
-        assert_eq!(Token::decode(token.encode().as_bytes(), cluster, listed), Ok(token));
+fuzz_target!(|input: (u64, u8, u16, Vec<u8>)| {
+    let (cluster, sites, partitions, text) = input;
+    if let Ok(token) = Token::decode(&text, cluster, (usize::from(sites % 8), partitions)) {
+        let shape = (token.pasts.causal.entries().len(), partitions);
+        let again = token.encode().expect("its pasts were short");
+        assert_eq!(Token::decode(again.as_bytes(), cluster, shape), Ok(token));
     }
 });

@@ -28,6 +28,11 @@ impl SpaceInfo {
         self.level == "por"
     }
 
+    /// Whether backups hold its keys. Those of a space that `primary` runs are in no snapshot.
+    pub fn is_held(&self) -> bool {
+        self.level != "primary"
+    }
+
     fn strong(&self) -> BTreeSet<&str> {
         self.strong.iter().map(String::as_str).collect()
     }

@@ -11,7 +11,7 @@ use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
 use solera::Endpoint;
-use solera_backup::{BackupReader, Header, Progress, ReadError, Tally, take};
+use solera_backup::{BackupReader, Header, Progress, ReadError, SpaceInfo, Tally, take};
 use solera_node::utc;
 
 use crate::connect::LoginArgs;
@@ -108,7 +108,14 @@ impl Backup {
         say!("{}: cluster '{cluster}' at {site}, {}", file.display(), utc(header.taken_ms));
         say!("  {}", Amount(tally));
         for space in header.spaces.iter().filter(|space| !space.prefix.is_empty()) {
-            say!("  space {}: keys with '{}' are {}", space.name, space.prefix, space.level);
+            let SpaceInfo { name, prefix, level, .. } = space;
+            if !space.is_held() {
+                say!(
+                    "  space {name}: keys with '{prefix}' are NOT in the backup, because '{level}' runs it"
+                );
+                continue;
+            }
+            say!("  space {name}: keys with '{prefix}' are {level}");
             if space.declares() {
                 let pairs: Vec<_> = space.conflicts.iter().map(|pair| pair.join("+")).collect();
                 say!("    strong: {}", space.strong.join(" "));

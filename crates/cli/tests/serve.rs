@@ -548,3 +548,49 @@ fn a_process_takes_all_descriptors_that_it_may_have() {
     let line = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
     assert_eq!(line.split_whitespace().nth(3), Some("4000"), "{line}");
 }
+
+/// Keys of a space that `primary` runs: at every node of a site, after all nodes were killed, and after a site was lost.
+#[tokio::test]
+async fn every_node_of_a_site_serves_keys_of_primary_and_keeps_them() {
+    let mut plan = Plan::new(
+        "f = 1\n[development]\nexamples = true\n[[space]]\nname = 'n'\nprefix = 'k'\nlevel = 'primary'",
+    );
+    plan.data = Some(plan.folder.at("data"));
+    let mut nodes = cluster(&plan).await;
+    for round in 0..2 {
+        let (mut first, mut second) = (nodes[0][0].client().await, nodes[0][1].client().await);
+        let mut other = nodes[1][0].client().await;
+        for key in keys() {
+            let before = 4 * round;
+            assert_eq!(first.incr_by(&key, 1).await.unwrap(), before + 1);
+            assert_eq!(second.incr_by(&key, 1).await.unwrap(), before + 2);
+            assert_eq!(first.get(&key).await.unwrap(), Some((before + 2).to_string()));
+            assert_eq!(other.incr_by(&key, 2).await.unwrap(), before + 4);
+        }
+        other.barrier(Some(Duration::from_secs(10))).await.unwrap();
+        let token = other.token().await.unwrap();
+        second.attach(&token).await.unwrap();
+        for key in keys() {
+            assert_eq!(second.get(&key).await.unwrap(), Some((4 * round + 4).to_string()));
+        }
+        nodes.iter_mut().flatten().for_each(|node| node.kill());
+        nodes = cluster(&plan).await;
+    }
+    // A node with other spaces is refused.
+    nodes[1][1].kill();
+    let text = std::fs::read_to_string(&plan.file).unwrap();
+    std::fs::write(&plan.file, text.replace("'primary'", "'causal'")).unwrap();
+    std::fs::remove_dir_all(plan.data_of(1, 1)).unwrap();
+    let mut stranger = plan.started(plan.command(SITES[1], 1), 1, 1);
+    eventually(&stranger, async || stranger.log().contains("the spaces")).await;
+    stranger.kill();
+    // Homes are lost with a site, and what the barrier has covered is not.
+    nodes[1][0].kill();
+    let removed = plan.site(&["remove", "us"]);
+    assert!(removed.status.success(), "{}", String::from_utf8_lossy(&removed.stderr));
+    let mut first = nodes[0][0].client().await;
+    for key in keys() {
+        assert_eq!(first.get(&key).await.unwrap().as_deref(), Some("8"));
+        assert_eq!(first.incr_by(&key, 1).await.unwrap(), 9);
+    }
+}

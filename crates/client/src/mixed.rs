@@ -301,8 +301,11 @@ fn read(reply: &Value) -> Option<Vec<Space>> {
                 _ => None,
             }
         };
-        let level = text("level")?.parse().ok()?;
-        Some(Space { name: text("name")?.into(), prefix: text("prefix")?, level })
+        let (name, prefix) = (text("name")?.into(), text("prefix")?);
+        // What has no level of the lattice can be no store of a mixed transaction.
+        let level = text("level")?.parse();
+        Some(level.ok().map(|level| Space { name, prefix, level }))
     };
-    spaces.iter().map(one).collect()
+    let known: Option<Vec<_>> = spaces.iter().map(one).collect();
+    Some(known?.into_iter().flatten().collect())
 }

@@ -25,7 +25,9 @@ use crate::http::{self, refusal};
 use crate::http_auth::{Guard, guard};
 use crate::modules::Incomplete;
 use crate::network::NoWrites;
-use crate::status::{JournalSample, MemoryStatus, PeerStatus, ReachedSite, SiteStatus};
+use crate::status::{
+    JournalSample, MemoryStatus, PeerStatus, PrimaryStatus, ReachedSite, SiteStatus,
+};
 
 /// Why the HTTP side does not run.
 #[derive(Debug)]
@@ -326,6 +328,7 @@ fn render(sites: &[SiteStatus]) -> String {
         let one = |site: &SiteStatus| [(String::new(), value(site))];
         render_metric(&mut text, sites, (name, help, "counter"), one);
     }
+    render_primary(&mut text, sites);
     render_labelled(&mut text, sites);
     head(&mut text, "solera_batch_seconds", "Time to process a batch of commands.", "histogram");
     for site in sites {
@@ -364,6 +367,34 @@ fn render_labelled(text: &mut String, sites: &[SiteStatus]) {
         let known = site.lag_ms.iter().filter_map(|(other, lag)| Some((other, (*lag)?)));
         known.map(|(other, lag)| (format!(",behind=\"{other}\""), lag / 1000.0))
     });
+}
+
+/// What `primary` tells, if a space needs it.
+fn render_primary(text: &mut String, sites: &[SiteStatus]) {
+    type Metric = (&'static str, &'static str, &'static str, fn(&PrimaryStatus) -> u64);
+    const METRICS: [Metric; 5] = [
+        ("keys", "gauge", "Keys of spaces that primary runs.", |it| it.keys),
+        ("pending_updates", "gauge", "Updates of clients that wait for their home.", |it| {
+            it.pending_updates
+        }),
+        (
+            "unsettled_updates",
+            "gauge",
+            "Updates at the site that f + 1 sites are not known to store.",
+            |it| it.unsettled_updates,
+        ),
+        ("home_partitions", "gauge", "Partitions of which the site is the home.", |it| it.home_of),
+        ("dropped_replies_total", "counter", "Replies that nobody waited for.", |it| {
+            it.dropped_replies
+        }),
+    ];
+    if sites.iter().all(|site| site.primary.is_none()) {
+        return;
+    }
+    for (name, kind, help, value) in METRICS {
+        let one = |site: &SiteStatus| site.primary.map(|it| (String::new(), value(&it)));
+        render_metric(text, sites, (&format!("solera_primary_{name}"), help, kind), one);
+    }
 }
 
 /// A metric, and its values at each site, with the labels that each has beside the site.
@@ -578,6 +609,7 @@ mod tests {
         let other = JournalSample { stats: other, checkpoint_at_s: Some(5.0), ..journal.clone() };
         journal.add(&other);
         let site = SiteStatus {
+            primary: Some(PrimaryStatus::default()),
             name: "eu".to_owned(),
             versions: Some(3),
             bytes: Some(100),

@@ -352,6 +352,7 @@ impl Cluster {
             config.first_transaction = run.first_number;
             config.journal = data.is_some();
             (config.life, config.founders) = (life, founders);
+            let config = site_config(&self.spec, config);
             let seed = RandomState::new().hash_one(address);
             match &data {
                 None => workers.push((Engine::in_memory(Site::new(config, seed)), None)),
@@ -599,6 +600,9 @@ impl Cluster {
             status.unsettled_updates += sample.unsettled_updates;
             status.at_risk += sample.at_risk;
             status.strong.add(&sample.strong);
+            if let Some(primary) = &sample.primary {
+                status.primary.get_or_insert_default().add(primary);
+            }
             // All are listed, also who leads nothing.
             for (site, name) in (0..).zip(&names) {
                 let leads = sample.leads.iter().filter(|leader| **leader == site).count();
@@ -767,6 +771,12 @@ fn machine_config(spec: &ClusterSpec, address: Address, topology: &Arc<Topology>
     config.timing.idle_transaction_timeout = spec.transaction_timeout;
     config.timing.max_transaction_age = spec.transaction_max_age;
     config
+}
+
+/// The configuration of a worker, which runs the protocols that some space needs.
+fn site_config(spec: &ClusterSpec, unistore: Config) -> solera_site::Config {
+    let config = solera_site::Config::from(unistore);
+    if spec.spaces.run_primary() { config.with_primary() } else { config }
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use solera_config::ClusterSpec;
 use solera_journal::Event;
 use solera_machine::{Address, JobId};
 use solera_membership::Change;
-use solera_session::{Ask, Lent, Page, Request, SitesTold};
+use solera_session::{Ask, Lent, Page, Request, SitesTold, ToPrimary};
 use solera_site::{JobResult, Message};
 use solera_time::{SiteId, Timestamp};
 use solera_unistore::{AtRisk, Held};
@@ -48,6 +48,8 @@ pub(crate) enum Control {
     Sites(Option<(SiteId, Change)>, oneshot::Sender<SitesTold>),
     /// Tell the next page of a partition; nothing while that cannot be told yet.
     Scan(Ask, oneshot::Sender<Option<Page>>),
+    /// Have `primary` run a command of another worker's session.
+    Primary(ToPrimary, oneshot::Sender<solera_primary::Response>),
     /// Run this on the worker's thread.
     Run(Box<dyn FnOnce() + Send>),
     /// These are the settings from now on.
@@ -78,6 +80,7 @@ impl Control {
                 | Control::AtRisk(..)
                 | Control::Sites(..)
                 | Control::Scan(..)
+                | Control::Primary(..)
         )
     }
 }

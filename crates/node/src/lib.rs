@@ -55,6 +55,7 @@ pub use node::{Node, ServeError};
 pub use reload::ReloadError;
 pub use solera_session::{Token, TokenError, hash_password};
 pub use status::{
-    ClusterStatus, LinkStatus, MemoryStatus, NodeStatus, PeerStatus, ReachedSite, SiteStatus,
+    ClusterStatus, LinkStatus, MemoryStatus, NodeStatus, PeerStatus, PrimaryStatus, ReachedSite,
+    SiteStatus,
 };
 pub use storage::{Found, StorageError};

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use solera_config::HostPort;
 use solera_links::{Frame, Handshake, Kind, Sizes, encode_batch, write_frame};
@@ -21,8 +21,6 @@ const QUEUE_LIMIT: usize = 64 << 20;
 const ENOUGH: usize = QUEUE_LIMIT / 4;
 /// Frames are gathered into writes of about this size.
 const WRITE_SIZE: usize = 256 * 1024;
-/// How long the answer to a question is waited for.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The link to one other node. Each of the two calls the other, and sends over the connection that it
 /// made; acknowledgements and answers come back on it. Nothing here ever waits for the network.
@@ -131,7 +129,7 @@ impl Link {
             number
         };
         self.wake.notify_one();
-        let answer = tokio::time::timeout(ANSWER_TIMEOUT, receiver).await;
+        let answer = tokio::time::timeout(question.patience(), receiver).await;
         self.state().waiting.remove(&number);
         answer.ok()?.ok()
     }

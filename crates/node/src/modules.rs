@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 
 use solera_commands::lookup;
-use solera_config::{ClusterSpec, DEFAULT_USER, Space, User, Users};
+use solera_config::{ClusterSpec, DEFAULT_USER, Runs, Space, User, Users};
 use solera_machine::Address;
 use solera_resp::Value;
 use solera_session::{Lent, Request, Sendable};
@@ -210,9 +210,9 @@ impl Local {
         }
     }
 
-    /// The cluster's spaces.
+    /// The spaces of the cluster that can be stores of modules: those whose level is one of the lattice.
     pub fn spaces(&self) -> impl Iterator<Item = &Space> {
-        self.spec.spaces.iter()
+        self.spec.spaces.iter().filter(|space| space.runs == Runs::UniStore)
     }
 
     /// The name of the site.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use solera_config::ClusterSpec;
 use solera_machine::Address;
 use solera_membership::Change;
-use solera_session::{Ask, Lent, Page, Request, SitesTold};
+use solera_session::{Ask, Lent, Page, Request, SitesTold, ToPrimary};
 use solera_site::Message;
 use solera_time::{SiteId, Timestamp, Vector};
 use solera_unistore::AtRisk;
@@ -341,6 +341,21 @@ impl Network {
                 _ => None,
             },
         )
+        .await
+    }
+
+    /// What `primary` replies at a worker of this process' sites, wherever it is. `None` if there is no reply.
+    pub(crate) async fn ask_primary(
+        &self,
+        worker: Address,
+        asked: ToPrimary,
+    ) -> Option<solera_primary::Response> {
+        let question = Question::Primary { worker: worker.worker, asked: Box::new(asked.clone()) };
+        let order = |reply| Control::Primary(asked, reply);
+        self.ask(worker, order, question, |answer| match answer {
+            Answer::Primary(response) => Some(*response),
+            _ => None,
+        })
         .await
     }
 

@@ -1,9 +1,11 @@
 //! What a node asks another of its site over their link, and the answers.
 
+use std::time::Duration;
+
 use postcard::ser_flavors::Size;
 use serde::{Deserialize, Serialize};
 use solera_membership::Change;
-use solera_session::{Ask, Page, SitesTold};
+use solera_session::{Ask, Page, SitesTold, ToPrimary};
 use solera_time::SiteId;
 use solera_unistore::AtRisk;
 
@@ -25,6 +27,19 @@ pub(crate) enum Question {
     Scan { worker: u8, ask: Box<Ask> },
     /// What the root knows of the sites, after it has changed what is asked for.
     Sites { change: Option<(SiteId, Change)> },
+    /// What `primary` replies to a command at a worker.
+    Primary { worker: u8, asked: Box<ToPrimary> },
+}
+
+impl Question {
+    /// How long the answer is waited for.
+    pub(crate) fn patience(&self) -> Duration {
+        match self {
+            // The protocol answers after five seconds at the latest.
+            Question::Primary { .. } => Duration::from_secs(6),
+            _ => Duration::from_secs(2),
+        }
+    }
 }
 
 /// The answer to a [`Question`].
@@ -38,6 +53,7 @@ pub(crate) enum Answer {
     Sites(Box<SitesTold>),
     /// There is no such worker, or it is stopping.
     Nothing,
+    Primary(Box<solera_primary::Response>),
 }
 
 /// The body of a frame that carries an answer. One that is too long becomes [`Answer::Nothing`].
@@ -50,9 +66,68 @@ pub(crate) fn encode_answer(answer: &Answer) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use solera_data::Key;
+    use solera_data::{Key, Value};
+    use solera_machine::PartitionId;
+    use solera_primary::{Command, Done, Failure, Past, Position, Response, Update};
 
     use super::*;
+
+    /// Nodes of one version must read one another: variants stay in their order, new ones come last.
+    #[test]
+    fn what_primary_is_asked_and_replies_is_encoded_as_ever() {
+        let key = || Key::from(&b"k"[..]);
+        let update = |update| Command::Update { key: key(), update };
+        let mut past = Past::default();
+        past.note(PartitionId(300), Position { epoch: 2, index: 130 });
+        let value = || Value::from(&b"v"[..]);
+        let commands = [
+            Command::Read { key: key() },
+            update(Update::Set(value())),
+            update(Update::Append(value())),
+            update(Update::IncrBy(-1)),
+            update(Update::Delete),
+            Command::Attach { past: past.clone() },
+            Command::Barrier { past },
+        ];
+        let hex =
+            |bytes: Vec<u8>| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let asked = commands.map(|command| {
+            let asked = Box::new(ToPrimary { command, takes_accepted: true });
+            let question = Question::Primary { worker: 3, asked };
+            let bytes = postcard::to_stdvec(&question).unwrap();
+            assert_eq!(postcard::from_bytes::<Question>(&bytes).unwrap(), question);
+            hex(bytes)
+        });
+        let position = Position { epoch: 2, index: 130 };
+        let done = Done { position, number: Some(-3) };
+        let responses = [
+            Response::Value { value: Some(value()), position },
+            Response::Accepted(done),
+            Response::Applied(Done { number: None, ..done }),
+            Response::Attached,
+            Response::Stored,
+            Response::Failed(Failure::Busy),
+        ];
+        let answers = responses.map(|response| {
+            let answer = Answer::Primary(Box::new(response));
+            let bytes = encode_answer(&answer);
+            assert_eq!(postcard::from_bytes::<Answer>(&bytes).unwrap(), answer);
+            hex(bytes)
+        });
+        let expected = [
+            "050300016b01",
+            "050301016b00017601",
+            "050301016b01017601",
+            "050301016b020101",
+            "050301016b0301",
+            "05030201ac0202820101",
+            "05030301ac0202820101",
+        ];
+        assert_eq!(asked, expected);
+        let expected =
+            ["0600010176028201", "06010282010105", "060202820100", "0603", "0604", "060505"];
+        assert_eq!(answers, expected);
+    }
 
     #[test]
     fn an_answer_that_is_too_long_becomes_none() {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use solera_config::Durability;
 use solera_journal::RealDisk;
-use solera_unistore::Config;
+use solera_site::Config;
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::control::{Control, Parcel};
@@ -117,7 +117,8 @@ mod tests {
         std::fs::create_dir_all(&folder).unwrap();
         Opening {
             folder,
-            config: Config::new(Address { site: SiteId(0), worker }, topology),
+            config: solera_unistore::Config::new(Address { site: SiteId(0), worker }, topology)
+                .into(),
             seed: 1,
             name: format!("worker {worker}"),
             mailbox: unbounded_channel().0,

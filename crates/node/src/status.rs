@@ -94,6 +94,9 @@ pub struct SiteStatus {
     pub unsettled_updates: usize,
     /// Transactions that the loss of sites could still undo. One over several workers counts at each.
     pub at_risk: usize,
+    /// What `primary` tells, if a space needs it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub primary: Option<PrimaryStatus>,
     /// What strong transactions of the site's clients have come to since the start.
     pub strong: StrongCounts,
     /// How many partitions' strong transactions are led from each site, as this one knows.
@@ -104,6 +107,32 @@ pub struct SiteStatus {
     /// What the journals of the site in this process tell, if there are any; only in the metrics.
     #[serde(skip)]
     pub(crate) journal: Option<JournalSample>,
+}
+
+/// What the protocol `primary` tells of a site, or of one of its workers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PrimaryStatus {
+    /// Keys that have a value.
+    pub keys: u64,
+    /// Updates of clients of the site that wait for their home.
+    pub pending_updates: u64,
+    /// Updates stored at the site that f + 1 sites are not known to store.
+    pub unsettled_updates: u64,
+    /// Partitions of which the site is the home.
+    pub home_of: u64,
+    /// Replies since the start that nobody waited for.
+    pub dropped_replies: u64,
+}
+
+impl PrimaryStatus {
+    /// Adds what another worker tells.
+    pub(crate) fn add(&mut self, other: &PrimaryStatus) {
+        self.keys += other.keys;
+        self.pending_updates += other.pending_updates;
+        self.unsettled_updates += other.unsettled_updates;
+        self.home_of += other.home_of;
+        self.dropped_replies += other.dropped_replies;
+    }
 }
 
 /// The link between two sites.
@@ -211,6 +240,7 @@ pub(crate) struct WorkerSample {
     /// there is nothing to lead, or the worker knows of nobody who does.
     pub(crate) leads: Vec<u64>,
     pub(crate) strong: StrongCounts,
+    pub(crate) primary: Option<PrimaryStatus>,
     pub(crate) failed_logins: u64,
     /// Whether the site has the data that it serves.
     pub(crate) serving: bool,

@@ -13,9 +13,8 @@ use solera_journal::{
     Disk, Error, Event, Identity, Lsn, Options, RealDisk, Recovered, SyncPolicy, Syncer,
 };
 use solera_machine::Address;
-use solera_site::{Recovery, Site};
+use solera_site::{Config, Recovery, Site};
 use solera_time::{Physical, Timestamp};
-use solera_unistore::Config;
 use tokio::sync::oneshot;
 
 use crate::progress::Progress;
@@ -122,7 +121,7 @@ impl Storage {
     ) -> Result<(Storage, Engine<D>, Found), StorageError> {
         let began = Instant::now();
         let unusable = |reason: String| StorageError { folder: folder.to_owned(), reason };
-        let identity = identity(cluster, &config);
+        let identity = identity(cluster, &config.unistore);
         let recovery = Recovery::new(config, seed);
         let read = |bytes| progress.read(bytes);
         let (mut journal, found, mut site) =
@@ -250,7 +249,7 @@ fn disk_bytes(folder: &Path) -> u64 {
 }
 
 /// Binds a journal to its cluster's shape and its worker.
-fn identity(cluster: u64, config: &Config) -> Identity {
+fn identity(cluster: u64, config: &solera_unistore::Config) -> Identity {
     let Address { site, worker } = config.address;
     let shape = &config.topology;
     let workers = shape.workers[site.index()];
@@ -294,7 +293,7 @@ mod tests {
     ) -> (Storage, Engine<SimDisk>) {
         let topology = Topology { partitions: 1, workers: vec![1] };
         let address = Address { site: SiteId(0), worker: 0 };
-        let mut config = Config::new(address, Arc::new(topology));
+        let mut config = solera_unistore::Config::new(address, Arc::new(topology));
         config.journal = true;
         let (folder, name) = (Path::new("simulated"), "worker".to_owned());
         let always = Durability::Always;
@@ -303,7 +302,7 @@ mod tests {
             folder,
             always,
             1,
-            config,
+            config.into(),
             1,
             on_event,
             name,

@@ -6,12 +6,16 @@
 //! | `connection` | a connection: bytes in, commands, bytes out |
 //! | `listening` | connections of clients, as they arrive |
 //! | `postman` | what reaches a worker: messages, orders, and time |
+//! | `primary` | commands of `primary` |
+//! | `replies` | who waits for replies |
 //! | `sessions` | what sessions need of a worker |
 
 mod callers;
 mod connection;
 mod listening;
 mod postman;
+mod primary;
+mod replies;
 mod sessions;
 
 use std::cell::{Cell, RefCell};
@@ -37,6 +41,7 @@ use tokio_rustls::TlsAcceptor;
 
 use self::listening::listen;
 use self::postman::Postman;
+use self::replies::Replies;
 use crate::attempts::Attempts;
 use crate::control::{Control, Parcel};
 use crate::current::Current;
@@ -83,7 +88,7 @@ struct State {
     storage: Option<Storage>,
     /// Whether the journal takes no writes, as far as others were told.
     refuses: bool,
-    waiting: BTreeMap<RequestId, oneshot::Sender<solera_site::Response>>,
+    waiting: Replies,
     requests: u64,
     outbox: BTreeMap<Address, Vec<Message>>,
     /// Work for other threads.
@@ -98,12 +103,8 @@ impl State {
     fn let_go(&mut self, output: Output) {
         match output {
             Output::Send { to, message } => self.outbox.entry(to).or_default().push(message),
-            // Servers run no protocol yet that replies more than once.
-            Output::Reply { request, response, last: _ } => {
-                if let Some(waiting) = self.waiting.remove(&request) {
-                    // A client that is gone needs no reply.
-                    let _ = waiting.send(response);
-                }
+            Output::Reply { request, response, last } => {
+                self.waiting.give(request, response, last);
             }
             Output::Job { job, work } => self.jobs.push((job, work)),
             Output::Records(_) | Output::Trace(_) => {}
@@ -196,8 +197,7 @@ impl Worker {
         if !self.answers() {
             return None;
         }
-        let (sender, receiver) = oneshot::channel();
-        self.state.borrow_mut().waiting.insert(request, sender);
+        let receiver = self.state.borrow_mut().waiting.once(request);
         let _forgotten = Forgotten(self, request);
         self.flush();
         match receiver.await.ok()? {
@@ -485,6 +485,7 @@ impl Worker {
             at_risk: status.at_risk(0).transactions,
             leads,
             strong: status.strong(),
+            primary: state.primary_status(),
             serving: view.serving,
             progress: status.progress(),
             // Its files are looked at, which is too much for every status.
@@ -503,7 +504,7 @@ struct Forgotten<'a>(&'a Worker, RequestId);
 
 impl Drop for Forgotten<'_> {
     fn drop(&mut self) {
-        self.0.state.borrow_mut().waiting.remove(&self.1);
+        self.0.state.borrow_mut().waiting.forget(self.1);
     }
 }
 
@@ -542,7 +543,7 @@ pub(crate) fn run(
             scans: Scans::default(),
             storage,
             refuses: false,
-            waiting: BTreeMap::new(),
+            waiting: Replies::default(),
             requests: run.first_number,
             outbox: BTreeMap::new(),
             jobs: Vec::new(),

@@ -70,6 +70,14 @@ pub trait Context: 'static {
     /// Gives the machine a command that needs no reply.
     fn tell(&self, command: Command);
 
+    /// Has a worker of the site run a command of `primary`, and waits for its reply: for the last one, or for one before if
+    /// that is reply enough. If the future is dropped, the request is cancelled. `None` if there will be no reply.
+    fn ask_primary(
+        &self,
+        worker: Address,
+        asked: ToPrimary,
+    ) -> impl Future<Output = Option<solera_primary::Response>>;
+
     /// The workers of the site.
     fn workers(&self) -> impl Iterator<Item = Address>;
 
@@ -89,7 +97,7 @@ pub trait Context: 'static {
     /// How many keys another worker has. `None` if it cannot be reached.
     fn count_keys(&self, worker: Address) -> impl Future<Output = Option<usize>>;
 
-    /// What the loss of sites could still undo at another worker. `None` if it cannot be reached.
+    /// What the loss of sites could still undo at a worker. `None` if it cannot be reached.
     fn at_risk(&self, worker: Address, keys: usize) -> impl Future<Output = Option<AtRisk>>;
 
     /// By partition of a worker, the index of the site that leads it; none of a site's if nobody does.
@@ -189,6 +197,15 @@ pub struct Single<'a> {
     pub op: &'a Op,
     /// The command that is counted.
     pub command: CommandId,
+}
+
+/// A command for `primary`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToPrimary {
+    /// The command.
+    pub command: solera_primary::Command,
+    /// Whether it is enough for the client that an update is accepted.
+    pub takes_accepted: bool,
 }
 
 /// How the sites stand, as the root of a site's workers tells it.

@@ -23,7 +23,7 @@ pub use commands::{
     Abort, Attach, AttachHorizon, AttachUntil, Begin, Commit, Horizon, OnKey, Outcome, TakeToken,
     Txid, Watch,
 };
-pub use context::{Context, Silent, Single, SitesTold, Unreachable};
+pub use context::{Context, Silent, Single, SitesTold, ToPrimary, Unreachable};
 pub use identity::{Identity, Refused, hash_password, verify};
 pub use introspection::{answer, describe};
 pub use lent::{Lent, is_reserved};

@@ -1,7 +1,7 @@
 //! The way of each command through a session: what refuses it, what queues it, what runs it.
 
 use solera_commands::{Command as Described, CommandId, lookup};
-use solera_config::Baseline;
+use solera_config::{Baseline, Runs};
 use solera_data::Op;
 use solera_levels::Level;
 use solera_resp::Arguments;
@@ -27,10 +27,11 @@ impl<W: Context> Session<W> {
         }
         let Ok(Some(op)) = plan::single(command.id, arguments) else { return false };
         let key = arguments.get(1);
-        let level = self.worker.spec().spaces.level_of(key);
+        let space = self.worker.spec().spaces.space_of(key);
+        let level = space.level;
         let certified = matches!(level, Level::Linearizable | Level::Por)
             || self.worker.spec().protocol == Baseline::Strong;
-        if certified || matches!(op, Op::SetNew(_)) {
+        if certified || space.runs != Runs::UniStore || matches!(op, Op::SetNew(_)) {
             return false;
         }
         let (now, pasts) = (self.now, &mut self.pasts);

@@ -2,6 +2,7 @@
 
 mod conflict;
 mod operations;
+mod primary;
 mod queue;
 mod rights;
 mod strong;
@@ -20,6 +21,7 @@ use solera_time::Vector;
 use solera_unistore::{Command, CommandError, Pasts, TxId};
 
 use self::conflict::Conflict;
+pub(crate) use self::primary::Wait;
 pub(crate) use self::queue::Queue;
 use self::strong::Watched;
 use self::transaction::GivenUp;
@@ -58,6 +60,8 @@ pub struct Session<W> {
     pub now: Now,
     /// The session's causal past, which its operations see, and its durability past.
     pub(crate) pasts: Pasts,
+    /// What it has seen of keys that `primary` holds.
+    pub(crate) primary: solera_primary::Past,
     /// The client, as others see it.
     pub(crate) client: Arc<Client>,
     pub(crate) name: String,
@@ -100,6 +104,7 @@ impl<W: Context> Session<W> {
             out: Writer::default(),
             now: worker.now(),
             pasts: Pasts::none(worker.spec().sites.len()),
+            primary: solera_primary::Past::default(),
             client,
             name: String::new(),
             library: Default::default(),
@@ -129,7 +134,7 @@ impl<W: Context> Session<W> {
         }
     }
 
-    /// RESET: as if the client had connected anew, both pasts included.
+    /// RESET: as if the client had connected anew, all pasts included.
     pub(crate) fn reset(&mut self) {
         self.close();
         self.given_up = None;
@@ -141,6 +146,7 @@ impl<W: Context> Session<W> {
         self.replies = Replies::On;
         self.out.protocol = Protocol::Resp2;
         self.pasts = Pasts::none(self.worker.spec().sites.len());
+        self.primary = solera_primary::Past::default();
     }
 
     /// Tells others how the session is now.

@@ -6,22 +6,26 @@ use std::fmt;
 
 use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use solera_machine::{Foreign, Protocol};
-use solera_unistore::{PROTOCOL, Pasts};
+use solera_primary::Past;
+use solera_unistore::Pasts;
 
 const PREFIX: &str = "solera-3-";
 /// What tokens of all versions begin with; a version and a hyphen follow.
 const FAMILY: &[u8] = b"solera-";
 /// The cluster, and how many protocols' pasts follow, each after its length.
 const HEADER: usize = 8 + 1;
-const LENGTH: usize = 2;
+/// The protocols whose pasts are read.
+const PROTOCOLS: &[Protocol] = &[solera_unistore::PROTOCOL, solera_primary::PROTOCOL];
 
-/// A session's causal and durability past, bound to their cluster.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What a session has seen and written, bound to its cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Token {
     /// The cluster it belongs to.
     pub cluster: u64,
-    /// The pasts.
+    /// The causal and the durability past.
     pub pasts: Pasts,
+    /// What it has seen of keys that `primary` holds. The token has it only if that is something.
+    pub primary: Past,
 }
 
 /// Text that is no token of this cluster.
@@ -69,26 +73,38 @@ impl fmt::Display for TokenError {
 impl std::error::Error for TokenError {}
 
 impl Token {
-    /// The token as text, safe to copy and paste.
-    pub fn encode(&self) -> String {
+    /// The token as text, safe to copy and paste; `None` if a past is too long for tokens.
+    pub fn encode(&self) -> Option<String> {
+        let mut pasts = vec![Vec::new()];
+        self.pasts.encode(&mut pasts[0]);
+        if !self.primary.is_empty() {
+            let mut past = Vec::new();
+            self.primary.encode(&mut past);
+            pasts.push(past);
+        }
         let mut bytes = self.cluster.to_be_bytes().to_vec();
-        bytes.extend_from_slice(&[1, 0, 0]);
-        self.pasts.encode(&mut bytes);
-        let length = (bytes.len() - HEADER - LENGTH) as u16;
-        bytes[HEADER..HEADER + LENGTH].copy_from_slice(&length.to_be_bytes());
+        bytes.push(pasts.len() as u8);
+        for past in pasts {
+            bytes.extend_from_slice(&u16::try_from(past.len()).ok()?.to_be_bytes());
+            bytes.extend_from_slice(&past);
+        }
         let checksum = crc32c::crc32c(&bytes);
         bytes.extend_from_slice(&checksum.to_be_bytes());
         let mut text = PREFIX.to_owned();
         HEXLOWER.encode_append(&bytes, &mut text);
-        text
+        Some(text)
     }
 
-    /// Reads a token of the cluster `cluster` with `sites` sites. It may be of a node that lists fewer of
-    /// them, or more of which it says nothing.
+    /// Reads a token of the cluster `cluster` with so many sites and partitions. It may be of a node that lists fewer
+    /// sites, or more of which it says nothing.
     ///
     /// # Errors
     /// See [`TokenError`].
-    pub fn decode(text: &[u8], cluster: u64, sites: usize) -> Result<Token, TokenError> {
+    pub fn decode(
+        text: &[u8],
+        cluster: u64,
+        (sites, partitions): (usize, u16),
+    ) -> Result<Token, TokenError> {
         let hex = text.strip_prefix(PREFIX.as_bytes()).ok_or_else(|| refusal(text))?;
         let bytes = HEXLOWER_PERMISSIVE.decode(hex).map_err(|_| TokenError::Damaged)?;
         let (body, checksum) = bytes.split_last_chunk::<4>().ok_or(TokenError::Damaged)?;
@@ -99,24 +115,33 @@ impl Token {
         if number(&head[..8]) != cluster {
             return Err(TokenError::OtherCluster);
         }
-        let [past] = pasts_of(head[8], rest)?.try_into().map_err(|_| TokenError::Damaged)?;
-        let pasts = Pasts::decode(past).ok_or(TokenError::Damaged)?;
+        let (mut pasts, mut primary) = (None, Past::default());
+        for (protocol, past) in pasts_of(head[8], rest)? {
+            match protocol {
+                solera_unistore::PROTOCOL if pasts.is_none() => pasts = Pasts::decode(past),
+                solera_primary::PROTOCOL if primary.is_empty() => {
+                    let past = Past::decode(past, partitions).filter(|past| !past.is_empty());
+                    primary = past.ok_or(TokenError::Damaged)?;
+                }
+                _ => return Err(TokenError::Damaged),
+            }
+        }
+        let pasts = pasts.ok_or(TokenError::Damaged)?;
         match pasts.is_within(sites) {
-            true => Ok(Token { cluster, pasts }),
+            true => Ok(Token { cluster, pasts, primary }),
             false => Err(TokenError::MoreSites),
         }
     }
 }
 
-/// What comes after protocol and version of each of `count` pasts.
-fn pasts_of(count: u8, mut rest: &[u8]) -> Result<Vec<&[u8]>, TokenError> {
+/// The protocol of each of `count` pasts, and what comes after it and its version.
+fn pasts_of(count: u8, mut rest: &[u8]) -> Result<Vec<(Protocol, &[u8])>, TokenError> {
     let mut pasts = Vec::new();
     for _ in 0..count {
         let (length, after) = rest.split_first_chunk().ok_or(TokenError::Damaged)?;
         let length = usize::from(u16::from_be_bytes(*length));
         let (past, after) = after.split_at_checked(length).ok_or(TokenError::Damaged)?;
-        let (_, past) = Protocol::read_past(&[PROTOCOL], past).map_err(TokenError::Foreign)?;
-        pasts.push(past);
+        pasts.push(Protocol::read_past(PROTOCOLS, past).map_err(TokenError::Foreign)?);
         rest = after;
     }
     if rest.is_empty() { Ok(pasts) } else { Err(TokenError::Damaged) }
@@ -139,6 +164,8 @@ fn number(bytes: &[u8]) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use solera_machine::PartitionId;
+    use solera_primary::Position;
     use solera_time::{SiteId, Timestamp, Vector};
 
     use super::*;
@@ -154,18 +181,57 @@ mod tests {
         Token {
             cluster: 0xfeed,
             pasts: Pasts::causal(past).with_eventual(&eventual, &eventual_snap),
+            primary: Past::default(),
         }
     }
 
+    /// One whose session has seen a key that `primary` holds.
+    fn token_with_primary() -> Token {
+        let mut primary = Past::default();
+        primary.note(PartitionId(7), Position { epoch: 2, index: 300 });
+        Token { primary, ..token() }
+    }
+
+    fn text(token: &Token) -> String {
+        token.encode().expect("it is short")
+    }
+
+    fn decode(text: &[u8], cluster: u64, sites: usize) -> Result<Token, TokenError> {
+        Token::decode(text, cluster, (sites, 8))
+    }
+
     fn read_back(token: &Token, sites: usize) -> Token {
-        Token::decode(token.encode().as_bytes(), 0xfeed, sites).unwrap()
+        decode(text(token).as_bytes(), 0xfeed, sites).unwrap()
     }
 
     #[test]
     fn a_token_is_read_back() {
-        let text = token().encode();
+        let text = text(&token());
         assert!(text.is_ascii());
         assert_eq!(read_back(&token(), 3), token());
+        assert_eq!(read_back(&token_with_primary(), 3), token_with_primary());
+    }
+
+    #[test]
+    fn a_past_of_primary_is_read_once_and_only_of_partitions_that_there_are() {
+        let text = text(&token_with_primary());
+        assert_eq!(Token::decode(text.as_bytes(), 0xfeed, (3, 7)), Err(TokenError::Damaged));
+        let bytes = HEXLOWER.decode(&text.as_bytes()[PREFIX.len()..]).unwrap();
+        let (body, _) = bytes.split_last_chunk::<4>().unwrap();
+        assert_eq!(body[8], 2, "pasts");
+        let first = 2 + usize::from(body[9]) * 256 + usize::from(body[10]);
+        let second = &body[9 + first..];
+        let mut twice = [body, second].concat();
+        twice[8] = 3;
+        let mut alone = [&body[..9], second].concat();
+        alone[8] = 1;
+        for body in [twice, alone] {
+            let text = sealed(PREFIX, &body);
+            assert_eq!(decode(text.as_bytes(), 0xfeed, 3), Err(TokenError::Damaged));
+        }
+        let mut long = Past::default();
+        (0..20_000).for_each(|epoch| long.note(PartitionId(7), Position { epoch, index: 9 }));
+        assert_eq!(Token { primary: long, ..token() }.encode(), None);
     }
 
     fn sealed(prefix: &str, body: &[u8]) -> String {
@@ -175,10 +241,10 @@ mod tests {
 
     #[test]
     fn tokens_of_other_versions_and_protocols_are_refused_in_words() {
-        let text = token().encode();
+        let text = text(&token());
         let bytes = HEXLOWER.decode(&text.as_bytes()[PREFIX.len()..]).unwrap();
         let (body, _) = bytes.split_last_chunk::<4>().unwrap();
-        let decode = |text: String| Token::decode(text.as_bytes(), 0xfeed, 3);
+        let decode = |text: String| decode(text.as_bytes(), 0xfeed, 3);
         assert_eq!(decode(sealed(PREFIX, body)), Ok(token()));
         assert_eq!(decode(sealed("solera-2-", body)), Err(TokenError::OtherVersion));
         assert_eq!(decode(sealed("solera-30-", body)), Err(TokenError::OtherVersion));
@@ -204,30 +270,29 @@ mod tests {
 
     #[test]
     fn every_change_is_noticed() {
-        let text = token().encode().into_bytes();
+        let text = text(&token()).into_bytes();
         for at in 0..text.len() {
             let mut changed = text.clone();
             changed[at] = if changed[at] == b'0' { b'1' } else { b'0' };
-            assert!(Token::decode(&changed, 0xfeed, 3).is_err(), "byte {at}");
-            assert!(Token::decode(&text[..at], 0xfeed, 3).is_err(), "cut at {at}");
+            assert!(decode(&changed, 0xfeed, 3).is_err(), "byte {at}");
+            assert!(decode(&text[..at], 0xfeed, 3).is_err(), "cut at {at}");
         }
     }
 
     #[test]
     fn tokens_of_other_clusters_are_told_apart() {
-        let text = token().encode();
-        let decode = |cluster, sites| Token::decode(text.as_bytes(), cluster, sites);
-        assert_eq!(decode(0xbeef, 3), Err(TokenError::OtherCluster));
-        assert_eq!(decode(0xfeed, 2), Err(TokenError::MoreSites));
-        assert_eq!(Token::decode(b"hello", 1, 3), Err(TokenError::NotAToken));
+        let text = text(&token());
+        let with = |cluster, sites| decode(text.as_bytes(), cluster, sites);
+        assert_eq!(with(0xbeef, 3), Err(TokenError::OtherCluster));
+        assert_eq!(with(0xfeed, 2), Err(TokenError::MoreSites));
+        assert_eq!(decode(b"hello", 1, 3), Err(TokenError::NotAToken));
     }
 
     #[test]
     fn tokens_stay_good_while_the_list_of_sites_grows() {
         assert_eq!(read_back(&token(), 5), token());
         let past = Vector::zero(4).with(SiteId(1), Timestamp(9));
-        let long =
-            Token { cluster: 0xfeed, pasts: Pasts::causal(past).with_eventual(&past, &past) };
+        let long = Token { pasts: Pasts::causal(past).with_eventual(&past, &past), ..token() };
         assert_eq!(read_back(&long, 2), long);
     }
 }

@@ -366,6 +366,13 @@ async fn answer_to(network: &Network, me: NodeId, question: Question) -> Answer 
             }
             _ => Answer::Nothing,
         },
+        Question::Primary { worker, asked } => match here(worker) {
+            Some(worker) => {
+                let response = network.ask_primary(worker, *asked).await;
+                response.map_or(Answer::Nothing, |response| Answer::Primary(Box::new(response)))
+            }
+            None => Answer::Nothing,
+        },
         Question::Scan { worker, ask } => match here(worker) {
             Some(worker) if network.fits(&ask.snapshot) => {
                 network.scan(worker, *ask).await.map_or(Answer::Nothing, Answer::Scan)

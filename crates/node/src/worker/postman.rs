@@ -113,7 +113,7 @@ impl Postman {
                 let _ = reply.send(self.worker.sample(detailed));
             }
             Control::Held(reply) => {
-                let _ = reply.send(self.worker.with(|replica| replica.take_held()));
+                let _ = reply.send(self.worker.take_held());
             }
             // What is there in part is not counted: whoever asked is told that there is no answer.
             Control::CountKeys(_) if !self.worker.serves() => {}
@@ -122,8 +122,7 @@ impl Postman {
                 let _ = reply.send(self.worker.with(|replica| replica.count_keys(now)));
             }
             Control::AtRisk(keys, reply) => {
-                let at_risk = self.worker.with(|replica| replica.status().at_risk(keys));
-                let _ = reply.send(at_risk);
+                let _ = reply.send(self.worker.at_risk_here(keys));
             }
             Control::Heard(site, reply) => {
                 let heard = self.worker.with(|replica| replica.status().heard_of(site).collect());
@@ -136,6 +135,10 @@ impl Postman {
                         let _ = reply.send(told);
                     }
                 });
+            }
+            Control::Primary(asked, reply) => {
+                let worker = self.worker.clone();
+                spawn_local(async move { worker.answer_primary(asked, reply).await });
             }
             Control::Scan(ask, reply) => {
                 let _ = reply.send(self.worker.scan_here(&ask));

@@ -11,7 +11,8 @@ use solera_machine::{Address, Now, RequestId};
 use solera_membership::{Change, Standing};
 use solera_resp::Value;
 use solera_session::{
-    Ask, Client, Context, Identity, Lent, Page, Silent, Single, SitesTold, Unreachable, verify,
+    Ask, Client, Context, Identity, Lent, Page, Silent, Single, SitesTold, ToPrimary, Unreachable,
+    verify,
 };
 use solera_site::Input;
 use solera_time::SiteId;
@@ -65,9 +66,7 @@ impl Context for Worker {
     }
 
     fn new_request(&self) -> RequestId {
-        let mut state = self.state.borrow_mut();
-        state.requests += 1;
-        RequestId(state.requests)
+        self.state.borrow_mut().next_request()
     }
 
     /// The journal of `owner` may fail meanwhile; where a site has several nodes, it may die, or a
@@ -99,6 +98,14 @@ impl Context for Worker {
         self.flush();
     }
 
+    async fn ask_primary(
+        &self,
+        worker: Address,
+        asked: ToPrimary,
+    ) -> Option<solera_primary::Response> {
+        self.ask_primary_at(worker, asked).await
+    }
+
     fn workers(&self) -> impl Iterator<Item = Address> {
         self.network.workers_of(self.address.site)
     }
@@ -127,7 +134,10 @@ impl Context for Worker {
     }
 
     async fn at_risk(&self, worker: Address, keys: usize) -> Option<AtRisk> {
-        self.network.at_risk(worker, keys).await
+        match worker == self.address {
+            true => Some(self.at_risk_here(keys)),
+            false => self.network.at_risk(worker, keys).await,
+        }
     }
 
     async fn leaders_at(&self, worker: Address) -> Option<Vec<u64>> {

@@ -24,12 +24,7 @@ pub(crate) async fn at_risk<W: Context>(session: &mut Session<W>, arguments: &Ar
     }
     let (mut transactions, mut keys) = (0, Vec::new());
     for other in worker.workers() {
-        let found = if other == worker.address() {
-            Some(worker.with(|replica| replica.status().at_risk(limit)))
-        } else {
-            worker.at_risk(other, limit).await
-        };
-        let Some(found) = found else {
+        let Some(found) = worker.at_risk(other, limit).await else {
             return session.fail(Unreachable(worker.node_name(other)).to_string());
         };
         transactions += found.transactions;

@@ -1,6 +1,6 @@
 //! SOLERA.ATTACH: waits until this site holds a causal past.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use solera_commands::CommandId;
 use solera_membership::Standing;
@@ -10,7 +10,7 @@ use solera_unistore::{Command, Pasts, Response};
 
 use super::sites::site_named;
 use crate::context::Context;
-use crate::session::Session;
+use crate::session::{Session, Wait};
 use crate::token::Token;
 use crate::typed::Typed;
 
@@ -21,7 +21,7 @@ const SKEW: Duration = Duration::from_secs(1);
 
 /// SOLERA.ATTACH token: waits until this site holds the token's causal past (UniStore Alg. 1 l. 51). The token's
 /// durability past is added to the session's without waiting, so that barriers here cover it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attach {
     /// The token.
     pub token: Token,
@@ -61,7 +61,12 @@ impl Typed for Attach {
 
     async fn run<W: Context>(&self, session: &mut Session<W>) -> Result<(), String> {
         outside(session)?;
-        wait_for(session, self.token.pasts, ATTACH_TIMEOUT).await
+        let began = Instant::now();
+        wait_for(session, self.token.pasts, ATTACH_TIMEOUT).await?;
+        let left = ATTACH_TIMEOUT.saturating_sub(began.elapsed());
+        session.wait_for_primary(&self.token.primary, Wait::Applied, Some(left)).await?;
+        session.primary.join(&self.token.primary);
+        Ok(())
     }
 }
 
@@ -205,7 +210,9 @@ async fn parse_and_run<W: Context>(
         return AttachHorizon.run(session).await.map(Some);
     }
     let worker = &session.worker;
-    let token = Token::decode(arguments.get(1), worker.cluster(), worker.spec().sites.len());
+    let spec = worker.spec();
+    let shape = (spec.sites.len(), spec.partitions);
+    let token = Token::decode(arguments.get(1), worker.cluster(), shape);
     let token = token.map_err(|error| format!("BADTOKEN {error}"))?;
     Attach { token }.run(session).await.map(|()| None)
 }

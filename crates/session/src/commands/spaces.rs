@@ -1,5 +1,6 @@
 //! SOLERA.SPACES: the spaces and their levels.
 
+use solera_config::Runs;
 use solera_levels::Level;
 use solera_resp::Writer;
 
@@ -7,18 +8,26 @@ use crate::context::Context;
 use crate::session::Session;
 
 /// SOLERA.SPACES: name, prefix and level of each space; of level `por` also the strong commands and the
-/// pairs that conflict.
+/// pairs that conflict; of one that `primary` runs, when updates are answered.
 pub(crate) fn spaces<W: Context>(session: &mut Session<W>) {
     let spec = session.worker.spec().clone();
     let out = &mut session.out;
     out.array(spec.spaces.iter().len());
     for space in spec.spaces.iter() {
         let declares = space.level == Level::Por;
-        out.map(if declares { 5 } else { 3 });
-        let level = space.level.name();
+        let answer = match space.runs {
+            Runs::Primary(answer) => Some(answer.name()),
+            Runs::UniStore => None,
+        };
+        out.map(3 + 2 * usize::from(declares) + usize::from(answer.is_some()));
+        let level = space.level_name();
         for (key, value) in [("name", &*space.name), ("prefix", &space.prefix), ("level", level)] {
             out.bulk(key.as_bytes());
             out.bulk(value.as_bytes());
+        }
+        if let Some(answer) = answer {
+            out.bulk(b"answer");
+            out.bulk(answer.as_bytes());
         }
         if declares {
             out.bulk(b"strong");

@@ -24,13 +24,22 @@ impl Typed for TakeToken {
                 "ERR take the token after the transaction, which it cannot contain yet".to_owned()
             );
         }
-        Ok(Token { cluster: session.worker.cluster(), pasts: session.pasts })
+        Ok(Token {
+            cluster: session.worker.cluster(),
+            pasts: session.pasts,
+            primary: session.primary.clone(),
+        })
     }
 }
 
 pub(crate) async fn token<W: Context>(session: &mut Session<W>) {
     match TakeToken.run(session).await {
-        Ok(token) => session.out.bulk(token.encode().as_bytes()),
+        Ok(token) => match token.encode() {
+            Some(text) => session.out.bulk(text.as_bytes()),
+            None => session.fail(
+                "TOOLARGE the session has seen more of spaces that 'primary' runs than a token can carry; RESET",
+            ),
+        },
         Err(error) => session.fail(error),
     }
 }

@@ -27,6 +27,9 @@ impl<W: Context> Session<W> {
     /// # Errors
     /// The error reply: nothing was done, or it is not known what.
     pub(crate) async fn run_plan(&mut self, plan: &Plan<'_>) -> Result<Results, String> {
+        if self.is_for_primary(plan) {
+            return Box::pin(self.run_on_primary(plan)).await;
+        }
         if let Some(tx) = self.tx {
             self.may_run(plan, self.tx_is_strong)?;
             return self.operate_all(tx, plan).await;

@@ -44,6 +44,10 @@ impl<W: Context> Session<W> {
         let inside = command.is_data() || is_allowed_in_exec(command.id);
         // What makes no sense is told when it is run, as Redis does.
         let plan = command.is_data().then(|| plan::plan(command.id, arguments).ok()).flatten();
+        let keys = plan.iter().flat_map(|plan| &plan.ops).map(|op| op.key);
+        if let Err(error) = self.is_beside_primary(keys) {
+            return self.spoil(&error);
+        }
         let strong = plan.is_some_and(|plan| self.is_strong(&plan));
         if command.id == CommandId::Watch {
             self.fail("ERR WATCH inside MULTI is not allowed");

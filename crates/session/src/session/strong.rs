@@ -125,8 +125,9 @@ impl<W: Context> Session<W> {
     /// The error reply.
     pub(crate) async fn watch<'a>(
         &mut self,
-        keys: impl Iterator<Item = &'a [u8]>,
+        keys: impl Iterator<Item = &'a [u8]> + Clone,
     ) -> Result<(), String> {
+        self.is_beside_primary(keys.clone())?;
         if self.queue.is_some() {
             return Err("ERR WATCH inside MULTI is not allowed".to_owned());
         }

@@ -1,0 +1,145 @@
+//! Commands of `primary`, whose replies come one after the other, and what there is to tell of it.
+
+use solera_data::Key;
+use solera_machine::{Address, RequestId};
+use solera_primary::{Command, Primary, Response};
+use solera_session::ToPrimary;
+use solera_site::Input;
+use solera_unistore::{AtRisk, Held};
+use tokio::sync::oneshot;
+
+use super::{State, Worker};
+use crate::status::PrimaryStatus;
+
+/// A request that is cancelled unless its last reply has come.
+struct Open<'a> {
+    worker: &'a Worker,
+    request: RequestId,
+    over: bool,
+}
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        let mut state = self.worker.state.borrow_mut();
+        state.waiting.forget(self.request);
+        if !self.over {
+            let now = self.worker.now();
+            state.engine.handle(now, Input::Cancel { request: self.request });
+            self.worker.wake.notify_one();
+        }
+    }
+}
+
+impl Worker {
+    /// Runs a command of a session at the worker that it is for. `None` if no reply comes: a worker stops, a journal has failed,
+    /// or a node cannot be reached.
+    pub(super) async fn ask_primary_at(
+        &self,
+        worker: Address,
+        asked: ToPrimary,
+    ) -> Option<Response> {
+        match worker == self.address {
+            true => self.run_primary(asked).await,
+            false => self.network.ask_primary(worker, asked).await,
+        }
+    }
+
+    /// Runs a command here. A read is a direct call; any other command goes through the machine's inputs. If the future is
+    /// dropped before it ends, the request is cancelled.
+    async fn run_primary(&self, asked: ToPrimary) -> Option<Response> {
+        let ToPrimary { command, takes_accepted } = asked;
+        if !self.answers() {
+            return None;
+        }
+        if let Command::Read { key } = &command {
+            return self.read_primary(key);
+        }
+        let (request, mut replies) = {
+            let (now, mut state) = (self.now(), self.state.borrow_mut());
+            state.engine.machine().primary()?;
+            let request = state.next_request();
+            let replies = state.waiting.each(request);
+            state.engine.handle(now, Input::Client { request, command: command.into() });
+            (request, replies)
+        };
+        let mut open = Open { worker: self, request, over: false };
+        self.flush();
+        loop {
+            let (response, last) = replies.recv().await?;
+            open.over = last;
+            let solera_site::Response::Primary(response) = response else { return None };
+            if last || (takes_accepted && matches!(response, Response::Accepted(_))) {
+                return Some(response);
+            }
+        }
+    }
+
+    /// Reads a key of this worker.
+    fn read_primary(&self, key: &Key) -> Option<Response> {
+        let state = self.state.borrow();
+        Some(state.engine.machine().primary()?.read(key))
+    }
+
+    /// Returns what the loss of sites could still undo here, with at most so many keys.
+    pub(super) fn at_risk_here(&self, keys: usize) -> AtRisk {
+        let state = self.state.borrow();
+        let mut found = state.engine.machine().unistore().status().at_risk(keys);
+        if let Some(primary) = state.engine.machine().primary() {
+            found.transactions += primary.unsettled() as usize;
+            let left = keys.saturating_sub(found.keys.len());
+            found.keys.extend(primary.at_risk().take(left).cloned());
+        }
+        found
+    }
+
+    /// Returns how many bytes the data of all protocols takes, and took at most since this was asked for the last time.
+    pub(super) fn take_held(&self) -> Held {
+        let mut state = self.state.borrow_mut();
+        let machine = state.engine.machine_mut();
+        let held = machine.unistore_mut().take_held();
+        let (now, most) = machine.primary_mut().map_or((0, 0), Primary::take_held);
+        held.and(Held { now, most })
+    }
+
+    /// Runs what another worker of the site asks for. If that one waits no longer, the request is cancelled.
+    pub(super) async fn answer_primary(
+        &self,
+        asked: ToPrimary,
+        mut reply: oneshot::Sender<Response>,
+    ) {
+        let had_stopped = self.has_stopped();
+        let reads = matches!(asked.command, Command::Read { .. });
+        let response = tokio::select! {
+            response = self.run_primary(asked) => response,
+            () = reply.closed() => None,
+        };
+        let Some(response) = response else { return };
+        // What a read has seen must be durable, as where it is the connection's worker that reads.
+        if reads && self.durable(had_stopped).await.is_err() {
+            return;
+        }
+        // One that waits no longer needs no reply.
+        let _ = reply.send(response);
+    }
+}
+
+impl State {
+    /// Returns what `primary` tells, if the worker runs it.
+    pub(super) fn primary_status(&self) -> Option<PrimaryStatus> {
+        let primary = self.engine.machine().primary()?;
+        let home_of = primary.applied().filter(|(.., is_home)| *is_home).count();
+        Some(PrimaryStatus {
+            keys: primary.keys() as u64,
+            pending_updates: primary.pending() as u64,
+            unsettled_updates: primary.unsettled(),
+            home_of: home_of as u64,
+            dropped_replies: self.waiting.dropped(),
+        })
+    }
+
+    /// Returns a number for a request.
+    pub(super) fn next_request(&mut self) -> RequestId {
+        self.requests += 1;
+        RequestId(self.requests)
+    }
+}

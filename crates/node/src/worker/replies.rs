@@ -1,0 +1,124 @@
+//! Who waits for the replies of the worker's machine.
+
+use std::collections::BTreeMap;
+
+use solera_machine::RequestId;
+use solera_site::Response;
+use tokio::sync::mpsc::{self, UnboundedSender};
+use tokio::sync::oneshot;
+
+/// A reply, and whether it is the last one.
+pub(super) type Reply = (Response, bool);
+
+/// One request's waiter.
+#[derive(Debug)]
+enum Waiter {
+    /// Takes the first reply, which the protocol gives as the last.
+    Once(oneshot::Sender<Response>),
+    /// Takes replies until the last.
+    Each(UnboundedSender<Reply>),
+}
+
+/// The requests that wait for replies.
+#[derive(Debug, Default)]
+pub(super) struct Replies {
+    waiting: BTreeMap<RequestId, Waiter>,
+    /// Replies of `primary` that nobody waited for, since the start.
+    dropped: u64,
+}
+
+impl Replies {
+    /// Waits for a reply to a request.
+    pub(super) fn once(&mut self, request: RequestId) -> oneshot::Receiver<Response> {
+        let (sender, receiver) = oneshot::channel();
+        self.waiting.insert(request, Waiter::Once(sender));
+        receiver
+    }
+
+    /// Waits for all replies to a request.
+    pub(super) fn each(&mut self, request: RequestId) -> mpsc::UnboundedReceiver<Reply> {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        self.waiting.insert(request, Waiter::Each(sender));
+        receiver
+    }
+
+    /// Gives a reply to whoever waits for it, and drops it if nobody does.
+    #[inline]
+    pub(super) fn give(&mut self, request: RequestId, response: Response, last: bool) {
+        let is_taken = match self.waiting.remove(&request) {
+            Some(Waiter::Once(waiter)) => waiter.send(response).is_ok(),
+            Some(Waiter::Each(waiter)) => {
+                let is_taken = waiter.send((response, last)).is_ok();
+                if !last {
+                    self.waiting.insert(request, Waiter::Each(waiter));
+                }
+                is_taken
+            }
+            // UniStore answers also where a client has left, and requests that need no answer.
+            None => !matches!(response, Response::Primary(_)),
+        };
+        self.dropped += u64::from(!is_taken);
+    }
+
+    /// Waits no longer.
+    pub(super) fn forget(&mut self, request: RequestId) {
+        self.waiting.remove(&request);
+    }
+
+    /// Waits for nothing any more: what was asked for may never be answered.
+    pub(super) fn clear(&mut self) {
+        self.waiting.clear();
+    }
+
+    /// Returns how many replies of `primary` nobody waited for.
+    pub(super) fn dropped(&self) -> u64 {
+        self.dropped
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use solera_primary::{Done, Failure, Position};
+
+    use super::*;
+
+    fn accepted() -> Response {
+        let done = Done { position: Position::default(), number: None };
+        Response::Primary(solera_primary::Response::Accepted(done))
+    }
+
+    fn failed() -> Response {
+        Response::Primary(solera_primary::Response::Failed(Failure::TimedOut))
+    }
+
+    #[test]
+    fn several_replies_come_until_the_last_and_others_are_dropped() {
+        let (mut replies, request) = (Replies::default(), RequestId(1));
+        let mut receiver = replies.each(request);
+        replies.give(request, accepted(), false);
+        replies.give(RequestId(2), failed(), true);
+        assert_eq!(replies.dropped(), 1);
+        replies.give(request, failed(), true);
+        // A protocol that answers after its last reply.
+        replies.give(request, failed(), true);
+        assert_eq!(replies.dropped(), 2);
+        assert_eq!(receiver.try_recv(), Ok((accepted(), false)));
+        assert_eq!(receiver.try_recv(), Ok((failed(), true)));
+        assert!(receiver.try_recv().is_err());
+    }
+
+    #[test]
+    fn what_is_forgotten_is_not_given() {
+        let (mut replies, request) = (Replies::default(), RequestId(1));
+        let mut receiver = replies.once(request);
+        replies.forget(request);
+        replies.give(request, failed(), true);
+        assert_eq!(replies.dropped(), 1);
+        assert!(receiver.try_recv().is_err());
+        let mut receiver = replies.each(request);
+        replies.clear();
+        replies.give(request, failed(), true);
+        assert_eq!(replies.dropped(), 2);
+        assert!(receiver.try_recv().is_err());
+    }
+}
