@@ -1,5 +1,6 @@
 //! `solera journal`: looks into the journals of a node that does not run, and mends them.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -200,16 +201,29 @@ fn line(entry: Entry<'_>) -> String {
         Entry::Snapshot { lsn, payload } => {
             let part = payload.split_first_chunk::<8>().map(|(knows, part)| {
                 let knows = u64::from_le_bytes(*knows);
-                match Part::decode(part) {
-                    Ok(part) => format!("knows of {knows}: {part:?}"),
-                    Err(error) => format!("{error}"),
-                }
+                let part = either(part, Part::decode, solera_primary::Part::decode);
+                part.map_or_else(|error| error, |part| format!("knows of {knows}: {part}"))
             });
             format!("snapshot {}: {}", lsn.0, part.unwrap_or_else(|| "too short".to_owned()))
         }
-        Entry::Record { lsn, payload } => match Record::decode(payload) {
-            Ok(record) => format!("{}: {record:?}", lsn.0),
-            Err(error) => format!("{}: {error}", lsn.0),
+        Entry::Record { lsn, payload } => {
+            let record = either(payload, Record::decode, solera_primary::Record::decode);
+            format!("{}: {}", lsn.0, record.unwrap_or_else(|error| error))
+        }
+    }
+}
+
+/// What bytes of UniStore or of `primary` say, or why UniStore cannot read them.
+fn either<A: fmt::Debug, B: fmt::Debug, E: fmt::Display>(
+    bytes: &[u8],
+    unistore: impl Fn(&[u8]) -> Result<A, E>,
+    primary: impl Fn(&[u8]) -> Result<B, E>,
+) -> Result<String, String> {
+    match unistore(bytes) {
+        Ok(found) => Ok(format!("{found:?}")),
+        Err(error) => match primary(bytes) {
+            Ok(found) => Ok(format!("primary {found:?}")),
+            Err(_) => Err(error.to_string()),
         },
     }
 }

@@ -144,6 +144,10 @@ fn what_such_a_space_does_not_take_is_refused_in_words() {
     let spaces = client.ask("SOLERA.SPACES");
     assert!(spaces.contains("name fast prefix f: level primary answer accepted"), "{spaces}");
     let token = client.ask("SOLERA.TOKEN");
+    let mut other = up.inline();
+    let empty = other.ask("SOLERA.TOKEN");
+    assert_eq!(other.ask("GET n:nothing"), "nil");
+    assert_eq!(other.ask("SOLERA.TOKEN").len(), empty.len(), "there was nothing to see");
     assert_eq!(client.ask("RESET"), "+RESET");
     assert!(client.ask("SOLERA.TOKEN").len() < token.len(), "RESET forgets");
     let source = "\"store s: linearizable, por, causal, eventual { x: int } transaction t() -> int { return s.x }\"";
@@ -246,6 +250,8 @@ async fn what_was_answered_outlives_the_process() {
     one.set("n:0", "x").await.unwrap();
     drop(one);
     up.kill();
+    let dumped = solera(&["journal", "dump", data.to_str().unwrap()]);
+    assert!(text(&dumped.stdout).contains("primary Applied {"), "{}", text(&dumped.stdout));
     let other = folder.file("t.toml", "workers = 2\n");
     let port = up.port.to_string();
     let mut up = Command::new(SOLERA);

@@ -8,7 +8,7 @@ use solera_data::{Key, Value};
 use solera_machine::{Address, PartitionId, Topology, codec};
 
 use crate::history::Position;
-use crate::message::PROTOCOL;
+use crate::protocol::PROTOCOL;
 
 /// Longest value in bytes.
 pub const MAX_VALUE: usize = 1 << 20;

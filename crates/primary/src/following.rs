@@ -6,13 +6,12 @@ use solera_machine::{Now, PartitionId};
 use solera_time::SiteId;
 
 use crate::command::Done;
-use crate::history::{Entry, Epoch, History};
+use crate::history::{Entry, Epoch, Held, History};
 use crate::list::home_of;
 use crate::machine::{Primary, Replica, Role, Rule};
 use crate::message::{Body, Piece};
 use crate::rare;
 use crate::record::Record;
-use crate::store::Held;
 
 /// The content of a [`Body::Append`].
 #[derive(Debug)]

@@ -1,13 +1,16 @@
 //! One partition: its values and its history, without any communication.
 
+mod store;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use solera_data::{Key, Value};
 use solera_machine::{Address, PartitionId};
 
+pub(crate) use self::store::Held;
+use self::store::Store;
 use crate::command::{Failure, Update};
-use crate::store::{Held, Store};
 
 /// Epochs that a partition remembers. Positions before the first of them count as kept.
 const EPOCHS: usize = 16;

@@ -14,13 +14,13 @@
 //! |---|---|
 //! | `command` | what clients ask for, and what they are answered |
 //! | `list` | lists of sites, and the home of a partition |
-//! | `history` | one partition's history, without any communication |
-//! | `store` | its values and its log, and the bytes that they take |
+//! | `history` | one partition's history, without any communication; its child `store`: values and log, and the bytes that they take |
 //! | `machine` | the machine: dispatch, time, membership |
 //! | `requests` | updates of clients that wait |
 //! | `home` | what a home does: order, replicate, take over |
 //! | `following` | what other replicas do: apply, report, be filled |
 //! | `message`, `record` | what is sent, and what is kept |
+//! | `protocol` | the number and versions |
 //! | `checkpoint`, `recovery` | parts of a checkpoint, and the machine rebuilt from them |
 
 mod checkpoint;
@@ -31,18 +31,19 @@ mod home;
 mod list;
 mod machine;
 mod message;
+mod protocol;
 mod rare;
 mod record;
 mod recovery;
 mod requests;
-mod store;
 
 pub use checkpoint::Checkpoint;
 pub use command::{Command, Done, Failure, MAX_VALUE, Past, Response, Update};
 pub use history::{Entry, Epoch, Position, Seen};
 pub use list::List;
 pub use machine::{Config, Primary, Rule, Timing};
-pub use message::{Answer, Body, End, Event, Input, Message, Output, PROTOCOL, Piece, Request};
+pub use message::{Answer, Body, End, Event, Input, Message, Output, Piece, Request};
+pub use protocol::PROTOCOL;
 pub use rare::ALL as RARE_PATHS;
 pub use record::{Part, Record};
 pub use recovery::Recovery;

@@ -7,10 +7,7 @@ use solera_machine::{Address, PartitionId, Protocol, RarePath, Topology, Wire, c
 use crate::command::{Command, Done, Failure, Response, Update};
 use crate::history::{Entry, Epoch, Seen};
 use crate::list::List;
-
-/// The number and versions of this protocol.
-pub const PROTOCOL: Protocol =
-    Protocol { number: 2, name: "primary", oldest_messages: 1, messages: 1, records: 1, pasts: 1 };
+use crate::protocol::PROTOCOL;
 
 /// Greatest index and number of an epoch that a message may name: there is room to count on.
 const MAX_INDEX: u64 = 1 << 62;

@@ -6,7 +6,8 @@ use solera_machine::{Address, DecodeError, PartitionId, Protocol};
 
 use crate::history::{Entry, Epoch, Seen};
 use crate::list::List;
-use crate::message::{PROTOCOL, Piece};
+use crate::message::Piece;
+use crate::protocol::PROTOCOL;
 
 /// A step that must survive a restart.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -3,11 +3,10 @@
 use solera_machine::{Address, PartitionId};
 use solera_membership::Members;
 
-use crate::history::{Entry, Epoch, Seen};
+use crate::history::{Entry, Epoch, Held, Seen};
 use crate::list::List;
 use crate::machine::{Config, Primary, Replica};
 use crate::record::{Part, Record};
-use crate::store::Held;
 
 /// Takes the parts of a checkpoint and the records since.
 #[derive(Debug)]

@@ -102,6 +102,10 @@ impl<W: Context> Session<W> {
     }
 
     fn note_position(&mut self, key: &[u8], position: Position) {
+        // Before the first update there is nothing to see.
+        if position.index == 0 {
+            return;
+        }
         let partition = PartitionId::of(key, self.worker.spec().partitions);
         self.primary.note(partition, position);
     }

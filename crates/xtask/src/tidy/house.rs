@@ -327,6 +327,7 @@ pub(crate) const HOUSE: &[Room] = &[
             "solera-modules",
             "solera-node",
             "solera-postgres",
+            "solera-primary",
             "solera-program",
             "solera-redis",
             "solera-sim",

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use solera_data::{Key, Value};
 
+use super::Entry;
 use crate::command::Update;
-use crate::history::Entry;
 
 /// About what a value takes in a tree beside its key's and its own bytes.
 const VALUE_BYTES: usize = size_of::<Key>() + size_of::<Held>() + 16;
