@@ -48,6 +48,13 @@ fn it_runs_beside_two_other_protocols() {
     tries_everything(&tally(|seed| Scenario::members(seed).with_primary(), 75_000..75_006));
 }
 
+/// Answers that came in a tick, or with a change of the list of sites, left the worker when a third protocol ran there.
+#[test]
+fn answers_reach_who_has_asked_beside_a_third_protocol() {
+    let scenario = |seed| Scenario::members(seed).promising().with_primary();
+    tally(scenario, 2_200_000_245..2_200_000_246);
+}
+
 #[test]
 fn it_runs_over_links() {
     tries_everything(&tally(Scenario::links, 74_000..74_004));
