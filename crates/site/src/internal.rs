@@ -41,17 +41,16 @@ impl Internal {
         request
     }
 
-    /// Returns whether a reply answers a question, and not a client.
+    /// Returns whether a reply answers an open question, and not a client.
     #[inline]
-    pub(crate) fn is_answer(request: RequestId) -> bool {
-        request.0 >= FIRST
+    pub(crate) fn is_answer(&self, request: RequestId) -> bool {
+        request.0 >= FIRST && self.open.contains_key(&request)
     }
 
-    /// Keeps a reply for who has asked. Nobody has if the question was answered before, or by a former process.
+    /// Keeps a reply for who has asked.
     pub(crate) fn note(&mut self, request: RequestId, response: Response) {
-        if let Some(asker) = self.open.remove(&request) {
-            self.answered.push_back((asker, response));
-        }
+        let asker = self.open.remove(&request);
+        self.answered.extend(asker.zip(Some(response)));
     }
 
     /// Returns the next answer, and who has asked.

@@ -262,7 +262,7 @@ fn collect_unistore(
 #[inline]
 fn without_answers(output: solera_unistore::Output, internal: &mut Internal) -> Option<Output> {
     match output {
-        solera_machine::Output::Reply { request, response, .. } if Internal::is_answer(request) => {
+        solera_machine::Output::Reply { request, response, .. } if internal.is_answer(request) => {
             internal.note(request, response);
             None
         }

@@ -345,7 +345,7 @@ impl Replica {
         self.worker.record(|| Record::Filled(partition, chunk.clone(), complete));
         self.take_chunk(index, chunk, complete);
         if complete {
-            self.certifying(now, |replica| replica.tell_stored(now, index));
+            self.tell_stored(now, index);
         }
         self.joining.go_on(&mut self.worker, now, accepted);
     }

@@ -263,17 +263,16 @@ impl Replica {
             return;
         }
         let first = self.strong.first;
-        self.certifying(now, |replica| {
-            for index in 0..replica.worker.partitions.len() {
-                replica.tell_stored(now, index);
-            }
-            replica.set_groups();
-            replica.strong.service.begin(now, first);
-        });
+        for index in 0..self.worker.partitions.len() {
+            self.tell_stored(now, index);
+        }
+        self.set_groups();
+        self.strong.service.begin(now, first);
     }
 
     /// Does something that may make the certification service say something, and carries out what it says: so nothing
-    /// of it is left over when this returns. Everything goes through here.
+    /// of it is left over when this returns. What the service says when it begins, or when a partition has been filled, is
+    /// carried out with what comes next.
     pub(crate) fn certifying(&mut self, now: Now, act: impl FnOnce(&mut Self)) {
         act(self);
         while let Some(output) = self.strong.service.poll_output() {
