@@ -130,7 +130,7 @@ fn frames_are_delivered_once() {
 /// Within a site all frames arrive, also those that were under way when a connection broke.
 #[test]
 fn frames_that_were_under_way_are_sent_again() {
-    over_links(Weakness::LosesFrames, "is not the next in order");
+    over_links(Weakness::LosesFrames, "is not the next of its protocol and lane");
 }
 
 /// A copy of a disk that lacks what its worker has told is not let in, by whoever was told.
