@@ -25,21 +25,7 @@ mod bank {
 }
 
 /// Three sites, with the spaces of the stores that the programs declare.
-const SPACES: &str = "
-sites = 3
-[[space]]
-name = 'directory'
-prefix = 'dir:'
-level = 'linearizable'
-[[space]]
-name = 'mail'
-prefix = 'mail:'
-level = 'causal'
-[[space]]
-name = 'audit'
-prefix = 'log:'
-level = 'eventual'
-";
+const SPACES: &str = include_str!("../../../tests/groups.toml");
 
 fn cluster() -> Embedded {
     let spec = ClusterSpec::parse("config", SPACES, Overrides::default()).unwrap();

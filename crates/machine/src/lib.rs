@@ -32,7 +32,7 @@ pub use protocol::{Foreign, Protocol};
 pub use records::Records;
 pub use topology::Topology;
 pub use turns::{Lane, Share, Turns};
-pub use wire::{Wire, share_of};
+pub use wire::{OfProtocol, Wire};
 
 /// Where a machine runs: one worker of one site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -99,8 +99,11 @@ pub trait Machine: Send {
     /// How far a checkpoint has come.
     type Checkpoint: Default;
 
-    /// How an input takes part in [`Turns`] with others that wait for the machine.
-    fn share(input: &InputOf<Self>) -> Share;
+    /// How an input takes part in [`Turns`] with others that wait for the machine. Those of a machine of one protocol keep
+    /// their order, which is the default.
+    fn share(_: &InputOf<Self>) -> Share {
+        Share { lane: Lane::USUAL, protocol: 0, cost: 1 }
+    }
 
     /// Handles one input to completion.
     fn handle(&mut self, now: Now, input: InputOf<Self>);

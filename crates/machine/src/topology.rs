@@ -24,6 +24,11 @@ impl Topology {
         SiteId::all(self.sites()).filter(move |site| *site != me)
     }
 
+    /// Whether there is such a worker.
+    pub fn has(&self, worker: Address) -> bool {
+        self.workers.get(worker.site.index()).is_some_and(|count| worker.worker < *count)
+    }
+
     /// The worker that holds the replica of `partition` at `site`.
     pub fn owner(&self, site: SiteId, partition: PartitionId) -> Address {
         let workers = u16::from(self.workers[site.index()]);

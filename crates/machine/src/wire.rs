@@ -1,17 +1,10 @@
 //! How messages travel between processes.
 
-use crate::turns::{Lane, Share};
-use crate::{Address, Input, Protocol};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
-/// Returns how an input of a protocol takes part in turns: messages by what they say of themselves, and all else as the smallest
-/// thing.
-pub fn share_of<M: Wire, C, D, A>(protocol: Protocol, input: &Input<M, C, D, A>) -> Share {
-    let (lane, cost) = match input {
-        Input::Message { message, .. } => (message.lane(), message.weight()),
-        _ => (Lane::USUAL, 1),
-    };
-    Share { lane, protocol: protocol.number, cost }
-}
+use crate::turns::Lane;
+use crate::{Address, Protocol, codec};
 
 /// A message that can leave its process. Hosts put several of one protocol into a frame, one after the other.
 pub trait Wire: Sized {
@@ -24,14 +17,10 @@ pub trait Wire: Sized {
     fn protocol(&self) -> Protocol;
 
     /// The lane in which it travels.
-    fn lane(&self) -> Lane {
-        Lane::USUAL
-    }
+    fn lane(&self) -> Lane;
 
     /// About how many changes the message holds, of which the smallest message is one: what it costs its receiver.
-    fn weight(&self) -> u64 {
-        1
-    }
+    fn weight(&self) -> u64;
 
     /// The length of its encoding in bytes.
     fn encoded_bytes(&self) -> usize;
@@ -53,4 +42,76 @@ pub trait Wire: Sized {
 
     /// What is sent instead of a message that is longer than any frame; `None` if nothing is.
     fn too_large(self) -> Option<Self>;
+}
+
+/// A message of one protocol, in the encoding of [`codec`]. A type with this has [`Wire`], too.
+pub trait OfProtocol: Serialize + DeserializeOwned {
+    /// The protocol.
+    const PROTOCOL: Protocol;
+    /// See [`Wire::Shape`].
+    type Shape;
+
+    /// See [`Wire::lane`].
+    fn lane(&self) -> Lane {
+        Lane::USUAL
+    }
+
+    /// See [`Wire::weight`].
+    fn weight(&self) -> u64 {
+        1
+    }
+
+    /// See [`Wire::fits`].
+    fn fits(&self, from: Address, to: Address, shape: &Self::Shape) -> bool;
+
+    /// See [`Wire::split`]. Short messages have no place to cut.
+    fn split(&mut self) -> Option<Self> {
+        None
+    }
+
+    /// See [`Wire::too_large`].
+    fn too_large(self) -> Option<Self> {
+        None
+    }
+}
+
+impl<M: OfProtocol> Wire for M {
+    const PROTOCOLS: &'static [Protocol] = &[M::PROTOCOL];
+    type Shape = M::Shape;
+
+    fn protocol(&self) -> Protocol {
+        M::PROTOCOL
+    }
+
+    fn lane(&self) -> Lane {
+        OfProtocol::lane(self)
+    }
+
+    fn weight(&self) -> u64 {
+        OfProtocol::weight(self)
+    }
+
+    fn encoded_bytes(&self) -> usize {
+        codec::encoded_bytes(self)
+    }
+
+    fn encode(&self, bytes: &mut Vec<u8>) {
+        codec::append(self, bytes);
+    }
+
+    fn decode(_: Protocol, bytes: &[u8]) -> Option<(M, &[u8])> {
+        codec::take(bytes)
+    }
+
+    fn fits(&self, from: Address, to: Address, shape: &M::Shape) -> bool {
+        OfProtocol::fits(self, from, to, shape)
+    }
+
+    fn split(&mut self) -> Option<M> {
+        OfProtocol::split(self)
+    }
+
+    fn too_large(self) -> Option<M> {
+        OfProtocol::too_large(self)
+    }
 }

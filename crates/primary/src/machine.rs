@@ -6,9 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use solera_data::{Key, Value};
-use solera_machine::{
-    Address, Machine, Now, PartitionId, RarePath, Records, RequestId, Share, Topology,
-};
+use solera_machine::{Address, Machine, Now, PartitionId, RarePath, Records, RequestId, Topology};
 use solera_membership::{Members, Standing};
 use solera_time::{Monotonic, SiteId};
 
@@ -19,7 +17,6 @@ use crate::history::{Has, History};
 use crate::home::{Gathering, Home};
 use crate::list::{List, home_of};
 use crate::message::{Body, Event, Input, Message, Output};
-use crate::protocol::PROTOCOL;
 use crate::rare;
 use crate::record::{Part, Record};
 use crate::requests::Requests;
@@ -455,10 +452,6 @@ impl Machine for Primary {
     type Answer = Infallible;
     type Part = Part;
     type Checkpoint = Checkpoint;
-
-    fn share(input: &Input) -> Share {
-        solera_machine::share_of(PROTOCOL, input)
-    }
 
     fn handle(&mut self, now: Now, input: Input) {
         match input {

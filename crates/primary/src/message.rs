@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use solera_data::{Key, Value};
-use solera_machine::{Address, PartitionId, Protocol, RarePath, Topology, Wire, codec};
+use solera_machine::{Address, OfProtocol, PartitionId, Protocol, RarePath, Topology};
 
 use crate::command::{Command, Done, Failure, Response, Update};
 use crate::history::{Entry, Epoch, Seen};
@@ -129,9 +129,6 @@ impl Body {
     }
 
     fn is_well_formed(&self, to: Address, topology: &Topology) -> bool {
-        let exists = |origin: &Address| {
-            topology.workers.get(origin.site.index()).is_some_and(|count| origin.worker < *count)
-        };
         let in_order = |epochs: &[Epoch]| {
             !epochs.is_empty()
                 && epochs.iter().all(|epoch| epoch.number.max(epoch.after) <= MAX_INDEX)
@@ -144,7 +141,7 @@ impl Body {
             }),
             Body::Append { partition, after, entries, epochs, .. } => {
                 let belongs = |entry: &Entry| {
-                    exists(&entry.origin)
+                    topology.has(entry.origin)
                         && entry.oldest <= entry.number
                         && PartitionId::of(&entry.key, topology.partitions) == *partition
                 };
@@ -157,7 +154,8 @@ impl Body {
                 piece.applied <= MAX_INDEX
                     && piece.values.iter().all(belongs)
                     && piece.end.as_ref().is_none_or(|end| {
-                        end.seen.iter().all(|(origin, _)| exists(origin)) && in_order(&end.epochs)
+                        end.seen.iter().all(|(origin, _)| topology.has(*origin))
+                            && in_order(&end.epochs)
                     })
             }
             Body::Answers(_) | Body::Stored { .. } | Body::Ask(_) | Body::Take(..) => true,
@@ -180,13 +178,9 @@ impl Message {
     }
 }
 
-impl Wire for Message {
-    const PROTOCOLS: &'static [Protocol] = &[PROTOCOL];
+impl OfProtocol for Message {
+    const PROTOCOL: Protocol = PROTOCOL;
     type Shape = Topology;
-
-    fn protocol(&self) -> Protocol {
-        PROTOCOL
-    }
 
     fn weight(&self) -> u64 {
         let changes = match &self.body {
@@ -199,28 +193,13 @@ impl Wire for Message {
         changes.max(1) as u64
     }
 
-    fn encoded_bytes(&self) -> usize {
-        codec::encoded_bytes(self)
-    }
-
-    fn encode(&self, bytes: &mut Vec<u8>) {
-        codec::append(self, bytes);
-    }
-
-    fn decode(_: Protocol, bytes: &[u8]) -> Option<(Message, &[u8])> {
-        codec::take(bytes)
-    }
-
     /// All messages go from site to site; those about a partition between its owners.
     fn fits(&self, from: Address, to: Address, topology: &Topology) -> bool {
-        let exists = |worker: Address| {
-            topology.workers.get(worker.site.index()).is_some_and(|count| worker.worker < *count)
-        };
         let owns = |worker: Address, partition: PartitionId| {
             partition.0 < topology.partitions && topology.owner(worker.site, partition) == worker
         };
-        exists(from)
-            && exists(to)
+        topology.has(from)
+            && topology.has(to)
             && from.site != to.site
             && self.list.is_well_formed()
             && self.body.partition().is_none_or(|id| owns(from, id) && owns(to, id))
@@ -248,9 +227,5 @@ impl Wire for Message {
             Body::Stored { .. } | Body::Ask(_) | Body::Take(..) | Body::Piece(..) => return None,
         };
         Some(Message { list: self.list.clone(), body })
-    }
-
-    fn too_large(self) -> Option<Message> {
-        None
     }
 }

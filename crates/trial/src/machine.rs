@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
 
-use solera_machine::{Address, AskId, JobId, Machine, Now, RequestId, Share};
+use solera_machine::{Address, AskId, JobId, Machine, Now, RequestId};
 use solera_time::Monotonic;
 
 use crate::command::{Answer, Command, Question, Response};
-use crate::message::{Event, Input, Message, Output, PROTOCOL};
+use crate::message::{Event, Input, Message, Output};
 use crate::work::Chain;
 
 solera_machine::rare_paths! {
@@ -147,10 +147,6 @@ impl Machine for Trial {
     type Answer = Answer;
     type Part = Infallible;
     type Checkpoint = ();
-
-    fn share(input: &Input) -> Share {
-        solera_machine::share_of(PROTOCOL, input)
-    }
 
     fn handle(&mut self, now: Now, input: Input) {
         let run = *self.run.get_or_insert(now.physical.0);

@@ -1,7 +1,7 @@
 //! Messages between workers, and their bytes.
 
 use serde::{Deserialize, Serialize};
-use solera_machine::{Address, Lane, Protocol, RarePath, Topology, Wire, codec};
+use solera_machine::{Address, Lane, OfProtocol, Protocol, RarePath, Topology};
 
 use crate::command::{Answer, Command, Question, Response};
 use crate::work::Chain;
@@ -49,42 +49,15 @@ impl Message {
     }
 }
 
-impl Wire for Message {
-    const PROTOCOLS: &'static [Protocol] = &[PROTOCOL];
+impl OfProtocol for Message {
+    const PROTOCOL: Protocol = PROTOCOL;
     type Shape = Topology;
-
-    fn protocol(&self) -> Protocol {
-        PROTOCOL
-    }
 
     fn lane(&self) -> Lane {
         if self.urgent { Lane::URGENT } else { Lane::USUAL }
     }
 
-    fn encoded_bytes(&self) -> usize {
-        codec::encoded_bytes(self)
-    }
-
-    fn encode(&self, bytes: &mut Vec<u8>) {
-        codec::append(self, bytes);
-    }
-
-    fn decode(_: Protocol, bytes: &[u8]) -> Option<(Message, &[u8])> {
-        codec::take(bytes)
-    }
-
     fn fits(&self, from: Address, to: Address, topology: &Topology) -> bool {
-        let exists = |worker: Address| {
-            topology.workers.get(worker.site.index()).is_some_and(|count| worker.worker < *count)
-        };
-        exists(from) && exists(to) && from != to
-    }
-
-    fn split(&mut self) -> Option<Message> {
-        None
-    }
-
-    fn too_large(self) -> Option<Message> {
-        None
+        topology.has(from) && topology.has(to) && from != to
     }
 }

@@ -1,7 +1,7 @@
 //! UniStore's messages as bytes, and its number and versions.
 
 use solera_data::OpError;
-use solera_machine::{Address, Protocol, Topology, Wire, codec};
+use solera_machine::{Address, OfProtocol, Protocol, Topology};
 
 use crate::command::Response;
 use crate::message::{Message, Stretch};
@@ -10,13 +10,9 @@ use crate::message::{Message, Stretch};
 pub const PROTOCOL: Protocol =
     Protocol { number: 1, name: "UniStore", oldest_messages: 1, messages: 1, records: 1, pasts: 1 };
 
-impl Wire for Message {
-    const PROTOCOLS: &'static [Protocol] = &[PROTOCOL];
+impl OfProtocol for Message {
+    const PROTOCOL: Protocol = PROTOCOL;
     type Shape = Topology;
-
-    fn protocol(&self) -> Protocol {
-        PROTOCOL
-    }
 
     fn weight(&self) -> u64 {
         let changes = match self {
@@ -24,18 +20,6 @@ impl Wire for Message {
             _ => 1,
         };
         changes.max(1) as u64
-    }
-
-    fn encoded_bytes(&self) -> usize {
-        codec::encoded_bytes(self)
-    }
-
-    fn encode(&self, bytes: &mut Vec<u8>) {
-        codec::append(self, bytes);
-    }
-
-    fn decode(_: Protocol, bytes: &[u8]) -> Option<(Message, &[u8])> {
-        codec::take(bytes)
     }
 
     fn fits(&self, from: Address, to: Address, shape: &Topology) -> bool {
@@ -80,6 +64,8 @@ impl Wire for Message {
 
 #[cfg(test)]
 mod tests {
+    use solera_machine::Wire;
+
     use super::*;
 
     #[test]

@@ -102,8 +102,7 @@ struct Fits<'a> {
 
 impl Fits<'_> {
     fn exists(&self, address: Address) -> bool {
-        let workers = self.topology.workers.get(address.site.index());
-        workers.is_some_and(|workers| address.worker < *workers)
+        self.topology.has(address)
     }
 
     fn vector(&self, vector: &Vector) -> bool {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use smallvec::smallvec;
 use solera_data::{Dot, Key, Op, OpError, Outcome};
 use solera_levels::Level;
-use solera_machine::{Address, Machine, Now, PartitionId, RequestId, Share};
+use solera_machine::{Address, Machine, Now, PartitionId, RequestId};
 use solera_membership::{Change, MemberError, Members, Standing};
 use solera_time::{HybridClock, Lane, Monotonic, Physical, SiteId, Timestamp, Vector};
 
@@ -18,7 +18,6 @@ use crate::config::{Config, Rule, StrongLimits};
 use crate::coordinator::Coordinator;
 use crate::demand::Demand;
 use crate::dissemination::{Dissemination, NoChild};
-use crate::encoding::PROTOCOL;
 use crate::failure_detector::FailureDetector;
 use crate::heard::HeardOf;
 use crate::joining::Joining;
@@ -714,10 +713,6 @@ impl Machine for Replica {
     type Answer = Infallible;
     type Part = Part;
     type Checkpoint = Checkpoint;
-
-    fn share(input: &Input) -> Share {
-        solera_machine::share_of(PROTOCOL, input)
-    }
 
     fn handle(&mut self, now: Now, input: Input) {
         self.begin_certification(now);

@@ -3,21 +3,7 @@
 use solera_embedded::{ClusterSpec, Overrides};
 
 /// Three sites, with the spaces of the stores that the program declares.
-pub(crate) const SPACES: &str = "
-sites = 3
-[[space]]
-name = 'directory'
-prefix = 'dir:'
-level = 'linearizable'
-[[space]]
-name = 'mail'
-prefix = 'mail:'
-level = 'causal'
-[[space]]
-name = 'audit'
-prefix = 'log:'
-level = 'eventual'
-";
+pub(crate) const SPACES: &str = include_str!("../../../../tests/groups.toml");
 
 /// Such a cluster.
 pub(crate) fn spec() -> ClusterSpec {
