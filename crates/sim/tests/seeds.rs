@@ -281,6 +281,14 @@ fn a_later_time_does_not_hide_what_was_told_before() {
     stays_clean(&Scenario::links(seed), seed);
 }
 
+/// A site was removed. A worker of another site had not heard so when a snapshot of a sibling taught it a uniform vector beyond
+/// the cut; it answered ATTACH that a past was there which had been lost with the site.
+#[test]
+fn a_lost_past_is_not_here_before_all_workers_know_of_the_loss() {
+    let seed = 2_600_000_458;
+    stays_clean(&Scenario::links(seed), seed);
+}
+
 /// A site was removed and added again, and removed once more before anything that it did was kept. The judge took what its second
 /// life read for older than what others knew of the end of the first one.
 #[test]

@@ -224,7 +224,7 @@ impl Dissemination {
         if !self.members.is_member(me) {
             return;
         }
-        self.view.stable_vec.join(&site.known_vec);
+        self.view.stable_vec.join(&known_of_open_lives(&self.members, &site));
         self.view.floor.join(&site.floor);
         self.view.uniform_vec.join(&site.uniform_vec);
         root.ceiling.join(&site.ceiling);
@@ -316,6 +316,24 @@ impl Dissemination {
     }
 }
 
+/// What all workers of the site know (Alg. 2 l. 29), but of a site that is gone no more than its cut while some worker has not
+/// heard that it is gone. That worker still holds what is given up after the cut: it would show that in snapshots beyond the
+/// cut, and would answer that a past is here which is lost.
+fn known_of_open_lives(members: &Members, whole: &Subtree) -> Vector {
+    let mut known_vec = whole.known_vec;
+    for site in SiteId::all(members.sites()) {
+        let Some(gap) = members.gap_of(site, known_vec[site]) else { continue };
+        let heard = whole
+            .converged
+            .iter()
+            .any(|of| of.gone && of.site == site && of.life == members.life(site));
+        if !heard {
+            known_vec[site] = gap.cut;
+        }
+    }
+    known_vec
+}
+
 impl Floors {
     fn announce(&mut self, ceiling: Vector, floor: Vector) {
         if self.announced.len() == ANNOUNCEMENTS {
@@ -337,6 +355,65 @@ impl Floors {
         while self.announced.front().is_some_and(|(ceiling, _)| folded.covers(ceiling)) {
             let (_, floor) = self.announced.pop_front().expect("there is a front");
             self.in_force.join(&floor);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use solera_membership::{Change, Gap};
+
+    use super::*;
+
+    const GONE: SiteId = SiteId(0);
+
+    /// What a site's workers know of site 0 when one of them has heard that it is gone, or all of them have.
+    fn whole(members: &Members, known: u64, all_have_heard: bool) -> Subtree {
+        let zero = Vector::zero(3);
+        let converged = Converged {
+            site: GONE,
+            life: members.life(GONE),
+            gone: true,
+            least: Timestamp(known),
+            most: Timestamp(known),
+            ceiling: None,
+        };
+        Subtree {
+            known_vec: zero.with(GONE, Timestamp(known)).with(SiteId(1), Timestamp(7)),
+            floor: zero,
+            ceiling: zero,
+            strong_clock: Timestamp::ZERO,
+            strong_folded: Timestamp::ZERO,
+            former_lives_covered: true,
+            uniform_vec: zero,
+            filled: true,
+            base_vec: zero,
+            listed: 3,
+            converged: if all_have_heard { vec![converged] } else { Vec::new() },
+        }
+    }
+
+    #[test]
+    fn nothing_is_known_beyond_a_cut_before_all_workers_have_heard_of_it() {
+        let gap = Gap { cut: Timestamp(2), end: Timestamp(5) };
+        let leaving = Members::new(3).changed(SiteId(1), GONE, Change::Remove).unwrap();
+        let gone = leaving.closed(GONE, gap);
+        let joining = gone.changed(SiteId(1), GONE, Change::Add).unwrap();
+        let again = joining.joined(GONE, Timestamp(9));
+        for (members, known, all_have_heard, expected) in [
+            (&leaving, 5, false, 5),
+            (&gone, 1, false, 1),
+            (&gone, 5, false, 2),
+            (&gone, 5, true, 5),
+            (&joining, 5, false, 2),
+            (&joining, 5, true, 5),
+            // Who knows of the next life knows more than what ended the one before.
+            (&again, 5, false, 2),
+            (&again, 10, false, 10),
+        ] {
+            let known_vec = known_of_open_lives(members, &whole(members, known, all_have_heard));
+            assert_eq!(known_vec[GONE], Timestamp(expected), "{members:?}, {known}");
+            assert_eq!(known_vec[SiteId(1)], Timestamp(7));
         }
     }
 }
