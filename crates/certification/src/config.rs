@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use solera_machine::Address;
+use solera_machine::{Address, Without};
 use solera_time::SiteId;
 
 use crate::ids::{GroupId, TransactionId};
@@ -25,8 +25,8 @@ pub struct Config {
     pub run: u64,
     /// How long things may take.
     pub timing: Timing,
-    /// A rule to leave out, so that a test sees what it is for.
-    pub broken: Option<Rule>,
+    /// A rule to leave out.
+    pub without: Without<Rule>,
 }
 
 /// How often a member does what it does periodically, and how long it waits.
@@ -115,7 +115,7 @@ impl Config {
     }
 
     pub(crate) fn keeps(&self, rule: Rule) -> bool {
-        self.broken != Some(rule)
+        self.without.keeps(rule)
     }
 }
 

@@ -105,7 +105,7 @@ impl Sites {
             f: 1,
             run: 0,
             timing: Timing::default(),
-            broken: self.broken,
+            without: self.broken.into(),
         }
     }
 

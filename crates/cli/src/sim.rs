@@ -7,10 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::{fs, io};
 
 use clap::Args;
-use clap::builder::{PossibleValuesParser, TypedValueParser};
 use indicatif::{ProgressBar, ProgressStyle};
 use solera_sim::{Kind, Report, Scenario, Tally, Trace, Violation, run};
-use solera_unistore::Rule;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -25,7 +23,6 @@ Examples:
   solera sim --seeds 300 --members --primary
                                        a second protocol beside UniStore
   solera sim --seeds 40 --outages      sites, or parts of one, are down for a minute
-  solera sim --seeds 300 --without forwarding
                                        take a rule out, to see that the checks notice
 
 Ends with 1 if a seed fails, and prints how to run that one again.";
@@ -81,20 +78,9 @@ pub(crate) struct SimArgs {
     /// Let workers also run the protocol `trial`, which exercises jobs, lanes and questions between protocols
     #[arg(long, conflicts_with = "outages")]
     trial: bool,
-    /// Take a rule of the protocol out
-    #[arg(long, value_name = "RULE", value_parser = rules())]
-    without: Option<Rule>,
     /// Threads to use; 0 means one per core
     #[arg(long, default_value_t = 0)]
     threads: usize,
-}
-
-/// Reads the name of a rule; the help lists them all.
-fn rules() -> impl TypedValueParser<Value = Rule> {
-    PossibleValuesParser::new(Rule::ALL.map(|(_, name)| name)).map(|given| {
-        let named = Rule::ALL.into_iter().find(|(_, name)| *name == given);
-        named.expect("other names are refused").0
-    })
 }
 
 /// Runs the command; fails if any seed does.
@@ -132,8 +118,7 @@ fn scenario(args: &SimArgs, seed: u64) -> Scenario {
     };
     let scenario = if judges_promises(args, seed) { scenario.promising() } else { scenario };
     let scenario = if args.primary { scenario.with_primary() } else { scenario };
-    let scenario = if args.trial { scenario.with_trial() } else { scenario };
-    scenario.without(args.without)
+    if args.trial { scenario.with_trial() } else { scenario }
 }
 
 /// Outages are about progress alone.
@@ -316,10 +301,6 @@ fn tell_found(args: &SimArgs, found: Found) -> ExitCode {
 }
 
 fn replay(args: &SimArgs, seed: u64) -> String {
-    let without = args
-        .without
-        .and_then(|rule| Rule::ALL.iter().find(|(other, _)| *other == rule))
-        .map_or(String::new(), |(_, name)| format!(" --without {name}"));
     let kind = match kind(args) {
         Kind::Plain => "",
         Kind::Durable => " --durable",
@@ -330,23 +311,5 @@ fn replay(args: &SimArgs, seed: u64) -> String {
     let promises = if args.promises { " --promises" } else { "" };
     let primary = if args.primary { " --primary" } else { "" };
     let trial = if args.trial { " --trial" } else { "" };
-    format!("solera sim --seed {seed}{kind}{promises}{primary}{trial}{without}")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_help_names_every_rule_and_each_can_be_taken_out() {
-        let command = || SimArgs::augment_args(clap::Command::new("sim"));
-        let help = command().render_help().to_string();
-        for (rule, name) in Rule::ALL {
-            assert!(help.contains(name), "{name} is not in {help}");
-            let matches = command().try_get_matches_from(["sim", "--without", name]).unwrap();
-            assert_eq!(matches.get_one::<Rule>("without"), Some(&rule));
-        }
-        let wrong = command().try_get_matches_from(["sim", "--without", "gatherings"]);
-        assert!(wrong.unwrap_err().to_string().contains("gather"), "the nearest is named");
-    }
+    format!("solera sim --seed {seed}{kind}{promises}{primary}{trial}")
 }

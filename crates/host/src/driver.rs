@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::fmt;
 
 use solera_journal::{Error, Event, Lsn};
-use solera_machine::{Input, InputOf, Machine, Now, Output, OutputOf, RequestId, Turns};
+use solera_machine::{Input, InputOf, Machine, Now, Output, OutputOf, RequestId, Turns, Without};
 use solera_time::Monotonic;
 
 use crate::gate::Gate;
@@ -15,21 +15,21 @@ use crate::log::Log;
 pub struct Options {
     /// Whether messages and replies wait until the records before them are durable.
     pub waits: bool,
-    /// What the driver does wrong, so that simulations can show that somebody notices.
-    pub flaw: Option<Flaw>,
+    /// A rule to leave out.
+    pub without: Without<Rule>,
 }
 
-/// A fault injected into the driver.
+/// A rule of the driver that tests leave out, to see that somebody notices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Flaw {
-    /// Outputs leave before the records that were emitted earlier are durable.
-    LeavesBeforeSync,
-    /// Replies leave although the log has failed.
-    AnswersWithoutLog,
-    /// Clients who have called the machine directly go on at once.
-    HoldsNoClients,
-    /// A checkpoint is in force before the records that it knows of are durable.
-    PublishesTooEarly,
+pub enum Rule {
+    /// Outputs wait until the records that were emitted earlier are durable.
+    SyncFirst,
+    /// Nobody is answered after the log has failed.
+    LogToAnswer,
+    /// Clients who have called the machine directly wait for the records, too.
+    HoldClients,
+    /// A checkpoint is in force once the records that it knows of are durable.
+    PublishDurable,
 }
 
 /// Runs one machine; see the [crate](crate) for what its host calls when. `C` is what the host keeps of clients who call

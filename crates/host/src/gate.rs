@@ -6,7 +6,7 @@ use solera_journal::{Error, Event, Lsn};
 use solera_machine::{Machine, Output, OutputOf, Records};
 
 use crate::checkpoint::Checkpoints;
-use crate::driver::{Flaw, Options};
+use crate::driver::{Options, Rule};
 use crate::log::Log;
 
 /// Where nothing waits for it, so much is handed to the disk at once.
@@ -94,7 +94,7 @@ impl<M: Machine, L: Log, C> Gate<M, L, C> {
         if self.stopped {
             return self.answers().then_some(client);
         }
-        if !self.must_wait() || self.options.flaw == Some(Flaw::HoldsNoClients) {
+        if !self.must_wait() || !self.options.without.keeps(Rule::HoldClients) {
             return Some(client);
         }
         self.waiting.push_back((self.log.last(), client));
@@ -108,7 +108,7 @@ impl<M: Machine, L: Log, C> Gate<M, L, C> {
     /// Whether what is said now waits for the records before it.
     pub(crate) fn must_wait(&self) -> bool {
         let waits = self.options.waits && !self.stopped && self.has_undurable();
-        waits && self.options.flaw != Some(Flaw::LeavesBeforeSync)
+        waits && self.options.without.keeps(Rule::SyncFirst)
     }
 
     pub(crate) fn take_released(&mut self) -> Option<OutputOf<M>> {
@@ -193,8 +193,8 @@ impl<M: Machine, L: Log, C> Gate<M, L, C> {
     }
 
     pub(crate) fn answers(&self) -> bool {
-        let flawed = self.options.flaw == Some(Flaw::AnswersWithoutLog);
-        !(self.stopped && self.options.waits) || flawed
+        let has_log = !self.stopped || !self.options.waits;
+        has_log || !self.options.without.keeps(Rule::LogToAnswer)
     }
 
     pub(crate) fn wants_checkpoint(&self) -> bool {
@@ -233,9 +233,9 @@ impl<M: Machine, L: Log, C> Gate<M, L, C> {
 
     /// A complete checkpoint is in force once all that it knows of is durable.
     fn publish(&mut self) {
-        let durable = match self.options.flaw {
-            Some(Flaw::PublishesTooEarly) => self.log.last(),
-            _ => self.persisted,
+        let durable = match self.options.without.keeps(Rule::PublishDurable) {
+            true => self.persisted,
+            false => self.log.last(),
         };
         let Some(snapshot) = self.checkpoints.take_complete(durable) else { return };
         match self.log.publish(snapshot) {

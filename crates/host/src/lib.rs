@@ -25,7 +25,7 @@ mod log;
 mod open;
 mod virtual_log;
 
-pub use driver::{Driver, Flaw, Options};
+pub use driver::{Driver, Options, Rule};
 pub use log::{Log, NoLog, Snapshot};
 pub use open::open;
 pub use virtual_log::VirtualLog;

@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 
-use solera_host::{Driver, Flaw, NoLog, Options, VirtualLog};
+use solera_host::{Driver, NoLog, Options, Rule, VirtualLog};
 use solera_journal::{Error, Event, Identity, SimDisk};
 use solera_machine::{
     Address, Input, Lane, Machine, Now, Output, OutputOf, Records, Recovery, RequestId, Share,
@@ -124,7 +124,7 @@ fn open_with(disk: &SimDisk, options: Options) -> Tested {
 }
 
 fn open(disk: &SimDisk) -> Tested {
-    open_with(disk, Options { waits: true, flaw: None })
+    open_with(disk, Options { waits: true, without: None.into() })
 }
 
 fn add(driver: &mut Tested, amount: u64) {
@@ -265,7 +265,7 @@ fn clients_of_direct_calls_wait_for_all_that_was_done_before() {
 #[test]
 fn clients_of_direct_calls_go_on_where_the_log_is_not_waited_for() {
     let disk = SimDisk::new(1);
-    let mut driver = open_with(&disk, Options { waits: false, flaw: None });
+    let mut driver = open_with(&disk, Options { waits: false, without: None.into() });
     add(&mut driver, 1);
     leaves(&mut driver);
     assert_eq!(driver.hold("first"), Some("first"));
@@ -288,7 +288,7 @@ fn what_was_let_go_leaves_before_what_is_said_after_it() {
 
 #[test]
 fn nothing_waits_where_the_log_is_not_waited_for() {
-    let mut driver = open_with(&SimDisk::new(1), Options { waits: false, flaw: None });
+    let mut driver = open_with(&SimDisk::new(1), Options { waits: false, without: None.into() });
     add(&mut driver, 1);
     assert_eq!(leaves(&mut driver), [1, 1]);
     assert!(!driver.must_wait() && !driver.wants_submit() && driver.has_undurable());
@@ -319,7 +319,7 @@ fn nobody_hears_of_what_a_failed_log_may_have_lost() {
 #[test]
 fn where_nobody_waited_a_failed_log_leaves_reads_as_they_are() {
     let disk = SimDisk::new(1);
-    let mut driver = open_with(&disk, Options { waits: false, flaw: None });
+    let mut driver = open_with(&disk, Options { waits: false, without: None.into() });
     disk.fail_power_after(0);
     add(&mut driver, 1);
     leaves(&mut driver);
@@ -429,18 +429,19 @@ fn a_checkpoint_that_fails_is_told_of_once_and_not_begun_by_itself() {
 
 #[test]
 fn injected_faults_do_what_they_say() {
-    let open = |disk: &SimDisk, flaw| open_with(disk, Options { waits: true, flaw: Some(flaw) });
-    let mut driver = open(&SimDisk::new(1), Flaw::LeavesBeforeSync);
+    let open =
+        |disk: &SimDisk, rule| open_with(disk, Options { waits: true, without: Some(rule).into() });
+    let mut driver = open(&SimDisk::new(1), Rule::SyncFirst);
     add(&mut driver, 1);
     assert_eq!(leaves(&mut driver), [1, 1]);
     assert_eq!(driver.hold("client"), Some("client"));
 
-    let mut driver = open(&SimDisk::new(1), Flaw::HoldsNoClients);
+    let mut driver = open(&SimDisk::new(1), Rule::HoldClients);
     add(&mut driver, 1);
     assert_eq!((leaves(&mut driver), driver.hold("client")), (vec![], Some("client")));
 
     let disk = SimDisk::new(1);
-    let mut driver = open(&disk, Flaw::AnswersWithoutLog);
+    let mut driver = open(&disk, Rule::LogToAnswer);
     add(&mut driver, 1);
     leaves(&mut driver);
     disk.fail_power_after(0);

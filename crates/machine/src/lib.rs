@@ -21,6 +21,7 @@ mod records;
 mod topology;
 mod turns;
 mod wire;
+mod without;
 
 use serde::{Deserialize, Serialize};
 use solera_time::{Monotonic, Physical, SiteId};
@@ -33,6 +34,7 @@ pub use records::Records;
 pub use topology::Topology;
 pub use turns::{Lane, Share, Turns};
 pub use wire::{OfProtocol, Wire};
+pub use without::Without;
 
 /// Where a machine runs: one worker of one site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -141,7 +141,7 @@ impl Storage {
         let syncer = Syncer::start(journal, policy(durability), on_event)
             .map_err(|error| unusable(error.to_string()))?;
         let waits = durability == Durability::Always;
-        let options = solera_host::Options { waits, flaw: None };
+        let options = solera_host::Options { waits, without: Default::default() };
         let mut engine = Driver::with_log(site, syncer, persisted, options);
         if let Some(full) = space_low {
             engine.on_log_event(Event::SpaceLow(full));

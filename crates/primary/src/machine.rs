@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use solera_data::{Key, Value};
-use solera_machine::{Address, Machine, Now, PartitionId, RarePath, Records, RequestId, Topology};
+use solera_machine::{
+    Address, Machine, Now, PartitionId, RarePath, Records, RequestId, Topology, Without,
+};
 use solera_membership::{Members, Standing};
 use solera_time::{Monotonic, SiteId};
 
@@ -76,8 +78,8 @@ pub struct Config {
     pub log_entries: usize,
     /// About how many bytes of values are in one piece.
     pub piece_bytes: usize,
-    /// A rule to leave out; `None` except in tests of the judges.
-    pub without: Option<Rule>,
+    /// A rule to leave out.
+    pub without: Without<Rule>,
 }
 
 impl Config {
@@ -94,12 +96,12 @@ impl Config {
             timing: Timing::default(),
             log_entries: 1024,
             piece_bytes: 64 << 10,
-            without: None,
+            without: Without::default(),
         }
     }
 
     pub(crate) fn keeps(&self, rule: Rule) -> bool {
-        self.without != Some(rule)
+        self.without.keeps(rule)
     }
 }
 

@@ -432,11 +432,11 @@ fn a_home_that_was_restarted_asks_all_members_if_the_list_is_another() {
 
 #[test]
 fn without_its_rules_a_home_does_not_wait() {
-    let (mut cluster, key, fewer) = with_a_lost_home(|it| it.without = Some(Rule::Gather));
+    let (mut cluster, key, fewer) = with_a_lost_home(|it| it.without = Some(Rule::Gather).into());
     cluster.set_members(B, &fewer);
     assert_eq!(cluster.applied(B, &key), (1, true), "it does not wait for C");
 
-    let mut cluster = Cluster::new(|config| config.without = Some(Rule::Quorum));
+    let mut cluster = Cluster::new(|config| config.without = Some(Rule::Quorum).into());
     cluster.update(A, &key, Update::Set(Value::from("1")));
     assert_eq!(cluster.at(A).unsettled(), 0);
 }

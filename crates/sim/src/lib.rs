@@ -34,6 +34,5 @@ mod world;
 
 pub use run::{Report, Violation, run};
 pub use scenario::{Scenario, Weakness};
-pub use solera_host::Flaw;
 pub use tally::{Kind, Tally};
 pub use trace::Trace;

@@ -3,9 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use solera_host::Flaw;
 use solera_links::Sizes;
-use solera_machine::Topology;
+use solera_machine::{Topology, Without};
 use solera_unistore::{Rule, Timing};
 
 use crate::ambush::ambushes;
@@ -26,7 +25,7 @@ pub struct Scenario {
     pub(crate) f: usize,
     pub(crate) fan_out: u8,
     pub(crate) timing: Timing,
-    pub(crate) without: Option<Rule>,
+    pub(crate) without: Without<Rule>,
     /// Whether sites have journals, crash and come back.
     pub(crate) durable: bool,
     /// The size of their segments.
@@ -67,7 +66,7 @@ pub struct Scenario {
     /// Whether workers run `trial`, too.
     pub(crate) trial: bool,
     /// The rule of `primary` that is taken out.
-    pub(crate) primary_without: Option<solera_primary::Rule>,
+    pub(crate) primary_without: Without<solera_primary::Rule>,
 }
 
 impl Scenario {
@@ -138,7 +137,7 @@ impl Scenario {
                 quiet_tick: Duration::from_millis(20 + seed % 80),
                 quiet_after: Duration::from_millis(100 + seed % 700),
             },
-            without: None,
+            without: Without::default(),
             durable: false,
             segment_bytes: 0,
             weakness: None,
@@ -161,7 +160,7 @@ impl Scenario {
             power_fails_at_checkpoints: false,
             primary: None,
             trial: false,
-            primary_without: None,
+            primary_without: Without::default(),
         }
     }
 
@@ -352,14 +351,14 @@ impl Scenario {
     }
 
     /// The same scenario with one rule of `primary` taken out.
-    pub fn primary_without(mut self, rule: solera_primary::Rule) -> Self {
-        self.primary_without = Some(rule);
+    pub fn primary_without(mut self, rule: impl Into<Without<solera_primary::Rule>>) -> Self {
+        self.primary_without = rule.into();
         self
     }
 
     /// The same scenario with one rule of the protocol taken out.
-    pub fn without(mut self, rule: Option<Rule>) -> Self {
-        self.without = rule;
+    pub fn without(mut self, rule: impl Into<Without<Rule>>) -> Self {
+        self.without = rule.into();
         self
     }
 
@@ -393,8 +392,8 @@ fn destroyed((_, fault): &(u64, Fault)) -> Option<usize> {
 /// A precaution of hosts, of their journals or their tokens, that can be taken out, to see that the judges notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Weakness {
-    /// What runs the machines does wrong.
-    Driver(Flaw),
+    /// What runs the machines leaves a rule out.
+    Driver(Without<solera_host::Rule>),
     /// Frames are delivered that had arrived before.
     DeliversAllFrames,
     /// The first frame of a connection that is made again is not sent.

@@ -11,7 +11,7 @@ use solera_journal::{
     Disk, Error, Event as LogEvent, FaultyCall, Identity, Journal, Lsn, Options, Recovered,
     SimDisk, repair,
 };
-use solera_machine::RequestId;
+use solera_machine::{RequestId, Without};
 use solera_site::{Recovery, Site};
 use solera_unistore::{Command, Config, Event, Response};
 
@@ -136,11 +136,11 @@ impl Storage {
         self.lost_power = false;
         let undone = std::mem::take(&mut self.undurable).into_iter();
         let undone = undone.filter(|(lsn, _)| *lsn > found).map(|(_, event)| event).collect();
-        let flaw = match self.weakness {
-            Some(Weakness::Driver(flaw)) => Some(flaw),
-            _ => None,
+        let without = match self.weakness {
+            Some(Weakness::Driver(without)) => without,
+            _ => Without::default(),
         };
-        let options = solera_host::Options { waits: true, flaw };
+        let options = solera_host::Options { waits: true, without };
         let worker = Driver::with_log(site, VirtualLog::new(journal), self.promised, options);
         Ok(Started { worker, recovered, undone })
     }

@@ -18,7 +18,7 @@ mod members;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use solera_machine::{Address, Job as _, JobId, Lane, Now, RequestId, Wire};
+use solera_machine::{Address, Job as _, JobId, Lane, Now, RequestId, Wire, Without};
 use solera_site::{Input, Job, Message, Output, Site};
 use solera_time::{Monotonic, Physical, SiteId, Timestamp, Vector};
 use solera_unistore::{Command, Config, Event, Pasts, Record, Replica, Response};
@@ -167,7 +167,7 @@ pub(crate) struct World {
     power_fails_at_checkpoints: bool,
     ambushes: Vec<Ambush>,
     /// How many updates partitions of `primary` keep, and the rule that is taken out, if workers run it.
-    primary: Option<(usize, Option<solera_primary::Rule>)>,
+    primary: Option<(usize, Without<solera_primary::Rule>)>,
     /// Whether workers run `trial`.
     trial: bool,
 }

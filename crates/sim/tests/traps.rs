@@ -3,7 +3,8 @@
 use solera_certification::Rule as Certification;
 use solera_checker::Origin;
 use solera_checker::properties::Broken;
-use solera_sim::{Flaw, Scenario, Trace, Violation, Weakness, run};
+use solera_host::Rule as Driver;
+use solera_sim::{Scenario, Trace, Violation, Weakness, run};
 use solera_unistore::Rule;
 
 /// Finds a seed of some scenario that fails in the expected way once it is broken, and shows that it is
@@ -25,6 +26,11 @@ fn trap(
 /// Without a rule of the protocol.
 fn without(rule: Rule, expected: impl Fn(&Violation) -> bool) {
     trap(Scenario::from_seed, |scenario| scenario.without(Some(rule)), expected);
+}
+
+/// Without a rule of the driver.
+fn without_of_driver(rule: Driver) -> Weakness {
+    Weakness::Driver(Some(rule).into())
 }
 
 /// Without a precaution of the journals' hosts.
@@ -98,7 +104,7 @@ fn who_was_aborted_goes_first() {
 /// `docs/decisions/0007-durability.md`: what is acknowledged before it is durable may be undone.
 #[test]
 fn records_before_words() {
-    weakened(Weakness::Driver(Flaw::LeavesBeforeSync), |violation| {
+    weakened(without_of_driver(Driver::SyncFirst), |violation| {
         matches!(violation, Violation::Anomaly(solera_checker::Violation::Lost { .. }))
     });
 }
@@ -106,7 +112,7 @@ fn records_before_words() {
 /// The same for clients whose operations are executed by a direct call of the machine.
 #[test]
 fn records_before_answers_to_direct_calls() {
-    weakened(Weakness::Driver(Flaw::HoldsNoClients), |violation| {
+    weakened(without_of_driver(Driver::HoldClients), |violation| {
         matches!(violation, Violation::Anomaly(solera_checker::Violation::Lost { .. }))
     });
 }
@@ -114,7 +120,7 @@ fn records_before_answers_to_direct_calls() {
 /// The same for checkpoints: of a transaction that a loss of power undoes, some parts may hold updates and others not.
 #[test]
 fn records_before_checkpoints() {
-    let weakness = Weakness::Driver(Flaw::PublishesTooEarly);
+    let weakness = without_of_driver(Driver::PublishDurable);
     // One in some hundred seeds, for a transaction must change keys of two parts meanwhile.
     let scenario = |seed| Scenario::durable(180 + seed).with_power_failures_at_checkpoints();
     let broken = |scenario: Scenario| scenario.weakened(weakness);
@@ -148,7 +154,7 @@ fn damage_refuses_to_start() {
 /// What is in memory and in no journal must not be read: it is gone when the worker starts again.
 #[test]
 fn a_worker_without_journal_answers_nobody() {
-    weakened(Weakness::Driver(Flaw::AnswersWithoutLog), |violation| {
+    weakened(without_of_driver(Driver::LogToAnswer), |violation| {
         matches!(violation, Violation::Anomaly(_))
     });
 }
@@ -338,7 +344,7 @@ fn attach_waits_for_the_causal_past() {
 /// Without a rule of `primary`, where lost sites are removed and added again.
 fn without_of_primary(rule: solera_primary::Rule, scenario: impl Fn(u64) -> Scenario) {
     let of_primary = |seed| scenario(seed).with_primary();
-    let broken = |scenario: Scenario| scenario.primary_without(rule);
+    let broken = |scenario: Scenario| scenario.primary_without(Some(rule));
     trap(of_primary, broken, |violation| matches!(violation, Violation::Primary(_)));
 }
 

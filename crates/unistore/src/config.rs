@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use solera_certification::Rule as Certification;
-use solera_machine::{Address, Topology};
+use solera_machine::{Address, Topology, Without};
 use solera_time::SiteId;
 
 /// How often a replica does what it does periodically, and how long it waits before it gives up.
@@ -136,48 +136,6 @@ pub enum Rule {
     Certification(Certification),
 }
 
-impl Rule {
-    /// Every rule, with the name that commands use.
-    pub const ALL: [(Rule, &'static str); 36] = [
-        (Rule::Forwarding, "forwarding"),
-        (Rule::WaitOnKnownVec, "wait-on-known-vec"),
-        (Rule::KnownVecBelowPrepared, "known-vec-below-prepared"),
-        (Rule::UniformBeforeVisible, "uniform-before-visible"),
-        (Rule::GoneWhenConverged, "gone-when-converged"),
-        (Rule::DropAfterCut, "drop-after-cut"),
-        (Rule::DonorHoldsSnapshot, "donor-holds-snapshot"),
-        (Rule::DonorServes, "donor-serves"),
-        (Rule::WaitOnStrong, "wait-on-strong"),
-        (Rule::AskForProgress, "ask-for-progress"),
-        (Rule::DurabilityPast, "durability-past"),
-        (Rule::AttachWaits, "attach-waits"),
-        (Rule::EventualConfirmed, "eventual-confirmed"),
-        (Rule::EventualSnapshots, "eventual-snapshots"),
-        (Rule::EventualAtRisk, "eventual-at-risk"),
-        (Rule::PreparedAtRisk, "prepared-at-risk"),
-        (Rule::Certification(Certification::Quorum), "quorum"),
-        (Rule::Certification(Certification::PreparedConflicts), "prepared-conflicts"),
-        (Rule::Certification(Certification::Gather), "gather"),
-        (Rule::Certification(Certification::AllAfterChange), "all-after-change"),
-        (Rule::Certification(Certification::DropUntold), "drop-untold"),
-        (Rule::Certification(Certification::NothingOutdated), "nothing-outdated"),
-        (Rule::Certification(Certification::ForgetFormer), "forget-former"),
-        (Rule::Certification(Certification::LeaveTerm), "leave-term"),
-        (Rule::Certification(Certification::Ceiling), "ceiling"),
-        (Rule::Certification(Certification::DeliverInOrder), "deliver-in-order"),
-        (Rule::Certification(Certification::NothingBetween), "nothing-between"),
-        (Rule::Certification(Certification::CatchUp), "catch-up"),
-        (Rule::Certification(Certification::UniformBeforeCommit), "uniform-before-commit"),
-        (Rule::Certification(Certification::Remember), "remember"),
-        (Rule::Certification(Certification::AdmitForgotten), "admit-forgotten"),
-        (Rule::Certification(Certification::ConfirmTerm), "confirm-term"),
-        (Rule::Certification(Certification::TellOldest), "tell-oldest"),
-        (Rule::Certification(Certification::InTime), "in-time"),
-        (Rule::Certification(Certification::AbortedFirst), "aborted-first"),
-        (Rule::Certification(Certification::NameLeaders), "name-leaders"),
-    ];
-}
-
 /// What a replica is told when it is created.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -214,8 +172,8 @@ pub struct Config {
     pub protocol: Protocol,
     /// Strong transactions are led from this site at first.
     pub leader: SiteId,
-    /// A rule to leave out; `None` except in tests of the checks themselves.
-    pub without: Option<Rule>,
+    /// A rule to leave out.
+    pub without: Without<Rule>,
 }
 
 impl Config {
@@ -238,12 +196,12 @@ impl Config {
             certification: solera_certification::Timing::default(),
             protocol: Protocol::UniStore,
             leader: SiteId(0),
-            without: None,
+            without: Without::default(),
         }
     }
 
     pub(crate) fn keeps(&self, rule: Rule) -> bool {
-        self.without != Some(rule)
+        self.without.keeps(rule)
             && (rule != Rule::UniformBeforeVisible || self.protocol != Protocol::CureFt)
     }
 }

@@ -192,10 +192,10 @@ impl Strong {
             f: config.f,
             run: config.first_transaction,
             timing: config.certification.clone(),
-            broken: match config.without {
-                Some(Rule::Certification(rule)) => Some(rule),
+            without: config.without.part(|rule| match rule {
+                Rule::Certification(rule) => Some(rule),
                 _ => None,
-            },
+            }),
         };
         let epoch = Now { monotonic: Monotonic(0), physical: solera_time::Physical(0) };
         Strong {

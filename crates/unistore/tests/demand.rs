@@ -41,7 +41,7 @@ impl Stage {
             let mut config = Config::new(address, topology.clone());
             (config.timing.idle_tick, config.timing.quiet_tick) = (HOUR, HOUR);
             config.timing.promise_interval = HOUR;
-            (config.journal, config.without) = (journal, without);
+            (config.journal, config.without) = (journal, without.into());
             (address, Replica::new(config, 1))
         };
         let mut stage = Stage {

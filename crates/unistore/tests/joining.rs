@@ -486,7 +486,7 @@ fn a_site_that_has_just_joined_hands_nothing_over() {
         let topology = Arc::new(Topology { partitions: 2, workers: vec![1, 2, 1] });
         let [root, worker] = [0, 1].map(|worker| Address { site: B, worker });
         let mut config = Config::new(worker, topology.clone());
-        (config.life, config.without) = (1, without);
+        (config.life, config.without) = (1, without.into());
         let mut replica = Replica::new(config, 1);
         let mut now =
             Now { monotonic: Monotonic(1_000_000), physical: Physical(1_800_000_000_000_000) };

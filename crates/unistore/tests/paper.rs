@@ -30,7 +30,7 @@ fn at(site: u8, worker: u8) -> Address {
 
 impl Stage {
     fn new(workers: &[u8], without: Option<Rule>) -> Self {
-        Stage::with(workers, |config| config.without = without)
+        Stage::with(workers, |config| config.without = without.into())
     }
 
     fn with(workers: &[u8], change: impl Fn(&mut Config)) -> Self {

@@ -70,7 +70,7 @@ impl Stage {
 
     /// Starts a site from what its journal has.
     fn start(&mut self, site: SiteId, life: u32) {
-        let config = Config { without: self.without, ..config(site, life) };
+        let config = Config { without: self.without.into(), ..config(site, life) };
         let mut recovery = Recovery::new(config, 1);
         for (lsn, record) in self.journals.entry(site).or_default().iter().enumerate() {
             recovery.replay(lsn as u64 + 1, record.clone()).unwrap();

@@ -281,7 +281,7 @@ impl World {
             run,
             // Far enough ahead that clocks which differ do not stay below a successor's by themselves.
             timing: Timing { reserve: Duration::from_secs(2), ..Timing::default() },
-            broken: self.shape.broken,
+            without: self.shape.broken.into(),
         };
         let now = self.time(skew);
         let mut logs: BTreeMap<_, _> =
