@@ -34,6 +34,7 @@ impl<R: Copy + Eq> Without<R> {
     }
 
     /// Returns the same for a part of the machine that has rules of its own.
+    #[cfg_attr(not(feature = "traps"), expect(unused_variables, reason = "no rule is left out"))]
     pub fn part<S>(&self, rule_of: impl FnOnce(R) -> Option<S>) -> Without<S> {
         Without {
             #[cfg(feature = "traps")]
