@@ -357,6 +357,11 @@ fn render_labelled(text: &mut String, sites: &[SiteStatus]) {
         [("committed", committed), ("aborted", aborted), ("unavailable", unavailable)]
             .map(|(outcome, count)| (format!(",outcome=\"{outcome}\""), count))
     });
+    let help = "Messages that were dropped: sent by no correct worker, too late, or of a protocol that the site does not run.";
+    render_metric(text, sites, ("solera_ignored_messages_total", help, "counter"), |site| {
+        let ignored = site.ignored_messages.iter();
+        ignored.map(|(protocol, count)| (format!(",protocol=\"{protocol}\""), *count))
+    });
     let metric = ("solera_commands_total", "Commands processed.", "counter");
     render_metric(text, sites, metric, |site| {
         let commands = site.commands.iter();

@@ -603,6 +603,9 @@ impl Cluster {
             if let Some(primary) = &sample.primary {
                 status.primary.get_or_insert_default().add(primary);
             }
+            for (protocol, count) in solera_site::PROTOCOLS.iter().zip(&sample.ignored) {
+                *status.ignored_messages.entry(protocol.name).or_default() += count;
+            }
             // All are listed, also who leads nothing.
             for (site, name) in (0..).zip(&names) {
                 let leads = sample.leads.iter().filter(|leader| **leader == site).count();

@@ -27,7 +27,7 @@ pub(crate) fn identity(spec: &ClusterSpec) -> Identity {
         id: spec.id(),
         sites: spec.sites.iter().map(|site| (site.name.clone(), workers(site))).collect(),
         agreed: agreed.into_iter().map(|(what, how)| (what.to_owned(), how)).collect(),
-        speaks: solera_site::PROTOCOLS.iter().map(Speaks::of).collect(),
+        speaks: solera_site::protocols(spec.spaces.run_primary(), false).map(Speaks::of).collect(),
     }
 }
 

@@ -65,6 +65,9 @@ pub struct SiteStatus {
     pub commands: BTreeMap<&'static str, u64>,
     /// Error replies since the start.
     pub errors: u64,
+    /// Messages of other workers that were dropped since the start, by protocol: no correct worker sends them, they came too late,
+    /// or the site does not run the protocol.
+    pub ignored_messages: BTreeMap<&'static str, u64>,
     /// Attempts to authenticate that failed since the start.
     pub failed_logins: u64,
     /// Connections since the start that were not served, for their TLS or because there were too many.
@@ -241,6 +244,8 @@ pub(crate) struct WorkerSample {
     pub(crate) leads: Vec<u64>,
     pub(crate) strong: StrongCounts,
     pub(crate) primary: Option<PrimaryStatus>,
+    /// In the order of the build's protocols.
+    pub(crate) ignored: Vec<u64>,
     pub(crate) failed_logins: u64,
     /// Whether the site has the data that it serves.
     pub(crate) serving: bool,

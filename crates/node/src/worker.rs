@@ -486,6 +486,7 @@ impl Worker {
             leads,
             strong: status.strong(),
             primary: state.primary_status(),
+            ignored: state.engine.machine().ignored().to_vec(),
             serving: view.serving,
             progress: status.progress(),
             // Its files are looked at, which is too much for every status.

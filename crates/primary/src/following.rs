@@ -32,6 +32,7 @@ impl Primary {
     pub(crate) fn on_append(&mut self, now: Now, from: SiteId, index: usize, sent: Sent) {
         let Sent { after, mut entries, epochs, settled, last } = sent;
         if !self.listens_to(from, index) {
+            self.ignored += 1;
             return;
         }
         let replica = &mut self.replicas[index];
@@ -91,7 +92,7 @@ impl Primary {
     }
 
     /// A replica listens to its home; a new home to all whom it asks.
-    fn listens_to(&self, site: SiteId, index: usize) -> bool {
+    pub(crate) fn listens_to(&self, site: SiteId, index: usize) -> bool {
         let replica = &self.replicas[index];
         match replica.role {
             Role::Home(_) => false,
@@ -113,6 +114,7 @@ impl Primary {
     /// if a checkpoint began between two of them, nobody would have the first.
     pub(crate) fn on_piece(&mut self, now: Now, from: SiteId, index: usize, piece: Piece) {
         if !self.listens_to(from, index) || piece.applied <= self.replicas[index].history.applied {
+            self.ignored += 1;
             return;
         }
         let replica = &mut self.replicas[index];

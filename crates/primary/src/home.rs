@@ -201,7 +201,13 @@ impl Primary {
         index: usize,
         (applied, asks): (u64, bool),
     ) {
+        // What a leaving site stores may be a history that the new home would not take from it.
+        let heard = self.listens_to(from, index);
         if let Role::Gathering(gathering) = &mut self.replicas[index].role {
+            if !heard {
+                self.ignored += 1;
+                return;
+            }
             gathering.applied.insert(from, applied);
             return self.gather(now, index, true);
         }

@@ -154,6 +154,8 @@ pub struct Primary {
     next_tick: Option<Monotonic>,
     /// When homes may be asked for news again.
     next_question: Option<Monotonic>,
+    /// See [`Primary::ignored`].
+    pub(crate) ignored: u64,
 }
 
 impl Replica {
@@ -197,6 +199,7 @@ impl Primary {
             // The first tick sends what a restart may have lost.
             next_tick: Some(Monotonic(0)),
             next_question: None,
+            ignored: 0,
             config,
         }
     }
@@ -344,25 +347,38 @@ impl Primary {
     }
 
     fn on_message(&mut self, now: Now, from: Address, body: Body) {
+        let site = from.site;
         match body {
             Body::Forward(requests) => self.on_forward(now, from, requests),
             Body::Answers(answers) => self.on_answers(answers),
             Body::Append { partition, after, entries, epochs, settled, last } => {
-                let Some(index) = self.index_of(partition) else { return };
                 let sent = Sent { after, entries, epochs, settled, last };
-                self.on_append(now, from.site, index, sent);
+                self.with_partition(partition, |it, index| it.on_append(now, site, index, sent));
             }
-            Body::Stored { partition, applied, asks } => {
-                let Some(index) = self.index_of(partition) else { return };
-                self.on_stored(now, from.site, index, (applied, asks));
-            }
-            Body::Ask(partition) => self.report(partition, from.site, false),
-            Body::Take(partition, after) => self.on_take(from.site, partition, after),
+            Body::Stored { partition, applied, asks } => self
+                .with_partition(partition, |it, index| {
+                    it.on_stored(now, site, index, (applied, asks))
+                }),
+            Body::Ask(partition) => self.report(partition, site, false),
+            Body::Take(partition, after) => self.on_take(site, partition, after),
             Body::Piece(partition, piece) => {
-                let Some(index) = self.index_of(partition) else { return };
-                self.on_piece(now, from.site, index, piece);
+                self.with_partition(partition, |it, index| it.on_piece(now, site, index, piece));
             }
         }
+    }
+
+    /// Gives a message to the replica of a partition. Another worker's partition is ignored.
+    fn with_partition(&mut self, id: PartitionId, action: impl FnOnce(&mut Primary, usize)) {
+        match self.index_of(id) {
+            Some(index) => action(self, index),
+            None => self.ignored += 1,
+        }
+    }
+
+    /// Returns how many messages were dropped since the start: of another list of sites or life, of a site that the replica does
+    /// not listen to, or about a partition of another worker.
+    pub fn ignored(&self) -> u64 {
+        self.ignored
     }
 
     fn on_command(&mut self, now: Now, request: RequestId, command: Command) {
@@ -459,6 +475,7 @@ impl Machine for Primary {
         match input {
             Input::Message { from, life, message } => {
                 if message.list != self.list || life != self.members.life(from.site) {
+                    self.ignored += 1;
                     return;
                 }
                 self.on_message(now, from, message.body);

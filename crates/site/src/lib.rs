@@ -22,6 +22,16 @@ pub use composed::{Command, Event, Input, Job, JobResult, Message, Output, Part,
 pub use machine::{Checkpoint, Config, Site};
 pub use recovery::Recovery;
 
-/// Protocols that a worker runs. A number belongs to one protocol for ever.
+/// Protocols that this build can run. A number belongs to one protocol for ever.
 pub const PROTOCOLS: &[Protocol] =
     &[solera_unistore::PROTOCOL, solera_primary::PROTOCOL, solera_trial::PROTOCOL];
+
+/// Returns the protocols of a cluster whose workers run `primary`, or `trial`, beside UniStore. A node tells others of these
+/// alone, and is refused where others run.
+pub fn protocols(primary: bool, trial: bool) -> impl Iterator<Item = &'static Protocol> {
+    PROTOCOLS.iter().filter(move |protocol| match **protocol {
+        solera_primary::PROTOCOL => primary,
+        solera_trial::PROTOCOL => trial,
+        _ => true,
+    })
+}

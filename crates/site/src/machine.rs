@@ -35,8 +35,17 @@ pub struct Site {
     primary: Option<Primary>,
     trial: Option<Trial>,
     internal: Internal,
+    /// Messages of protocols that the worker does not run.
+    not_run: NotRun,
     /// What the protocols have said until one of them was last given something.
     outputs: VecDeque<Output>,
+}
+
+/// How many messages of each protocol came that the worker does not run.
+#[derive(Debug, Default)]
+struct NotRun {
+    primary: u64,
+    trial: u64,
 }
 
 /// Progress of a checkpoint of a [`Site`].
@@ -105,6 +114,7 @@ impl Site {
             primary,
             trial: trial.then(Trial::default),
             internal: Internal::new(first_question),
+            not_run: NotRun::default(),
             outputs: VecDeque::new(),
         };
         site.note_filled();
@@ -134,6 +144,13 @@ impl Site {
     /// Returns the machine of `primary` for direct calls, if the worker runs it.
     pub fn primary_mut(&mut self) -> Option<&mut Primary> {
         self.primary.as_mut()
+    }
+
+    /// Returns how many messages of each of [`PROTOCOLS`](crate::PROTOCOLS) were dropped since the start: those that no correct
+    /// worker sends or that came too late, and all of a protocol that the worker does not run.
+    pub fn ignored(&self) -> [u64; crate::PROTOCOLS.len()] {
+        let of_primary = self.primary.as_ref().map_or(0, Primary::ignored);
+        [self.unistore.status().ignored(), of_primary + self.not_run.primary, self.not_run.trial]
     }
 
     /// Returns the list of sites as the worker knows it.
@@ -325,7 +342,13 @@ impl Machine for Site {
             Input::Client { request, command: Command::UniStore(command) } => {
                 self.unistore.handle(now, Of::Client { request, command });
             }
-            // A worker that does not run the protocol drops its messages: the sender's spaces are others, and links refuse it.
+            // Of a sender whose spaces are others, and whom links refuse.
+            Input::Message { message: Message::Primary(_), .. } if self.primary.is_none() => {
+                self.not_run.primary += 1;
+            }
+            Input::Message { message: Message::Trial(_), .. } if self.trial.is_none() => {
+                self.not_run.trial += 1;
+            }
             Input::Message { from, life, message: Message::Primary(message) } => {
                 self.with_primary(|it| it.handle(now, Of::Message { from, life, message }));
             }

@@ -24,7 +24,7 @@ impl Drop for Open<'_> {
         state.waiting.forget(self.request);
         if !self.over {
             let now = self.worker.now();
-            state.engine.handle(now, Input::Cancel { request: self.request });
+            state.engine.cancel(now, self.request);
             self.worker.wake.notify_one();
         }
     }
@@ -44,7 +44,7 @@ impl Worker {
         }
     }
 
-    /// Runs a command here. A read is a direct call; any other command goes through the machine's inputs. If the future is
+    /// Runs a command here. A read is a direct call; any other command takes its turn among the machine's inputs. If the future is
     /// dropped before it ends, the request is cancelled.
     async fn run_primary(&self, asked: ToPrimary) -> Option<Response> {
         let ToPrimary { command, takes_accepted } = asked;
@@ -59,7 +59,10 @@ impl Worker {
             state.engine.machine().primary()?;
             let request = state.next_request();
             let replies = state.waiting.each(request);
-            state.engine.handle(now, Input::Client { request, command: command.into() });
+            state.engine.take(now, Input::Client { request, command: command.into() });
+            if state.engine.has_inputs() {
+                self.wake.notify_one();
+            }
             (request, replies)
         };
         let mut open = Open { worker: self, request, over: false };

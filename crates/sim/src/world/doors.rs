@@ -13,7 +13,6 @@ use solera_links::{
 use solera_machine::Address;
 use solera_machine::NodeId;
 use solera_membership::Members;
-use solera_site::PROTOCOLS;
 use solera_unistore::{Command, Config};
 
 use super::{Happening, World};
@@ -47,8 +46,8 @@ fn worker_of(card: &Card) -> Address {
     Address { site: card.from.site, worker: card.from.node }
 }
 
-/// What a worker takes its cluster for: each worker is a node.
-fn identity(config: &Config) -> Identity {
+/// What a worker that runs these protocols takes its cluster for: each worker is a node.
+fn identity(config: &Config, speaks: Vec<Speaks>) -> Identity {
     let topology = &config.topology;
     let workers = topology.workers.iter().enumerate();
     let agreed =
@@ -60,7 +59,7 @@ fn identity(config: &Config) -> Identity {
             .map(|(site, workers)| (format!("site {site}"), vec![1; usize::from(*workers)]))
             .collect(),
         agreed: agreed.map(|(what, how)| (what.to_owned(), how)).to_vec(),
-        speaks: PROTOCOLS.iter().map(Speaks::of).collect(),
+        speaks,
     }
 }
 
@@ -122,15 +121,21 @@ impl Doors {
 }
 
 impl World {
+    /// The protocols that workers run, as they tell one another.
+    fn speaks(&self) -> Vec<Speaks> {
+        solera_site::protocols(self.primary.is_some(), self.trial).map(Speaks::of).collect()
+    }
+
     /// A worker's process begins to take calls.
     pub(super) fn open_door(&mut self, worker: Address) {
         let (incarnation, physical) = (self.incarnation(worker), self.now_at(worker).physical);
         let life = self.lives[worker.site.index()];
+        let speaks = self.speaks();
         let Some(links) = &mut self.links else { return };
         let Some(driver) = self.workers.get_mut(&worker) else { return };
         let run = driver.machine_mut().begin_run(physical);
         let members = driver.machine().members().clone();
-        let identity = identity(&self.configs[&worker]);
+        let identity = identity(&self.configs[&worker], speaks);
         let card = Card::new(&identity, node(worker), node(worker), incarnation, physical.0);
         let card = Card { life, data: life.into(), starts: incarnation, runs: vec![run], ..card };
         links.copies.begin(worker, life, run);
@@ -152,7 +157,7 @@ impl World {
     /// What a copy of a worker's data would say that has begun so, started once more than the worker ever was.
     pub(super) fn card_of_copy(&self, worker: Address, life: u32, run: Run) -> Option<Card> {
         let card = self.card(worker, worker, 0).or_else(|| {
-            let identity = identity(&self.configs[&worker]);
+            let identity = identity(&self.configs[&worker], self.speaks());
             Some(Card::new(&identity, node(worker), node(worker), 0, 0))
         })?;
         let (data, starts) = (life.into(), u64::MAX);
