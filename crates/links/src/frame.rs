@@ -11,7 +11,7 @@ pub(crate) const HEADER: usize = 4 + 4 + 1 + 8;
 /// The longest frame that is read. The largest value a client can send fits.
 pub(crate) const MAX_FRAME: usize = 1 << 30;
 
-/// What a frame carries. The first three go to the node that was called, the others back.
+/// What a frame carries. Acknowledgements and answers go to the node that has called, the others to the called one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Messages between workers; numbered.
@@ -24,11 +24,13 @@ pub enum Kind {
     Ack = 4,
     /// The answer to a question.
     Answer = 5,
+    /// The caller waits no longer for the answer to the question of this number.
+    Withdraw = 6,
 }
 
 impl Kind {
     fn of(byte: u8) -> Option<Kind> {
-        let all = [Kind::Messages, Kind::Ping, Kind::Ask, Kind::Ack, Kind::Answer];
+        let all = [Kind::Messages, Kind::Ping, Kind::Ask, Kind::Ack, Kind::Answer, Kind::Withdraw];
         all.into_iter().find(|kind| *kind as u8 == byte)
     }
 }

@@ -40,13 +40,28 @@ pub(crate) struct Link {
     pub(crate) called: Notify,
 }
 
+/// A question that somebody waits for.
+struct Asked<'a> {
+    link: &'a Link,
+    number: u64,
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        self.link.withdraw(self.number);
+    }
+}
+
 #[derive(Debug)]
 struct State {
     machine: solera_links::Link<Arc<Vec<u8>>>,
     /// Something was not queued since the queue was last empty.
     overflows: bool,
     problem: Option<String>,
+    /// Questions that were not sent yet.
     questions: VecDeque<(u64, Vec<u8>)>,
+    /// Questions that were sent and are not waited for any more, which the peer was not told yet.
+    withdrawn: Vec<u64>,
     waiting: BTreeMap<u64, oneshot::Sender<Answer>>,
     asked: u64,
 }
@@ -64,6 +79,7 @@ impl Link {
             overflows: false,
             problem: None,
             questions: VecDeque::new(),
+            withdrawn: Vec::new(),
             waiting: BTreeMap::new(),
             asked: 0,
         };
@@ -113,7 +129,7 @@ impl Link {
         self.state().machine.queue_bytes() >= ENOUGH
     }
 
-    /// Asks the peer something. `None` if it does not answer.
+    /// Asks the peer something. `None` if it does not answer. If the future is dropped before, the peer is told that nobody waits.
     pub(crate) async fn ask(&self, question: Question) -> Option<Answer> {
         let body = postcard::to_stdvec(&question).expect("questions have a serialised form");
         let (sender, receiver) = oneshot::channel();
@@ -129,9 +145,24 @@ impl Link {
             number
         };
         self.wake.notify_one();
-        let answer = tokio::time::timeout(question.patience(), receiver).await;
-        self.state().waiting.remove(&number);
-        answer.ok()?.ok()
+        let _asked = Asked { link: self, number };
+        tokio::time::timeout(question.patience(), receiver).await.ok()?.ok()
+    }
+
+    /// Nobody waits for the answer to a question any more.
+    fn withdraw(&self, number: u64) {
+        let mut state = self.state();
+        if state.waiting.remove(&number).is_none() {
+            // It was answered, or the connection broke.
+            return;
+        }
+        let unsent = state.questions.len();
+        state.questions.retain(|(other, _)| *other != number);
+        if state.questions.len() == unsent {
+            state.withdrawn.push(number);
+            drop(state);
+            self.wake.notify_one();
+        }
     }
 
     /// The process that the peer was when it was last heard of.
@@ -185,6 +216,7 @@ impl Link {
         let (now, mut state) = (self.now(), self.state());
         state.machine.closed(now);
         state.questions.clear();
+        state.withdrawn.clear();
         state.waiting.clear();
         state.problem = Some(problem);
     }
@@ -227,6 +259,9 @@ impl Link {
         let mut state = self.state();
         while let Some((number, body)) = state.questions.pop_front() {
             write_frame(out, Frame { kind: Kind::Ask, number, body: &body });
+        }
+        for number in state.withdrawn.drain(..) {
+            write_frame(out, Frame { kind: Kind::Withdraw, number, body: &[] });
         }
         let mut frames: Vec<(u64, Arc<Vec<u8>>)> = Vec::new();
         let mut size = 0;
@@ -290,6 +325,45 @@ mod tests {
             rest = &rest[length..];
         }
         numbers
+    }
+
+    /// The kinds and numbers of what is sent but for messages.
+    fn asked(link: &Link) -> Vec<(Kind, u64)> {
+        let mut bytes = Vec::new();
+        link.gather(&mut bytes);
+        let mut rest = bytes.as_slice();
+        let mut asked = Vec::new();
+        while let Some((frame, length)) = read_frame(rest).unwrap() {
+            asked.push((frame.kind, frame.number));
+            rest = &rest[length..];
+        }
+        asked
+    }
+
+    #[tokio::test]
+    async fn a_question_that_nobody_waits_for_is_withdrawn() {
+        let link = link(true);
+        assert!(link.opened(link.handshake(), 7, 0));
+        let question = || Question::CountKeys { worker: 0 };
+        let answer = async {
+            assert_eq!(asked(&link), [(Kind::Ask, 1)]);
+            link.answered(1, Answer::Keys(5));
+        };
+        let (found, ()) = tokio::join!(link.ask(question()), answer);
+        assert_eq!(found, Some(Answer::Keys(5)));
+        assert_eq!(asked(&link), [], "it is answered");
+        tokio::select! {
+            biased;
+            _ = link.ask(question()) => unreachable!("nobody answers"),
+            () = async { assert_eq!(asked(&link), [(Kind::Ask, 2)]) } => {}
+        }
+        assert_eq!(asked(&link), [(Kind::Withdraw, 2)]);
+        tokio::select! {
+            biased;
+            _ = link.ask(question()) => unreachable!("nobody answers"),
+            () = async {} => {}
+        }
+        assert_eq!(asked(&link), [], "it was never sent");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Taking the calls of other nodes, and what they send.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use solera_machine::{Address, Topology};
 use solera_site::Message;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, split};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::mpsc;
+use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 use tokio_rustls::rustls::pki_types::CertificateDer;
 
@@ -214,7 +215,7 @@ impl Carrier {
         has_spoken: &mut bool,
     ) -> Result<(), Failure> {
         let (mut read, mut write) = split(stream);
-        let (answer, mut answers) = mpsc::unbounded_channel();
+        let mut questions = Questions::default();
         let (mut input, mut output) = (Vec::new(), Vec::new());
         let mut warned = false;
         loop {
@@ -243,14 +244,11 @@ impl Carrier {
                             Kind::Ask => {
                                 let question = postcard::from_bytes(frame.body);
                                 let question = question.map_err(|_| WireError::Content)?;
-                                let (network, answer) = (self.network.clone(), answer.clone());
-                                let (me, number) = (self.me, frame.number);
-                                tokio::spawn(async move {
-                                    let found = answer_to(&network, me, question).await;
-                                    // The connection may be gone.
-                                    let _ = answer.send((number, found));
-                                });
+                                let (network, me) = (self.network.clone(), self.me);
+                                let answer = async move { answer_to(&network, me, question).await };
+                                questions.begin(frame.number, answer);
                             }
+                            Kind::Withdraw => questions.withdraw(frame.number),
                             kind => return Err(WireError::Kind(kind as u8).into()),
                         }
                     }
@@ -260,7 +258,8 @@ impl Carrier {
                     };
                     write_frame(&mut output, Frame { kind: Kind::Ack, number, body: &[] });
                 }
-                Some((number, found)) = answers.recv() => {
+                Some(answered) = questions.answered() => {
+                    let Some((number, found)) = answered else { continue };
                     let body = encode_answer(&found);
                     write_frame(&mut output, Frame { kind: Kind::Answer, number, body: &body });
                 }
@@ -331,6 +330,35 @@ async fn hang_up(mut stream: Stream) {
     let _ = timeout(LAST_WORDS, ending).await;
 }
 
+/// The questions of a connection that are not answered yet. When it breaks nobody waits for them any more, and they end with it.
+#[derive(Default)]
+struct Questions {
+    tasks: JoinSet<(u64, Answer)>,
+    open: BTreeMap<u64, AbortHandle>,
+}
+
+impl Questions {
+    fn begin(&mut self, number: u64, answer: impl Future<Output = Answer> + Send + 'static) {
+        let task = self.tasks.spawn(async move { (number, answer.await) });
+        self.open.insert(number, task);
+    }
+
+    fn withdraw(&mut self, number: u64) {
+        if let Some(task) = self.open.remove(&number) {
+            task.abort();
+        }
+    }
+
+    /// Waits until a question is answered, or has ended without. `None` if there is none.
+    async fn answered(&mut self) -> Option<Option<(u64, Answer)>> {
+        let answered = self.tasks.join_next().await?.ok();
+        if let Some((number, _)) = &answered {
+            self.open.remove(number);
+        }
+        Some(answered)
+    }
+}
+
 /// Answers a question about this node's own workers; others are not asked in turn.
 async fn answer_to(network: &Network, me: NodeId, question: Question) -> Answer {
     let here = |worker| {
@@ -379,5 +407,30 @@ async fn answer_to(network: &Network, me: NodeId, question: Question) -> Answer 
             }
             _ => Answer::Nothing,
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_question_that_is_withdrawn_ends_without_an_answer() {
+        let mut questions = Questions::default();
+        let (held, mut is_held) = oneshot::channel::<()>();
+        questions.begin(1, async move {
+            let _held = held;
+            std::future::pending().await
+        });
+        questions.begin(2, async { Answer::Keys(2) });
+        assert_eq!(questions.answered().await, Some(Some((2, Answer::Keys(2)))));
+        assert!(is_held.try_recv() == Err(oneshot::error::TryRecvError::Empty));
+        // The second was answered, and the third never asked.
+        (1..=3).for_each(|number| questions.withdraw(number));
+        assert_eq!(questions.answered().await, Some(None));
+        assert!(is_held.await.is_err(), "what it had is dropped");
+        assert_eq!(questions.answered().await, None);
     }
 }
