@@ -8,6 +8,7 @@
 //! | `predict` | whether virtual clusters predict real ones |
 //! | `processes` | clusters of real processes |
 //! | `side_by_side` | experiments that use all cores |
+//! | `turns` | what a saturated protocol costs the others of its worker |
 //! | `unistore` | UniStore §8, Figures 3 to 6 |
 
 pub mod calibrate;
@@ -17,6 +18,7 @@ mod plot;
 pub mod predict;
 mod processes;
 mod side_by_side;
+pub mod turns;
 pub mod unistore;
 
 use std::fmt;

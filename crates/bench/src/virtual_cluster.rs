@@ -14,6 +14,7 @@
 //! | `host` | the same for what servers do beside their machines, and how long it takes |
 //! | `cluster` | time, queues, virtual cores |
 //! | `client` | the closed loop, and what each client is about |
+//! | `flood` | clients that keep a space of `primary` busy |
 //! | `source` | what clients do: the interface of workloads |
 //! | `three_items`, `replay` | the micro-benchmark; RUBiS, from a recording |
 //! | `recording` | what clients of the real workload send |
@@ -23,6 +24,7 @@ pub(crate) mod client;
 pub(crate) mod cluster;
 pub(crate) mod cost;
 pub(crate) mod counted;
+pub(crate) mod flood;
 pub(crate) mod host;
 pub(crate) mod meter;
 pub(crate) mod recording;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
-use solera_bench::papers::{Effort, Results, calibrate, mixt, predict, unistore};
+use solera_bench::papers::{Effort, Results, calibrate, mixt, predict, turns, unistore};
 
 use crate::stores;
 
@@ -52,6 +52,9 @@ pub(crate) struct PapersArgs {
     /// calibrate: predict transactions per second of workers' time, at one site with one and two workers, and measure them
     #[arg(long, conflicts_with = "check")]
     predict: bool,
+    /// calibrate: measure in virtual time how long causal transactions take beside a saturated space of primary
+    #[arg(long, conflicts_with_all = ["check", "predict"])]
+    turns: bool,
     /// What callgrind counts runs this
     #[arg(long, hide = true)]
     steps: Option<String>,
@@ -77,6 +80,7 @@ fn misplaced(args: &PapersArgs) -> Option<&'static str> {
     let options = [
         ("--check", args.check, calibrate),
         ("--predict", args.predict, calibrate),
+        ("--turns", args.turns, calibrate),
         ("--postgres", args.postgres.is_some(), mixt),
         ("--quick", args.quick, !calibrate),
         ("--full", args.full, !calibrate),
@@ -139,6 +143,7 @@ pub(crate) fn main(args: &PapersArgs) -> ExitCode {
 fn calibrated(args: &PapersArgs, told: &dyn Fn(&str)) -> ExitCode {
     let done = match (&args.steps, args.check) {
         _ if args.predict => predict::predict(told).map(|lines| (lines.join("\n"), true)),
+        _ if args.turns => Ok((turns::turns(), true)),
         (Some(variant), _) => calibrate::steps(variant).map(|classes| (classes, true)),
         (None, false) => calibrate::table(told).map(|table| (table, true)),
         (None, true) => calibrate::check(told).map(|drifts| match drifts.is_empty() {

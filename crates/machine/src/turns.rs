@@ -2,6 +2,9 @@
 
 use std::collections::VecDeque;
 
+/// An empty queue keeps room for so many items.
+const MAX_SPARE: usize = 1024;
+
 /// A lane of the links between workers. Messages of one protocol in one lane stay in order; a message in another lane may
 /// arrive before them. Lanes with smaller numbers go first where a link is busy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -79,6 +82,10 @@ impl<T> Turns<T> {
         let next = waiting.min_by_key(|queue| (queue.lane, queue.served))?;
         let (cost, item) = next.items.pop_front()?;
         next.served = next.served.saturating_add(cost.max(1));
+        if next.items.is_empty() && next.items.capacity() > MAX_SPARE {
+            // What once waited takes no memory for ever.
+            next.items = VecDeque::new();
+        }
         Some((cost, item))
     }
 

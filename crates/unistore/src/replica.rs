@@ -499,6 +499,10 @@ impl Replica {
     }
 
     fn on_down(&mut self, now: Now, view: SiteView, members: &Members) {
+        if !self.may_fold(&view) {
+            self.worker.ignored += 1;
+            return;
+        }
         self.learn_members(now, members);
         let SiteView { stable_vec, uniform_vec, .. } = self.worker.dissemination.view;
         self.worker.dissemination.on_down(view);
@@ -690,6 +694,14 @@ impl Replica {
         } else {
             floor
         }
+    }
+
+    /// Whether what a message wants folded is below every live snapshot here, as the site's root makes sure of.
+    fn may_fold(&self, told: &SiteView) -> bool {
+        let mut future = self.worker.dissemination.view.uniform_vec;
+        future.join(&told.uniform_vec);
+        let future = future.with(self.worker.me, self.worker.clock.last());
+        self.floor(future).covers(&told.floor)
     }
 
     /// Folds what no snapshot needs apart any more, and forgets what is causally stable.

@@ -479,6 +479,33 @@ fn who_does_not_serve_yet_answers_no_other_worker() {
     assert_eq!(replies(&mut replica), 1);
 }
 
+/// A worker that folded it would have nothing to read at its open snapshots.
+#[test]
+fn a_root_that_wants_folded_what_a_live_snapshot_reads_is_ignored() {
+    let topology = Arc::new(Topology { partitions: 2, workers: vec![2, 1, 1] });
+    let [root, worker] = [0, 1].map(|worker| Address { site: A, worker });
+    let mut replica = Replica::new(Config::new(worker, topology), 1);
+    let mut now =
+        Now { monotonic: Monotonic(1_000_000), physical: Physical(1_800_000_000_000_000) };
+    let begin = Command::Begin { past: Vector::zero(3), strong: false };
+    replica.handle(now, Input::Client { request: RequestId(1), command: begin });
+    let view = *replica.status().view();
+    let later = Timestamp::from_physical(Physical(now.physical.0 + 1_000_000));
+    let beyond = Vector::zero(3).with(B, later);
+    let tells = |replica: &mut Replica, now, view| {
+        let message = Message::Down(view, replica.status().members().clone());
+        replica.handle(now, Input::Message { from: root, life: 0, message });
+    };
+    let uniform = SiteView { uniform_vec: beyond, ..view };
+    tells(&mut replica, now, uniform);
+    assert_eq!(replica.status().ignored(), 0);
+    tells(&mut replica, now, SiteView { floor: beyond, ..uniform });
+    assert_eq!(replica.status().ignored(), 1);
+    now.monotonic = now.monotonic.after(std::time::Duration::from_secs(1));
+    replica.on_deadline(now);
+    assert_eq!(replica.status().view().floor, view.floor);
+}
+
 /// A worker's keys may be later than any snapshot of a site that has just joined: what it handed over would come twice.
 #[test]
 fn a_site_that_has_just_joined_hands_nothing_over() {

@@ -3,7 +3,6 @@
 use crate::error::BenchError;
 use crate::virtual_cluster::calibrate;
 use crate::virtual_cluster::cost::{Costs, Factors, Host};
-use crate::virtual_cluster::shape::name_of;
 
 /// A kind of steps has drifted if it costs so much more or less than by the table.
 const DRIFT: f64 = 0.05;
@@ -51,7 +50,7 @@ pub fn check(tell: &dyn Fn(&str)) -> Result<Vec<String>, BenchError> {
 /// # Errors
 /// There is no such protocol.
 pub fn steps(variant: &str) -> Result<String, BenchError> {
-    let known = calibrate::VARIANTS.into_iter().find(|known| name_of(*known) == variant);
+    let known = calibrate::Table::all().find(|table| table.name() == variant);
     let known =
         known.ok_or_else(|| BenchError::Settings(format!("there is no protocol '{variant}'")))?;
     Ok(calibrate::steps(known))

@@ -38,34 +38,61 @@ const LOADS: [(usize, Duration); 3] = [
 ];
 const THINK: Duration = Duration::from_millis(10);
 
+/// One table of steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Table {
+    /// Of a variant of UniStore.
+    Variant(Baseline),
+    /// Of `primary`, beside UniStore, whose steps are not in it.
+    Primary,
+}
+
+impl Table {
+    pub(crate) fn all() -> impl Iterator<Item = Table> {
+        VARIANTS.into_iter().map(Table::Variant).chain([Table::Primary])
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Table::Variant(variant) => name_of(variant),
+            Table::Primary => solera_primary::PROTOCOL.name,
+        }
+    }
+
+    /// Returns whether steps of this kind are counted in it.
+    fn has(self, kind: &str) -> bool {
+        self != Table::Primary || kind.starts_with(self.name())
+    }
+}
+
 /// Makes a table. `tell` hears what is going on.
 ///
 /// # Errors
 /// A tool cannot be run, or what runs under it fails.
 pub(crate) fn calibrate(tell: &dyn Fn(&str)) -> Result<Costs, BenchError> {
     let mut costs = Costs { measured: here(), ..Costs::default() };
-    for variant in VARIANTS {
-        tell(&format!("counting the steps of {}", name_of(variant)));
-        costs.steps.insert(name_of(variant).to_owned(), count(variant)?);
+    for table in Table::all() {
+        tell(&format!("counting the steps of {}", table.name()));
+        costs.steps.insert(table.name().to_owned(), count(table)?);
     }
     let counted = host::complete(&mut costs, tell);
     counted.map_err(|error| BenchError::Start(error.to_string()))?;
     Ok(costs)
 }
 
-/// The steps of a protocol, as a process of its own under callgrind.
-fn count(variant: Baseline) -> Result<Vec<Counted>, BenchError> {
+/// The steps of a table, as a process of its own under callgrind.
+fn count(table: Table) -> Result<Vec<Counted>, BenchError> {
     let failed = |error: &dyn std::fmt::Display| {
-        BenchError::Start(format!("counting the steps of {}: {error}", name_of(variant)))
+        BenchError::Start(format!("counting the steps of {}: {error}", table.name()))
     };
-    let name = format!("solera-calibrate-{}-{}", std::process::id(), name_of(variant));
+    let name = format!("solera-calibrate-{}-{}", std::process::id(), table.name());
     let file = std::env::temp_dir().join(name);
     let program = std::env::current_exe().map_err(|error| failed(&error))?;
     let mut command = Command::new("valgrind");
     command.arg("--tool=callgrind").arg(format!("--callgrind-out-file={}", file.display()));
     // Names as the compiler writes them would have to be decoded here.
     command.arg("--demangle=yes").arg(program);
-    command.args(["papers", "calibrate", "--steps", name_of(variant)]).stdin(Stdio::null());
+    command.args(["papers", "calibrate", "--steps", table.name()]).stdin(Stdio::null());
     let output = command.output().map_err(|error| failed(&format!("valgrind: {error}")))?;
     let counted = std::fs::read_to_string(&file);
     // It is in a folder for what may be lost.
@@ -86,7 +113,7 @@ fn count(variant: Baseline) -> Result<Vec<Counted>, BenchError> {
             instructions: all as f64 / times as f64,
         })
     });
-    let mut rows: Vec<Counted> = rows.collect();
+    let mut rows: Vec<Counted> = rows.filter(|row| table.has(&row.kind)).collect();
     rows.sort_by(|a, b| (&a.kind, a.size, a.outputs).cmp(&(&b.kind, b.size, b.outputs)));
     match rows.is_empty() {
         false => Ok(rows),
@@ -96,10 +123,10 @@ fn count(variant: Baseline) -> Result<Vec<Counted>, BenchError> {
 
 /// Runs the cluster that is counted, twice; see [`Counting`]. Returns a line for each class of steps: its kind, size and
 /// outputs.
-pub(crate) fn steps(variant: Baseline) -> String {
-    let counting = drive(variant, Counting::default());
+pub(crate) fn steps(table: Table) -> String {
+    let counting = drive(table, Counting::default());
     assert!(!counting.is_full(), "there are more classes of steps than functions to count them");
-    let counting = drive(variant, counting.again());
+    let counting = drive(table, counting.again());
     let line = |class: super::step::Class<'_>| {
         format!("{}\t{}\t{}\n", class.kind, class.size, class.outputs)
     };
@@ -107,13 +134,20 @@ pub(crate) fn steps(variant: Baseline) -> String {
 }
 
 /// Steps differ where several workers and sites take part, and where one worker is alone.
-fn drive(variant: Baseline, counting: Counting) -> Counting {
-    let shared = Shape { variant, cores_per_node: 2, ..Shape::three_sites(16, 4) };
-    let alone = Shape { variant, ..Shape::one_site(16, 1) };
+fn drive(table: Table, counting: Counting) -> Counting {
+    let (variant, primary) = match table {
+        Table::Variant(variant) => (variant, false),
+        Table::Primary => (Baseline::UniStore, true),
+    };
+    let shared = Shape { variant, primary, cores_per_node: 2, ..Shape::three_sites(16, 4) };
+    let alone = Shape { variant, primary, ..Shape::one_site(16, 1) };
     [shared, alone].into_iter().fold(counting, |counting, shape| {
         let mut cluster = VirtualCluster::new(shape, Meter::Counting(counting), Mixed, THINK);
         for (clients, window) in LOADS {
             cluster.set_clients(clients);
+            if primary {
+                cluster.flood(clients / 12);
+            }
             cluster.measure(Duration::ZERO, window);
         }
         match cluster.into_meter() {
@@ -212,9 +246,9 @@ mod tests {
 
     #[test]
     fn the_second_run_is_equal_to_the_first() {
-        let first = drive(Baseline::UniStore, Counting::default());
+        let first = drive(Table::Primary, Counting::default());
         let classes = first.classes();
-        let second = drive(Baseline::UniStore, first.again());
+        let second = drive(Table::Primary, first.again());
         assert!(second.is_complete(), "each step of the first run has its step in the second");
         assert_eq!(second.classes(), classes);
     }

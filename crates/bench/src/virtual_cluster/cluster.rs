@@ -4,13 +4,13 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::time::Duration;
 
-use solera_machine::Now;
-use solera_machine::{Address, RequestId};
+use solera_machine::{Address, Lane, Now, RequestId, Share, Topology, Turns, Wire};
 use solera_site::{Message, Output, Site};
 use solera_time::{Monotonic, Physical, SiteId, Timestamp, Vector};
 use solera_unistore::{Command, Response};
 
 use super::client::{Client, Failed, Then};
+use super::flood::{self, Flood};
 use super::meter::{Charged, Meter};
 use super::shape::{Shape, kind_in};
 use super::source::Source;
@@ -39,8 +39,24 @@ enum Item {
     /// What a client has sent together.
     Round(usize),
     Probe(u64, Command),
+    /// An update of a flood.
+    Flood(RequestId, solera_primary::Command),
     /// The machine's deadline.
     Tick,
+}
+
+impl Item {
+    /// How it takes its turn, as in servers.
+    fn share(&self) -> Share {
+        let (protocol, lane, cost) = match self {
+            Item::Message(_, message) => (message.protocol(), message.lane(), message.weight()),
+            Item::Flood(..) => (solera_primary::PROTOCOL, Lane::USUAL, 1),
+            Item::Round(_) | Item::Probe(..) | Item::Tick => {
+                (solera_unistore::PROTOCOL, Lane::USUAL, 1)
+            }
+        };
+        Share { lane, protocol: protocol.number, cost }
+    }
 }
 
 /// What happens at some time.
@@ -87,7 +103,9 @@ impl Ord for Event {
 struct Core {
     engine: Engine,
     address: Address,
-    inbox: VecDeque<Item>,
+    inbox: Turns<Item>,
+    /// Clients of `primary`, if there are any.
+    flood: Option<Flood>,
     /// Another worker of its process has woken it since it last took what waits.
     woken: bool,
     /// How often it has woken others, which it is not charged for yet.
@@ -225,8 +243,15 @@ impl<S: Source> VirtualCluster<S> {
     pub(crate) fn new(shape: Shape, meter: Meter, source: S, think: Duration) -> Self {
         let core = |config: solera_unistore::Config| Core {
             address: config.address,
-            engine: Engine::in_memory(Site::new(config, 1)),
-            inbox: VecDeque::new(),
+            engine: Engine::in_memory(Site::new(
+                match shape.primary {
+                    true => solera_site::Config::from(config).with_primary(),
+                    false => config.into(),
+                },
+                1,
+            )),
+            inbox: Turns::default(),
+            flood: None,
             woken: false,
             wakes: 0,
             free_at: 0,
@@ -299,7 +324,10 @@ impl<S: Source> VirtualCluster<S> {
         self.measuring = true;
         self.counts.clear();
         self.charged = Charged::default();
-        self.cores.iter_mut().for_each(|core| core.busy = 0);
+        for core in &mut self.cores {
+            core.busy = 0;
+            core.flood.iter_mut().for_each(|flood| flood.ended = 0);
+        }
         self.run_for(window);
         self.measuring = false;
         let share = |core: &Core| core.busy as f64 / window.as_nanos() as f64;
@@ -374,7 +402,7 @@ impl<S: Source> VirtualCluster<S> {
                     if let Item::Message(from, _) = &item {
                         self.wake(*from, core);
                     }
-                    self.cores[core].inbox.push_back(item);
+                    self.cores[core].inbox.push(item.share(), item);
                     self.work(core);
                 }
                 Due::Free(core) => self.work(core),
@@ -414,14 +442,21 @@ impl<S: Source> VirtualCluster<S> {
         let Now { monotonic, physical } = self.clocks();
         let now = Now { monotonic, physical };
         let core = &mut self.cores[place];
-        let taken = core.inbox.len().min(BATCH);
-        let items: Vec<Item> = core.inbox.drain(..taken).collect();
         core.woken = false;
-        let (mut sent, mut told) = (Vec::new(), Vec::new());
+        let (mut sent, mut told, mut flooded, mut answered) = (Vec::new(), Vec::new(), 0, false);
         // Waiting for all of it takes one system call.
         let (mut instructions, mut system_calls) = (0.0, 1 + std::mem::take(&mut core.wakes));
         let (mut senders, mut steps, mut outputs) = (Vec::new(), VecDeque::new(), Vec::new());
-        for item in items {
+        for _ in 0..BATCH {
+            let taken = self.meter.time(instructions, system_calls);
+            // What clients ask for directly leaves at once, as in servers whose turns are short.
+            if taken >= self.shape.turn.as_nanos() as f64
+                || (answered && self.shape.turn < Duration::MAX)
+            {
+                break;
+            }
+            let Some((_, item)) = self.cores[place].inbox.pop() else { break };
+            answered = matches!(item, Item::Round(_));
             if let Item::Message(from, _) = &item
                 && !self.shape.same_node(*from, self.cores[place].address)
                 && let node = self.shape.node_of(*from)
@@ -430,7 +465,7 @@ impl<S: Source> VirtualCluster<S> {
                 senders.push(node);
             }
             // Reading what came of a client, and writing the answers.
-            system_calls += if matches!(item, Item::Round(_)) { 2 } else { 0 };
+            system_calls += if matches!(item, Item::Round(_) | Item::Flood(..)) { 2 } else { 0 };
             let (step, operations, of_host) = self.begin_step(place, now, item);
             instructions += of_host;
             steps.push_back((step, operations));
@@ -451,6 +486,12 @@ impl<S: Source> VirtualCluster<S> {
                             sent.push((to, message));
                             continue;
                         }
+                        Output::Reply { request, last, .. }
+                            if request.0 & flood::FIRST != 0 && request.0 < PROBES =>
+                        {
+                            flooded += usize::from(last);
+                            continue;
+                        }
                         Output::Reply { request, response, .. } => {
                             let solera_site::Response::UniStore(response) = response else {
                                 continue;
@@ -467,7 +508,7 @@ impl<S: Source> VirtualCluster<S> {
                     let client = &mut self.clients[request.0 as usize];
                     match client.answered(response) {
                         Then::Go(command) => {
-                            let next = MachineStep::Client(request, command);
+                            let next = MachineStep::Client(request, command.into());
                             steps.push_back((next, client.operations()));
                         }
                         Then::Tell => told.push((request, Response::Uniform)),
@@ -480,7 +521,35 @@ impl<S: Source> VirtualCluster<S> {
         self.charged.system_calls += system_calls + calls;
         let time = self.meter.time(instructions + of_sending, system_calls + calls);
         let busy = if self.busy { (time * self.shape.slowness) as u64 } else { 0 };
+        for _ in 0..flooded {
+            self.flood_again(place, self.now + busy + 2 * WITHIN_SITE);
+        }
         self.finish(place, busy, sent, told);
+    }
+
+    /// A client of a flood begins its next update.
+    fn flood_again(&mut self, place: usize, at: u64) {
+        let Some(flood) = &mut self.cores[place].flood else { return };
+        flood.ended += u64::from(self.measuring);
+        let (request, command) = flood.next();
+        self.push(at, Due::Arrive(place, Item::Flood(request, command)));
+    }
+
+    /// So many clients at each worker update keys of `primary` from now on.
+    pub(crate) fn flood(&mut self, clients: usize) {
+        let workers = vec![self.shape.workers; self.shape.sites()];
+        let topology = Topology { partitions: self.shape.partitions, workers };
+        for place in 0..self.cores.len() {
+            self.cores[place].flood = Some(Flood::new(self.cores[place].address, &topology));
+            for number in 0..clients as u64 {
+                self.flood_again(place, self.now + number * 1_000);
+            }
+        }
+    }
+
+    /// How many updates of floods have ended in the window that was measured last.
+    pub(crate) fn flooded(&self) -> u64 {
+        self.cores.iter().filter_map(|core| core.flood.as_ref()).map(|flood| flood.ended).sum()
     }
 
     /// What a core's machine is given of what has arrived, how many operations that is, and what it takes the host.
@@ -498,11 +567,16 @@ impl<S: Source> VirtualCluster<S> {
                 let this = &self.clients[client];
                 let of_host = self.meter.round(this.commands(), this.writes());
                 self.charged.host += of_host;
-                let step = MachineStep::Client(RequestId(client as u64), this.command());
+                let step = MachineStep::Client(RequestId(client as u64), this.command().into());
                 (step, this.operations(), of_host)
             }
             Item::Probe(request, command) => {
-                (MachineStep::Client(RequestId(request), command), 1, 0.0)
+                (MachineStep::Client(RequestId(request), command.into()), 1, 0.0)
+            }
+            Item::Flood(request, command) => {
+                let of_host = self.meter.round(1, 1);
+                self.charged.host += of_host;
+                (MachineStep::Client(request, command.into()), 1, of_host)
             }
             Item::Tick => (MachineStep::Deadline, 0, 0.0),
         }

@@ -133,10 +133,11 @@ impl Costs {
         out
     }
 
-    /// What the steps of a protocol cost.
+    /// What the steps of a variant of UniStore cost, and those of the protocols that run beside it.
     pub(crate) fn of(&self, variant: Baseline) -> Rates {
         let mut steps: BTreeMap<String, Vec<(u8, u8, f64)>> = BTreeMap::new();
-        for row in self.steps.get(name_of(variant)).into_iter().flatten() {
+        let tables = [name_of(variant), solera_primary::PROTOCOL.name];
+        for row in tables.iter().filter_map(|table| self.steps.get(*table)).flatten() {
             let classes = steps.entry(row.kind.clone()).or_default();
             classes.push((row.size, row.outputs, row.instructions));
         }

@@ -34,6 +34,10 @@ pub(crate) fn kind_in(variant: Baseline, kind: Kind, update: bool) -> Kind {
 #[derive(Clone, Debug)]
 pub(crate) struct Shape {
     pub(crate) variant: Baseline,
+    /// Whether workers run `primary`, too.
+    pub(crate) primary: bool,
+    /// After how long a core lets go what has come of its inputs, if they are not enough before.
+    pub(crate) turn: Duration,
     /// Rows of the delays of `--wan aws`.
     pub(crate) regions: Vec<usize>,
     pub(crate) partitions: u16,
@@ -66,6 +70,8 @@ impl Shape {
     pub(crate) fn three_sites(partitions: u16, workers: u8) -> Shape {
         Shape {
             variant: Baseline::UniStore,
+            primary: false,
+            turn: Duration::MAX,
             regions: vec![VIRGINIA, CALIFORNIA, FRANKFURT],
             partitions,
             workers,

@@ -3,8 +3,8 @@
 use solera_data::Op;
 use solera_host::{Driver, NoLog};
 use solera_machine::{Address, Now, RequestId, Wire};
-use solera_site::{Input, Message, Output, Site};
-use solera_unistore::Command;
+use solera_site::{Command, Input, Message, Output, Site};
+use solera_unistore::Command as OfUniStore;
 
 use super::cost::WIRE;
 
@@ -48,8 +48,8 @@ impl About {
             }
             MachineStep::Client(_, command) => {
                 let kind = name_of(command);
-                let size = if let Command::Commit { .. } = command { operations as u64 } else { 0 };
-                About { kind, size }
+                let commits = matches!(command, Command::UniStore(OfUniStore::Commit { .. }));
+                About { kind, size: if commits { operations as u64 } else { 0 } }
             }
             MachineStep::Deadline => About { kind: "deadline", size: since },
             MachineStep::Wire(message) => {
@@ -72,15 +72,18 @@ pub(crate) fn logarithm(size: u64) -> u8 {
 
 /// What commands of clients count as.
 fn name_of(command: &Command) -> &'static str {
-    let Command::Operate { op, .. } = command else {
-        return match command {
-            Command::Begin { .. } => "begin",
-            Command::Commit { .. } => "commit",
-            Command::Attach { .. } => "attach",
-            Command::Execute { .. } => "execute",
-            _ => "other command",
-        };
-    };
+    match command {
+        Command::UniStore(OfUniStore::Operate { op, .. }) => name_of_operation(op),
+        Command::UniStore(OfUniStore::Begin { .. }) => "begin",
+        Command::UniStore(OfUniStore::Commit { .. }) => "commit",
+        Command::UniStore(OfUniStore::Attach { .. }) => "attach",
+        Command::UniStore(OfUniStore::Execute { .. }) => "execute",
+        Command::Primary(solera_primary::Command::Update { .. }) => "primary update",
+        _ => "other command",
+    }
+}
+
+fn name_of_operation(op: &Op) -> &'static str {
     match op {
         Op::Get => "operate get",
         Op::Set(_) => "operate set",
@@ -103,7 +106,7 @@ pub(crate) fn run(engine: &mut Engine, now: Now, step: MachineStep, outputs: &mu
             engine.handle(now, Input::Message { from, life: 0, message });
         }
         MachineStep::Client(request, command) => {
-            engine.handle(now, Input::Client { request, command: command.into() });
+            engine.handle(now, Input::Client { request, command });
         }
         MachineStep::Deadline => engine.on_deadline(now),
         MachineStep::Wire(message) => {

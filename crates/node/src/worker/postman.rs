@@ -17,8 +17,11 @@ use super::listening::listen;
 use crate::control::{Control, Parcel};
 use crate::joining::Joining;
 
-/// What messages may cost before what they lead to leaves, and clients have their turn.
-const QUANTUM: u64 = 256;
+/// After how long what inputs lead to leaves, and clients have their turn. Where a protocol has more to do than the worker can,
+/// other clients wait for about half of it (`solera papers calibrate --turns`).
+const TURN: Duration = Duration::from_micros(25);
+/// What inputs may cost before the clock is read again.
+const QUANTUM: u64 = 16;
 
 /// Empties the worker's mailbox, delivers what is due, and keeps the machine's deadlines.
 pub(super) struct Postman {
@@ -192,6 +195,11 @@ impl Postman {
                     state.engine.take(now, Input::Message { from: *from, life, message });
                 }
             }
+        }
+        while state.engine.has_inputs()
+            && network.clock().instant().saturating_duration_since(instant) < TURN
+        {
+            state.engine.work(now, QUANTUM);
         }
         let more = state.engine.has_inputs();
         if state.engine.next_deadline().is_some_and(|deadline| now.monotonic >= deadline) {

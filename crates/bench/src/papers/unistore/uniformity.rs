@@ -31,6 +31,8 @@ pub(super) fn run(laboratory: &Laboratory<'_>) -> Findings {
         Box::new(move || {
             let shape = Shape {
                 variant,
+                primary: false,
+                turn: Duration::MAX,
                 regions: REGIONS[..sites].to_vec(),
                 partitions: 32,
                 workers,

@@ -29,6 +29,8 @@ pub(super) fn run(laboratory: &Laboratory<'_>) -> Findings {
         Box::new(move || {
             let shape = Shape {
                 variant,
+                primary: false,
+                turn: Duration::MAX,
                 regions: vec![VIRGINIA, CALIFORNIA, FRANKFURT, BRAZIL],
                 partitions: 32,
                 workers: 4,
