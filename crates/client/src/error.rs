@@ -1,6 +1,7 @@
 use std::fmt;
 
 use solera_resp::Value;
+use solera_spaces::failure::transaction_to_ask_for;
 
 /// Why a call failed.
 #[derive(Debug)]
@@ -50,7 +51,7 @@ impl Error {
     pub fn server(text: &str) -> Self {
         let (code, message) = text.split_once(' ').unwrap_or((text, ""));
         if code == "UNAVAILABLE" {
-            let transaction = transaction_to_ask_for(message);
+            let transaction = transaction_to_ask_for(message).map(str::to_owned);
             return Error::Unavailable { transaction, message: message.to_owned() };
         }
         if let Some(key) = conflicting_key(message).filter(|_| code == "ABORTED") {
@@ -77,14 +78,6 @@ impl Error {
 fn conflicting_key(message: &str) -> Option<&str> {
     let (key, _) = message.strip_prefix("conflict on '")?.rsplit_once("';")?;
     Some(key)
-}
-
-/// What the server names for SOLERA.OUTCOME, which it does where it does not know the outcome.
-fn transaction_to_ask_for(message: &str) -> Option<String> {
-    let (_, after) = message.split_once("SOLERA.OUTCOME ")?;
-    let id = after.split(|c: char| c.is_whitespace() || ",;'\"`".contains(c)).next()?;
-    let id = id.trim_end_matches('.');
-    (!id.is_empty()).then(|| id.to_owned())
 }
 
 impl fmt::Display for Error {

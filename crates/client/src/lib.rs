@@ -29,14 +29,6 @@ mod error;
 pub mod mixed;
 mod transaction;
 
-/// A random number.
-pub(crate) fn random() -> u64 {
-    use ring::rand::{SecureRandom, SystemRandom};
-    let mut bytes = [0; 8];
-    SystemRandom::new().fill(&mut bytes).expect("the system has random numbers");
-    u64::from_le_bytes(bytes)
-}
-
 pub use client::{Client, Token};
 pub use endpoint::Endpoint;
 pub use error::Error;

@@ -188,7 +188,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    fn told(reply: &Value) -> Option<Outcome> {
+    pub(crate) fn told(reply: &Value) -> Option<Outcome> {
         let word = match reply {
             Value::Simple(text) => text.as_bytes(),
             Value::Bulk(bytes) => bytes,

@@ -1,12 +1,12 @@
 //! Which spaces a module's stores are.
 
-use solera::mixed::Spaces;
 use solera_commands::similar;
 use solera_levels::Level;
 use solera_mixt::binding::{BindError, Bindings, Module};
 use solera_mixt::store::{Database, StoreError};
 use solera_program::types::StoreId;
 
+use crate::own::Own;
 use crate::request::Binds;
 use crate::{Store, databases};
 
@@ -18,7 +18,7 @@ use crate::{Store, databases};
 pub(crate) fn bind(
     module: &Module,
     binds: &Binds,
-    spaces: &Spaces,
+    own: &Own,
     stores: &[Store],
 ) -> Result<Bindings, String> {
     let program = module.program();
@@ -29,19 +29,19 @@ pub(crate) fn bind(
     let told = |store: &str, error: &str| {
         let accepts = program.stores.iter().find(|found| *found.name == *store);
         let accepts = accepts.map_or(&[][..], |found| found.accepts.as_slice());
-        let hint = fitting(store, &wanted(store), accepts, &levels(spaces, stores));
+        let hint = fitting(store, &wanted(store), accepts, &levels(own, stores));
         format!("BADBIND {error}; {hint}")
     };
-    let own = program.stores.iter().map(|store| &*store.name);
-    let own = own.filter(|store| binds.iter().all(|(bound, _)| bound != store));
+    let unnamed = program.stores.iter().map(|store| &*store.name);
+    let unnamed = unnamed.filter(|store| binds.iter().all(|(bound, _)| bound != store));
     let named = binds.iter().map(|(store, space)| (store.as_str(), space.as_str()));
-    let all = named.chain(own.map(|store| (store, store))).map(|(store, space)| {
+    let all = named.chain(unnamed.map(|store| (store, store))).map(|(store, space)| {
         let (index, space) =
-            place(store, space, spaces, stores).map_err(|error| told(store, &error))?;
+            place(store, space, own, stores).map_err(|error| told(store, &error))?;
         Ok((store, index, space))
     });
     let all = all.collect::<Result<Vec<_>, String>>()?;
-    let bound = Bindings::new(program, &databases(spaces.clone(), stores), &all);
+    let bound = Bindings::new(program, &databases(own.clone(), stores), &all);
     bound.map_err(|error| match &error {
         BindError::NoSpace { store, .. } | BindError::TooWeak { store, .. } => {
             told(store, &error.to_string())
@@ -58,15 +58,15 @@ pub(crate) fn bind(
 }
 
 /// All spaces with their levels, by the names that BIND takes.
-fn levels(spaces: &Spaces, stores: &[Store]) -> Vec<(String, Level)> {
-    let own = spaces.names().filter_map(|name| Some((name.to_owned(), spaces.level(name)?)));
+fn levels(own: &Own, stores: &[Store]) -> Vec<(String, Level)> {
+    let spaces = own.names().filter_map(|name| Some((name.to_owned(), own.level(name)?)));
     let others = stores.iter().flat_map(|store| {
         let database = store.database.describe().name;
         let level =
             move |space: &str| Some((format!("{database}/{space}"), store.database.level(space)?));
         store.spaces.iter().filter_map(move |space| level(space))
     });
-    own.chain(others).collect()
+    spaces.chain(others).collect()
 }
 
 /// Which spaces a store may be bound to, and which of them is meant perhaps.
@@ -89,11 +89,11 @@ fn fitting(store: &str, wanted: &str, accepts: &[Level], all: &[(String, Level)]
 pub(crate) async fn check_operations(
     module: &Module,
     bindings: &Bindings,
-    spaces: &Spaces,
+    own: &Own,
     stores: &[Store],
 ) -> Result<(), String> {
     let program = module.program();
-    let databases = databases(spaces.clone(), stores);
+    let databases = databases(own.clone(), stores);
     for (id, store) in (0..).map(StoreId).zip(&program.stores) {
         let place = &bindings.of(id).place;
         let database = databases.iter().find(|found| found.describe().name == place.database);
@@ -117,11 +117,11 @@ pub(crate) async fn check_operations(
 fn place<'a>(
     store: &str,
     space: &'a str,
-    spaces: &Spaces,
+    own: &Own,
     stores: &[Store],
 ) -> Result<(usize, &'a str), String> {
-    let own = spaces.names().any(|name| name == space);
-    let Some((database, foreign)) = space.split_once('/').filter(|_| !own) else {
+    let is_own = own.names().any(|name| name == space);
+    let Some((database, foreign)) = space.split_once('/').filter(|_| !is_own) else {
         return Ok((0, space));
     };
     let names = || stores.iter().map(|store| store.database.describe().name);

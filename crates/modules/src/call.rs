@@ -1,7 +1,5 @@
 //! Calls of transactions.
 
-use solera::Client;
-use solera::mixed::{Spaces, System};
 use solera_mixt::coordinator::{Coordinator, TransactionId};
 use solera_mixt::drive;
 use solera_mixt::outcome::{Limits, Outcome, Why};
@@ -9,26 +7,28 @@ use solera_mixt::record::Record;
 use solera_mixt::recovery;
 use solera_mixt::rights::Users;
 use solera_mixt::typed::Host as _;
-use solera_node::Local;
+use solera_node::{Caller, Local};
 use solera_program::codec::Codec;
 use solera_program::ir::{Instr, Program, Transaction};
 use solera_program::run::spell;
 use solera_program::span::Position;
 use solera_program::value::Value;
+use solera_spaces::System;
 
 use crate::library::Compiled;
-use crate::{Answered, Shared, answer, binding, connections, registry, session, spaces, told};
+use crate::own::Own;
+use crate::{Answered, Shared, answer, binding, connections, registry};
 
 /// Calls a transaction of a loaded module.
 pub(crate) async fn call(
     shared: &Shared,
     local: &Local,
-    mut client: Client,
+    caller: Caller,
     (name, transaction): (&str, &str),
     args: &[Vec<u8>],
 ) -> Answered {
-    let entry = registry::entry(&mut client, name).await?;
-    let compiled = shared.library.get(&mut client, &entry.digest).await?;
+    let entry = registry::entry(&caller, name).await?;
+    let compiled = shared.library.get(&caller, &entry.digest).await?;
     let module = compiled.module.clone();
     let program = module.program().clone();
     let Some(index) = module.transaction(transaction) else {
@@ -41,23 +41,23 @@ pub(crate) async fn call(
     };
     let limits = &shared.settings.limits;
     let args = arguments(&program, &program.transactions[index], args, limits)?;
-    let spaces = spaces(local, Some(client));
-    let bindings = binding::bind(&module, &entry.binds, &spaces, &shared.stores)?;
+    let own = Own::of_caller(local, Some(caller));
+    let bindings = binding::bind(&module, &entry.binds, &own, &shared.stores)?;
     let id = TransactionId::new(System.random());
     let known = (shared.library.all(), shared.settings.limits);
     let coordinator = Coordinator::new((module, index), args, bindings, id, known, clock_ms());
     let coordinator = coordinator.map_err(|why| answer::failure(&why, &compiled.source))?;
-    run(shared, local, spaces, coordinator, (&compiled, index), Started::Now).await
+    run(shared, local, own, coordinator, (&compiled, index), Started::Now).await
 }
 
 /// Goes on with a transaction that was left incomplete.
 pub(crate) async fn resume(
     shared: &Shared,
     local: &Local,
-    mut client: Client,
+    caller: Caller,
     ticket: &str,
 ) -> Answered {
-    let record = registry::ticket(&mut client, ticket).await?;
+    let record = registry::ticket(&caller, ticket).await?;
     let record = Record::decode(&record).map_err(|error| format!("ERR {error}"))?;
     let own = |user: &std::sync::Arc<str>| local.user() == Some(&**user);
     let user = record.user(local.cluster());
@@ -67,25 +67,26 @@ pub(crate) async fn resume(
                 .to_owned(),
         );
     }
-    go_on(shared, local, client, record, None).await
+    go_on(shared, local, caller, record, None).await
 }
 
 /// Goes on with a transaction in the name of the users that its record names.
 pub(crate) async fn go_on(
     shared: &Shared,
     local: &Local,
-    mut client: Client,
+    caller: Caller,
     record: Record,
-    caller: Option<Users>,
+    users: Option<Users>,
 ) -> Answered {
-    let compiled = shared.library.get(&mut client, record.module()).await?;
+    let compiled = shared.library.get(&caller, record.module()).await?;
     let index = compiled.module.transaction(record.transaction());
     let index = index.ok_or_else(|| "ERR the ticket's transaction is not known".to_owned())?;
     let limits = shared.settings.limits;
     let coordinator = Coordinator::resume(record, shared.library.all(), limits, clock_ms());
     let coordinator = coordinator.map_err(|error| format!("ERR {error}"))?;
-    let spaces = spaces(local, Some(client));
-    run(shared, local, spaces, coordinator, (&compiled, index), Started::Before { caller }).await
+    let own = Own::of_caller(local, Some(caller));
+    run(shared, local, own, coordinator, (&compiled, index), Started::Before { caller: users })
+        .await
 }
 
 fn clock_ms() -> u64 {
@@ -135,12 +136,12 @@ enum Started {
 async fn run(
     shared: &Shared,
     local: &Local,
-    spaces: Spaces,
+    own: Own,
     mut coordinator: Coordinator,
     (compiled, index): (&Compiled, usize),
     started: Started,
 ) -> Answered {
-    let mut connections = connections(spaces, &shared.stores);
+    let mut connections = connections(own, &shared.stores);
     let mut outcome = drive::run(&mut coordinator, &mut connections, &System).await;
     let resumed = matches!(started, Started::Before { .. });
     if let (Started::Before { caller: Some(caller) }, Outcome::Incomplete { ticket, .. }) =
@@ -248,13 +249,13 @@ fn writes(compiled: &Compiled, index: usize) -> usize {
 }
 
 async fn keep(local: &Local, ticket: &str, record: &Record) -> Result<(), String> {
-    let mut client = session(local).await.map_err(told)?;
-    registry::keep_ticket(&mut client, ticket, &record.encode()).await
+    let caller = local.call()?;
+    registry::keep_ticket(&caller, ticket, &record.encode()).await
 }
 
 async fn forget(local: &Local, ticket: &str) -> Result<(), String> {
-    let mut client = session(local).await.map_err(told)?;
-    registry::forget_ticket(&mut client, ticket).await
+    let caller = local.call()?;
+    registry::forget_ticket(&caller, ticket).await
 }
 
 #[cfg(test)]

@@ -1,7 +1,5 @@
 //! What people see of transactions that are not complete, and how they give one up.
 
-use solera::Client;
-use solera::mixed::System;
 use solera_mixt::binding::Bindings;
 use solera_mixt::collect::{self, Collector};
 use solera_mixt::coordinator::Coordinator;
@@ -11,12 +9,14 @@ use solera_mixt::record::Record;
 use solera_mixt::recovery::{self, Found};
 use solera_mixt::rights::Users;
 use solera_mixt::store::{Place, StoreError};
-use solera_node::Local;
+use solera_node::{Caller, Local};
 use solera_program::types::StoreId;
 use solera_resp::Value;
+use solera_spaces::System;
 
 use crate::call::place;
-use crate::{Answered, Shared, binding, connections, databases, places, registry, session, spaces};
+use crate::own::Own;
+use crate::{Answered, Shared, binding, connections, databases, places, registry};
 
 /// What there is of transactions that are not known to be complete.
 struct Looked {
@@ -27,10 +27,10 @@ struct Looked {
     connections: Connections,
 }
 
-async fn look(shared: &Shared, local: &Local, client: Client) -> Looked {
-    let spaces = spaces(local, Some(client));
-    let places = places(&spaces, &shared.stores);
-    let mut connections = connections(spaces, &shared.stores);
+async fn look(shared: &Shared, local: &Local, caller: Caller) -> Looked {
+    let own = Own::of_caller(local, Some(caller));
+    let places = places(&own, &shared.stores);
+    let mut connections = connections(own, &shared.stores);
     let none = Collector::new(shared.settings.limits);
     let (mut all, mut away) = (Vec::new(), Vec::<(Place, StoreError)>::new());
     for place in places {
@@ -85,13 +85,13 @@ fn call(modules: &[Named], record: &Record) -> String {
 
 /// SOLERA.CALL INCOMPLETE: each transaction that has begun to take effect and is not complete, and each space of a store
 /// that cannot be asked, without the name of a transaction.
-pub(crate) async fn list(shared: &Shared, local: &Local, mut client: Client) -> Answered {
-    let loaded = registry::all(&mut client).await?;
-    let own = spaces(local, None);
+pub(crate) async fn list(shared: &Shared, local: &Local, caller: Caller) -> Answered {
+    let loaded = registry::all(&caller).await?;
+    let own = Own::of_caller(local, None);
     let mut modules = Vec::new();
     for (name, entry) in loaded {
         // One that cannot be used now is named only where no other module has its source.
-        let bound = match shared.library.get(&mut client, &entry.digest).await {
+        let bound = match shared.library.get(&caller, &entry.digest).await {
             Ok(compiled) => {
                 binding::bind(&compiled.module, &entry.binds, &own, &shared.stores).ok()
             }
@@ -102,7 +102,7 @@ pub(crate) async fn list(shared: &Shared, local: &Local, mut client: Client) -> 
     let now_ms = System.now_ms();
     let text = |text: &str| Value::Bulk(text.as_bytes().to_vec());
     let mut listed = Vec::new();
-    let Looked { found, away, mut connections } = look(shared, local, client).await;
+    let Looked { found, away, mut connections } = look(shared, local, caller).await;
     for (place, id, found) in found {
         let (mut called, mut user, mut age_ms) = (None, None, None);
         let mut progress = Progress::default();
@@ -167,8 +167,8 @@ async fn how_far(
     record: &Record,
     connections: &mut Connections,
 ) -> Progress {
-    let Ok(mut client) = session(local).await else { return Progress::default() };
-    let Ok(compiled) = shared.library.get(&mut client, record.module()).await else {
+    let Ok(caller) = local.call() else { return Progress::default() };
+    let Ok(compiled) = shared.library.get(&caller, record.module()).await else {
         return Progress::default();
     };
     let known = (&*shared.library.all(), shared.settings.limits);
@@ -215,13 +215,13 @@ async fn elsewhere(
              it up if it fails. If that is another cluster, give each a schema of its own in the database"
         )
     };
-    let mut client = session(local).await.map_err(crate::told)?;
-    let Ok(compiled) = shared.library.get(&mut client, module).await else {
+    let caller = local.call()?;
+    let Ok(compiled) = shared.library.get(&caller, module).await else {
         return Err(told(&format!(
             "is of a module that was never loaded here (its source is {module})"
         )));
     };
-    let there = databases(spaces(local, None), &shared.stores);
+    let there = databases(Own::of_caller(local, None), &shared.stores);
     for (id, store) in (0..).map(StoreId).zip(&compiled.module.program().stores) {
         let place = &bindings.of(id).place;
         if there.iter().all(|found| found.describe().name != place.database) {
@@ -238,10 +238,10 @@ async fn elsewhere(
 async fn find(
     shared: &Shared,
     local: &Local,
-    client: Client,
+    caller: Caller,
     transaction: &str,
 ) -> Result<(Record, Connections), String> {
-    let Looked { found, away, connections } = look(shared, local, client).await;
+    let Looked { found, away, connections } = look(shared, local, caller).await;
     let mut found = found.into_iter().filter(|(_, id, _)| id == transaction);
     match found.next() {
         Some((_, _, Found::Record(record))) if record.is_complete() => {
@@ -273,12 +273,12 @@ async fn find(
 /// The transaction as it is gone on with by an administrator, in the administrator's own name, and the users whose it is.
 async fn taken_over(
     local: &Local,
-    client: &mut Client,
+    caller: &Caller,
     transaction: &str,
     record: Record,
 ) -> (Record, Users) {
     // The ticket may tell that nobody need be waited for.
-    let ticket = registry::ticket(client, transaction).await.ok();
+    let ticket = registry::ticket(caller, transaction).await.ok();
     let ticket = ticket.and_then(|ticket| Record::decode(&ticket).ok());
     let record = match ticket {
         Some(ticket) => record.or_ticket(ticket),
@@ -292,19 +292,19 @@ async fn taken_over(
 pub(crate) async fn complete(
     shared: &Shared,
     local: &Local,
-    client: Client,
+    caller: Caller,
     transaction: &str,
 ) -> Answered {
-    let (record, _) = find(shared, local, client, transaction).await?;
+    let (record, _) = find(shared, local, caller, transaction).await?;
     if let Some(why) = record.failed() {
         return Err(format!(
             "ERR transaction {transaction} can never be completed: {why}; SOLERA.CALL FORGET gives it up"
         ));
     }
     elsewhere(shared, local, transaction, (record.module(), record.bindings())).await?;
-    let mut client = session(local).await.map_err(crate::told)?;
-    let (record, users) = taken_over(local, &mut client, transaction, record).await;
-    let answer = crate::call::go_on(shared, local, client, record, Some(users)).await;
+    let caller = local.call()?;
+    let (record, users) = taken_over(local, &caller, transaction, record).await;
+    let answer = crate::call::go_on(shared, local, caller, record, Some(users)).await;
     if answer.is_ok() {
         report(local, transaction, "completed");
     }
@@ -321,10 +321,10 @@ fn report(local: &Local, transaction: &str, what: &str) {
 pub(crate) async fn forget(
     shared: &Shared,
     local: &Local,
-    client: Client,
+    caller: Caller,
     transaction: &str,
 ) -> Answered {
-    let (record, mut connections) = find(shared, local, client, transaction).await?;
+    let (record, mut connections) = find(shared, local, caller, transaction).await?;
     let given_up = match recovery::forget(record.clone()) {
         Some(given_up) => given_up,
         None => {
@@ -343,9 +343,9 @@ pub(crate) async fn forget(
     noted.map_err(|error| format!("UNAVAILABLE {transaction} cannot be given up now: {error}"))?;
     shared.upkeep.leave(vec![given_up]);
     report(local, transaction, "given up");
-    let mut client = session(local).await.map_err(crate::told)?;
+    let caller = local.call()?;
     // One that stays leads to a record that says so.
-    let _ = registry::forget_ticket(&mut client, transaction).await;
+    let _ = registry::forget_ticket(&caller, transaction).await;
     Ok(Value::Simple("OK".to_owned()))
 }
 
@@ -356,8 +356,8 @@ async fn give_up(
     connections: &mut Connections,
     (transaction, record, why): (&str, Record, &str),
 ) -> Result<Record, String> {
-    let mut client = session(local).await.map_err(crate::told)?;
-    let (record, _) = taken_over(local, &mut client, transaction, record).await;
+    let caller = local.call()?;
+    let (record, _) = taken_over(local, &caller, transaction, record).await;
     let by = format!("by user '{}', as {why}", local.user().unwrap_or_default());
     let (modules, limits) = (shared.library.all(), shared.settings.limits);
     let given_up = Coordinator::give_up(record, modules, limits, (System.now_ms(), &by));

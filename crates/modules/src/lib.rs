@@ -8,9 +8,10 @@ mod answer;
 mod binding;
 mod call;
 mod incomplete;
-mod lender;
 mod library;
+mod own;
 mod phase;
+mod port;
 mod registry;
 mod request;
 mod settings;
@@ -20,18 +21,16 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use solera::mixed::{Space, Spaces};
-use solera::{Client, Error};
 use solera_mixt::drive::Connections;
-use solera_mixt::store::{BoxFuture, Database, Place};
+use solera_mixt::store::{Database, Place};
 use solera_mixt::worker::Worker;
 use solera_node::{Incomplete, Local, Modules};
 use solera_resp::Value;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
 
-use self::lender::Lender;
 use self::library::Library;
+use self::own::Own;
 use self::request::Request;
 pub use self::settings::Settings;
 use self::upkeep::Upkeep;
@@ -131,15 +130,15 @@ impl Modules for Host {
 }
 
 /// The cluster's own spaces and all other stores.
-fn databases(spaces: Spaces, stores: &[Store]) -> Vec<Arc<dyn Database>> {
+fn databases(own: Own, stores: &[Store]) -> Vec<Arc<dyn Database>> {
     let others = stores.iter().map(|store| store.database.clone());
-    [Arc::new(spaces) as Arc<dyn Database>].into_iter().chain(others).collect()
+    [Arc::new(own) as Arc<dyn Database>].into_iter().chain(others).collect()
 }
 
 /// Where records of transactions may be.
-fn places(spaces: &Spaces, stores: &[Store]) -> Vec<Place> {
-    let cluster = spaces.describe().name;
-    let own = spaces.names().map(|space| Place { database: cluster.clone(), space: space.into() });
+fn places(own: &Own, stores: &[Store]) -> Vec<Place> {
+    let cluster = own.describe().name;
+    let own = own.names().map(|space| Place { database: cluster.clone(), space: space.into() });
     let others = stores.iter().flat_map(|store| {
         let database = store.database.describe().name;
         store
@@ -151,8 +150,8 @@ fn places(spaces: &Spaces, stores: &[Store]) -> Vec<Place> {
 }
 
 /// Sessions with them.
-fn connections(spaces: Spaces, stores: &[Store]) -> Connections {
-    Connections::new(databases(spaces, stores))
+fn connections(own: Own, stores: &[Store]) -> Connections {
+    Connections::new(databases(own, stores))
 }
 
 /// An answer, or the text of an error.
@@ -185,33 +184,33 @@ impl Shared {
                 | Request::Phase(request::Phase::Run(_))
         );
         let _permit = if runs { Some(self.permit().await?) } else { None };
-        let mut client = session(local).await.map_err(told)?;
+        let caller = local.call()?;
         match request {
             Request::Check { .. } => unreachable!("it needs no session"),
             Request::Load { name, source, replace, binds } => {
                 let module = library::compile(&name, &source)?.module;
                 // What cannot be bound is better told now than at each call.
-                let spaces = spaces(local, None);
-                let bindings = binding::bind(&module, &binds, &spaces, &self.stores)?;
-                binding::check_operations(&module, &bindings, &spaces, &self.stores).await?;
-                registry::load(&mut client, &name, &source, (replace, &binds)).await?;
+                let own = Own::of_caller(local, None);
+                let bindings = binding::bind(&module, &binds, &own, &self.stores)?;
+                binding::check_operations(&module, &bindings, &own, &self.stores).await?;
+                registry::load(&caller, &name, &source, (replace, &binds)).await?;
                 Ok(Value::Simple("OK".to_owned()))
             }
             Request::Drop { name } => {
-                registry::remove(&mut client, &name).await?;
+                registry::remove(&caller, &name).await?;
                 Ok(Value::Simple("OK".to_owned()))
             }
-            Request::List => self.library.list(&mut client).await,
+            Request::List => self.library.list(&caller).await,
             Request::Source { name } => {
-                let entry = registry::entry(&mut client, &name).await?;
-                let source = registry::source(&mut client, &entry.digest).await?;
+                let entry = registry::entry(&caller, &name).await?;
+                let source = registry::source(&caller, &entry.digest).await?;
                 Ok(Value::Bulk(source.into_bytes()))
             }
             Request::Call { module, transaction, args } => {
-                call::call(self, local, client, (&module, &transaction), &args).await
+                call::call(self, local, caller, (&module, &transaction), &args).await
             }
-            Request::Phase(phase) => phase::phase(self, local, client, phase).await,
-            Request::Resume { ticket } => call::resume(self, local, client, &ticket).await,
+            Request::Phase(phase) => phase::phase(self, local, caller, phase).await,
+            Request::Resume { ticket } => call::resume(self, local, caller, &ticket).await,
             Request::Incomplete | Request::Forget { .. } | Request::Complete { .. }
                 if !local.may_coordinate() =>
             {
@@ -219,53 +218,13 @@ impl Shared {
                      users: they need the right +solera.phase"
                     .to_owned())
             }
-            Request::Incomplete => incomplete::list(self, local, client).await,
+            Request::Incomplete => incomplete::list(self, local, caller).await,
             Request::Complete { transaction } => {
-                incomplete::complete(self, local, client, &transaction).await
+                incomplete::complete(self, local, caller, &transaction).await
             }
             Request::Forget { transaction } => {
-                incomplete::forget(self, local, client, &transaction).await
+                incomplete::forget(self, local, caller, &transaction).await
             }
         }
-    }
-}
-
-/// Opens a session as the caller.
-async fn session(local: &Local) -> Result<Client, Error> {
-    let stream = local.connect().map_err(|refused| Error::server(&refused))?;
-    Client::over(stream).await
-}
-
-/// The spaces of the cluster, used by the caller. The session is used before others are opened.
-fn spaces(local: &Local, first: Option<Client>) -> Spaces {
-    let known = local.spaces().map(|space| Space {
-        name: space.name.as_str().into(),
-        prefix: space.prefix.clone(),
-        level: space.level,
-    });
-    let known = known.collect();
-    let (lender, first) = (local.clone(), std::sync::Mutex::new(first));
-    let connect = move || -> BoxFuture<'static, Result<Client, Error>> {
-        let first = first.lock().ok().and_then(|mut first| first.take());
-        let lender = lender.clone();
-        Box::pin(async move {
-            match first {
-                Some(client) => Ok(client),
-                None => session(&lender).await,
-            }
-        })
-    };
-    let spaces =
-        Spaces::known(local.cluster(), Arc::new(connect), known).in_process_at(local.site());
-    spaces.acting_as(local.user(), Arc::new(Lender(local.clone())))
-}
-
-/// An error of the site, as clients are told.
-fn told(error: Error) -> String {
-    match error {
-        Error::Server { .. } | Error::Aborted { .. } | Error::Unavailable { .. } => {
-            error.to_string()
-        }
-        other => format!("UNAVAILABLE {other}"),
     }
 }

@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use solera::Client;
-use solera::mixed::digest;
 use solera_language::compile;
 use solera_language::diagnostic::{Diagnostic, Severity};
 use solera_language::render::{render, short};
 use solera_mixt::binding::{Module, Modules};
 use solera_mixt::store::Database;
+use solera_node::Caller;
 use solera_program::ir::Program;
 use solera_program::run::spell;
 use solera_resp::Value;
+use solera_spaces::digest;
 
 use crate::Answered;
 use crate::registry::{self, Entry};
@@ -77,12 +77,12 @@ impl Library {
     }
 
     /// A module by the digest of its source.
-    pub(crate) async fn get(&self, client: &mut Client, digest: &str) -> Result<Compiled, String> {
+    pub(crate) async fn get(&self, caller: &Caller, digest: &str) -> Result<Compiled, String> {
         let known = |known: &Known| known.compiled.get(digest).cloned();
         if let Some(compiled) = known(&self.known.read().unwrap_or_else(PoisonError::into_inner)) {
             return Ok(compiled);
         }
-        let source = registry::source(client, digest).await?;
+        let source = registry::source(caller, digest).await?;
         let compiled = compile("module", &source)?;
         self.databases.iter().for_each(|database| database.learn(digest, &source));
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
@@ -92,11 +92,11 @@ impl Library {
     }
 
     /// The answer to SOLERA.MODULE LIST.
-    pub(crate) async fn list(&self, client: &mut Client) -> Answered {
+    pub(crate) async fn list(&self, caller: &Caller) -> Answered {
         let mut listed = Vec::new();
-        for (name, entry) in registry::all(client).await? {
+        for (name, entry) in registry::all(caller).await? {
             // One that this version cannot compile is listed all the same.
-            let compiled = self.get(client, &entry.digest).await.ok();
+            let compiled = self.get(caller, &entry.digest).await.ok();
             listed.push(tell(&name, &entry, compiled.as_ref()));
         }
         Ok(Value::Array(listed))

@@ -1,15 +1,15 @@
 //! Runs phases for coordinators elsewhere, as the calling user (MixT §7.2).
 
-use solera::Client;
-use solera::mixed::{System, UNKNOWN_MODULE};
 use solera_mixt::drive::Clock;
 use solera_mixt::shipment::Shipment;
 use solera_mixt::worker::Unshipped;
-use solera_node::Local;
+use solera_node::{Caller, Local};
 use solera_resp::Value;
+use solera_spaces::{System, UNKNOWN_MODULE};
 
+use crate::own::Own;
 use crate::request::Phase;
-use crate::{Answered, Shared, connections, library, registry, spaces};
+use crate::{Answered, Shared, connections, library, registry};
 
 /// What begins the answer to a shipment of which nothing was begun.
 const NOT_RUN: &str = "NOTRUN";
@@ -17,7 +17,7 @@ const NOT_RUN: &str = "NOTRUN";
 pub(crate) async fn phase(
     shared: &Shared,
     local: &Local,
-    mut client: Client,
+    caller: Caller,
     phase: Phase,
 ) -> Answered {
     match phase {
@@ -27,14 +27,14 @@ pub(crate) async fn phase(
         }
         Phase::Learn { source } => {
             library::compile("module", &source)?;
-            registry::keep_source(&mut client, &source).await?;
+            registry::keep_source(&caller, &source).await?;
             Ok(Value::Simple("OK".to_owned()))
         }
-        Phase::Run(bytes) => run(shared, local, client, &bytes).await,
+        Phase::Run(bytes) => run(shared, local, caller, &bytes).await,
     }
 }
 
-async fn run(shared: &Shared, local: &Local, mut client: Client, bytes: &[u8]) -> Answered {
+async fn run(shared: &Shared, local: &Local, caller: Caller, bytes: &[u8]) -> Answered {
     let shipment = Shipment::decode(bytes).map_err(|error| format!("{NOT_RUN} {error}"))?;
     let spaces_here = *shipment.database().as_ref() == *local.cluster();
     let named = shipment.user(local.cluster());
@@ -47,13 +47,13 @@ async fn run(shared: &Shared, local: &Local, mut client: Client, bytes: &[u8]) -
             own.unwrap_or_default()
         ));
     }
-    if shared.library.get(&mut client, shipment.module()).await.is_err() {
+    if shared.library.get(&caller, shipment.module()).await.is_err() {
         return Err(format!(
             "{UNKNOWN_MODULE} the module {} is not known here; SOLERA.PHASE LEARN teaches it",
             shipment.module().escape_debug()
         ));
     }
-    let mut connections = connections(spaces(local, Some(client)), &shared.stores);
+    let mut connections = connections(Own::of_caller(local, Some(caller)), &shared.stores);
     let known = (&*shared.library.all(), shared.settings.limits);
     let executed = shared.worker.execute(&shipment, known, &mut connections, &System).await;
     executed.map(|shipped| Value::Bulk(shipped.encode().to_vec())).map_err(|why| match why {

@@ -4,12 +4,12 @@
 //! lies under its digest. Sources stay when their modules are replaced or dropped: transactions that began with
 //! them may have to be completed.
 
-use solera::mixed::digest;
-use solera::{Client, Error};
-use solera_resp::Value;
+use solera_data::{Op, Outcome, Value};
+use solera_node::Caller;
+use solera_session::OnKey;
+use solera_spaces::digest;
 
 use crate::request::Binds;
-use crate::told;
 
 const MODULES: &[u8] = b"solera:modules";
 
@@ -44,37 +44,42 @@ impl Entry {
     }
 }
 
+/// An operation on a key.
+async fn on(caller: &Caller, key: &[u8], op: Op) -> Result<Outcome, String> {
+    caller.execute(OnKey::new(key, op).expect("a command of clients does it")).await
+}
+
+/// Something that is no answer to the operation.
+fn unexpected(outcome: &Outcome) -> String {
+    format!("ERR a key that modules keep answers {outcome:?}")
+}
+
 /// Keeps a module that can be compiled.
 pub(crate) async fn load(
-    client: &mut Client,
+    caller: &Caller,
     name: &str,
     source: &str,
     (replace, binds): (bool, &Binds),
 ) -> Result<(), String> {
     let entry = Entry { digest: digest(source), binds: binds.clone() };
-    if !replace && find(client, name).await?.is_some_and(|there| there != entry) {
+    if !replace && find(caller, name).await?.is_some_and(|there| there != entry) {
         return Err(format!("ERR there is another module '{name}'; LOAD it with REPLACE"));
     }
     // Whoever sees the name sees the source, too, which was there before.
-    keep_source(client, source).await?;
-    let value = entry.write();
-    client
-        .command::<&[u8]>(&[b"HSET", MODULES, name.as_bytes(), value.as_bytes()])
-        .await
-        .map_err(told)?;
-    Ok(())
+    keep_source(caller, source).await?;
+    let entry = (name.into(), entry.write().as_str().into());
+    on(caller, MODULES, Op::HashSet(vec![entry])).await.map(drop)
 }
 
 /// Keeps a source under its digest.
-pub(crate) async fn keep_source(client: &mut Client, source: &str) -> Result<(), String> {
-    let key = key_of(&digest(source));
-    client.command::<&[u8]>(&[b"SET", &key, source.as_bytes()]).await.map(drop).map_err(told)
+pub(crate) async fn keep_source(caller: &Caller, source: &str) -> Result<(), String> {
+    on(caller, &key_of(&digest(source)), Op::Set(source.into())).await.map(drop)
 }
 
 /// Forgets a module.
-pub(crate) async fn remove(client: &mut Client, name: &str) -> Result<(), String> {
-    match client.command::<&[u8]>(&[b"HDEL", MODULES, name.as_bytes()]).await.map_err(told)? {
-        Value::Integer(1..) => Ok(()),
+pub(crate) async fn remove(caller: &Caller, name: &str) -> Result<(), String> {
+    match on(caller, MODULES, Op::HashDelete(vec![name.into()])).await? {
+        Outcome::Int(1..) => Ok(()),
         _ => Err(missing(name)),
     }
 }
@@ -83,28 +88,28 @@ fn missing(name: &str) -> String {
     format!("NOMODULE there is no module '{name}'; SOLERA.MODULE LIST tells which there are")
 }
 
-async fn find(client: &mut Client, name: &str) -> Result<Option<Entry>, String> {
-    match client.command::<&[u8]>(&[b"HGET", MODULES, name.as_bytes()]).await.map_err(told)? {
-        Value::Null => Ok(None),
-        Value::Bulk(bytes) => match Entry::read(&bytes) {
+async fn find(caller: &Caller, name: &str) -> Result<Option<Entry>, String> {
+    match on(caller, MODULES, Op::HashGet(name.into())).await? {
+        Outcome::Nil => Ok(None),
+        Outcome::Bulk(bytes) => match Entry::read(bytes.as_bytes()) {
             Some(entry) => Ok(Some(entry)),
             None => {
                 Err(format!("ERR what is kept of module '{name}' cannot be read; LOAD it anew"))
             }
         },
-        other => Err(told(Error::unexpected(&other))),
+        other => Err(unexpected(&other)),
     }
 }
 
 /// What is known of a module.
-pub(crate) async fn entry(client: &mut Client, name: &str) -> Result<Entry, String> {
-    find(client, name).await?.ok_or_else(|| missing(name))
+pub(crate) async fn entry(caller: &Caller, name: &str) -> Result<Entry, String> {
+    find(caller, name).await?.ok_or_else(|| missing(name))
 }
 
 /// A source by its digest.
-pub(crate) async fn source(client: &mut Client, named: &str) -> Result<String, String> {
-    let found = match client.command::<&[u8]>(&[b"GET", &key_of(named)]).await.map_err(told)? {
-        Value::Bulk(bytes) => String::from_utf8(bytes).ok(),
+pub(crate) async fn source(caller: &Caller, named: &str) -> Result<String, String> {
+    let found = match on(caller, &key_of(named), Op::Get).await? {
+        Outcome::Bulk(bytes) => String::from_utf8(bytes.as_bytes().to_vec()).ok(),
         _ => None,
     };
     let intact = found.filter(|source| digest(source) == named);
@@ -112,44 +117,41 @@ pub(crate) async fn source(client: &mut Client, named: &str) -> Result<String, S
 }
 
 /// All modules, by name.
-pub(crate) async fn all(client: &mut Client) -> Result<Vec<(String, Entry)>, String> {
-    let pairs = match client.command::<&[u8]>(&[b"HGETALL", MODULES]).await.map_err(told)? {
-        Value::Map(pairs) => pairs,
-        other => return Err(told(Error::unexpected(&other))),
+pub(crate) async fn all(caller: &Caller) -> Result<Vec<(String, Entry)>, String> {
+    let pairs = match on(caller, MODULES, Op::HashGetAll).await? {
+        Outcome::Pairs(pairs) => pairs,
+        other => return Err(unexpected(&other)),
     };
-    let read = |(name, entry)| match (name, entry) {
-        (Value::Bulk(name), Value::Bulk(entry)) => {
-            Some((String::from_utf8(name).ok()?, Entry::read(&entry)?))
-        }
-        _ => None,
+    let read = |(name, entry): (Value, Value)| {
+        Some((String::from_utf8(name.as_bytes().to_vec()).ok()?, Entry::read(entry.as_bytes())?))
     };
     Ok(pairs.into_iter().filter_map(read).collect())
 }
 
 /// Keeps what a ticket stands for.
 pub(crate) async fn keep_ticket(
-    client: &mut Client,
+    caller: &Caller,
     ticket: &str,
     record: &[u8],
 ) -> Result<(), String> {
-    client.command::<&[u8]>(&[b"SET", &key_of_ticket(ticket), record]).await.map(drop).map_err(told)
+    on(caller, &key_of_ticket(ticket), Op::Set(record.into())).await.map(drop)
 }
 
 /// What a ticket stands for.
-pub(crate) async fn ticket(client: &mut Client, ticket: &str) -> Result<Vec<u8>, String> {
-    match client.command::<&[u8]>(&[b"GET", &key_of_ticket(ticket)]).await.map_err(told)? {
-        Value::Bulk(record) => Ok(record),
-        Value::Null => Err(format!(
+pub(crate) async fn ticket(caller: &Caller, ticket: &str) -> Result<Vec<u8>, String> {
+    match on(caller, &key_of_ticket(ticket), Op::Get).await? {
+        Outcome::Bulk(record) => Ok(record.as_bytes().to_vec()),
+        Outcome::Nil => Err(format!(
             "ERR there is no ticket '{}': what it stood for is complete, or it is not known here yet",
             ticket.escape_debug()
         )),
-        other => Err(told(Error::unexpected(&other))),
+        other => Err(unexpected(&other)),
     }
 }
 
 /// Forgets a ticket, if there is one.
-pub(crate) async fn forget_ticket(client: &mut Client, ticket: &str) -> Result<(), String> {
-    client.command::<&[u8]>(&[b"DEL", &key_of_ticket(ticket)]).await.map(drop).map_err(told)
+pub(crate) async fn forget_ticket(caller: &Caller, ticket: &str) -> Result<(), String> {
+    on(caller, &key_of_ticket(ticket), Op::Delete).await.map(drop)
 }
 
 #[cfg(test)]

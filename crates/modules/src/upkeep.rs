@@ -1,22 +1,21 @@
 //! Completes transactions that were left incomplete, and removes what complete ones leave behind.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use solera::mixed::{Spaces, System};
-use solera::{Client, Error};
 use solera_mixt::collect::Collector;
 use solera_mixt::coordinator::TransactionId;
 use solera_mixt::drive::Clock;
 use solera_mixt::record::Record;
 use solera_mixt::recovery::{self, Recovered};
-use solera_mixt::store::{BoxFuture, Place};
+use solera_mixt::store::Place;
 use solera_node::{Incomplete, Local};
+use solera_spaces::System;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use crate::lender::Lender;
-use crate::{Settings, Shared, connections, places, registry, spaces, told};
+use crate::own::Own;
+use crate::{Settings, Shared, connections, places, registry};
 
 /// What calls hand over.
 pub(crate) struct Upkeep {
@@ -158,17 +157,9 @@ async fn pass(
     finished: &mut BTreeSet<TransactionId>,
 ) -> Troubles {
     // Records are looked for, and what is left is removed, as the server; what is completed, as the users whose it is.
-    let server = local.clone();
-    let connect = move || -> BoxFuture<'static, Result<Client, Error>> {
-        let stream = server.connect_as_server();
-        Box::pin(async move { Client::over(stream).await })
-    };
-    let named = spaces(local, None);
-    let database = Spaces::known(local.cluster(), Arc::new(connect), named.known_spaces());
-    let database = database.in_process_at(local.site());
-    let database = database.acting_as(None, Arc::new(Lender(local.clone())));
-    let places = places(&named, &shared.stores);
-    let mut connections = connections(database, &shared.stores);
+    let own = Own::of_server(local);
+    let places = places(&own, &shared.stores);
+    let mut connections = connections(own, &shared.stores);
     let mut troubles = Troubles::new();
     let recovered = shared.upkeep.incomplete().map_or(0, |seen| seen.recovered);
     let mut seen = Incomplete { recovered, ..Incomplete::default() };
@@ -250,18 +241,13 @@ fn note_denied(shared: &Shared, found: &Recovered, place: &Place, troubles: &mut
     }
 }
 
-/// A session of the server's own.
-async fn server(local: &Local) -> Result<Client, String> {
-    Client::over(local.connect_as_server()).await.map_err(told)
-}
-
 async fn forget_tickets(local: &Local, of: &BTreeSet<TransactionId>) -> Result<(), String> {
     if of.is_empty() {
         return Ok(());
     }
-    let mut client = server(local).await?;
+    let caller = local.call_as_server();
     for id in of {
-        registry::forget_ticket(&mut client, &id.to_string()).await?;
+        registry::forget_ticket(&caller, &id.to_string()).await?;
     }
     Ok(())
 }
@@ -270,16 +256,16 @@ async fn keep_results(local: &Local, tickets: &[Record]) -> Result<(), String> {
     if tickets.is_empty() {
         return Ok(());
     }
-    let mut client = server(local).await?;
+    let caller = local.call_as_server();
     for ticket in tickets {
-        registry::keep_ticket(&mut client, &ticket.id().to_string(), &ticket.encode()).await?;
+        registry::keep_ticket(&caller, &ticket.id().to_string(), &ticket.encode()).await?;
     }
     Ok(())
 }
 
 /// Compiles a module that a record names.
 async fn learn(shared: &Shared, local: &Local, digest: &str) -> Result<(), String> {
-    shared.library.get(&mut server(local).await?, digest).await.map(drop)
+    shared.library.get(&local.call_as_server(), digest).await.map(drop)
 }
 
 #[cfg(test)]

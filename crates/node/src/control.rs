@@ -7,7 +7,7 @@ use solera_config::ClusterSpec;
 use solera_journal::Event;
 use solera_machine::{Address, JobId};
 use solera_membership::Change;
-use solera_session::{Ask, Lent, Page, Request, SitesTold, ToPrimary};
+use solera_session::{Ask, Batch, Lent, Page, SitesTold, ToPrimary};
 use solera_site::{JobResult, Message};
 use solera_time::{SiteId, Timestamp};
 use solera_unistore::{AtRisk, Held};
@@ -29,10 +29,8 @@ pub(crate) enum Parcel {
 pub(crate) enum Control {
     /// Serve an in-memory connection.
     Connect(DuplexStream),
-    /// Serve one in the name of another session.
-    Lend(DuplexStream, Lent),
     /// Serve server-side code in the name of another session.
-    Open(Lent, UnboundedReceiver<Request>),
+    Open(Lent, UnboundedReceiver<Batch>),
     /// Tell about yourself; whether in detail.
     Sample(bool, oneshot::Sender<WorkerSample>),
     /// Tell how many bytes your data takes, and took at most since you were asked last.

@@ -2,7 +2,8 @@
 //! [`Cluster`](crate::Cluster).
 //!
 //! SOLERA.MODULE, SOLERA.CALL and SOLERA.PHASE hand their arguments over, with the means to open sessions at the worker that
-//! was asked. Those are served as clients' connections are, as the calling user and with the pasts of the calling session. A call does not end with the client that has asked for it.
+//! was asked. These take commands as values, act as the calling user, and have the pasts of the calling session. A call does
+//! not end with the client that has asked for it.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -11,48 +12,59 @@ use solera_commands::lookup;
 use solera_config::{ClusterSpec, DEFAULT_USER, Runs, Space, User, Users};
 use solera_machine::Address;
 use solera_resp::Value;
-use solera_session::{Lent, Request, Sendable};
-use tokio::io::DuplexStream;
+use solera_session::{Answers, Batch, Command, Lent, Sendable};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
 use crate::log::Log;
 
-/// How much of what a session sends may wait to be read.
-const BUFFER: usize = 64 * 1024;
-
 /// Where sessions can be opened: the workers of a process.
-pub(crate) trait Lender: Send + Sync {
+pub(crate) trait Sessions: Send + Sync {
     /// The settings as of now.
     fn settings(&self) -> Arc<ClusterSpec>;
 
-    /// Has a worker serve a connection for another session.
-    fn lend(&self, worker: Address, stream: DuplexStream, lent: Lent);
-
     /// Has a worker serve server-side code for another session.
-    fn open(&self, worker: Address, lent: Lent, requests: UnboundedReceiver<Request>);
+    fn open(&self, worker: Address, lent: Lent, batches: UnboundedReceiver<Batch>);
 }
 
-/// A session at a worker, for code on any thread. Its commands are values, and are run one after another.
-/// Dropping it ends the session, and an open transaction has no effect.
-#[derive(Clone, Debug)]
+/// A session at a worker, for code on any thread. Its commands are values, and are run one after another with the rights
+/// that the session's user has then. Dropping it ends the session, and an open transaction has no effect.
+#[derive(Debug)]
 pub struct Caller {
-    requests: UnboundedSender<Request>,
+    batches: UnboundedSender<Batch>,
 }
 
 impl Caller {
-    /// Runs a command with the rights that the session's user has now. What it answers is as durable as
-    /// what clients are answered.
+    /// Runs commands, and returns once their answers are as durable as what clients are answered. If nobody waits any more,
+    /// they still run for ten seconds at most.
+    ///
+    /// # Errors
+    /// The session has ended, with the text of an error reply. Any of the commands may have been done.
+    pub async fn run(&self, commands: Vec<Command>) -> Answers {
+        let (answers, answered) = oneshot::channel();
+        // A session that has ended drops what it is sent.
+        let _ = self.batches.send(Batch { commands, answers });
+        answered.await.unwrap_or_else(|_| Err(ENDED.to_owned()))
+    }
+
+    /// Runs a command.
     ///
     /// # Errors
     /// The text of an error reply.
     pub async fn execute<C: Sendable>(&self, command: C) -> Result<C::Answer, String> {
-        let (sender, receiver) = oneshot::channel();
-        // A session that has ended drops what it is sent.
-        let _ = self.requests.send(command.request(sender));
-        receiver.await.unwrap_or_else(|_| Err("ERR the session has ended".to_owned()))
+        let answer = self.run(vec![command.into()]).await?.pop();
+        let answer = answer.expect("each command has an answer")?;
+        Ok(C::answer(answer).expect("a command is answered as its kind is"))
+    }
+
+    /// Whether the session has ended, so that commands come to nothing.
+    pub fn has_ended(&self) -> bool {
+        self.batches.is_closed()
     }
 }
+
+/// What is told of a session that has ended before its answer.
+const ENDED: &str = "UNAVAILABLE the session has ended";
 
 /// Runs modules.
 pub trait Modules: Send + Sync {
@@ -94,8 +106,8 @@ pub enum Wanted<'a> {
 /// Opens sessions at a worker for a client that has asked it for something.
 #[derive(Clone)]
 pub struct Local {
-    /// Weak, as whoever runs modules may keep it, and is kept by the lender.
-    lender: Weak<dyn Lender>,
+    /// Weak, as whoever runs modules may keep it, and is kept by the process.
+    sessions: Weak<dyn Sessions>,
     worker: Address,
     spec: Arc<ClusterSpec>,
     log: Log,
@@ -105,18 +117,23 @@ pub struct Local {
 impl Local {
     /// At a worker, for the session that `lent` is taken from.
     pub(crate) fn new(
-        lender: Weak<dyn Lender>,
+        sessions: Weak<dyn Sessions>,
         worker: Address,
         spec: Arc<ClusterSpec>,
         log: Log,
         lent: Lent,
     ) -> Local {
-        Local { lender, worker, spec, log, lent }
+        Local { sessions, worker, spec, log, lent }
     }
 
     /// Where to write what people should know of.
     pub fn log(&self) -> &Log {
         &self.log
+    }
+
+    /// What the cluster is made of.
+    pub fn spec(&self) -> &ClusterSpec {
+        &self.spec
     }
 
     /// The cluster's name.
@@ -142,7 +159,7 @@ impl Local {
 
     /// The users as they are now. None if the site is gone.
     fn users(&self) -> Option<Users> {
-        self.lender.upgrade().map(|lender| lender.settings().users.clone())
+        self.sessions.upgrade().map(|sessions| sessions.settings().users.clone())
     }
 
     /// A user as it is now. Where nobody needs rights, everybody is the one who needs none.
@@ -221,33 +238,7 @@ impl Local {
     }
 
     /// Opens a session as the client, which begins with what the client has seen. What it sees, the client has seen
-    /// when it is answered. Nobody answers if the site is dead. The client's rights are those that its user has whenever it
-    /// asks for something.
-    ///
-    /// # Errors
-    /// The text of an error reply, if the client's user is no more.
-    pub fn connect(&self) -> Result<DuplexStream, String> {
-        match self.user() {
-            Some(name) => self.connect_as(name),
-            None => Ok(self.open(self.lent.clone())),
-        }
-    }
-
-    /// The same in the name of a user.
-    ///
-    /// # Errors
-    /// The text of an error reply, if there is no such user.
-    pub fn connect_as(&self, name: &str) -> Result<DuplexStream, String> {
-        let user = self.current(name)?;
-        Ok(self.open(self.lent.with_user(user)))
-    }
-
-    /// Opens a session of the server's own, which may do everything.
-    pub fn connect_as_server(&self) -> DuplexStream {
-        self.open(self.lent.for_server())
-    }
-
-    /// Opens a session for commands as values, as [`Local::connect`] opens a connection.
+    /// when it is answered. The client's rights are those that its user has whenever it asks for something.
     ///
     /// # Errors
     /// The text of an error reply, if the client's user is no more.
@@ -273,19 +264,12 @@ impl Local {
     }
 
     fn caller(&self, lent: Lent) -> Caller {
-        let (requests, received) = unbounded_channel();
-        if let Some(lender) = self.lender.upgrade() {
-            lender.open(self.worker, lent, received);
+        let (batches, received) = unbounded_channel();
+        // Where the process ends, nobody receives.
+        if let Some(sessions) = self.sessions.upgrade() {
+            sessions.open(self.worker, lent, received);
         }
-        Caller { requests }
-    }
-
-    fn open(&self, lent: Lent) -> DuplexStream {
-        let (client, server) = tokio::io::duplex(BUFFER);
-        if let Some(lender) = self.lender.upgrade() {
-            lender.lend(self.worker, server, lent);
-        }
-        client
+        Caller { batches }
     }
 }
 

@@ -9,11 +9,10 @@ use std::time::Duration;
 use solera_config::ClusterSpec;
 use solera_machine::Address;
 use solera_membership::Change;
-use solera_session::{Ask, Lent, Page, Request, SitesTold, ToPrimary};
+use solera_session::{Ask, Batch, Lent, Page, SitesTold, ToPrimary};
 use solera_site::Message;
 use solera_time::{SiteId, Timestamp, Vector};
 use solera_unistore::AtRisk;
-use tokio::io::DuplexStream;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::sync::{oneshot, watch};
 
@@ -24,7 +23,7 @@ use crate::current::Current;
 use crate::link::Link;
 use crate::membership::Membership;
 use crate::memory::Memory;
-use crate::modules::{Lender, Modules};
+use crate::modules::{Modules, Sessions};
 use crate::questions::{Answer, Question};
 use crate::status::WorkerSample;
 
@@ -470,17 +469,13 @@ impl Network {
     }
 }
 
-impl Lender for Network {
+impl Sessions for Network {
     fn settings(&self) -> Arc<ClusterSpec> {
         Network::settings(self)
     }
 
-    fn lend(&self, worker: Address, stream: DuplexStream, lent: Lent) {
-        self.control(worker, Control::Lend(stream, lent));
-    }
-
-    fn open(&self, worker: Address, lent: Lent, requests: UnboundedReceiver<Request>) {
-        self.control(worker, Control::Open(lent, requests));
+    fn open(&self, worker: Address, lent: Lent, batches: UnboundedReceiver<Batch>) {
+        self.control(worker, Control::Open(lent, batches));
     }
 }
 

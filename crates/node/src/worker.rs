@@ -12,6 +12,7 @@
 
 mod callers;
 mod connection;
+mod leaving;
 mod listening;
 mod postman;
 mod primary;

@@ -59,8 +59,7 @@ impl Lent {
     ) -> bool {
         let needed = matches!(
             command,
-            CommandId::Hello
-                | CommandId::SoleraBegin
+            CommandId::SoleraBegin
                 | CommandId::SoleraCommit
                 | CommandId::SoleraAbort
                 | CommandId::SoleraTxid

@@ -1,9 +1,10 @@
 //! Sessions of clients: what they may do, what they have seen, their transactions, and what each command
 //! means.
 //!
-//! A session is open at a worker, of which it needs what [`Context`] names. Commands come as byte strings and
-//! replies leave as RESP; connections are the server's.
+//! A session is open at a worker, of which it needs what [`Context`] names. Commands of clients come as byte strings and
+//! replies leave as RESP; connections are the server's. Server-side code sends [`Command`]s and gets [`Answer`]s.
 
+mod batch;
 mod client;
 mod commands;
 mod context;
@@ -11,13 +12,13 @@ mod identity;
 mod introspection;
 mod lent;
 mod plan;
-mod request;
 mod run;
 mod scan;
 mod session;
 mod token;
 mod typed;
 
+pub use batch::{Answer, Answers, Batch, Command, Sendable};
 pub use client::{Client, Ends, Told};
 pub use commands::{
     Abort, Attach, AttachHorizon, AttachUntil, Begin, Commit, Horizon, OnKey, Outcome, TakeToken,
@@ -27,7 +28,6 @@ pub use context::{Context, Silent, Single, SitesTold, ToPrimary, Unreachable};
 pub use identity::{Identity, Refused, hash_password, verify};
 pub use introspection::{answer, describe};
 pub use lent::{Lent, is_reserved};
-pub use request::{Answering, Request, Sendable};
 pub use scan::{Ask, Cursor, Page, Scans};
 pub use session::{Next, Session};
 pub use token::{Token, TokenError};

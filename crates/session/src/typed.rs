@@ -30,7 +30,8 @@ pub trait Typed {
 }
 
 impl<W: Context> Session<W> {
-    /// Runs a command. If it fails, an open transaction has no effect, as after a client's command.
+    /// Runs a command. If it fails, an open transaction has no effect, as after a client's command. Neither the command
+    /// nor its error is counted: counters are about clients.
     ///
     /// The answer may tell of writes that are not durable yet: who passes it on waits for them before.
     ///
@@ -43,18 +44,15 @@ impl<W: Context> Session<W> {
         let id = command.command();
         let ends = matches!(id, CommandId::SoleraCommit | CommandId::SoleraAbort);
         if let Err(error) = &answer {
-            self.worker.count_error();
             if was_open || ends {
                 self.give_up(error.clone(), ends);
             }
         }
-        self.tell();
         answer
     }
 
     async fn execute_if_permitted<C: Typed>(&mut self, command: &C) -> Result<C::Answer, String> {
         let described = &COMMANDS[command.command() as usize];
-        self.worker.count_command(described.id);
         self.last_command = described.name;
         self.may_use(Unit::of(described, None), command.keys())
             .map_err(|refused| refused.to_string())?;

@@ -1,6 +1,5 @@
 //! A cluster that is not asked before it is needed.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -8,6 +7,7 @@ use solera_levels::Level;
 use solera_mixt::store::{BoxFuture, Connection, Database, Description, StoreError};
 use solera_program::ir::Program;
 use solera_program::types::StoreId;
+use solera_spaces::{Layout, Unfit};
 
 use super::{Connect, Sources, Space, Spaces};
 use crate::client::Client;
@@ -29,9 +29,6 @@ struct Shared {
     user: Arc<str>,
     sources: Sources,
 }
-
-/// Which spaces cannot be used, and why.
-pub(super) type Unfit = BTreeMap<Arc<str>, String>;
 
 impl Cluster {
     /// A cluster by its name, with those of its spaces that are used and their levels. Sessions are opened by `connect`.
@@ -67,10 +64,10 @@ impl Cluster {
             let (shared, wanted) = (Arc::clone(&shared), wanted.clone());
             Box::pin(async move { shared.open_again(&wanted).await })
         };
-        let unfit = self.shared.unfit(&spaces).into();
-        let sources = Some(Arc::clone(&self.shared.sources));
-        let known = Spaces::known(&self.shared.name, Arc::new(connect), spaces);
-        Ok((client, Spaces { sources, unfit, ..known }))
+        let layout = Layout::new(spaces.clone()).without(self.shared.unfit(&spaces));
+        let Shared { name, user, sources, .. } = &*self.shared;
+        let known = Spaces::known((name, Arc::clone(user)), Arc::new(connect), layout);
+        Ok((client, Spaces { sources: Some(Arc::clone(sources)), ..known }))
     }
 }
 
@@ -158,8 +155,8 @@ impl Database for Cluster {
     ) -> BoxFuture<'a, Result<(), StoreError>> {
         Box::pin(async move {
             let (_, spaces) = self.ask().await?;
-            if let Some(why) = spaces.unfit.get(space) {
-                return Err(StoreError::Denied(why.clone()));
+            if let Some(why) = spaces.layout.why_unfit(space) {
+                return Err(StoreError::Denied(why.to_owned()));
             }
             spaces.check_operations(program, store, space).await
         })
@@ -172,7 +169,8 @@ impl Database for Cluster {
     fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Connection>, StoreError>> {
         Box::pin(async {
             let (client, spaces) = self.ask().await?;
-            Ok(Box::new(spaces.session().over(client)) as Box<dyn Connection>)
+            let session = spaces.session_over(spaces.link().over(client));
+            Ok(Box::new(session) as Box<dyn Connection>)
         })
     }
 }

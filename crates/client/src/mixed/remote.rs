@@ -10,9 +10,10 @@ use solera_mixt::store::{
 };
 use solera_program::ir::Program;
 use solera_program::types::StoreId;
+use solera_spaces::Session;
 
 use super::Spaces;
-use super::session::Session;
+use super::link::Link;
 
 /// A database that is far away, with a cluster beside it that has it as a `[[store]]` of the same name. Groups of phases
 /// take one round trip to the cluster, which runs them; whatever else is asked goes to the database itself.
@@ -70,7 +71,7 @@ impl Database for Remote {
 
     fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Connection>, StoreError>> {
         Box::pin(async {
-            let session = self.beside.session();
+            let session = self.beside.session_over(self.beside.link());
             let (database, direct) = (Arc::clone(&self.database), None);
             let both = Both { database, direct, session, doubt: false };
             Ok(Box::new(both) as Box<dyn Connection>)
@@ -82,7 +83,7 @@ impl Database for Remote {
 struct Both {
     database: Arc<dyn Database>,
     direct: Option<Box<dyn Connection>>,
-    session: Session,
+    session: Session<Link>,
     /// Whether it is not known what became of the last transaction that was asked for directly.
     doubt: bool,
 }
@@ -139,7 +140,7 @@ impl Connection for Both {
             if let Some(direct) = &mut self.direct {
                 direct.abort().await?;
             }
-            self.session.execute(shipment).await
+            Connection::execute(&mut self.session, shipment).await
         })
     }
 
@@ -212,7 +213,9 @@ mod tests {
         let nowhere = || -> BoxFuture<'static, _> {
             Box::pin(std::future::ready(Err(std::io::Error::other("nowhere").into())))
         };
-        let beside = Spaces::known("beside", Arc::new(nowhere), Vec::new()).executing([]);
+        let layout = solera_spaces::Layout::new(Vec::new());
+        let named = ("beside", "default".into());
+        let beside = Spaces::known(named, Arc::new(nowhere), layout).executing([]);
         let sources = beside.sources.clone().unwrap();
         let remote = Remote::new(odd.clone(), beside);
         assert_eq!((remote.describe(), remote.whence()), (odd.describe(), odd.whence()));

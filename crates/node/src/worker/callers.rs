@@ -2,17 +2,18 @@
 
 use std::rc::Rc;
 
-use solera_session::{Ends, Lent, Request, Session};
+use solera_session::{Batch, Ends, Lent, Session};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::Worker;
+use super::leaving::unless_left;
 
-/// Serves a session that acts for another until no more commands come, it is killed, its site dies or its
-/// user is no more.
+/// Serves a session that acts for another until no more commands come, nobody waits for those that run, its journal
+/// fails, it is killed, its site dies or its user is no more.
 pub(super) async fn serve_caller(
     worker: Rc<Worker>,
     lent: Lent,
-    mut requests: UnboundedReceiver<Request>,
+    mut batches: UnboundedReceiver<Batch>,
 ) {
     let clients = worker.network.clients(worker.address.site);
     // It is not counted among the connections that there may be.
@@ -25,20 +26,10 @@ pub(super) async fn serve_caller(
     session.tell();
     let identity = session.identity.clone();
     let serving = async {
-        while let Some(request) = requests.recv().await {
-            worker.keep_pace().await;
-            // Nobody is answered while a journal has failed: who waits learns that its request is dropped.
-            if !worker.answers() {
+        while let Some(batch) = batches.recv().await {
+            if serve_batch(&worker, &mut session, batch).await.is_none() {
                 return;
             }
-            let had_stopped = worker.has_stopped();
-            let durable = async || {
-                worker.flush();
-                worker.durable(had_stopped).await.map_err(|reason| {
-                    format!("MISCONF {reason}; whether the last writes were done is unknown")
-                })
-            };
-            session.serve(request, durable).await;
         }
     };
     tokio::select! {
@@ -50,4 +41,32 @@ pub(super) async fn serve_caller(
     }
     session.close();
     worker.count(|counters| counters.connections -= 1);
+}
+
+/// Runs a batch, and answers once its writes are durable. `None` if the session must not go on: what it would show later may
+/// rest on writes that are lost.
+async fn serve_batch(
+    worker: &Rc<Worker>,
+    session: &mut Session<Worker>,
+    Batch { commands, mut answers }: Batch,
+) -> Option<()> {
+    worker.keep_pace().await;
+    // Nobody is answered while a journal has failed.
+    if !worker.answers() {
+        let reason = worker.refuses().unwrap_or_default();
+        // Who asked may be gone, here and below.
+        let _ = answers.send(Err(format!("MISCONF {reason}; nothing is answered until then")));
+        return None;
+    }
+    let had_stopped = worker.has_stopped();
+    let done = unless_left(session.execute_all(&commands), answers.closed()).await?;
+    worker.flush();
+    if let Err(reason) = worker.durable(had_stopped).await {
+        let text = format!("MISCONF {reason}; whether the last writes were done is unknown");
+        let _ = answers.send(Err(text));
+        return None;
+    }
+    session.tell();
+    let _ = answers.send(Ok(done));
+    Some(())
 }

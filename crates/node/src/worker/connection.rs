@@ -5,13 +5,14 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use solera_resp::{Arguments, RequestParser};
-use solera_session::{Ends, Lent, Next, Session};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream};
+use solera_session::{Ends, Next, Session};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
 use super::Worker;
+use super::leaving::unless_left;
 use crate::tls::client_problem;
 
 /// The longest command, in bytes, of a client that has not said who it is, as in Redis: such a one must
@@ -24,9 +25,6 @@ const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
 const READ_SIZE: usize = 64 * 1024;
 /// Output is written when there is more of it, so that a client that does not read stops being read.
 const WRITE_SIZE: usize = 256 * 1024;
-/// How long a command may still wait after its client has sent its last byte: a script that pipes
-/// commands in gets its answers, and a client that is gone does not keep its connection.
-const AFTER_END: Duration = Duration::from_secs(10);
 
 /// How long a client may take to notice that the process leaves. What it sends until then is read and
 /// thrown away: otherwise the system would tell it of a broken connection before it has read its answers.
@@ -43,25 +41,6 @@ pub(crate) async fn serve<S>(
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let limit = worker.network.settings().max_connections;
-    serve_session(&mut stream, worker, (ends, limit), from, None).await;
-}
-
-/// Serves a connection of this process in the name of another session. It is not counted among those that
-/// there may be.
-pub(crate) async fn serve_lent(mut stream: DuplexStream, worker: Rc<Worker>, lent: Lent) {
-    let ends = (Ends::embedded(), usize::MAX);
-    serve_session(&mut stream, worker, ends, None, Some(lent)).await;
-}
-
-async fn serve_session<S>(
-    stream: &mut S,
-    worker: Rc<Worker>,
-    (ends, limit): (Ends, usize),
-    from: Option<SocketAddr>,
-    lent: Option<Lent>,
-) where
-    S: AsyncRead + AsyncWrite + Unpin,
-{
     let clients = worker.network.clients(worker.address.site);
     let Some(member) = clients.admit(worker.new_client(), ends, limit) else {
         worker.count(|counters| counters.refused_connections += 1);
@@ -71,21 +50,21 @@ async fn serve_session<S>(
     };
     worker.count(|counters| counters.connections += 1);
     let mut session = Session::new(worker.clone(), member.client.clone(), from);
-    let is_lent = lent.is_some();
-    if let Some(lent) = lent {
-        session.act_for(lent);
-    }
     session.tell();
     let identity = session.identity.clone();
-    let mut connection =
-        Connection { stream, session: &mut session, ahead: Vec::new(), had_stopped: false };
+    let mut connection = Connection {
+        stream: &mut stream,
+        session: &mut session,
+        ahead: Vec::new(),
+        had_stopped: false,
+    };
     let death = worker.death();
     tokio::select! {
         biased;
         () = death => {}
         () = member.client.death() => {}
         () = identity.ends(worker.users_to_come()) => {}
-        () = identity.stays_unknown(UNKNOWN_TIMEOUT), if !is_lent => {}
+        () = identity.stays_unknown(UNKNOWN_TIMEOUT) => {}
         // A broken connection ends like a closed one.
         _ = connection.run() => {}
     }
@@ -170,9 +149,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
             if !self.ahead.is_empty() {
                 input.append(&mut self.ahead);
             } else {
-                // Who acts for another session is about to go on.
-                let idle = !self.session.in_transaction() && !self.session.is_lent();
-                let between = input.is_empty() && idle;
+                let between = input.is_empty() && !self.session.in_transaction();
                 let read = tokio::select! {
                     // What has come before the end is answered.
                     biased;
@@ -272,18 +249,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
     }
 
     /// Runs a command that may have to wait. If the client leaves meanwhile, the command does not
-    /// wait for much longer.
+    /// wait for much longer: a script that pipes commands in gets its answers.
     async fn run_command(&mut self, arguments: &Arguments<'_>) -> Next {
         let Connection { stream, session, ahead, .. } = self;
-        let running = session.run(arguments);
-        tokio::pin!(running);
-        tokio::select! {
-            biased;
-            next = &mut running => next,
-            () = end_of(stream, ahead) => {
-                timeout(AFTER_END, running).await.unwrap_or(Next::Close)
-            }
-        }
+        unless_left(session.run(arguments), end_of(stream, ahead)).await.unwrap_or(Next::Close)
     }
 
     async fn write(&mut self) -> std::io::Result<()> {

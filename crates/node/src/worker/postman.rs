@@ -12,7 +12,7 @@ use tokio::task::spawn_local;
 
 use super::Worker;
 use super::callers::serve_caller;
-use super::connection::{serve, serve_lent};
+use super::connection::serve;
 use super::listening::listen;
 use crate::control::{Control, Parcel};
 use crate::joining::Joining;
@@ -106,11 +106,8 @@ impl Postman {
             Control::Connect(stream) => {
                 spawn_local(serve(stream, self.worker.clone(), Ends::embedded(), None));
             }
-            Control::Lend(stream, lent) => {
-                spawn_local(serve_lent(stream, self.worker.clone(), lent));
-            }
-            Control::Open(lent, requests) => {
-                spawn_local(serve_caller(self.worker.clone(), lent, requests));
+            Control::Open(lent, batches) => {
+                spawn_local(serve_caller(self.worker.clone(), lent, batches));
             }
             Control::Sample(detailed, reply) => {
                 let _ = reply.send(self.worker.sample(detailed));

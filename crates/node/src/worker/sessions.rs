@@ -21,7 +21,7 @@ use tokio::sync::oneshot;
 
 use super::Worker;
 use crate::membership::refused_by;
-use crate::modules::{Lender, Local};
+use crate::modules::{Local, Sessions};
 
 /// How long a request waits for another node of the site.
 const PEER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -254,9 +254,9 @@ impl Context for Worker {
         let modules = self.network.modules()?;
         // Weak, as it is held by what the network holds.
         let network = Arc::downgrade(&self.network);
-        let lender: Weak<dyn Lender> = network;
+        let sessions: Weak<dyn Sessions> = network;
         let (spec, log) = (self.spec.clone(), self.log.clone());
-        let local = Local::new(lender, self.address, spec, log, caller);
+        let local = Local::new(sessions, self.address, spec, log, caller);
         Some(modules.run(local, request))
     }
 }

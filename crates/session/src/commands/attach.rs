@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use solera_commands::CommandId;
+use solera_config::ClusterSpec;
 use solera_membership::Standing;
 use solera_resp::{Arguments, parse_integer};
 use solera_time::{Physical, SiteId, Timestamp, Vector};
@@ -52,6 +53,18 @@ pub struct Horizon {
     pub stable: Timestamp,
 }
 
+impl Horizon {
+    /// [`Horizon::latest`] in milliseconds since 1970, rounded up.
+    pub fn latest_ms(&self) -> u64 {
+        self.latest.micros().div_ceil(1000)
+    }
+
+    /// [`Horizon::stable`] in milliseconds since 1970, rounded down.
+    pub fn stable_ms(&self) -> u64 {
+        self.stable.micros() / 1000
+    }
+}
+
 impl Typed for Attach {
     type Answer = ();
 
@@ -97,6 +110,21 @@ impl Typed for AttachHorizon {
 }
 
 impl AttachUntil {
+    /// Waits until a time in milliseconds since 1970, at sites by their names; none for all.
+    ///
+    /// # Errors
+    /// The error reply: there is no such site.
+    pub fn new<'a>(
+        spec: &ClusterSpec,
+        until_ms: u64,
+        timeout: Duration,
+        sites: impl IntoIterator<Item = &'a [u8]>,
+    ) -> Result<AttachUntil, String> {
+        let until = Timestamp::from_physical(Physical(until_ms.saturating_mul(1000)));
+        let sites = sites.into_iter().map(|name| site_named(spec, name));
+        Ok(AttachUntil { until, timeout, sites: sites.collect::<Result<_, _>>()? })
+    }
+
     fn parse<W: Context>(worker: &W, arguments: &Arguments<'_>) -> Result<AttachUntil, String> {
         let number = |index: usize| {
             let number = parse_integer(arguments.get(index));
@@ -114,10 +142,8 @@ impl AttachUntil {
         let (Some(until_ms), Some(timeout)) = (number(2), timeout) else {
             return Err("ERR a time is not an integer or out of range".to_owned());
         };
-        let until = Timestamp::from_physical(Physical(until_ms.saturating_mul(1000)));
-        is_near(worker, until)?;
-        let named = arguments.from(4).map(|name| site_named(worker.spec(), name));
-        Ok(AttachUntil { until, timeout, sites: named.collect::<Result<_, _>>()? })
+        is_near(worker, Timestamp::from_physical(Physical(until_ms.saturating_mul(1000))))?;
+        AttachUntil::new(worker.spec(), until_ms, timeout, arguments.from(4))
     }
 }
 
@@ -182,10 +208,10 @@ async fn wait_for<W: Context>(
 pub(crate) async fn attach<W: Context>(session: &mut Session<W>, arguments: &Arguments<'_>) {
     match parse_and_run(session, arguments).await {
         Ok(None) => session.out.simple("OK"),
-        Ok(Some(Horizon { latest, stable })) => {
+        Ok(Some(horizon)) => {
             session.out.array(2);
-            session.out.integer(latest.micros().div_ceil(1000).try_into().unwrap_or(i64::MAX));
-            session.out.integer((stable.micros() / 1000).try_into().unwrap_or(i64::MAX));
+            session.out.integer(horizon.latest_ms().try_into().unwrap_or(i64::MAX));
+            session.out.integer(horizon.stable_ms().try_into().unwrap_or(i64::MAX));
         }
         Err(error) => session.fail(error),
     }

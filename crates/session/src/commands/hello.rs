@@ -41,8 +41,7 @@ pub(crate) fn hello<W: Context>(session: &mut Session<W>, arguments: &Arguments<
             return session.fail(format!("ERR Syntax error in HELLO option '{option}'"));
         }
     }
-    // A session of the server's own is nobody's, and needs no password.
-    if !session.identity.is_known() && !session.is_lent() {
+    if !session.identity.is_known() {
         return session.fail(
             "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO \
              AUTH <user> <pass> option can be used to authenticate the client and select the RESP \

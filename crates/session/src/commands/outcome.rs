@@ -17,11 +17,20 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// About a transaction by its name.
+    ///
+    /// # Errors
+    /// The error reply: it is no name of a transaction.
+    pub fn of(name: &str) -> Result<Outcome, String> {
+        let tid = name.parse().map_err(|error| format!("ERR '{name}': {error}"))?;
+        Ok(Outcome { tid })
+    }
+
     fn parse(spec: &ClusterSpec, arguments: &Arguments<'_>) -> Result<Outcome, String> {
         let name = String::from_utf8_lossy(arguments.get(1));
-        let tid = name.parse().map_err(|error| format!("ERR '{name}': {error}"))?;
-        has_coordinator(spec, tid, &name)?;
-        Ok(Outcome { tid })
+        let outcome = Outcome::of(&name)?;
+        has_coordinator(spec, outcome.tid, &name)?;
+        Ok(outcome)
     }
 }
 

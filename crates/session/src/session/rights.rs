@@ -19,11 +19,6 @@ impl<W: Context> Session<W> {
         self.lent = Some(lent);
     }
 
-    /// Whether it acts for another session.
-    pub fn is_lent(&self) -> bool {
-        self.lent.is_some()
-    }
-
     /// Whether the client may send a request. Its number of arguments has been checked.
     pub(crate) fn may(
         &self,
@@ -61,6 +56,6 @@ impl<W: Context> Session<W> {
 
     /// Whether the client must say who it is, and has not.
     pub fn is_unknown(&self) -> bool {
-        self.worker.is_guarded() && !self.identity.is_known() && !self.is_lent()
+        self.worker.is_guarded() && !self.identity.is_known()
     }
 }

@@ -228,6 +228,14 @@ pub(crate) const HOUSE: &[Room] = &[
         ],
         &["solera-levels"],
     ),
+    // Whatever carries its commands: clients send them over RESP, modules within the process.
+    room(
+        "solera-spaces",
+        "spaces",
+        Floor::Programming,
+        &["solera-data", "solera-levels", "solera-mixt", "solera-program"],
+        &[],
+    ),
     // A client of servers: what it may reach is in `CLIENT_MAY_REACH`.
     room(
         "solera",
@@ -239,6 +247,7 @@ pub(crate) const HOUSE: &[Room] = &[
             "solera-mixt",
             "solera-program",
             "solera-resp",
+            "solera-spaces",
             "solera-tls",
         ],
         &["solera-embedded", "solera-language"],
@@ -248,17 +257,19 @@ pub(crate) const HOUSE: &[Room] = &[
         "modules",
         Floor::Programming,
         &[
-            "solera",
             "solera-commands",
             "solera-config",
+            "solera-data",
             "solera-language",
             "solera-levels",
             "solera-mixt",
             "solera-node",
             "solera-program",
             "solera-resp",
+            "solera-session",
+            "solera-spaces",
         ],
-        &["solera-embedded"],
+        &["solera", "solera-embedded"],
     ),
     room(
         "solera-embedded",
@@ -363,6 +374,7 @@ const CLIENT_MAY_REACH: &[&str] = &[
     "solera-mixt",
     "solera-program",
     "solera-resp",
+    "solera-spaces",
     "solera-time",
     "solera-tls",
 ];

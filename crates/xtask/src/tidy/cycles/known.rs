@@ -6,7 +6,6 @@ pub(super) const KNOWN: &[(&str, &str, &[&str])] = &[
     ("bench", "virtual_cluster", &["cost", "step"]),
     ("certification", "", &["claim", "share"]),
     ("certification", "", &["following", "member"]),
-    ("client", "mixed", &["phases", "session"]),
     ("host", "", &["driver", "gate"]),
     ("journal", "", &["error", "header", "record"]),
     ("journal", "", &["journal", "recovery", "snapshot", "writer"]),

@@ -2,77 +2,92 @@
 
 use solera_mixt::store::StoreError;
 
-use crate::error::Error;
+use crate::port::{Broken, Reply};
+
+/// The code of an error reply, and what follows it.
+fn parts(text: &str) -> (&str, &str) {
+    text.split_once(' ').unwrap_or((text, ""))
+}
 
 /// The code and text of the error because of which a transaction was given up; of another error, its own.
-fn cause<'a>(code: &'a str, message: &'a str) -> (&'a str, &'a str) {
+fn cause(text: &str) -> (&str, &str) {
+    let (code, message) = parts(text);
     let cause = message.split_once("because of: ").or_else(|| message.split_once("first: "));
     match cause.filter(|_| code == "EXECABORT") {
-        Some((_, cause)) => cause.split_once(' ').unwrap_or((cause, "")),
+        Some((_, cause)) => parts(cause),
         None => (code, message),
     }
 }
 
 /// Whether an error says that the server has no time or means to answer, rather than that it never will.
-fn is_passing(code: &str, message: &str) -> bool {
-    let (code, message) = cause(code, message);
+fn is_passing(text: &str) -> bool {
+    let (code, message) = cause(text);
     let codes =
         ["TRYAGAIN", "TOOFEW", "LOADING", "MISCONF", "REFUSED", "TIMEOUT", "UNKNOWN", "OOM"];
-    codes.contains(&code) || (code == "ERR" && message == "the server is stopping")
+    codes.contains(&code) || (code == "ERR" && message == STOPPING)
 }
+
+/// What a server says that is stopped in the middle.
+const STOPPING: &str = "the server is stopping";
 
 /// An error's text. What was changed is for who runs the whole transaction to say, once.
-fn told(error: &Error) -> String {
-    error.to_string().replace("; nothing was changed", "")
+fn told(text: &str) -> String {
+    text.replace("; nothing was changed", "")
 }
 
-/// An error of anything but a commit. What was open has no effect.
-pub(super) fn of_command(error: &Error) -> StoreError {
-    match error {
+/// The transaction that an error names for SOLERA.OUTCOME, which it does where its outcome is not known.
+pub fn transaction_to_ask_for(text: &str) -> Option<&str> {
+    let (_, after) = text.split_once("SOLERA.OUTCOME ")?;
+    let id = after.split(|c: char| c.is_whitespace() || ",;'\"`".contains(c)).next()?;
+    let id = id.trim_end_matches('.');
+    (!id.is_empty()).then_some(id)
+}
+
+/// An error reply to anything but a commit. What was open has no effect.
+pub fn of_command(text: &str) -> StoreError {
+    match parts(text).0 {
         // What ended by itself may be run again.
-        Error::Aborted { .. } => StoreError::Conflict,
-        Error::Server { code, .. } if ["ABORTED", "NOTX"].contains(&code.as_str()) => {
-            StoreError::Conflict
-        }
-        Error::Server { code, .. }
-            if ["NOPERM", "NOAUTH", "WRONGPASS"].contains(&code.as_str()) =>
-        {
-            StoreError::Denied(told(error))
-        }
-        Error::Server { code, message } if !is_passing(code, message) => {
-            StoreError::Refused(told(error))
-        }
-        Error::Server { .. }
-        | Error::Connection(_)
-        | Error::Protocol(_)
-        | Error::Unavailable { .. } => StoreError::Unavailable(told(error)),
-        Error::UnexpectedReply(_) => StoreError::Refused(told(error)),
+        "ABORTED" | "NOTX" => StoreError::Conflict,
+        "NOPERM" | "NOAUTH" | "WRONGPASS" => StoreError::Denied(told(text)),
+        "UNAVAILABLE" => StoreError::Unavailable(told(text)),
+        _ if is_passing(text) => StoreError::Unavailable(told(text)),
+        _ => StoreError::Refused(told(text)),
     }
 }
 
 /// An error of opening a session.
-pub(super) fn of_connect(error: &Error) -> StoreError {
-    match error {
-        Error::Server { code, .. } if code == "NOPERM" => StoreError::Denied(told(error)),
-        _ => StoreError::Unavailable(error.to_string()),
+pub fn of_connect(text: &str) -> StoreError {
+    match parts(text).0 {
+        "NOPERM" => StoreError::Denied(told(text)),
+        _ => StoreError::Unavailable(text.to_owned()),
     }
 }
 
-/// An error of a commit.
-pub(super) fn of_commit(error: &Error) -> StoreError {
-    let unknown = match error {
-        Error::Connection(_) | Error::Protocol(_) | Error::UnexpectedReply(_) => true,
-        Error::Unavailable { transaction, .. } => transaction.is_some(),
+/// An error reply to a commit.
+pub(crate) fn of_commit(text: &str) -> StoreError {
+    let unknown = match parts(text) {
+        ("UNAVAILABLE", message) => transaction_to_ask_for(message).is_some(),
         // The worker was stopped in the middle.
-        Error::Server { code, message } => {
-            (code == "MISCONF" && message.contains("unknown"))
-                || message == "the server is stopping"
-                // It committed, and takes effect when a node answers again.
-                || code == "UNKNOWN"
-        }
-        _ => false,
+        ("MISCONF", message) => message.contains("unknown"),
+        // It committed, and takes effect when a node answers again.
+        ("UNKNOWN", _) => true,
+        (_, message) => message == STOPPING,
     };
-    if unknown { StoreError::OutcomeUnknown(error.to_string()) } else { of_command(error) }
+    if unknown { StoreError::OutcomeUnknown(text.to_owned()) } else { of_command(text) }
+}
+
+/// The end of a session in anything but a commit.
+pub(crate) fn of_break(Broken(why): Broken) -> StoreError {
+    StoreError::Unavailable(why)
+}
+
+/// A reply that no such command has.
+pub(crate) fn unexpected(reply: &Reply) -> StoreError {
+    let shown = match reply {
+        Reply::Other(shown) => shown.clone(),
+        other => format!("{other:?}"),
+    };
+    StoreError::Refused(format!("it answers {shown}"))
 }
 
 #[cfg(test)]
@@ -80,11 +95,11 @@ mod tests {
     use super::*;
 
     fn command(text: &str) -> StoreError {
-        of_command(&Error::server(text))
+        of_command(text)
     }
 
     fn commit(text: &str) -> StoreError {
-        of_commit(&Error::server(text))
+        of_commit(text)
     }
 
     #[test]
@@ -111,9 +126,9 @@ mod tests {
             let text = format!("EXECABORT Transaction discarded {text}");
             assert!(matches!(commit(&text), StoreError::Unavailable(_)), "{text}");
         }
-        let broken = Error::Connection(std::io::ErrorKind::UnexpectedEof.into());
-        assert!(matches!(of_commit(&broken), StoreError::OutcomeUnknown(_)));
-        assert!(matches!(of_command(&broken), StoreError::Unavailable(_)));
+        let text = "MISCONF the disk is full; whether the last writes were done is unknown";
+        assert!(matches!(commit(text), StoreError::OutcomeUnknown(_)));
+        assert!(matches!(commit("MISCONF the disk is full"), StoreError::Unavailable(_)));
     }
 
     #[test]

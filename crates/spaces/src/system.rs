@@ -6,7 +6,8 @@ use solera_mixt::drive::Clock;
 use solera_mixt::store::BoxFuture;
 use solera_mixt::typed::Host;
 
-use super::digest;
+use crate::digest::digest;
+use crate::random::random;
 
 /// The time and the random numbers of the system. Waiting needs a runtime of tokio with time.
 #[derive(Clone, Copy, Debug, Default)]
@@ -25,7 +26,7 @@ impl Clock for System {
 
 impl Host for System {
     fn random(&self) -> u64 {
-        crate::random()
+        random()
     }
 
     /// As SOLERA.MODULE names it, so that a cluster to which the source was loaded completes what this process leaves.

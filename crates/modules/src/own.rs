@@ -1,0 +1,148 @@
+//! The cluster's own spaces as a database of mixed transactions.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use solera_levels::Level;
+use solera_mixt::rights::{Access, Deed, Denial};
+use solera_mixt::store::{BoxFuture, Connection, Database, Description, StoreError};
+use solera_node::{Caller, Local, Wanted};
+use solera_spaces::{Layout, Session, Space, commands};
+
+use crate::port::{Sessions, Whom};
+
+/// The spaces of the cluster, used at the site of a call. Sessions are in this process and act as one user; others can be
+/// opened in the name of any user that there is.
+#[derive(Clone)]
+pub(crate) struct Own {
+    local: Local,
+    whom: Whom,
+    layout: Layout,
+    /// A session that is open already, and is used before others are opened.
+    first: Arc<Mutex<Option<Caller>>>,
+}
+
+/// What is said of a transaction that nobody can be held to account for.
+const NO_USER: &str = "NOPERM the transaction names no user of this cluster";
+
+impl Own {
+    /// Used as the caller.
+    pub(crate) fn of_caller(local: &Local, first: Option<Caller>) -> Own {
+        Own::new(local, Whom::Caller, first)
+    }
+
+    /// Used as the server itself.
+    pub(crate) fn of_server(local: &Local) -> Own {
+        Own::new(local, Whom::Server, None)
+    }
+
+    fn new(local: &Local, whom: Whom, first: Option<Caller>) -> Own {
+        let spaces = local.spaces().map(|space| Space {
+            name: space.name.as_str().into(),
+            prefix: space.prefix.clone(),
+            level: space.level,
+        });
+        let layout = Layout::new(spaces.collect());
+        Own { local: local.clone(), whom, layout, first: Arc::new(Mutex::new(first)) }
+    }
+
+    /// The names of the spaces.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.layout.spaces().iter().map(|space| &*space.name)
+    }
+
+    fn session(&self) -> Session<Sessions> {
+        let first = self.first.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let port = Sessions::new(&self.local, self.whom.clone(), first);
+        Session::new(port, self.user(), self.layout.clone())
+    }
+
+    /// Whether a user may run a command on a key, or on some key of a space that is not known yet.
+    fn may(&self, user: &str, command: &str, key: Result<&[u8], &Space>) -> Result<(), String> {
+        match key {
+            Ok(key) => self.local.may(user, command, Wanted::Key(key)),
+            Err(space) => {
+                let found = self.local.spaces().find(|found| found.name == *space.name);
+                found
+                    .map_or(Ok(()), |space| self.local.may(user, command, Wanted::SomeKeyOf(space)))
+            }
+        }
+    }
+
+    /// Why a user may not do something, if that is so.
+    fn denial(&self, user: &str, access: &Access) -> Option<Denial> {
+        let space = self.layout.find(&access.space)?;
+        let Deed::Object { object, op } = access.deed else { return None };
+        let key = access.key.as_ref().map(|key| format!("{}{key}", space.prefix));
+        let wanted = || key.as_ref().map(String::as_bytes).ok_or(space);
+        let object = &access.program.objects[object as usize];
+        let denied = commands(object, op).map(|command| self.may(user, command, wanted()));
+        let reason = denied.filter_map(Result::err).next()?;
+        let store = &access.program.stores[usize::from(access.store.0)].name;
+        let reason = format!("{reason}, as the store `{store}` needs");
+        Some(Denial { phase: Some(access.phase), reason })
+    }
+}
+
+impl Database for Own {
+    fn describe(&self) -> Description {
+        Description { name: self.local.cluster().into(), joint: true }
+    }
+
+    fn level(&self, space: &str) -> Option<Level> {
+        self.layout.find(space).map(|found| found.level)
+    }
+
+    fn user(&self) -> Option<Arc<str>> {
+        match &self.whom {
+            Whom::Caller => self.local.user().map(Arc::from),
+            Whom::User(name) => Some(name.clone()),
+            Whom::Server => None,
+        }
+    }
+
+    fn tells_users_apart(&self) -> bool {
+        self.local.is_guarded()
+    }
+
+    fn permits(&self, user: Option<&str>, accesses: &[Access]) -> Option<Denial> {
+        let of_all = |reason| Some(Denial { phase: None, reason });
+        let Some(user) = user else { return of_all(NO_USER.to_owned()) };
+        // What is left of a call needs the right to call as well: in stores of others it is the only right that its user
+        // has here.
+        let may_call =
+            self.local.is_user(user).and_then(|()| self.local.may_run(user, "solera.call"));
+        if let Err(reason) = may_call {
+            return of_all(reason);
+        }
+        accesses.iter().find_map(|access| self.denial(user, access))
+    }
+
+    fn whence(&self) -> Option<Arc<str>> {
+        Some(self.local.site().into())
+    }
+
+    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Connection>, StoreError>> {
+        Box::pin(async {
+            let mut session = self.session();
+            session.open().await?;
+            Ok(Box::new(session) as Box<dyn Connection>)
+        })
+    }
+
+    fn connect_as<'a>(
+        &'a self,
+        user: Option<&'a str>,
+    ) -> BoxFuture<'a, Result<Box<dyn Connection>, StoreError>> {
+        let Some(user) = user else {
+            return Box::pin(std::future::ready(Err(StoreError::Denied(NO_USER.to_owned()))));
+        };
+        if self.user().as_deref() == Some(user) {
+            return self.connect();
+        }
+        Box::pin(async move {
+            let named =
+                Own { whom: Whom::User(user.into()), first: Arc::default(), ..self.clone() };
+            named.connect().await
+        })
+    }
+}

@@ -1,0 +1,157 @@
+//! The spaces of a cluster, and which keys are theirs.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use solera_data::RESERVED;
+use solera_levels::Level;
+use solera_mixt::store::{Name, StoreError};
+
+/// What begins the keys of named objects, after the prefix of their space.
+const NAMES: &str = "mixt:";
+
+/// A space of a cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Space {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Prefix of its keys.
+    pub prefix: String,
+    /// Its consistency level.
+    pub level: Level,
+}
+
+/// Which spaces cannot be used, and why.
+pub type Unfit = BTreeMap<Arc<str>, String>;
+
+/// The spaces of a cluster. Copies share them.
+#[derive(Clone, Debug)]
+pub struct Layout {
+    /// Longest prefix first, so that the first that fits is a key's.
+    spaces: Arc<[Space]>,
+    /// Those that are not what was said of them.
+    unfit: Arc<Unfit>,
+}
+
+impl Layout {
+    /// All spaces of a cluster.
+    pub fn new(mut spaces: Vec<Space>) -> Layout {
+        spaces.sort_by_key(|space| std::cmp::Reverse(space.prefix.len()));
+        Layout { spaces: spaces.into(), unfit: Arc::default() }
+    }
+
+    /// The same spaces, of which some cannot be used.
+    #[must_use]
+    pub fn without(self, unfit: Unfit) -> Layout {
+        Layout { unfit: unfit.into(), ..self }
+    }
+
+    /// The spaces, those with the longest prefixes first.
+    pub fn spaces(&self) -> &[Space] {
+        &self.spaces
+    }
+
+    /// A space by its name.
+    pub fn find(&self, name: &str) -> Option<&Space> {
+        self.spaces.iter().find(|space| *space.name == *name)
+    }
+
+    /// Why a space cannot be used, if it cannot.
+    pub fn why_unfit(&self, name: &str) -> Option<&str> {
+        self.unfit.get(name).map(String::as_str)
+    }
+
+    /// Whether a space is what was said of it.
+    pub(crate) fn fits(&self, name: &str) -> Result<(), StoreError> {
+        self.why_unfit(name).map_or(Ok(()), |why| Err(StoreError::Denied(why.to_owned())))
+    }
+
+    /// A space that can be used.
+    pub(crate) fn space(&self, name: &str) -> Result<&Space, StoreError> {
+        self.fits(name)?;
+        let found = self.find(name);
+        found.ok_or_else(|| StoreError::Refused(format!("there is no space `{name}`")))
+    }
+
+    /// The key of a program's object.
+    pub(crate) fn key(&self, space: &str, key: &str) -> Result<Vec<u8>, StoreError> {
+        if key.starts_with(RESERVED) {
+            let text = format!("keys beginning with `{RESERVED}` are reserved: `{key}`");
+            return Err(StoreError::Refused(text));
+        }
+        self.place(space, key)
+    }
+
+    /// A key of a space, unless it belongs to another one whose prefix it has.
+    fn place(&self, name: &str, key: &str) -> Result<Vec<u8>, StoreError> {
+        let space = self.space(name)?;
+        let whole = format!("{}{key}", space.prefix);
+        let owner = self.spaces.iter().find(|space| whole.starts_with(&space.prefix));
+        match owner {
+            Some(owner) if owner.name != space.name => Err(StoreError::Refused(format!(
+                "the key `{whole}` is not in the space `{name}`, but in `{}`",
+                owner.name
+            ))),
+            _ => Ok(whole.into_bytes()),
+        }
+    }
+
+    /// The key of a named object.
+    pub(crate) fn name(&self, name: &Name) -> Result<Vec<u8>, StoreError> {
+        self.place(&name.space, &format!("{RESERVED}{NAMES}{}", name.key))
+    }
+
+    /// Whether commands in a space are ordered against others.
+    pub(crate) fn is_strong(&self, space: &str) -> Result<bool, StoreError> {
+        Ok(matches!(self.space(space)?.level, Level::Linearizable | Level::Por))
+    }
+
+    /// Whether one of these names is in such a space.
+    pub(crate) fn are_strong<'n>(
+        &self,
+        names: impl IntoIterator<Item = &'n Name>,
+    ) -> Result<bool, StoreError> {
+        let mut strong = false;
+        for name in names {
+            strong |= self.is_strong(&name.space)?;
+        }
+        Ok(strong)
+    }
+}
+
+/// The key of the set that has the names of a space's recovery records. It is not in the space, but in the
+/// default one, so that records of strong spaces do not conflict with one another.
+pub(crate) fn index(space: &str) -> Vec<u8> {
+    format!("{RESERVED}{NAMES}records:{space}").into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_in_the_space_whose_prefix_is_the_longest() {
+        let space = |name: &str, prefix: &str, level| Space {
+            name: name.into(),
+            prefix: prefix.to_owned(),
+            level,
+        };
+        let spaces = vec![
+            space("default", "", Level::Causal),
+            space("bank", "b:", Level::Linearizable),
+            space("notes", "b:n:", Level::Eventual),
+        ];
+        let layout = Layout::new(spaces).without([("notes".into(), "gone".to_owned())].into());
+        assert_eq!(layout.key("bank", "k"), Ok(b"b:k".to_vec()));
+        assert_eq!(layout.key("default", "k"), Ok(b"k".to_vec()));
+        for (name, key) in [("default", "b:k"), ("bank", "n:k"), ("default", "solera:k")] {
+            let refused = layout.key(name, key);
+            assert!(matches!(refused, Err(StoreError::Refused(_))), "{name} {key}: {refused:?}");
+        }
+        assert_eq!(layout.key("notes", "k"), Err(StoreError::Denied("gone".to_owned())));
+        let name = |space: &str| Name { space: space.into(), key: "w:k".into() };
+        assert_eq!(layout.name(&name("bank")), Ok(b"b:solera:mixt:w:k".to_vec()));
+        assert_eq!(layout.are_strong(&[name("default"), name("bank")]), Ok(true));
+        assert_eq!(layout.are_strong(&[name("default")]), Ok(false));
+    }
+}

@@ -1,0 +1,58 @@
+//! Operations on objects as operations on their keys.
+
+use solera_data::{Op, Operation};
+use solera_mixt::store::{ObjectCall, StoreError};
+use solera_program::keys::{CallError, operation_of};
+use solera_program::operation::ObjectOp;
+use solera_program::types::Object;
+use solera_program::value::Value;
+
+use crate::port::Reply;
+use crate::{failure, stamp};
+
+/// The commands of an operation on an object: those that a user needs a right for.
+pub fn commands(object: &Object, op: ObjectOp) -> impl Iterator<Item = &'static str> {
+    let operation = operation_of(object, op);
+    let asked = operation.filter(|operation| is_blind(*operation)).map(|_| "TYPE");
+    operation.map(Operation::name).into_iter().chain(asked)
+}
+
+/// Whether an operation changes a key of any type.
+fn is_blind(operation: Operation) -> bool {
+    operation.is_update() && operation.needs().is_none()
+}
+
+/// The operation on the key of an object, and whether it would replace or remove a key of any type, so that its type is to
+/// be asked for first.
+pub(crate) fn request(call: &ObjectCall) -> Result<(Op, bool), StoreError> {
+    let op = call.on_object().on_key(stamp::next).map_err(|error| failed(call, error))?;
+    let operation = operation_of(call.object(), call.op).ok_or_else(|| call.impossible())?;
+    Ok((op, is_blind(operation)))
+}
+
+/// What the reply means. None: there is nothing, and the operation needs something.
+pub(crate) fn answer(call: &ObjectCall, reply: Reply) -> Result<Option<Value>, StoreError> {
+    if call.op.mutates() {
+        return Ok(Some(Value::Unit));
+    }
+    let Reply::Key(outcome) = reply else { return Err(failure::unexpected(&reply)) };
+    call.on_object().answer(outcome).map_err(|error| failed(call, error))
+}
+
+fn failed(call: &ObjectCall, error: CallError) -> StoreError {
+    call.failed(error, told(call.object()))
+}
+
+/// An object, and the type that it is kept in.
+pub(crate) fn told(object: &Object) -> &'static str {
+    match object {
+        Object::Register(_) => "a register (string)",
+        Object::Counter => "a counter (string)",
+        Object::Set(_) => "a set",
+        Object::Map(..) => "a map (hash)",
+        Object::List(_) => "a list (hash)",
+        Object::Log(_) => "a log (hash)",
+        Object::Struct(_) => "a struct (hash)",
+        Object::RemoteList(_) => "a cell of a RemoteList (hash)",
+    }
+}

@@ -1,0 +1,548 @@
+//! A session with a cluster as mixed transactions use it.
+
+mod doubt;
+mod phases;
+
+use std::sync::Arc;
+
+use solera_data::{Op, Outcome};
+use solera_levels::Level;
+use solera_mixt::shipment::{Shipment, Shipped};
+use solera_mixt::store::{
+    self, Begin, BoxFuture, Commits, Connection, Fields, Horizon, List, NameWrite, ObjectCall,
+    StoreError,
+};
+use solera_program::keys::type_of;
+
+use self::doubt::{Doubt, Doubted, Object};
+use crate::failure;
+use crate::layout::{Layout, index};
+use crate::objects;
+use crate::port::{Answer, Broken, Command, Port, Reply};
+
+/// The names that can be listed: those of recovery records.
+const LISTED: &str = "r:";
+/// How long a site is given to hear of what was committed elsewhere.
+const SEES_TIMEOUT_MS: u64 = 1_000;
+
+/// A connection of mixed transactions with the spaces of a cluster.
+#[derive(Debug)]
+pub struct Session<P> {
+    port: P,
+    /// As whom it acts, if not as the server.
+    user: Option<Arc<str>>,
+    layout: Layout,
+    state: State,
+    doubt: Option<Doubt>,
+}
+
+/// The transaction.
+#[derive(Debug)]
+enum State {
+    Closed,
+    /// It has begun for its user; the server is told with the first command.
+    Due {
+        strong: bool,
+        /// Whether one command follows at most, which only reads.
+        once: bool,
+    },
+    /// It has ended with its only command.
+    Over,
+    Open(Open),
+    /// The server has given it up, and why.
+    Spoiled(StoreError),
+}
+
+/// A transaction that the server has begun.
+#[derive(Clone, Debug, Default)]
+struct Open {
+    strong: bool,
+    /// By which its outcome can be asked for, if it has a name.
+    transaction: Option<String>,
+    /// A named object that it writes.
+    object: Option<Object>,
+}
+
+impl<P: Port> Session<P> {
+    /// A session that acts as a user, or as the server.
+    pub fn new(port: P, user: Option<Arc<str>>, layout: Layout) -> Session<P> {
+        Session { port, user, layout, state: State::Closed, doubt: None }
+    }
+
+    /// Opens the port, if it is not open; otherwise the first transaction does.
+    ///
+    /// # Errors
+    /// As [`Port::open`].
+    pub async fn open(&mut self) -> Result<(), StoreError> {
+        self.port.open().await
+    }
+
+    /// Runs commands. Errors of the server are among the answers.
+    async fn send(&mut self, commands: Vec<Command>) -> Result<Vec<Answer>, Broken> {
+        let answers = self.port.run(commands).await;
+        if answers.is_err() {
+            self.state = State::Closed;
+        }
+        answers
+    }
+
+    /// Runs a command.
+    async fn ask(&mut self, command: Command) -> Result<Answer, Broken> {
+        let answers = self.send(vec![command]).await?;
+        Ok(answers.into_iter().next().unwrap_or_else(|| Ok(Reply::Other("nothing".to_owned()))))
+    }
+
+    /// Runs commands within the transaction, which they begin if that is due.
+    async fn send_within(
+        &mut self,
+        commands: Vec<Command>,
+        writes: bool,
+    ) -> Result<Vec<Answer>, StoreError> {
+        let (mut all, strong) = match &self.state {
+            State::Closed | State::Over => {
+                return Err(StoreError::Refused("no transaction is open".to_owned()));
+            }
+            State::Spoiled(error) => return Err(error.clone()),
+            State::Due { strong, .. } => (self.begin_commands(*strong), *strong),
+            State::Open(open) => (Vec::new(), open.strong),
+        };
+        if writes && !all.is_empty() {
+            // If it cannot begin, what follows would take effect without a transaction.
+            let answers = self.send(all).await.map_err(failure::of_break)?;
+            self.began(strong, answers)?;
+            all = Vec::new();
+        }
+        let begins = all.len();
+        all.extend(commands);
+        let mut answers = self.send(all).await.map_err(failure::of_break)?;
+        if begins > 0 {
+            self.began(strong, answers.drain(..begins))?;
+        }
+        Ok(answers)
+    }
+
+    /// Of a transaction that may write. If a session may end while it commits, its outcome has to be asked for.
+    fn begin_commands(&self, strong: bool) -> Vec<Command> {
+        let name = (strong && !self.port.is_local()).then_some(Command::Name);
+        [Command::Begin { strong }].into_iter().chain(name).collect()
+    }
+
+    /// What [`Self::begin_commands`] were answered.
+    fn began(
+        &mut self,
+        strong: bool,
+        answers: impl IntoIterator<Item = Answer>,
+    ) -> Result<(), StoreError> {
+        let mut answers = answers.into_iter();
+        if let Some(Err(text)) = answers.next() {
+            self.state = State::Closed;
+            return Err(failure::of_command(&text));
+        }
+        // A user who may not ask for the name does without.
+        let transaction = match answers.next() {
+            Some(Ok(Reply::Name(name))) => Some(name),
+            _ => None,
+        };
+        self.state = State::Open(Open { strong, transaction, object: None });
+        Ok(())
+    }
+
+    /// An error of a command within the transaction.
+    async fn fail(&mut self, text: &str) -> StoreError {
+        let error = failure::of_command(text);
+        self.close().await;
+        if matches!(error, StoreError::Refused(_) | StoreError::Denied(_)) {
+            self.state = State::Spoiled(error.clone());
+        }
+        error
+    }
+
+    /// Ends the transaction without effect. One that the server cannot be told of ends with its session.
+    async fn close(&mut self) {
+        if let State::Open(_) = self.state {
+            // Whatever it answers, nothing is open afterwards.
+            let _ = self.ask(Command::Abort).await;
+        }
+        self.state = State::Closed;
+    }
+
+    async fn begin(&mut self, begin: &Begin) -> Result<Vec<Fields>, StoreError> {
+        self.close().await;
+        self.resolve().await?;
+        self.open().await?;
+        let strong = begin.strong || self.layout.are_strong(&begin.names)?;
+        self.state = State::Due { strong, once: begin.once };
+        if begin.names.is_empty() {
+            return Ok(Vec::new());
+        }
+        let reads = begin.names.iter().map(|name| Ok(read_all(self.layout.name(name)?)));
+        let reads = reads.collect::<Result<_, StoreError>>()?;
+        let answers = self.send_within(reads, false).await?;
+        let mut found = Vec::with_capacity(answers.len());
+        for answer in answers {
+            match answer {
+                Err(text) => return Err(self.fail(&text).await),
+                Ok(reply) => found.push(fields(reply)?),
+            }
+        }
+        Ok(found)
+    }
+
+    async fn perform(&mut self, call: &ObjectCall) -> Result<store::Answer, StoreError> {
+        let key = self.layout.key(&call.space, &call.key)?;
+        let (op, blind) = objects::request(call)?;
+        let look = call.look.as_ref().map(|name| self.layout.name(name)).transpose()?;
+        let eventual = self.layout.space(&call.space)?.level == Level::Eventual;
+        // What is eventual takes effect at once, and waits for nothing.
+        let at_once = eventual && matches!(self.state, State::Due { .. });
+        let mut commands = Vec::new();
+        if blind {
+            commands.push(Command::OnKey { key: key.clone(), op: Op::Type });
+        }
+        if at_once && blind {
+            let answers = self.send(std::mem::take(&mut commands)).await;
+            check_type(call, answers.map_err(failure::of_break)?.into_iter().next())?;
+        }
+        let typed = !commands.is_empty();
+        commands.push(Command::OnKey { key: key.clone(), op });
+        commands.extend(look.map(read_all));
+        let mut answers = match self.state {
+            _ if at_once => self.send(commands).await.map_err(failure::of_break)?,
+            State::Due { strong, once: true } => self.read_once(strong, commands).await?,
+            _ => self.send_within(commands, call.op.mutates()).await?,
+        }
+        .into_iter();
+        if typed && let Err(wrong) = check_type(call, answers.next()) {
+            return Err(self.spoil(wrong).await);
+        }
+        let (answer, seen) = (answers.next(), answers.next());
+        let reply = match answer {
+            Some(Ok(reply)) => reply,
+            Some(Err(text)) => return Err(self.fail_call(call, &key, &text, at_once).await),
+            None => Reply::Other("nothing".to_owned()),
+        };
+        let seen = match seen {
+            Some(Err(text)) => return Err(self.fail(&text).await),
+            Some(Ok(reply)) => fields(reply)?,
+            None => Fields::new(),
+        };
+        match objects::answer(call, reply) {
+            Ok(value) => Ok(store::Answer { value, seen }),
+            Err(wrong) if at_once => Err(wrong),
+            Err(wrong) => Err(self.spoil(wrong).await),
+        }
+    }
+
+    /// What a command on an object was answered with an error.
+    async fn fail_call(
+        &mut self,
+        call: &ObjectCall,
+        key: &[u8],
+        text: &str,
+        at_once: bool,
+    ) -> StoreError {
+        let number = text == "ERR value is not an integer or out of range";
+        let overflow = text == "ERR increment or decrement would overflow";
+        if !text.starts_with("WRONGTYPE") && !number && !overflow {
+            let error = match at_once {
+                true => failure::of_command(text),
+                false => self.fail(text).await,
+            };
+            return self.with_names(error, key);
+        }
+        if !at_once {
+            self.close().await;
+        }
+        let wrong = if overflow {
+            StoreError::Refused(format!("the counter `{}` would not fit 64 bits", call.key))
+        } else {
+            let look = Command::OnKey { key: key.to_vec(), op: Op::Type };
+            let found = match self.ask(look).await {
+                _ if number => "a string that is no number".to_owned(),
+                Ok(Ok(Reply::Key(Outcome::Type(Some(found))))) => format!("a {}", found.name()),
+                Ok(Ok(Reply::Other(found))) => format!("a {found}"),
+                _ => "something else".to_owned(),
+            };
+            let wanted = objects::told(call.object()).to_owned();
+            StoreError::WrongData { key: Arc::clone(&call.key), found, wanted }
+        };
+        if !at_once {
+            self.state = State::Spoiled(wrong.clone());
+        }
+        wrong
+    }
+
+    /// The same, with the user and the key if it is about a right.
+    fn with_names(&self, error: StoreError, key: &[u8]) -> StoreError {
+        let StoreError::Denied(why) = error else { return error };
+        let why = match &self.user {
+            Some(user) => why.replacen("this user", &format!("user '{user}'"), 1),
+            None => why,
+        };
+        StoreError::Denied(format!("{why} (the key is `{}`)", key.escape_ascii()))
+    }
+
+    async fn spoil(&mut self, wrong: StoreError) -> StoreError {
+        self.close().await;
+        self.state = State::Spoiled(wrong.clone());
+        wrong
+    }
+
+    async fn commit(&mut self, writes: &[NameWrite]) -> Result<(), StoreError> {
+        if let (State::Over, []) = (&self.state, writes) {
+            self.state = State::Closed;
+            return Ok(());
+        }
+        if let State::Due { strong, .. } = &mut self.state {
+            if writes.is_empty() {
+                self.state = State::Closed;
+                return Ok(());
+            }
+            let before = *strong;
+            let names = writes.iter().map(|write| match write {
+                NameWrite::Set { name, .. } | NameWrite::Remove { name, .. } => name,
+            });
+            let strong = self.layout.are_strong(names)? || before;
+            self.state = State::Due { strong, once: false };
+        }
+        if !writes.is_empty() {
+            self.write(writes).await?;
+        }
+        match std::mem::replace(&mut self.state, State::Closed) {
+            State::Open(open) => {
+                let answer = self.ask(Command::Commit).await;
+                self.committed(open, answer)
+            }
+            State::Spoiled(error) => {
+                self.state = State::Spoiled(error.clone());
+                Err(error)
+            }
+            _ => Err(StoreError::Refused("no transaction is open".to_owned())),
+        }
+    }
+
+    /// What the end of a transaction was answered.
+    fn committed(
+        &mut self,
+        mut open: Open,
+        answer: Result<Answer, Broken>,
+    ) -> Result<(), StoreError> {
+        let failed = match answer {
+            Ok(Ok(_)) => return Ok(()),
+            Ok(Err(text)) => {
+                let named = failure::transaction_to_ask_for(&text);
+                open.transaction = named.map(str::to_owned).or(open.transaction);
+                failure::of_commit(&text)
+            }
+            Err(Broken(why)) => StoreError::OutcomeUnknown(why),
+        };
+        if let StoreError::OutcomeUnknown(_) = failed {
+            self.doubts(Doubted::Commit(open));
+        }
+        Err(failed)
+    }
+
+    /// A whole transaction that only reads, in one round trip: what its commands were answered.
+    async fn read_once(
+        &mut self,
+        strong: bool,
+        commands: Vec<Command>,
+    ) -> Result<Vec<Answer>, StoreError> {
+        let mut all = vec![Command::Begin { strong }];
+        all.extend(commands);
+        all.push(Command::Commit);
+        // It changes nothing, so that it does not matter whether it has committed if no answer comes.
+        let mut answers = self.send(all).await.map_err(failure::of_break)?;
+        self.state = State::Closed;
+        let end = answers.pop();
+        self.began(strong, [answers.remove(0)])?;
+        self.state = State::Over;
+        // What a command was answered tells more than that the transaction was then given up.
+        if let Some(end) = end
+            && answers.iter().all(Result::is_ok)
+        {
+            self.committed(Open::default(), Ok(end))?;
+        }
+        Ok(answers)
+    }
+
+    /// Writes names within the transaction.
+    async fn write(&mut self, writes: &[NameWrite]) -> Result<(), StoreError> {
+        let mut commands = Vec::new();
+        let mut new = Vec::new();
+        let mut object = None;
+        for write in writes {
+            let (NameWrite::Set { name, .. } | NameWrite::Remove { name, .. }) = write;
+            let key = self.layout.name(name)?;
+            if object.is_none() && self.layout.is_strong(&name.space)? {
+                let linearizable = self.layout.space(&name.space)?.level == Level::Linearizable;
+                object = Some(Object { key: key.clone(), linearizable });
+            }
+            let listed = vec![name.key.as_bytes().into()];
+            let (op, listed) = match write {
+                NameWrite::Set { field, value, new: is_new, .. } => {
+                    if *is_new {
+                        new.push(commands.len());
+                    }
+                    (Op::HashSet(vec![(number(*field), (&**value).into())]), Op::SetAdd(listed))
+                }
+                NameWrite::Remove { field, .. } => {
+                    (Op::HashDelete(vec![number(*field)]), Op::SetRemove(listed))
+                }
+            };
+            commands.push(Command::OnKey { key, op });
+            // All values of a record are removed together.
+            if name.key.starts_with(LISTED) {
+                commands.push(Command::OnKey { key: index(&name.space), op: listed });
+            }
+        }
+        let answers = self.send_within(commands, true).await?;
+        for (place, answer) in answers.into_iter().enumerate() {
+            match answer {
+                Err(text) => return Err(self.fail(&text).await),
+                Ok(Reply::Key(Outcome::Int(0))) if new.contains(&place) => {
+                    self.close().await;
+                    return Err(StoreError::Conflict);
+                }
+                Ok(_) => {}
+            }
+        }
+        if let State::Open(open) = &mut self.state {
+            open.object = object;
+        }
+        Ok(())
+    }
+
+    /// Has what follows see what was committed until a time. Returns why it cannot, if the server says so.
+    async fn attach_until(
+        &mut self,
+        commits: &Commits,
+        timeout_ms: u64,
+    ) -> Result<Option<String>, StoreError> {
+        let sites = commits.whence.iter().flatten().cloned().collect();
+        self.open().await?;
+        let attach = Command::AttachUntil { until_ms: commits.until_ms, timeout_ms, sites };
+        Ok(self.ask(attach).await.map_err(failure::of_break)?.err())
+    }
+
+    async fn horizon(&mut self) -> Result<Option<Horizon>, StoreError> {
+        self.open().await?;
+        match self.ask(Command::Horizon).await.map_err(failure::of_break)? {
+            Ok(Reply::Horizon(horizon)) => Ok(Some(horizon)),
+            Ok(other) => Err(failure::unexpected(&other)),
+            // An earlier version, or one that does not tell this user.
+            Err(_) => Ok(None),
+        }
+    }
+
+    async fn list(&mut self, list: &List) -> Result<Vec<Arc<str>>, StoreError> {
+        self.layout.space(&list.space)?;
+        if !list.prefix.starts_with(LISTED) {
+            let text = format!("only names that begin with `{LISTED}` can be listed");
+            return Err(StoreError::Refused(text));
+        }
+        self.open().await?;
+        let read = Command::OnKey { key: index(&list.space), op: Op::SetMembers };
+        let answer = self.ask(read).await.map_err(failure::of_break)?;
+        let members = match answer.map_err(|text| failure::of_command(&text))? {
+            Reply::Key(Outcome::Members(members)) => members,
+            other => return Err(failure::unexpected(&other)),
+        };
+        let texts = members.iter().filter_map(|name| std::str::from_utf8(name.as_bytes()).ok());
+        let mut names: Vec<Arc<str>> = texts
+            .filter(|text| text.starts_with(&*list.prefix) && **text > *list.after)
+            .map(Arc::from)
+            .collect();
+        names.sort();
+        names.truncate(list.limit);
+        Ok(names)
+    }
+}
+
+/// Whether what a command would replace is what the program takes it for.
+fn check_type(call: &ObjectCall, answer: Option<Answer>) -> Result<(), StoreError> {
+    let wanted = type_of(call.object());
+    let found = match answer {
+        Some(Ok(Reply::Key(Outcome::Type(Some(found))))) if found != wanted => found.name(),
+        Some(Ok(Reply::Other(ref found))) => found,
+        // An error is an error of the command after it, too.
+        _ => return Ok(()),
+    };
+    let (key, found) = (Arc::clone(&call.key), format!("a {found}"));
+    Err(StoreError::WrongData { key, found, wanted: objects::told(call.object()).to_owned() })
+}
+
+/// Reads all values of a named object.
+fn read_all(key: Vec<u8>) -> Command {
+    Command::OnKey { key, op: Op::HashGetAll }
+}
+
+/// The field of a value of a named object.
+fn number(field: u64) -> solera_data::Value {
+    field.to_string().into_bytes().into()
+}
+
+/// The values of a named object.
+fn fields(reply: Reply) -> Result<Fields, StoreError> {
+    let wrong = |what: &dyn std::fmt::Debug| {
+        StoreError::Refused(format!("a record of transactions is damaged: {what:?}"))
+    };
+    let Reply::Key(Outcome::Pairs(pairs)) = reply else { return Err(wrong(&reply)) };
+    let one = |(field, value): (solera_data::Value, solera_data::Value)| {
+        let number = std::str::from_utf8(field.as_bytes()).ok().and_then(|text| text.parse().ok());
+        let number = number.ok_or_else(|| wrong(&field))?;
+        Ok((number, Arc::from(value.as_bytes())))
+    };
+    pairs.into_iter().map(one).collect()
+}
+
+impl<P: Port> Connection for Session<P> {
+    fn begin<'a>(&'a mut self, begin: &'a Begin) -> BoxFuture<'a, Result<Vec<Fields>, StoreError>> {
+        Box::pin(Session::begin(self, begin))
+    }
+
+    fn perform<'a>(
+        &'a mut self,
+        call: &'a ObjectCall,
+    ) -> BoxFuture<'a, Result<store::Answer, StoreError>> {
+        Box::pin(Session::perform(self, call))
+    }
+
+    fn commit<'a>(&'a mut self, writes: &'a [NameWrite]) -> BoxFuture<'a, Result<(), StoreError>> {
+        Box::pin(Session::commit(self, writes))
+    }
+
+    fn execute<'a>(
+        &'a mut self,
+        shipment: &'a Shipment,
+    ) -> BoxFuture<'a, Result<Shipped, StoreError>> {
+        Box::pin(Session::execute(self, shipment))
+    }
+
+    fn abort(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(async {
+            self.close().await;
+            Ok(())
+        })
+    }
+
+    fn list<'a>(&'a mut self, list: &'a List) -> BoxFuture<'a, Result<Vec<Arc<str>>, StoreError>> {
+        Box::pin(Session::list(self, list))
+    }
+
+    fn sees<'a>(&'a mut self, commits: &'a Commits) -> BoxFuture<'a, Result<bool, StoreError>> {
+        Box::pin(async {
+            let refused = self.attach_until(commits, SEES_TIMEOUT_MS).await?;
+            Ok(refused.is_none())
+        })
+    }
+
+    fn horizon(&mut self) -> BoxFuture<'_, Result<Option<Horizon>, StoreError>> {
+        Box::pin(Session::horizon(self))
+    }
+
+    fn reusable(&mut self) -> bool {
+        let open = matches!(self.state, State::Open(_)) || self.doubt.is_some();
+        !open && self.port.is_quiet()
+    }
+}

@@ -1,0 +1,172 @@
+//! Commits whose outcome is not known.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use solera_data::Op;
+use solera_mixt::drive::Clock;
+use solera_mixt::outcome::IN_DOUBT_MS;
+use solera_mixt::store::{Commits, StoreError};
+use tokio::time::Instant;
+
+use super::{Open, Session, number, read_all};
+use crate::failure;
+use crate::port::{Command, Port, Reply};
+use crate::system::System;
+
+/// How long a site is given to show what it has committed itself. Its clocks have to pass its own
+/// [horizon](solera_mixt::store::Horizon).
+const SEES_OVER_TIMEOUT_MS: u64 = 3_000;
+/// How long a command may still run whose session has ended; longer than a server lets it.
+const AFTER_BREAK: Duration = Duration::from_millis(IN_DOUBT_MS);
+
+/// A named object.
+#[derive(Clone, Debug)]
+pub(super) struct Object {
+    pub(super) key: Vec<u8>,
+    /// Whether it is in a space where all that changes it conflicts.
+    pub(super) linearizable: bool,
+}
+
+/// A commit whose outcome is not known.
+#[derive(Debug)]
+pub(super) struct Doubt {
+    of: Doubted,
+    /// When no answer came.
+    since: Instant,
+    /// The site that was asked to commit.
+    site: Option<Arc<str>>,
+}
+
+#[derive(Debug)]
+pub(super) enum Doubted {
+    Commit(Open),
+    /// Of phases that the server runs.
+    Phases(Lost),
+}
+
+/// A shipment whose answer was lost.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lost {
+    pub(super) number: u64,
+    pub(super) until_ms: u64,
+}
+
+impl<P: Port> Session<P> {
+    /// It is not known whether this has committed.
+    pub(super) fn doubts(&mut self, of: Doubted) {
+        self.doubt = Some(Doubt { of, since: Instant::now(), site: self.port.site() });
+    }
+
+    /// Returns once the last commit, if its outcome was not known, is seen by what follows, or is known never to take effect.
+    ///
+    /// # Errors
+    /// It is not known yet.
+    pub async fn resolve(&mut self) -> Result<(), StoreError> {
+        let Some(Doubt { of, since, site }) = &self.doubt else { return Ok(()) };
+        let (is_over, site) = (since.elapsed() >= AFTER_BREAK, site.clone());
+        match of {
+            Doubted::Phases(lost) => {
+                let lost = *lost;
+                self.settle(lost).await?;
+                self.see_commits_at(site).await?;
+            }
+            Doubted::Commit(open) if open.strong => {
+                let open = open.clone();
+                self.resolve_strong(open, is_over).await?;
+            }
+            Doubted::Commit(_) if is_over => self.see_commits_at(site).await?,
+            Doubted::Commit(_) => {
+                return Err(unavailable(
+                    "the connection broke while it committed, which may still be under way",
+                ));
+            }
+        }
+        self.doubt = None;
+        Ok(())
+    }
+
+    /// Returns if phases whose answer was lost are over.
+    async fn settle(&mut self, lost: Lost) -> Result<(), StoreError> {
+        self.open().await?;
+        match self.port.settle(lost.number, lost.until_ms).await.map_err(failure::of_break)? {
+            Ok(true) => Ok(()),
+            Ok(false) => {
+                let text = "the phases that were sent before are still being run";
+                Err(StoreError::Unavailable(text.to_owned()))
+            }
+            Err(text) => Err(StoreError::Unavailable(text)),
+        }
+    }
+
+    async fn resolve_strong(&mut self, open: Open, is_over: bool) -> Result<(), StoreError> {
+        let committed = match open.transaction {
+            Some(transaction) => {
+                self.open().await?;
+                let answer = self.ask(Command::Outcome { transaction }).await;
+                match answer.map_err(failure::of_break)? {
+                    Ok(Reply::Outcome(committed)) => committed,
+                    Ok(other) => return Err(unavailable(&failure::unexpected(&other).to_string())),
+                    Err(text) => return Err(unavailable(&text)),
+                }
+            }
+            None => None,
+        };
+        match (committed, open.object) {
+            (Some(false), _) | (Some(true), None) => Ok(()),
+            (Some(true), Some(object)) => {
+                let read = read_all(object.key.clone());
+                self.pass(object, [read]).await
+            }
+            (None, Some(object)) if is_over && object.linearizable => {
+                // It conflicts with this, so that it comes before it or never. Perhaps nobody knows of it any more.
+                let on_key = |op| Command::OnKey { key: object.key.clone(), op };
+                let field = number(u64::MAX);
+                let add = on_key(Op::HashSet(vec![(field.clone(), b""[..].into())]));
+                let remove = on_key(Op::HashDelete(vec![field]));
+                self.pass(object, [add, remove]).await
+            }
+            (None, _) => {
+                Err(unavailable("it is not decided yet whether the last transaction has committed"))
+            }
+        }
+    }
+
+    /// Commits a strong transaction on an object, of which no other one that conflicts is unseen then.
+    async fn pass(
+        &mut self,
+        object: Object,
+        commands: impl IntoIterator<Item = Command>,
+    ) -> Result<(), StoreError> {
+        let begin = [Command::Begin { strong: true }, Command::Watch { key: object.key }];
+        let all = begin.into_iter().chain(commands).chain([Command::Commit]).collect();
+        self.open().await?;
+        let answers = self.send(all).await.map_err(failure::of_break)?;
+        let refused = answers.into_iter().find_map(Result::err);
+        match refused.map(|text| failure::of_command(&text)) {
+            None => Ok(()),
+            Some(denied @ StoreError::Denied(_)) => Err(denied),
+            Some(error) => Err(unavailable(&format!(
+                "the site does not show yet what the last transaction may have written: {error}"
+            ))),
+        }
+    }
+
+    /// Waits until what follows sees all causal transactions that a site has committed by now.
+    async fn see_commits_at(&mut self, site: Option<Arc<str>>) -> Result<(), StoreError> {
+        let latest = self.horizon().await?.map(|horizon| horizon.latest);
+        let until_ms = latest.unwrap_or_else(|| System.now_ms());
+        let commits = Commits { until_ms, whence: Some(site.into_iter().collect()) };
+        match self.attach_until(&commits, SEES_OVER_TIMEOUT_MS).await? {
+            None => Ok(()),
+            Some(text) => Err(match failure::of_command(&text) {
+                denied @ StoreError::Denied(_) => denied,
+                _ => unavailable(&format!("what it committed before is not seen yet: {text}")),
+            }),
+        }
+    }
+}
+
+fn unavailable(why: &str) -> StoreError {
+    StoreError::Unavailable(why.to_owned())
+}
