@@ -14,6 +14,8 @@ mod phase;
 mod port;
 mod registry;
 mod request;
+#[cfg(test)]
+mod scene;
 mod settings;
 mod upkeep;
 

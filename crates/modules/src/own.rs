@@ -146,3 +146,61 @@ impl Database for Own {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use solera_mixt::conformance;
+    use solera_mixt::store::Begin;
+
+    use super::*;
+    use crate::scene;
+
+    #[tokio::test]
+    async fn own_spaces_do_what_databases_must() {
+        let space = |level: &str| {
+            format!("[[space]]\nname = '{level}'\nprefix = '{level}:'\nlevel = '{level}'\n")
+        };
+        let config = ["linearizable", "causal", "eventual"].map(space).concat();
+        let (_cluster, local) = scene::start(&config).await;
+        let own = Own::of_caller(&local, None);
+        for space in ["linearizable", "causal", "eventual"] {
+            // Registers of numbers and counters are both strings of Redis, so that a key may be taken for either.
+            conformance::objects_do_what_the_language_says(&own, space).await;
+            // What is read in a strong transaction may be old: then it does not commit. Of what is eventual nothing is
+            // taken back.
+            match space {
+                "linearizable" => conformance::transactions_are_serializable(&own, space).await,
+                "causal" => {
+                    conformance::transactions_are_atomic(&own, space).await;
+                    conformance::names_are_kept(&own, space).await;
+                }
+                _ => {}
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn sessions_are_opened_in_the_name_of_users_that_there_are() {
+        let config = "[[user]]\nname = 'default'\nnopass = true\ncommands = ['+@all']\n\
+                      keys = ['*']\n[[user]]\nname = 'clerk'\nnopass = true\n\
+                      commands = ['+get']\nkeys = ['a:*']\n";
+        let (_cluster, local) = scene::start(config).await;
+        let own = Own::of_caller(&local, None);
+        assert_eq!(own.user().as_deref(), Some("default"));
+        assert!(own.tells_users_apart());
+        let mut clerk = own.connect_as(Some("clerk")).await.ok().expect("there is one");
+        clerk.begin(&Begin::default()).await.unwrap();
+        for nobody in [None, Some("nobody")] {
+            let refused = own.connect_as(nobody).await.err();
+            assert!(matches!(refused, Some(StoreError::Denied(_))), "{refused:?}");
+        }
+        let denied = own.permits(Some("clerk"), &[]).unwrap().reason;
+        assert!(denied.contains("'clerk'") && denied.contains("solera.call"), "{denied}");
+        assert!(own.permits(Some("default"), &[]).is_none());
+        assert!(own.permits(None, &[]).is_some());
+        // The server is nobody, and acts for others.
+        let server = Own::of_server(&local);
+        assert_eq!(server.user(), None);
+        assert!(server.connect_as(Some("clerk")).await.is_ok());
+    }
+}

@@ -125,3 +125,64 @@ fn reply(answer: session::Answer) -> Reply {
         session::Answer::TakeToken(_) => Reply::Other("a token".to_owned()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::pin::pin;
+    use std::task::Poll;
+
+    use solera_data::{Op, Outcome as Found};
+
+    use super::*;
+    use crate::scene;
+
+    fn on_key(op: Op) -> Command {
+        Command::OnKey { key: b"k".to_vec(), op }
+    }
+
+    #[tokio::test]
+    async fn a_session_whose_answer_nobody_has_waited_for_is_not_used_again() {
+        let (_cluster, local) = scene::start("").await;
+        let mut port = Sessions::new(&local, Whom::Caller, None);
+        assert_eq!(port.run(Vec::new()).await, Err(Broken("no session is open".to_owned())));
+        port.open().await.unwrap();
+        let set = Command::OnKey { key: b"k".to_vec(), op: Op::Set("v".into()) };
+        let begun = port.run(vec![Command::Begin { strong: false }, set]).await.unwrap();
+        assert_eq!(begun, [Ok(Reply::Done), Ok(Reply::Key(Found::Ok))]);
+        assert!(port.is_quiet());
+        {
+            let mut running = pin!(port.run(vec![on_key(Op::Get)]));
+            poll_fn(|context| {
+                assert!(running.as_mut().poll(context).is_pending());
+                Poll::Ready(())
+            })
+            .await;
+        }
+        assert!(!port.is_quiet());
+        assert!(port.run(vec![on_key(Op::Get)]).await.is_err());
+        // The transaction was one of the session that has ended.
+        port.open().await.unwrap();
+        let read = port.run(vec![on_key(Op::Get)]).await.unwrap();
+        assert_eq!(read, [Ok(Reply::Key(Found::Nil))]);
+    }
+
+    #[tokio::test]
+    async fn what_is_no_command_is_refused_and_the_session_stays() {
+        let (_cluster, local) = scene::start("").await;
+        let mut port = Sessions::new(&local, Whom::Server, None);
+        port.open().await.unwrap();
+        let nowhere = Command::AttachUntil { until_ms: 1, timeout_ms: 1, sites: vec!["x".into()] };
+        let nothing = Command::Outcome { transaction: "x".to_owned() };
+        for command in [on_key(Op::Digest), nothing, nowhere] {
+            let answers = port.run(vec![on_key(Op::Get), command.clone()]).await.unwrap();
+            let all = answers
+                .iter()
+                .all(|answer| matches!(answer, Err(text) if text.starts_with("ERR ")));
+            assert!(all && answers.len() == 2, "{command:?}: {answers:?}");
+        }
+        let horizon = port.run(vec![Command::Horizon]).await.unwrap();
+        assert!(matches!(horizon[..], [Ok(Reply::Horizon(_))]), "{horizon:?}");
+        assert!(port.is_quiet());
+    }
+}

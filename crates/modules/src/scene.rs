@@ -1,0 +1,36 @@
+//! A cluster in which tests open sessions.
+
+use std::sync::Arc;
+
+use solera_config::{ClusterSpec, LogLevel, Overrides};
+use solera_node::{Cluster, Incomplete, Local, Log, Modules};
+use solera_resp::Value;
+use tokio::io::AsyncWriteExt;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::sync::oneshot;
+
+/// Gives away the means to open sessions, and answers nobody.
+struct Handing(UnboundedSender<Local>);
+
+impl Modules for Handing {
+    fn run(&self, local: Local, _: Vec<Vec<u8>>) -> oneshot::Receiver<Value> {
+        self.0.send(local).unwrap();
+        oneshot::channel().1
+    }
+
+    fn incomplete(&self) -> Option<Incomplete> {
+        None
+    }
+}
+
+/// A cluster of two sites, and the means to open sessions at the first.
+pub(crate) async fn start(config: &str) -> (Cluster, Local) {
+    let (sender, mut locals) = unbounded_channel();
+    let over = Overrides { sites: Some(2), ..Overrides::default() };
+    let spec = ClusterSpec::parse("test", config, over).unwrap();
+    let modules = Some(Arc::new(Handing(sender)) as _);
+    let cluster = Cluster::start(spec, Log::new(LogLevel::Error), modules).unwrap();
+    let mut client = cluster.connect(0).unwrap();
+    client.write_all(b"SOLERA.CALL m.t\r\n").await.unwrap();
+    (cluster, locals.recv().await.unwrap())
+}
