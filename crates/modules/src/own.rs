@@ -188,7 +188,7 @@ mod tests {
         let own = Own::of_caller(&local, None);
         assert_eq!(own.user().as_deref(), Some("default"));
         assert!(own.tells_users_apart());
-        let mut clerk = own.connect_as(Some("clerk")).await.ok().expect("there is one");
+        let Ok(mut clerk) = own.connect_as(Some("clerk")).await else { panic!("there is one") };
         clerk.begin(&Begin::default()).await.unwrap();
         for nobody in [None, Some("nobody")] {
             let refused = own.connect_as(nobody).await.err();

@@ -113,7 +113,6 @@ fn reply(answer: session::Answer) -> Reply {
         | session::Answer::Commit(())
         | session::Answer::Abort(())
         | session::Answer::Watch(())
-        | session::Answer::Attach(())
         | session::Answer::AttachUntil(()) => Reply::Done,
         session::Answer::Txid(name) => Reply::Name(name.to_string()),
         session::Answer::OnKey(outcome) => Reply::Key(outcome),
@@ -121,8 +120,6 @@ fn reply(answer: session::Answer) -> Reply {
         session::Answer::AttachHorizon(horizon) => {
             Reply::Horizon(Horizon { latest: horizon.latest_ms(), stable: horizon.stable_ms() })
         }
-        // No command of a mixed transaction asks for it.
-        session::Answer::TakeToken(_) => Reply::Other("a token".to_owned()),
     }
 }
 

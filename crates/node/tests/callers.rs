@@ -7,7 +7,7 @@ use solera_config::{ClusterSpec, LogLevel, Overrides};
 use solera_data::{Op, Outcome, Value};
 use solera_node::{Cluster, Fault, Incomplete, Local, Log, Modules};
 use solera_resp::Value as Reply;
-use solera_session::{Abort, Answer, AttachUntil, Begin, Command, Commit, OnKey, TakeToken, Watch};
+use solera_session::{Abort, Answer, AttachUntil, Begin, Command, Commit, OnKey, Watch};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
@@ -86,7 +86,6 @@ async fn call(local: &Local) -> Result<(), String> {
     caller.execute(set("a:2", "two")).await?;
     caller.execute(Commit).await?;
     assert_eq!(caller.execute(on("a:2", Op::Get)).await?, Outcome::Bulk(Value::from("two")));
-    caller.execute(TakeToken).await?;
     // One that is dropped.
     caller.execute(Begin { strong: true }).await?;
     caller.execute(Watch { keys: vec![b"a:1".to_vec()] }).await?;

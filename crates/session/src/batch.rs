@@ -3,8 +3,7 @@
 use tokio::sync::oneshot;
 
 use crate::commands::{
-    Abort, Attach, AttachHorizon, AttachUntil, Begin, Commit, OnKey, Outcome, TakeToken, Txid,
-    Watch,
+    Abort, AttachHorizon, AttachUntil, Begin, Commit, OnKey, Outcome, Txid, Watch,
 };
 use crate::context::Context;
 use crate::session::Session;
@@ -79,16 +78,4 @@ macro_rules! commands {
     };
 }
 
-commands!(
-    Abort,
-    Attach,
-    AttachHorizon,
-    AttachUntil,
-    Begin,
-    Commit,
-    OnKey,
-    Outcome,
-    TakeToken,
-    Txid,
-    Watch
-);
+commands!(Abort, AttachHorizon, AttachUntil, Begin, Commit, OnKey, Outcome, Txid, Watch);

@@ -43,10 +43,10 @@ impl<W: Context> Session<W> {
         let answer = self.execute_if_permitted(command).await;
         let id = command.command();
         let ends = matches!(id, CommandId::SoleraCommit | CommandId::SoleraAbort);
-        if let Err(error) = &answer {
-            if was_open || ends {
-                self.give_up(error.clone(), ends);
-            }
+        if let Err(error) = &answer
+            && (was_open || ends)
+        {
+            self.give_up(error.clone(), ends);
         }
         answer
     }
