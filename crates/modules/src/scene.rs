@@ -14,7 +14,7 @@ struct Handing(UnboundedSender<Local>);
 
 impl Modules for Handing {
     fn run(&self, local: Local, _: Vec<Vec<u8>>) -> oneshot::Receiver<Value> {
-        self.0.send(local).unwrap();
+        self.0.send(local).expect("a test waits for it");
         oneshot::channel().1
     }
 
@@ -27,10 +27,11 @@ impl Modules for Handing {
 pub(crate) async fn start(config: &str) -> (Cluster, Local) {
     let (sender, mut locals) = unbounded_channel();
     let over = Overrides { sites: Some(2), ..Overrides::default() };
-    let spec = ClusterSpec::parse("test", config, over).unwrap();
+    let spec = ClusterSpec::parse("test", config, over).expect("the test's settings are right");
     let modules = Some(Arc::new(Handing(sender)) as _);
-    let cluster = Cluster::start(spec, Log::new(LogLevel::Error), modules).unwrap();
-    let mut client = cluster.connect(0).unwrap();
-    client.write_all(b"SOLERA.CALL m.t\r\n").await.unwrap();
-    (cluster, locals.recv().await.unwrap())
+    let cluster =
+        Cluster::start(spec, Log::new(LogLevel::Error), modules).expect("it needs no ports");
+    let mut client = cluster.connect(0).expect("its sites are alive");
+    client.write_all(b"SOLERA.CALL m.t\r\n").await.expect("the site reads");
+    (cluster, locals.recv().await.expect("the call hands it over"))
 }
