@@ -15,6 +15,7 @@
 
 pub mod codec;
 mod exchange;
+mod guarded;
 mod partition;
 mod protocol;
 mod records;
@@ -28,6 +29,9 @@ use solera_time::{Monotonic, Physical, SiteId};
 
 pub use codec::DecodeError;
 pub use exchange::{AskId, Input, Job, JobId, Output, RequestId};
+pub use guarded::{
+    Guard, GuardAnswer, GuardQuestion, Guarded, PromiseId, Refusal, Verdict,
+};
 pub use partition::PartitionId;
 pub use protocol::{Foreign, Protocol};
 pub use records::Records;

@@ -11,6 +11,7 @@ mod by_worker;
 mod client;
 mod disk_faults;
 mod faults;
+mod guarded;
 mod history;
 mod last_round;
 #[cfg(test)]

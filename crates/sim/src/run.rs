@@ -15,6 +15,7 @@ use solera_time::{SiteId, Timestamp, Vector};
 use solera_unistore::{Cause, Command, Event, Response, TransactionId};
 
 use crate::client::{Clients, Recorded, Status};
+use crate::guarded::GuardedSessions;
 use crate::history::{Places, answer, entries, history};
 use crate::last_round::LastRound;
 use crate::outage::Outage;
@@ -65,6 +66,8 @@ pub enum Violation {
     Promise(String),
     /// The protocol interface does not do what `trial` relies on.
     Trial(String),
+    /// What a guard promised or refused is not what became of a transaction.
+    Guarded(String),
     /// `primary` broke one of its promises.
     Primary(String),
     /// What counted as durable is not there after a restart.
@@ -89,6 +92,7 @@ impl fmt::Display for Violation {
             Violation::Promise(what) => write!(f, "a broken promise: {what}"),
             Violation::Primary(what) => write!(f, "primary: {what}"),
             Violation::Trial(what) => write!(f, "trial: {what}"),
+            Violation::Guarded(what) => write!(f, "guarded: {what}"),
             Violation::Lost(what) => write!(f, "lost: {what}"),
             Violation::Silent(what) => write!(f, "not in time: {what}"),
             Violation::Starved(who) => write!(f, "others were always in the way of {who}"),
@@ -129,6 +133,7 @@ struct Run<'a> {
     promises: Promises,
     primary: PrimarySessions,
     trial: TrialSessions,
+    guarded: GuardedSessions,
     places: Places,
     outcomes: Outcomes,
     ledger: Ledger,
@@ -145,12 +150,14 @@ impl<'a> Run<'a> {
         let promises = Promises::new(scenario, &mut world);
         let primary = PrimarySessions::new(scenario, &mut world);
         let trial = TrialSessions::new(scenario, &mut world);
+        let guarded = GuardedSessions::new(scenario, &mut world);
         Run {
             scenario,
             clients,
             promises,
             primary,
             trial,
+            guarded,
             world,
             places: Places::default(),
             outcomes: Outcomes::default(),
@@ -176,6 +183,7 @@ impl<'a> Run<'a> {
             || !self.promises.all_done()
             || !self.primary.all_done()
             || !self.trial.all_done()
+            || !self.guarded.all_done()
             || self.world.unfinished().is_some())
             && self.world.now < end
         {
@@ -192,6 +200,7 @@ impl<'a> Run<'a> {
             .chain(self.promises.stuck())
             .chain(self.primary.stuck())
             .chain(self.trial.stuck())
+            .chain(self.guarded.stuck())
         {
             self.violations.push(Violation::Stuck(client));
         }
@@ -268,6 +277,7 @@ impl<'a> Run<'a> {
                 ("open", status.open_transactions()),
                 ("prepared", status.prepared_transactions()),
                 ("unconfirmed", status.unconfirmed_decisions()),
+                ("guarded", status.guarded_transactions()),
                 ("undecided", if quorum { status.undecided_transactions() } else { 0 }),
                 // What a destroyed site may still lack is kept for it.
                 ("unsettled", if destroyed { 0 } else { status.unsettled_updates() }),
@@ -292,6 +302,18 @@ impl<'a> Run<'a> {
         self.violations.extend(broken);
     }
 
+    fn judge_guards(&mut self) {
+        if !self.scenario.trial {
+            return;
+        }
+        self.guarded.final_reads(&mut self.world);
+        let happenings = self.world.take_happenings();
+        self.observe(happenings);
+        self.load(self.world.now + 500 * MS);
+        let problems = self.guarded.judge(&self.world);
+        self.violations.extend(problems.into_iter().map(Violation::Guarded));
+    }
+
     fn judge_bytes(&mut self) {
         for (address, replica) in self.world.replicas() {
             let status = replica.status();
@@ -306,6 +328,7 @@ impl<'a> Run<'a> {
     fn judge(mut self) -> Report {
         let finals = self.final_reads();
         self.judge_promises();
+        self.judge_guards();
         let of_primary = self.primary.judge(&self.world);
         self.violations.extend(of_primary.into_iter().map(Violation::Primary));
         self.violations.extend(self.trial.judge().into_iter().map(Violation::Trial));
@@ -348,7 +371,8 @@ impl<'a> Run<'a> {
         for happening in happenings {
             match happening {
                 Happening::Wake(client) => {
-                    if !self.trial.wake(&mut self.world, client)
+                    if !self.guarded.wake(&mut self.world, client)
+                        && !self.trial.wake(&mut self.world, client)
                         && !self.primary.wake(&mut self.world, client)
                         && !self.promises.wake(&mut self.world, client)
                     {
@@ -361,6 +385,7 @@ impl<'a> Run<'a> {
                     self.promises.site_down(&mut self.world, site);
                     self.primary.site_down(&mut self.world, site);
                     self.trial.site_down(&mut self.world, site);
+                    self.guarded.site_down(&mut self.world, site);
                 }
                 Happening::Replaced(site, cut) => self.ledger.closed(site, cut.0),
                 Happening::WorkerDown(worker) => {
@@ -368,6 +393,13 @@ impl<'a> Run<'a> {
                     self.promises.worker_down(&mut self.world, worker);
                     self.primary.worker_down(&mut self.world, worker);
                     self.trial.worker_down(&mut self.world, worker);
+                    self.guarded.worker_down(&mut self.world, worker);
+                }
+                Happening::Refused(from, request) if GuardedSessions::is_own(request) => {
+                    self.guarded.refused(&mut self.world, from, request);
+                }
+                Happening::Unanswered(from, request) if GuardedSessions::is_own(request) => {
+                    self.guarded.unanswered(&mut self.world, from, request);
                 }
                 Happening::Refused(from, request) => {
                     if !self.promises.unanswered(&mut self.world, from, request) {
@@ -388,6 +420,9 @@ impl<'a> Run<'a> {
                 }
                 Happening::Disorder(at, event) => self.trial.disorder(at, &event),
                 Happening::Event(address, event) => self.note(address, &event),
+                Happening::Reply(from, request, response) if GuardedSessions::is_own(request) => {
+                    self.guarded.reply(&mut self.world, (from, request), response);
+                }
                 Happening::Reply(from, request, response) => {
                     if let Some((_, slot)) =
                         self.finals.iter_mut().find(|(other, _)| *other == request)

@@ -260,7 +260,7 @@ pub(crate) fn takes(worker: &Worker, command: &Command) -> bool {
 pub(crate) fn writes(command: &Command) -> bool {
     match command {
         Command::Execute { op, .. } | Command::Operate { op, .. } => op.is_update(),
-        Command::ExecuteStrong { .. } | Command::Commit { .. } => true,
+        Command::ExecuteStrong { .. } | Command::ExecuteGuarded(_) | Command::Commit { .. } => true,
         _ => false,
     }
 }

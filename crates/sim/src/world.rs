@@ -26,6 +26,7 @@ use solera_unistore::{Command, Config, Event, Pasts, Record, Replica, Response};
 use crate::ambush::Ambush;
 use crate::by_worker::ByWorker;
 use crate::faults::Fault;
+use crate::guarded::limit;
 use crate::queue::Queue;
 use crate::random::Random;
 use crate::scenario::{MS, Scenario, Steady};
@@ -168,8 +169,8 @@ pub(crate) struct World {
     ambushes: Vec<Ambush>,
     /// How many updates partitions of `primary` keep, and the rule that is taken out, if workers run it.
     primary: Option<(usize, Without<solera_primary::Rule>)>,
-    /// Whether workers run `trial`.
-    trial: bool,
+    /// How many units of each key `trial` hands out, if workers run it.
+    trial: Option<u32>,
 }
 
 /// How many virtual cores run the jobs of a worker.
@@ -227,7 +228,7 @@ impl World {
             power_fails_at_checkpoints: scenario.power_fails_at_checkpoints,
             ambushes: Vec::new(),
             primary: scenario.primary.map(|entries| (entries, scenario.primary_without)),
-            trial: scenario.trial,
+            trial: scenario.trial.then(|| limit(scenario.seed)),
         };
         for site in SiteId::all(sites) {
             for worker in 0..scenario.topology.workers[site.index()] {
@@ -269,7 +270,10 @@ impl World {
     /// What a worker is started with.
     fn site_config(&self, address: Address) -> solera_site::Config {
         let config = solera_site::Config::from(self.configs[&address].clone());
-        let config = if self.trial { config.with_trial() } else { config };
+        let config = match self.trial {
+            Some(limit) => config.with_trial(limit),
+            None => config,
+        };
         let Some(options) = self.primary else { return config };
         let mut config = config.with_primary();
         if let Some(primary) = &mut config.primary {
@@ -461,6 +465,13 @@ impl World {
         let up = |address: &Address| self.state(address.site.index()) == SiteState::Up;
         let workers = self.workers.iter().filter(move |(address, _)| up(address));
         workers.filter_map(|(address, worker)| Some((*address, worker.machine().primary()?)))
+    }
+
+    /// The machines of `trial` at sites that are up.
+    pub(crate) fn trials(&self) -> impl Iterator<Item = (Address, &solera_trial::Trial)> {
+        let up = |address: &Address| self.state(address.site.index()) == SiteState::Up;
+        let workers = self.workers.iter().filter(move |(address, _)| up(address));
+        workers.filter_map(|(address, worker)| Some((*address, worker.machine().trial()?)))
     }
 
     fn replica(&self, worker: &Address) -> Option<&Replica> {

@@ -4,15 +4,15 @@ use std::collections::{BTreeSet, VecDeque};
 
 use std::convert::Infallible;
 
-use solera_machine::{Address, Lane, Machine, Now, Share, Wire};
+use solera_machine::{Address, AskId, Lane, Machine, Now, Share, Wire};
 use solera_membership::{Change, MemberError, Members};
 use solera_primary::Primary;
 use solera_time::{Monotonic, Physical, SiteId, Timestamp};
 use solera_trial::Trial;
-use solera_unistore::Replica;
+use solera_unistore::{Errand, Replica};
 
 use crate::composed::{Command, Event, Input, Job, JobResult, Message, Output, Part, Response};
-use crate::internal::{self, Asker, Internal};
+use crate::internal::{self, Answered, Asker, Internal};
 
 /// What a worker is told at its start.
 #[derive(Clone, Debug)]
@@ -21,8 +21,8 @@ pub struct Config {
     pub unistore: solera_unistore::Config,
     /// For `primary`, if the worker runs it.
     pub primary: Option<solera_primary::Config>,
-    /// Whether the worker runs `trial`.
-    pub trial: bool,
+    /// For `trial`, if the worker runs it.
+    pub trial: Option<solera_trial::Config>,
 }
 
 /// The machine of one worker: one machine for each protocol.
@@ -53,12 +53,13 @@ struct NotRun {
 pub struct Checkpoint {
     unistore: solera_unistore::Checkpoint,
     primary: solera_primary::Checkpoint,
+    trial: solera_trial::Checkpoint,
     complete: bool,
 }
 
 impl From<solera_unistore::Config> for Config {
     fn from(unistore: solera_unistore::Config) -> Config {
-        Config { unistore, primary: None, trial: false }
+        Config { unistore, primary: None, trial: None }
     }
 }
 
@@ -78,10 +79,12 @@ impl Config {
         self
     }
 
-    /// Lets the worker run `trial`, too.
+    /// Lets the worker run `trial`, too, which guards keys of UniStore and hands out so many units of each.
     #[must_use]
-    pub fn with_trial(mut self) -> Config {
-        self.trial = true;
+    pub fn with_trial(mut self, limit: u32) -> Config {
+        let journal = self.unistore.journal;
+        self.trial = Some(solera_trial::Config { limit, journal });
+        self.unistore.guards.push(solera_trial::PROTOCOL.number);
         self
     }
 
@@ -100,19 +103,20 @@ impl Site {
         let members = config.first_members();
         let primary = config.primary.map(|primary| Primary::new(primary, &members));
         let first = config.unistore.first_transaction;
-        Site::of(Replica::new(config.unistore, seed), primary, config.trial, first)
+        let trial = config.trial.map(Trial::new);
+        Site::of(Replica::new(config.unistore, seed), primary, trial, first)
     }
 
     pub(crate) fn of(
         unistore: Replica,
         primary: Option<Primary>,
-        trial: bool,
+        trial: Option<Trial>,
         first_question: u64,
     ) -> Site {
         let mut site = Site {
             unistore,
             primary,
-            trial: trial.then(Trial::default),
+            trial,
             internal: Internal::new(first_question),
             not_run: NotRun::default(),
             outputs: VecDeque::new(),
@@ -151,6 +155,11 @@ impl Site {
     pub fn ignored(&self) -> [u64; crate::PROTOCOLS.len()] {
         let of_primary = self.primary.as_ref().map_or(0, Primary::ignored);
         [self.unistore.status().ignored(), of_primary + self.not_run.primary, self.not_run.trial]
+    }
+
+    /// Returns the machine of `trial`, if the worker runs it.
+    pub fn trial(&self) -> Option<&Trial> {
+        self.trial.as_ref()
     }
 
     /// Returns the list of sites as the worker knows it.
@@ -227,6 +236,15 @@ impl Site {
     /// Carries out what `trial` says.
     fn settle_trial(&mut self, now: Now) {
         while let Some(output) = self.trial.as_mut().and_then(Trial::poll_output) {
+            if let solera_machine::Output::Reply {
+                request,
+                response: solera_trial::Response::Guard(answer),
+                ..
+            } = output
+            {
+                self.internal.note_guard(request, answer);
+                continue;
+            }
             match output.widen() {
                 Ok(output) => self.outputs.push_back(output),
                 Err((ask, question)) => {
@@ -239,18 +257,47 @@ impl Site {
         }
     }
 
-    /// Gives answers of UniStore to the protocols that have asked, and carries out what they say then.
+    /// Gives questions and answers of protocols to those that they are for, and carries out what these say then.
     fn settle(&mut self, now: Now) {
         if self.trial.is_none() {
             return;
         }
-        collect_unistore(&mut self.outputs, &mut self.unistore, &mut self.internal);
-        while let Some((Asker::Trial(ask), response)) = self.internal.take_answer() {
-            let answer = internal::answer_of(response);
-            self.with_trial(now, |trial| {
-                trial.handle(now, solera_machine::Input::Answered { ask, answer });
-            });
+        loop {
             collect_unistore(&mut self.outputs, &mut self.unistore, &mut self.internal);
+            if let Some((ask, errand)) = self.internal.take_errand() {
+                self.ask_guard(now, ask, errand);
+            } else if let Some(answered) = self.internal.take_answer() {
+                self.answer(now, answered);
+            } else {
+                break;
+            }
+        }
+    }
+
+    /// Asks the protocol that a question of UniStore is for.
+    fn ask_guard(&mut self, now: Now, ask: AskId, errand: Errand) {
+        let Errand { protocol, question } = errand;
+        // UniStore asks those alone that its configuration names.
+        assert_eq!(protocol, solera_trial::PROTOCOL.number, "only `trial` guards keys");
+        let request = self.internal.ask(Asker::UniStore(ask));
+        let command = solera_trial::Command::Guard(question);
+        self.with_trial(now, |trial| {
+            trial.handle(now, solera_machine::Input::Client { request, command });
+        });
+    }
+
+    /// Gives an answer to who has asked.
+    fn answer(&mut self, now: Now, answered: Answered) {
+        match answered {
+            Answered::Trial(ask, response) => {
+                let answer = internal::answer_of(response);
+                self.with_trial(now, |trial| {
+                    trial.handle(now, solera_machine::Input::Answered { ask, answer });
+                });
+            }
+            Answered::UniStore(ask, answer) => {
+                self.unistore.handle(now, solera_machine::Input::Answered { ask, answer });
+            }
         }
     }
 
@@ -283,10 +330,13 @@ fn without_answers(output: solera_unistore::Output, internal: &mut Internal) -> 
             internal.note(request, response);
             None
         }
-        output => {
-            let Ok(output) = output.widen();
-            Some(output)
-        }
+        output => match output.widen() {
+            Ok(output) => Some(output),
+            Err((ask, errand)) => {
+                internal.send(ask, errand);
+                None
+            }
+        },
     }
 }
 
@@ -396,7 +446,7 @@ impl Machine for Site {
     }
 
     fn next_deadline(&self) -> Option<Monotonic> {
-        if self.internal.has_answers() {
+        if self.internal.is_busy() {
             // A direct call has led to them.
             return Some(Monotonic(0));
         }
@@ -416,8 +466,13 @@ impl Machine for Site {
         }
         let primary = self.primary.as_ref();
         let part = primary.and_then(|it| it.next_part(&mut checkpoint.primary, keys));
+        if let Some(part) = part {
+            return Some(Part::Primary(part));
+        }
+        let trial = self.trial.as_ref();
+        let part = trial.and_then(|it| it.next_part(&mut checkpoint.trial, keys));
         checkpoint.complete = part.is_none();
-        part.map(Part::Primary)
+        part.map(Part::Trial)
     }
 
     fn is_complete(checkpoint: &Checkpoint) -> bool {

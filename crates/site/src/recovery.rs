@@ -9,7 +9,7 @@ use crate::{Config, PROTOCOLS, Site};
 pub struct Recovery {
     unistore: solera_unistore::Recovery,
     primary: Option<solera_primary::Recovery>,
-    trial: bool,
+    trial: Option<solera_trial::Recovery>,
     first_question: u64,
 }
 
@@ -21,7 +21,8 @@ impl Recovery {
         let primary = config.primary.map(|it| solera_primary::Recovery::new(it, &first));
         let first_question = config.unistore.first_transaction;
         let unistore = solera_unistore::Recovery::new(config.unistore, seed);
-        Recovery { unistore, primary, trial: config.trial, first_question }
+        let trial = config.trial.map(solera_trial::Recovery::new);
+        Recovery { unistore, primary, trial, first_question }
     }
 
     /// Returns the recovery of `primary`.
@@ -29,6 +30,12 @@ impl Recovery {
         self.primary.as_mut().ok_or_else(|| {
             "bytes of protocol 2 (primary), which this worker does not run: its spaces were others".into()
         })
+    }
+
+    /// Returns the recovery of `trial`.
+    fn trial(&mut self) -> Result<&mut solera_trial::Recovery, String> {
+        let not_here = || "bytes of protocol 255 (trial), which this worker does not run".into();
+        self.trial.as_mut().ok_or_else(not_here)
     }
 }
 
@@ -44,6 +51,7 @@ impl solera_machine::Recovery for Recovery {
     fn take_part(&mut self, lsn: u64, part: &[u8]) -> Result<(), String> {
         match protocol_of(part)? {
             solera_primary::PROTOCOL => self.primary()?.take_part(part),
+            solera_trial::PROTOCOL => self.trial()?.take_part(lsn, part),
             _ => self.unistore.take_part(lsn, part),
         }
     }
@@ -51,6 +59,7 @@ impl solera_machine::Recovery for Recovery {
     fn take_record(&mut self, lsn: u64, record: &[u8]) -> Result<(), String> {
         match protocol_of(record)? {
             solera_primary::PROTOCOL => self.primary()?.take_record(record),
+            solera_trial::PROTOCOL => self.trial()?.take_record(lsn, record),
             _ => self.unistore.take_record(lsn, record),
         }
     }
@@ -58,6 +67,7 @@ impl solera_machine::Recovery for Recovery {
     fn into_machine(self) -> Site {
         let unistore = self.unistore.into_machine();
         let primary = self.primary.map(|primary| primary.into_machine(unistore.members()));
-        Site::of(unistore, primary, self.trial, self.first_question)
+        let trial = self.trial.map(solera_trial::Recovery::into_machine);
+        Site::of(unistore, primary, trial, self.first_question)
     }
 }

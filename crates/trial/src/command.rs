@@ -1,7 +1,7 @@
 //! Commands, their replies, and questions to other protocols.
 
 use solera_data::Key;
-use solera_machine::Address;
+use solera_machine::{Address, GuardAnswer, GuardQuestion};
 
 /// What clients ask for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +29,8 @@ pub enum Command {
         /// How many in each lane.
         count: u32,
     },
+    /// Of another protocol of the worker, about transactions that claim units of an allocation.
+    Guard(GuardQuestion),
 }
 
 /// The reply to a command.
@@ -45,6 +47,8 @@ pub enum Response {
     Added(Answer),
     /// To [`Command::Burst`].
     Sent,
+    /// To [`Command::Guard`].
+    Guard(GuardAnswer),
 }
 
 /// A question to another protocol of the worker.

@@ -1,22 +1,25 @@
-//! Exercises what of the protocol interface no other protocol uses yet: jobs, questions to other protocols of the worker, and
-//! several lanes. For simulations; servers do not run it.
+//! Exercises what of the protocol interface no other protocol uses yet: jobs, questions to other protocols of the worker, guards of
+//! transactions, and several lanes. For simulations; servers do not run it.
 //!
 //! | module | subject |
 //! |---|---|
 //! | `command` | commands and their replies |
+//! | `guard` | allocations, of which transactions claim units |
 //! | `machine` | the machine |
+//! | `record` | what the guard keeps, and recovery |
 //! | `message` | messages between workers, in two lanes |
 //! | `work` | jobs |
 
 mod command;
+mod guard;
 mod machine;
 mod message;
+mod record;
 mod work;
 
 pub use command::{Answer, Command, Question, Response};
-pub use machine::{ALL as RARE_PATHS, Trial};
+pub use guard::{Allocations, Claim, SetAside};
+pub use machine::{ALL as RARE_PATHS, Checkpoint, Config, Trial};
 pub use message::{Event, Input, Message, Output, PROTOCOL};
-
-/// Parts of checkpoints: there are none.
-pub type Part = std::convert::Infallible;
+pub use record::{Part, Record, Recovery};
 pub use work::{Chain, chain};

@@ -1,13 +1,17 @@
 //! The machine.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::convert::Infallible;
 
-use solera_machine::{Address, AskId, JobId, Machine, Now, RequestId};
+use solera_machine::{
+    Address, AskId, GuardAnswer, GuardQuestion, Guarded, JobId, Machine, Now, PromiseId, Records,
+    RequestId, Verdict,
+};
 use solera_time::Monotonic;
 
 use crate::command::{Answer, Command, Question, Response};
+use crate::guard::{Allocations, steps, too_late};
 use crate::message::{Event, Input, Message, Output};
+use crate::record::{Part, Record};
 use crate::work::Chain;
 
 solera_machine::rare_paths! {
@@ -15,6 +19,29 @@ solera_machine::rare_paths! {
     OVERTAKEN = "trial: a message arrived before one that was sent earlier in another lane";
     /// Cancellation reaches jobs.
     CANCELLED = "trial: a job ended whose request was cancelled";
+    /// Guards may hear of an end before they have answered.
+    ENDED_EARLY = "trial: a transaction ended before its guard had answered";
+    /// Participants tell guards again.
+    TOLD_AGAIN = "trial: a guard was told of an end without a promise";
+}
+
+/// What a worker is told of the protocol at its start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// How many units of each key there are.
+    pub limit: u32,
+    /// Whether to emit records, for a journal.
+    pub journal: bool,
+}
+
+/// A question to the guard that waits for a job.
+#[derive(Debug)]
+struct Pondered {
+    request: RequestId,
+    id: PromiseId,
+    guards: Guarded,
+    /// Whether the transaction has ended and the question was answered.
+    over: bool,
 }
 
 /// A computation under way.
@@ -42,9 +69,12 @@ impl Traffic {
     }
 }
 
-/// The machine of one worker. It keeps nothing: what a worker had begun when it died comes to nothing.
-#[derive(Debug, Default)]
+/// The machine of one worker. It keeps what its guard has promised; anything else that a worker had begun when it died comes to nothing.
+#[derive(Debug)]
 pub struct Trial {
+    config: Config,
+    allocations: Allocations,
+    pondered: BTreeMap<JobId, Pondered>,
     /// Names the process, from its first input on.
     run: Option<u64>,
     /// Jobs and questions so far.
@@ -56,7 +86,38 @@ pub struct Trial {
     outputs: VecDeque<Output>,
 }
 
+/// Progress of a checkpoint.
+#[derive(Debug, Default)]
+pub struct Checkpoint {
+    complete: bool,
+}
+
 impl Trial {
+    /// Creates the machine of a worker that has handed out nothing.
+    pub fn new(config: Config) -> Trial {
+        Trial::with_allocations(config, Allocations::default())
+    }
+
+    pub(crate) fn with_allocations(config: Config, allocations: Allocations) -> Trial {
+        Trial {
+            config,
+            allocations,
+            pondered: BTreeMap::new(),
+            run: None,
+            named: 0,
+            computations: BTreeMap::new(),
+            additions: BTreeMap::new(),
+            sent: BTreeMap::new(),
+            arrived: BTreeMap::new(),
+            outputs: VecDeque::new(),
+        }
+    }
+
+    /// Returns what its guard has handed out.
+    pub fn allocations(&self) -> &Allocations {
+        &self.allocations
+    }
+
     fn name(&mut self) -> u64 {
         self.named += 1;
         self.named
@@ -97,10 +158,69 @@ impl Trial {
                 }
                 self.reply(request, Response::Sent, true);
             }
+            Command::Guard(GuardQuestion::Promise { id, guards }) => match steps(&guards) {
+                0 => self.judge(request, id, &guards),
+                steps => {
+                    let job = JobId(self.name());
+                    self.pondered.insert(job, Pondered { request, id, guards, over: false });
+                    self.outputs.push_back(Output::Job { job, work: Chain { start: 0, steps } });
+                }
+            },
+            Command::Guard(GuardQuestion::End { id, committed }) => {
+                self.end(id, committed);
+                self.reply(request, Response::Guard(GuardAnswer::Ended), true);
+            }
+        }
+    }
+
+    fn record(&mut self, record: &Record) {
+        if self.config.journal {
+            let mut records = Records::default();
+            records.push_with(|bytes| record.encode(bytes));
+            self.outputs.push_back(Output::Records(records));
+        }
+    }
+
+    /// Answers whether a transaction may commit.
+    fn judge(&mut self, request: RequestId, id: PromiseId, guards: &Guarded) {
+        let verdict = match self.allocations.judge(self.config.limit, guards) {
+            _ if self.allocations.is_open(id) => Verdict::Promised,
+            Ok(set_aside) => {
+                self.record(&Record::Promised(id, set_aside.clone()));
+                self.allocations.promise(id, set_aside);
+                Verdict::Promised
+            }
+            Err(refusal) => Verdict::Refused(refusal),
+        };
+        self.reply(request, Response::Guard(GuardAnswer::Verdict(verdict)), true);
+    }
+
+    /// Ends what is promised to a transaction, and what is not answered yet.
+    fn end(&mut self, id: PromiseId, committed: bool) {
+        let is_early = |it: &&mut Pondered| it.id == id && !it.over;
+        let early = self.pondered.values_mut().filter(is_early).map(|it| {
+            it.over = true;
+            (it.request, too_late(&it.guards))
+        });
+        let early: Vec<_> = early.collect();
+        let is_early = !early.is_empty();
+        for (request, verdict) in early {
+            self.outputs.push_back(Output::Trace(Event::Rare(ENDED_EARLY)));
+            self.reply(request, Response::Guard(GuardAnswer::Verdict(verdict)), true);
+        }
+        if self.allocations.end(id, committed) {
+            self.record(&Record::Ended(id, committed));
+        } else if !is_early {
+            self.outputs.push_back(Output::Trace(Event::Rare(TOLD_AGAIN)));
         }
     }
 
     fn on_done(&mut self, job: JobId, end: u64) {
+        match self.pondered.remove(&job) {
+            Some(Pondered { over: true, .. }) => return,
+            Some(Pondered { request, id, guards, .. }) => return self.judge(request, id, &guards),
+            None => {}
+        }
         let Some(mut computation) = self.computations.remove(&job) else {
             return self.outputs.push_back(Output::Trace(Event::Rare(CANCELLED)));
         };
@@ -145,8 +265,8 @@ impl Machine for Trial {
     type Job = Chain;
     type Question = Question;
     type Answer = Answer;
-    type Part = Infallible;
-    type Checkpoint = ();
+    type Part = Part;
+    type Checkpoint = Checkpoint;
 
     fn handle(&mut self, now: Now, input: Input) {
         let run = *self.run.get_or_insert(now.physical.0);
@@ -172,15 +292,16 @@ impl Machine for Trial {
         None
     }
 
-    fn next_part(&self, (): &mut (), _: usize) -> Option<Infallible> {
-        None
+    fn next_part(&self, checkpoint: &mut Checkpoint, _: usize) -> Option<Part> {
+        let first = !std::mem::replace(&mut checkpoint.complete, true);
+        (first && !self.allocations.is_empty()).then(|| Part(self.allocations.clone()))
     }
 
-    fn is_complete((): &()) -> bool {
-        true
+    fn is_complete(checkpoint: &Checkpoint) -> bool {
+        checkpoint.complete
     }
 
-    fn encode_part(part: &Infallible, _: &mut Vec<u8>) {
-        match *part {}
+    fn encode_part(part: &Part, bytes: &mut Vec<u8>) {
+        part.encode(bytes);
     }
 }

@@ -25,6 +25,7 @@ pub struct Checkpoint {
     /// Of the worker's own state: what is still to be written.
     prepared: Vec<(TxId, Prepared)>,
     certification: Vec<solera_certification::Record<Write>>,
+    guards: Option<Part>,
     /// The owned partition whose turn it is.
     partition: usize,
     /// Of the partition before: what is still to be written.
@@ -56,6 +57,7 @@ impl Replica {
         if first {
             checkpoint.prepared = self.participant.to_save();
             checkpoint.certification = self.strong.service.save();
+            checkpoint.guards = self.participant.guarding.to_save();
         }
         if first || !checkpoint.prepared.is_empty() {
             let size = |(_, prepared): &(TxId, Prepared)| prepared.size();
@@ -67,6 +69,9 @@ impl Replica {
             promise.uniform_vec.join(&self.worker.dissemination.view.uniform_vec);
             let members = self.worker.dissemination.members.clone();
             return Some(Part::Worker { promise, prepared, decided, members });
+        }
+        if let Some(guards) = checkpoint.guards.take() {
+            return Some(guards);
         }
         if let Some(record) = checkpoint.certification.pop() {
             return Some(Part::Certification(Box::new(record)));

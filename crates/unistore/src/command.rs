@@ -7,7 +7,7 @@ use std::time::Duration;
 use solera_certification::{Claim, Kind, TransactionId};
 use solera_data::{Key, Op, OpError, Outcome};
 use solera_levels::Level;
-use solera_machine::Address;
+use solera_machine::{Address, Guarded, PromiseId, Refusal};
 use solera_time::{SiteId, Vector};
 
 use crate::pasts::Pasts;
@@ -19,6 +19,12 @@ pub struct TxId {
     pub coordinator: u8,
     /// Counts the coordinator's transactions.
     pub sequence: u64,
+}
+
+impl From<TxId> for PromiseId {
+    fn from(TxId { coordinator, sequence }: TxId) -> PromiseId {
+        PromiseId { coordinator, sequence }
+    }
 }
 
 /// A client's request. `past` is the client's causal past (`pastVec`, §5.1).
@@ -105,12 +111,37 @@ pub enum Command {
         /// The transaction.
         tid: TransactionId,
     },
+    /// Names guards of an open transaction, in addition to those that it has. It commits only if all of them promise. A transaction whose
+    /// guards cannot be named is given up.
+    Guard {
+        /// The transaction.
+        tx: TxId,
+        /// The guards.
+        guards: Guarded,
+    },
+    /// A transaction of one operation that commits only if all its guards promise.
+    ExecuteGuarded(Box<ExecuteGuarded>),
+}
+
+/// See [`Command::ExecuteGuarded`].
+#[derive(Clone, Debug)]
+pub struct ExecuteGuarded {
+    /// The client's causal past.
+    pub past: Vector,
+    /// The level of the key's space: causal or eventual.
+    pub level: Level,
+    /// The key.
+    pub key: Key,
+    /// The operation.
+    pub op: Op,
+    /// The guards.
+    pub guards: Guarded,
 }
 
 /// The answer to a command.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Response {
-    /// To [`Command::Execute`]: the answer, and what the client's pasts contain from now on.
+    /// To [`Command::Execute`] and [`Command::ExecuteGuarded`]: the answer, and what the client's pasts contain from now on.
     Executed {
         /// What the operation answered; an [`OpError`] had no effect.
         outcome: Result<Outcome, OpError>,
@@ -136,6 +167,8 @@ pub enum Response {
     Outcome(Option<bool>),
     /// The command could not be carried out.
     Failed(CommandError),
+    /// To [`Command::Guard`].
+    Guarded,
 }
 
 /// Why a command could not be carried out.
@@ -200,6 +233,17 @@ pub enum CommandError {
     /// The operation would make a strong transaction larger than one may be. It is not open any more,
     /// and had no effect.
     StrongTooLarge(StrongLimit),
+    /// A guard refused. The transaction is not open any more, and had no effect.
+    Guarded(Box<Refusal>),
+    /// A guard was named whose protocol guards nothing at this site. The transaction is not open any more, and had no effect.
+    NoGuard {
+        /// The number of the protocol.
+        protocol: u8,
+    },
+    /// More guards, or longer ones, than a transaction may name. It is not open any more, and had no effect.
+    TooManyGuards,
+    /// Guards were named of a strong transaction, which cannot have any. It is not open any more, and had no effect.
+    StrongGuarded,
 }
 
 /// What bounds a strong transaction; see [`StrongLimits`](crate::StrongLimits).
@@ -300,6 +344,26 @@ impl fmt::Display for CommandError {
             ),
             CommandError::StrongTooLarge(limit) => {
                 write!(f, "a strong transaction has at most {limit}; nothing was changed")
+            }
+            CommandError::Guarded(refusal) => write!(
+                f,
+                "the guard of '{}' refuses: {}; nothing was changed",
+                String::from_utf8_lossy(&refusal.key),
+                refusal.reason
+            ),
+            CommandError::NoGuard { protocol } => write!(
+                f,
+                "protocol {protocol} guards no keys at this site; nothing was changed"
+            ),
+            CommandError::TooManyGuards => write!(
+                f,
+                "a transaction has at most {} guards, {} bytes of each claim and {} KiB of keys and claims; nothing was changed",
+                Guarded::MOST,
+                Guarded::LONGEST_CLAIM,
+                Guarded::MOST_BYTES >> 10
+            ),
+            CommandError::StrongGuarded => {
+                write!(f, "a strong transaction cannot have guards; nothing was changed")
             }
             CommandError::Lost { site, missing } => {
                 write!(f, "site {site} failed with its last {} ms", missing.as_millis())

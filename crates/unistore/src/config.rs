@@ -132,6 +132,12 @@ pub enum Rule {
     EventualAtRisk,
     /// Prepared transactions count as at risk.
     PreparedAtRisk,
+    /// A participant asks the guards of a transaction before it acknowledges the PREPARE.
+    AskGuards,
+    /// A participant whose guard refuses does not acknowledge the PREPARE.
+    HeedRefusals,
+    /// A participant that starts again tells guards how transactions ended that had promised before.
+    TellGuardsAgain,
     /// A rule of certification.
     Certification(Certification),
 }
@@ -172,6 +178,8 @@ pub struct Config {
     pub protocol: Protocol,
     /// Strong transactions are led from this site at first.
     pub leader: SiteId,
+    /// The numbers of the protocols that run beside this one in the worker and that guard keys; the same everywhere at a site.
+    pub guards: Vec<u8>,
     /// A rule to leave out.
     pub without: Without<Rule>,
 }
@@ -196,6 +204,7 @@ impl Config {
             certification: solera_certification::Timing::default(),
             protocol: Protocol::UniStore,
             leader: SiteId(0),
+            guards: Vec::new(),
             without: Without::default(),
         }
     }

@@ -3,6 +3,8 @@
 //! The coordinator is the worker a client is connected to, never the client itself: a client that
 //! vanishes leaves nothing prepared.
 
+mod guarded;
+
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -10,16 +12,17 @@ use std::time::Duration;
 use solera_certification::{Claim, Kind, Outcome as Certified, TransactionId};
 use solera_data::{Effect, Key, Op, OpError};
 use solera_levels::Level;
-use solera_machine::{Address, Now, PartitionId, RequestId};
+use solera_machine::{Address, Guarded, Now, PartitionId, RequestId};
 use solera_time::{Monotonic, SiteId, Timestamp, Vector};
 
 use crate::command::{CommandError, Response, StrongLimit, TxId};
 use crate::config::{Rule, StrongLimits, Timing};
-use crate::message::{Cause, Event, Executed, Message, Write};
+use crate::message::{Cause, Event, Executed, Message, PrepareGuarded, Write};
 use crate::pasts::Pasts;
 use crate::record::{Decision, Record};
 use crate::replica::{MAX_UPDATE, Replica};
 use crate::strong::Accesses;
+use guarded::Singles;
 
 /// How long a transaction may be open that has a name: so long the groups forget nothing that is submitted
 /// here.
@@ -37,6 +40,7 @@ pub(crate) struct Coordinator {
     /// Commits that some participant has not confirmed yet. Nothing is known of a transaction that was
     /// given up, which tells participants enough.
     decided: BTreeMap<TxId, Told>,
+    singles: Singles,
 }
 
 #[derive(Debug)]
@@ -51,6 +55,8 @@ pub(crate) struct Transaction {
     /// own, and their effects so far, for the transaction's own reads.
     eventual: Vec<(Key, Op)>,
     eventual_writes: BTreeMap<Key, Effect>,
+    /// What other protocols must promise before it commits.
+    guards: Guarded,
     /// What it will write, in bytes; if it is to be certified, with the keys of all that it accesses.
     held: usize,
     /// How many operations it has been given.
@@ -89,13 +95,15 @@ struct Preparing {
 struct Share {
     writes: Vec<Write>,
     eventual: Vec<(Key, Op)>,
+    guards: Guarded,
 }
 
 impl Share {
     /// Approximate bytes.
     fn size(&self) -> usize {
         let eventual = self.eventual.iter().map(|(key, op)| key.len() + op.size());
-        self.writes.iter().map(Write::size).sum::<usize>() + eventual.sum::<usize>()
+        let writes = self.writes.iter().map(Write::size).sum::<usize>();
+        writes + eventual.sum::<usize>() + self.guards.bytes()
     }
 }
 
@@ -119,7 +127,8 @@ struct Answer {
 
 impl Coordinator {
     pub(crate) fn new(worker: u8, started: u64) -> Self {
-        Coordinator { worker, started, open: BTreeMap::new(), decided: BTreeMap::new() }
+        let (open, decided, singles) = Default::default();
+        Coordinator { worker, started, open, decided, singles }
     }
 
     /// How many decisions some participant has not confirmed.
@@ -234,6 +243,7 @@ impl Replica {
                 writes: BTreeMap::new(),
                 eventual: Vec::new(),
                 eventual_writes: BTreeMap::new(),
+                guards: Guarded::default(),
                 held: 0,
                 operations: 0,
                 outstanding: 0,
@@ -321,6 +331,9 @@ impl Replica {
         executed: Executed,
     ) {
         let response = self.record_version(now, request, tx, level, key, executed);
+        if self.coordinator.singles.has(tx) {
+            return self.operated_guarded(now, tx, response);
+        }
         self.operated_strong(now, request, tx, response);
     }
 
@@ -368,8 +381,8 @@ impl Replica {
     /// COMMIT_CAUSAL (UniStore Alg. 1 l. 26–35).
     pub(crate) fn commit(&mut self, now: Now, request: RequestId, tx: TxId, claim: Option<Claim>) {
         let Some(transaction) = self.open_transaction(tx) else {
-            self.worker.reply(request, Response::Failed(CommandError::NoSuchTransaction));
-            return;
+            let error = CommandError::NoSuchTransaction;
+            return self.answer_commit(request, tx, Response::Failed(error));
         };
         if transaction.outstanding > 0 {
             self.worker.reply(request, Response::Failed(CommandError::OperationsOutstanding));
@@ -383,10 +396,11 @@ impl Replica {
             return self.commit_strong(now, request, tx, transaction, until, claim);
         }
         self.worker.be_active(now);
-        let (writes, eventual) = match self.coordinator.open.get_mut(&tx) {
-            Some(tx) => (std::mem::take(&mut tx.writes), std::mem::take(&mut tx.eventual)),
-            None => return,
-        };
+        let Some(transaction) = self.coordinator.open.get_mut(&tx) else { return };
+        let guards = std::mem::take(&mut transaction.guards);
+        let writes = std::mem::take(&mut transaction.writes);
+        let eventual = std::mem::take(&mut transaction.eventual);
+        let is_guarded = !guards.is_empty();
         let mut shares: BTreeMap<Address, Share> = BTreeMap::new();
         for (key, effect) in writes {
             let share = shares.entry(self.owner_of(&key)).or_default();
@@ -395,8 +409,12 @@ impl Replica {
         for (key, op) in eventual {
             shares.entry(self.owner_of(&key)).or_default().eventual.push((key, op));
         }
+        for guard in guards {
+            let share = shares.entry(self.owner_of(&guard.key)).or_default();
+            share.guards = std::mem::take(&mut share.guards).and(guard.into());
+        }
         let elsewhere = shares.keys().any(|owner| *owner != self.worker.config.address);
-        if elsewhere {
+        if elsewhere || is_guarded {
             self.prepare(now, request, tx, shares);
         } else {
             let share = shares.into_values().next().unwrap_or_default();
@@ -408,7 +426,7 @@ impl Replica {
     /// (UniStore Alg. 1 l. 28).
     fn commit_here(&mut self, now: Now, request: RequestId, tx: TxId, share: Share) {
         let Some(snap_vec) = self.coordinator.open.get(&tx).map(|tx| tx.snap_vec) else { return };
-        let Share { writes, eventual } = share;
+        let Share { writes, eventual, .. } = share;
         let (mut committed, mut latest) = (None, Vector::zero(snap_vec.entries().len()));
         let transaction = if writes.is_empty() {
             self.coordinator.open.remove(&tx)
@@ -463,8 +481,18 @@ impl Replica {
             partitions,
             ts: snap_vec[self.worker.me],
         });
-        for (owner, Share { writes, eventual }) in shares {
-            self.worker.send(owner, Message::Prepare { tx, snap_vec, writes, eventual });
+        for (owner, Share { writes, eventual, guards }) in shares {
+            let message = match guards.is_empty() {
+                true => Message::Prepare { tx, snap_vec, writes, eventual },
+                false => Message::PrepareGuarded(Box::new(PrepareGuarded {
+                    tx,
+                    snap_vec,
+                    writes,
+                    eventual,
+                    guards,
+                })),
+            };
+            self.worker.send(owner, message);
         }
     }
 
@@ -494,7 +522,7 @@ impl Replica {
             Some(told) if eventual && self.worker.config.keeps(Rule::EventualConfirmed) => {
                 told.answer = Some(Answer { request, since: now.monotonic, pasts });
             }
-            _ => self.worker.reply(request, Response::Committed { pasts }),
+            _ => self.answer_commit(request, tx, Response::Committed { pasts }),
         }
     }
 
@@ -572,7 +600,7 @@ impl Replica {
         self.coordinator.forget(tx);
         self.worker.record(|| Record::Forgotten(tx));
         if let Some(Answer { request, pasts, .. }) = answer {
-            self.worker.reply(request, Response::Committed { pasts });
+            self.answer_commit(request, tx, Response::Committed { pasts });
         }
     }
 
@@ -581,15 +609,15 @@ impl Replica {
     pub(crate) fn give_up_confirmations(&mut self, now: Now) {
         let patience = self.worker.config.timing.prepare_timeout * 4;
         let mut overdue = Vec::new();
-        for Told { decision, answer, .. } in self.coordinator.decided.values_mut() {
+        for (tx, Told { decision, answer, .. }) in &mut self.coordinator.decided {
             let late = |answer: &mut Answer| now.monotonic.since(answer.since) >= patience;
             if let Some(Answer { request, .. }) = answer.take_if(late) {
                 let worker = decision.unconfirmed[0];
-                overdue.push((request, CommandError::Unconfirmed { worker }));
+                overdue.push((request, *tx, CommandError::Unconfirmed { worker }));
             }
         }
-        for (request, error) in overdue {
-            self.worker.reply(request, Response::Failed(error));
+        for (request, tx, error) in overdue {
+            self.answer_commit(request, tx, Response::Failed(error));
         }
     }
 
@@ -640,8 +668,14 @@ impl Replica {
             let transaction = self.drop_transaction(tx);
             if let Some(preparing) = transaction.and_then(|transaction| transaction.preparing) {
                 self.decide(now, tx, None, preparing.participants);
-                self.worker.reply(preparing.request, Response::Failed(CommandError::PartitionSlow));
+                let response = Response::Failed(CommandError::PartitionSlow);
+                self.answer_commit(preparing.request, tx, response);
+            } else {
+                self.expire_single(tx);
             }
+        }
+        if !self.coordinator.singles.is_empty() {
+            self.forget_singles(now);
         }
     }
 

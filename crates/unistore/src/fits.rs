@@ -2,11 +2,11 @@
 
 use solera_certification::{Ballot, Entry, GroupId, Share, State, TransactionId};
 use solera_data::Key;
-use solera_machine::{Address, PartitionId, Topology};
+use solera_machine::{Address, Guarded, PartitionId, Refusal, Topology};
 use solera_time::{SiteId, Vector};
 
 use crate::command::Response;
-use crate::message::{Chunk, Filling, Message, Stretch, Subtree, Write};
+use crate::message::{Chunk, Filling, Message, PrepareGuarded, Stretch, Subtree, Write};
 
 impl Message {
     /// Whether the message makes sense from `from` to `to`: both exist, its kind may travel between
@@ -91,6 +91,12 @@ impl Message {
             Message::Fetch(_) | Message::NotKept { .. } => !within_site,
             Message::Filling(filling) => !within_site && fits.filling(filling),
             Message::Wanted { upto, .. } => fits.vector(upto),
+            Message::PrepareGuarded(prepare) => within_site && fits.guarded(prepare),
+            Message::GuardRefused { refusal, .. } => {
+                within_site
+                    && refusal.reason.len() <= Refusal::LONGEST_REASON
+                    && refusal.key.len() <= Guarded::MOST_BYTES
+            }
         }
     }
 }
@@ -207,6 +213,21 @@ impl Fits<'_> {
     fn owned(&self, key: &Key) -> bool {
         let partition = PartitionId::of(key, self.topology.partitions);
         self.topology.owner(self.to.site, partition) == self.to
+    }
+
+    fn guarded(&self, prepare: &PrepareGuarded) -> bool {
+        let PrepareGuarded { snap_vec, writes, eventual, guards, .. } = prepare;
+        let owned = |key: &[u8]| {
+            let partition = PartitionId::of(key, self.topology.partitions);
+            self.topology.owner(self.to.site, partition) == self.to
+        };
+        self.vector(snap_vec)
+            && self.writes(writes)
+            && eventual.iter().all(|(key, _)| self.owned(key))
+            && !guards.is_empty()
+            && guards.is_bounded()
+            && guards.is_canonical()
+            && guards.iter().all(|guard| owned(&guard.key))
     }
 
     fn writes(&self, writes: &[Write]) -> bool {

@@ -11,6 +11,7 @@
 //! | `worker` | what the parts of a replica share: partitions, clock, what the site knows, outputs |
 //! | `coordinator` | interactive transactions and two-phase commit (Alg. 1) |
 //! | `participant` | prepared transactions (Alg. 1 l. 36–48) |
+//! | `coordinator::guarded`, `participant::guarding` | transactions that other protocols must agree to |
 //! | `partition`, `op_log`, `pending` | one partition's store: versions, folding |
 //! | `replication` | PROPAGATE, REPLICATE, forwarding (Alg. 2 l. 1–22) |
 //! | `dissemination` | BROADCAST_VECS by a tree, floors, causal stability |
@@ -61,7 +62,7 @@ mod uniformity;
 mod worker;
 
 pub use checkpoint::Checkpoint;
-pub use command::{Command, CommandError, Response, StrongLimit, TxId};
+pub use command::{Command, CommandError, ExecuteGuarded, Response, StrongLimit, TxId};
 pub use config::{Config, Protocol, Rule, StrongLimits, Timing};
 pub use encoding::PROTOCOL;
 pub use heard::Heard;
@@ -69,8 +70,9 @@ pub use joining::Progress;
 pub use keys::Held;
 pub use message::{
     Begin, Cause, Chunk, Converged, Event, Executed, Fetch, Filling, Input, Message, Output, Place,
-    SiteView, Stretch, Subtree, Update, Write,
+    PrepareGuarded, SiteView, Stretch, Subtree, Update, Write,
 };
+pub use participant::Errand;
 pub use pasts::Pasts;
 pub use rare::ALL as RARE_PATHS;
 pub use record::{Decision, Part, Prepared, Promise, Record, SavedKey};

@@ -1,16 +1,18 @@
 //! What replicas tell one another, and the machine's inputs and outputs.
 
 use serde::{Deserialize, Serialize};
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use solera_certification::{Access, TransactionId};
 use solera_data::{Context, Dot, Effect, Key, Op, OpError, Outcome, State};
 use solera_levels::Level;
-use solera_machine::{Address, PartitionId, RarePath, RequestId};
+use solera_machine::{Address, GuardAnswer, Guarded, PartitionId, RarePath, Refusal, RequestId};
 use solera_membership::{Gap, Members};
 use solera_time::{MAX_SITES, SiteId, Timestamp, Vector};
 
 use crate::command::{Command, Response, TxId};
+use crate::participant::Errand;
 
 /// One key's change by a transaction.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -272,6 +274,31 @@ pub enum Message {
         /// Whether the receiver should ask its siblings at other sites without delay.
         afar: bool,
     },
+
+    /// PREPARE of a transaction that has guards at the receiver; within a site.
+    PrepareGuarded(Box<PrepareGuarded>),
+    /// Instead of PREPARE_ACK: a guard refuses.
+    GuardRefused {
+        /// The transaction.
+        tx: TxId,
+        /// Which guard, and why.
+        refusal: Refusal,
+    },
+}
+
+/// PREPARE with guards.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PrepareGuarded {
+    /// The transaction.
+    pub tx: TxId,
+    /// `snapVec[tid]`.
+    pub snap_vec: Vector,
+    /// The receiver's share of `wbuff[tid]`.
+    pub writes: Vec<Write>,
+    /// The operations on eventual spaces that the receiver executes if the transaction commits.
+    pub eventual: Vec<(Key, Op)>,
+    /// The guards of keys that the receiver owns.
+    pub guards: Guarded,
 }
 
 impl Message {
@@ -302,6 +329,8 @@ impl Message {
             Message::Filling(..) => "Filling",
             Message::NotKept { .. } => "NotKept",
             Message::Wanted { .. } => "Wanted",
+            Message::PrepareGuarded(..) => "PrepareGuarded",
+            Message::GuardRefused { .. } => "GuardRefused",
         }
     }
 }
@@ -451,11 +480,11 @@ pub struct SiteView {
 }
 
 /// An input of a [`Replica`](crate::Replica). Lives of sites: [`Members::life`].
-pub type Input = solera_machine::Input<Message, Command>;
+pub type Input = solera_machine::Input<Message, Command, Infallible, GuardAnswer>;
 
 /// An output of a [`Replica`](crate::Replica): records only with [`Config::journal`](crate::Config::journal), events
 /// only with [`Config::trace`](crate::Config::trace).
-pub type Output = solera_machine::Output<Message, Response, Event>;
+pub type Output = solera_machine::Output<Message, Response, Event, Infallible, Errand>;
 
 /// Who asked for what a trace event tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

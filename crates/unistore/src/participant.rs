@@ -1,5 +1,7 @@
 //! Prepared transactions and the reads that wait for them (Alg. 1 l. 18–25 and 36–48).
 
+mod guarding;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -20,11 +22,15 @@ use crate::record::{Prepared, Record};
 use crate::replica::Replica;
 use crate::worker::ReplyTo;
 
+pub use guarding::Errand;
+use guarding::Guarding;
+
 /// Transactions prepared at this worker (`preparedCausal`), and reads parked behind them.
 #[derive(Debug)]
 pub(crate) struct Participant {
     prepared: BTreeMap<TxId, Waiting>,
     parked: Vec<Parked>,
+    pub(crate) guarding: Guarding,
     /// Covers the commit vectors of all operations on eventual spaces that transactions executed here.
     pub(crate) executed: Vector,
 }
@@ -74,7 +80,8 @@ struct GetVersion {
 impl Participant {
     pub(crate) fn new(sites: usize) -> Self {
         let executed = Vector::zero(sites);
-        Participant { prepared: BTreeMap::new(), parked: Vec::new(), executed }
+        let (prepared, parked, guarding) = Default::default();
+        Participant { prepared, parked, guarding, executed }
     }
 
     pub(crate) fn park_execute(&mut self, since: Monotonic, execute: Execute) {
@@ -272,6 +279,7 @@ impl Replica {
                 eventual.filter_map(|(key, op)| self.execute_eventual(now, &key, &op)).collect();
             // One record, so that a restart between the two cannot execute anything twice.
             self.worker.record(|| Record::Committed(tx, ts, eventual.clone()));
+            self.end_guards(tx, true);
             for (partition, update) in &eventual {
                 self.participant.executed.join(&update.commit_vec());
                 self.trace_eventual(*partition, update);
@@ -284,7 +292,7 @@ impl Replica {
     }
 
     /// Whether a prepared transaction may commit at this time: not below its prepare time, and not at that of another
-    /// one. One that is not prepared any more has committed before.
+    /// one, and not before its guards have promised. One that is not prepared any more has committed before.
     fn can_commit(&self, tx: TxId, ts: Timestamp) -> bool {
         let Some(Waiting { prepared, .. }) = self.participant.prepared.get(&tx) else {
             return true;
@@ -294,7 +302,9 @@ impl Replica {
             let index = index.expect("a transaction is prepared where its keys are");
             self.worker.partitions[index].committed[self.worker.me.index()].lacks(ts)
         };
-        ts >= prepared.ts && prepared.writes.iter().all(is_new)
+        ts >= prepared.ts
+            && prepared.writes.iter().all(is_new)
+            && self.participant.guarding.may_commit(tx)
     }
 
     /// Confirms that the transaction is applied or dropped here, and how far its operations on eventual spaces went.
@@ -348,6 +358,7 @@ impl Replica {
     pub(crate) fn on_abort(&mut self, now: Now, coordinator: Address, tx: TxId) {
         if self.participant.take(tx).is_some() {
             self.worker.record(|| Record::Aborted(tx));
+            self.end_guards(tx, false);
             self.release_known_vec();
             self.retry_parked(now);
         }

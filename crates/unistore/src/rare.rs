@@ -15,4 +15,6 @@ solera_machine::rare_paths! {
     DONOR_LOST_SNAPSHOT = "a donor has lost its snapshot";
     /// A worker starts from a journal with prepared transactions.
     RECOVERS_PREPARED = "a worker starts with prepared transactions";
+    /// A participant tells guards again how transactions ended.
+    TELLS_GUARDS_AGAIN = "a worker tells guards again";
 }

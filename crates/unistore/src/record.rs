@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use solera_data::{Dot, Key, Op, State};
-use solera_machine::{Address, DecodeError, PartitionId, Protocol};
+use solera_machine::{Address, DecodeError, Guarded, PartitionId, Protocol};
 use solera_membership::Members;
 use solera_time::{SiteId, Timestamp, Vector};
 
@@ -50,6 +50,10 @@ pub enum Record {
     Certification(Box<solera_certification::Record<Write>>),
     /// What each worker of another site has told of its own history.
     Heard(Vec<Heard>),
+    /// A transaction prepared here with guards, which are asked after this.
+    PreparedGuarded(TxId, Prepared, Guarded),
+    /// All guards know how a transaction ended that is not prepared any more.
+    GuardsTold(TxId),
 }
 
 /// A transaction that waits for its coordinator's decision.
@@ -142,6 +146,13 @@ pub enum Part {
     Keys(PartitionId, Vec<SavedKey>),
     /// See [`Record::Heard`]: at least what the partitions of the checkpoint had concluded from.
     Heard(Vec<Heard>),
+    /// Guards of transactions that are prepared, or that ended.
+    Guards {
+        /// Of those that are prepared.
+        prepared: Vec<(TxId, Guarded)>,
+        /// Transactions that ended, whether they committed, and the protocols that may not know.
+        untold: Vec<(TxId, bool, Vec<u8>)>,
+    },
 }
 
 /// A key's versions.

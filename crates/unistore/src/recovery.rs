@@ -11,7 +11,7 @@ use solera_membership::Members;
 use solera_time::{SiteId, Vector};
 
 use crate::command::TxId;
-use crate::config::Config;
+use crate::config::{Config, Rule};
 use crate::heard::Heard;
 use crate::message::Update;
 use crate::partition::Restoring;
@@ -133,6 +133,9 @@ impl Recovery {
                 }
             }
             Part::Heard(heard) => self.heard(heard),
+            Part::Guards { prepared, untold } => {
+                self.replica.participant.guarding.restore_part(prepared, untold);
+            }
             Part::Keys(partition, keys) => {
                 let index = self.index_of(partition)?;
                 for saved in keys {
@@ -167,6 +170,7 @@ impl Recovery {
             }
             Record::Prepared(tx, prepared) => self.prepared(tx, prepared),
             Record::Committed(tx, ts, eventual) => {
+                self.replica.participant.guarding.end(tx, true);
                 if let Some(prepared) = self.replica.participant.take(tx) {
                     let dot = Dot { ts, site: self.replica.worker.me };
                     let updates =
@@ -181,6 +185,7 @@ impl Recovery {
             }
             Record::Aborted(tx) => {
                 self.replica.participant.take(tx);
+                self.replica.participant.guarding.end(tx, false);
             }
             Record::Decided(tx, decision) => self.decided(tx, decision),
             Record::Forgotten(tx) => self.replica.coordinator.forget(tx),
@@ -192,6 +197,11 @@ impl Recovery {
             }
             Record::Certification(record) => self.replica.strong.service.restore(*record),
             Record::Heard(heard) => self.heard(heard),
+            Record::PreparedGuarded(tx, prepared, guards) => {
+                self.prepared(tx, prepared);
+                self.replica.participant.guarding.restore(tx, guards);
+            }
+            Record::GuardsTold(tx) => self.replica.participant.guarding.forget(tx),
             Record::Filled(partition, chunk, complete) => {
                 let index = self.index_of(partition)?;
                 // Otherwise the checkpoint has it, and what came after.
@@ -208,6 +218,9 @@ impl Recovery {
     pub fn finish(mut self) -> Replica {
         let replica = &mut self.replica;
         replica.drop_unfinished();
+        if !replica.worker.config.keeps(Rule::TellGuardsAgain) {
+            replica.participant.guarding = Default::default();
+        }
         replica.worker.clock.observe(self.promise.clock);
         self.promise.starts += 1;
         let run = first_run(replica.worker.config.life) + self.promise.starts;

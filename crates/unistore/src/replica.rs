@@ -7,7 +7,7 @@ use std::time::Duration;
 use smallvec::smallvec;
 use solera_data::{Dot, Key, Op, OpError, Outcome};
 use solera_levels::Level;
-use solera_machine::{Address, Machine, Now, PartitionId, RequestId};
+use solera_machine::{Address, GuardAnswer, Machine, Now, PartitionId, RequestId};
 use solera_membership::{Change, MemberError, Members, Standing};
 use solera_time::{HybridClock, Lane, Monotonic, Physical, SiteId, Timestamp, Vector};
 
@@ -24,7 +24,7 @@ use crate::joining::Joining;
 use crate::keys::Held;
 use crate::lacking::Lacking;
 use crate::message::{Event, Input, Message, Output, SiteView, Subtree};
-use crate::participant::{Execute, Participant};
+use crate::participant::{Errand, Execute, Participant};
 use crate::partition::{Done, ORIGINS, Partition, Storing};
 use crate::passing::{Passing, PassingUpdate};
 use crate::pasts::Pasts;
@@ -387,6 +387,8 @@ impl Replica {
             Command::Barrier { pasts, timeout } => self.barrier(now, request, pasts, timeout),
             Command::Attach { pasts, timeout } => self.attach(now, request, pasts, timeout),
             Command::Outcome { tid } => self.find_outcome(now, request, tid),
+            Command::Guard { tx, guards } => self.guard(now, request, tx, guards),
+            Command::ExecuteGuarded(it) => self.execute_guarded(now, request, *it),
         }
     }
 
@@ -454,6 +456,10 @@ impl Replica {
             Message::Wanted { upto, clock, strong_clock, afar } => {
                 self.on_wanted(now, from, &upto, clock, strong_clock, afar);
             }
+            Message::PrepareGuarded(prepare) => self.on_prepare_guarded(now, from, *prepare),
+            Message::GuardRefused { tx, refusal } => {
+                self.on_guard_refused(now, from, tx, refusal);
+            }
         }
     }
 
@@ -464,12 +470,15 @@ impl Replica {
         let waits = !self.worker.dissemination.view.serving || !self.early.is_empty();
         waits
             && match message {
-                Message::Execute { .. } | Message::GetVersion { .. } | Message::Prepare { .. } => {
-                    true
-                }
-                Message::Abort { tx } => self.early.iter().any(
-                    |(_, early)| matches!(early, Message::Prepare { tx: other, .. } if other == tx),
-                ),
+                Message::Execute { .. }
+                | Message::GetVersion { .. }
+                | Message::Prepare { .. }
+                | Message::PrepareGuarded(_) => true,
+                Message::Abort { tx } => self.early.iter().any(|(_, early)| match early {
+                    Message::Prepare { tx: other, .. } => other == tx,
+                    Message::PrepareGuarded(prepare) => prepare.tx == *tx,
+                    _ => false,
+                }),
                 _ => false,
             }
     }
@@ -632,6 +641,7 @@ impl Replica {
         self.expire_transactions(now);
         self.ask_for_decisions(now);
         self.repeat_decisions(now);
+        self.tell_guards_again();
         self.give_up_confirmations(now);
         self.joining.fill(&mut self.worker, now);
         self.donor.hand_over_more(&mut self.worker, now);
@@ -721,8 +731,8 @@ impl Machine for Replica {
     type Response = Response;
     type Event = Event;
     type Job = Infallible;
-    type Question = Infallible;
-    type Answer = Infallible;
+    type Question = Errand;
+    type Answer = GuardAnswer;
     type Part = Part;
     type Checkpoint = Checkpoint;
 
@@ -740,8 +750,10 @@ impl Machine for Replica {
                 self.on_message(now, from, message);
             }
             Input::Client { request, command } => self.on_command(now, request, command),
-            // Each command is answered once, and soon: by the timeout of its transaction at the latest.
-            Input::Cancel { .. } => {}
+            // Each command is answered once, and soon: by the timeout of its transaction at the latest. With guards, that depends on
+            // other protocols.
+            Input::Cancel { request } => self.cancel_guarded(request),
+            Input::Answered { ask, answer } => self.on_guard_answer(now, ask, answer),
         }
         self.drain_loopback(now);
     }

@@ -140,6 +140,16 @@ impl<'a> Status<'a> {
         self.replica.participant.prepared()
     }
 
+    /// Transactions that were prepared at this worker with guards, until all guards know how they ended.
+    pub fn guarded_transactions(&self) -> usize {
+        self.replica.participant.guarding.open()
+    }
+
+    /// How often a guard was named whose protocol guards nothing here.
+    pub fn unknown_guards(&self) -> u64 {
+        self.replica.participant.guarding.unknown
+    }
+
     /// Commits of this worker that some participant has not confirmed.
     pub fn unconfirmed_decisions(&self) -> usize {
         self.replica.coordinator.unconfirmed()

@@ -361,7 +361,11 @@ impl Replica {
     pub(crate) fn on_execute_reply(&mut self, now: Now, request: RequestId, response: Response) {
         match self.strong.singles.get(&request).map(|(tx, _)| *tx) {
             Some(tx) => self.operated_strong(now, request, tx, response),
-            None => self.worker.reply(request, response),
+            None => {
+                if let Some(response) = self.refused_guarded(now, request, response) {
+                    self.worker.reply(request, response);
+                }
+            }
         }
     }
 

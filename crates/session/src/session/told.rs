@@ -18,8 +18,12 @@ impl<W: Context> Session<W> {
     pub(crate) fn told(&self, error: &CommandError) -> String {
         match error {
             CommandError::NoSuchTransaction => format!("NOTX {error}"),
-            CommandError::OperationsOutstanding | CommandError::NoStrong => format!("ERR {error}"),
-            CommandError::TooLarge => format!("TOOLARGE {error}"),
+            CommandError::OperationsOutstanding
+            | CommandError::NoStrong
+            | CommandError::NoGuard { .. }
+            | CommandError::StrongGuarded => format!("ERR {error}"),
+            CommandError::Guarded(_) => format!("GUARDED {error}"),
+            CommandError::TooLarge | CommandError::TooManyGuards => format!("TOOLARGE {error}"),
             CommandError::StrongTooLarge(limit) => {
                 let setting = match limit {
                     StrongLimit::Bytes(_) => "strong_max_bytes",

@@ -1,0 +1,468 @@
+//! Sessions whose transactions name guards, of which `trial` hands out units, and a judge of what came of them.
+//!
+//! Each attempt adds its number to sets that nobody else writes. So what committed is read from the data, and compared with what
+//! clients were answered and with what guards have spent.
+
+mod judge;
+
+use std::collections::BTreeSet;
+
+use solera_data::{Key, Op, Value};
+use solera_levels::Level;
+use solera_machine::{Address, Guard, Guarded, RequestId};
+use solera_time::{SiteId, Vector};
+use solera_trial::Claim;
+use solera_unistore::{Command, CommandError, ExecuteGuarded, Kind, Response, TxId};
+
+use crate::random::Random;
+use crate::scenario::{MS, Scenario};
+use crate::world::{SiteState, World};
+use judge::Judge;
+
+/// Wakes of their own, beyond those of other clients.
+const WAKES: usize = 1 << 43;
+/// Requests of their own.
+const REQUESTS: u64 = 5 << 60;
+const SESSIONS: usize = 5;
+/// How often each session does something.
+const STEPS: usize = 45;
+/// How many attempts of a site claim units of the same keys: more than there are units for.
+const ATTEMPTS_PER_KEY: u64 = 12;
+/// How many seeds of limits there are.
+const LIMITS: u64 = 13;
+
+/// What guards may hand out of each key in a scenario.
+pub(crate) fn limit(seed: u64) -> u32 {
+    6 + (seed % LIMITS) as u32
+}
+
+/// What a client knows of an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    /// It was not committed, and nobody will.
+    Never,
+    Maybe,
+    Committed,
+}
+
+/// A transaction, or a command, with guards.
+#[derive(Clone, Debug)]
+struct Attempt {
+    site: usize,
+    life: u32,
+    units: u32,
+    /// The guarded keys.
+    guarded: BTreeSet<Key>,
+    /// The sets that it adds its number to.
+    sets: Vec<(Key, Level)>,
+    fate: Fate,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Doing {
+    Nothing,
+    Single,
+    Begin,
+    /// So many sets were written.
+    Operate(usize),
+    /// So many guards were named.
+    Guard(usize),
+    Commit,
+    /// Something that must be refused in words.
+    Wrong,
+    Done,
+}
+
+#[derive(Debug)]
+struct Session {
+    doing: Doing,
+    worker: Address,
+    request: RequestId,
+    tx: Option<TxId>,
+    attempt: usize,
+    guards: Vec<Guard>,
+    left: usize,
+    /// Cancels a single at that time.
+    impatient_at: Option<u64>,
+}
+
+/// The sessions, and what they saw.
+#[derive(Debug)]
+pub(crate) struct GuardedSessions {
+    workers: Vec<Address>,
+    sessions: Vec<Session>,
+    random: Random,
+    requests: u64,
+    attempts: Vec<Attempt>,
+    /// Requests that were answered, or cancelled where replies cannot be on their way.
+    over: BTreeSet<(Address, RequestId)>,
+    durable: bool,
+    judge: Judge,
+}
+
+impl GuardedSessions {
+    pub(crate) fn new(scenario: &Scenario, world: &mut World) -> Self {
+        let mut random = Random::new(scenario.seed.wrapping_mul(49_979_687).wrapping_add(13));
+        let of_site = |site: SiteId| {
+            (0..scenario.topology.workers[site.index()]).map(move |worker| Address { site, worker })
+        };
+        let workers: Vec<Address> =
+            SiteId::all(scenario.topology.sites()).flat_map(of_site).collect();
+        let count = if scenario.trial { SESSIONS } else { 0 };
+        let sessions = (0..count).map(|index| {
+            world.wake(WAKES + index, random.within(0, 200 * MS));
+            Session {
+                doing: Doing::Nothing,
+                worker: workers[0],
+                request: RequestId(0),
+                tx: None,
+                attempt: 0,
+                guards: Vec::new(),
+                left: STEPS,
+                impatient_at: None,
+            }
+        });
+        let sessions = sessions.collect();
+        GuardedSessions {
+            workers,
+            sessions,
+            random,
+            requests: REQUESTS,
+            attempts: Vec::new(),
+            over: BTreeSet::new(),
+            durable: scenario.durable,
+            judge: Judge::new(scenario),
+        }
+    }
+
+    /// Whether every session has done what it meant to do.
+    pub(crate) fn all_done(&self) -> bool {
+        self.sessions.iter().all(|session| session.doing == Doing::Done)
+    }
+
+    /// The sessions that are not done.
+    pub(crate) fn stuck(&self) -> Vec<String> {
+        let waiting = self.sessions.iter().filter(|session| session.doing != Doing::Done);
+        waiting.map(|session| format!("guarded: {session:?}")).collect()
+    }
+
+    /// A wake. Returns whether it was for a session.
+    pub(crate) fn wake(&mut self, world: &mut World, index: usize) -> bool {
+        let Some(index) = index.checked_sub(WAKES) else { return false };
+        let session = &mut self.sessions[index];
+        match session.doing {
+            Doing::Nothing if session.left == 0 => session.doing = Doing::Done,
+            Doing::Nothing => self.begin(world, index),
+            Doing::Single if session.impatient_at.is_some_and(|at| world.now >= at) => {
+                let (worker, request) = (session.worker, session.request);
+                world.tally.count("guarded: singles cancelled");
+                world.cancel(worker, request);
+                // Elsewhere a reply may wait for the journal.
+                if !self.durable {
+                    self.over.insert((worker, request));
+                }
+                self.rest(world, index);
+            }
+            _ => {}
+        }
+        true
+    }
+
+    fn begin(&mut self, world: &mut World, index: usize) {
+        let up = |worker: &&Address| {
+            world.state(worker.site.index()) == SiteState::Up && world.answers(**worker)
+        };
+        let up: Vec<Address> = self.workers.iter().filter(up).copied().collect();
+        self.sessions[index].left -= 1;
+        if up.is_empty() {
+            return self.rest(world, index);
+        }
+        let worker = up[self.random.below(up.len())];
+        let attempt = self.new_attempt(world, worker.site.index());
+        let guards = self.guards_of(attempt);
+        let session = &mut self.sessions[index];
+        (session.worker, session.attempt, session.guards) = (worker, attempt, guards);
+        match self.random.below(100) {
+            0..40 => self.single(world, index),
+            40..45 => self.wrong_guard(world, index),
+            _ => {
+                let strong = self.random.chance(5);
+                let doing = if strong { Doing::Wrong } else { Doing::Begin };
+                let past = Vector::zero(self.judge.sites());
+                self.ask(world, index, doing, Command::Begin { past, strong });
+            }
+        }
+    }
+
+    fn new_attempt(&mut self, world: &World, site: usize) -> usize {
+        let life = world.life(site);
+        let before = self.attempts.iter().filter(|it| (it.site, it.life) == (site, life)).count();
+        let bucket = before as u64 / ATTEMPTS_PER_KEY;
+        let key = |letter| Key::from(format!("{letter}-guard-{site}-{life}-{bucket}").as_str());
+        let sets = vec![(key("s"), Level::Causal), (key("e"), Level::Eventual)];
+        // Of a causal, an eventual and a strong space.
+        let keys = ["s", "e", "v"].map(key);
+        let mut guarded: BTreeSet<Key> =
+            keys.iter().filter(|_| self.random.chance(50)).cloned().collect();
+        if guarded.is_empty() {
+            guarded.insert(keys[self.random.below(keys.len())].clone());
+        }
+        let units = if self.random.chance(10) { 0 } else { self.random.within(1, 4) as u32 };
+        let fate = Fate::Never;
+        self.attempts.push(Attempt { site, life, units, guarded, sets, fate });
+        self.attempts.len() - 1
+    }
+
+    fn guards_of(&mut self, attempt: usize) -> Vec<Guard> {
+        let units = self.attempts[attempt].units;
+        let steps = match self.random.below(100) {
+            0..50 => 0,
+            50..97 => self.random.within(1, 30_000),
+            // Longer than participants may take.
+            _ => self.random.within(300_000, 600_000),
+        };
+        let claim = Claim { id: attempt as u64, units, steps: steps as u32 }.encode();
+        let keys = self.attempts[attempt].guarded.iter();
+        let guard = |key: &Key| Guard {
+            key: key.as_bytes().to_vec(),
+            protocol: solera_trial::PROTOCOL.number,
+            claim: claim.clone(),
+        };
+        keys.map(guard).collect()
+    }
+
+    fn op(&self, attempt: usize) -> Op {
+        Op::SetAdd(vec![Value::from(attempt.to_string().as_bytes().to_vec())])
+    }
+
+    /// A command of one operation, on one of the sets.
+    fn single(&mut self, world: &mut World, index: usize) {
+        let Session { attempt, .. } = self.sessions[index];
+        let place = self.random.below(2);
+        self.attempts[attempt].sets.swap_remove(place);
+        let (key, level) = self.attempts[attempt].sets[0].clone();
+        let guards = self.sessions[index].guards.drain(..).collect();
+        if self.random.chance(20) {
+            let patience = self.random.within(1, 20 * MS);
+            self.sessions[index].impatient_at = Some(world.now + patience);
+            world.wake(WAKES + index, patience);
+        }
+        let past = Vector::zero(self.judge.sites());
+        let op = self.op(attempt);
+        let it = ExecuteGuarded { past, level, key, op, guards };
+        self.attempts[attempt].fate = Fate::Maybe;
+        self.ask(world, index, Doing::Single, Command::ExecuteGuarded(Box::new(it)));
+    }
+
+    /// A command whose guard no worker has.
+    fn wrong_guard(&mut self, world: &mut World, index: usize) {
+        let Session { attempt, .. } = self.sessions[index];
+        let (key, level) = self.attempts[attempt].sets[0].clone();
+        let mut guards: Guarded = self.sessions[index].guards.drain(..).collect();
+        let unknown = Guard { key: key.as_bytes().to_vec(), protocol: 77, claim: Vec::new() };
+        guards = guards.and(unknown.into());
+        let past = Vector::zero(self.judge.sites());
+        let op = self.op(attempt);
+        let it = ExecuteGuarded { past, level, key, op, guards };
+        self.ask(world, index, Doing::Wrong, Command::ExecuteGuarded(Box::new(it)));
+    }
+
+    fn ask(&mut self, world: &mut World, index: usize, doing: Doing, command: Command) {
+        let request = RequestId(self.requests);
+        self.requests += 1;
+        let session = &mut self.sessions[index];
+        (session.doing, session.request) = (doing, request);
+        world.command(session.worker, request, command);
+    }
+
+    fn rest(&mut self, world: &mut World, index: usize) {
+        let session = &mut self.sessions[index];
+        session.doing = Doing::Nothing;
+        (session.tx, session.impatient_at) = (None, None);
+        world.wake(WAKES + index, self.random.within(MS, 50 * MS));
+    }
+
+    /// Whether a request is of these sessions.
+    pub(crate) fn is_own(request: RequestId) -> bool {
+        (REQUESTS..REQUESTS + (1 << 60)).contains(&request.0)
+    }
+
+    /// A reply to a request of these sessions.
+    pub(crate) fn reply(
+        &mut self,
+        world: &mut World,
+        (from, request): (Address, RequestId),
+        response: Response,
+    ) {
+        if self.judge.reply(request, &response) {
+            return;
+        }
+        if !self.over.insert((from, request)) {
+            let what = format!("{from:?} answers {request:?} once more: {response:?}");
+            return self.judge.problem(what);
+        }
+        let Some(index) = self.waiting(from, request) else { return };
+        let doing = self.sessions[index].doing.clone();
+        match (doing, response) {
+            (Doing::Begin, Response::Begun(tx)) => {
+                self.sessions[index].tx = Some(tx);
+                self.go_on(world, index, tx, 0);
+            }
+            // A strong transaction.
+            (Doing::Wrong, Response::Begun(tx)) => {
+                let guards = self.sessions[index].guards.drain(..).collect();
+                self.ask(world, index, Doing::Wrong, Command::Guard { tx, guards });
+            }
+            (Doing::Operate(done), Response::Operated(Ok(_))) => {
+                if let Some(tx) = self.sessions[index].tx {
+                    self.go_on(world, index, tx, done);
+                }
+            }
+            (Doing::Guard(done), Response::Guarded) => {
+                if let Some(tx) = self.sessions[index].tx {
+                    self.name_guard(world, index, tx, done);
+                }
+            }
+            (Doing::Wrong, response) => self.note_wrong(world, index, &response),
+            (Doing::Single, Response::Executed { outcome: Ok(_), .. })
+            | (Doing::Commit, Response::Committed { .. }) => {
+                self.end(world, index, Fate::Committed, "guarded: committed");
+            }
+            (doing, Response::Failed(error)) => self.note_failed(world, index, &doing, &error),
+            (doing, response) => {
+                self.judge.problem(format!("{doing:?} was answered {response:?}"));
+                self.rest(world, index);
+            }
+        }
+    }
+
+    /// The next operation, or the guards.
+    fn go_on(&mut self, world: &mut World, index: usize, tx: TxId, done: usize) {
+        let attempt = self.sessions[index].attempt;
+        let Some((key, level)) = self.attempts[attempt].sets.get(done).cloned() else {
+            return self.name_guard(world, index, tx, 0);
+        };
+        let (op, kind) = (self.op(attempt), Kind::UPDATE);
+        let command = Command::Operate { tx, level, key, op, kind };
+        self.ask(world, index, Doing::Operate(done + 1), command);
+    }
+
+    /// Names the next guard, or commits; some clients leave their transactions alone.
+    fn name_guard(&mut self, world: &mut World, index: usize, tx: TxId, done: usize) {
+        if let Some(guard) = self.sessions[index].guards.get(done).cloned() {
+            let command = Command::Guard { tx, guards: guard.into() };
+            return self.ask(world, index, Doing::Guard(done + 1), command);
+        }
+        if self.random.chance(5) {
+            return self.end(world, index, Fate::Never, "guarded: left alone");
+        }
+        let attempt = self.sessions[index].attempt;
+        self.attempts[attempt].fate = Fate::Maybe;
+        self.ask(world, index, Doing::Commit, Command::Commit { tx, claim: None });
+    }
+
+    fn note_wrong(&mut self, world: &mut World, index: usize, response: &Response) {
+        match response {
+            Response::Failed(CommandError::NoGuard { protocol: 77 }) => {
+                self.end(world, index, Fate::Never, "guarded: unknown guards refused");
+            }
+            Response::Failed(CommandError::StrongGuarded) => {
+                self.end(world, index, Fate::Never, "guarded: strong transactions refused");
+            }
+            Response::Failed(CommandError::NoSuchTransaction) => {
+                self.end(world, index, Fate::Never, "guarded: not in time");
+            }
+            response => {
+                self.judge.problem(format!("what is wrong was answered {response:?}"));
+                self.rest(world, index);
+            }
+        }
+    }
+
+    fn note_failed(
+        &mut self,
+        world: &mut World,
+        index: usize,
+        doing: &Doing,
+        error: &CommandError,
+    ) {
+        let attempt = &self.attempts[self.sessions[index].attempt];
+        let (fate, what) = match error {
+            CommandError::Unconfirmed { .. } => (Fate::Committed, "guarded: unconfirmed"),
+            CommandError::Guarded(refusal) => {
+                let is_named = attempt.guarded.iter().any(|key| key.as_bytes() == refusal.key);
+                if !is_named || refusal.protocol != solera_trial::PROTOCOL.number {
+                    self.judge.problem(format!("{attempt:?} was refused by {refusal:?}"));
+                }
+                (Fate::Never, "guarded: refused")
+            }
+            CommandError::PartitionSlow
+            | CommandError::NoSuchTransaction
+            | CommandError::NotHereYet => (Fate::Never, "guarded: not in time"),
+            error => {
+                self.judge.problem(format!("{doing:?} failed: {error:?}"));
+                (Fate::Maybe, "guarded: other errors")
+            }
+        };
+        self.end(world, index, fate, what);
+    }
+
+    fn end(&mut self, world: &mut World, index: usize, fate: Fate, what: &'static str) {
+        let attempt = self.sessions[index].attempt;
+        self.attempts[attempt].fate = fate;
+        world.tally.count(what);
+        self.rest(world, index);
+    }
+
+    fn waiting(&self, from: Address, request: RequestId) -> Option<usize> {
+        self.sessions.iter().position(|session| {
+            session.request == request
+                && session.worker == from
+                && !matches!(session.doing, Doing::Nothing | Doing::Done)
+        })
+    }
+
+    /// A worker did not take a command.
+    pub(crate) fn refused(&mut self, world: &mut World, from: Address, request: RequestId) {
+        if let Some(index) = self.waiting(from, request) {
+            self.end(world, index, Fate::Never, "guarded: not taken");
+        }
+    }
+
+    /// There was no answer in time to an operation: who executes it has died.
+    pub(crate) fn unanswered(&mut self, world: &mut World, from: Address, request: RequestId) {
+        if let Some(index) = self.waiting(from, request) {
+            self.end(world, index, Fate::Never, "guarded: unanswered");
+        }
+    }
+
+    /// No reply of a worker will come.
+    pub(crate) fn worker_down(&mut self, world: &mut World, worker: Address) {
+        self.give_up(world, |it| it == worker);
+    }
+
+    /// No reply of a site will come.
+    pub(crate) fn site_down(&mut self, world: &mut World, site: usize) {
+        self.give_up(world, |it| it.site.index() == site);
+    }
+
+    fn give_up(&mut self, world: &mut World, is_down: impl Fn(Address) -> bool) {
+        for index in 0..self.sessions.len() {
+            let session = &self.sessions[index];
+            let waits = !matches!(session.doing, Doing::Nothing | Doing::Done);
+            if is_down(session.worker) && waits {
+                self.rest(world, index);
+            }
+        }
+    }
+
+    /// Reads all sets at the sites that are up.
+    pub(crate) fn final_reads(&mut self, world: &mut World) {
+        self.judge.read(world, &self.attempts, self.requests);
+    }
+
+    /// Returns what went wrong.
+    pub(crate) fn judge(&mut self, world: &World) -> Vec<String> {
+        self.judge.judge(world, &self.attempts)
+    }
+}

@@ -1,0 +1,162 @@
+//! What must hold of guarded transactions in the end.
+//!
+//! At each site that is up, of its present life:
+//! - What was answered as committed is there, and nothing that was answered as refused or given up is.
+//! - Nothing is there for which a guard had to refuse: of no units, or beyond the limit.
+//! - Each guard has spent exactly what is there, and no promise is open.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use solera_data::{Key, Op, Outcome, Value};
+use solera_levels::Level;
+use solera_machine::{Address, PartitionId, RequestId, Topology};
+use solera_time::{SiteId, Vector};
+use solera_unistore::{Command, Response};
+
+use super::{Attempt, Fate, limit};
+use crate::scenario::Scenario;
+use crate::world::{SiteState, World};
+
+/// What was read, and what went wrong.
+#[derive(Debug)]
+pub(super) struct Judge {
+    topology: std::sync::Arc<Topology>,
+    limit: u32,
+    /// Reads without answers.
+    asked: BTreeMap<RequestId, (Key, Level)>,
+    /// The attempts that are in each set.
+    members: BTreeMap<Key, BTreeSet<usize>>,
+    problems: Vec<String>,
+}
+
+impl Judge {
+    pub(super) fn new(scenario: &Scenario) -> Judge {
+        Judge {
+            topology: scenario.topology.clone(),
+            limit: limit(scenario.seed),
+            asked: BTreeMap::new(),
+            members: BTreeMap::new(),
+            problems: Vec::new(),
+        }
+    }
+
+    pub(super) fn sites(&self) -> usize {
+        self.topology.sites()
+    }
+
+    pub(super) fn problem(&mut self, what: String) {
+        self.problems.push(what);
+    }
+
+    /// Asks for all sets; requests are numbered from `first` on.
+    pub(super) fn read(&mut self, world: &mut World, attempts: &[Attempt], first: u64) {
+        let judged = attempts.iter().filter(|attempt| is_judged(world, attempt));
+        let sets: BTreeSet<(usize, Key, bool)> = judged
+            .flat_map(|attempt| {
+                let sets = attempt.sets.iter();
+                sets.map(|(key, level)| (attempt.site, key.clone(), *level == Level::Eventual))
+            })
+            .collect();
+        for (place, (site, key, eventual)) in sets.into_iter().enumerate() {
+            let request = RequestId(first + place as u64);
+            let level = if eventual { Level::Eventual } else { Level::Causal };
+            self.asked.insert(request, (key.clone(), level));
+            let (past, op) = (Vector::zero(self.sites()), Op::SetMembers);
+            let to = world.some_worker(SiteId(site as u8), place);
+            world.command(to, request, Command::Execute { past, level, key, op });
+        }
+    }
+
+    /// A reply. Returns whether it was to a read of the judge.
+    pub(super) fn reply(&mut self, request: RequestId, response: &Response) -> bool {
+        let Some((key, _)) = self.asked.remove(&request) else { return false };
+        let Response::Executed { outcome: Ok(Outcome::Members(members)), .. } = response else {
+            self.problems.push(format!("reading {key} was answered {response:?}"));
+            return true;
+        };
+        let number = |value: &Value| value.to_string().parse().ok();
+        self.members.insert(key, members.iter().filter_map(number).collect());
+        true
+    }
+
+    /// Returns what went wrong.
+    pub(super) fn judge(&mut self, world: &World, attempts: &[Attempt]) -> Vec<String> {
+        let unread = self.asked.values().map(|(key, _)| format!("{key} could not be read"));
+        self.problems.extend(unread);
+        let judged: Vec<(usize, &Attempt)> =
+            attempts.iter().enumerate().filter(|(_, it)| is_judged(world, it)).collect();
+        for (number, attempt) in &judged {
+            self.judge_attempt(*number, attempt);
+        }
+        let mut keys: BTreeMap<(usize, &Key), Vec<usize>> = BTreeMap::new();
+        for (number, attempt) in &judged {
+            for key in &attempt.guarded {
+                keys.entry((attempt.site, key)).or_default().push(*number);
+            }
+        }
+        for ((site, key), claims) in keys {
+            self.judge_key(world, attempts, (site, key), &claims);
+        }
+        for (address, trial) in world.trials() {
+            let open: Vec<_> = trial.allocations().open().collect();
+            if !open.is_empty() {
+                self.problems.push(format!("{address:?} keeps promises open: {open:?}"));
+            }
+        }
+        std::mem::take(&mut self.problems)
+    }
+
+    /// Whether an attempt is in all of its sets, or in none.
+    fn is_there(&self, number: usize, attempt: &Attempt) -> Option<bool> {
+        let is_in = |(key, _): &(Key, Level)| {
+            self.members.get(key).is_some_and(|members| members.contains(&number))
+        };
+        let count = attempt.sets.iter().filter(|set| is_in(set)).count();
+        (count == 0 || count == attempt.sets.len()).then_some(count > 0)
+    }
+
+    fn judge_attempt(&mut self, number: usize, attempt: &Attempt) {
+        let problem = match (self.is_there(number, attempt), attempt.fate) {
+            (None, _) => "is there in part",
+            (Some(true), _) if attempt.units == 0 => "is there against a refusal",
+            (Some(true), Fate::Never) => "is there and was not committed",
+            (Some(false), Fate::Committed) => "was committed and is not there",
+            _ => return,
+        };
+        self.problems.push(format!("{number} {problem}: {attempt:?}"));
+    }
+
+    /// Compares what a guard has spent of a key with what is there.
+    fn judge_key(
+        &mut self,
+        world: &World,
+        attempts: &[Attempt],
+        (site, key): (usize, &Key),
+        claims: &[usize],
+    ) {
+        let is_there = |number: &&usize| self.is_there(**number, &attempts[**number]) == Some(true);
+        let there: BTreeSet<u64> = claims.iter().filter(is_there).map(|it| *it as u64).collect();
+        let units: u32 = there.iter().map(|number| attempts[*number as usize].units).sum();
+        if units > self.limit {
+            let limit = self.limit;
+            self.problems.push(format!("{units} units of {key} are spent, beyond {limit}"));
+        }
+        let partition = PartitionId::of(key, self.topology.partitions);
+        let owner: Address = self.topology.owner(SiteId(site as u8), partition);
+        let mut trials = world.trials().filter(|(address, _)| *address == owner);
+        let Some((_, trial)) = trials.next() else {
+            return self.problems.push(format!("{owner:?} does not run"));
+        };
+        let spent = trial.allocations().spent(key);
+        if spent != there {
+            self.problems.push(format!(
+                "{owner:?} has spent {spent:?} of {key}, and {there:?} committed"
+            ));
+        }
+    }
+}
+
+/// Whether an attempt is of a site's present life, at a site that is up.
+fn is_judged(world: &World, attempt: &Attempt) -> bool {
+    world.state(attempt.site) == SiteState::Up && world.life(attempt.site) == attempt.life
+}

@@ -1,0 +1,206 @@
+//! Transactions that name guards, at their coordinator.
+//!
+//! A guarded transaction always runs two-phase commit, also if it writes to this worker only: the participant asks the guards.
+
+use std::collections::BTreeMap;
+
+use solera_certification::Kind;
+use solera_data::Outcome;
+use solera_machine::{Address, Guarded, Now, Refusal, RequestId};
+use solera_time::{Monotonic, Vector};
+
+use crate::command::{CommandError, ExecuteGuarded, Response, TxId};
+use crate::pasts::Pasts;
+use crate::replica::Replica;
+
+/// Guarded transactions of one operation that are open, by the transactions that carry them out.
+#[derive(Debug, Default)]
+pub(crate) struct Singles(BTreeMap<TxId, Single>);
+
+#[derive(Debug)]
+struct Single {
+    request: RequestId,
+    past: Vector,
+    stage: Stage,
+    /// Whether the client waits: it was neither answered nor has it cancelled.
+    waits: bool,
+    since: Monotonic,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// The operation is being executed. If nobody waits any more, its answer is still to come.
+    Operating,
+    /// It has answered this, and the transaction commits.
+    Committing(Outcome),
+}
+
+impl Singles {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns whether a transaction carries out a single operation.
+    pub(super) fn has(&self, tx: TxId) -> bool {
+        self.0.contains_key(&tx)
+    }
+
+    /// Returns the transaction whose operation a worker answers under this request.
+    fn operating(&self, request: RequestId) -> Option<TxId> {
+        let is_it = |single: &Single| {
+            single.request == request && matches!(single.stage, Stage::Operating)
+        };
+        self.0.iter().find(|(_, single)| is_it(single)).map(|(tx, _)| *tx)
+    }
+}
+
+impl Replica {
+    /// Names guards of an open transaction.
+    pub(crate) fn guard(&mut self, now: Now, request: RequestId, tx: TxId, guards: Guarded) {
+        let response = match self.name_guards(now, tx, guards) {
+            Ok(()) => Response::Guarded,
+            Err(error) => {
+                // Its client counts on the guards.
+                self.abort(tx);
+                Response::Failed(error)
+            }
+        };
+        self.worker.reply(request, response);
+    }
+
+    fn name_guards(&mut self, now: Now, tx: TxId, guards: Guarded) -> Result<(), CommandError> {
+        if let Some(guard) = guards.iter().find(|guard| !self.guards_keys(guard.protocol)) {
+            self.participant.guarding.unknown += 1;
+            return Err(CommandError::NoGuard { protocol: guard.protocol });
+        }
+        let transaction = self.open_transaction(tx).ok_or(CommandError::NoSuchTransaction)?;
+        if transaction.accesses.is_some() {
+            return Err(CommandError::StrongGuarded);
+        }
+        transaction.last_active = now.monotonic;
+        transaction.guards = std::mem::take(&mut transaction.guards).and(guards);
+        if transaction.guards.is_bounded() { Ok(()) } else { Err(CommandError::TooManyGuards) }
+    }
+
+    /// A transaction of one operation with guards, for a client of this worker.
+    pub(crate) fn execute_guarded(&mut self, now: Now, request: RequestId, it: ExecuteGuarded) {
+        let ExecuteGuarded { past, level, key, op, guards } = it;
+        let tx = self.begin(now, &past, false);
+        if let Err(error) = self.name_guards(now, tx, guards) {
+            self.abort(tx);
+            return self.worker.reply(request, Response::Failed(error));
+        }
+        let (stage, since) = (Stage::Operating, now.monotonic);
+        let single = Single { request, past, stage, waits: true, since };
+        self.coordinator.singles.0.insert(tx, single);
+        if let Some(response) = self.operate(now, request, tx, level, &key, &op, Kind::UPDATE) {
+            self.operated_guarded(now, tx, response);
+        }
+    }
+
+    /// The answer to the operation of a guarded single.
+    pub(super) fn operated_guarded(&mut self, now: Now, tx: TxId, response: Response) {
+        let Some(single) = self.coordinator.singles.0.get_mut(&tx) else { return };
+        let request = single.request;
+        match response {
+            Response::Operated(Ok(outcome)) if single.waits => {
+                single.stage = Stage::Committing(outcome);
+                self.commit(now, request, tx, None);
+            }
+            other => {
+                let (past, waits) = (single.past, single.waits);
+                self.coordinator.singles.0.remove(&tx);
+                self.abort(tx);
+                if waits {
+                    let response = match other {
+                        Response::Operated(outcome) => {
+                            Response::Executed { outcome, pasts: Pasts::causal(past) }
+                        }
+                        other => other,
+                    };
+                    self.worker.reply(request, response);
+                }
+            }
+        }
+    }
+
+    /// The owner of a key answers that it does not execute an operation. Gives the answer back if it is of no guarded single.
+    pub(crate) fn refused_guarded(
+        &mut self,
+        now: Now,
+        request: RequestId,
+        response: Response,
+    ) -> Option<Response> {
+        let Some(tx) = self.coordinator.singles.operating(request) else { return Some(response) };
+        self.operated_guarded(now, tx, response);
+        None
+    }
+
+    /// Answers the commit of a transaction: its client, or that of the single that it carries out. Each is answered once.
+    pub(super) fn answer_commit(&mut self, request: RequestId, tx: TxId, response: Response) {
+        if self.coordinator.singles.is_empty() {
+            return self.worker.reply(request, response);
+        }
+        match self.coordinator.singles.0.remove(&tx) {
+            None => self.worker.reply(request, response),
+            Some(Single { waits: false, .. }) => {}
+            Some(Single { stage, .. }) => {
+                let response = match (response, stage) {
+                    (Response::Committed { pasts }, Stage::Committing(outcome)) => {
+                        Response::Executed { outcome: Ok(outcome), pasts }
+                    }
+                    (other, _) => other,
+                };
+                self.worker.reply(request, response);
+            }
+        }
+    }
+
+    /// A transaction is given up before it commits. The answer to the operation of a single that it carries out may still come, and is
+    /// for nobody.
+    pub(super) fn expire_single(&mut self, tx: TxId) {
+        let Some(single) = self.coordinator.singles.0.get_mut(&tx) else { return };
+        let request = single.request;
+        if std::mem::take(&mut single.waits) {
+            self.worker.reply(request, Response::Failed(CommandError::PartitionSlow));
+        }
+    }
+
+    /// A client wants no answer any more. What does not commit yet is given up.
+    pub(crate) fn cancel_guarded(&mut self, request: RequestId) {
+        let singles = self.coordinator.singles.0.iter_mut();
+        let mut of_request = singles.filter(|(_, single)| single.request == request);
+        let Some((tx, single)) = of_request.next() else { return };
+        single.waits = false;
+        if let (tx, Stage::Operating) = (*tx, &single.stage) {
+            self.abort(tx);
+        }
+    }
+
+    /// Forgets singles for which nobody waits and whose operation cannot be answered any more: who should died.
+    pub(super) fn forget_singles(&mut self, now: Now) {
+        // Reads are given up sooner.
+        let patience = self.worker.config.timing.strong_timeout * 4;
+        self.coordinator.singles.0.retain(|_, single| {
+            let is_over = !single.waits && matches!(single.stage, Stage::Operating);
+            !is_over || now.monotonic.since(single.since) < patience
+        });
+    }
+
+    /// A guard at a participant refuses.
+    pub(crate) fn on_guard_refused(&mut self, now: Now, from: Address, tx: TxId, refusal: Refusal) {
+        // Of a transaction with several guards, one may refuse after another.
+        let Some(transaction) = self.coordinator.open.get(&tx) else { return };
+        let preparing = transaction.preparing.as_ref();
+        if !preparing.is_some_and(|preparing| preparing.unprepared.contains(&from)) {
+            self.worker.ignored += 1;
+            return;
+        }
+        let transaction = self.drop_transaction(tx);
+        if let Some(preparing) = transaction.and_then(|transaction| transaction.preparing) {
+            self.decide(now, tx, None, preparing.participants);
+            let error = CommandError::Guarded(Box::new(refusal));
+            self.answer_commit(preparing.request, tx, Response::Failed(error));
+        }
+    }
+}

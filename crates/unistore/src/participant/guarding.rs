@@ -1,0 +1,259 @@
+//! Guards of prepared transactions: asking them before PREPARE_ACK, and telling them how transactions ended.
+//!
+//! The record that a transaction is prepared comes before the questions, and what guards record comes after that. So wherever a crash
+//! cuts the journal, who holds a promise is known here, and is told the end.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use solera_machine::{
+    Address, AskId, GuardAnswer, GuardQuestion, Guarded, Now, Refusal, Verdict,
+};
+use solera_time::Timestamp;
+
+use crate::command::TxId;
+use crate::config::Rule;
+use crate::message::{Message, Output, PrepareGuarded};
+use crate::rare;
+use crate::record::{Part, Prepared, Record};
+use crate::replica::Replica;
+
+use super::Waiting;
+
+/// A question to a protocol of this worker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Errand {
+    /// The number of the protocol.
+    pub protocol: u8,
+    /// The question.
+    pub question: GuardQuestion,
+}
+
+/// The guards of transactions at this worker.
+#[derive(Debug, Default)]
+pub(crate) struct Guarding {
+    prepared: BTreeMap<TxId, Voting>,
+    /// Transactions that ended, until all their guards know.
+    untold: BTreeMap<TxId, Untold>,
+    /// Questions without answers: the transaction, and the protocol.
+    asked: BTreeMap<AskId, (TxId, u8)>,
+    /// How many questions there were.
+    count: u64,
+    /// How often a guard was named whose protocol guards nothing here.
+    pub(crate) unknown: u64,
+}
+
+/// A prepared transaction.
+#[derive(Debug)]
+struct Voting {
+    guards: Guarded,
+    /// Protocols that have not answered. None after a restart, when only the coordinator knows whether all had.
+    silent: BTreeSet<u8>,
+    refused: bool,
+}
+
+#[derive(Debug)]
+struct Untold {
+    committed: bool,
+    /// Protocols that may not know.
+    protocols: BTreeSet<u8>,
+    /// Whether they were told since the start.
+    told: bool,
+}
+
+impl Guarding {
+    /// Returns how many transactions are prepared, or ended, of which some guard does not know the end.
+    pub(crate) fn open(&self) -> usize {
+        self.prepared.len() + self.untold.len()
+    }
+
+    /// Returns whether all guards have promised, as far as this process knows.
+    pub(super) fn may_commit(&self, tx: TxId) -> bool {
+        self.prepared.get(&tx).is_none_or(|voting| !voting.refused && voting.silent.is_empty())
+    }
+
+    /// Takes the guards of a transaction that was prepared before a restart.
+    pub(crate) fn restore(&mut self, tx: TxId, guards: Guarded) {
+        let (silent, refused) = (BTreeSet::new(), false);
+        self.prepared.insert(tx, Voting { guards, silent, refused });
+    }
+
+    /// Takes what a checkpoint has kept.
+    pub(crate) fn restore_part(
+        &mut self,
+        prepared: Vec<(TxId, Guarded)>,
+        untold: Vec<(TxId, bool, Vec<u8>)>,
+    ) {
+        for (tx, guards) in prepared {
+            self.restore(tx, guards);
+        }
+        for (tx, committed, protocols) in untold {
+            let protocols = protocols.into_iter().collect();
+            self.untold.insert(tx, Untold { committed, protocols, told: false });
+        }
+    }
+
+    /// Returns what a checkpoint keeps, if there is anything.
+    pub(crate) fn to_save(&self) -> Option<Part> {
+        let prepared: Vec<_> =
+            self.prepared.iter().map(|(tx, voting)| (*tx, voting.guards.clone())).collect();
+        let untold = self.untold.iter().map(|(tx, untold)| {
+            let Untold { committed, protocols, .. } = untold;
+            (*tx, *committed, protocols.iter().copied().collect())
+        });
+        let untold: Vec<_> = untold.collect();
+        let is_empty = prepared.is_empty() && untold.is_empty();
+        (!is_empty).then_some(Part::Guards { prepared, untold })
+    }
+
+    /// A transaction is not prepared any more; its guards will be told.
+    pub(crate) fn end(&mut self, tx: TxId, committed: bool) -> bool {
+        let Some(voting) = self.prepared.remove(&tx) else { return false };
+        let protocols = voting.guards.protocols().into_iter().collect();
+        self.untold.insert(tx, Untold { committed, protocols, told: false });
+        true
+    }
+
+    /// All guards know how a transaction ended.
+    pub(crate) fn forget(&mut self, tx: TxId) {
+        self.untold.remove(&tx);
+    }
+
+    fn ask(&mut self, tx: TxId, protocol: u8, question: GuardQuestion) -> Output {
+        self.count += 1;
+        let ask = AskId(self.count);
+        self.asked.insert(ask, (tx, protocol));
+        Output::Ask { ask, question: Errand { protocol, question } }
+    }
+}
+
+impl Replica {
+    /// PREPARE of a transaction with guards here (UniStore Alg. 1 l. 36–41): PREPARE_ACK waits for their promises.
+    pub(crate) fn on_prepare_guarded(
+        &mut self,
+        now: Now,
+        coordinator: Address,
+        prepare: PrepareGuarded,
+    ) {
+        let PrepareGuarded { tx, snap_vec, writes, eventual, guards } = prepare;
+        // UniStore Alg. 1 l. 37–38
+        self.worker.learn_uniform(&snap_vec);
+        if let Some(guard) = guards.iter().find(|it| !self.guards_keys(it.protocol)) {
+            self.participant.guarding.unknown += 1;
+            let (key, protocol) = (guard.key.clone(), guard.protocol);
+            let reason = format!("protocol {protocol} guards no keys at its worker");
+            let refusal = Refusal { key, protocol, reason };
+            return self.worker.send(coordinator, Message::GuardRefused { tx, refusal });
+        }
+        let ts = self.worker.new_dot(now, &snap_vec).ts;
+        let prepared = Prepared { coordinator, ts, snap_vec, writes, eventual };
+        self.worker.record(|| Record::PreparedGuarded(tx, prepared.clone(), guards.clone()));
+        let asked = Some(now.monotonic);
+        self.participant.prepared.insert(tx, Waiting { prepared, asked });
+        self.worker.be_active(now);
+        self.participant.guarding.restore(tx, guards.clone());
+        if !self.worker.config.keeps(Rule::AskGuards) {
+            return self.worker.send(coordinator, Message::PrepareAck { tx, ts });
+        }
+        for protocol in guards.protocols() {
+            let question = GuardQuestion::Promise { id: tx.into(), guards: guards.of(protocol) };
+            self.participant.guarding.expect(tx, protocol);
+            let output = self.participant.guarding.ask(tx, protocol, question);
+            self.worker.outputs.push_back(output);
+        }
+    }
+
+    /// Returns whether a protocol of this worker guards keys.
+    pub(crate) fn guards_keys(&self, protocol: u8) -> bool {
+        self.worker.config.guards.contains(&protocol)
+    }
+
+    /// Takes a guard's answer.
+    pub(crate) fn on_guard_answer(&mut self, now: Now, ask: AskId, answer: GuardAnswer) {
+        let Some((tx, protocol)) = self.participant.guarding.asked.remove(&ask) else {
+            self.worker.ignored += 1;
+            return;
+        };
+        match answer {
+            GuardAnswer::Verdict(verdict) => self.on_verdict(now, tx, protocol, verdict),
+            GuardAnswer::Ended => self.on_told(tx, protocol),
+        }
+    }
+
+    fn on_verdict(&mut self, now: Now, tx: TxId, protocol: u8, verdict: Verdict) {
+        // A transaction may end before its guards answer: they were told.
+        let Some((coordinator, ts)) = self.prepared_at(tx) else { return };
+        let Some(voting) = self.participant.guarding.prepared.get_mut(&tx) else { return };
+        self.worker.be_active(now);
+        if let Verdict::Refused(refusal) = verdict
+            && self.worker.config.keeps(Rule::HeedRefusals)
+        {
+            voting.refused = true;
+            let refusal = Refusal { protocol, ..refusal }.shortened();
+            return self.worker.send(coordinator, Message::GuardRefused { tx, refusal });
+        }
+        voting.silent.remove(&protocol);
+        if voting.silent.is_empty() && !voting.refused {
+            self.worker.send(coordinator, Message::PrepareAck { tx, ts });
+        }
+    }
+
+    /// The coordinator of a prepared transaction, and its prepare time.
+    fn prepared_at(&self, tx: TxId) -> Option<(Address, Timestamp)> {
+        let Waiting { prepared, .. } = self.participant.prepared.get(&tx)?;
+        Some((prepared.coordinator, prepared.ts))
+    }
+
+    /// A guard knows how a transaction ended, and has recorded it.
+    fn on_told(&mut self, tx: TxId, protocol: u8) {
+        let Some(untold) = self.participant.guarding.untold.get_mut(&tx) else { return };
+        untold.protocols.remove(&protocol);
+        if untold.protocols.is_empty() {
+            self.participant.guarding.forget(tx);
+            self.worker.record(|| Record::GuardsTold(tx));
+        }
+    }
+
+    /// Tells the guards of a transaction that it ended, once that is recorded.
+    pub(super) fn end_guards(&mut self, tx: TxId, committed: bool) {
+        if self.participant.guarding.end(tx, committed) {
+            self.tell_guards(tx);
+        }
+    }
+
+    fn tell_guards(&mut self, tx: TxId) {
+        let guarding = &mut self.participant.guarding;
+        let Some(untold) = guarding.untold.get_mut(&tx) else { return };
+        untold.told = true;
+        let (committed, protocols) = (untold.committed, untold.protocols.clone());
+        for protocol in protocols {
+            if !self.worker.config.guards.contains(&protocol) {
+                // It ran in a former process, and kept nothing.
+                self.on_told(tx, protocol);
+                continue;
+            }
+            let question = GuardQuestion::End { id: tx.into(), committed };
+            let output = self.participant.guarding.ask(tx, protocol, question);
+            self.worker.outputs.push_back(output);
+        }
+    }
+
+    /// After a restart, tells guards how transactions ended: the former process may not have come so far.
+    pub(crate) fn tell_guards_again(&mut self) {
+        let untold = self.participant.guarding.untold.iter();
+        let again: Vec<TxId> =
+            untold.filter(|(_, untold)| !untold.told).map(|(tx, _)| *tx).collect();
+        for tx in again {
+            self.worker.reach(rare::TELLS_GUARDS_AGAIN);
+            self.tell_guards(tx);
+        }
+    }
+}
+
+impl Guarding {
+    /// A protocol was asked for a promise.
+    fn expect(&mut self, tx: TxId, protocol: u8) {
+        if let Some(voting) = self.prepared.get_mut(&tx) {
+            voting.silent.insert(protocol);
+        }
+    }
+}
