@@ -29,9 +29,7 @@ use solera_time::{Monotonic, Physical, SiteId};
 
 pub use codec::DecodeError;
 pub use exchange::{AskId, Input, Job, JobId, Output, RequestId};
-pub use guarded::{
-    Guard, GuardAnswer, GuardQuestion, Guarded, PromiseId, Refusal, Verdict,
-};
+pub use guarded::{Guard, GuardAnswer, GuardQuestion, Guarded, PromiseId, Refusal, Verdict};
 pub use partition::PartitionId;
 pub use protocol::{Foreign, Protocol};
 pub use records::Records;

@@ -371,3 +371,32 @@ fn an_update_that_comes_again_is_ordered_once() {
 fn a_replica_of_primary_leaves_no_gap() {
     without_of_primary(solera_primary::Rule::InOrder, Scenario::from_seed);
 }
+
+/// Without a rule of guards, where sessions name some.
+fn without_of_guards(rule: Rule, scenario: impl Fn(u64) -> Scenario, expected: &[&str]) {
+    let guarded = |seed| scenario(seed).with_trial();
+    let broken = |scenario: Scenario| scenario.without(Some(rule));
+    trap(guarded, broken, |violation| match violation {
+        Violation::Guarded(what) => expected.iter().any(|words| what.contains(words)),
+        _ => false,
+    });
+}
+
+/// `docs/decisions/0031-guards-of-prepare.md`: what no guard was asked for is spent all the same.
+#[test]
+fn guards_are_asked_before_a_transaction_prepares() {
+    without_of_guards(Rule::AskGuards, Scenario::from_seed, &["is there against a refusal"]);
+}
+
+/// What a guard refuses commits.
+#[test]
+fn a_refusal_of_a_guard_aborts() {
+    without_of_guards(Rule::HeedRefusals, Scenario::from_seed, &["is there against a refusal"]);
+}
+
+/// A guard keeps a promise for ever whose participant died between the end of the transaction and its telling.
+#[test]
+fn guards_are_told_again_after_a_restart() {
+    let expected = ["keeps promises open", "has spent"];
+    without_of_guards(Rule::TellGuardsAgain, Scenario::durable, &expected);
+}

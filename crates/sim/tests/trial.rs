@@ -19,6 +19,9 @@ fn tries_everything(tally: &Tally) {
         "trial: strong additions",
         "trial: bursts sent",
         "trial: computations cancelled",
+        "guarded: committed",
+        "guarded: refused",
+        "guarded: singles cancelled",
     ] {
         assert!(tally.counted(what) > 10, "{what}: {}", tally.counted(what));
     }

@@ -351,10 +351,9 @@ impl fmt::Display for CommandError {
                 String::from_utf8_lossy(&refusal.key),
                 refusal.reason
             ),
-            CommandError::NoGuard { protocol } => write!(
-                f,
-                "protocol {protocol} guards no keys at this site; nothing was changed"
-            ),
+            CommandError::NoGuard { protocol } => {
+                write!(f, "protocol {protocol} guards no keys at this site; nothing was changed")
+            }
             CommandError::TooManyGuards => write!(
                 f,
                 "a transaction has at most {} guards, {} bytes of each claim and {} KiB of keys and claims; nothing was changed",

@@ -671,7 +671,7 @@ impl Replica {
                 let response = Response::Failed(CommandError::PartitionSlow);
                 self.answer_commit(preparing.request, tx, response);
             } else {
-                self.expire_single(tx);
+                self.expire_single(now, tx);
             }
         }
         if !self.coordinator.singles.is_empty() {

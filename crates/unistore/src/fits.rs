@@ -327,6 +327,52 @@ mod tests {
     }
 
     #[test]
+    fn guards_are_few_and_in_order_and_of_keys_that_the_receiver_owns() {
+        use solera_machine::Guard;
+
+        let topology = Topology { partitions: 4, workers: vec![2, 1] };
+        let owned_by = |owner: Address| {
+            let mut keys = (0..).map(|i| format!("k{i}").into_bytes());
+            keys.find(|key| topology.owner(SiteId(0), PartitionId::of(key, 4)) == owner).unwrap()
+        };
+        let (mine, other) = (owned_by(at(0, 1)), owned_by(at(0, 0)));
+        let guard = |key: &[u8], claim: usize| Guard {
+            key: key.to_vec(),
+            protocol: 9,
+            claim: vec![0; claim],
+        };
+        let tx = TxId { coordinator: 0, sequence: 1 };
+        let prepare = |guards: Vec<Guard>| {
+            // As from a wire: the order is the sender's.
+            let mut bytes = Vec::new();
+            solera_machine::codec::append(&guards, &mut bytes);
+            let (guards, _) = solera_machine::codec::take(&bytes).unwrap();
+            let (snap_vec, writes, eventual) = (Vector::zero(2), Vec::new(), Vec::new());
+            let prepare = PrepareGuarded { tx, snap_vec, writes, eventual, guards };
+            Message::PrepareGuarded(Box::new(prepare))
+        };
+        let refused = |reason: usize| {
+            let (key, protocol, reason) = (mine.clone(), 9, "r".repeat(reason));
+            Message::GuardRefused { tx, refusal: Refusal { key, protocol, reason } }
+        };
+        for (message, from, fits) in [
+            (prepare(vec![guard(&mine, 3)]), at(0, 0), true),
+            (prepare(vec![guard(&mine, 3)]), at(1, 0), false),
+            (prepare(vec![]), at(0, 0), false),
+            (prepare(vec![guard(&other, 3)]), at(0, 0), false),
+            (prepare(vec![guard(&mine, 3), guard(&mine, 4)]), at(0, 0), true),
+            (prepare(vec![guard(&mine, 4), guard(&mine, 3)]), at(0, 0), false),
+            (prepare(vec![guard(&mine, Guarded::LONGEST_CLAIM + 1)]), at(0, 0), false),
+            (prepare(vec![guard(&mine, 0); Guarded::MOST + 1]), at(0, 0), false),
+            (refused(Refusal::LONGEST_REASON), at(0, 0), true),
+            (refused(Refusal::LONGEST_REASON), at(1, 0), false),
+            (refused(Refusal::LONGEST_REASON + 1), at(0, 0), false),
+        ] {
+            assert_eq!(message.fits(from, at(0, 1), &topology), fits, "{message:?} of {from:?}");
+        }
+    }
+
+    #[test]
     fn a_stretch_that_is_out_of_order_does_not_fit() {
         let topology = Topology { partitions: 1, workers: vec![1, 1] };
         let (partition, origin) = (PartitionId(0), SiteId(1));

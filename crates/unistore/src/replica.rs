@@ -752,7 +752,7 @@ impl Machine for Replica {
             Input::Client { request, command } => self.on_command(now, request, command),
             // Each command is answered once, and soon: by the timeout of its transaction at the latest. With guards, that depends on
             // other protocols.
-            Input::Cancel { request } => self.cancel_guarded(request),
+            Input::Cancel { request } => self.cancel_guarded(now, request),
             Input::Answered { ask, answer } => self.on_guard_answer(now, ask, answer),
         }
         self.drain_loopback(now);

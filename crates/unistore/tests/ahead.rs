@@ -85,7 +85,7 @@ impl World {
                     let records = records.iter().map(|bytes| Record::decode(bytes).unwrap());
                     self.records.entry(address).or_default().extend(records);
                 }
-                Output::Trace(_) => {}
+                Output::Trace(_) | Output::Ask { .. } => {}
             }
         }
     }

@@ -125,21 +125,21 @@ fn judge(name: &str, variants: (u8, usize), decode: impl Fn(&[u8]) -> Option<Sam
 
 #[test]
 fn messages_are_encoded_as_ever() {
-    judge("messages-1", (24, 42), message);
+    judge("messages-1", (26, 44), message);
 }
 
 #[test]
 fn records_are_encoded_as_ever() {
-    judge("records-1", (13, 17), record);
+    judge("records-1", (15, 19), record);
 }
 
 #[test]
 fn parts_are_encoded_as_ever() {
-    judge("parts-1", (6, 10), part);
+    judge("parts-1", (7, 11), part);
 }
 
 /// What is not within a version that is read is refused, and the next variant is none.
 #[test]
 fn what_comes_after_the_last_variant_is_refused() {
-    assert!(message(&draw(0, 24)).is_none() && record(&draw(0, 13)).is_none());
+    assert!(message(&draw(0, 26)).is_none() && record(&draw(0, 15)).is_none());
 }

@@ -127,7 +127,7 @@ impl Stage {
                     Output::Reply { request, response, .. } => {
                         self.replies.insert(request, response);
                     }
-                    Output::Trace(_) => {}
+                    Output::Trace(_) | Output::Ask { .. } => {}
                 }
             }
         }

@@ -71,7 +71,7 @@ impl Stage {
                 Output::Reply { request, response, .. } => {
                     self.replies.insert(request, response);
                 }
-                Output::Records(_) | Output::Trace(_) => {}
+                Output::Records(_) | Output::Trace(_) | Output::Ask { .. } => {}
             }
         }
     }

@@ -149,9 +149,8 @@ impl Judge {
         };
         let spent = trial.allocations().spent(key);
         if spent != there {
-            self.problems.push(format!(
-                "{owner:?} has spent {spent:?} of {key}, and {there:?} committed"
-            ));
+            self.problems
+                .push(format!("{owner:?} has spent {spent:?} of {key}, and {there:?} committed"));
         }
     }
 }

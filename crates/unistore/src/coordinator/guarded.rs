@@ -22,14 +22,13 @@ struct Single {
     request: RequestId,
     past: Vector,
     stage: Stage,
-    /// Whether the client waits: it was neither answered nor has it cancelled.
-    waits: bool,
-    since: Monotonic,
+    /// Since when nobody waits: the client was answered, or has cancelled. An answer of the operation's worker may still come.
+    over: Option<Monotonic>,
 }
 
 #[derive(Debug)]
 enum Stage {
-    /// The operation is being executed. If nobody waits any more, its answer is still to come.
+    /// The operation is being executed.
     Operating,
     /// It has answered this, and the transaction commits.
     Committing(Outcome),
@@ -47,9 +46,8 @@ impl Singles {
 
     /// Returns the transaction whose operation a worker answers under this request.
     fn operating(&self, request: RequestId) -> Option<TxId> {
-        let is_it = |single: &Single| {
-            single.request == request && matches!(single.stage, Stage::Operating)
-        };
+        let is_it =
+            |single: &Single| single.request == request && matches!(single.stage, Stage::Operating);
         self.0.iter().find(|(_, single)| is_it(single)).map(|(tx, _)| *tx)
     }
 }
@@ -90,8 +88,7 @@ impl Replica {
             self.abort(tx);
             return self.worker.reply(request, Response::Failed(error));
         }
-        let (stage, since) = (Stage::Operating, now.monotonic);
-        let single = Single { request, past, stage, waits: true, since };
+        let single = Single { request, past, stage: Stage::Operating, over: None };
         self.coordinator.singles.0.insert(tx, single);
         if let Some(response) = self.operate(now, request, tx, level, &key, &op, Kind::UPDATE) {
             self.operated_guarded(now, tx, response);
@@ -103,12 +100,12 @@ impl Replica {
         let Some(single) = self.coordinator.singles.0.get_mut(&tx) else { return };
         let request = single.request;
         match response {
-            Response::Operated(Ok(outcome)) if single.waits => {
+            Response::Operated(Ok(outcome)) if single.over.is_none() => {
                 single.stage = Stage::Committing(outcome);
                 self.commit(now, request, tx, None);
             }
             other => {
-                let (past, waits) = (single.past, single.waits);
+                let (past, waits) = (single.past, single.over.is_none());
                 self.coordinator.singles.0.remove(&tx);
                 self.abort(tx);
                 if waits {
@@ -143,7 +140,7 @@ impl Replica {
         }
         match self.coordinator.singles.0.remove(&tx) {
             None => self.worker.reply(request, response),
-            Some(Single { waits: false, .. }) => {}
+            Some(Single { over: Some(_), .. }) => {}
             Some(Single { stage, .. }) => {
                 let response = match (response, stage) {
                     (Response::Committed { pasts }, Stage::Committing(outcome)) => {
@@ -158,20 +155,20 @@ impl Replica {
 
     /// A transaction is given up before it commits. The answer to the operation of a single that it carries out may still come, and is
     /// for nobody.
-    pub(super) fn expire_single(&mut self, tx: TxId) {
+    pub(super) fn expire_single(&mut self, now: Now, tx: TxId) {
         let Some(single) = self.coordinator.singles.0.get_mut(&tx) else { return };
         let request = single.request;
-        if std::mem::take(&mut single.waits) {
+        if single.over.replace(now.monotonic).is_none() {
             self.worker.reply(request, Response::Failed(CommandError::PartitionSlow));
         }
     }
 
     /// A client wants no answer any more. What does not commit yet is given up.
-    pub(crate) fn cancel_guarded(&mut self, request: RequestId) {
+    pub(crate) fn cancel_guarded(&mut self, now: Now, request: RequestId) {
         let singles = self.coordinator.singles.0.iter_mut();
         let mut of_request = singles.filter(|(_, single)| single.request == request);
         let Some((tx, single)) = of_request.next() else { return };
-        single.waits = false;
+        single.over = Some(now.monotonic);
         if let (tx, Stage::Operating) = (*tx, &single.stage) {
             self.abort(tx);
         }
@@ -182,8 +179,8 @@ impl Replica {
         // Reads are given up sooner.
         let patience = self.worker.config.timing.strong_timeout * 4;
         self.coordinator.singles.0.retain(|_, single| {
-            let is_over = !single.waits && matches!(single.stage, Stage::Operating);
-            !is_over || now.monotonic.since(single.since) < patience
+            let over = single.over.filter(|_| matches!(single.stage, Stage::Operating));
+            over.is_none_or(|over| now.monotonic.since(over) < patience)
         });
     }
 

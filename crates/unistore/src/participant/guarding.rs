@@ -5,9 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use solera_machine::{
-    Address, AskId, GuardAnswer, GuardQuestion, Guarded, Now, Refusal, Verdict,
-};
+use solera_machine::{Address, AskId, GuardAnswer, GuardQuestion, Guarded, Now, Refusal, Verdict};
 use solera_time::Timestamp;
 
 use crate::command::TxId;

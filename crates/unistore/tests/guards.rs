@@ -1,0 +1,564 @@
+//! Transactions with guards, with every message and every question under the test's control.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use solera_data::{Key, Op, Outcome};
+use solera_levels::Level;
+use solera_machine::{
+    Address, AskId, Guard, GuardAnswer, GuardQuestion, Guarded, Machine, Now, PartitionId,
+    PromiseId, Recovery as _, Refusal, RequestId, Topology, Verdict,
+};
+use solera_time::{Monotonic, Physical, SiteId, Timestamp, Vector};
+use solera_unistore::{
+    Checkpoint, Command, CommandError, Config, Errand, ExecuteGuarded, Input, Kind, Message,
+    Output, PrepareGuarded, Record, Recovery, Replica, Response, TxId,
+};
+
+/// Protocols that guard keys.
+const BANK: u8 = 40;
+const DESK: u8 = 41;
+
+const FIRST: Address = Address { site: SiteId(0), worker: 0 };
+const SECOND: Address = Address { site: SiteId(0), worker: 1 };
+
+/// A site of two workers without other sites, whose messages and questions wait until the test delivers them.
+struct Site {
+    configs: BTreeMap<Address, Config>,
+    replicas: BTreeMap<Address, Replica>,
+    records: BTreeMap<Address, Vec<Vec<u8>>>,
+    messages: VecDeque<(Address, Address, Message)>,
+    asks: VecDeque<(Address, AskId, Errand)>,
+    replies: Vec<(RequestId, Response)>,
+    now_ms: u64,
+    requests: u64,
+}
+
+impl Site {
+    fn new() -> Site {
+        let topology = Arc::new(Topology { partitions: 2, workers: vec![2] });
+        let configs: BTreeMap<Address, Config> = [FIRST, SECOND]
+            .into_iter()
+            .map(|address| {
+                let mut config = Config::new(address, topology.clone());
+                (config.guards, config.journal) = (vec![BANK, DESK], true);
+                (address, config)
+            })
+            .collect();
+        let replicas = configs.iter().map(|(at, config)| (*at, Replica::new(config.clone(), 1)));
+        Site {
+            replicas: replicas.collect(),
+            configs,
+            records: BTreeMap::new(),
+            messages: VecDeque::new(),
+            asks: VecDeque::new(),
+            replies: Vec::new(),
+            now_ms: 1000,
+            requests: 0,
+        }
+    }
+
+    fn now(&self) -> Now {
+        let physical = Physical(1_800_000_000_000_000 + self.now_ms * 1000);
+        Now { monotonic: Monotonic(self.now_ms * 1_000_000), physical }
+    }
+
+    fn drain(&mut self, at: Address) {
+        let replica = self.replicas.get_mut(&at).unwrap();
+        while let Some(output) = replica.poll_output() {
+            match output {
+                Output::Send { to, message } => self.messages.push_back((at, to, message)),
+                Output::Reply { request, response, last } => {
+                    assert!(last);
+                    self.replies.push((request, response));
+                }
+                Output::Ask { ask, question } => self.asks.push_back((at, ask, question)),
+                Output::Records(records) => {
+                    let kept = self.records.entry(at).or_default();
+                    kept.extend(records.iter().map(<[u8]>::to_vec));
+                }
+                Output::Trace(_) | Output::Job { .. } => {}
+            }
+        }
+    }
+
+    fn give(&mut self, at: Address, input: Input) {
+        let now = self.now();
+        self.replicas.get_mut(&at).unwrap().handle(now, input);
+        self.drain(at);
+    }
+
+    fn ask(&mut self, at: Address, command: Command) -> RequestId {
+        self.requests += 1;
+        let request = RequestId(self.requests);
+        self.give(at, Input::Client { request, command });
+        request
+    }
+
+    /// Delivers all messages.
+    fn deliver(&mut self) {
+        while let Some((from, to, message)) = self.messages.pop_front() {
+            self.give(to, Input::Message { from, life: 0, message });
+        }
+    }
+
+    /// Lets time pass, without delivering anything.
+    fn pass(&mut self, ms: u64) {
+        self.now_ms += ms;
+        for at in [FIRST, SECOND] {
+            let now = self.now();
+            self.replicas.get_mut(&at).unwrap().on_deadline(now);
+            self.drain(at);
+        }
+    }
+
+    /// The next question, which must be about a promise.
+    fn next_promise(&mut self) -> (Address, AskId, PromiseId, u8) {
+        match self.asks.pop_front() {
+            Some((
+                at,
+                ask,
+                Errand { protocol, question: GuardQuestion::Promise { id, guards } },
+            )) => {
+                assert_eq!(guards.protocols(), [protocol]);
+                (at, ask, id, protocol)
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// The next question, which must tell an end. Confirms it, and returns the transaction and whether it committed.
+    fn next_end(&mut self) -> (u8, PromiseId, bool) {
+        match self.asks.pop_front() {
+            Some((
+                at,
+                ask,
+                Errand { protocol, question: GuardQuestion::End { id, committed } },
+            )) => {
+                self.give(at, Input::Answered { ask, answer: GuardAnswer::Ended });
+                (protocol, id, committed)
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn promise(&mut self, at: Address, ask: AskId) {
+        let answer = GuardAnswer::Verdict(Verdict::Promised);
+        self.give(at, Input::Answered { ask, answer });
+    }
+
+    fn refuse(&mut self, at: Address, ask: AskId, key: &Key) {
+        let refusal = Refusal { key: key.to_vec(), protocol: 9, reason: "no units left".into() };
+        let answer = GuardAnswer::Verdict(Verdict::Refused(refusal));
+        self.give(at, Input::Answered { ask, answer });
+    }
+
+    fn replies_to(&self, request: RequestId) -> Vec<&Response> {
+        let replies = self.replies.iter().filter(|(of, _)| *of == request);
+        replies.map(|(_, response)| response).collect()
+    }
+
+    fn failure(&self, request: RequestId) -> &CommandError {
+        match self.replies_to(request)[..] {
+            [Response::Failed(error)] => error,
+            ref other => panic!("{other:?}"),
+        }
+    }
+
+    fn begin(&mut self, at: Address, strong: bool) -> TxId {
+        let begun = self.ask(at, Command::Begin { past: Vector::zero(1), strong });
+        match self.replies_to(begun)[..] {
+            [Response::Begun(tx)] => *tx,
+            ref other => panic!("{other:?}"),
+        }
+    }
+
+    /// Adds one to a counter within a transaction.
+    fn add(&mut self, at: Address, tx: TxId, key: &Key) {
+        let (key, op) = (key.clone(), Op::IncrBy(1));
+        let level = Level::Causal;
+        let done = self.ask(at, Command::Operate { tx, level, key, op, kind: Kind::UPDATE });
+        self.deliver();
+        assert!(matches!(self.replies_to(done)[..], [Response::Operated(Ok(_))]));
+    }
+
+    fn commit(&mut self, at: Address, tx: TxId) -> RequestId {
+        let request = self.ask(at, Command::Commit { tx, claim: None });
+        self.deliver();
+        request
+    }
+
+    fn guarded(&mut self, at: Address, tx: TxId, guards: Guarded) -> RequestId {
+        self.ask(at, Command::Guard { tx, guards })
+    }
+
+    fn single(&mut self, at: Address, key: &Key, guards: Guarded) -> RequestId {
+        let (past, level, key, op) = (Vector::zero(1), Level::Causal, key.clone(), Op::IncrBy(1));
+        let it = ExecuteGuarded { past, level, key, op, guards };
+        self.ask(at, Command::ExecuteGuarded(Box::new(it)))
+    }
+
+    fn counter(&mut self, key: &Key) -> Option<i64> {
+        let (past, level, op) = (Vector::zero(1), Level::Causal, Op::Get);
+        let at = self.replicas[&FIRST].owner_of(key);
+        let read = self.ask(at, Command::Execute { past, level, key: key.clone(), op });
+        match self.replies_to(read)[..] {
+            [Response::Executed { outcome: Ok(Outcome::Nil), .. }] => None,
+            [Response::Executed { outcome: Ok(Outcome::Bulk(value)), .. }] => {
+                value.to_string().parse().ok()
+            }
+            ref other => panic!("{other:?}"),
+        }
+    }
+
+    fn guarded_at(&self, at: Address) -> usize {
+        self.replicas[&at].status().guarded_transactions()
+    }
+
+    /// Starts a worker again from its records.
+    fn restart(&mut self, at: Address) {
+        let mut recovery = Recovery::new(self.configs[&at].clone(), 1);
+        for (lsn, record) in self.records[&at].iter().enumerate() {
+            recovery.take_record(lsn as u64 + 1, record).unwrap();
+        }
+        self.replicas.insert(at, recovery.into_machine());
+        self.asks.retain(|(asker, ..)| *asker != at);
+        self.messages.retain(|(_, to, _)| *to != at);
+        self.drain(at);
+    }
+
+    /// Starts a worker again from a checkpoint alone.
+    fn restart_from_checkpoint(&mut self, at: Address) {
+        let mut recovery = Recovery::new(self.configs[&at].clone(), 1);
+        let last = self.records[&at].len() as u64;
+        let mut checkpoint = Checkpoint::default();
+        while let Some(part) = self.replicas[&at].next_part(&mut checkpoint, 100) {
+            let mut bytes = Vec::new();
+            Replica::encode_part(&part, &mut bytes);
+            recovery.take_part(last, &bytes).unwrap();
+        }
+        self.replicas.insert(at, recovery.into_machine());
+        self.asks.clear();
+        self.drain(at);
+    }
+}
+
+/// A key that a worker owns.
+fn key_of(owner: Address, name: &str) -> Key {
+    let mut keys = (0..).map(|n| Key::from(format!("{name}{n}").as_str()));
+    keys.find(|key| PartitionId::of(key, 2).0 == u16::from(owner.worker)).unwrap()
+}
+
+fn guard(key: &Key, protocol: u8) -> Guarded {
+    Guard { key: key.to_vec(), protocol, claim: b"1".to_vec() }.into()
+}
+
+#[test]
+fn a_transaction_commits_once_all_its_guards_have_promised() {
+    let mut site = Site::new();
+    let (here, there) = (key_of(FIRST, "a"), key_of(SECOND, "b"));
+    let tx = site.begin(FIRST, false);
+    site.add(FIRST, tx, &here);
+    for guards in [guard(&here, BANK), guard(&there, BANK).and(guard(&there, DESK))] {
+        let named = site.guarded(FIRST, tx, guards);
+        assert_eq!(site.replies_to(named), [&Response::Guarded]);
+    }
+    let commit = site.commit(FIRST, tx);
+    let asked: Vec<_> = (0..3).map(|_| site.next_promise()).collect();
+    let whom: Vec<_> = asked.iter().map(|(at, _, _, protocol)| (*at, *protocol)).collect();
+    assert_eq!(whom, [(FIRST, BANK), (SECOND, BANK), (SECOND, DESK)]);
+    for (at, ask, id, _) in &asked {
+        assert!(site.replies_to(commit).is_empty());
+        assert_eq!(*id, PromiseId::from(tx));
+        site.promise(*at, *ask);
+        site.deliver();
+    }
+    assert!(matches!(site.replies_to(commit)[..], [Response::Committed { .. }]));
+    assert_eq!(site.counter(&here), Some(1));
+    assert_eq!((site.guarded_at(FIRST), site.guarded_at(SECOND)), (1, 1));
+    let ends: Vec<_> = (0..3).map(|_| site.next_end()).collect();
+    let expected = [BANK, BANK, DESK].map(|protocol| (protocol, tx.into(), true));
+    assert_eq!(ends, expected);
+    assert_eq!((site.guarded_at(FIRST), site.guarded_at(SECOND)), (0, 0));
+}
+
+#[test]
+fn a_refusal_aborts_and_is_told_to_the_client_and_to_the_other_guards() {
+    let mut site = Site::new();
+    let (here, there) = (key_of(FIRST, "a"), key_of(SECOND, "b"));
+    let tx = site.begin(FIRST, false);
+    site.add(FIRST, tx, &here);
+    site.guarded(FIRST, tx, guard(&here, DESK).and(guard(&there, BANK)));
+    let commit = site.commit(FIRST, tx);
+    let (at, ask, ..) = site.next_promise();
+    site.promise(at, ask);
+    let (at, ask, ..) = site.next_promise();
+    site.refuse(at, ask, &there);
+    site.deliver();
+    // The number is that of who refuses, whatever a guard says.
+    let refusal = Refusal { key: there.to_vec(), protocol: BANK, reason: "no units left".into() };
+    assert_eq!(*site.failure(commit), CommandError::Guarded(Box::new(refusal)));
+    assert_eq!(
+        site.failure(commit).to_string(),
+        format!("the guard of '{there}' refuses: no units left; nothing was changed")
+    );
+    assert_eq!(site.next_end(), (DESK, tx.into(), false));
+    assert_eq!(site.next_end(), (BANK, tx.into(), false));
+    assert_eq!(site.counter(&here), None);
+    assert_eq!((site.guarded_at(FIRST), site.guarded_at(SECOND)), (0, 0));
+}
+
+#[test]
+fn a_guarded_single_of_the_own_worker_asks_too_and_answers_once() {
+    let mut site = Site::new();
+    let key = key_of(FIRST, "a");
+    let add = site.single(FIRST, &key, guard(&key, BANK));
+    let (at, ask, id, _) = site.next_promise();
+    assert!(site.replies_to(add).is_empty());
+    site.promise(at, ask);
+    let [Response::Executed { outcome: Ok(Outcome::Int(1)), pasts }] = site.replies_to(add)[..]
+    else {
+        panic!("{:?}", site.replies)
+    };
+    assert!(pasts.causal[SiteId(0)] > Timestamp::ZERO);
+    assert_eq!(site.next_end(), (BANK, id, true));
+    site.pass(10_000);
+    assert_eq!(site.replies_to(add).len(), 1);
+    assert_eq!(site.counter(&key), Some(1));
+}
+
+#[test]
+fn an_operation_that_fails_asks_nobody() {
+    let mut site = Site::new();
+    let key = key_of(FIRST, "a");
+    let (past, level) = (Vector::zero(1), Level::Causal);
+    let set = Op::SetAdd(vec![solera_data::Value::from(b"x".to_vec())]);
+    site.ask(FIRST, Command::Execute { past, level, key: key.clone(), op: set });
+    let add = site.single(FIRST, &key, guard(&key, BANK));
+    assert!(matches!(site.replies_to(add)[..], [Response::Executed { outcome: Err(_), .. }]));
+    assert!(site.asks.is_empty() && site.replicas[&FIRST].status().open_transactions() == 0);
+}
+
+#[test]
+fn a_single_that_was_cancelled_is_never_answered() {
+    let mut site = Site::new();
+    let there = key_of(SECOND, "b");
+    // While it commits, which it goes on to do.
+    let commits = site.single(FIRST, &there, guard(&there, BANK));
+    site.deliver();
+    site.give(FIRST, Input::Cancel { request: commits });
+    let (at, ask, id, _) = site.next_promise();
+    site.promise(at, ask);
+    site.deliver();
+    assert_eq!(site.next_end(), (BANK, id, true));
+    // While it is executed.
+    let executes = site.single(FIRST, &there, guard(&there, BANK));
+    site.give(FIRST, Input::Cancel { request: executes });
+    site.deliver();
+    site.pass(10_000);
+    site.deliver();
+    assert!(site.asks.is_empty());
+    assert!(site.replies_to(commits).is_empty() && site.replies_to(executes).is_empty());
+    assert_eq!(site.counter(&there), Some(1));
+}
+
+#[test]
+fn a_single_that_takes_too_long_is_answered_once() {
+    let mut site = Site::new();
+    let there = key_of(SECOND, "b");
+    let add = site.single(FIRST, &there, guard(&there, BANK));
+    let read = site.messages.pop_front().unwrap();
+    site.pass(700_000);
+    assert_eq!(*site.failure(add), CommandError::PartitionSlow);
+    // Whatever comes now is for nobody.
+    site.messages.push_front(read);
+    site.deliver();
+    assert_eq!(site.replies_to(add).len(), 1);
+    assert!(site.asks.is_empty() && site.counter(&there).is_none());
+}
+
+#[test]
+fn a_guard_that_does_not_answer_in_time_is_told_of_the_abort() {
+    let mut site = Site::new();
+    let key = key_of(FIRST, "a");
+    let add = site.single(FIRST, &key, guard(&key, BANK));
+    let (at, ask, id, _) = site.next_promise();
+    site.pass(60_000);
+    assert_eq!(*site.failure(add), CommandError::PartitionSlow);
+    assert_eq!(site.next_end(), (BANK, id, false));
+    site.promise(at, ask);
+    site.deliver();
+    assert_eq!((site.replies_to(add).len(), site.guarded_at(FIRST)), (1, 0));
+    assert_eq!(site.counter(&key), None);
+}
+
+#[test]
+fn what_nobody_could_guard_is_refused_in_words() {
+    let mut site = Site::new();
+    let key = key_of(FIRST, "a");
+    let many: Guarded = (0..=Guarded::MOST as u8)
+        .map(|n| Guard { key: key.to_vec(), protocol: BANK, claim: vec![n] })
+        .collect();
+    for (strong, guards, error, words) in [
+        (false, guard(&key, 2), CommandError::NoGuard { protocol: 2 }, "protocol 2 guards no keys"),
+        (false, many, CommandError::TooManyGuards, "at most 64 guards"),
+        (true, guard(&key, BANK), CommandError::StrongGuarded, "a strong transaction cannot"),
+    ] {
+        if !strong {
+            let add = site.single(FIRST, &key, guards.clone());
+            assert_eq!(*site.failure(add), error);
+        }
+        let tx = site.begin(FIRST, strong);
+        let named = site.guarded(FIRST, tx, guards);
+        assert_eq!(*site.failure(named), error);
+        assert!(error.to_string().contains(words), "{error}");
+        // Its client counts on the guards.
+        let commit = site.commit(FIRST, tx);
+        assert_eq!(*site.failure(commit), CommandError::NoSuchTransaction);
+    }
+    assert!(site.asks.is_empty() && site.counter(&key).is_none());
+    assert_eq!(site.replicas[&FIRST].status().unknown_guards(), 2);
+}
+
+/// The workers of a site are started one after another with another configuration.
+#[test]
+fn a_participant_without_the_guard_refuses_in_words() {
+    let mut site = Site::new();
+    let there = key_of(SECOND, "b");
+    site.configs.get_mut(&SECOND).unwrap().guards.clear();
+    site.records.entry(SECOND).or_default();
+    site.restart(SECOND);
+    let add = site.single(FIRST, &there, guard(&there, BANK));
+    site.deliver();
+    let CommandError::Guarded(refusal) = site.failure(add) else { panic!("{:?}", site.replies) };
+    assert_eq!(refusal.reason, "protocol 40 guards no keys at its worker");
+    assert_eq!(site.replicas[&SECOND].status().unknown_guards(), 1);
+    assert_eq!(site.guarded_at(SECOND), 0);
+}
+
+#[test]
+fn a_commit_before_the_promise_is_ignored() {
+    let mut site = Site::new();
+    let there = key_of(SECOND, "b");
+    let add = site.single(FIRST, &there, guard(&there, BANK));
+    site.deliver();
+    let (_, ask, id, _) = site.next_promise();
+    let tx = TxId { coordinator: id.coordinator, sequence: id.sequence };
+    let message = Message::Commit { tx, ts: Timestamp::MAX };
+    let ignored = site.replicas[&SECOND].status().ignored();
+    site.give(SECOND, Input::Message { from: FIRST, life: 0, message });
+    assert_eq!(site.replicas[&SECOND].status().ignored(), ignored + 1);
+    site.promise(SECOND, ask);
+    site.deliver();
+    assert!(matches!(site.replies_to(add)[..], [Response::Executed { .. }]));
+}
+
+/// A participant at which a single is prepared whose guard has promised, and the message that commits it.
+fn promised(site: &mut Site) -> (RequestId, PromiseId, Message) {
+    let there = key_of(SECOND, "b");
+    let add = site.single(FIRST, &there, guard(&there, BANK));
+    site.deliver();
+    let (at, ask, id, _) = site.next_promise();
+    site.promise(at, ask);
+    let (_, _, ack) = site.messages.pop_front().unwrap();
+    site.give(FIRST, Input::Message { from: SECOND, life: 0, message: ack });
+    let (_, _, commit) = site.messages.pop_front().unwrap();
+    (add, id, commit)
+}
+
+#[test]
+fn a_participant_that_starts_again_tells_guards_how_a_prepared_transaction_ended() {
+    let mut site = Site::new();
+    let (add, id, _) = promised(&mut site);
+    site.restart(SECOND);
+    assert_eq!(site.guarded_at(SECOND), 1);
+    // Its coordinator repeats the commit.
+    site.pass(10_000);
+    assert!(site.asks.is_empty());
+    site.deliver();
+    assert_eq!(site.next_end(), (BANK, id, true));
+    assert_eq!((site.guarded_at(SECOND), site.replies_to(add).len()), (0, 1));
+}
+
+#[test]
+fn a_participant_that_starts_again_tells_guards_again_until_they_know() {
+    for from_checkpoint in [false, true] {
+        let mut site = Site::new();
+        let (_, id, commit) = promised(&mut site);
+        site.give(SECOND, Input::Message { from: FIRST, life: 0, message: commit });
+        // The guard was told, and the process dies before the guard has recorded it.
+        assert_eq!(site.asks.len(), 1);
+        for _ in 0..2 {
+            match from_checkpoint {
+                true => site.restart_from_checkpoint(SECOND),
+                false => site.restart(SECOND),
+            }
+            assert_eq!(site.guarded_at(SECOND), 1);
+            site.pass(10);
+            assert_eq!(site.asks.len(), 1);
+        }
+        assert_eq!(site.next_end(), (BANK, id, true));
+        match from_checkpoint {
+            true => site.restart_from_checkpoint(SECOND),
+            false => site.restart(SECOND),
+        }
+        site.pass(10);
+        assert!(site.asks.is_empty() && site.guarded_at(SECOND) == 0);
+    }
+}
+
+/// What was asked and not answered before a crash is never promised to anybody: the coordinator gives up.
+#[test]
+fn a_participant_that_starts_again_before_the_promise_does_not_vote() {
+    let mut site = Site::new();
+    let there = key_of(SECOND, "b");
+    let add = site.single(FIRST, &there, guard(&there, BANK));
+    site.deliver();
+    let (_, _, id, _) = site.next_promise();
+    site.restart(SECOND);
+    site.pass(10);
+    site.deliver();
+    assert!(site.asks.is_empty() && site.replies_to(add).is_empty());
+    site.pass(60_000);
+    site.deliver();
+    assert_eq!(*site.failure(add), CommandError::PartitionSlow);
+    assert_eq!(site.next_end(), (BANK, id, false));
+}
+
+/// Guards that a checkpoint knows of, and that are prepared.
+#[test]
+fn a_checkpoint_keeps_the_guards_of_prepared_transactions() {
+    let mut site = Site::new();
+    let (_, id, commit) = promised(&mut site);
+    site.restart_from_checkpoint(SECOND);
+    site.give(SECOND, Input::Message { from: FIRST, life: 0, message: commit });
+    assert_eq!(site.next_end(), (BANK, id, true));
+}
+
+/// A guard records its promise after the transaction is recorded as prepared with it.
+#[test]
+fn the_record_comes_before_the_question() {
+    let mut site = Site::new();
+    let key = key_of(FIRST, "a");
+    let guards = guard(&key, BANK);
+    let tx = TxId { coordinator: 1, sequence: 7 };
+    let (snap_vec, writes, eventual) = (Vector::zero(1), Vec::new(), Vec::new());
+    let prepare = PrepareGuarded { tx, snap_vec, writes, eventual, guards };
+    let message = Message::PrepareGuarded(Box::new(prepare));
+    let now = site.now();
+    let replica = site.replicas.get_mut(&FIRST).unwrap();
+    replica.handle(now, Input::Message { from: SECOND, life: 0, message });
+    let outputs = std::iter::from_fn(|| replica.poll_output());
+    let told: Vec<_> = outputs
+        .filter_map(|output| match output {
+            Output::Records(records) => {
+                let of = |record| matches!(record, Record::PreparedGuarded(of, ..) if of == tx);
+                records.iter().any(|it| Record::decode(it).is_ok_and(of)).then_some("record")
+            }
+            Output::Ask { .. } => Some("question"),
+            Output::Send { .. } => Some("message"),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(told, ["record", "question"]);
+}
