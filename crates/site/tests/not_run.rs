@@ -34,7 +34,7 @@ fn messages_of_others(config: Config) -> Site {
 fn what_a_worker_does_not_run_it_drops_and_counts() {
     assert_eq!(messages_of_others(config()).ignored(), [0, 1, 1]);
     assert_eq!(messages_of_others(config().with_primary()).ignored(), [0, 0, 1]);
-    assert_eq!(messages_of_others(config().with_trial()).ignored(), [0, 1, 0]);
+    assert_eq!(messages_of_others(config().with_trial(1)).ignored(), [0, 1, 0]);
 }
 
 #[test]
