@@ -16,7 +16,7 @@ use solera_unistore::{Command, CommandError, ExecuteGuarded, Kind, Response, TxI
 
 use crate::random::Random;
 use crate::scenario::{MS, Scenario};
-use crate::world::{SiteState, World};
+use crate::world::{Happening, SiteState, World};
 use judge::Judge;
 
 /// Wakes of their own, beyond those of other clients.
@@ -146,8 +146,35 @@ impl GuardedSessions {
         waiting.map(|session| format!("guarded: {session:?}")).collect()
     }
 
+    /// Takes what happens, and gives it back if it is not for these sessions alone.
+    pub(crate) fn observe(&mut self, world: &mut World, happening: Happening) -> Option<Happening> {
+        match happening {
+            Happening::Wake(index) => {
+                return (!self.wake(world, index)).then_some(Happening::Wake(index));
+            }
+            Happening::Refused(from, request) if GuardedSessions::is_own(request) => {
+                self.refused(world, from, request);
+            }
+            Happening::Unanswered(from, request) if GuardedSessions::is_own(request) => {
+                self.unanswered(world, from, request);
+            }
+            Happening::Reply(from, request, response) if GuardedSessions::is_own(request) => {
+                self.reply(world, (from, request), response);
+            }
+            other => {
+                match &other {
+                    Happening::SiteDown(site) => self.give_up(world, |it| it.site.index() == *site),
+                    Happening::WorkerDown(worker) => self.give_up(world, |it| it == *worker),
+                    _ => {}
+                }
+                return Some(other);
+            }
+        }
+        None
+    }
+
     /// A wake. Returns whether it was for a session.
-    pub(crate) fn wake(&mut self, world: &mut World, index: usize) -> bool {
+    fn wake(&mut self, world: &mut World, index: usize) -> bool {
         let Some(index) = index.checked_sub(WAKES) else { return false };
         let session = &mut self.sessions[index];
         match session.doing {
@@ -283,12 +310,12 @@ impl GuardedSessions {
     }
 
     /// Whether a request is of these sessions.
-    pub(crate) fn is_own(request: RequestId) -> bool {
+    fn is_own(request: RequestId) -> bool {
         (REQUESTS..REQUESTS + (1 << 60)).contains(&request.0)
     }
 
     /// A reply to a request of these sessions.
-    pub(crate) fn reply(
+    fn reply(
         &mut self,
         world: &mut World,
         (from, request): (Address, RequestId),
@@ -423,29 +450,20 @@ impl GuardedSessions {
     }
 
     /// A worker did not take a command.
-    pub(crate) fn refused(&mut self, world: &mut World, from: Address, request: RequestId) {
+    fn refused(&mut self, world: &mut World, from: Address, request: RequestId) {
         if let Some(index) = self.waiting(from, request) {
             self.end(world, index, Fate::Never, "guarded: not taken");
         }
     }
 
     /// There was no answer in time to an operation: who executes it has died.
-    pub(crate) fn unanswered(&mut self, world: &mut World, from: Address, request: RequestId) {
+    fn unanswered(&mut self, world: &mut World, from: Address, request: RequestId) {
         if let Some(index) = self.waiting(from, request) {
             self.end(world, index, Fate::Never, "guarded: unanswered");
         }
     }
 
-    /// No reply of a worker will come.
-    pub(crate) fn worker_down(&mut self, world: &mut World, worker: Address) {
-        self.give_up(world, |it| it == worker);
-    }
-
-    /// No reply of a site will come.
-    pub(crate) fn site_down(&mut self, world: &mut World, site: usize) {
-        self.give_up(world, |it| it.site.index() == site);
-    }
-
+    /// No reply of some workers will come.
     fn give_up(&mut self, world: &mut World, is_down: impl Fn(Address) -> bool) {
         for index in 0..self.sessions.len() {
             let session = &self.sessions[index];

@@ -369,10 +369,12 @@ impl<'a> Run<'a> {
 
     fn observe(&mut self, happenings: Vec<Happening>) {
         for happening in happenings {
+            let Some(happening) = self.guarded.observe(&mut self.world, happening) else {
+                continue;
+            };
             match happening {
                 Happening::Wake(client) => {
-                    if !self.guarded.wake(&mut self.world, client)
-                        && !self.trial.wake(&mut self.world, client)
+                    if !self.trial.wake(&mut self.world, client)
                         && !self.primary.wake(&mut self.world, client)
                         && !self.promises.wake(&mut self.world, client)
                     {
@@ -385,7 +387,6 @@ impl<'a> Run<'a> {
                     self.promises.site_down(&mut self.world, site);
                     self.primary.site_down(&mut self.world, site);
                     self.trial.site_down(&mut self.world, site);
-                    self.guarded.site_down(&mut self.world, site);
                 }
                 Happening::Replaced(site, cut) => self.ledger.closed(site, cut.0),
                 Happening::WorkerDown(worker) => {
@@ -393,13 +394,6 @@ impl<'a> Run<'a> {
                     self.promises.worker_down(&mut self.world, worker);
                     self.primary.worker_down(&mut self.world, worker);
                     self.trial.worker_down(&mut self.world, worker);
-                    self.guarded.worker_down(&mut self.world, worker);
-                }
-                Happening::Refused(from, request) if GuardedSessions::is_own(request) => {
-                    self.guarded.refused(&mut self.world, from, request);
-                }
-                Happening::Unanswered(from, request) if GuardedSessions::is_own(request) => {
-                    self.guarded.unanswered(&mut self.world, from, request);
                 }
                 Happening::Refused(from, request) => {
                     if !self.promises.unanswered(&mut self.world, from, request) {
@@ -420,9 +414,6 @@ impl<'a> Run<'a> {
                 }
                 Happening::Disorder(at, event) => self.trial.disorder(at, &event),
                 Happening::Event(address, event) => self.note(address, &event),
-                Happening::Reply(from, request, response) if GuardedSessions::is_own(request) => {
-                    self.guarded.reply(&mut self.world, (from, request), response);
-                }
                 Happening::Reply(from, request, response) => {
                     if let Some((_, slot)) =
                         self.finals.iter_mut().find(|(other, _)| *other == request)

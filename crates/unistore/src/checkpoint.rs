@@ -25,7 +25,7 @@ pub struct Checkpoint {
     /// Of the worker's own state: what is still to be written.
     prepared: Vec<(TxId, Prepared)>,
     certification: Vec<solera_certification::Record<Write>>,
-    guards: Option<Part>,
+    guards: Vec<Part>,
     /// The owned partition whose turn it is.
     partition: usize,
     /// Of the partition before: what is still to be written.
@@ -57,7 +57,7 @@ impl Replica {
         if first {
             checkpoint.prepared = self.participant.to_save();
             checkpoint.certification = self.strong.service.save();
-            checkpoint.guards = self.participant.guarding.to_save();
+            checkpoint.guards = self.participant.guarding.to_save(PART_BYTES);
         }
         if first || !checkpoint.prepared.is_empty() {
             let size = |(_, prepared): &(TxId, Prepared)| prepared.size();
@@ -70,7 +70,7 @@ impl Replica {
             let members = self.worker.dissemination.members.clone();
             return Some(Part::Worker { promise, prepared, decided, members });
         }
-        if let Some(guards) = checkpoint.guards.take() {
+        if let Some(guards) = checkpoint.guards.pop() {
             return Some(guards);
         }
         if let Some(record) = checkpoint.certification.pop() {

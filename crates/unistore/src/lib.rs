@@ -69,10 +69,9 @@ pub use heard::Heard;
 pub use joining::Progress;
 pub use keys::Held;
 pub use message::{
-    Begin, Cause, Chunk, Converged, Event, Executed, Fetch, Filling, Input, Message, Output, Place,
-    PrepareGuarded, SiteView, Stretch, Subtree, Update, Write,
+    Begin, Cause, Chunk, Converged, Errand, Event, Executed, Fetch, Filling, Input, Message,
+    Output, Place, PrepareGuarded, SiteView, Stretch, Subtree, Update, Write,
 };
-pub use participant::Errand;
 pub use pasts::Pasts;
 pub use rare::ALL as RARE_PATHS;
 pub use record::{Decision, Part, Prepared, Promise, Record, SavedKey};

@@ -7,12 +7,13 @@ use std::sync::Arc;
 use solera_certification::{Access, TransactionId};
 use solera_data::{Context, Dot, Effect, Key, Op, OpError, Outcome, State};
 use solera_levels::Level;
-use solera_machine::{Address, GuardAnswer, Guarded, PartitionId, RarePath, Refusal, RequestId};
+use solera_machine::{
+    Address, GuardAnswer, GuardQuestion, Guarded, PartitionId, RarePath, Refusal, RequestId,
+};
 use solera_membership::{Gap, Members};
 use solera_time::{MAX_SITES, SiteId, Timestamp, Vector};
 
 use crate::command::{Command, Response, TxId};
-use crate::participant::Errand;
 
 /// One key's change by a transaction.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -477,6 +478,15 @@ pub struct SiteView {
     pub agreed: bool,
     /// Whether the site can answer clients: always, unless it has joined and is not up to date yet.
     pub serving: bool,
+}
+
+/// A question to a protocol of this worker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Errand {
+    /// The number of the protocol.
+    pub protocol: u8,
+    /// The question.
+    pub question: GuardQuestion,
 }
 
 /// An input of a [`Replica`](crate::Replica). Lives of sites: [`Members::life`].

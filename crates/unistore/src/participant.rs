@@ -21,8 +21,6 @@ use crate::rare;
 use crate::record::{Prepared, Record};
 use crate::replica::Replica;
 use crate::worker::ReplyTo;
-
-pub use guarding::Errand;
 use guarding::Guarding;
 
 /// Transactions prepared at this worker (`preparedCausal`), and reads parked behind them.

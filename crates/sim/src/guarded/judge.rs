@@ -23,7 +23,7 @@ pub(super) struct Judge {
     topology: std::sync::Arc<Topology>,
     limit: u32,
     /// Reads without answers.
-    asked: BTreeMap<RequestId, (Key, Level)>,
+    asked: BTreeMap<RequestId, Key>,
     /// The attempts that are in each set.
     members: BTreeMap<Key, BTreeSet<usize>>,
     problems: Vec<String>,
@@ -60,7 +60,7 @@ impl Judge {
         for (place, (site, key, eventual)) in sets.into_iter().enumerate() {
             let request = RequestId(first + place as u64);
             let level = if eventual { Level::Eventual } else { Level::Causal };
-            self.asked.insert(request, (key.clone(), level));
+            self.asked.insert(request, key.clone());
             let (past, op) = (Vector::zero(self.sites()), Op::SetMembers);
             let to = world.some_worker(SiteId(site as u8), place);
             world.command(to, request, Command::Execute { past, level, key, op });
@@ -69,7 +69,7 @@ impl Judge {
 
     /// A reply. Returns whether it was to a read of the judge.
     pub(super) fn reply(&mut self, request: RequestId, response: &Response) -> bool {
-        let Some((key, _)) = self.asked.remove(&request) else { return false };
+        let Some(key) = self.asked.remove(&request) else { return false };
         let Response::Executed { outcome: Ok(Outcome::Members(members)), .. } = response else {
             self.problems.push(format!("reading {key} was answered {response:?}"));
             return true;
@@ -81,7 +81,7 @@ impl Judge {
 
     /// Returns what went wrong.
     pub(super) fn judge(&mut self, world: &World, attempts: &[Attempt]) -> Vec<String> {
-        let unread = self.asked.values().map(|(key, _)| format!("{key} could not be read"));
+        let unread = self.asked.values().map(|key| format!("{key} could not be read"));
         self.problems.extend(unread);
         let judged: Vec<(usize, &Attempt)> =
             attempts.iter().enumerate().filter(|(_, it)| is_judged(world, it)).collect();

@@ -10,21 +10,12 @@ use solera_time::Timestamp;
 
 use crate::command::TxId;
 use crate::config::Rule;
-use crate::message::{Message, Output, PrepareGuarded};
+use crate::message::{Errand, Message, Output, PrepareGuarded};
 use crate::rare;
 use crate::record::{Part, Prepared, Record};
 use crate::replica::Replica;
 
 use super::Waiting;
-
-/// A question to a protocol of this worker.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Errand {
-    /// The number of the protocol.
-    pub protocol: u8,
-    /// The question.
-    pub question: GuardQuestion,
-}
 
 /// The guards of transactions at this worker.
 #[derive(Debug, Default)]
@@ -90,17 +81,29 @@ impl Guarding {
         }
     }
 
-    /// Returns what a checkpoint keeps, if there is anything.
-    pub(crate) fn to_save(&self) -> Option<Part> {
-        let prepared: Vec<_> =
-            self.prepared.iter().map(|(tx, voting)| (*tx, voting.guards.clone())).collect();
-        let untold = self.untold.iter().map(|(tx, untold)| {
-            let Untold { committed, protocols, .. } = untold;
-            (*tx, *committed, protocols.iter().copied().collect())
-        });
-        let untold: Vec<_> = untold.collect();
-        let is_empty = prepared.is_empty() && untold.is_empty();
-        (!is_empty).then_some(Part::Guards { prepared, untold })
+    /// Returns what a checkpoint keeps: nothing, or parts with so many bytes of guards, but for the last guards of each.
+    pub(crate) fn to_save(&self, most: usize) -> Vec<Part> {
+        let (mut parts, mut bytes) = (Vec::new(), most);
+        for (tx, voting) in &self.prepared {
+            let kept = (*tx, voting.guards.clone());
+            match parts.last_mut() {
+                Some(Part::Guards { prepared, .. }) if bytes < most => prepared.push(kept),
+                _ => {
+                    bytes = 0;
+                    parts.push(Part::Guards { prepared: vec![kept], untold: Vec::new() });
+                }
+            }
+            bytes += voting.guards.bytes();
+        }
+        if !self.untold.is_empty() {
+            let untold = self.untold.iter().map(|(tx, untold)| {
+                let protocols = untold.protocols.iter().copied().collect();
+                (*tx, untold.committed, protocols)
+            });
+            let (prepared, untold) = (Vec::new(), untold.collect());
+            parts.push(Part::Guards { prepared, untold });
+        }
+        parts
     }
 
     /// A transaction is not prepared any more; its guards will be told.
@@ -253,5 +256,39 @@ impl Guarding {
         if let Some(voting) = self.prepared.get_mut(&tx) {
             voting.silent.insert(protocol);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use solera_machine::Guard;
+
+    use super::*;
+
+    #[test]
+    fn what_a_checkpoint_keeps_is_cut_into_parts() {
+        let mut guarding = Guarding::default();
+        assert!(guarding.to_save(10).is_empty());
+        for sequence in 0..5 {
+            let guard = Guard { key: vec![0; 4], protocol: 9, claim: Vec::new() };
+            guarding.restore(TxId { coordinator: 0, sequence }, guard.into());
+        }
+        guarding.end(TxId { coordinator: 0, sequence: 4 }, true);
+        let parts = guarding.to_save(8);
+        let lengths: Vec<_> = parts
+            .iter()
+            .map(|part| match part {
+                Part::Guards { prepared, untold } => (prepared.len(), untold.len()),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(lengths, [(2, 0), (2, 0), (0, 1)]);
+        let mut again = Guarding::default();
+        for part in parts {
+            if let Part::Guards { prepared, untold } = part {
+                again.restore_part(prepared, untold);
+            }
+        }
+        assert_eq!(again.open(), 5);
     }
 }
