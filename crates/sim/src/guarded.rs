@@ -28,14 +28,6 @@ const SESSIONS: usize = 5;
 const STEPS: usize = 45;
 /// How many attempts of a site claim units of the same keys: more than there are units for.
 const ATTEMPTS_PER_KEY: u64 = 12;
-/// How many seeds of limits there are.
-const LIMITS: u64 = 13;
-
-/// What guards may hand out of each key in a scenario.
-pub(crate) fn limit(seed: u64) -> u32 {
-    6 + (seed % LIMITS) as u32
-}
-
 /// What a client knows of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {

@@ -350,6 +350,11 @@ impl Scenario {
         self
     }
 
+    /// Returns how many units of each key the guard of `trial` hands out at a site: fewer than sessions claim.
+    pub(crate) fn guard_limit(&self) -> u32 {
+        6 + (self.seed % 13) as u32
+    }
+
     /// The same scenario with one rule of `primary` taken out.
     pub fn primary_without(mut self, rule: impl Into<Without<solera_primary::Rule>>) -> Self {
         self.primary_without = rule.into();

@@ -26,7 +26,6 @@ use solera_unistore::{Command, Config, Event, Pasts, Record, Replica, Response};
 use crate::ambush::Ambush;
 use crate::by_worker::ByWorker;
 use crate::faults::Fault;
-use crate::guarded::limit;
 use crate::queue::Queue;
 use crate::random::Random;
 use crate::scenario::{MS, Scenario, Steady};
@@ -228,7 +227,7 @@ impl World {
             power_fails_at_checkpoints: scenario.power_fails_at_checkpoints,
             ambushes: Vec::new(),
             primary: scenario.primary.map(|entries| (entries, scenario.primary_without)),
-            trial: scenario.trial.then(|| limit(scenario.seed)),
+            trial: scenario.trial.then(|| scenario.guard_limit()),
         };
         for site in SiteId::all(sites) {
             for worker in 0..scenario.topology.workers[site.index()] {

@@ -6,7 +6,7 @@
 //! | `command` | commands and their replies |
 //! | `guard` | allocations, of which transactions claim units |
 //! | `machine` | the machine |
-//! | `record` | what the guard keeps, and recovery |
+//! | `record`, `recovery` | what the guard keeps, and building the machine from it |
 //! | `message` | messages between workers, in two lanes |
 //! | `work` | jobs |
 
@@ -15,11 +15,13 @@ mod guard;
 mod machine;
 mod message;
 mod record;
+mod recovery;
 mod work;
 
 pub use command::{Answer, Command, Question, Response};
 pub use guard::{Allocations, Claim, SetAside};
 pub use machine::{ALL as RARE_PATHS, Checkpoint, Config, Trial};
 pub use message::{Event, Input, Message, Output, PROTOCOL};
-pub use record::{Part, Record, Recovery};
+pub use record::{Part, Record};
+pub use recovery::Recovery;
 pub use work::{Chain, chain};

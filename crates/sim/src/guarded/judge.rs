@@ -13,7 +13,7 @@ use solera_machine::{Address, PartitionId, RequestId, Topology};
 use solera_time::{SiteId, Vector};
 use solera_unistore::{Command, Response};
 
-use super::{Attempt, Fate, limit};
+use super::{Attempt, Fate};
 use crate::scenario::Scenario;
 use crate::world::{SiteState, World};
 
@@ -33,7 +33,7 @@ impl Judge {
     pub(super) fn new(scenario: &Scenario) -> Judge {
         Judge {
             topology: scenario.topology.clone(),
-            limit: limit(scenario.seed),
+            limit: scenario.guard_limit(),
             asked: BTreeMap::new(),
             members: BTreeMap::new(),
             problems: Vec::new(),
