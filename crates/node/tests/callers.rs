@@ -90,7 +90,7 @@ async fn call(local: &Local) -> Result<(), String> {
     caller.execute(Begin { strong: true }).await?;
     caller.execute(Watch { keys: vec![b"a:1".to_vec()] }).await?;
     caller.execute(set("a:2", "other")).await?;
-    caller.execute(Abort).await?;
+    caller.execute(Abort::default()).await?;
     assert_eq!(caller.execute(on("a:2", Op::Get)).await?, Outcome::Bulk(Value::from("two")));
     // Rights, of commands and of keys.
     let field = Op::HashGet(Value::from("f"));

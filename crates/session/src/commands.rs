@@ -81,7 +81,7 @@ pub(crate) async fn run_other<W: Context>(
         CommandId::Watch => watch::watch(session, arguments).await,
         CommandId::SoleraBegin => begin::begin(session, arguments).await,
         CommandId::SoleraCommit => commit::commit(session).await,
-        CommandId::SoleraAbort => abort::abort(session).await,
+        CommandId::SoleraAbort => abort::abort(session, arguments).await,
         CommandId::SoleraToken => token::token(session).await,
         CommandId::SoleraAttach => attach::attach(session, arguments).await,
         CommandId::SoleraBarrier => barrier::barrier(session, arguments).await,

@@ -80,6 +80,14 @@ pub enum Command {
         /// is about the same keys, and so may be the next attempt.
         claim: Option<Claim>,
     },
+    /// Certifies what an open strong transaction has read, and drops the transaction: nothing that it wrote takes
+    /// effect. Answered as [`Command::Commit`] is.
+    Certify {
+        /// The transaction.
+        tx: TxId,
+        /// As of [`Command::Commit`].
+        claim: Option<Claim>,
+    },
     /// The name by which an open strong transaction will be certified, to ask for its [`Command::Outcome`] if
     /// the answer to its commit is lost. It must be committed within a minute from then on.
     Name {
@@ -154,7 +162,7 @@ pub enum Response {
     Named(TransactionId),
     /// To [`Command::Operate`]; after an [`OpError`] the transaction stays open.
     Operated(Result<Outcome, OpError>),
-    /// To [`Command::Commit`]: what the client's pasts contain from now on.
+    /// To [`Command::Commit`] and [`Command::Certify`]: what the client's pasts contain from now on.
     Committed {
         /// Includes the transaction, its writes to eventual spaces, and what it read.
         pasts: Pasts,

@@ -193,6 +193,17 @@ impl Transaction {
         (self.snap_vec, self.writes, self.accesses.unwrap_or_default())
     }
 
+    /// Drops its writes and its name: what is left is what it has read.
+    fn drop_writes(&mut self) -> Option<TransactionId> {
+        self.writes.clear();
+        self.eventual.clear();
+        self.eventual_writes.clear();
+        if let Some(accesses) = &mut self.accesses {
+            accesses.drop_updates();
+        }
+        self.name.take().map(|(tid, _)| tid)
+    }
+
     /// The client reads all of the snapshot, and thereby shows that it is there.
     pub(crate) fn observe_all(&mut self, now: Monotonic, local: SiteId) {
         self.last_active = now;
@@ -376,6 +387,16 @@ impl Replica {
     fn give_up_large(&mut self, tx: TxId, error: CommandError) -> Response {
         self.abort(tx);
         Response::Failed(error)
+    }
+
+    /// COMMIT_STRONG (UniStore Alg. 3 l. 1–3) with an empty write buffer. A client that asks for the outcome by the
+    /// transaction's name hears that it aborted.
+    pub(crate) fn certify(&mut self, now: Now, request: RequestId, tx: TxId, claim: Option<Claim>) {
+        let transaction = self.open_transaction(tx).filter(|open| open.outstanding == 0);
+        if let Some(tid) = transaction.and_then(Transaction::drop_writes) {
+            self.strong.service.release(tid, Certified::Aborted(None));
+        }
+        self.commit(now, request, tx, claim);
     }
 
     /// COMMIT_CAUSAL (UniStore Alg. 1 l. 26–35).

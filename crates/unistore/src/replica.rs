@@ -382,6 +382,7 @@ impl Replica {
                 }
             }
             Command::Commit { tx, claim } => self.commit(now, request, tx, claim),
+            Command::Certify { tx, claim } => self.certify(now, request, tx, claim),
             Command::Name { tx } => self.name(now, request, tx),
             Command::Abort { tx } => self.abort(tx),
             Command::Barrier { pasts, timeout } => self.barrier(now, request, pasts, timeout),

@@ -180,6 +180,14 @@ impl Accesses {
         let Some(kind) = self.outstanding.remove(&request) else { return };
         self.done.insert((key.clone(), kind.number, update), kind);
     }
+
+    /// Makes reads of all updates: each still conflicts with what it would have been ordered against, and nothing after
+    /// it has to see it.
+    pub(crate) fn drop_updates(&mut self) {
+        let done = std::mem::take(&mut self.done);
+        self.done =
+            done.into_iter().map(|((key, number, _), kind)| ((key, number, false), kind)).collect();
+    }
 }
 
 impl Strong {

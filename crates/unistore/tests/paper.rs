@@ -461,6 +461,48 @@ fn strong_command_among_others(without: Option<Rule>) -> (Response, usize) {
     panic!("it was not answered");
 }
 
+/// What a strong transaction has read and dropped is certified as its commit would be: not if another one has changed it
+/// since, which its site has not seen.
+#[test]
+fn alg_3_l_1_what_a_dropped_transaction_has_read_is_certified() {
+    let mut stage = Stage::new(&[1, 1, 1], None);
+    stage.pass(200, always);
+    let (here, key, level) = (at(1, 0), Key::from("k"), Level::Linearizable);
+    let change = |past| {
+        let (op, kind) = (Op::IncrBy(1), Kind::UPDATE);
+        Command::ExecuteStrong { past, key: Key::from("k"), op, kind }
+    };
+    for other in [false, true] {
+        let begun = stage.ask(here, Command::Begin { past: Vector::zero(3), strong: true });
+        let Response::Begun(tx) = *stage.reply(begun) else { panic!("it does not begin") };
+        let named = stage.ask(here, Command::Name { tx });
+        let Response::Named(tid) = *stage.reply(named) else { panic!("it has no name") };
+        let (op, kind) = (Op::IncrBy(5), Kind::UPDATE);
+        let read = stage.ask(here, Command::Operate { tx, level, key: key.clone(), op, kind });
+        assert_eq!(stage.outcome(read), Outcome::Int(5));
+        if other {
+            let past = Vector::zero(3);
+            let changed = stage.ask(at(0, 0), change(past));
+            stage.pass(500, always);
+            assert!(matches!(stage.reply(changed), Response::Executed { .. }));
+        }
+        let certified = stage.ask(here, Command::Certify { tx, claim: None });
+        stage.pass(500, always);
+        match stage.reply(certified) {
+            Response::Committed { .. } => assert!(!other, "what it has read was changed"),
+            Response::Failed(CommandError::Aborted { .. }) => assert!(other, "nobody was there"),
+            reply => panic!("{reply:?}"),
+        }
+        // By its name it is one that has had no effect.
+        let outcome = stage.ask(here, Command::Outcome { tid });
+        stage.deliver(always);
+        assert_eq!(stage.reply(outcome), &Response::Outcome(Some(false)));
+    }
+    let all = stage.ask(here, change(Vector::zero(3)));
+    stage.pass(500, always);
+    assert_eq!(stage.outcome(all), Outcome::Int(2), "what was dropped has had an effect");
+}
+
 #[test]
 fn a_strong_command_commits_although_others_change_its_key_all_the_time() {
     let (response, changes) = strong_command_among_others(None);

@@ -7,8 +7,8 @@ family! { "solera":
         "Opens an interactive transaction.";
     SoleraCommit "solera.commit" 1 "noscript fast" (0, 0, 0) "0.1.0"
         "Commits the open transaction.";
-    SoleraAbort "solera.abort" 1 "noscript fast" (0, 0, 0) "0.1.0"
-        "Drops the open transaction.";
+    SoleraAbort "solera.abort" -1 "noscript fast" (0, 0, 0) "0.1.0"
+        "Drops the open transaction, and certifies on request what it has read.";
     SoleraToken "solera.token" 1 "fast" (0, 0, 0) "0.1.0"
         "Tells the session's causal and durability past.";
     SoleraAttach "solera.attach" -2 "noscript" (0, 0, 0) "0.1.0"

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use solera_config::User;
-use solera_unistore::{Command, CommandError, Response, TxId};
+use solera_config::{Baseline, User};
+use solera_unistore::{Claim, Command, CommandError, Response, TxId};
 
 use super::Session;
 use super::conflict::Conflict;
@@ -122,6 +122,29 @@ impl<W: Context> Session<W> {
         }
     }
 
+    /// SOLERA.ABORT CERTIFY: drops the open strong transaction after certification of what it has read.
+    ///
+    /// # Errors
+    /// The error reply: what it has read is not certified, or there is nothing to certify.
+    pub(crate) async fn certify_open(&mut self) -> Result<(), String> {
+        let Some(tx) = self.tx.take() else {
+            return Err(match self.given_up.take() {
+                Some(given_up) => given_up.at_commit(),
+                None => "ERR SOLERA.ABORT without SOLERA.BEGIN".to_owned(),
+            });
+        };
+        // A protocol for comparisons may certify no transaction at all: its commits are certain without.
+        if !self.tx_is_strong && self.worker.spec().protocol == Baseline::UniStore {
+            self.worker.tell(Command::Abort { tx });
+            return Err("ERR SOLERA.ABORT CERTIFY is for strong transactions, and this one is causal; it is \
+                        over, and nothing of it was done"
+                .to_owned());
+        }
+        let claim = self.claim();
+        let certified = self.end(Command::Certify { tx, claim }).await;
+        certified.map_err(|error| self.told_commit(error))
+    }
+
     /// An error has come up: an open transaction has no effect, and unless the command `ends` it, what the
     /// client sends until it ends the transaction is refused.
     pub(crate) fn give_up(&mut self, error: String, ends: bool) {
@@ -158,9 +181,19 @@ impl<W: Context> Session<W> {
             self.worker.tell(Command::Abort { tx });
             return Err(NotCommitted::Refused(reason));
         }
+        let claim = self.claim();
+        self.end(Command::Commit { tx, claim }).await
+    }
+
+    /// What the open transaction shows of an attempt before it that was aborted.
+    fn claim(&self) -> Option<Claim> {
         let conflict = self.conflict.as_ref().filter(|_| self.tx_is_strong);
-        let claim = conflict.and_then(Conflict::claim);
-        match self.worker.call(Command::Commit { tx, claim }).await {
+        conflict.and_then(Conflict::claim)
+    }
+
+    /// Ends a transaction by a command that is answered as commits are.
+    async fn end(&mut self, command: Command) -> Result<(), NotCommitted> {
+        match self.worker.call(command).await {
             Some(Response::Committed { pasts }) => {
                 self.pasts.join(&pasts);
                 if self.tx_is_strong {
