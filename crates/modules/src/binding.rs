@@ -75,14 +75,21 @@ fn fitting(store: &str, wanted: &str, accepts: &[Level], all: &[(String, Level)]
     let fits: Vec<&str> = fits.map(|(name, _)| name.as_str()).collect();
     if fits.is_empty() {
         let all: Vec<_> = all.iter().map(|(name, level)| format!("{name} ({level})")).collect();
-        return format!("no space fits; there are {}", all.join(", "));
+        let declared = accepts.iter().map(Level::to_string).collect::<Vec<_>>().join(" or ");
+        return format!(
+            "no space fits, of {}: add one that is {declared} to solera.toml, or declare `{store}` weaker",
+            all.join(", ")
+        );
     }
     // Where one is in another database, its own name or that of the database may have been left out.
     let is_part = |name: &&&str| name.split('/').any(|part| part == wanted);
     let meant =
         fits.iter().find(is_part).copied().or_else(|| similar(wanted, fits.iter().copied()));
-    let meant = meant.map_or(String::new(), |name| format!("did you mean BIND {store}={name}? "));
-    format!("{meant}what fits is {}", fits.join(", "))
+    let fits = fits.join(", ");
+    match meant {
+        Some(name) => format!("did you mean BIND {store}={name}? what fits is {fits}"),
+        None => format!("bind it by BIND {store}=SPACE to a space that fits: {fits}"),
+    }
 }
 
 /// Asks the databases whether the operations that a module's stores declare can be what their spaces have.
@@ -101,7 +108,11 @@ pub(crate) async fn check_operations(
         let checked = database.check_operations(program, id, &place.space).await;
         checked.map_err(|error| match error {
             StoreError::Refused(why) | StoreError::Denied(why) => {
-                format!("BADBIND the store `{}` cannot be {place}: {why}", store.name)
+                let name = &store.name;
+                format!(
+                    "BADBIND the store `{name}` cannot be {place}: {why}; bind it by BIND {name}=SPACE to a space that \
+                     has its operations as the module declares them, or change the declaration"
+                )
             }
             other => format!(
                 "UNAVAILABLE {place} cannot be asked whether it can be the store `{}`: {other}; \
@@ -156,19 +167,23 @@ mod tests {
         ]
         .map(|(name, level)| (name.to_owned(), level));
         let every = [Level::Eventual, Level::Causal, Level::Linearizable];
-        let fit = "what fits is audit, mail, cache/log, cache/hits, shop/stock";
+        let fit = "audit, mail, cache/log, cache/hits, shop/stock";
         for (wanted, meant) in [
-            ("log", "did you mean BIND s=cache/log? "),
-            ("cache", "did you mean BIND s=cache/log? "),
-            ("cache/hit", "did you mean BIND s=cache/hits? "),
-            ("audti", "did you mean BIND s=audit? "),
-            ("elsewhere", ""),
+            ("log", "did you mean BIND s=cache/log? what fits is "),
+            ("cache", "did you mean BIND s=cache/log? what fits is "),
+            ("cache/hit", "did you mean BIND s=cache/hits? what fits is "),
+            ("audti", "did you mean BIND s=audit? what fits is "),
+            ("elsewhere", "bind it by BIND s=SPACE to a space that fits: "),
         ] {
             assert_eq!(fitting("s", wanted, &every, &all), format!("{meant}{fit}"), "{wanted}");
         }
         let strong = fitting("s", "stock", &[Level::Linearizable], &all);
         assert_eq!(strong, "did you mean BIND s=shop/stock? what fits is shop/stock");
         let none = fitting("s", "audit", &[Level::Linearizable], &all[..2]);
-        assert_eq!(none, "no space fits; there are audit (eventual), mail (causal)");
+        assert_eq!(
+            none,
+            "no space fits, of audit (eventual), mail (causal): add one that is linearizable to solera.toml, or \
+             declare `s` weaker"
+        );
     }
 }
