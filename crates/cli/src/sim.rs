@@ -23,7 +23,6 @@ Examples:
   solera sim --seeds 300 --members --primary
                                        a second protocol beside UniStore
   solera sim --seeds 40 --outages      sites, or parts of one, are down for a minute
-                                       take a rule out, to see that the checks notice
 
 Ends with 1 if a seed fails, and prints how to run that one again.";
 
@@ -59,11 +58,11 @@ pub(crate) struct SimArgs {
     /// other; bytes take their time; queues are short.
     #[arg(long, conflicts_with_all = ["durable", "members"])]
     links: bool,
-    /// Have sites, workers of one site, or a link to the leading site down for a minute, while the others must commit
+    /// Take sites, some workers of one site, or a link to the leading site down for a minute, and judge whether the others commit
     ///
-    /// Each site that is whole commits strongly on every group, three times during the minute, and within
-    /// five seconds each time. What is known to fail is listed and does not fail the run: other sites may wait for a
-    /// site of which only some workers are down, above all for the leading one.
+    /// Each site with all of its workers must commit a strong transaction on every group, three times during the
+    /// minute, within five seconds each time; otherwise the seed fails. One case is listed and does not fail the
+    /// seed: a site waits for another one of which only some workers are down, most often the leading one.
     #[arg(long, conflicts_with_all = ["durable", "members", "links"])]
     outages: bool,
     /// Judge promises of durability in every seed, not only in every third
